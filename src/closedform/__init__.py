@@ -1,0 +1,110 @@
+"""closedform: a compiler of training schedules and optimizer steps to static graphs.
+
+One expression is the formula in the docs, the value in Python, the graph in ONNX, the module in
+torch and the object of the proofs. Importing this package imports none of the heavy libraries;
+each public name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from closedform import dialects, optimizers, schedules
+    from closedform.compiler import compile, to_onnx, to_torch
+    from closedform.config import Recipe, load_config
+    from closedform.errors import ClosedFormError
+    from closedform.language import (
+        GRAD,
+        PARAM,
+        Schedule,
+        State,
+        UpdateRule,
+        chained,
+        floor_div,
+        floor_mod,
+        hyper,
+        matmul,
+        reduce_sum,
+        sequential,
+        state,
+        t,
+        transpose,
+    )
+    from closedform.runtime import OptimizerSession, ScheduleSession
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "ClosedFormError": "closedform.errors",
+    "compile": "closedform.compiler",
+    "to_onnx": "closedform.compiler",
+    "to_torch": "closedform.compiler",
+    "Recipe": "closedform.config",
+    "load_config": "closedform.config",
+    "OptimizerSession": "closedform.runtime",
+    "ScheduleSession": "closedform.runtime",
+    **dict.fromkeys(
+        (
+            "GRAD",
+            "PARAM",
+            "Schedule",
+            "State",
+            "UpdateRule",
+            "chained",
+            "floor_div",
+            "floor_mod",
+            "hyper",
+            "matmul",
+            "reduce_sum",
+            "sequential",
+            "state",
+            "t",
+            "transpose",
+        ),
+        "closedform.language",
+    ),
+}
+_MODULES = ("dialects", "optimizers", "schedules")
+
+__all__ = [
+    "GRAD",
+    "PARAM",
+    "ClosedFormError",
+    "OptimizerSession",
+    "Recipe",
+    "Schedule",
+    "ScheduleSession",
+    "State",
+    "UpdateRule",
+    "chained",
+    "compile",
+    "dialects",
+    "floor_div",
+    "floor_mod",
+    "hyper",
+    "load_config",
+    "matmul",
+    "optimizers",
+    "reduce_sum",
+    "schedules",
+    "sequential",
+    "state",
+    "t",
+    "to_onnx",
+    "to_torch",
+    "transpose",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"closedform.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'closedform' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,180 @@
+"""Graphs: immutable SSA in topological order, and the hash-consing builder that makes them.
+
+    graph  ::= name, nodes, outputs
+    node   ::= op, operands (indices of earlier nodes), attributes, type
+    output ::= name, index of a node
+
+Inputs and constants are nodes too. The builder returns the same value for the same node, so
+sharing is by construction and equal graphs are equal tuples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from closedform.errors import GraphError
+from closedform.ir.ops import AttributeValue, Op, infer_type
+from closedform.ir.types import DType, Shape, TensorType
+
+Array = NDArray[Any]
+
+
+class Role(StrEnum):
+    """What an input of a graph stands for."""
+
+    STEP = "step"
+    HYPER = "hyper"
+    PARAM = "param"
+    GRAD = "grad"
+    STATE = "state"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One op applied to earlier nodes."""
+
+    op: Op
+    operands: tuple[int, ...]
+    attributes: tuple[tuple[str, AttributeValue], ...]
+    type: TensorType
+
+    def attribute(self, name: str) -> Any:
+        """Returns the value of an attribute; KeyError if the op has none of this name."""
+        return dict(self.attributes)[name]
+
+    def array(self) -> Array:
+        """Returns the value of a constant as a read-only array."""
+        return np.frombuffer(self.attribute("data"), self.type.dtype.numpy).reshape(
+            tuple(int(dim) for dim in self.type.shape)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A named result of a graph: the index of the node that computes it."""
+
+    name: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A static, control-free computation.
+
+    Attributes:
+        name: An identifier.
+        nodes: In topological order; inputs come first.
+        outputs: The results, in order.
+    """
+
+    name: str
+    nodes: tuple[Node, ...]
+    outputs: tuple[Output, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The input nodes in order."""
+        return tuple(node for node in self.nodes if node.op is Op.INPUT)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A handle on a node under construction."""
+
+    index: int
+    type: TensorType
+
+
+class Builder:
+    """Builds a graph node by node; the same node asked for twice is built once.
+
+    Operands must come from the same builder. Types are inferred and checked at once.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._nodes: list[Node] = []
+        self._index: dict[Node, int] = {}
+        self._outputs: list[Output] = []
+
+    def input(self, name: str, type_: TensorType, role: Role) -> Value:
+        """Adds an input; a second one of the same name is an error."""
+        if any(node.attribute("name") == name for node in self._nodes if node.op is Op.INPUT):
+            raise GraphError(f"input {name!r} is declared twice", where=f"graph {self.name!r}")
+        return self.emit(Op.INPUT, name=name, role=role, dtype=type_.dtype, shape=type_.shape)
+
+    def const(self, value: Any, dtype: DType) -> Value:
+        """Adds a constant from a Python or NumPy number or array, converted to ``dtype``."""
+        array = np.ascontiguousarray(np.asarray(value).astype(dtype.numpy, copy=False))
+        shape = np.shape(value)
+        return self.emit(Op.CONST, data=array.tobytes(), dtype=dtype, shape=tuple(shape))
+
+    def emit(self, op: Op, *operands: Value, **attributes: AttributeValue) -> Value:
+        """Adds a node and returns its value; GraphError if the operands do not fit the op."""
+        type_ = infer_type(op, tuple(operand.type for operand in operands), attributes)
+        indices = tuple(operand.index for operand in operands)
+        node = Node(op, indices, tuple(sorted(attributes.items())), type_)
+        index = self._index.get(node)
+        if index is None:
+            index = len(self._nodes)
+            self._nodes.append(node)
+            self._index[node] = index
+        return Value(index, type_)
+
+    def node(self, value: Value) -> Node:
+        """Returns the node behind a value."""
+        return self._nodes[value.index]
+
+    def output(self, name: str, value: Value) -> None:
+        """Names a value as a result of the graph."""
+        if any(output.name == name for output in self._outputs):
+            raise GraphError(f"output {name!r} is declared twice", where=f"graph {self.name!r}")
+        self._outputs.append(Output(name, value.index))
+
+    def build(self) -> Graph:
+        """Returns the graph: inputs first, then the nodes that the outputs need, in order."""
+        needed = {output.index for output in self._outputs}
+        for index in range(len(self._nodes) - 1, -1, -1):
+            if index in needed:
+                needed.update(self._nodes[index].operands)
+        order = [i for i, node in enumerate(self._nodes) if node.op is Op.INPUT]
+        order += [i for i in sorted(needed) if self._nodes[i].op is not Op.INPUT]
+        place = {old: new for new, old in enumerate(order)}
+        nodes = tuple(_renumber(self._nodes[old], place) for old in order)
+        outputs = tuple(Output(output.name, place[output.index]) for output in self._outputs)
+        return Graph(self.name, nodes, outputs)
+
+
+def _renumber(node: Node, place: Mapping[int, int]) -> Node:
+    operands = tuple(place[operand] for operand in node.operands)
+    return Node(node.op, operands, node.attributes, node.type)
+
+
+def scalar(dtype: DType) -> TensorType:
+    """Returns the type of a rank-0 value."""
+    return TensorType(dtype, ())
+
+
+def input_names(graph: Graph) -> tuple[str, ...]:
+    """Returns the names of the inputs in order."""
+    return tuple(node.attribute("name") for node in graph.inputs)
+
+
+__all__ = [
+    "Array",
+    "Builder",
+    "Graph",
+    "Node",
+    "Output",
+    "Role",
+    "Shape",
+    "Value",
+    "input_names",
+    "scalar",
+]

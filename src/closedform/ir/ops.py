@@ -1,0 +1,287 @@
+"""The op table: one row for each op, read by checker, evaluator, ranges and both exporters.
+
+Ops are closed: a graph holds these and nothing else. A row states how many operands an op takes,
+which dtypes and attributes, the type of its result, and how far two engines may differ in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from closedform.errors import GraphError
+from closedform.ir.types import (
+    COMPUTED_FLOATS,
+    FLOATS,
+    INTEGERS,
+    DType,
+    Shape,
+    TensorType,
+    broadcast,
+)
+
+AttributeValue = bool | int | str | bytes | DType | Shape
+Attributes = Mapping[str, AttributeValue]
+Infer = Callable[[tuple[TensorType, ...], Attributes], TensorType]
+
+
+class Op(StrEnum):
+    """Names of the ops; the string is the name in the text form."""
+
+    INPUT = "input"
+    CONST = "const"
+    ADD = "add"
+    SUB = "sub"
+    MUL = "mul"
+    NEG = "neg"
+    ABS = "abs"
+    DIV = "div"
+    FLOOR_DIV = "floor_div"
+    FLOOR_MOD = "floor_mod"
+    MIN = "min"
+    MAX = "max"
+    FLOOR = "floor"
+    SQRT = "sqrt"
+    EXP = "exp"
+    LOG = "log"
+    COS = "cos"
+    SIN = "sin"
+    POW = "pow"
+    LT = "lt"
+    LE = "le"
+    EQ = "eq"
+    AND = "and"
+    OR = "or"
+    NOT = "not"
+    WHERE = "where"
+    CAST = "cast"
+    REDUCE_SUM = "reduce_sum"
+    MATMUL = "matmul"
+    TRANSPOSE = "transpose"
+    RESHAPE = "reshape"
+    BROADCAST_TO = "broadcast_to"
+    LOOKUP = "lookup"
+
+
+BOOLS = frozenset({DType.BOOL})
+NUMBERS = INTEGERS | COMPUTED_FLOATS
+ANY = BOOLS | INTEGERS | FLOATS
+
+
+@dataclass(frozen=True, slots=True)
+class OpSpec:
+    """One row of the op table.
+
+    Attributes:
+        op: The op.
+        arity: Number of operands.
+        dtypes: Dtypes that the operands may have.
+        infer: Operand types and attributes to the result type; raises GraphError on a misfit.
+        attributes: Names of the attributes, all required.
+        ulp: How far an engine may be off the exact result of this one op, in units in the last
+            place of the result (for cos and sin: of 1). 0 means bit for bit.
+        reason: Why ``ulp`` is what it is.
+    """
+
+    op: Op
+    arity: int
+    dtypes: frozenset[DType]
+    infer: Infer
+    attributes: tuple[str, ...] = ()
+    ulp: float = 0.0
+    reason: str = "IEEE 754 prescribes the rounded result"
+
+
+def _same_dtype(types: tuple[TensorType, ...]) -> DType:
+    if any(operand.dtype != types[0].dtype for operand in types):
+        listed = ", ".join(str(operand) for operand in types)
+        raise GraphError(f"operands must share one dtype, got {listed}")
+    return types[0].dtype
+
+
+def _common_shape(types: tuple[TensorType, ...]) -> Shape:
+    shape = types[0].shape
+    for operand in types[1:]:
+        shape = broadcast(shape, operand.shape)
+    return shape
+
+
+def _elementwise(types: tuple[TensorType, ...], _: Attributes) -> TensorType:
+    return TensorType(_same_dtype(types), _common_shape(types))
+
+
+def _comparison(types: tuple[TensorType, ...], _: Attributes) -> TensorType:
+    _same_dtype(types)
+    return TensorType(DType.BOOL, _common_shape(types))
+
+
+def _where(types: tuple[TensorType, ...], _: Attributes) -> TensorType:
+    condition, *branches = types
+    if condition.dtype is not DType.BOOL:
+        raise GraphError(f"the condition must be bool, got {condition}")
+    dtype = _same_dtype(tuple(branches))
+    if dtype is DType.BOOL:
+        raise GraphError("the branches must be numbers, got bool (onnxruntime has no bool Where)")
+    return TensorType(dtype, _common_shape(types))
+
+
+def _cast(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
+    target = attributes["to"]
+    if not isinstance(target, DType):
+        raise GraphError(f"attribute 'to' must be a dtype, got {target!r}")
+    return TensorType(target, types[0].shape)
+
+
+def _shape_attribute(attributes: Attributes, name: str) -> Shape:
+    value = attributes[name]
+    if not isinstance(value, tuple):
+        raise GraphError(f"attribute {name!r} must be a tuple, got {value!r}")
+    return value
+
+
+def _reduce_sum(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
+    (operand,) = types
+    axes = _shape_attribute(attributes, "axes")
+    legal = all(isinstance(axis, int) and 0 <= axis < operand.rank for axis in axes)
+    if not legal or sorted(set(axes), key=str) != sorted(axes, key=str):
+        raise GraphError(
+            f"axes must be distinct and in 0..{operand.rank - 1}, got {list(axes)} for {operand}"
+        )
+    keepdims = bool(attributes["keepdims"])
+    kept = [
+        1 if axis in axes else dim
+        for axis, dim in enumerate(operand.shape)
+        if keepdims or axis not in axes
+    ]
+    return TensorType(operand.dtype, tuple(kept))
+
+
+def _matmul(types: tuple[TensorType, ...], _: Attributes) -> TensorType:
+    left, right = types
+    dtype = _same_dtype(types)
+    if left.rank < 2 or right.rank < 2 or left.shape[-1] != right.shape[-2]:
+        raise GraphError(f"operands must be matrices with a common inner size, got {left}, {right}")
+    batch = broadcast(left.shape[:-2], right.shape[:-2])
+    return TensorType(dtype, (*batch, left.shape[-2], right.shape[-1]))
+
+
+def _transpose(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
+    (operand,) = types
+    order = _shape_attribute(attributes, "permutation")
+    if sorted(order, key=str) != sorted(range(operand.rank), key=str):
+        raise GraphError(
+            f"permutation must order axes 0..{operand.rank - 1}, got {list(order)} for {operand}"
+        )
+    return TensorType(operand.dtype, tuple(operand.shape[int(axis)] for axis in order))
+
+
+def _size(shape: Shape) -> tuple[int, tuple[str, ...]]:
+    """Product of the known sizes, and the named ones in order."""
+    known = 1
+    for dim in shape:
+        known *= dim if isinstance(dim, int) else 1
+    return known, tuple(sorted(dim for dim in shape if isinstance(dim, str)))
+
+
+def _reshape(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
+    (operand,) = types
+    shape = _shape_attribute(attributes, "shape")
+    if _size(shape) != _size(operand.shape):
+        raise GraphError(f"cannot reshape {operand} to {list(shape)}: the number of elements differs")
+    if len(_size(shape)[1]) > 1:
+        raise GraphError(f"cannot reshape {operand} to {list(shape)}: more than one named size")
+    return TensorType(operand.dtype, shape)
+
+
+def _broadcast_to(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
+    (operand,) = types
+    shape = _shape_attribute(attributes, "shape")
+    if any(isinstance(dim, str) for dim in shape) or broadcast(operand.shape, shape) != shape:
+        raise GraphError(f"cannot broadcast {operand} to {list(shape)}")
+    return TensorType(operand.dtype, shape)
+
+
+def _lookup(types: tuple[TensorType, ...], _: Attributes) -> TensorType:
+    table, index = types
+    if table.rank != 1 or table.shape[0] == 0:
+        raise GraphError(f"the table must be a non-empty vector, got {table}")
+    if not index.dtype.is_integer:
+        raise GraphError(f"the index must be an integer, got {index}")
+    return TensorType(table.dtype, index.shape)
+
+
+def _leaf(_: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
+    dtype = attributes["dtype"]
+    if not isinstance(dtype, DType):
+        raise GraphError(f"attribute 'dtype' must be a dtype, got {dtype!r}")
+    return TensorType(dtype, _shape_attribute(attributes, "shape"))
+
+
+_LIBM = "math libraries agree to a few ulp; Eigen's vector code in onnxruntime is the widest"
+_ORDER = "the order of the summation is the engine's own"
+
+OPS: Mapping[Op, OpSpec] = {
+    spec.op: spec
+    for spec in (
+        OpSpec(Op.INPUT, 0, ANY, _leaf, ("name", "role", "dtype", "shape")),
+        OpSpec(Op.CONST, 0, ANY, _leaf, ("data", "dtype", "shape")),
+        OpSpec(Op.ADD, 2, NUMBERS, _elementwise),
+        OpSpec(Op.SUB, 2, NUMBERS, _elementwise),
+        OpSpec(Op.MUL, 2, NUMBERS, _elementwise),
+        OpSpec(Op.NEG, 1, NUMBERS, _elementwise),
+        OpSpec(Op.ABS, 1, NUMBERS, _elementwise),
+        OpSpec(Op.DIV, 2, COMPUTED_FLOATS, _elementwise),
+        OpSpec(Op.FLOOR_DIV, 2, INTEGERS, _elementwise),
+        OpSpec(Op.FLOOR_MOD, 2, NUMBERS, _elementwise),
+        OpSpec(Op.MIN, 2, NUMBERS, _elementwise),
+        OpSpec(Op.MAX, 2, NUMBERS, _elementwise),
+        OpSpec(Op.FLOOR, 1, COMPUTED_FLOATS, _elementwise),
+        OpSpec(Op.SQRT, 1, COMPUTED_FLOATS, _elementwise, ulp=1.0, reason="MKL is off by one ulp"),
+        OpSpec(Op.EXP, 1, COMPUTED_FLOATS, _elementwise, ulp=4.0, reason=_LIBM),
+        OpSpec(Op.LOG, 1, COMPUTED_FLOATS, _elementwise, ulp=4.0, reason=_LIBM),
+        OpSpec(Op.COS, 1, COMPUTED_FLOATS, _elementwise, ulp=4.0, reason=_LIBM),
+        OpSpec(Op.SIN, 1, COMPUTED_FLOATS, _elementwise, ulp=4.0, reason=_LIBM),
+        OpSpec(Op.POW, 2, COMPUTED_FLOATS, _elementwise, ulp=4.0, reason=_LIBM),
+        OpSpec(Op.LT, 2, NUMBERS, _comparison),
+        OpSpec(Op.LE, 2, NUMBERS, _comparison),
+        OpSpec(Op.EQ, 2, NUMBERS, _comparison),
+        OpSpec(Op.AND, 2, BOOLS, _elementwise),
+        OpSpec(Op.OR, 2, BOOLS, _elementwise),
+        OpSpec(Op.NOT, 1, BOOLS, _elementwise),
+        OpSpec(Op.WHERE, 3, BOOLS | NUMBERS, _where),
+        OpSpec(Op.CAST, 1, ANY, _cast, ("to",)),
+        OpSpec(Op.REDUCE_SUM, 1, NUMBERS, _reduce_sum, ("axes", "keepdims"), 8.0, _ORDER),
+        OpSpec(Op.MATMUL, 2, COMPUTED_FLOATS, _matmul, ulp=16.0, reason=_ORDER),
+        OpSpec(Op.TRANSPOSE, 1, ANY, _transpose, ("permutation",)),
+        OpSpec(Op.RESHAPE, 1, ANY, _reshape, ("shape",)),
+        OpSpec(Op.BROADCAST_TO, 1, ANY, _broadcast_to, ("shape",)),
+        OpSpec(Op.LOOKUP, 2, NUMBERS, _lookup),
+    )
+}
+
+COMMUTATIVE = frozenset({Op.ADD, Op.MUL, Op.MIN, Op.MAX, Op.EQ, Op.AND, Op.OR})
+
+
+def infer_type(op: Op, operands: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
+    """Returns the type of ``op`` applied to operands of these types.
+
+    Raises:
+        GraphError: Wrong number of operands, dtype, shape or attribute; the message begins with
+            the name of the op.
+    """
+    spec = OPS[op]
+    if len(operands) != spec.arity:
+        raise GraphError(f"{op}: takes {spec.arity} operands, got {len(operands)}")
+    if sorted(attributes) != sorted(spec.attributes):
+        raise GraphError(
+            f"{op}: takes attributes {sorted(spec.attributes)}, got {sorted(attributes)}"
+        )
+    for operand in operands:
+        if operand.dtype not in spec.dtypes:
+            legal = ", ".join(sorted(spec.dtypes))
+            raise GraphError(f"{op}: operands must be one of {legal}, got {operand}")
+    try:
+        return spec.infer(operands, attributes)
+    except GraphError as error:
+        raise GraphError(f"{op}: {error.what}") from None

@@ -1,0 +1,94 @@
+"""Types of values in a graph: a dtype and a shape of ints and named sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from closedform.errors import GraphError
+
+Dim = int | str
+Shape = tuple[Dim, ...]
+
+
+class DType(StrEnum):
+    """Element type of a value; the string is its name in the text form."""
+
+    BOOL = "bool"
+    I32 = "i32"
+    I64 = "i64"
+    F16 = "f16"
+    BF16 = "bf16"
+    F32 = "f32"
+    F64 = "f64"
+
+    @property
+    def is_float(self) -> bool:
+        """True for the floating-point types, stored-only ones included."""
+        return self in FLOATS
+
+    @property
+    def is_integer(self) -> bool:
+        """True for i32 and i64."""
+        return self in INTEGERS
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype; bf16 is that of ``ml_dtypes``."""
+        if self is DType.BF16:
+            import ml_dtypes
+
+            return np.dtype(ml_dtypes.bfloat16)
+        return np.dtype(_NUMPY[self])
+
+
+INTEGERS = frozenset({DType.I32, DType.I64})
+FLOATS = frozenset({DType.F16, DType.BF16, DType.F32, DType.F64})
+COMPUTED_FLOATS = frozenset({DType.F32, DType.F64})
+
+_NUMPY = {
+    DType.BOOL: np.bool_,
+    DType.I32: np.int32,
+    DType.I64: np.int64,
+    DType.F16: np.float16,
+    DType.F32: np.float32,
+    DType.F64: np.float64,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """A dtype and a shape; ``str`` gives the text form, such as ``f32[768,n]``."""
+
+    dtype: DType
+    shape: Shape = ()
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{','.join(str(dim) for dim in self.shape)}]"
+
+    @property
+    def rank(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+
+def broadcast(first: Shape, second: Shape) -> Shape:
+    """Returns the shape that two operands share under NumPy's rule; a named size equals only itself.
+
+    Raises:
+        GraphError: Two sizes differ and neither is 1.
+    """
+    rank = max(len(first), len(second))
+    left = (1,) * (rank - len(first)) + first
+    right = (1,) * (rank - len(second)) + second
+    result: list[Dim] = []
+    for a, b in zip(left, right, strict=True):
+        if a != b and 1 not in (a, b):
+            raise GraphError(
+                f"shapes {list(first)} and {list(second)} do not broadcast: sizes {a} and {b} differ"
+            )
+        result.append(b if a == 1 else a)
+    return tuple(result)

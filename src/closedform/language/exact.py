@@ -1,0 +1,82 @@
+"""Exact values of expressions at one step: branch by branch, in SymPy numbers.
+
+Only the branch that is taken is evaluated, so a pole in another one does no harm.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import sympy as sp
+from sympy.core.relational import Relational
+from sympy.logic.boolalg import BooleanFunction
+
+from closedform.errors import DomainError
+
+# Digits at which an irrational comparison is decided, and a value is rounded to float64.
+_DIGITS = 60
+
+
+def value_at(expr: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> sp.Expr:
+    """Returns the exact value of ``expr`` with each symbol replaced by its number.
+
+    Raises:
+        DomainError: No branch of a Piecewise holds, or the value is not finite and real.
+    """
+    result = _value(expr, values)
+    if result.is_finite is False or result.is_extended_real is False or result.has(sp.nan, sp.zoo):
+        raise DomainError(f"the value is {result}, not a finite real number", where=_place(values))
+    return result
+
+
+def holds_at(condition: sp.Basic, values: dict[sp.Symbol, sp.Expr]) -> bool:
+    """Returns whether a condition of a Piecewise holds at these values."""
+    if condition in (sp.true, sp.false):
+        return bool(condition)
+    if isinstance(condition, sp.And):
+        return all(holds_at(arg, values) for arg in condition.args)
+    if isinstance(condition, sp.Or):
+        return any(holds_at(arg, values) for arg in condition.args)
+    if isinstance(condition, sp.Not):
+        return not holds_at(condition.args[0], values)
+    if not isinstance(condition, Relational) or isinstance(condition, BooleanFunction):
+        raise DomainError(f"{condition} is no comparison", where=_place(values))
+    left, right = (_value(arg, values) for arg in condition.args)
+    difference = left - right
+    sign = _sign(difference, values)
+    return bool(condition.func(sp.Integer(sign), sp.Integer(0)))
+
+
+def to_float(value: sp.Expr) -> float:
+    """Returns the float64 nearest to an exact number."""
+    if value.is_Rational:
+        return float(Fraction(int(value.p), int(value.q)))
+    return float(sp.N(value, _DIGITS))
+
+
+def _sign(number: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> int:
+    if number.is_Rational:
+        return int(sp.sign(number))
+    approximate = sp.N(number, _DIGITS)
+    if not approximate.is_real:
+        raise DomainError(f"cannot compare {number} with 0", where=_place(values))
+    return 0 if abs(approximate) < sp.Float(10) ** (-_DIGITS // 2) else int(sp.sign(approximate))
+
+
+def _value(expr: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> sp.Expr:
+    if isinstance(expr, sp.Symbol):
+        if expr not in values:
+            raise DomainError(f"{expr} has no value", where=_place(values), hint="bind it first")
+        return values[expr]
+    if not expr.args:
+        return expr
+    if isinstance(expr, sp.Piecewise):
+        for branch, condition in expr.args:
+            if holds_at(condition, values):
+                return _value(branch, values)
+        raise DomainError("Piecewise has no value", where=_place(values), hint="add a final branch")
+    return expr.func(*(_value(arg, values) for arg in expr.args))
+
+
+def _place(values: dict[sp.Symbol, sp.Expr]) -> str:
+    return ", ".join(f"{symbol} = {value}" for symbol, value in values.items())

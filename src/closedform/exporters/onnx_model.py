@@ -1,0 +1,235 @@
+"""Graph -> ONNX model: checked, deterministic, named for people."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import ModelProto, ValueInfoProto, helper
+
+from closedform import __version__
+from closedform.errors import ExportError, nearest
+from closedform.exporters.onnx_ops import BF16_MIN_OPSET, ELEMENT_TYPES, ONNX_OPS, Writer
+from closedform.ir.graph import Graph, Node, Role, input_names
+from closedform.ir.ops import Op
+from closedform.ir.types import DType
+
+DEFAULT_OPSET = 21
+MIN_OPSET = 7
+MAX_OPSET = 23
+IR_VERSION = 10
+PRODUCER = "closedform"
+
+Number = bool | int | float
+
+
+def to_model(
+    graph: Graph,
+    *,
+    opset: int = DEFAULT_OPSET,
+    metadata: Mapping[str, str] | None = None,
+    docs: Mapping[str, str] | None = None,
+    defaults: Mapping[str, Number] | None = None,
+) -> ModelProto:
+    """Returns the graph as an ONNX model that passed the full checker and strict shape inference.
+
+    Inputs and outputs bear the names of the graph, values between them those of their op and
+    their place (``mul_7``). Constants are initializers.
+
+    Args:
+        graph: A checked graph.
+        opset: 7 to 23; an op that needs a later one raises.
+        metadata: The metadata_props, written in the order of their keys.
+        docs: Doc strings by input or output name; that under the graph's name is the model's.
+        defaults: Values of inputs with the role hyper, which become optional inputs.
+
+    Raises:
+        ExportError: The opset is out of range or too old for an op, a name in ``docs`` or
+            ``defaults`` is unknown, a default does not fit its input, or ONNX refuses the model.
+    """
+    _check_opset(graph, opset)
+    docs = dict(docs or {})
+    _check_known("doc string", docs, (graph.name, *_interface(graph)), graph)
+    writer = Writer(graph, _value_names(graph), opset)
+    for node, name in zip(graph.nodes, writer.names, strict=True):
+        operands = tuple(writer.names[operand] for operand in node.operands)
+        ONNX_OPS[node.op].emit(writer, node, operands, name)
+    _write_defaults(writer, dict(defaults or {}))
+    outputs = _write_outputs(writer)
+    for value in (*writer.inputs, *outputs):
+        value.doc_string = docs.get(value.name, "")
+    body = helper.make_graph(
+        writer.nodes, graph.name, writer.inputs, outputs, initializer=writer.initializers
+    )
+    model = helper.make_model(
+        body,
+        opset_imports=[helper.make_opsetid("", opset)],
+        ir_version=IR_VERSION,
+        producer_name=PRODUCER,
+        producer_version=__version__,
+        doc_string=docs.get(graph.name, ""),
+    )
+    helper.set_model_props(model, dict(sorted((metadata or {}).items())))
+    _check_model(model, graph)
+    return model
+
+
+def serialize(model: ModelProto) -> bytes:
+    """Returns the bytes of a model; equal models give equal bytes."""
+    data: bytes = model.SerializeToString(deterministic=True)
+    return data
+
+
+def write_model(model: ModelProto, path: str | os.PathLike[str]) -> Path:
+    """Writes a model and returns its path; a failure leaves what was at that path before.
+
+    The bytes go to a temporary file in the same folder, which then takes the name.
+
+    Raises:
+        ExportError: The folder does not exist, the path is a folder, or writing failed.
+    """
+    target = Path(path)
+    where = f"file {str(target)!r}"
+    if not target.parent.is_dir():
+        raise ExportError(
+            f"folder {str(target.parent)!r} does not exist", where=where, hint="create it first"
+        )
+    if target.is_dir():
+        raise ExportError("the path is a folder", where=where, hint="give the path of a file")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(serialize(model))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except OSError as error:
+        hint = "look at the rights and the free space of the folder"
+        raise ExportError(f"cannot write the model: {error}", where=where, hint=hint) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return target
+
+
+def _check_opset(graph: Graph, opset: int) -> None:
+    where = f"graph {graph.name!r}"
+    if not MIN_OPSET <= opset <= MAX_OPSET:
+        raise ExportError(
+            f"opset must be in {MIN_OPSET}..{MAX_OPSET}, got {opset}",
+            where=where,
+            hint=f"{DEFAULT_OPSET} runs in every onnxruntime from 1.18 on",
+        )
+    for node in graph.nodes:
+        needed = _needed_opset(node)
+        if needed > opset:
+            raise ExportError(
+                f"{node.op} of {node.type} needs opset {needed}, got {opset}",
+                where=where,
+                hint=f"export with opset={needed} or later",
+            )
+
+
+def _needed_opset(node: Node) -> int:
+    needed = ONNX_OPS[node.op].min_opset
+    return max(needed, BF16_MIN_OPSET) if node.type.dtype is DType.BF16 else needed
+
+
+def _interface(graph: Graph) -> tuple[str, ...]:
+    return (*input_names(graph), *(output.name for output in graph.outputs))
+
+
+def _check_known(
+    kind: str, given: Mapping[str, object], known: tuple[str, ...], graph: Graph
+) -> None:
+    for name in given:
+        if name not in known:
+            raise ExportError(
+                f"{kind} for unknown name {name!r}",
+                where=f"graph {graph.name!r}",
+                hint=nearest(name, known),
+            )
+
+
+def _value_names(graph: Graph) -> list[str]:
+    """Names every node: inputs by their own name, results by that of the output, the rest by op.
+
+    Raises:
+        ExportError: An input and an output share a name, which ONNX forbids.
+    """
+    inputs = input_names(graph)
+    counts = Counter(_interface(graph))
+    doubled = next((name for name, count in counts.items() if count > 1), None)
+    if doubled is not None:
+        raise ExportError(
+            f"the name {doubled!r} is borne by two inputs or outputs",
+            where=f"graph {graph.name!r}",
+            hint="ONNX needs distinct names: call the output 'next.…'",
+        )
+    names: dict[int, str] = {}
+    for output in graph.outputs:
+        if graph.nodes[output.index].op not in (Op.INPUT, Op.CONST):
+            names.setdefault(output.index, output.name)
+    reserved = {*inputs, *counts}
+    for index, node in enumerate(graph.nodes):
+        if node.op is Op.INPUT:
+            names[index] = node.attribute("name")
+        names.setdefault(index, _unreserved(f"{node.op}_{index}", reserved))
+    return [names[index] for index in range(len(graph.nodes))]
+
+
+def _unreserved(name: str, reserved: set[str]) -> str:
+    while name in reserved:
+        name = f"_{name}"
+    return name
+
+
+def _write_outputs(writer: Writer) -> list[ValueInfoProto]:
+    """Declares the outputs; one that is an input, a constant or named already gets an Identity."""
+    declared = []
+    for output in writer.graph.outputs:
+        type_ = writer.graph.nodes[output.index].type
+        if writer.names[output.index] != output.name:
+            writer.call("Identity", writer.names[output.index], into=output.name)
+        declared.append(
+            helper.make_tensor_value_info(output.name, ELEMENT_TYPES[type_.dtype], type_.shape)
+        )
+    return declared
+
+
+def _write_defaults(writer: Writer, defaults: Mapping[str, Number]) -> None:
+    """Gives hyper inputs an initializer of the same name, which makes them optional."""
+    hypers = {
+        node.attribute("name"): node
+        for node in writer.graph.inputs
+        if node.attribute("role") == Role.HYPER
+    }
+    _check_known("default", defaults, tuple(hypers), writer.graph)
+    for name, value in sorted(defaults.items()):
+        type_ = hypers[name].type
+        array = np.asarray(value)
+        fits = array.shape == type_.shape and (
+            type_.dtype.is_float or np.can_cast(array.dtype, type_.dtype.numpy, "safe")
+        )
+        if not fits:
+            raise ExportError(
+                f"the default of input {name!r} must be {type_}, got {value!r}",
+                where=f"graph {writer.graph.name!r}",
+            )
+        writer.add_initializer(name, type_, array.astype(type_.dtype.numpy).tobytes())
+
+
+def _check_model(model: ModelProto, graph: Graph) -> None:
+    try:
+        onnx.checker.check_model(model, full_check=True)
+        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise ExportError(
+            f"ONNX refuses the model: {error}",
+            where=f"graph {graph.name!r}",
+            hint="check the graph with closedform.ir.check; if it passes, this is our defect",
+        ) from error

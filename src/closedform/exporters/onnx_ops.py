@@ -1,0 +1,264 @@
+"""The ONNX table: for each op of the graph language the ONNX nodes that mean the same.
+
+Constants become initializers, never nodes. Every emitted node is a standard operator without a
+subgraph, so If, Loop and Scan cannot occur.
+
+Measured with onnx 1.23 and onnxruntime 1.31 on CPU: integer Div truncates, Mod(fmod=0) has the
+sign of the divisor, ReduceSum with no axes reduces all of them, Expand has no bf16 kernel.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from onnx import NodeProto, TensorProto, ValueInfoProto, helper
+
+from closedform.errors import ExportError
+from closedform.ir.graph import Graph, Node
+from closedform.ir.ops import Op
+from closedform.ir.types import DType, Shape, TensorType
+
+ELEMENT_TYPES: Mapping[DType, int] = {
+    DType.BOOL: TensorProto.BOOL,
+    DType.I32: TensorProto.INT32,
+    DType.I64: TensorProto.INT64,
+    DType.F16: TensorProto.FLOAT16,
+    DType.BF16: TensorProto.BFLOAT16,
+    DType.F32: TensorProto.FLOAT,
+    DType.F64: TensorProto.DOUBLE,
+}
+
+
+@dataclass(slots=True)
+class Writer:
+    """Collects the ONNX inputs, initializers and nodes of one graph.
+
+    Attributes:
+        graph: The graph that is written.
+        names: The ONNX value name of each node of ``graph``, by index.
+        opset: The opset that the model will declare.
+    """
+
+    graph: Graph
+    names: list[str]
+    opset: int
+    inputs: list[ValueInfoProto] = field(default_factory=list)
+    initializers: list[TensorProto] = field(default_factory=list)
+    nodes: list[NodeProto] = field(default_factory=list)
+    _constants: dict[tuple[TensorType, bytes], str] = field(default_factory=dict)
+    _taken: set[str] = field(default_factory=set)
+    _counts: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._taken.update(self.names, (output.name for output in self.graph.outputs))
+
+    def operand(self, node: Node, position: int) -> Node:
+        """Returns the node behind an operand."""
+        return self.graph.nodes[node.operands[position]]
+
+    def add_initializer(self, name: str, type_: TensorType, data: bytes) -> None:
+        """Adds a constant under a name of the caller's choice."""
+        element = ELEMENT_TYPES[type_.dtype]
+        self.initializers.append(
+            helper.make_tensor(name, element, sizes(type_.shape), data, raw=True)
+        )
+        self._constants.setdefault((type_, data), name)
+
+    def constant(self, value: int | Sequence[int], dtype: DType) -> str:
+        """Returns the name of an initializer that holds ``value``, adding it when it is new."""
+        array = np.asarray(value, dtype.numpy)
+        type_ = TensorType(dtype, array.shape)
+        known = self._constants.get((type_, array.tobytes()))
+        if known is not None:
+            return known
+        name = self._fresh(f"const_{dtype}")
+        self.add_initializer(name, type_, array.tobytes())
+        return name
+
+    def call(
+        self, operator: str, *inputs: str, into: str | None = None, **attributes: int | list[int]
+    ) -> str:
+        """Adds a node and returns the name of its result; ``into`` chooses that name."""
+        result = into if into is not None else self._fresh(operator.lower())
+        self.nodes.append(
+            helper.make_node(operator, list(inputs), [result], name=result, **attributes)
+        )
+        return result
+
+    def _fresh(self, stem: str) -> str:
+        while True:
+            name = f"{stem}.{self._counts[stem]}"
+            self._counts[stem] += 1
+            if name not in self._taken:
+                return name
+
+
+Emitter = Callable[[Writer, Node, tuple[str, ...], str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxRow:
+    """How one op is written.
+
+    Attributes:
+        min_opset: The first opset in which the emitted nodes are legal for all dtypes of the op
+            but bf16, which needs ``BF16_MIN_OPSET``.
+        emit: Adds the nodes; the last one bears the given result name.
+    """
+
+    min_opset: int
+    emit: Emitter
+
+
+BF16_MIN_OPSET = 13
+
+
+def sizes(shape: Shape) -> list[int]:
+    """Returns a shape without named sizes as a list of ints."""
+    return [int(dim) for dim in shape]
+
+
+def _input(writer: Writer, node: Node, _: tuple[str, ...], result: str) -> None:
+    element = ELEMENT_TYPES[node.type.dtype]
+    writer.inputs.append(helper.make_tensor_value_info(result, element, node.type.shape))
+
+
+def _const(writer: Writer, node: Node, _: tuple[str, ...], result: str) -> None:
+    writer.add_initializer(result, node.type, node.attribute("data"))
+
+
+def _direct(operator: str, min_opset: int) -> OnnxRow:
+    """An op that is one ONNX operator with the same operands and no attributes."""
+
+    def emit(writer: Writer, _: Node, operands: tuple[str, ...], result: str) -> None:
+        writer.call(operator, *operands, into=result)
+
+    return OnnxRow(min_opset, emit)
+
+
+def _floor_div(writer: Writer, _: Node, operands: tuple[str, ...], result: str) -> None:
+    """(a - Mod(a, b)) / b: the division is exact, so that truncation is floor.
+
+    The difference wraps where a is within one divisor of the least integer; a clock never is.
+    """
+    dividend, divisor = operands
+    remainder = writer.call("Mod", dividend, divisor)
+    multiple = writer.call("Sub", dividend, remainder)
+    writer.call("Div", multiple, divisor, into=result)
+
+
+def _floor_mod(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
+    """Mod(fmod=0) on integers; on floats Mod(fmod=1), plus b where r != 0 and the signs differ.
+
+    Signs are compared by Sign and not by r * b < 0, a product that underflows for small r and b.
+    A constant positive divisor needs no more than r < 0.
+    """
+    dividend, divisor = operands
+    if node.type.dtype.is_integer:
+        writer.call("Mod", dividend, divisor, into=result)
+        return
+    remainder = writer.call("Mod", dividend, divisor, fmod=1)
+    zero = writer.constant(0, node.type.dtype)
+    sign = remainder
+    if not _is_positive_constant(writer.operand(node, 1)):
+        signs = writer.call("Sign", remainder), writer.call("Sign", divisor)
+        sign = writer.call("Mul", *signs)
+    misfit = writer.call("Less", sign, zero)
+    corrected = writer.call("Add", remainder, divisor)
+    writer.call("Where", misfit, corrected, remainder, into=result)
+
+
+def _is_positive_constant(node: Node) -> bool:
+    return node.op is Op.CONST and bool(np.all(node.array() > 0))
+
+
+def _cast(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
+    writer.call("Cast", *operands, into=result, to=ELEMENT_TYPES[node.attribute("to")])
+
+
+def _reduce_sum(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
+    axes = node.attribute("axes")
+    if not axes:
+        writer.call("Identity", *operands, into=result)
+        return
+    keepdims = int(node.attribute("keepdims"))
+    listed = writer.constant(sizes(axes), DType.I64)
+    writer.call("ReduceSum", *operands, listed, into=result, keepdims=keepdims)
+
+
+def _transpose(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
+    permutation = node.attribute("permutation")
+    if not permutation:
+        writer.call("Identity", *operands, into=result)
+        return
+    writer.call("Transpose", *operands, into=result, perm=sizes(permutation))
+
+
+def _reshape(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
+    """A named size is -1; a size of 0 needs allowzero, which ONNX forbids next to -1."""
+    shape = node.attribute("shape")
+    wanted = [dim if isinstance(dim, int) else -1 for dim in shape]
+    if 0 not in wanted:
+        writer.call("Reshape", *operands, writer.constant(wanted, DType.I64), into=result)
+        return
+    if -1 in wanted or writer.opset < 14:
+        raise ExportError(
+            f"reshape to {list(shape)} has a size of 0, which ONNX has from opset 14 on "
+            f"and not together with a named size; got opset {writer.opset}",
+            where=f"graph {writer.graph.name!r}",
+            hint="leave empty tensors out of the graph",
+        )
+    target = writer.constant(wanted, DType.I64)
+    writer.call("Reshape", *operands, target, into=result, allowzero=1)
+
+
+def _broadcast_to(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
+    """Expand; bf16 goes through f32, which holds it exactly (onnxruntime has no bf16 Expand)."""
+    (operand,) = operands
+    target = writer.constant(sizes(node.attribute("shape")), DType.I64)
+    if node.type.dtype is not DType.BF16:
+        writer.call("Expand", operand, target, into=result)
+        return
+    wide = writer.call("Cast", operand, to=TensorProto.FLOAT)
+    expanded = writer.call("Expand", wide, target)
+    writer.call("Cast", expanded, into=result, to=TensorProto.BFLOAT16)
+
+
+ONNX_OPS: Mapping[Op, OnnxRow] = {
+    Op.INPUT: OnnxRow(1, _input),
+    Op.CONST: OnnxRow(1, _const),
+    Op.ADD: _direct("Add", 7),
+    Op.SUB: _direct("Sub", 7),
+    Op.MUL: _direct("Mul", 7),
+    Op.NEG: _direct("Neg", 6),
+    Op.ABS: _direct("Abs", 6),
+    Op.DIV: _direct("Div", 7),
+    Op.FLOOR_DIV: OnnxRow(10, _floor_div),
+    Op.FLOOR_MOD: OnnxRow(10, _floor_mod),
+    Op.MIN: _direct("Min", 12),
+    Op.MAX: _direct("Max", 12),
+    Op.FLOOR: _direct("Floor", 6),
+    Op.SQRT: _direct("Sqrt", 6),
+    Op.EXP: _direct("Exp", 6),
+    Op.LOG: _direct("Log", 6),
+    Op.COS: _direct("Cos", 7),
+    Op.SIN: _direct("Sin", 7),
+    Op.POW: _direct("Pow", 7),
+    Op.LT: _direct("Less", 9),
+    Op.LE: _direct("LessOrEqual", 12),
+    Op.EQ: _direct("Equal", 11),
+    Op.AND: _direct("And", 7),
+    Op.OR: _direct("Or", 7),
+    Op.NOT: _direct("Not", 1),
+    Op.WHERE: _direct("Where", 9),
+    Op.CAST: OnnxRow(9, _cast),
+    Op.REDUCE_SUM: OnnxRow(13, _reduce_sum),
+    Op.MATMUL: _direct("MatMul", 1),
+    Op.TRANSPOSE: OnnxRow(1, _transpose),
+    Op.RESHAPE: OnnxRow(5, _reshape),
+    Op.BROADCAST_TO: OnnxRow(8, _broadcast_to),
+    Op.LOOKUP: _direct("Gather", 1),
+}

@@ -1,0 +1,179 @@
+"""Graph -> torch module: a torch.fx program without parameters, buffers or control flow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from closedform.errors import ExportError, SessionError, nearest
+from closedform.exporters.torch_ops import TORCH_DTYPES, TORCH_OPS, Site, device_of
+from closedform.ir.graph import Graph, Role, input_names
+from closedform.ir.ops import Op
+
+_INTEGER_DTYPES = frozenset(
+    {
+        torch.uint8,
+        torch.uint16,
+        torch.uint32,
+        torch.uint64,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+    }
+)
+
+
+class GraphProgram(fx.GraphModule):
+    """A torch module that computes a graph; made by `to_module`.
+
+    It takes the inputs of the graph in order, as tensors of exactly the declared dtypes, and
+    returns one tensor, or a tuple of tensors where the graph has several outputs. Constants are
+    made on the device of the first input; the module holds no parameter and no buffer, so that
+    ``.half()``, ``.to()`` and ``state_dict()`` have nothing to change. Copies and pickles carry
+    the graph and build the program again.
+
+    Attributes:
+        source: The graph.
+        input_names: Names of the inputs, in order.
+        output_names: Names of the outputs, in order.
+    """
+
+    source: Graph
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(nn.Module(), _program(graph), class_name=type(self).__name__)
+        self.source = graph
+        self.input_names = input_names(graph)
+        self.output_names = tuple(output.name for output in graph.outputs)
+
+    def __reduce__(self) -> tuple[Callable[[Graph], GraphProgram], tuple[Graph]]:
+        return to_module, (self.source,)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> GraphProgram:
+        return to_module(self.source)
+
+    def __copy__(self) -> GraphProgram:
+        return to_module(self.source)
+
+
+def to_module(graph: Graph) -> GraphProgram:
+    """Returns a torch module that computes the graph.
+
+    Raises:
+        ExportError: The graph has no output.
+    """
+    if not graph.outputs:
+        raise ExportError(
+            "the graph has no output", where=f"graph {graph.name!r}", hint="name a value as one"
+        )
+    return GraphProgram(graph)
+
+
+def _program(graph: Graph) -> fx.Graph:
+    """Writes the graph node by node; inputs come first, then the device, then the rest."""
+    program = fx.Graph()
+    values: list[fx.Node] = []
+    device: fx.Node | None = None
+    needs_device = any(node.op is Op.CONST for node in graph.nodes)
+    for node in graph.nodes:
+        if device is None and node.op is not Op.INPUT and needs_device and values:
+            device = device_of(values[0], program)
+        operands = tuple(values[operand] for operand in node.operands)
+        values.append(TORCH_OPS[node.op](Site(graph, program, node, device), operands))
+    results = tuple(values[output.index] for output in graph.outputs)
+    program.output(results[0] if len(results) == 1 else results)
+    program.eliminate_dead_code()
+    program.lint()
+    return program
+
+
+class ScheduleModule(nn.Module):
+    """A schedule as a torch module: integer steps of any shape in, values of that shape out.
+
+    Args:
+        graph: A graph with one step input of shape ``("n",)``, one output of that shape, and
+            otherwise only hyper inputs of rank 0.
+        defaults: Values of hyper inputs that a call may leave out.
+
+    Raises:
+        ExportError: The graph is of another form.
+    """
+
+    def __init__(self, graph: Graph, defaults: Mapping[str, float] | None = None) -> None:
+        super().__init__()
+        _check_schedule_graph(graph)
+        self.program = to_module(graph)
+        self.defaults = dict(defaults or {})
+        hypers = [node for node in graph.inputs if node.attribute("role") == Role.HYPER]
+        self.hyper_dtypes = {
+            str(node.attribute("name")): TORCH_DTYPES[node.type.dtype] for node in hypers
+        }
+        step = next(node for node in graph.inputs if node.attribute("role") == Role.STEP)
+        self.step_name = str(step.attribute("name"))
+        self.step_dtype = TORCH_DTYPES[step.type.dtype]
+
+    def forward(self, step: Tensor, **hyper: Tensor | float) -> Tensor:
+        """Returns the value at each step.
+
+        Args:
+            step: Steps done so far, of any integer dtype and any shape.
+            **hyper: Values of the hyper inputs; those with a default may be left out.
+
+        Raises:
+            SessionError: The steps are not integers, or a hyper input is missing or unknown.
+        """
+        if not isinstance(step, Tensor) or step.dtype not in _INTEGER_DTYPES:
+            got = step.dtype if isinstance(step, Tensor) else type(step).__name__
+            raise SessionError(
+                f"step must be an integer tensor, got {got}",
+                where=f"schedule {self.program.source.name!r}",
+                hint="pass torch.tensor(step) or step.long()",
+            )
+        given = self._hyper_values(hyper, step.device)
+        given[self.step_name] = step.to(self.step_dtype).reshape(-1)
+        value: Tensor = self.program(*(given[name] for name in self.program.input_names))
+        return value.reshape(step.shape)
+
+    def _hyper_values(
+        self, hyper: Mapping[str, Tensor | float], device: torch.device
+    ) -> dict[str, Tensor]:
+        where = f"schedule {self.program.source.name!r}"
+        for name in hyper:
+            if name not in self.hyper_dtypes:
+                hint = nearest(name, self.hyper_dtypes) if self.hyper_dtypes else "it has none"
+                raise SessionError(f"unknown hyper input {name!r}", where=where, hint=hint)
+        values = {}
+        for name, dtype in self.hyper_dtypes.items():
+            if name not in hyper and name not in self.defaults:
+                raise SessionError(f"hyper input {name!r} is missing", where=where)
+            value = hyper.get(name, self.defaults.get(name))
+            values[name] = torch.as_tensor(value, dtype=dtype, device=device)
+        return values
+
+
+def _check_schedule_graph(graph: Graph) -> None:
+    where = f"graph {graph.name!r}"
+    hint = "compile the schedule with step_shape=('n',)"
+    roles = [node.attribute("role") for node in graph.inputs]
+    if roles.count(Role.STEP) != 1 or set(roles) - {Role.STEP, Role.HYPER}:
+        listed = ", ".join(str(role) for role in roles)
+        raise ExportError(
+            f"a schedule has one step input and else only hyper inputs, got roles {listed}",
+            where=where,
+        )
+    step = graph.inputs[roles.index(Role.STEP)].type
+    if step.rank != 1 or not isinstance(step.shape[0], str):
+        raise ExportError(
+            f"the step input must be a vector of a named size, got {step}", where=where, hint=hint
+        )
+    if len(graph.outputs) != 1:
+        raise ExportError(f"a schedule has one output, got {len(graph.outputs)}", where=where)
+    value = graph.nodes[graph.outputs[0].index].type
+    if value.shape not in (step.shape, ()):
+        raise ExportError(f"the output must have shape [{step.shape[0]}], got {value}", where=where)

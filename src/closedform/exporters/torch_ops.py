@@ -1,0 +1,210 @@
+"""The torch table: for each op of the graph language the torch.fx nodes that mean the same.
+
+Where torch means something else, the row says so: integer ``sum`` widens to int64, ``sum`` over no
+axes reduces all of them, division by a Python number is a multiplication by its inverse on CUDA
+(so constants that divide stay tensors), and ``remainder`` is recomputed as a - b*floor(a/b) by
+inductor's vector code (so floats go through ``fmod``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.node import Argument
+
+from closedform.ir.graph import Graph, Node
+from closedform.ir.ops import Op
+from closedform.ir.types import DType
+
+TORCH_DTYPES: Mapping[DType, torch.dtype] = {
+    DType.BOOL: torch.bool,
+    DType.I32: torch.int32,
+    DType.I64: torch.int64,
+    DType.F16: torch.float16,
+    DType.BF16: torch.bfloat16,
+    DType.F32: torch.float32,
+    DType.F64: torch.float64,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a node is emitted.
+
+    Attributes:
+        graph: The graph that is written.
+        program: The torch.fx graph under construction.
+        node: The node that is written.
+        device: The value that holds the device of the first input; None where there is no input.
+    """
+
+    graph: Graph
+    program: fx.Graph
+    node: Node
+    device: fx.Node | None
+
+    def call(
+        self, function: Callable[..., Any], *arguments: Argument, **named: Argument
+    ) -> fx.Node:
+        """Adds a call and returns its value."""
+        return self.program.call_function(function, arguments, named)
+
+    def number(self, position: int) -> int | float | None:
+        """Returns the value of an operand if it is a constant of rank 0, else None."""
+        source = self.graph.nodes[self.node.operands[position]]
+        if source.op is not Op.CONST or source.type.shape or source.type.dtype is DType.BOOL:
+            return None
+        value: int | float = source.array().item()
+        return value
+
+
+Emitter = Callable[[Site, tuple[fx.Node, ...]], fx.Node]
+
+
+def _input(site: Site, _: tuple[fx.Node, ...]) -> fx.Node:
+    """A parameter of ``forward``: the name as an identifier, made unique by torch.fx."""
+    name = site.node.attribute("name")
+    cleaned = "".join(character if character.isalnum() else "_" for character in name)
+    value = site.program.placeholder("self_" if cleaned == "self" else cleaned)
+    value.target = value.name
+    return value
+
+
+def _const(site: Site, _: tuple[fx.Node, ...]) -> fx.Node:
+    """A tensor made at run time: not a buffer, so that ``.half()`` cannot round it."""
+    type_ = site.node.type
+    options = {"dtype": TORCH_DTYPES[type_.dtype], "device": site.device}
+    values = site.node.array()
+    if values.size and values.tobytes() == values.size * values.flat[0].tobytes():
+        return site.call(torch.full, values.shape, values.flat[0].item(), **options)
+    flat = site.call(torch.tensor, values.reshape(-1).tolist(), **options)
+    return flat if type_.rank == 1 else site.call(torch.reshape, flat, type_.shape)
+
+
+def _direct(function: Callable[..., Any]) -> Emitter:
+    """An op that is one torch function of the same operands."""
+
+    def emit(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
+        return site.call(function, *operands)
+
+    return emit
+
+
+def _with_number(function: Callable[..., Any], *, is_commutative: bool) -> Emitter:
+    """An op whose second operand may be a Python number.
+
+    Exact: the constant is representable in the dtype of the other operand, which decides the
+    dtype of the result. It saves the kernel that fills the constant.
+    """
+
+    def emit(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
+        first, second = site.number(0), site.number(1)
+        if second is not None and first is None:
+            return site.call(function, operands[0], second)
+        if first is not None and second is None and is_commutative:
+            return site.call(function, operands[1], first)
+        return site.call(function, *operands)
+
+    return emit
+
+
+def _floor_div(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
+    return site.call(torch.div, *operands, rounding_mode="floor")
+
+
+def _floor_mod(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
+    """Integer remainder; on floats fmod, plus the divisor where r != 0 and the signs differ."""
+    if site.node.type.dtype.is_integer:
+        return site.call(torch.remainder, *operands)
+    divisor = operands[1]
+    remainder = site.call(torch.fmod, *operands)
+    signs = site.call(torch.sign, remainder), site.call(torch.sign, divisor)
+    misfit = site.call(torch.lt, site.call(torch.mul, *signs), 0)
+    corrected = site.call(torch.add, remainder, divisor)
+    return site.call(torch.where, misfit, corrected, remainder)
+
+
+def _cast(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
+    target = TORCH_DTYPES[site.node.attribute("to")]
+    return site.program.call_method("to", (*operands, target))
+
+
+def _reduce_sum(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
+    axes = site.node.attribute("axes")
+    if not axes:
+        return operands[0]
+    keepdim = bool(site.node.attribute("keepdims"))
+    dtype = TORCH_DTYPES[site.node.type.dtype]
+    return site.call(torch.sum, *operands, dim=tuple(axes), keepdim=keepdim, dtype=dtype)
+
+
+def _transpose(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
+    return site.call(torch.permute, *operands, tuple(site.node.attribute("permutation")))
+
+
+def _reshape(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
+    """A named size is read from the operand: -1 has no meaning next to a size of 0."""
+    shape = site.node.attribute("shape")
+    named = next((dim for dim in shape if isinstance(dim, str)), None)
+    wanted: list[int | fx.Node] = [dim for dim in shape if isinstance(dim, int)]
+    if named is not None:
+        source = site.graph.nodes[site.node.operands[0]].type.shape
+        size = site.call(torch.Tensor.size, operands[0], source.index(named))
+        wanted.insert(shape.index(named), size)
+    return site.call(torch.reshape, operands[0], tuple(wanted))
+
+
+def _broadcast_to(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
+    return site.call(torch.broadcast_to, *operands, tuple(site.node.attribute("shape")))
+
+
+def _lookup(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
+    """``take``, since ``table[index]`` reads a 0-dim index back to the host."""
+    table, index = operands
+    return site.call(torch.take, table, site.program.call_method("to", (index, torch.int64)))
+
+
+TORCH_OPS: Mapping[Op, Emitter] = {
+    Op.INPUT: _input,
+    Op.CONST: _const,
+    Op.ADD: _with_number(torch.add, is_commutative=True),
+    Op.SUB: _with_number(torch.sub, is_commutative=False),
+    Op.MUL: _with_number(torch.mul, is_commutative=True),
+    Op.NEG: _direct(torch.neg),
+    Op.ABS: _direct(torch.abs),
+    Op.DIV: _direct(torch.true_divide),
+    Op.FLOOR_DIV: _floor_div,
+    Op.FLOOR_MOD: _floor_mod,
+    Op.MIN: _direct(torch.minimum),
+    Op.MAX: _direct(torch.maximum),
+    Op.FLOOR: _direct(torch.floor),
+    Op.SQRT: _direct(torch.sqrt),
+    Op.EXP: _direct(torch.exp),
+    Op.LOG: _direct(torch.log),
+    Op.COS: _direct(torch.cos),
+    Op.SIN: _direct(torch.sin),
+    Op.POW: _direct(torch.pow),
+    Op.LT: _with_number(torch.lt, is_commutative=False),
+    Op.LE: _with_number(torch.le, is_commutative=False),
+    Op.EQ: _with_number(torch.eq, is_commutative=True),
+    Op.AND: _direct(torch.logical_and),
+    Op.OR: _direct(torch.logical_or),
+    Op.NOT: _direct(torch.logical_not),
+    Op.WHERE: _direct(torch.where),
+    Op.CAST: _cast,
+    Op.REDUCE_SUM: _reduce_sum,
+    Op.MATMUL: _direct(torch.matmul),
+    Op.TRANSPOSE: _transpose,
+    Op.RESHAPE: _reshape,
+    Op.BROADCAST_TO: _broadcast_to,
+    Op.LOOKUP: _lookup,
+}
+
+
+def device_of(value: fx.Node, program: fx.Graph) -> fx.Node:
+    """Adds ``value.device``."""
+    return program.call_function(getattr, (value, "device"))

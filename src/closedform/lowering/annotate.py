@@ -1,0 +1,225 @@
+"""Annotate: the facts about an expression that the other steps rest on.
+
+For an expression and a domain: an interval that encloses all its values, whether it is an integer
+at every step, and whether a condition is decided. Facts are derived from the structure alone; what
+cannot be derived is unknown, never guessed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+
+import sympy as sp
+from sympy.core.relational import Relational
+
+from closedform.language.functions import FloorDiv, FloorMod
+from closedform.lowering.domain import Domain, linear_in, narrow
+from closedform.lowering.interval import ALL, INFINITY, Bound, Interval, point
+
+Rule = Callable[[sp.Expr, Domain], Interval]
+
+
+def interval(expr: sp.Expr, domain: Domain) -> Interval:
+    """Returns an interval that encloses every value of ``expr`` on a domain."""
+    if expr.is_Rational:
+        return point(Fraction(int(expr.p), int(expr.q)))
+    if isinstance(expr, sp.Symbol):
+        return domain.interval(expr)
+    if expr.is_number:
+        return _number(expr)
+    rule = _RULES.get(expr.func)
+    return ALL if rule is None else rule(expr, domain)
+
+
+def is_integral(expr: sp.Expr) -> bool:
+    """Returns whether ``expr`` is an integer at every step, by its structure.
+
+    Integer symbols, sums, products, minima, maxima, absolute values, floors and remainders of such
+    are; quotients and powers are not looked into.
+    """
+    if expr.is_Integer or (isinstance(expr, sp.Symbol) and expr.is_integer):
+        return True
+    if isinstance(expr, FloorDiv):
+        return all(is_integral(arg) for arg in expr.args)
+    if isinstance(expr, sp.Piecewise):
+        return all(is_integral(value) for value, _ in expr.args)
+    closed = (sp.Add, sp.Mul, sp.Min, sp.Max, sp.Abs, FloorMod)
+    return isinstance(expr, closed) and all(is_integral(arg) for arg in expr.args)
+
+
+def decide(condition: sp.Basic, domain: Domain) -> bool | None:
+    """Returns whether a condition holds everywhere on a domain, nowhere, or None if undecided."""
+    if condition in (sp.true, sp.false):
+        return bool(condition)
+    if narrow(domain, condition) is None:
+        return False
+    if narrow(domain, condition, holds=False) is None:
+        return True
+    if isinstance(condition, Relational):
+        return _decide_comparison(condition, domain)
+    return None
+
+
+def _decide_comparison(condition: Relational, domain: Domain) -> bool | None:
+    difference = interval(condition.lhs - condition.rhs, domain)
+    outcomes = {
+        sp.Lt: (difference.is_negative, difference.is_nonnegative),
+        sp.Le: (difference.high <= 0, difference.is_positive),
+        sp.Gt: (difference.is_positive, difference.high <= 0),
+        sp.Ge: (difference.is_nonnegative, difference.is_negative),
+        sp.Eq: (difference.low == difference.high == 0, difference.is_nonzero),
+        sp.Ne: (difference.is_nonzero, difference.low == difference.high == 0),
+    }
+    always, never = outcomes.get(condition.func, (False, False))
+    return True if always else False if never else None
+
+
+def _number(expr: sp.Expr) -> Interval:
+    value = sp.N(expr, 30)
+    if not value.is_Float or not value.is_finite:
+        return ALL
+    exact = sp.Rational(value)
+    middle = Fraction(int(exact.p), int(exact.q))
+    width = abs(middle) / 10**25
+    return Interval(middle - width, middle + width)
+
+
+def _add(expr: sp.Expr, domain: Domain) -> Interval:
+    total = point(Fraction(0))
+    for arg in expr.args:
+        total = total + interval(arg, domain)
+    return total
+
+
+def _mul(expr: sp.Expr, domain: Domain) -> Interval:
+    product = point(Fraction(1))
+    for arg in expr.args:
+        product = product * interval(arg, domain)
+    return product
+
+
+def _pow(expr: sp.Expr, domain: Domain) -> Interval:
+    base, exponent = expr.args
+    values = interval(base, domain)
+    if exponent.is_Integer:
+        power = values.power(abs(int(exponent)))
+        return power if exponent >= 0 else power.reciprocal()
+    if not values.is_nonnegative:
+        return ALL
+    powers = interval(exponent, domain)
+    if exponent.is_Rational and abs(exponent) == sp.S.Half:
+        root = values.monotone(math.sqrt)
+        root = Interval(max(root.low, Fraction(0)), root.high, values.is_nonzero)
+        return root if exponent > 0 else root.reciprocal()
+    if not values.is_positive and powers.low <= 0:
+        return ALL
+    corners = [_corner(b, e) for b in (values.low, values.high) for e in (powers.low, powers.high)]
+    low = min(corner.low for corner in corners)
+    high = max(corner.high for corner in corners)
+    return Interval(max(low, Fraction(0)), high, values.is_nonzero)
+
+
+def _corner(base: Bound, exponent: Bound) -> Interval:
+    """An enclosure of base**exponent for a base >= 0; one of the two may be infinite."""
+    if base == 1 or exponent == 0:
+        return point(Fraction(1))
+    if isinstance(base, float) or isinstance(exponent, float):
+        grows = (base > 1) == (exponent > 0)
+        return Interval(INFINITY, INFINITY) if grows else Interval(Fraction(0), Fraction(0))
+    if base == 0:
+        return point(Fraction(0)) if exponent > 0 else Interval(INFINITY, INFINITY)
+    exponential = point(exponent) * point(base).monotone(math.log)
+    return exponential.monotone(math.exp)
+
+
+def _extremum(expr: sp.Expr, domain: Domain) -> Interval:
+    choose = min if isinstance(expr, sp.Min) else max
+    parts = [interval(arg, domain) for arg in expr.args]
+    low = choose(part.low for part in parts)
+    high = choose(part.high for part in parts)
+    return Interval(low, high, all(part.is_nonzero for part in parts))
+
+
+def _piecewise(expr: sp.Expr, domain: Domain) -> Interval:
+    result: Interval | None = None
+    for value, _, inside in branches(expr, domain):
+        part = interval(value, inside)
+        result = part if result is None else result.union(part)
+    return ALL if result is None else result
+
+
+def branches(
+    expr: sp.Piecewise, domain: Domain
+) -> list[tuple[sp.Expr, sp.Basic, Domain]]:
+    """Returns (value, condition, domain in which it is taken) of each branch that can be taken."""
+    result = []
+    rest: Domain | None = domain
+    for value, condition in expr.args:
+        if rest is None:
+            break
+        inside = None if decide(condition, rest) is False else narrow(rest, condition)
+        if inside is None:
+            continue
+        result.append((value, condition, inside))
+        rest = None if decide(condition, rest) else narrow(rest, condition, holds=False)
+    return result
+
+
+def _floor_div(expr: sp.Expr, domain: Domain) -> Interval:
+    numerator, denominator = (interval(arg, domain) for arg in expr.args)
+    return (numerator * denominator.reciprocal()).floor()
+
+
+def _floor_mod(expr: sp.Expr, domain: Domain) -> Interval:
+    numerator, divisor = (interval(arg, domain) for arg in expr.args)
+    if divisor.is_positive:
+        is_reduced = numerator.is_nonnegative and numerator.high < divisor.low
+        top = divisor.high - 1 if is_integral(expr) else divisor.high
+        return numerator if is_reduced else Interval(Fraction(0), min(top, _or_inf(numerator)))
+    if divisor.is_negative:
+        return Interval(divisor.low + 1 if is_integral(expr) else divisor.low, Fraction(0))
+    return ALL
+
+
+def _or_inf(numerator: Interval) -> Bound:
+    return numerator.high if numerator.is_nonnegative else INFINITY
+
+
+def _log(expr: sp.Expr, domain: Domain) -> Interval:
+    values = interval(expr.args[0], domain)
+    if not values.is_nonnegative:
+        return ALL
+    low: Bound = -INFINITY if values.low == 0 else values.monotone(math.log).low
+    high: Bound = -INFINITY if values.high == 0 else values.monotone(math.log).high
+    return Interval(low, high)
+
+
+def _exp(expr: sp.Expr, domain: Domain) -> Interval:
+    values = interval(expr.args[0], domain).monotone(math.exp)
+    return Interval(max(values.low, Fraction(0)), values.high, is_nonzero=True)
+
+
+def _unit(_: sp.Expr, __: Domain) -> Interval:
+    return Interval(Fraction(-1), Fraction(1))
+
+
+_RULES: Mapping[type[sp.Basic], Rule] = {
+    sp.Add: _add,
+    sp.Mul: _mul,
+    sp.Pow: _pow,
+    sp.Min: _extremum,
+    sp.Max: _extremum,
+    sp.Piecewise: _piecewise,
+    sp.Abs: lambda expr, domain: interval(expr.args[0], domain).absolute(),
+    sp.floor: lambda expr, domain: interval(expr.args[0], domain).floor(),
+    FloorDiv: _floor_div,
+    FloorMod: _floor_mod,
+    sp.log: _log,
+    sp.exp: _exp,
+    sp.cos: _unit,
+    sp.sin: _unit,
+}
+
+__all__ = ["branches", "decide", "interval", "is_integral", "linear_in"]

@@ -1,0 +1,146 @@
+"""Domains: what is known of the symbols where an expression is taken.
+
+A domain maps each symbol to an interval. A condition narrows it: inside the branch of a Piecewise
+with the condition ``t < 5`` the clock is at most 4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import sympy as sp
+from sympy.core.relational import Relational
+
+from closedform.language.symbols import t
+from closedform.lowering.interval import ALL, INFINITY, Bound, Interval
+
+MAX_STEP = 2**50
+"""The largest step that graphs are made for: small multiples of it are still exact in float64."""
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Intervals of symbols; a symbol that is not listed may be any real number."""
+
+    bounds: Mapping[sp.Symbol, Interval] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.bounds.items()))
+
+    def interval(self, symbol: sp.Symbol) -> Interval:
+        """Returns what is known of a symbol here."""
+        return self.bounds.get(symbol, ALL)
+
+    def with_interval(self, symbol: sp.Symbol, interval: Interval) -> Domain:
+        """Returns the domain with the interval of one symbol replaced."""
+        return Domain({**self.bounds, symbol: interval})
+
+
+def clock_domain(hyper: Mapping[sp.Symbol, Interval] | None = None) -> Domain:
+    """Returns the domain of every step from 0 to ``MAX_STEP``."""
+    return Domain({t: Interval(Fraction(0), Fraction(MAX_STEP)), **(hyper or {})})
+
+
+def linear_in(expr: sp.Expr, symbol: sp.Symbol) -> tuple[Fraction, Fraction] | None:
+    """Returns (slope, value at 0) if ``expr`` is linear in ``symbol`` with rational numbers."""
+    if expr == symbol:
+        return Fraction(1), Fraction(0)
+    if expr.is_Rational:
+        return Fraction(0), Fraction(int(expr.p), int(expr.q))
+    if isinstance(expr, sp.Mul) and len(expr.args) == 2 and expr.args[0].is_Rational:
+        inner = linear_in(expr.args[1], symbol)
+        factor = Fraction(int(expr.args[0].p), int(expr.args[0].q))
+        return None if inner is None else (factor * inner[0], factor * inner[1])
+    if isinstance(expr, sp.Add):
+        parts = [linear_in(arg, symbol) for arg in expr.args]
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        return sum((p[0] for p in known), Fraction(0)), sum((p[1] for p in known), Fraction(0))
+    return None
+
+
+def narrow(domain: Domain, condition: sp.Basic, *, holds: bool = True) -> Domain | None:
+    """Returns the part of a domain where a condition holds (or does not); None if it is empty.
+
+    The result may be larger than the true part, never smaller: conditions that are no comparison
+    of linear expressions in one symbol narrow nothing.
+    """
+    if condition in (sp.true, sp.false):
+        return domain if bool(condition) == holds else None
+    if isinstance(condition, sp.Not):
+        return narrow(domain, condition.args[0], holds=not holds)
+    if isinstance(condition, sp.And | sp.Or):
+        if isinstance(condition, sp.And) == holds:
+            return _narrow_by_each(domain, condition.args, holds)
+        return _union(narrow(domain, arg, holds=holds) for arg in condition.args)
+    if isinstance(condition, Relational):
+        return _narrow_by_comparison(domain, condition if holds else condition.negated)
+    return domain
+
+
+def _narrow_by_each(domain: Domain, conditions: tuple[sp.Basic, ...], holds: bool) -> Domain | None:
+    result: Domain | None = domain
+    for condition in conditions:
+        if result is None:
+            return None
+        result = narrow(result, condition, holds=holds)
+    return result
+
+
+def _union(parts: Iterable[Domain | None]) -> Domain | None:
+    domains = [part for part in parts if part is not None]
+    if not domains:
+        return None
+    first, *rest = domains
+    bounds = dict(first.bounds)
+    for part in rest:
+        for symbol, interval in part.bounds.items():
+            bounds[symbol] = bounds[symbol].union(interval)
+    return Domain(bounds)
+
+
+def _narrow_by_comparison(domain: Domain, condition: Relational) -> Domain | None:
+    symbols = condition.free_symbols & set(domain.bounds)
+    if len(symbols) != 1 or condition.free_symbols != symbols:
+        return domain
+    (symbol,) = symbols
+    linear = linear_in(condition.lhs - condition.rhs, symbol)
+    if linear is None or linear[0] == 0:
+        return domain
+    slope, offset = linear
+    operator = condition.func if slope > 0 else condition.reversedsign.func
+    current = domain.interval(symbol)
+    interval = _cut(current, operator, -offset / slope, symbol.is_integer is True)
+    return None if interval is None else domain.with_interval(symbol, interval)
+
+
+def _cut(
+    current: Interval, operator: type[Relational], root: Fraction, is_integer: bool
+) -> Interval | None:
+    """The part of an interval where ``x operator root`` holds."""
+    low: Bound = -INFINITY
+    high: Bound = INFINITY
+    whole = root.denominator == 1
+    if operator is sp.Eq:
+        if is_integer and not whole:
+            return None
+        low = high = root
+    elif operator is sp.Lt:
+        high = Fraction(math.ceil(root) - 1) if is_integer else root
+    elif operator is sp.Le:
+        high = Fraction(math.floor(root)) if is_integer else root
+    elif operator is sp.Gt:
+        low = Fraction(math.floor(root) + 1) if is_integer else root
+    elif operator is sp.Ge:
+        low = Fraction(math.ceil(root)) if is_integer else root
+    elif operator is sp.Ne and is_integer:
+        low = root + 1 if current.low == root else low
+        high = root - 1 if current.high == root else high
+    low, high = max(low, current.low), min(high, current.high)
+    if low > high:
+        return None
+    return Interval(low, high, current.is_nonzero or (operator is sp.Ne and root == 0))

@@ -1,0 +1,177 @@
+"""Guard: every partial function gets an operand that is safe at every step.
+
+Both sides of a Where are computed, also where a branch is not taken. There a square root of a
+negative number, a division by zero or a logarithm of zero must not happen: an integer remainder by
+zero ends a whole onnxruntime run, and a NaN in a branch not taken poisons its gradient.
+
+Where intervals show that the operand is legal in the branch but not beside it, the operand is held
+at its bound in the branch (``Max(x, low)``, ``Min(x, high)``), which changes no value that is
+taken. Where they show nothing, the operand is replaced by 1 outside of the branch. An operand that
+is illegal at a step at which it is taken is an error that names the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import sympy as sp
+
+from closedform.errors import DomainError
+from closedform.language.exact import holds_at, value_at
+from closedform.language.functions import FloorDiv, FloorMod
+from closedform.language.symbols import t
+from closedform.lowering.annotate import branches, interval, is_integral
+from closedform.lowering.domain import Domain
+from closedform.lowering.interval import Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """What an operand of a partial function must be."""
+
+    what: str
+    is_met: Callable[[Interval], bool]
+
+
+NONZERO = Requirement("not zero", lambda values: values.is_nonzero)
+POSITIVE = Requirement("above zero", lambda values: values.is_positive)
+NONNEGATIVE = Requirement("not below zero", lambda values: values.is_nonnegative)
+
+
+def guard(
+    expr: sp.Expr, domain: Domain, place: str, tensors: frozenset[sp.Symbol] = frozenset()
+) -> sp.Expr:
+    """Returns ``expr`` with safe operands; values on the domain are unchanged.
+
+    Args:
+        expr: A simplified expression.
+        domain: Every step at which the graph may run.
+        place: What the expression belongs to, named in errors.
+        tensors: Symbols whose values are data; operands with them follow IEEE arithmetic and are
+            left alone.
+
+    Raises:
+        DomainError: An operand is illegal at a step at which it is taken, or holds a hyperparameter
+            that may make it so.
+    """
+    return _Guard(domain, place, tensors).visit(expr, domain, sp.true)
+
+
+class _Guard:
+    def __init__(self, outer: Domain, place: str, tensors: frozenset[sp.Symbol]) -> None:
+        self.outer = outer
+        self.place = place
+        self.tensors = tensors
+        self._known: dict[tuple[sp.Basic, Domain, sp.Basic], sp.Basic] = {}
+
+    def visit(self, expr: sp.Basic, taken: Domain, path: sp.Basic) -> sp.Basic:
+        if not expr.args or expr.is_number:
+            return expr
+        key = (expr, taken, path)
+        if key not in self._known:
+            self._known[key] = self._rewrite(expr, taken, path)
+        return self._known[key]
+
+    def _rewrite(self, expr: sp.Basic, taken: Domain, path: sp.Basic) -> sp.Basic:
+        if isinstance(expr, sp.Piecewise):
+            return self._piecewise(expr, taken, path)
+        args = [self.visit(arg, taken, path) for arg in expr.args]
+        requirement = _requirement(expr, taken)
+        if requirement is not None:
+            place, needed = requirement
+            args[place] = self._safe(args[place], needed, taken, path, expr)
+        return expr if tuple(args) == expr.args else expr.func(*args)
+
+    def _piecewise(self, expr: sp.Piecewise, taken: Domain, path: sp.Basic) -> sp.Expr:
+        pieces = []
+        before: sp.Basic = sp.true
+        for value, condition, inside in branches(expr, taken):
+            safe_condition = self.visit(condition, taken, path)
+            here = sp.And(path, before, condition)
+            pieces.append((self.visit(value, inside, here), safe_condition))
+            before = sp.And(before, sp.Not(condition))
+        return sp.Piecewise(*pieces)
+
+    def _safe(
+        self, operand: sp.Expr, needed: Requirement, taken: Domain, path: sp.Basic, user: sp.Expr
+    ) -> sp.Expr:
+        if operand.free_symbols & self.tensors or needed.is_met(interval(operand, self.outer)):
+            return operand
+        inside = interval(operand, taken)
+        if needed.is_met(inside):
+            return _hold(operand, inside, needed, path)
+        self._refute(operand, needed, taken, path, user)
+        return operand if path == sp.true else sp.Piecewise((operand, path), (1, True))
+
+    def _refute(
+        self, operand: sp.Expr, needed: Requirement, taken: Domain, path: sp.Basic, user: sp.Expr
+    ) -> None:
+        """Raises if a step is found at which the operand is illegal and taken."""
+        opened = sorted(symbol.name for symbol in operand.free_symbols - {t})
+        if opened:
+            raise DomainError(
+                f"cannot show that {operand} is {needed.what}, as {user} needs",
+                where=self.place,
+                hint=f"declare it: hyper({opened[0]!r}, positive=True), or give it a value",
+            )
+        for step in _samples(taken.interval(t)):
+            values = {t: sp.Integer(step)}
+            if not holds_at(path, values):
+                continue
+            value = value_at(operand, values)
+            sign = sp.sign(sp.N(value, 40))
+            exact = sp.Rational(int(sign))
+            if not needed.is_met(Interval(Fraction(int(exact)), Fraction(int(exact)))):
+                raise DomainError(
+                    f"{user} has no finite real value at t = {step}: {operand} is {value}, "
+                    f"and must be {needed.what}",
+                    where=self.place,
+                    hint="change the formula or the branch conditions there",
+                )
+
+
+def _hold(operand: sp.Expr, inside: Interval, needed: Requirement, path: sp.Basic) -> sp.Expr:
+    """The operand held at its bound in the branch, or replaced by 1 outside of it."""
+    if isinstance(inside.low, Fraction) and needed.is_met(Interval(inside.low, inside.low)):
+        return sp.Max(operand, _rational(inside.low))
+    if isinstance(inside.high, Fraction) and needed.is_met(Interval(inside.high, inside.high)):
+        return sp.Min(operand, _rational(inside.high))
+    return sp.Piecewise((operand, path), (1, True))
+
+
+def _rational(number: Fraction) -> sp.Rational:
+    return sp.Rational(number.numerator, number.denominator)
+
+
+def _requirement(expr: sp.Basic, domain: Domain) -> tuple[int, Requirement] | None:
+    """Which operand of a partial function must be what."""
+    if isinstance(expr, FloorDiv | FloorMod):
+        return 1, NONZERO
+    if isinstance(expr, sp.log):
+        return 0, POSITIVE
+    if isinstance(expr, sp.Pow):
+        return _power_requirement(expr, domain)
+    return None
+
+
+def _power_requirement(expr: sp.Pow, domain: Domain) -> tuple[int, Requirement] | None:
+    exponent = expr.args[1]
+    powers = interval(exponent, domain)
+    if is_integral(exponent):
+        return None if powers.is_nonnegative else (0, NONZERO)
+    return (0, NONNEGATIVE) if powers.is_positive else (0, POSITIVE)
+
+
+def _samples(steps: Interval) -> Iterator[int]:
+    """Steps at which to look for a counterexample: both ends, and a few hundred between."""
+    low, high = int(steps.low), int(steps.high)
+    seen = set()
+    near = [low + offset for offset in range(200)] + [high - offset for offset in range(3)]
+    far = [low + (high - low) * part // 64 for part in range(65)]
+    doubling = [low + 2**exponent for exponent in range(50)]
+    for step in (*near, *far, *doubling):
+        if low <= step <= high and step not in seen:
+            seen.add(step)
+            yield step

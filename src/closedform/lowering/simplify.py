@@ -1,0 +1,227 @@
+"""Simplify: one walk that brings an expression to the small vocabulary of the lowering.
+
+On the domain where each part is taken:
+
+1. branches that cannot be taken are dropped, a branch that is always taken replaces its Piecewise,
+   and a Piecewise in the last branch of another is merged into it;
+2. Max, Min and Abs lose the arguments that intervals decide;
+3. floor, ceiling, Mod, floor_div and floor_mod of rational combinations of integers become integer
+   division and remainder;
+4. functions with a definition in simpler ones are replaced by it (tan, tanh, sign, …).
+
+It never calls SymPy's ``simplify`` or its kin, never changes a value, and costs time linear in the
+number of nodes and branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import sympy as sp
+from sympy.core.relational import Relational
+
+from closedform.errors import LoweringError
+from closedform.language.functions import FloorDiv, FloorMod
+from closedform.lowering.annotate import decide, interval, is_integral
+from closedform.lowering.domain import Domain, narrow
+
+_CHAINED = {sp.Lt: sp.And, sp.Le: sp.And, sp.Gt: sp.Or, sp.Ge: sp.Or}
+
+
+def simplify(expr: sp.Expr, domain: Domain, place: str) -> sp.Expr:
+    """Returns an expression of the same value on the domain, in the vocabulary of the lowering.
+
+    Args:
+        expr: The expression.
+        domain: Where it is taken.
+        place: What it belongs to, named in errors.
+
+    Raises:
+        LoweringError: A Piecewise does not cover the domain, or a raw ``Mod`` stands in another.
+    """
+    return _Simplifier(place).visit(expr, domain)
+
+
+class _Simplifier:
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self._known: dict[tuple[sp.Basic, Domain], sp.Basic] = {}
+
+    def visit(self, expr: sp.Basic, domain: Domain) -> sp.Basic:
+        if not expr.args or expr.is_number:
+            return expr
+        key = (expr, domain)
+        if key not in self._known:
+            self._known[key] = self._rewrite(expr, domain)
+        return self._known[key]
+
+    def _rewrite(self, expr: sp.Basic, domain: Domain) -> sp.Basic:
+        if isinstance(expr, sp.Piecewise):
+            return self._piecewise(expr, domain)
+        if isinstance(expr, sp.Mod) and any(arg.has(sp.Mod) for arg in expr.args):
+            raise LoweringError(
+                f"Mod inside Mod cannot be trusted, got {expr}",
+                where=self.place,
+                hint="SymPy rewrites it wrongly at construction; write closedform.floor_mod",
+            )
+        args = [self.visit(arg, domain) for arg in expr.args]
+        if isinstance(expr, Relational):
+            return _comparison(expr.func, *args)
+        rule = _REWRITES.get(expr.func)
+        if rule is not None:
+            rewritten = rule(args, domain)
+            return rewritten if rewritten.func == expr.func else self.visit(rewritten, domain)
+        return expr if tuple(args) == expr.args else expr.func(*args)
+
+    def _piecewise(self, expr: sp.Piecewise, domain: Domain) -> sp.Expr:
+        pieces: list[tuple[sp.Expr, sp.Basic]] = []
+        rest: Domain | None = domain
+        for value, condition in expr.args:
+            simple = self.visit(condition, rest)
+            decided = decide(simple, rest)
+            inside = None if decided is False else narrow(rest, simple)
+            if inside is not None:
+                pieces.append((self.visit(value, inside), sp.true if decided else simple))
+            rest = None if decided else narrow(rest, simple, holds=False)
+            if rest is None:
+                break
+        if rest is not None:
+            raise self._uncovered(rest)
+        return _join(pieces)
+
+    def _uncovered(self, rest: Domain) -> LoweringError:
+        gaps = [
+            f"{bound.low} <= {symbol} <= {bound.high}"
+            for symbol, bound in rest.bounds.items()
+            if not symbol.name.startswith("_")
+        ]
+        return LoweringError(
+            f"Piecewise has no value shown for some of {', '.join(gaps) or 'its domain'}",
+            where=self.place,
+            hint="add a final (value, True) branch",
+        )
+
+
+def _join(pieces: list[tuple[sp.Expr, sp.Basic]]) -> sp.Expr:
+    """A Piecewise whose last condition holds in the rest, merged with a Piecewise in last place."""
+    value, _ = pieces[-1]
+    if len(pieces) == 1:
+        return value
+    if isinstance(value, sp.Piecewise):
+        return sp.Piecewise(*pieces[:-1], *value.args)
+    return sp.Piecewise(*pieces[:-1], (value, True))
+
+
+def _comparison(kind: type[Relational], left: sp.Expr, right: sp.Expr) -> sp.Basic:
+    """``Max(a, b) < c`` is ``a < c and b < c``, and so on: plain comparisons narrow domains."""
+    if isinstance(right, sp.Min | sp.Max) and not isinstance(left, sp.Min | sp.Max):
+        mirrored = kind(left, right).reversed
+        if mirrored.func in _CHAINED and isinstance(mirrored.lhs, sp.Min | sp.Max):
+            return _comparison(mirrored.func, mirrored.lhs, mirrored.rhs)
+    if isinstance(left, sp.Min | sp.Max) and kind in _CHAINED:
+        join = _CHAINED[kind]
+        if isinstance(left, sp.Min):
+            join = sp.Or if join is sp.And else sp.And
+        return join(*(_comparison(kind, arg, right) for arg in left.args))
+    return kind(left, right)
+
+
+def _extremum(kind: type[sp.Expr]) -> Rewrite:
+    def rewrite(args: list[sp.Expr], domain: Domain) -> sp.Expr:
+        spans = [interval(arg, domain) for arg in args]
+        kept = []
+        for index, arg in enumerate(args):
+            others = [
+                span for place, span in enumerate(spans) if place != index and args[place] in kept
+            ] + spans[index + 1 :]
+            if kind is sp.Max:
+                loses = any(spans[index].high <= other.low for other in others)
+            else:
+                loses = any(spans[index].low >= other.high for other in others)
+            if not loses:
+                kept.append(arg)
+        return kind(*kept)
+
+    return rewrite
+
+
+def _absolute(args: list[sp.Expr], domain: Domain) -> sp.Expr:
+    values = interval(args[0], domain)
+    if values.is_nonnegative:
+        return args[0]
+    return -args[0] if values.high <= 0 else sp.Abs(args[0])
+
+
+def integral_multiple(expr: sp.Expr) -> tuple[sp.Expr, int] | None:
+    """Returns (I, q) with ``expr == I / q``, I an integer at every step and q a positive int."""
+    denominators = [term.as_coeff_Mul()[0] for term in sp.Add.make_args(expr)]
+    if not all(number.is_Rational for number in denominators):
+        return None
+    scale = int(sp.ilcm(1, *(number.q for number in denominators)))
+    scaled = sp.Add(*(scale * term for term in sp.Add.make_args(expr)))
+    return (scaled, scale) if is_integral(scaled) else None
+
+
+def _floor(args: list[sp.Expr], _: Domain) -> sp.Expr:
+    (operand,) = args
+    multiple = integral_multiple(operand)
+    if multiple is not None:
+        return multiple[0] if multiple[1] == 1 else FloorDiv(*multiple)
+    numerator, denominator = operand.as_numer_denom()
+    if is_integral(numerator) and is_integral(denominator):
+        return FloorDiv(numerator, denominator)
+    return sp.floor(operand)
+
+
+def _ceiling(args: list[sp.Expr], domain: Domain) -> sp.Expr:
+    return -_floor([-args[0]], domain)
+
+
+def _floor_div(args: list[sp.Expr], domain: Domain) -> sp.Expr:
+    numerator, divisor = args
+    if is_integral(numerator) and is_integral(divisor):
+        return FloorDiv(numerator, divisor)
+    return _floor([numerator / divisor], domain)
+
+
+def _floor_mod(args: list[sp.Expr], _: Domain) -> sp.Expr:
+    numerator, divisor = args
+    parts = integral_multiple(numerator), integral_multiple(divisor)
+    if parts[0] is None or parts[1] is None:
+        return FloorMod(numerator, divisor)
+    (top, top_scale), (bottom, bottom_scale) = parts
+    scale = sp.ilcm(top_scale, bottom_scale)
+    reduced = FloorMod(top * (scale // top_scale), bottom * (scale // bottom_scale))
+    return reduced if scale == 1 else reduced / scale
+
+
+def _sign(args: list[sp.Expr], _: Domain) -> sp.Expr:
+    x = args[0]
+    return sp.Piecewise((1, x > 0), (-1, x < 0), (0, True))
+
+
+def _step(args: list[sp.Expr], _: Domain) -> sp.Expr:
+    x, at_zero = args[0], args[1] if len(args) > 1 else sp.S.Half
+    return sp.Piecewise((0, x < 0), (at_zero, sp.Eq(x, 0)), (1, True))
+
+
+Rewrite = Callable[[list[sp.Expr], Domain], sp.Expr]
+
+_REWRITES: Mapping[type[sp.Basic], Rewrite] = {
+    sp.Max: _extremum(sp.Max),
+    sp.Min: _extremum(sp.Min),
+    sp.Abs: _absolute,
+    sp.floor: _floor,
+    sp.ceiling: _ceiling,
+    sp.frac: lambda args, domain: args[0] - _floor(args, domain),
+    FloorDiv: _floor_div,
+    FloorMod: _floor_mod,
+    sp.Mod: _floor_mod,
+    sp.sign: _sign,
+    sp.Heaviside: _step,
+    sp.tan: lambda args, _: sp.sin(args[0]) / sp.cos(args[0]),
+    sp.cot: lambda args, _: sp.cos(args[0]) / sp.sin(args[0]),
+    sp.sinh: lambda args, _: (sp.exp(args[0]) - sp.exp(-args[0])) / 2,
+    sp.cosh: lambda args, _: (sp.exp(args[0]) + sp.exp(-args[0])) / 2,
+    sp.tanh: lambda args, _: 1 - 2 / (sp.exp(2 * args[0]) + 1),
+}

@@ -1,0 +1,105 @@
+# The README's two commands are `make demo` and `make test`; each makes .venv by itself.
+# It needs Python >= 3.11 and make. Another Python: make PYTHON=/path/to/python test
+
+PYTHON ?= python3 python3.11 python3.12 python3.13 python3.14
+WORKERS ?= 2
+
+BIN := .venv/bin
+STAMP := .venv/.installed
+SMOKE := build/wheel-smoke
+SCRIPTS := $(sort $(wildcard benchmarks/[a-z]*.py))
+CODE := $(sort $(patsubst %/,%,src tests $(dir $(wildcard examples/*.py benchmarks/*.py))))
+# One thread a worker: two workers that each start a thread per core slow each other down.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+
+export MPLBACKEND := Agg
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test lint format types doctests units wheel-smoke golden compare bench clean
+.NOTPARALLEL:
+
+help:
+	@echo "make demo         compile a real recipe and train with the exported graph (examples/demo.py)"
+	@echo "make test         lint, types, wheel-smoke, doctests and units, in this order"
+	@echo "make lint         ruff: rules and format"
+	@echo "make format       ruff: mend what it can, and format"
+	@echo "make types        mypy --strict"
+	@echo "make wheel-smoke  build the wheel, install it without torch, and use it"
+	@echo "make doctests     the examples in the docstrings of src"
+	@echo "make units        pytest: tests, README, docs and examples"
+	@echo "make golden       rewrite tests/golden from what the code says now"
+	@echo "make compare      the library beside the values of the reference systems"
+	@echo "make bench        every script of benchmarks/"
+	@echo "make clean        remove .venv, build outputs and caches"
+
+demo: $(STAMP)
+	@echo "== demo: examples/demo.py"
+	@$(BIN)/python examples/demo.py
+
+test: lint types wheel-smoke doctests units
+
+lint: $(STAMP)
+	@echo "== lint: ruff check"
+	@$(BIN)/ruff check --quiet $(CODE)
+	@echo "== lint: ruff format --check"
+	@$(BIN)/ruff format --quiet --check $(CODE) \
+	  || { $(BIN)/ruff format --check $(CODE); echo "mend it with: make format"; exit 1; }
+
+format: $(STAMP)
+	@$(BIN)/ruff check --quiet --fix $(CODE) || true
+	@$(BIN)/ruff format $(CODE)
+
+types: $(STAMP)
+	@echo "== types: mypy --strict $(CODE)"
+	@$(BIN)/mypy $(CODE)
+
+wheel-smoke: $(STAMP)
+	@echo "== wheel: build, install without torch in a fresh venv, use it"
+	@rm -rf $(SMOKE) && mkdir -p $(SMOKE)
+	@$(BIN)/python -m build --outdir $(SMOKE)/dist . >$(SMOKE)/build.log 2>&1 \
+	  || { cat $(SMOKE)/build.log; exit 1; }
+	@$(BIN)/python -m venv $(SMOKE)/venv
+	@$(SMOKE)/venv/bin/python -m pip install -qq -c constraints.txt $(SMOKE)/dist/*.whl
+	@cd $(SMOKE) && venv/bin/python -I ../../tests/wheel_smoke.py
+
+doctests: $(STAMP)
+	@echo "== doctests: the docstrings of src"
+	@$(PYTEST) --doctest-modules src/closedform
+
+units: $(STAMP)
+	@echo "== tests: units, house rules, README, docs, examples"
+	@$(PYTEST) tests
+
+golden: $(STAMP)
+	@echo "== golden: rewrite tests/golden; review the change with git diff"
+	@$(PYTEST) tests --update-golden
+
+compare: $(STAMP)
+	@echo "== compare: the values of the reference systems"
+	@$(PYTEST) tests/reference
+
+bench: $(STAMP)
+	@test -n "$(SCRIPTS)" || { echo "benchmarks/ has no script" >&2; exit 1; }
+	@set -e; for script in $(SCRIPTS); do echo "== bench: $$script"; $(BIN)/python $$script; done
+
+clean:
+	@rm -rf .venv build dist src/*.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@find src tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(STAMP): pyproject.toml constraints.txt
+	@if $(BIN)/python -c "" 2>/dev/null; then exit 0; fi; \
+	for python in $(PYTHON); do \
+	  if $$python -c "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))" 2>/dev/null; \
+	  then echo "== setup: .venv with $$($$python -V), a few minutes the first time"; \
+	    exec $$python -m venv --clear .venv; fi; \
+	done; \
+	echo "closedform needs Python >= 3.11 with its venv module; looked for: $(PYTHON)" >&2; \
+	for python in $(PYTHON); do \
+	  if version=$$($$python -V 2>&1); then echo "  $$python is $$version" >&2; fi; \
+	done; \
+	echo "Install one (Debian: apt-get install python3 python3-venv) or name one:" \
+	  "make PYTHON=/path/to/python test" >&2; \
+	exit 1
+	@echo "== setup: install closedform[torch,plot,dev] with the versions of constraints.txt"
+	@$(BIN)/python -m pip install -qq -e ".[torch,plot,dev]" -c constraints.txt
+	@touch $@

@@ -1,0 +1,66 @@
+"""What a user of the bare wheel does: `make wheel-smoke` runs this where torch is not installed."""
+
+import importlib.util
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+import closedform as cf
+
+HEAVY = ("torch", "onnx", "onnxruntime", "sympy")
+STEPS = (0, 1, 1999, 2000, 2001, 50_000, 100_000, 200_000)
+
+
+def check_installed() -> None:
+    assert importlib.util.find_spec("torch") is None, "torch is installed: the check is void"
+    place = Path(cf.__file__).resolve()
+    assert "site-packages" in place.parts, f"closedform is read from {place}, not from the wheel"
+    assert (place.parent / "py.typed").exists(), "the wheel has no py.typed"
+
+
+def check_import_is_light() -> None:
+    code = f"import sys, closedform; print([m for m in {HEAVY} if m in sys.modules])"
+    loaded = subprocess.run(
+        [sys.executable, "-I", "-c", code], check=True, capture_output=True, text=True
+    )
+    assert loaded.stdout.strip() == "[]", f"import closedform loads {loaded.stdout.strip()}"
+
+
+def check_schedule_runs_in_onnxruntime() -> None:
+    warmup = cf.schedules.linear(0, 3e-4, 2000)
+    lr = warmup.then(cf.schedules.cosine(3e-4, 3e-5, 98_000))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "lr.onnx"
+        cf.to_onnx(lr, str(path))
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        (step,) = session.get_inputs()
+        for t in STEPS:
+            (value,) = session.run(None, {step.name: np.array(t, dtype=np.int64)})
+            # The default output is float32: rounded once, so within one part in 2**23 of the value.
+            assert np.isclose(float(value), float(lr(t)), rtol=2.0**-23, atol=0), (t, value, lr(t))
+
+
+def check_command(*arguments: str) -> None:
+    program = Path(sys.executable).with_name("closedform")
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"closedform {' '.join(arguments)}: {done.stdout}{done.stderr}"
+    assert done.stdout.strip(), f"closedform {' '.join(arguments)} prints nothing"
+
+
+def main() -> None:
+    check_installed()
+    check_import_is_light()
+    print("import closedform loads none of", ", ".join(HEAVY))
+    check_schedule_runs_in_onnxruntime()
+    print("a schedule compiles, exports and runs in onnxruntime", onnxruntime.__version__)
+    check_command("--help")
+    check_command("list")
+    print("closedform --help and closedform list answer")
+
+
+if __name__ == "__main__":
+    main()

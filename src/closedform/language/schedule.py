@@ -44,6 +44,12 @@ class Schedule:
 
     __slots__ = ("_cache", "expr", "hyperparameters", "length", "name")
 
+    _cache: dict[str, Any]
+    expr: sp.Expr
+    hyperparameters: dict[str, sp.Expr]
+    length: sp.Integer | None
+    name: str
+
     def __init__(
         self,
         expr: sp.Expr | float,

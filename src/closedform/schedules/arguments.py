@@ -1,0 +1,64 @@
+"""Checks that the schedules share: numbers, lengths, milestones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import DefinitionError, DomainError
+from closedform.language import exact_number
+
+
+def positive_steps(value: Any, name: str, where: str) -> sp.Rational:
+    """Returns a number of steps above 0, which may be a fraction.
+
+    Args:
+        value: The argument.
+        name: Its name, for errors.
+        where: The schedule that it belongs to, for errors.
+
+    Raises:
+        DefinitionError: It is no finite rational number, a bool or a string.
+        DomainError: It is not above 0.
+    """
+    number = exact_number(value, f"{name} of {where}")
+    if not number.is_Rational:
+        raise DefinitionError(f"{name} must be a rational number, got {value!r}", where=where)
+    if number <= 0:
+        raise DomainError(
+            f"{name} must be above 0, got {value!r}",
+            where=where,
+            hint="a schedule over no steps has no value; use constant(end)",
+        )
+    return number
+
+
+def whole_length(steps: sp.Rational) -> sp.Integer:
+    """Returns the first integer step at or after ``steps``: there the shape is complete."""
+    return sp.Integer(steps.__ceil__())
+
+
+def rational_milestones(milestones: Any, where: str) -> tuple[sp.Rational, ...]:
+    """Returns milestones as exact rational numbers, in the given order.
+
+    Raises:
+        DefinitionError: They are no sequence, or one of them is no finite rational number.
+    """
+    if not isinstance(milestones, Sequence) or isinstance(milestones, str | bytes):
+        raise DefinitionError(
+            f"milestones must be a sequence of steps, got {type(milestones).__name__} "
+            f"{milestones!r}",
+            where=where,
+            hint="give a list, [] for none",
+        )
+    marks = []
+    for index, milestone in enumerate(milestones):
+        mark = exact_number(milestone, f"milestone {index} of {where}")
+        if not mark.is_Rational:
+            raise DefinitionError(
+                f"milestone {index} must be a rational number, got {milestone!r}", where=where
+            )
+        marks.append(mark)
+    return tuple(marks)

@@ -1,0 +1,114 @@
+"""Schedules that hold one value, or one value after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import DefinitionError
+from closedform.language import Schedule, exact_number, hyper, t
+from closedform.schedules.arguments import positive_steps, rational_milestones, whole_length
+
+
+def constant(value: Any, steps: Any = None) -> Schedule:
+    r"""Returns one value at every step.
+
+    .. math:: f(t) = v
+
+    Args:
+        value: The value v, any finite number.
+        steps: Its length, so that ``then`` knows where the next schedule begins; None for none.
+            The value does not depend on it.
+
+    Raises:
+        DefinitionError: ``value`` is no finite number.
+        DomainError: ``steps`` is not above 0.
+
+    Example:
+        >>> constant(0.1).exact(1000)
+        1/10
+    """
+    length = None if steps is None else whole_length(positive_steps(steps, "steps", "constant"))
+    return Schedule(hyper("value"), name="constant", length=length, value=value)
+
+
+def piecewise_constant(values: Sequence[Any], milestones: Sequence[Any]) -> Schedule:
+    r"""Returns the first value until the first milestone, then the second, and so on.
+
+    .. math:: f(t) = v_i \quad\text{for}\quad m_{i-1} \le t < m_i
+
+    Args:
+        values: The values, one more than milestones.
+        milestones: The steps at which the next value begins, integers above 0, strictly
+            increasing; empty for one value throughout.
+
+    Raises:
+        DefinitionError: The numbers of values and milestones do not fit, milestones are out of
+            order or no integers above 0, or a value is no finite number.
+
+    Example:
+        >>> schedule = piecewise_constant([1.0, 0.5, 0.25], [10, 20])
+        >>> [schedule.exact(step) for step in (0, 9, 10, 20)]
+        [1, 1, 1/2, 1/4]
+
+    Source: ``PiecewiseConstantLR`` of cerebras.pytorch 2.10.
+    """
+    where = "piecewise_constant"
+    marks = rational_milestones(milestones, where)
+    if len(values) != len(marks) + 1:
+        raise DefinitionError(
+            f"values must be one more than milestones: expected {len(marks) + 1}, "
+            f"got {len(values)}",
+            where=where,
+        )
+    for earlier, later in pairwise((sp.Integer(0), *marks)):
+        if not later.is_Integer or later <= earlier:
+            raise DefinitionError(
+                "milestones must be integers above 0 and strictly increasing, "
+                f"got {later} after {earlier}",
+                where=where,
+                hint="sort them, and drop what occurs twice",
+            )
+    exact = [exact_number(value, f"value {index} of {where}") for index, value in enumerate(values)]
+    pieces = [(value, t < mark) for value, mark in zip(exact, marks, strict=False)]
+    expr = sp.Piecewise(*pieces, (exact[-1], True))
+    return Schedule(expr, name=where, length=marks[-1] if marks else None)
+
+
+def multi_step(value: Any, gamma: Any, milestones: Sequence[Any]) -> Schedule:
+    r"""Returns a value that is multiplied by ``gamma`` at each milestone.
+
+    .. math:: f(t) = v\, \gamma^{\#\{m \le t\}}
+
+    Args:
+        value: The value v before the first milestone.
+        gamma: The factor; above 1 it grows, below 0 the sign alternates.
+        milestones: Steps in any order. At t = m the factor is applied already, so 0 and negative
+            ones apply from the start; one that occurs twice counts twice; fractions are allowed.
+
+    Raises:
+        DefinitionError: An argument is no finite number, or ``milestones`` no sequence.
+
+    Example:
+        >>> schedule = multi_step(1.0, 0.1, [5, 10])
+        >>> [schedule.exact(step) for step in (4, 5, 10)]
+        [1, 1/10, 1/100]
+
+    Source: ``MultiStepLR`` of torch 2.13 (closed form) and of cerebras.pytorch 2.10: identical.
+    """
+    marks = sorted(rational_milestones(milestones, "multi_step"))
+    initial, factor = hyper("value"), hyper("gamma")
+    pieces = []
+    for mark in sorted(set(marks)):
+        count = sum(1 for other in marks if other < mark)
+        pieces.append((initial * factor**count, t < mark))
+    expr = sp.Piecewise(*pieces, (initial * factor ** len(marks), True))
+    length = max(whole_length(marks[-1]), sp.Integer(0)) if marks else None
+    given = {"value": value, "gamma": gamma}
+    exact_number(gamma, "gamma of multi_step")
+    used = {symbol.name for symbol in expr.free_symbols}
+    kept = {name: number for name, number in given.items() if name in used}
+    return Schedule(expr, name="multi_step", length=length, **kept)

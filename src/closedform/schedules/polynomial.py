@@ -1,0 +1,91 @@
+"""Schedules that go from one value to another along a power of the time: linear, polynomial."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import DomainError
+from closedform.language import Schedule, exact_number, floor_div, hyper, t
+from closedform.schedules.arguments import positive_steps, whole_length
+
+
+def linear(start: Any, end: Any, steps: Any) -> Schedule:
+    r"""Returns a straight line from ``start`` to ``end``, which it holds.
+
+    .. math:: f(t) = \begin{cases} a + (b - a)\, t / N & t < N \\ b & t \ge N \end{cases}
+
+    Args:
+        start: The value a at step 0; below ``end`` for a warmup.
+        end: The value b from step N on.
+        steps: The number of steps N above 0; a fraction is allowed, then b is first met at the
+            integer step after it.
+
+    Raises:
+        DefinitionError: An argument is no finite number.
+        DomainError: ``steps`` is not above 0.
+
+    Example:
+        >>> warmup = linear(0, 3e-4, 2000)
+        >>> [warmup.exact(step) for step in (0, 500, 2000, 9999)]
+        [0, 3/40000, 3/10000, 3/10000]
+
+    Source: ``LinearLR`` of cerebras.pytorch 2.10; torch's ``LinearLR`` is the same line between
+    base*start_factor and base*end_factor.
+    """
+    number = positive_steps(steps, "steps", "linear")
+    a, b, n = hyper("start"), hyper("end"), hyper("steps", positive=True)
+    expr = sp.Piecewise((a + (b - a) * t / n, t < n), (b, True))
+    return Schedule(
+        expr, name="linear", length=whole_length(number), start=start, end=end, steps=number
+    )
+
+
+def polynomial(
+    start: Any, end: Any, steps: Any, power: Any = 1, *, cycle: bool = False
+) -> Schedule:
+    r"""Returns a power of the remaining time from ``start`` to ``end``, which it holds.
+
+    .. math:: f(t) = \begin{cases} b + (a - b)(1 - t/N)^k & t < N \\ b & t \ge N \end{cases}
+
+    With ``cycle`` the time is stretched instead of held: N is replaced by N⌊t/N + 1⌋, and no step
+    is beyond the end.
+
+    Args:
+        start: The value a at step 0; it may be below ``end``.
+        end: The value b from step N on, exactly, also where the power is 0 or below: power 0 holds
+            a and then jumps to b, a power below 0 moves away from b and then jumps.
+        steps: The number of steps N above 0; a fraction is allowed without ``cycle``.
+        power: The exponent k, any finite number.
+        cycle: Whether to stretch the time beyond N.
+
+    Raises:
+        DefinitionError: An argument is no finite number.
+        DomainError: ``steps`` is not above 0, or no integer where ``cycle`` is set.
+
+    Example:
+        >>> decay = polynomial(1, 0, 10, power=2)
+        >>> [decay.exact(step) for step in (0, 5, 10)]
+        [1, 1/4, 0]
+        >>> polynomial(1, 0, 10, cycle=True).exact(15)
+        1/4
+
+    Source: ``PolynomialLR`` of cerebras.pytorch 2.10, whose ``cycle`` has no effect as shipped.
+    """
+    number = positive_steps(steps, "steps", "polynomial")
+    exact_number(power, "power of polynomial")
+    a, b, k = hyper("start"), hyper("end"), hyper("power")
+    n = hyper("steps", positive=True)
+    given = {"start": start, "end": end, "steps": number, "power": power}
+    if not cycle:
+        expr = sp.Piecewise((b + (a - b) * (1 - t / n) ** k, t < n), (b, True))
+        return Schedule(expr, name="polynomial", length=whole_length(number), **given)
+    if not number.is_Integer:
+        raise DomainError(
+            f"steps must be an integer where cycle is set, got {steps!r}", where="polynomial"
+        )
+    n = hyper("steps", integer=True, positive=True)
+    stretched = n * (floor_div(t, n) + 1)
+    expr = b + (a - b) * (1 - t / stretched) ** k
+    return Schedule(expr, name="polynomial", **given)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class DType(StrEnum):
         if self is DType.BF16:
             import ml_dtypes
 
-            return np.dtype(ml_dtypes.bfloat16)
+            return cast("np.dtype[Any]", np.dtype(ml_dtypes.bfloat16))
         return np.dtype(_NUMPY[self])
 
 

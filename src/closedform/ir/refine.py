@@ -1,0 +1,164 @@
+"""What a condition says about a value: bounds on a branch of ``where`` given its condition.
+
+``where(and(le(0, i), lt(i, 4)), i, 0)`` is in [0, 3]: the first branch counts only where the
+condition holds. The bound reaches the branch if the condition compares the same node, or for
+integers a node that differs from it by a constant, such as ``lt(x - 5, 10)`` and the branch ``x``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from closedform.ir.graph import Node
+from closedform.ir.interval import Interval, full
+from closedform.ir.ops import Op
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """``lesser + gap <= greater``, elementwise; both are numbers where ``excludes_nan``."""
+
+    lesser: int
+    greater: int
+    gap: int
+    excludes_nan: bool
+
+
+def refine(
+    nodes: Sequence[Node], known: Sequence[Interval], condition: int, truth: bool, branch: int
+) -> Interval | None:
+    """Returns the interval of a branch where the condition has this truth; None if it never has.
+
+    Args:
+        nodes: The nodes of the graph.
+        known: Intervals of the nodes, up to the operands of the ``where`` at least.
+        condition: Index of the condition.
+        truth: True for the first branch, False for the second.
+        branch: Index of the branch.
+    """
+    interval: Interval | None = known[branch]
+    for fact in _facts(nodes, known, condition, truth):
+        interval = _bounded(nodes, known, fact, branch, interval)
+        if interval is None:
+            return None
+    for first, second in _unequal(nodes, condition, truth):
+        interval = _trimmed(nodes, known, first, second, branch, interval)
+        interval = _trimmed(nodes, known, second, first, branch, interval)
+    return interval
+
+
+def _leaves(nodes: Sequence[Node], condition: int, truth: bool) -> Iterator[tuple[Node, bool]]:
+    """The comparisons that must have a truth for the condition to have this one."""
+    node = nodes[condition]
+    if node.op is Op.NOT:
+        yield from _leaves(nodes, node.operands[0], not truth)
+    elif (node.op is Op.AND and truth) or (node.op is Op.OR and not truth):
+        for operand in node.operands:
+            yield from _leaves(nodes, operand, truth)
+    elif node.op in (Op.LT, Op.LE, Op.EQ):
+        yield node, truth
+
+
+def _facts(
+    nodes: Sequence[Node], known: Sequence[Interval], condition: int, truth: bool
+) -> Iterator[Fact]:
+    for node, holds in _leaves(nodes, condition, truth):
+        left, right = node.operands
+        step = int(nodes[left].type.dtype.is_integer)
+        if holds:
+            yield Fact(left, right, step if node.op is Op.LT else 0, excludes_nan=True)
+            if node.op is Op.EQ:
+                yield Fact(right, left, 0, excludes_nan=True)
+            continue
+        # A comparison with NaN is false too: then its falsehood says nothing of the order.
+        if node.op is not Op.EQ and not (known[left].maybe_nan or known[right].maybe_nan):
+            yield Fact(right, left, step if node.op is Op.LE else 0, excludes_nan=True)
+
+
+def _unequal(nodes: Sequence[Node], condition: int, truth: bool) -> Iterator[tuple[int, int]]:
+    for node, holds in _leaves(nodes, condition, truth):
+        if node.op is Op.EQ and not holds:
+            yield node.operands[0], node.operands[1]
+
+
+def _bounded(
+    nodes: Sequence[Node],
+    known: Sequence[Interval],
+    fact: Fact,
+    branch: int,
+    interval: Interval | None,
+) -> Interval | None:
+    if interval is None:
+        return None
+    low, high, maybe_nan = interval.low, interval.high, interval.maybe_nan
+    shift = _difference(nodes, known, branch, fact.lesser)
+    if shift is not None:
+        high = min(high, known[fact.greater].high - fact.gap + shift)
+        maybe_nan = maybe_nan and not fact.excludes_nan
+    shift = _difference(nodes, known, branch, fact.greater)
+    if shift is not None:
+        low = max(low, known[fact.lesser].low + fact.gap + shift)
+        maybe_nan = maybe_nan and not fact.excludes_nan
+    return Interval(low, high, maybe_nan) if low <= high else None
+
+
+def _trimmed(
+    nodes: Sequence[Node],
+    known: Sequence[Interval],
+    value: int,
+    excluded: int,
+    branch: int,
+    interval: Interval | None,
+) -> Interval | None:
+    """The interval of integers without an end that the branch is known not to equal."""
+    shift = _difference(nodes, known, branch, value)
+    point = known[excluded]
+    if interval is None or shift is None or point.low != point.high:
+        return interval
+    if not nodes[branch].type.dtype.is_integer:
+        return interval
+    low, high = interval.ends
+    low = low + 1 if low == point.low + shift else low
+    high = high - 1 if high == point.low + shift else high
+    return Interval(low, high) if low <= high else None
+
+
+def _difference(
+    nodes: Sequence[Node], known: Sequence[Interval], first: int, second: int
+) -> int | None:
+    """``first - second`` if it is one number that is known."""
+    if first == second:
+        return 0
+    base, offset = _affine(nodes, known, first)
+    other_base, other_offset = _affine(nodes, known, second)
+    return offset - other_offset if base == other_base else None
+
+
+def _affine(nodes: Sequence[Node], known: Sequence[Interval], index: int) -> tuple[int, int]:
+    """A node and a number whose sum is this value, none of the additions between wrapping."""
+    offset = 0
+    while nodes[index].op in (Op.ADD, Op.SUB) and nodes[index].type.dtype.is_integer:
+        step = _constant_step(nodes[index], known)
+        if step is None:
+            return index, offset
+        index, number = step
+        offset += number
+    return index, offset
+
+
+def _constant_step(node: Node, known: Sequence[Interval]) -> tuple[int, int] | None:
+    left, right = node.operands
+    sign = 1 if node.op is Op.ADD else -1
+    candidates = [(left, right, sign)]
+    if node.op is Op.ADD:
+        candidates.append((right, left, sign))
+    limits = full(node.type.dtype)
+    for base, constant, factor in candidates:
+        number = known[constant]
+        if number.low != number.high:
+            continue
+        shift = factor * int(number.low)
+        if limits.low <= known[base].low + shift and known[base].high + shift <= limits.high:
+            return base, shift
+    return None

@@ -1,0 +1,106 @@
+"""Stochastic gradient descent, with momentum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import DefinitionError
+from closedform.language import GRAD, PARAM, Schedule, State, UpdateRule, hyper, state, t
+from closedform.optimizers.arguments import choice, flag, hyperparameter, is_zero
+
+FIRST_MOMENTUM = ("gradient", "dampened")
+
+
+def sgd(
+    lr: Any = 1e-3,
+    momentum: Any = 0,
+    dampening: Any = 0,
+    weight_decay: Any = 0,
+    nesterov: bool = False,
+    *,
+    maximize: bool = False,
+    first_momentum: str = "gradient",
+) -> UpdateRule:
+    r"""Returns stochastic gradient descent, with momentum where it is not 0.
+
+    .. math::
+        g' &= \pm g + \lambda p \\
+        b' &= \mu b + (1 - \tau) g' \\
+        p' &= p - \eta\, d, \quad d = g',\; b' \text{ or, with Nesterov, } g' + \mu b'
+
+    States: ``momentum_buffer`` b, shape of the parameter, initially 0, only where there is a
+    momentum.
+
+    Args:
+        lr: The learning rate η >= 0. As every hyperparameter here: a number, a Schedule, or None
+            for an input of the graph.
+        momentum: The factor μ >= 0; the number 0 means no momentum and no state.
+        dampening: The part τ of the gradient that does not enter the momentum.
+        weight_decay: The factor λ >= 0 of the L2 penalty; the number 0 leaves the term out.
+        nesterov: Whether to look one step ahead; it needs a momentum and no dampening.
+        maximize: Whether to ascend: the gradient enters with a minus.
+        first_momentum: What the momentum is after the first step: ``"gradient"`` for g' (torch),
+            ``"dampened"`` for (1 - τ) g' (cerebras). Without dampening the two are the same.
+
+    Raises:
+        DefinitionError: A number out of its range, or Nesterov without momentum or with dampening.
+
+    Example:
+        >>> sgd(lr=0.1).param
+        -grad*lr + param
+        >>> sgd(lr=0.1, momentum=0.9).states["momentum_buffer"].next
+        grad + momentum*state.momentum_buffer
+
+    Source: Sutskever et al. (2013), with the learning rate outside of the momentum; ``SGD`` of
+    torch 2.13 and of cerebras.pytorch 2.10.
+    """
+    values = {
+        "lr": hyperparameter(lr, "lr", "sgd"),
+        "momentum": hyperparameter(momentum, "momentum", "sgd"),
+        "dampening": hyperparameter(dampening, "dampening", "sgd", at_least=None),
+        "weight_decay": hyperparameter(weight_decay, "weight_decay", "sgd"),
+    }
+    choice(first_momentum, "first_momentum", "sgd", FIRST_MOMENTUM)
+    if flag(nesterov, "nesterov", "sgd"):
+        _check_nesterov(values["momentum"], values["dampening"])
+    gradient = -GRAD if flag(maximize, "maximize", "sgd") else GRAD
+    if not is_zero(values["weight_decay"]):
+        gradient = gradient + hyper("weight_decay") * PARAM
+    states: dict[str, State] = {}
+    direction = gradient
+    if not is_zero(values["momentum"]):
+        dampened = not is_zero(values["dampening"])
+        buffer = _momentum(gradient, dampened=dampened, first=first_momentum)
+        states["momentum_buffer"] = State(buffer)
+        direction = gradient + hyper("momentum") * buffer if nesterov else buffer
+    param = PARAM - hyper("lr") * direction
+    return UpdateRule("sgd", param, states, _used(values, param))
+
+
+def _momentum(gradient: sp.Expr, *, dampened: bool, first: str) -> sp.Expr:
+    """The next momentum; it starts at 0, so only a dampened one needs a first step of its own."""
+    carried = hyper("momentum") * state("momentum_buffer")
+    if not dampened:
+        return carried + gradient
+    usual = carried + (1 - hyper("dampening")) * gradient
+    return sp.Piecewise((gradient, sp.Eq(t, 0)), (usual, True)) if first == "gradient" else usual
+
+
+def _check_nesterov(momentum: Any, dampening: Any) -> None:
+    if is_zero(momentum):
+        raise DefinitionError(
+            "nesterov needs a momentum above 0, got momentum 0", where="sgd", hint="try 0.9"
+        )
+    if dampening is None or isinstance(dampening, Schedule) or dampening != 0:
+        raise DefinitionError(
+            f"nesterov needs dampening 0, got dampening {dampening}",
+            where="sgd",
+            hint="leave dampening out",
+        )
+
+
+def _used(values: dict[str, Any], param: sp.Expr) -> dict[str, Any]:
+    names = {symbol.name for symbol in param.free_symbols}
+    return {name: value for name, value in values.items() if name in names}

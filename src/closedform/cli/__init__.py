@@ -1,0 +1,7 @@
+"""The command line: ``closedform list | show | plot | export | run``, one file per command."""
+
+from __future__ import annotations
+
+from closedform.cli.app import app, main
+
+__all__ = ["app", "main"]

@@ -1,0 +1,88 @@
+"""The command ``closedform``: its commands, its global options, and what an error looks like.
+
+``closedform --help`` loads typer and rich only; each command loads the rest when it runs.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from closedform import __version__
+from closedform.cli.export import export
+from closedform.cli.listing import list_names
+from closedform.cli.output import error_line
+from closedform.cli.plot import plot
+from closedform.cli.run import run
+from closedform.cli.show import show
+from closedform.errors import ClosedFormError
+
+FREE_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""For commands that take the arguments of a schedule or the inputs of a graph as options."""
+
+_EXAMPLES = """
+Compile training schedules and optimizer steps to static graphs.
+
+closedform show cosine --start 3e-4 --end 0 --steps 100
+
+closedform plot torch:StepLR --step-size 30 --base-value 0.1
+
+closedform export recipe.yaml -o build --params w=64x10 --params b=10
+"""
+
+
+class Group(TyperGroup):
+    """Commands whose errors are one red line on stderr and exit code 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command; with --traceback, an error passes through."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise
+        except (ClosedFormError, OSError) as error:
+            if ctx.params.get("traceback"):
+                raise
+            error_line(error)
+            raise typer.Exit(1) from None
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"closedform {__version__}")
+        raise typer.Exit
+
+
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", help="Show where in the code an error was raised.")
+    ] = False,
+) -> None:
+    """Takes the options that stand before the command; ``Group`` reads them."""
+
+
+app = typer.Typer(
+    cls=Group,
+    help=_EXAMPLES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.callback()(options)
+app.command("list")(list_names)
+app.command("show", context_settings=FREE_ARGUMENTS)(show)
+app.command("plot", context_settings=FREE_ARGUMENTS)(plot)
+app.command("export", context_settings=FREE_ARGUMENTS)(export)
+app.command("run", context_settings=FREE_ARGUMENTS)(run)
+
+
+def main() -> None:
+    """Runs the command line; the console script ``closedform`` calls this."""
+    app(prog_name="closedform")

@@ -1,0 +1,41 @@
+"""``closedform plot``: a schedule as a picture, in a file or in the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def plot(
+    context: typer.Context,
+    name: Annotated[
+        str, typer.Argument(help="A name of the library, SYSTEM:CLASS, or a config file.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="A .png, .svg or .pdf file.")
+    ] = None,
+    until: Annotated[int | None, typer.Option(help="The last step drawn.", min=1)] = None,
+    key: Annotated[str, typer.Option(help="Which schedule of a config or rule.")] = "lr",
+    base_value: Annotated[
+        float | None, typer.Option(help="The optimizer's own value, where a class scales it.")
+    ] = None,
+) -> None:
+    """Plot the schedule NAME in the terminal, or into a file with -o.
+
+    The arguments of NAME are options: closedform plot cosine --start 3e-4 --end 0 --steps 100.
+    """
+    from closedform.cli.output import heading
+    from closedform.cli.sources import load_source, schedule_of
+    from closedform.plotting import last_step, plot_schedule, sample, terminal_plot
+
+    schedule = schedule_of(load_source(name, context.args, key=key, base=base_value), name, key)
+    end = last_step(schedule) if until is None else until
+    if output is not None:
+        plot_schedule(schedule, output, steps=end)
+        print(output)
+        return
+    drawing = terminal_plot(schedule(sample(end)), last=end)
+    heading(schedule.name)
+    print(drawing)

@@ -1,0 +1,71 @@
+"""``closedform run``: an exported schedule, evaluated in onnxruntime over a range of steps."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+CHUNK = 65_536
+
+
+class Format(StrEnum):
+    """How ``run`` prints."""
+
+    TABLE = "table"
+    CSV = "csv"
+
+
+def run(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="An .onnx file that closedform exported.")],
+    steps: Annotated[str, typer.Option(help="start:stop:stride, the stop left out.")] = "0:10",
+    form: Annotated[Format, typer.Option("--format", help="What is printed.")] = Format.TABLE,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write csv into this file instead.")
+    ] = None,
+) -> None:
+    """Run an exported schedule in onnxruntime and print its value at each step.
+
+    Inputs of the graph are options: closedform run lr.onnx --steps 0:1000:10 --peak 3e-4.
+    """
+    import numpy as np
+
+    import closedform as cf
+    from closedform.cli.arguments import free_arguments, parse_steps
+    from closedform.cli.output import progress, table
+
+    wanted = parse_steps(steps)
+    inputs = free_arguments(context.args)
+    session = cf.ScheduleSession(file)
+    rows: list[tuple[str, str]] = []
+    with progress("run", len(wanted)) as bar:
+        for begin in range(0, len(wanted), CHUNK):
+            chunk = np.array(wanted[begin : begin + CHUNK], dtype=np.int64)
+            values = np.asarray(session(chunk, **inputs))
+            rows += [(str(t), str(v)) for t, v in zip(chunk.tolist(), values, strict=True)]
+            bar.advance(len(chunk))
+    if output is not None:
+        _write_csv(output, rows)
+        print(output)
+    elif form is Format.CSV:
+        sys.stdout.write(_csv(rows))
+    else:
+        table(("step", "value"), rows, numbers=True)
+
+
+def _csv(rows: list[tuple[str, str]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("step", "value"))
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _write_csv(path: Path, rows: list[tuple[str, str]]) -> None:
+    path.write_text(_csv(rows), encoding="utf-8")

@@ -1,0 +1,130 @@
+"""``closedform show``: formula, values at the boundaries, and graph of a schedule or rule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    import sympy as sp
+
+    from closedform.config import Recipe
+    from closedform.language import Schedule, UpdateRule
+
+MOST_ROWS = 60
+
+
+def show(
+    context: typer.Context,
+    name: Annotated[
+        str, typer.Argument(help="A name of the library, SYSTEM:CLASS, or a config file.")
+    ],
+    latex: Annotated[bool, typer.Option("--latex", help="Formulas in LaTeX.")] = False,
+    ir: Annotated[bool, typer.Option("--ir", help="Also the graph, in its text form.")] = False,
+    until: Annotated[int | None, typer.Option(help="The last step of the table.", min=1)] = None,
+    key: Annotated[str, typer.Option(help="What a class of a system schedules.")] = "lr",
+    base_value: Annotated[
+        float | None, typer.Option(help="The optimizer's own value, where a class scales it.")
+    ] = None,
+) -> None:
+    """Show the formula, the values at the boundaries and the graph of NAME.
+
+    The arguments of NAME are options: closedform show cosine --start 3e-4 --end 0 --steps 100.
+    """
+    from closedform.cli.output import heading
+    from closedform.cli.sources import load_source, schedules_of
+    from closedform.language import Schedule, UpdateRule
+
+    source = load_source(name, context.args, key=key, base=base_value)
+    if isinstance(source, Schedule):
+        heading(source.name)
+        _show_schedule(source, latex=latex, ir=ir, until=until)
+        return
+    for scheduled, schedule in schedules_of(source).items():
+        heading(f"{scheduled}: {schedule.name}")
+        _show_schedule(schedule, latex=latex, ir=ir, until=until or _max_steps(source))
+    rule = source if isinstance(source, UpdateRule) else source.optimizer
+    heading(f"optimizer: {rule.name}")
+    _show_rule(rule, latex=latex, ir=ir)
+
+
+def _max_steps(source: UpdateRule | Recipe) -> int | None:
+    return getattr(source, "max_steps", None)
+
+
+def _show_schedule(schedule: Schedule, *, latex: bool, ir: bool, until: int | None) -> None:
+    print(schedule.latex() if latex else formula(schedule.expr))
+    for name, value in schedule.hyperparameters.items():
+        print(f"  {name} = {value}")
+    for symbol in schedule.open:
+        print(f"  {symbol} has no value yet")
+    print()
+    if not schedule.open:
+        _show_values(schedule, until)
+    if ir:
+        import closedform as cf
+        from closedform.ir.text import print_graph
+
+        print(f"\n{print_graph(cf.compile(schedule))}")
+
+
+def _show_values(schedule: Schedule, until: int | None) -> None:
+    import numpy as np
+
+    from closedform.cli.output import table
+    from closedform.plotting import boundaries, last_step
+
+    end = last_step(schedule) if until is None else until
+    marks = [mark for mark in boundaries(schedule) if mark <= end]
+    wanted = {0, end, *(step for mark in marks for step in (mark - 1, mark, mark + 1))}
+    steps = sorted(step for step in wanted if step <= end)
+    remarks = {0: "start", end: "end"} | dict.fromkeys(marks, "boundary")
+    values = np.asarray(schedule(np.array(steps)))
+    rows = [
+        (f"{step:,}", repr(float(value)), remarks.get(step, ""))
+        for step, value in zip(steps, values, strict=True)
+    ]
+    table(("step", "value", ""), rows[:MOST_ROWS], numbers=True)
+    if len(rows) > MOST_ROWS:
+        print(f"… and {len(rows) - MOST_ROWS} more rows; --until ends the table earlier")
+    print()
+
+
+def _show_rule(rule: UpdateRule, *, latex: bool, ir: bool) -> None:
+    import sympy as sp
+
+    for name, expr in rule.expressions().items():
+        print(f"{name} <- {sp.latex(expr) if latex else formula(expr)}")
+    for name, state in rule.states.items():
+        print(f"  {name} begins at {state.initial}, shape of {state.shape}")
+    for name, value in rule.hyperparameters.items():
+        print(f"  {name} = {_said(value)}")
+    print()
+    if ir:
+        import closedform as cf
+        from closedform.ir.text import print_graph
+
+        print(print_graph(cf.compile(rule)))
+
+
+def _said(value: object) -> str:
+    from closedform.language import Schedule
+
+    if isinstance(value, Schedule):
+        return f"schedule {value.name!r}"
+    return "an input of the graph" if value is None else str(value)
+
+
+def formula(expr: sp.Expr) -> str:
+    """Returns an expression as text, a Piecewise with one branch a line."""
+    import sympy as sp
+
+    if not isinstance(expr, sp.Piecewise):
+        return str(expr)
+    branches = [(str(value), str(condition)) for value, condition in expr.args]
+    width = max(len(value) for value, _ in branches)
+    return "\n".join(
+        f"  {value:<{width}}   {'otherwise' if condition == 'True' else f'if {condition}'}"
+        for value, condition in branches
+    )

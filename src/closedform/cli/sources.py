@@ -1,0 +1,138 @@
+"""What a command works on: a name of the library, ``system:Class``, or a config file."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+import closedform as cf
+from closedform.cli.arguments import free_arguments
+from closedform.errors import ArgumentError, UnknownNameError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from closedform.config import Recipe
+    from closedform.language import Schedule, UpdateRule
+
+CONFIG_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def load_source(
+    name: str, words: Sequence[str], *, key: str = "lr", base: float | None = None
+) -> Schedule | UpdateRule | Recipe:
+    """Returns what a name on the command line means, with its arguments from the other words.
+
+    Args:
+        name: A config file, ``system:Class``, or a schedule or optimizer of the library.
+        words: The words that the command itself has no use for.
+        key: For a class of a system, the entry of the param group that it schedules.
+        base: For a class of a system, the value of that entry before the schedule.
+
+    Raises:
+        typer.BadParameter: The words are no arguments.
+        ClosedFormError: There is no such name, or the arguments do not fit it.
+    """
+    if name.startswith("-"):
+        raise typer.BadParameter(f"the name comes first, then its options; got {name!r}")
+    arguments = free_arguments(words)
+    if name.lower().endswith(CONFIG_SUFFIXES):
+        if arguments:
+            raise typer.BadParameter(f"a config file takes no --{next(iter(arguments))}")
+        return cf.load_config(Path(name))
+    system, colon, class_name = name.partition(":")
+    if colon:
+        return _from_dialect(system, class_name, arguments, key=key, base=base)
+    return _from_library(name, arguments)
+
+
+def schedule_of(source: Schedule | UpdateRule | Recipe, name: str, key: str = "lr") -> Schedule:
+    """Returns the schedule itself, or that of a recipe or rule for ``key``.
+
+    Raises:
+        UnknownNameError: Nothing is scheduled under that key.
+    """
+    from closedform.language import Schedule
+
+    if isinstance(source, Schedule):
+        return source
+    scheduled = schedules_of(source)
+    if key not in scheduled:
+        raise UnknownNameError(
+            f"no schedule for {key!r}",
+            where=name,
+            hint=f"choose one with --key: {', '.join(scheduled)}" if scheduled else None,
+        )
+    return scheduled[key]
+
+
+def schedules_of(source: Schedule | UpdateRule | Recipe) -> dict[str, Schedule]:
+    """Returns the schedules of a recipe or rule by key; a schedule alone stands under "lr"."""
+    from closedform.language import Schedule, UpdateRule
+
+    if isinstance(source, Schedule):
+        return {"lr": source}
+    if isinstance(source, UpdateRule):
+        values = source.hyperparameters.items()
+        return {key: value for key, value in values if isinstance(value, Schedule)}
+    return dict(source.schedules)
+
+
+def library(kind: str) -> dict[str, Callable[..., Any]]:
+    """Returns the functions of the library by name; ``kind`` is "schedules" or "optimizers"."""
+    module: ModuleType = getattr(cf, kind)
+    return {
+        name: getattr(module, name)
+        for name in sorted(module.__all__)
+        if inspect.isfunction(getattr(module, name))
+    }
+
+
+def _from_dialect(
+    system: str, name: str, arguments: dict[str, Any], *, key: str, base: float | None
+) -> Schedule | UpdateRule:
+    try:
+        return cf.dialects.schedule(system, name, arguments, key=key, base=base)
+    except UnknownNameError as unknown_schedule:
+        try:
+            return cf.dialects.optimizer(system, name, arguments)
+        except UnknownNameError:
+            raise unknown_schedule from None
+
+
+def _from_library(name: str, arguments: Mapping[str, Any]) -> Schedule | UpdateRule:
+    known = {**library("optimizers"), **library("schedules")}
+    if name not in known:
+        raise UnknownNameError(
+            f"the library has no schedule or optimizer {name!r}",
+            hint=f"{nearest(name, known)} `closedform list` shows all",
+        )
+    function = known[name]
+    signature = inspect.signature(function)
+    given = {key: _with_schedules(value) for key, value in arguments.items()}
+    try:
+        signature.bind(**given)
+    except TypeError as error:
+        options = " ".join(_option(parameter) for parameter in signature.parameters.values())
+        raise ArgumentError(str(error), where=name, hint=f"it takes {options}") from None
+    result: Schedule | UpdateRule = function(**given)
+    return result
+
+
+def _with_schedules(value: Any) -> Any:
+    """Replaces each {"class": name, "kwargs": {...}} by the schedule of the library."""
+    if isinstance(value, list):
+        return [_with_schedules(item) for item in value]
+    if not isinstance(value, dict) or "class" not in value:
+        return value
+    return _from_library(str(value["class"]), value.get("kwargs", {}))
+
+
+def _option(parameter: inspect.Parameter) -> str:
+    option = f"--{parameter.name.replace('_', '-')}"
+    return option if parameter.default is parameter.empty else f"[{option}]"

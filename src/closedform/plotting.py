@@ -1,0 +1,280 @@
+"""Drawings of schedules: a matplotlib figure, or a few lines of braille for a terminal."""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import sympy as sp
+from numpy.typing import ArrayLike, NDArray
+from sympy.core.relational import Relational
+
+from closedform.errors import DefinitionError, ExportError
+from closedform.language import Schedule, t
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_FORMATS = (".pdf", ".png", ".svg")
+_MOST_POINTS = 2000
+_LABELS_SIDE_BY_SIDE = 11
+_STEPS_WITHOUT_END = 1000
+
+_INK = "#1c2733"
+_CURVE = "#1f6feb"
+_QUIET = "#8a94a0"
+
+# Bits of a braille character by row and column of its dots (Unicode 17.0, block 2800).
+_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+_BLANK = 0x2800
+
+
+def boundaries(schedule: Schedule) -> tuple[int, ...]:
+    """Returns the steps > 0 at which a branch, a Min or a Max of the schedule changes, in order.
+
+    Found are the changes that are linear in the step; those of a periodic condition are not.
+
+    Example:
+        >>> import sympy as sp
+        >>> from closedform import Schedule, t
+        >>> boundaries(Schedule(sp.Piecewise((t / 10, t < 10), (1, t <= 20), (0, True))))
+        (10, 21)
+    """
+    steps = {_first_change(relation) for relation in _relations(schedule.bound)}
+    return tuple(sorted(step for step in steps if step is not None and step > 0))
+
+
+def last_step(schedule: Schedule) -> int:
+    """Returns the step at which a table or plot of the schedule ends.
+
+    Its length where it has one, half as much again as its last boundary, or 1000.
+    """
+    if schedule.length is not None and schedule.length > 0:
+        return int(schedule.length)
+    marks = boundaries(schedule)
+    return math.ceil(1.5 * marks[-1]) if marks else _STEPS_WITHOUT_END
+
+
+def sample(end: int, marks: Sequence[int] = ()) -> NDArray[np.int64]:
+    """Returns the steps 0..end: all, or up to 2000 evenly spaced ones and each mark's two sides."""
+    if end < _MOST_POINTS:
+        return np.arange(end + 1)
+    even = np.linspace(0, end, _MOST_POINTS).astype(np.int64)
+    sides = np.array([step for mark in marks for step in (mark - 1, mark)], dtype=np.int64)
+    return np.union1d(even, sides)
+
+
+def plot_schedule(
+    schedule: Schedule, path: str | os.PathLike[str] | None = None, *, steps: int | None = None
+) -> Figure:
+    """Returns a figure of the schedule; with a path, writes it there too.
+
+    Args:
+        schedule: What to draw; every hyperparameter has a value.
+        path: A .png, .svg or .pdf file. It is replaced at once when complete, and drawn without
+            a display. None leaves showing to matplotlib.
+        steps: The last step drawn; see ``last_step`` for what holds without it.
+
+    Raises:
+        ExportError: matplotlib is not installed, or the file has another suffix.
+        DefinitionError: ``steps`` is not above 0, or a hyperparameter has no value.
+    """
+    end = last_step(schedule) if steps is None else steps
+    if end <= 0:
+        raise DefinitionError(f"steps must be above 0, got {end}", where=f"plot {schedule.name!r}")
+    if path is not None and Path(path).suffix.lower() not in _FORMATS:
+        raise ExportError(
+            f"a plot is written as {', '.join(_FORMATS)}, got {Path(path).suffix or 'no suffix'!r}",
+            where=str(path),
+        )
+    marks = tuple(mark for mark in boundaries(schedule) if mark <= end)
+    points = sample(end, marks)
+    values = np.asarray(schedule(points), dtype=np.float64)
+    figure = _new_figure(drawn_to_file=path is not None)
+    _draw(figure.subplots(), schedule.name, points, values, marks)
+    if path is not None:
+        _write(figure, Path(path))
+    return figure
+
+
+def terminal_plot(
+    values: ArrayLike, *, width: int = 64, height: int = 10, last: int | None = None
+) -> str:
+    """Returns a line plot of the values in braille characters, with both axes labelled.
+
+    Args:
+        values: At least two finite numbers, at equal distances.
+        width: Characters of the drawing, each two dots wide.
+        height: Lines of the drawing, each four dots high.
+        last: The step of the last value, for the label; the number of values less one if None.
+
+    Raises:
+        DefinitionError: Fewer than two values, or one that is not finite.
+    """
+    data = np.asarray(values, dtype=np.float64).ravel()
+    if data.size < 2 or not np.isfinite(data).all():
+        raise DefinitionError(f"a plot needs two or more finite values, got {data.tolist()[:8]}")
+    low, high = float(data.min()), float(data.max())
+    dots = _dots(data, low, high, columns=2 * width, rows=4 * height)
+    labels = [""] * height
+    labels[0], labels[-1] = f"{high:.6g}", f"{low:.6g}"
+    if low == high:
+        labels = [f"{low:.6g}" if row == height // 2 else "" for row in range(height)]
+    margin = max(len(label) for label in labels)
+    lines = [
+        f"{label:>{margin}} ┤{line}" if label else f"{'':>{margin}} │{line}"
+        for label, line in zip(labels, _braille(dots), strict=True)
+    ]
+    end = str(data.size - 1 if last is None else last)
+    axis = f"{'':>{margin}} └{'─' * width}"
+    steps = f"{'':>{margin}}  0{end:>{width - 1}}"
+    return "\n".join([*(line.rstrip("\u2800") for line in lines), axis, steps])
+
+
+def _relations(expr: sp.Expr) -> Iterator[Relational]:
+    yield from expr.atoms(Relational)
+    for bound in expr.atoms(sp.Max, sp.Min):
+        for index, first in enumerate(bound.args):
+            for second in bound.args[index + 1 :]:
+                if t in (first - second).free_symbols:
+                    yield sp.Lt(first, second, evaluate=False)
+
+
+def _first_change(relation: Relational) -> int | None:
+    """The first step at which a relation linear in t is not what it was before."""
+    difference = sp.expand(relation.lhs - relation.rhs)
+    slope = difference.coeff(t)
+    rest = difference - slope * t
+    if slope == 0 or rest.free_symbols or slope.free_symbols:
+        return None
+    step = sp.ceiling(-rest / slope)
+    changes = _holds(relation, step) != _holds(relation, step - 1)
+    return int(step) if changes else int(step) + 1
+
+
+def _holds(relation: Relational, step: sp.Integer) -> bool:
+    return bool(relation.func(relation.lhs.xreplace({t: step}), relation.rhs.xreplace({t: step})))
+
+
+def _new_figure(*, drawn_to_file: bool) -> Figure:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ExportError(
+            "plots are drawn by matplotlib, which is not installed",
+            hint="pip install 'closedform[plot]', or draw in the terminal: closedform plot NAME",
+        ) from error
+    size = {"figsize": (8.0, 4.0), "layout": "constrained"}
+    if not drawn_to_file:
+        from matplotlib import pyplot
+
+        return pyplot.figure(**size)  # type: ignore[arg-type]
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure = Figure(**size)  # type: ignore[arg-type]
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _draw(
+    axes: Axes, name: str, points: NDArray[Any], values: NDArray[Any], marks: Sequence[int]
+) -> None:
+    few = points.size <= 64
+    for mark in marks if len(marks) <= 40 else ():
+        axes.axvline(mark, color=_QUIET, linewidth=0.8, linestyle=(0, (2, 3)), zorder=1)
+    axes.fill_between(points, values, color=_CURVE, alpha=0.08, linewidth=0, zorder=1)
+    axes.plot(
+        points,
+        values,
+        color=_CURVE,
+        linewidth=2.0,
+        marker="o" if few else None,
+        markersize=3.5,
+        solid_joinstyle="round",
+        zorder=3,
+    )
+    axes.set_title(name, loc="left", color=_INK, fontsize=13, fontweight="bold", pad=12)
+    axes.set_xlabel("step", color=_INK)
+    axes.set_ylabel("value", color=_INK)
+    axes.set_xlim(0, int(points[-1]))
+    axes.margins(y=0.06)
+    if values.min() >= 0:
+        axes.set_ylim(bottom=0)
+    axes.set_xticks(_ticks(int(points[-1]), marks))
+    axes.xaxis.set_major_formatter(lambda step, _: f"{int(step):,}")
+    axes.ticklabel_format(axis="y", style="sci", scilimits=(-3, 4), useMathText=True)
+    axes.grid(axis="y", color=_QUIET, alpha=0.2, linewidth=0.8)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(_QUIET)
+    axes.tick_params(colors=_INK, length=3)
+
+
+def _ticks(end: int, marks: Sequence[int]) -> list[int]:
+    """Ticks at 0, at the end and at the boundaries that leave room for their labels."""
+    room = end / _LABELS_SIDE_BY_SIDE
+    ticks = [0, end]
+    for mark in marks:
+        if all(abs(mark - tick) >= room for tick in ticks):
+            ticks.append(mark)
+    magnitude = 10 ** max(len(str(end)) - 2, 0)
+    spacing = next(n * magnitude for n in (1, 2, 5, 10, 20, 50) if n * magnitude * 5 >= end)
+    for step in range(spacing, end, spacing):
+        if all(abs(step - tick) >= 1.2 * room for tick in ticks):
+            ticks.append(step)
+    return sorted(ticks)
+
+
+def _write(figure: Figure, path: Path) -> None:
+    """Writes the figure beside its place, then moves it there: no reader sees half a file."""
+    import matplotlib
+
+    kind = path.suffix.lower().lstrip(".")
+    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        # A fixed salt, and no date: the same figure gives the same bytes.
+        with matplotlib.rc_context({"svg.hashsalt": "closedform"}):
+            figure.savefig(temporary, format=kind, dpi=144, metadata=metadata)
+        temporary.replace(path)
+    except OSError as error:
+        raise ExportError(
+            f"cannot write the plot: {error.strerror}",
+            where=str(path),
+            hint="look at the folder, its rights and its free space",
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _dots(
+    data: NDArray[np.float64], low: float, high: float, *, columns: int, rows: int
+) -> NDArray[np.bool_]:
+    """Which dots are set: in each column all that the line passes through."""
+    scaled = np.full(data.shape, 0.5) if high == low else (high - data) / (high - low)
+    heights = scaled * (rows - 1)
+    edges = np.linspace(0, data.size - 1, columns + 1)
+    at_edges = np.interp(edges, np.arange(data.size), heights)
+    dots = np.zeros((rows, columns), dtype=np.bool_)
+    for column in range(columns):
+        within = heights[math.ceil(edges[column]) : math.floor(edges[column + 1]) + 1]
+        passed = np.concatenate([at_edges[column : column + 2], within])
+        dots[round(passed.min()) : round(passed.max()) + 1, column] = True
+    return dots
+
+
+def _braille(dots: NDArray[np.bool_]) -> list[str]:
+    rows, columns = dots.shape
+    lines = []
+    for top in range(0, rows, 4):
+        cells = []
+        for left in range(0, columns, 2):
+            block = dots[top : top + 4, left : left + 2]
+            cells.append(chr(_BLANK + int((block * np.array(_DOTS)).sum())))
+        lines.append("".join(cells))
+    return lines

@@ -29,7 +29,9 @@ def run_onnxruntime(
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
     level = ort.GraphOptimizationLevel
-    options.graph_optimization_level = level.ORT_ENABLE_ALL if is_optimized else level.ORT_DISABLE_ALL
+    options.graph_optimization_level = (
+        level.ORT_ENABLE_ALL if is_optimized else level.ORT_DISABLE_ALL
+    )
     session = ort.InferenceSession(
         serialize(to_model(graph, opset=opset)), options, providers=["CPUExecutionProvider"]
     )
@@ -67,6 +69,8 @@ def steps_apart(actual: Array, expected: Array, *, unit: float | None = None) ->
         return 0.0
     if not np.isfinite(got).all():
         return np.inf
-    scale = np.spacing(np.abs(wanted if unit is None else np.full_like(wanted, unit)))
+    magnitude = np.abs(wanted if unit is None else np.full_like(wanted, unit))
+    below_top = np.nextafter(np.finfo(wanted.dtype).max, wanted.dtype.type(0))
+    scale = np.spacing(np.minimum(magnitude, below_top))
     distance = np.abs(got.astype(np.longdouble) - wanted.astype(np.longdouble))
     return float(np.max(distance / scale))

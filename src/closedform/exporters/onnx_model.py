@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import secrets
 from collections import Counter
@@ -12,7 +13,6 @@ import numpy as np
 import onnx
 from onnx import ModelProto, ValueInfoProto, helper
 
-from closedform import __version__
 from closedform.errors import ExportError, nearest
 from closedform.exporters.onnx_ops import BF16_MIN_OPSET, ELEMENT_TYPES, ONNX_OPS, Writer
 from closedform.ir.graph import Graph, Node, Role, input_names
@@ -71,7 +71,7 @@ def to_model(
         opset_imports=[helper.make_opsetid("", opset)],
         ir_version=IR_VERSION,
         producer_name=PRODUCER,
-        producer_version=__version__,
+        producer_version=_package_version(),
         doc_string=docs.get(graph.name, ""),
     )
     helper.set_model_props(model, dict(sorted((metadata or {}).items())))
@@ -233,3 +233,10 @@ def _check_model(model: ModelProto, graph: Graph) -> None:
             where=f"graph {graph.name!r}",
             hint="check the graph with closedform.ir.check; if it passes, this is our defect",
         ) from error
+
+
+def _package_version() -> str:
+    try:
+        return importlib.metadata.version(PRODUCER)
+    except importlib.metadata.PackageNotFoundError:
+        return "source"

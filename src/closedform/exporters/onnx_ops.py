@@ -4,7 +4,9 @@ Constants become initializers, never nodes. Every emitted node is a standard ope
 subgraph, so If, Loop and Scan cannot occur.
 
 Measured with onnx 1.23 and onnxruntime 1.31 on CPU: integer Div truncates, Mod(fmod=0) has the
-sign of the divisor, ReduceSum with no axes reduces all of them, Expand has no bf16 kernel.
+sign of the divisor, fails the run for a zero divisor and kills the process (SIGFPE) for the least
+integer by -1, ReduceSum with no axes reduces all of them, and on integers it saturates instead of
+wrapping; Expand has no bf16 kernel.
 """
 
 from __future__ import annotations
@@ -83,9 +85,10 @@ class Writer:
     ) -> str:
         """Adds a node and returns the name of its result; ``into`` chooses that name."""
         result = into if into is not None else self._fresh(operator.lower())
-        self.nodes.append(
-            helper.make_node(operator, list(inputs), [result], name=result, **attributes)
-        )
+        node = helper.make_node(operator, list(inputs), [result], name=result)
+        for name, value in sorted(attributes.items()):
+            node.attribute.append(helper.make_attribute(name, value))
+        self.nodes.append(node)
         return result
 
     def _fresh(self, stem: str) -> str:

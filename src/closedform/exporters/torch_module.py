@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, fx, nn
 
 from closedform.errors import ExportError, SessionError, nearest
 from closedform.exporters.torch_ops import TORCH_DTYPES, TORCH_OPS, Site, device_of
-from closedform.ir.graph import Graph, Role, input_names
+from closedform.ir.graph import Graph, Node, Role, input_names
 from closedform.ir.ops import Op
 
 _INTEGER_DTYPES = frozenset(
@@ -26,15 +26,18 @@ _INTEGER_DTYPES = frozenset(
     }
 )
 
+_VIEWS = frozenset({Op.INPUT, Op.TRANSPOSE, Op.RESHAPE, Op.BROADCAST_TO})
+
 
 class GraphProgram(fx.GraphModule):
     """A torch module that computes a graph; made by `to_module`.
 
     It takes the inputs of the graph in order, as tensors of exactly the declared dtypes, and
-    returns one tensor, or a tuple of tensors where the graph has several outputs. Constants are
-    made on the device of the first input; the module holds no parameter and no buffer, so that
-    ``.half()``, ``.to()`` and ``state_dict()`` have nothing to change. Copies and pickles carry
-    the graph and build the program again.
+    returns one tensor, or a tuple of tensors where the graph has several outputs; no output shares
+    memory with an input or another output. Constants are made on the device of the first input;
+    the module holds no parameter and no buffer, so that ``.half()``, ``.to()`` and
+    ``state_dict()`` have nothing to change. Copies and pickles carry the graph and build the
+    program again.
 
     Attributes:
         source: The graph.
@@ -86,11 +89,34 @@ def _program(graph: Graph) -> fx.Graph:
             device = device_of(values[0], program)
         operands = tuple(values[operand] for operand in node.operands)
         values.append(TORCH_OPS[node.op](Site(graph, program, node, device), operands))
-    results = tuple(values[output.index] for output in graph.outputs)
+    results = _fresh_outputs(graph, program, values)
     program.output(results[0] if len(results) == 1 else results)
     program.eliminate_dead_code()
     program.lint()
     return program
+
+
+def _fresh_outputs(
+    graph: Graph, program: fx.Graph, values: Sequence[fx.Node]
+) -> tuple[fx.Node, ...]:
+    """The outputs, cloned where two would share memory with each other or with an input."""
+    results: list[fx.Node] = []
+    for output in graph.outputs:
+        value = values[output.index]
+        if _may_alias(graph, graph.nodes[output.index]) or value in results:
+            layout = {"memory_format": torch.contiguous_format}
+            value = program.call_function(torch.clone, (value,), layout)
+        results.append(value)
+    return tuple(results)
+
+
+def _may_alias(graph: Graph, node: Node) -> bool:
+    """True where torch may return a tensor that shares memory with an operand."""
+    if node.op is Op.CAST:
+        return graph.nodes[node.operands[0]].type == node.type
+    if node.op is Op.REDUCE_SUM:
+        return not node.attribute("axes")
+    return node.op in _VIEWS
 
 
 class ScheduleModule(nn.Module):

@@ -3,7 +3,8 @@
 Where torch means something else, the row says so: integer ``sum`` widens to int64, ``sum`` over no
 axes reduces all of them, division by a Python number is a multiplication by its inverse on CUDA
 (so constants that divide stay tensors), and ``remainder`` is recomputed as a - b*floor(a/b) by
-inductor's vector code (so floats go through ``fmod``).
+inductor's vector code (so floats go through ``fmod``, which in torch 2.13 on CPU gives NaN where
+the quotient of finite operands overflows).
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ def _reshape(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
     wanted: list[int | fx.Node] = [dim for dim in shape if isinstance(dim, int)]
     if named is not None:
         source = site.graph.nodes[site.node.operands[0]].type.shape
-        size = site.call(torch.Tensor.size, operands[0], source.index(named))
+        size = site.program.call_method("size", (operands[0], source.index(named)))
         wanted.insert(shape.index(named), size)
     return site.call(torch.reshape, operands[0], tuple(wanted))
 
@@ -165,7 +166,9 @@ def _broadcast_to(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
 def _lookup(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
     """``take``, since ``table[index]`` reads a 0-dim index back to the host."""
     table, index = operands
-    return site.call(torch.take, table, site.program.call_method("to", (index, torch.int64)))
+    if site.graph.nodes[site.node.operands[1]].type.dtype is not DType.I64:
+        index = site.program.call_method("to", (index, torch.int64))
+    return site.call(torch.take, table, index)
 
 
 TORCH_OPS: Mapping[Op, Emitter] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import sympy as sp
@@ -103,15 +103,19 @@ class Schedule:
     @property
     def bound(self) -> sp.Expr:
         """The expression with every known hyperparameter replaced by its exact value."""
-        if "bound" not in self._cache:
-            by_name = self.hyperparameters
-            values = {
-                symbol: by_name[symbol.name]
-                for symbol in self.expr.free_symbols
-                if symbol != t and symbol.name in by_name
-            }
-            self._cache["bound"] = self.expr.xreplace(values)
-        return self._cache["bound"]
+        by_name = self.hyperparameters
+        values = {
+            symbol: by_name[symbol.name]
+            for symbol in self.expr.free_symbols
+            if symbol != t and symbol.name in by_name
+        }
+        return self.memo("bound", lambda: self.expr.xreplace(values))
+
+    def memo(self, key: str, make: Callable[[], Any]) -> Any:
+        """Returns what ``make`` returned when this key was first asked for."""
+        if key not in self._cache:
+            self._cache[key] = make()
+        return self._cache[key]
 
     @property
     def open(self) -> tuple[sp.Symbol, ...]:

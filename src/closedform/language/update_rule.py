@@ -62,7 +62,7 @@ class UpdateRule:
             for key, value in self.hyperparameters.items()
         }
         object.__setattr__(self, "hyperparameters", values)
-        object.__setattr__(self, "param", rationalize(sp.S(self.param)))
+        object.__setattr__(self, "param", self._checked_expression("param", self.param))
         states = {name: self._checked_state(name, spec) for name, spec in self.states.items()}
         object.__setattr__(self, "states", states)
         known = {t, PARAM, GRAD} | {state(name) for name in states}
@@ -108,4 +108,9 @@ class UpdateRule:
         initial = spec.initial
         if initial != PARAM:
             initial = exact_number(initial, f"initial value of state {name!r}")
-        return State(rationalize(sp.S(spec.next)), initial, spec.shape)
+        return State(self._checked_expression(name, spec.next), initial, spec.shape)
+
+    def _checked_expression(self, name: str, expr: Any) -> sp.Expr:
+        if isinstance(expr, sp.Expr):
+            return rationalize(expr)
+        return exact_number(expr, f"next value of {name!r} in rule {self.name!r}")

@@ -35,6 +35,26 @@ class Requirement:
     is_met: Callable[[Interval], bool]
 
 
+@dataclass(frozen=True, eq=False)
+class Path:
+    """The branch in which an operand stands: its condition holds, those before it do not.
+
+    Attributes:
+        parent: The branch around it; None for the whole expression.
+        conditions: Those of the branches before it, then its own.
+    """
+
+    parent: Path | None = None
+    conditions: tuple[sp.Basic, ...] = ()
+
+    def expression(self) -> sp.Basic:
+        """Returns the condition under which the branch is taken."""
+        if self.parent is None:
+            return sp.true
+        *before, own = self.conditions
+        return sp.And(self.parent.expression(), own, *(sp.Not(other) for other in before))
+
+
 NONZERO = Requirement("not zero", lambda values: values.is_nonzero)
 POSITIVE = Requirement("above zero", lambda values: values.is_positive)
 NONNEGATIVE = Requirement("not below zero", lambda values: values.is_nonnegative)
@@ -56,7 +76,7 @@ def guard(
         DomainError: An operand is illegal at a step at which it is taken, or holds a hyperparameter
             that may make it so.
     """
-    return _Guard(domain, place, tensors).visit(expr, domain, sp.true)
+    return _Guard(domain, place, tensors).visit(expr, domain, Path())
 
 
 class _Guard:
@@ -64,9 +84,9 @@ class _Guard:
         self.outer = outer
         self.place = place
         self.tensors = tensors
-        self._known: dict[tuple[sp.Basic, Domain, sp.Basic], sp.Basic] = {}
+        self._known: dict[tuple[sp.Basic, Domain, Path], sp.Basic] = {}
 
-    def visit(self, expr: sp.Basic, taken: Domain, path: sp.Basic) -> sp.Basic:
+    def visit(self, expr: sp.Basic, taken: Domain, path: Path) -> sp.Basic:
         if not expr.args or expr.is_number:
             return expr
         key = (expr, taken, path)
@@ -74,7 +94,7 @@ class _Guard:
             self._known[key] = self._rewrite(expr, taken, path)
         return self._known[key]
 
-    def _rewrite(self, expr: sp.Basic, taken: Domain, path: sp.Basic) -> sp.Basic:
+    def _rewrite(self, expr: sp.Basic, taken: Domain, path: Path) -> sp.Basic:
         if isinstance(expr, sp.Piecewise):
             return self._piecewise(expr, taken, path)
         args = [self.visit(arg, taken, path) for arg in expr.args]
@@ -84,18 +104,21 @@ class _Guard:
             args[place] = self._safe(args[place], needed, taken, path, expr)
         return expr if tuple(args) == expr.args else expr.func(*args)
 
-    def _piecewise(self, expr: sp.Piecewise, taken: Domain, path: sp.Basic) -> sp.Expr:
+    def _piecewise(self, expr: sp.Piecewise, taken: Domain, path: Path) -> sp.Expr:
         pieces = []
-        before: sp.Basic = sp.true
+        conditions: tuple[sp.Basic, ...] = ()
         for value, condition, inside in branches(expr, taken):
-            safe_condition = self.visit(condition, taken, path)
-            here = sp.And(path, before, condition)
-            pieces.append((self.visit(value, inside, here), safe_condition))
-            before = sp.And(before, sp.Not(condition))
-        return sp.Piecewise(*pieces)
+            conditions = (*conditions, condition)
+            here = Path(path, conditions)
+            pieces.append((self.visit(value, inside, here), self.visit(condition, taken, path)))
+        is_unchanged = all(
+            new[0] is old[0] and new[1] is old[1]
+            for new, old in zip(pieces, expr.args, strict=False)
+        )
+        return expr if is_unchanged and len(pieces) == len(expr.args) else sp.Piecewise(*pieces)
 
     def _safe(
-        self, operand: sp.Expr, needed: Requirement, taken: Domain, path: sp.Basic, user: sp.Expr
+        self, operand: sp.Expr, needed: Requirement, taken: Domain, path: Path, user: sp.Expr
     ) -> sp.Expr:
         if operand.free_symbols & self.tensors or needed.is_met(interval(operand, self.outer)):
             return operand
@@ -103,10 +126,10 @@ class _Guard:
         if needed.is_met(inside):
             return _hold(operand, inside, needed, path)
         self._refute(operand, needed, taken, path, user)
-        return operand if path == sp.true else sp.Piecewise((operand, path), (1, True))
+        return _replace_outside(operand, path)
 
     def _refute(
-        self, operand: sp.Expr, needed: Requirement, taken: Domain, path: sp.Basic, user: sp.Expr
+        self, operand: sp.Expr, needed: Requirement, taken: Domain, path: Path, user: sp.Expr
     ) -> None:
         """Raises if a step is found at which the operand is illegal and taken."""
         opened = sorted(symbol.name for symbol in operand.free_symbols - {t})
@@ -116,9 +139,10 @@ class _Guard:
                 where=self.place,
                 hint=f"declare it: hyper({opened[0]!r}, positive=True), or give it a value",
             )
+        condition = path.expression()
         for step in _samples(taken.interval(t)):
             values = {t: sp.Integer(step)}
-            if not holds_at(path, values):
+            if not holds_at(condition, values):
                 continue
             value = value_at(operand, values)
             sign = sp.sign(sp.N(value, 40))
@@ -132,13 +156,17 @@ class _Guard:
                 )
 
 
-def _hold(operand: sp.Expr, inside: Interval, needed: Requirement, path: sp.Basic) -> sp.Expr:
+def _hold(operand: sp.Expr, inside: Interval, needed: Requirement, path: Path) -> sp.Expr:
     """The operand held at its bound in the branch, or replaced by 1 outside of it."""
     if isinstance(inside.low, Fraction) and needed.is_met(Interval(inside.low, inside.low)):
         return sp.Max(operand, _rational(inside.low))
     if isinstance(inside.high, Fraction) and needed.is_met(Interval(inside.high, inside.high)):
         return sp.Min(operand, _rational(inside.high))
-    return sp.Piecewise((operand, path), (1, True))
+    return _replace_outside(operand, path)
+
+
+def _replace_outside(operand: sp.Expr, path: Path) -> sp.Expr:
+    return sp.Piecewise((operand, path.expression()), (1, True))
 
 
 def _rational(number: Fraction) -> sp.Rational:

@@ -22,8 +22,9 @@ from sympy.core.relational import Relational
 
 from closedform.errors import LoweringError
 from closedform.language.functions import FloorDiv, FloorMod
+from closedform.language.symbols import t
 from closedform.lowering.annotate import decide, interval, is_integral
-from closedform.lowering.domain import Domain, narrow
+from closedform.lowering.domain import MAX_STEP, Domain, narrow
 
 _CHAINED = {sp.Lt: sp.And, sp.Le: sp.And, sp.Gt: sp.Or, sp.Ge: sp.Or}
 
@@ -66,7 +67,8 @@ class _Simplifier:
             )
         args = [self.visit(arg, domain) for arg in expr.args]
         if isinstance(expr, Relational):
-            return _comparison(expr.func, *args)
+            plain = tuple(args) == expr.args and not expr.has(sp.Min, sp.Max)
+            return expr if plain else _comparison(expr.func, *args)
         rule = _REWRITES.get(expr.func)
         if rule is not None:
             rewritten = rule(args, domain)
@@ -87,16 +89,14 @@ class _Simplifier:
                 break
         if rest is not None:
             raise self._uncovered(rest)
-        return _join(pieces)
+        is_unchanged = tuple(pieces) == tuple((value, cond) for value, cond in expr.args)
+        return expr if is_unchanged else _join(pieces)
 
     def _uncovered(self, rest: Domain) -> LoweringError:
-        gaps = [
-            f"{bound.low} <= {symbol} <= {bound.high}"
-            for symbol, bound in rest.bounds.items()
-            if not symbol.name.startswith("_")
-        ]
+        steps = rest.interval(t)
+        gap = f"t >= {steps.low}" if steps.high == MAX_STEP else f"{steps.low} <= t <= {steps.high}"
         return LoweringError(
-            f"Piecewise has no value shown for some of {', '.join(gaps) or 'its domain'}",
+            f"Piecewise has no value for {gap}",
             where=self.place,
             hint="add a final (value, True) branch",
         )

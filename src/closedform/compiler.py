@@ -1,0 +1,242 @@
+"""The whole way of the data on one page: from a schedule or a rule to a graph and its artefacts.
+
+    compile   prepare (simplify, guard), lower, run the passes
+    to_onnx   compile, build the model, write it
+    to_torch  compile, build the module
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import sympy as sp
+
+from closedform.errors import DefinitionError, ExportError
+from closedform.ir.evaluate import evaluate
+from closedform.ir.graph import Graph, Role
+from closedform.ir.passes import DEFAULT
+from closedform.ir.types import DType, Shape
+from closedform.language.exact import to_float
+from closedform.language.schedule import Schedule
+from closedform.language.update_rule import UpdateRule
+from closedform.lowering.domain import MAX_STEP
+from closedform.lowering.rule import lower_init, lower_step
+from closedform.lowering.schedule import lower_schedule
+
+if TYPE_CHECKING:
+    import onnx
+    from numpy.typing import ArrayLike, NDArray
+
+    from closedform.exporters.torch_module import ScheduleModule
+
+CLOCK = "t is the number of optimizer steps done; the first step runs with t = 0"
+"""The convention of the clock, written into every artefact."""
+
+
+def compile(  # noqa: A001 - the name is fixed by the design
+    source: Schedule | UpdateRule,
+    *,
+    params: Mapping[str, Shape] | None = None,
+    **options: Any,
+) -> Graph:
+    """Returns the graph of a schedule, or of one step of a rule on parameters of these shapes.
+
+    Args:
+        source: What to compile.
+        params: Shapes by parameter name; for a rule only, and then required.
+        **options: Those of ``compile_schedule`` or ``compile_step``.
+
+    Raises:
+        ExportError: ``params`` is missing for a rule, or given for a schedule.
+    """
+    if isinstance(source, UpdateRule):
+        if not params:
+            raise ExportError(
+                "a rule is compiled for parameters, got none",
+                where=f"rule {source.name!r}",
+                hint='give params={"w": (3, 4), …}',
+            )
+        return compile_step(source, params, **options)
+    if params is not None:
+        raise ExportError("a schedule has no parameters", where=f"schedule {source.name!r}")
+    return compile_schedule(source, **options)
+
+
+def compile_schedule(
+    schedule: Schedule,
+    *,
+    step_shape: Shape = (),
+    dtype: DType | str = DType.F64,
+    scalar_dtype: DType | str = DType.F64,
+    step_dtype: DType | str = DType.I64,
+    inputs: Iterable[str] = (),
+) -> Graph:
+    """Returns the graph ``step -> value`` of a schedule.
+
+    Args:
+        schedule: What to compile.
+        step_shape: Shape of the step, ``()`` for one step or ``("n",)`` for any number of them.
+        dtype: Dtype of the value; it is rounded once from the scalar dtype.
+        scalar_dtype: Dtype that is computed in, f64 or f32.
+        step_dtype: Dtype of the step, i64 or i32.
+        inputs: Names of hyperparameters that become inputs of the graph.
+
+    Raises:
+        LoweringError: The expression cannot be expressed in a graph.
+        DomainError: The schedule has no finite real value at some step.
+    """
+    lowered = lower_schedule(
+        schedule,
+        step_shape=step_shape,
+        dtype=DType(dtype),
+        scalar_dtype=DType(scalar_dtype),
+        step_dtype=DType(step_dtype),
+        inputs=inputs,
+    )
+    return DEFAULT(lowered)
+
+
+def compile_step(
+    rule: UpdateRule,
+    params: Mapping[str, Shape],
+    *,
+    dtype: DType | str = DType.F32,
+    scalar_dtype: DType | str = DType.F64,
+    step_dtype: DType | str = DType.I64,
+) -> Graph:
+    """Returns the graph of one step of a rule on parameters of these shapes."""
+    lowered = lower_step(
+        rule,
+        params,
+        dtype=DType(dtype),
+        scalar_dtype=DType(scalar_dtype),
+        step_dtype=DType(step_dtype),
+    )
+    return DEFAULT(lowered)
+
+
+def compile_init(
+    rule: UpdateRule, params: Mapping[str, Shape], *, dtype: DType | str = DType.F32
+) -> Graph:
+    """Returns the graph of the states of a rule before the first step."""
+    return DEFAULT(lower_init(rule, params, dtype=DType(dtype)))
+
+
+def evaluate_schedule(
+    schedule: Schedule, step: int | ArrayLike
+) -> float | NDArray[np.float64]:
+    """Returns the float64 value of a schedule at a step or an array of steps, in NumPy.
+
+    Raises:
+        DefinitionError: A step is no integer, negative, or above ``MAX_STEP``.
+    """
+    steps = np.asarray(step)
+    if steps.dtype.kind not in "iu" and steps.size:
+        raise DefinitionError(
+            f"steps must be integers, got {steps.dtype} {step!r}",
+            where=f"schedule {schedule.name!r}",
+        )
+    if steps.size and (steps.min() < 0 or steps.max() > MAX_STEP):
+        wrong = steps.min() if steps.min() < 0 else steps.max()
+        raise DefinitionError(
+            f"steps must be in 0..{MAX_STEP}, got {wrong}", where=f"schedule {schedule.name!r}"
+        )
+    graph = schedule.memo("graph", lambda: compile_schedule(schedule, step_shape=("n",)))
+    values = evaluate(graph, {"step": steps.astype(np.int64).reshape(-1)})["value"]
+    return float(values[0]) if np.isscalar(step) or steps.ndim == 0 else values.reshape(steps.shape)
+
+
+def to_onnx(
+    source: Schedule | UpdateRule,
+    path: str | PathLike[str],
+    *,
+    params: Mapping[str, Shape] | None = None,
+    opset: int = 21,
+    **options: Any,
+) -> onnx.ModelProto | dict[str, onnx.ModelProto]:
+    """Writes a schedule as one ONNX file, or a rule as ``init.onnx`` and ``step.onnx``.
+
+    Args:
+        source: What to export.
+        path: The file of a schedule; the folder of a rule, made if it does not exist.
+        params: Shapes by parameter name, for a rule.
+        opset: ONNX opset, 13 to 23 where the ops allow.
+        **options: Those of ``compile``.
+
+    Returns:
+        The checked model, or the two models by name.
+
+    Raises:
+        ExportError: The folder does not exist, or the opset does not have an op.
+    """
+    from closedform.exporters.onnx_model import to_model, write_model
+
+    graph = compile(source, params=params, **options)
+    if isinstance(source, Schedule):
+        model = to_model(graph, opset=opset, **_schedule_facts(source, graph))
+        write_model(model, path)
+        return model
+    shapes = params or {}
+    init = compile_init(source, shapes, dtype=options.get("dtype", DType.F32))
+    facts = _rule_facts(source)
+    models = {
+        "init": to_model(init, opset=opset, **facts),
+        "step": to_model(graph, opset=opset, **facts),
+    }
+    folder = Path(path)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, model in models.items():
+        write_model(model, folder / f"{name}.onnx")
+    return models
+
+
+def to_torch(schedule: Schedule, **options: Any) -> ScheduleModule:
+    """Returns a torch module: integer steps of any shape to values of the same shape.
+
+    Args:
+        schedule: What to compile.
+        **options: Those of ``compile_schedule``, but ``step_shape``.
+    """
+    from closedform.exporters.torch_module import ScheduleModule
+
+    return ScheduleModule(compile_schedule(schedule, step_shape=("n",), **options))
+
+
+def _schedule_facts(schedule: Schedule, graph: Graph) -> dict[str, Any]:
+    known = schedule.hyperparameters
+    inputs = [node.attribute("name") for node in graph.inputs if _is_hyper(node)]
+    values = {name: str(value) for name, value in known.items()}
+    return {
+        "metadata": _metadata(schedule.expr, values),
+        "defaults": {name: to_float(known[name]) for name in inputs if name in known},
+        "docs": {"step": CLOCK, "value": f"value of schedule {schedule.name}"},
+    }
+
+
+def _rule_facts(rule: UpdateRule) -> dict[str, Any]:
+    values = {
+        name: str(value.bound) if isinstance(value, Schedule) else str(value)
+        for name, value in rule.hyperparameters.items()
+    }
+    return {"metadata": _metadata(rule.param, values), "docs": {"step": CLOCK}}
+
+
+def _metadata(expr: sp.Expr, hyperparameters: Mapping[str, str]) -> dict[str, str]:
+    from closedform import __version__
+
+    return {
+        "closedform.version": __version__,
+        "closedform.clock": CLOCK,
+        "closedform.expression": sp.srepr(expr),
+        "closedform.latex": sp.latex(expr),
+        "closedform.hyperparameters": json.dumps(hyperparameters, sort_keys=True),
+    }
+
+
+def _is_hyper(node: Any) -> bool:
+    return bool(node.attribute("role") == Role.HYPER)

@@ -1,0 +1,259 @@
+"""Sums, products and powers, in a stated order and without avoidable cancellation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import sympy as sp
+
+from closedform.ir.graph import Value
+from closedform.ir.ops import Op
+from closedform.lowering.annotate import interval, is_integral
+from closedform.lowering.context import Lowering
+from closedform.lowering.domain import Domain
+from closedform.lowering.interval import Interval
+from closedform.lowering.trigonometry import raised_cosine
+
+# Integer powers up to this are products; a product of n factors is off by at most n/2 ulp.
+_LARGEST_PRODUCT = 8
+
+
+def lower_add(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    """Lowers a sum: integer multiples and the constant in one exact form, then the other terms."""
+    if low.is_tensor(expr):
+        return _add_tensors(low, expr, domain)
+    constant, terms = expr.as_coeff_Add()
+    integral, others = [], []
+    for term in sp.Add.make_args(terms):
+        factor, core = term.as_coeff_Mul()
+        (integral if factor.is_Rational and is_integral(core) else others).append(term)
+    if not integral and len(others) == 1:
+        raised = raised_cosine(low, constant, others[0], domain)
+        if raised is not None:
+            return raised
+    if integral:
+        start = _line(low, constant, sp.Add(*integral), domain)
+        return _add_terms(low, others, expr, domain, start)
+    if constant > 0 and all(_sign(term) < 0 for term in others):
+        return _add_terms(low, others, expr, domain, low.constant(constant))
+    total = _add_terms(low, others, expr, domain)
+    if constant == 0:
+        return total
+    if constant < 0:
+        return low.emit(Op.SUB, total, low.constant(-constant))
+    return low.emit(Op.ADD, total, low.constant(constant))
+
+
+def _add_terms(
+    low: Lowering,
+    terms: Sequence[sp.Expr],
+    user: sp.Expr,
+    domain: Domain,
+    total: Value | None = None,
+) -> Value:
+    ordered = sorted(terms, key=lambda term: (_sign(term) < 0, *_order(low, term)))
+    for term in ordered:
+        is_negative = total is not None and _sign(term) < 0
+        magnitude = -term if is_negative else term
+        value = low.operand(magnitude, user, domain)
+        if total is None:
+            total = value
+        else:
+            total = low.emit(Op.SUB if is_negative else Op.ADD, total, value)
+    if total is None:
+        raise low.error("an empty sum cannot be lowered")
+    return total
+
+
+def _add_tensors(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    """Tensor terms in the stated order, then the scalar ones as a single scalar."""
+    tensors = [term for term in expr.args if low.is_tensor(term)]
+    scalars = sp.Add(*(term for term in expr.args if not low.is_tensor(term)))
+    terms = [*tensors, scalars] if scalars != 0 else tensors
+    return _add_terms(low, terms, expr, domain)
+
+
+def _sign(term: sp.Expr) -> int:
+    factor = term.as_coeff_Mul()[0]
+    return -1 if factor.is_extended_real and factor < 0 else 1
+
+
+def _order(low: Lowering, term: sp.Expr) -> tuple[int, object]:
+    """Parameter, states and gradient in their order, then compound terms, then scalars."""
+    if not low.is_tensor(term):
+        return len(low.tensors) + 1, sp.default_sort_key(term)
+    bare = [factor for factor in sp.Mul.make_args(term) if low.is_tensor(factor)]
+    first = bare[0] if len(bare) == 1 else None
+    rank = low.tensors.index(first) if first in low.tensors else len(low.tensors)
+    return rank, sp.default_sort_key(term)
+
+
+def _line(low: Lowering, constant: sp.Expr, multiples: sp.Expr, domain: Domain) -> Value:
+    """Lowers ``a + g*I`` for an integer I as ``(a + g*k) + g*(I - k)``, k an integer.
+
+    The constant of the result is exact and rounded once, and k is where the line is smallest on
+    the domain, so that near its small end it keeps its relative accuracy: no cancellation.
+    """
+    slope, integer = _primitive(multiples)
+    if not constant.is_Rational:
+        line = _slope_times(low, slope, integer, domain)
+        return low.emit(Op.ADD, line, low.constant(constant))
+    start = sp.Integer(_reference(constant, slope, interval(integer, domain)))
+    height = constant + slope * start
+    line = _slope_times(low, slope, integer - start, domain)
+    if height == 0:
+        return line
+    if slope < 0 and height > 0:
+        line = _slope_times(low, -slope, integer - start, domain)
+        return low.emit(Op.SUB, low.constant(height), line)
+    return low.emit(Op.ADD, line, low.constant(height))
+
+
+def _primitive(multiples: sp.Expr) -> tuple[sp.Rational, sp.Expr]:
+    """(g, I) with ``multiples == g * I``, I an integer with a positive first coefficient."""
+    terms = sp.Add.make_args(multiples)
+    pairs = [term.as_coeff_Mul() for term in sorted(terms, key=sp.default_sort_key)]
+    numerator = sp.igcd(0, *(abs(factor.p) for factor, _ in pairs))
+    denominator = sp.ilcm(1, *(factor.q for factor, _ in pairs))
+    slope = sp.Rational(numerator, denominator) * (1 if pairs[0][0] > 0 else -1)
+    return slope, sp.Add(*((factor / slope) * core for factor, core in pairs))
+
+
+def _reference(constant: sp.Rational, slope: sp.Rational, values: Interval) -> int:
+    root = -constant / slope
+    if root.is_Integer:
+        return int(root)
+    zero = Fraction(int(root.p), int(root.q))
+    if values.low <= zero <= values.high:
+        return round(zero)
+    ends = [int(end) for end in (values.low, values.high) if isinstance(end, Fraction)]
+    return min(ends, key=lambda end: abs(end - zero), default=0)
+
+
+def _slope_times(low: Lowering, slope: sp.Rational, integer: sp.Expr, domain: Domain) -> Value:
+    """``g * I``: a division where g is 1/q, so that it is correctly rounded."""
+    if integer == 0:
+        return low.constant(sp.Integer(0))
+    value = low.real(integer, domain)
+    if slope == 1:
+        return value
+    if slope == -1:
+        return low.emit(Op.NEG, value)
+    if slope.p in (1, -1):
+        return low.emit(Op.DIV, value, low.constant(1 / slope))
+    return low.emit(Op.MUL, value, low.constant(slope))
+
+
+def lower_mul(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    """Lowers a product: scalars first as one factor, then tensors; one division at the end."""
+    if low.is_tensor(expr):
+        return _multiply_tensors(low, expr, domain)
+    factor, core = expr.as_coeff_Mul()
+    if factor.is_Rational and is_integral(core) and low.fits_integer(core, domain):
+        return _slope_times(low, factor, core, domain)
+    numbers = sp.Mul(*(arg for arg in expr.args if arg.is_number))
+    others = [arg for arg in expr.args if not arg.is_number]
+    numerators, denominators = _split(others)
+    values = [low.real(arg, domain) for arg in sorted(numerators, key=sp.default_sort_key)]
+    return _quotient(low, numbers, values, denominators, domain)
+
+
+def _quotient(
+    low: Lowering,
+    number: sp.Expr,
+    values: list[Value],
+    denominators: Sequence[sp.Expr],
+    domain: Domain,
+) -> Value:
+    if number == -1 and values:
+        values[0] = low.emit(Op.NEG, values[0])
+    elif number != 1 or not values:
+        values.insert(0, low.constant(number))
+    result = low.fold(Op.MUL, values)
+    if not denominators:
+        return result
+    ordered = sorted(denominators, key=sp.default_sort_key)
+    below = low.fold(Op.MUL, [low.real(arg, domain) for arg in ordered])
+    return low.emit(Op.DIV, result, below)
+
+
+def _split(factors: Sequence[sp.Expr]) -> tuple[list[sp.Expr], list[sp.Expr]]:
+    """Factors above and below the line: a negative rational power goes below."""
+    numerators, denominators = [], []
+    for factor in factors:
+        is_below = isinstance(factor, sp.Pow) and factor.exp.is_Rational and factor.exp < 0
+        (denominators if is_below else numerators).append(1 / factor if is_below else factor)
+    return numerators, denominators
+
+
+def _multiply_tensors(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    """``((s * x) * y) / z``: the scalars as one factor, a square as two factors ((s*g)*g)."""
+    scalar = sp.Mul(*(arg for arg in expr.args if not low.is_tensor(arg)))
+    numerators, denominators = _split([arg for arg in expr.args if low.is_tensor(arg)])
+    ordered = sorted(numerators, key=lambda arg: _order(low, arg))
+    values = [value for arg in ordered for value in _repeated(low, arg, domain)]
+    if scalar == -1 and values:
+        values[0] = low.emit(Op.NEG, values[0])
+    elif scalar != 1 or not values:
+        values.insert(0, low.tensor_value(scalar, domain))
+    result = low.fold(Op.MUL, values)
+    if not denominators:
+        return result
+    below = [low.real(arg, domain) for arg in sorted(denominators, key=lambda a: _order(low, a))]
+    return low.emit(Op.DIV, result, low.fold(Op.MUL, below))
+
+
+def _repeated(low: Lowering, factor: sp.Expr, domain: Domain) -> list[Value]:
+    if isinstance(factor, sp.Pow) and factor.exp.is_Integer and 2 <= factor.exp <= 3:
+        return [low.real(factor.base, domain)] * int(factor.exp)
+    return [low.real(factor, domain)]
+
+
+def lower_power(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    """Lowers a power: small constant exponents become products and square roots."""
+    base, exponent = expr.args
+    if exponent.is_Rational:
+        return _constant_power(low, base, exponent, domain)
+    if base.is_number:
+        return _exponential(low, base, exponent, domain)
+    return low.emit(Op.POW, *(low.operand(arg, expr, domain) for arg in (base, exponent)))
+
+
+def _constant_power(low: Lowering, base: sp.Expr, exponent: sp.Rational, domain: Domain) -> Value:
+    dtype = low.dtype_of(base)
+    if exponent < 0:
+        below = _constant_power(low, base, -exponent, domain)
+        return low.emit(Op.DIV, low.constant(sp.Integer(1), dtype), below)
+    value = low.real(base, domain)
+    whole = int(exponent.p // exponent.q)
+    if exponent.q > 2 or whole > _LARGEST_PRODUCT:
+        return low.emit(Op.POW, value, low.constant(exponent, dtype))
+    factors = [value] * whole
+    if exponent.q == 2:
+        factors.append(low.emit(Op.SQRT, value))
+    return _balanced_product(low, factors)
+
+
+def _balanced_product(low: Lowering, factors: Sequence[Value]) -> Value:
+    if len(factors) == 1:
+        return factors[0]
+    half = len(factors) // 2
+    left, right = _balanced_product(low, factors[:half]), _balanced_product(low, factors[half:])
+    return low.emit(Op.MUL, left, right)
+
+
+def _exponential(low: Lowering, base: sp.Expr, exponent: sp.Expr, domain: Domain) -> Value:
+    """``b**x`` as ``exp(x * log(b))`` unless b is exact in binary.
+
+    Rounding b would cost x/2 ulp of the result; rounding log(b) costs x*log(b)/2, far less near 1.
+    """
+    is_dyadic = base.is_Rational and base.q & (base.q - 1) == 0 and base.p < 2**24
+    if is_dyadic or not base.is_positive:
+        return low.emit(Op.POW, low.constant(base), low.real(exponent, domain))
+    factor, core = exponent.as_coeff_Mul()
+    value = low.real(core, domain)
+    rate = low.constant(factor * sp.log(base))
+    return low.emit(Op.EXP, low.emit(Op.MUL, value, rate))
+
+

@@ -1,0 +1,182 @@
+"""The state of one lowering: where nodes go, what symbols stand for, which dtypes are used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import sympy as sp
+
+from closedform.errors import LoweringError
+from closedform.ir.graph import Builder, Value
+from closedform.ir.ops import Op
+from closedform.ir.types import DType
+from closedform.language.exact import to_float
+from closedform.language.symbols import t
+from closedform.lowering.annotate import interval, is_integral
+from closedform.lowering.domain import Domain
+
+_LARGEST = {DType.I64: 2**63 - 1, DType.I32: 2**31 - 1}
+
+Prepare = Callable[[sp.Expr, Domain], sp.Expr]
+Handler = Callable[["Lowering", sp.Expr, Domain], Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How classes of expressions are lowered.
+
+    Attributes:
+        handlers: SymPy class to handler; the handler returns a float value.
+        integral: Handler of scalar expressions that are integers at every step.
+    """
+
+    handlers: Mapping[type[sp.Basic], Handler]
+    integral: Handler
+
+
+class Lowering:
+    """One graph under construction.
+
+    Args:
+        rules: How classes of expressions are lowered.
+        builder: Takes the nodes.
+        step: The clock, an integer of any shape.
+        place: What is lowered, named in errors.
+        scalar: Dtype of scalars, f64 or f32.
+        tensor: Dtype of tensors.
+        symbols: Values of hyperparameter, tensor and state symbols.
+        tensors: Which of the symbols are tensors, in the order in which sums are folded.
+        prepare: Applied to each scalar expression that stands in a tensor expression: binds
+            numbers, simplifies and guards.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        builder: Builder,
+        step: Value,
+        place: str,
+        *,
+        scalar: DType = DType.F64,
+        tensor: DType = DType.F32,
+        symbols: Mapping[sp.Symbol, Value] | None = None,
+        tensors: Sequence[sp.Symbol] = (),
+        prepare: Prepare | None = None,
+    ) -> None:
+        self.rules = rules
+        self.builder = builder
+        self.step = step
+        self.place = place
+        self.scalar = scalar
+        self.tensor = tensor
+        self.symbols = {**(symbols or {}), t: step}
+        self.tensors = tuple(tensors)
+        self.prepare = prepare
+        self._known: dict[tuple[sp.Basic, Domain], Value] = {}
+
+    @property
+    def integer(self) -> DType:
+        """The integer dtype, that of the step."""
+        return self.step.type.dtype
+
+    def error(self, what: str, hint: str | None = None) -> LoweringError:
+        """Returns an error that names the place."""
+        return LoweringError(what, where=self.place, hint=hint)
+
+    def is_tensor(self, expr: sp.Basic) -> bool:
+        """Returns whether an expression depends on tensors."""
+        return any(symbol in self.tensors for symbol in expr.free_symbols)
+
+    def dtype_of(self, expr: sp.Basic) -> DType:
+        """Returns the float dtype of an expression."""
+        return self.tensor if self.is_tensor(expr) else self.scalar
+
+    def emit(self, op: Op, *operands: Value) -> Value:
+        """Adds a node without attributes."""
+        return self.builder.emit(op, *operands)
+
+    def fold(self, op: Op, values: Sequence[Value]) -> Value:
+        """Folds values with a binary op from the left."""
+        result = values[0]
+        for value in values[1:]:
+            result = self.emit(op, result, value)
+        return result
+
+    def cast(self, value: Value, dtype: DType) -> Value:
+        """Returns the value in a dtype; itself if it has it."""
+        return value if value.type.dtype is dtype else self.builder.emit(Op.CAST, value, to=dtype)
+
+    def constant(self, number: sp.Expr, dtype: DType | None = None) -> Value:
+        """Adds an exact number, rounded once to the scalar dtype or the given one."""
+        dtype = self.scalar if dtype is None else dtype
+        if dtype.is_integer:
+            if abs(int(number)) > _LARGEST[dtype]:
+                raise self.error(f"the constant {number} does not fit {dtype}")
+            return self.builder.const(int(number), dtype)
+        try:
+            nearest = to_float(number)
+        except OverflowError:
+            nearest = float("inf")
+        except TypeError:
+            raise self.error(f"the constant {number} is not a real number") from None
+        if not np.isfinite(nearest) or abs(nearest) > np.finfo(dtype.numpy).max:
+            raise self.error(f"the constant {number} is not finite in {dtype}")
+        return self.builder.const(nearest, dtype)
+
+    def symbol(self, symbol: sp.Symbol) -> Value:
+        """Returns the value that a symbol stands for."""
+        if symbol not in self.symbols:
+            raise self.error(
+                f"the symbol {symbol} has no value",
+                "bind it, or name it among the inputs of the graph",
+            )
+        return self.symbols[symbol]
+
+    def fits_integer(self, expr: sp.Expr, domain: Domain) -> bool:
+        """Returns whether every value of an integer expression fits the integer dtype."""
+        limit = _LARGEST[self.integer]
+        values = interval(expr, domain)
+        return -limit <= values.low and values.high <= limit
+
+    def real(self, expr: sp.Expr, domain: Domain) -> Value:
+        """Lowers an expression to a float value of its own dtype."""
+        key = (expr, domain)
+        if key not in self._known:
+            self._known[key] = self._real(expr, domain)
+        return self._known[key]
+
+    def operand(self, expr: sp.Expr, user: sp.Basic, domain: Domain) -> Value:
+        """Lowers an operand of ``user``, in the dtype in which the operands of ``user`` meet."""
+        if self.is_tensor(user):
+            return self.tensor_value(expr, domain)
+        return self.real(expr, domain)
+
+    def tensor_value(self, expr: sp.Expr, domain: Domain) -> Value:
+        """Lowers an expression to the tensor dtype.
+
+        A scalar is prepared (bound, simplified, guarded), computed in the scalar dtype and rounded
+        once.
+        """
+        if self.is_tensor(expr):
+            return self.real(expr, domain)
+        prepared = expr if self.prepare is None else self.prepare(expr, domain)
+        if prepared.is_number:
+            return self.constant(prepared, self.tensor)
+        return self.cast(self.real(prepared, domain), self.tensor)
+
+    def _real(self, expr: sp.Expr, domain: Domain) -> Value:
+        if expr.is_number:
+            return self.constant(expr)
+        is_scalar = not self.is_tensor(expr)
+        if is_scalar and is_integral(expr) and self.fits_integer(expr, domain):
+            return self.rules.integral(self, expr, domain)
+        if isinstance(expr, sp.Symbol):
+            value = self.symbol(expr)
+            return self.cast(value, self.scalar) if value.type.dtype.is_integer else value
+        handler = self.rules.handlers.get(expr.func)
+        if handler is None:
+            known = ", ".join(sorted(kind.__name__ for kind in self.rules.handlers))
+            raise self.error(f"{expr.func} cannot be lowered, in {expr}", f"known are {known}")
+        return handler(self, expr, domain)

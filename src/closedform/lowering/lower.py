@@ -1,0 +1,86 @@
+"""Lower: a simplified, guarded expression becomes nodes of a graph.
+
+One dict from SymPy class to handler; a class without a handler is rejected by name and place.
+Scalars (what depends on the step and hyperparameters alone) are computed in the scalar dtype and
+rounded once to the dtype of the tensors they meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import sympy as sp
+
+from closedform.ir.graph import Value
+from closedform.ir.ops import Op
+from closedform.language.functions import FloorDiv, FloorMod, MatMul, ReduceSum, Transpose
+from closedform.lowering.arithmetic import lower_add, lower_mul, lower_power
+from closedform.lowering.context import Handler, Lowering, Rules
+from closedform.lowering.domain import Domain
+from closedform.lowering.integers import constants_last, lower_integral
+from closedform.lowering.pieces import lower_piecewise
+from closedform.lowering.trigonometry import lower_cosine, lower_sine
+
+
+def _unary(op: Op) -> Handler:
+    def handler(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+        return low.emit(op, low.real(expr.args[0], domain))
+
+    return handler
+
+
+def _folded(op: Op) -> Handler:
+    def handler(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+        ordered = sorted(expr.args, key=constants_last)
+        return low.fold(op, [low.operand(arg, expr, domain) for arg in ordered])
+
+    return handler
+
+
+def _floor_div(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    return low.emit(Op.FLOOR, low.real(expr.args[0] / expr.args[1], domain))
+
+
+def _floor_mod(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    return low.emit(Op.FLOOR_MOD, *(low.operand(arg, expr, domain) for arg in expr.args))
+
+
+def _reduce_sum(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    operand = low.real(expr.args[0], domain)
+    axes = tuple(range(operand.type.rank))
+    return low.builder.emit(Op.REDUCE_SUM, operand, axes=axes, keepdims=False)
+
+
+def _transpose(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    operand = low.real(expr.args[0], domain)
+    if operand.type.rank < 2:
+        raise low.error(f"transpose needs a matrix, got {operand.type}")
+    order = (*range(operand.type.rank - 2), operand.type.rank - 1, operand.type.rank - 2)
+    return low.builder.emit(Op.TRANSPOSE, operand, permutation=order)
+
+
+def _matmul(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    return low.emit(Op.MATMUL, *(low.real(arg, domain) for arg in expr.args))
+
+
+HANDLERS: Mapping[type[sp.Basic], Handler] = {
+    sp.Add: lower_add,
+    sp.Mul: lower_mul,
+    sp.Pow: lower_power,
+    sp.Min: _folded(Op.MIN),
+    sp.Max: _folded(Op.MAX),
+    sp.Abs: _unary(Op.ABS),
+    sp.floor: _unary(Op.FLOOR),
+    sp.exp: _unary(Op.EXP),
+    sp.log: _unary(Op.LOG),
+    sp.cos: lower_cosine,
+    sp.sin: lower_sine,
+    sp.Piecewise: lower_piecewise,
+    FloorDiv: _floor_div,
+    FloorMod: _floor_mod,
+    ReduceSum: _reduce_sum,
+    MatMul: _matmul,
+    Transpose: _transpose,
+}
+
+RULES = Rules(HANDLERS, lower_integral)

@@ -1,0 +1,137 @@
+"""Piecewise: a chain of Where, and tables where many branches are lines.
+
+Branches that are split by thresholds of the step alone form an ordered list of pieces. Runs of
+pieces that are linear in the step become three tables indexed by the number of milestones reached,
+so that n milestones cost a fixed number of nodes; the rest is a chain of Where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import sympy as sp
+from sympy.core.relational import Relational
+
+from closedform.ir.graph import Value
+from closedform.ir.ops import Op
+from closedform.language.symbols import t
+from closedform.lowering.annotate import branches
+from closedform.lowering.conditions import lower_condition
+from closedform.lowering.context import Lowering
+from closedform.lowering.domain import Domain, linear_in
+
+# From this many lines on, tables take fewer nodes than a chain of Where.
+_SHORTEST_TABLE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A branch that is taken for every step from ``first`` to ``last``."""
+
+    first: int
+    last: int
+    value: sp.Expr
+    domain: Domain
+
+
+def lower_piecewise(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    """Lowers a Piecewise whose branches cover the domain."""
+    taken = branches(expr, domain)
+    pieces = None if low.is_tensor(expr) else _ordered_pieces(taken)
+    if pieces is not None:
+        return _lower_pieces(low, pieces)
+    result = low.operand(taken[-1][0], expr, taken[-1][2])
+    for value, condition, inside in reversed(taken[:-1]):
+        test = lower_condition(low, condition, domain)
+        result = low.emit(Op.WHERE, test, low.operand(value, expr, inside), result)
+    return result
+
+
+def _ordered_pieces(
+    taken: Sequence[tuple[sp.Expr, sp.Basic, Domain]],
+) -> list[Piece] | None:
+    """The branches in order of steps; None if a condition is more than a threshold of t."""
+    if not all(_is_threshold(condition) for _, condition, _ in taken[:-1]):
+        return None
+    pieces = [
+        Piece(int(inside.interval(t).low), int(inside.interval(t).high), value, inside)
+        for value, _, inside in taken
+    ]
+    pieces.sort(key=lambda piece: piece.first)
+    return pieces
+
+
+def _is_threshold(condition: sp.Basic) -> bool:
+    if not isinstance(condition, Relational) or condition.func not in (sp.Lt, sp.Le, sp.Gt, sp.Ge):
+        return False
+    linear = linear_in(condition.lhs - condition.rhs, t)
+    return linear is not None and linear[0] != 0
+
+
+def _lower_pieces(low: Lowering, pieces: Sequence[Piece]) -> Value:
+    groups = _groups(pieces)
+    values = [
+        _table(low, group) if len(group) > 1 else low.real(group[0].value, group[0].domain)
+        for group in groups
+    ]
+    result = values[-1]
+    for index in range(len(groups) - 2, -1, -1):
+        boundary = low.constant(sp.Integer(groups[index + 1][0].first), low.integer)
+        is_before = low.emit(Op.LT, low.step, boundary)
+        result = low.emit(Op.WHERE, is_before, values[index], result)
+    return result
+
+
+def _groups(pieces: Sequence[Piece]) -> list[list[Piece]]:
+    """Runs of lines that are long enough for a table; every other piece by itself."""
+    groups: list[list[Piece]] = []
+    run: list[Piece] = []
+    for piece in (*pieces, None):
+        if piece is not None and linear_in(piece.value, t) is not None:
+            run.append(piece)
+            continue
+        groups.extend([run] if len(run) >= _SHORTEST_TABLE else [[line] for line in run])
+        run = []
+        if piece is not None:
+            groups.append([piece])
+    return groups
+
+
+def _table(low: Lowering, pieces: Sequence[Piece]) -> Value:
+    """``height[i] + slope[i] * (t - start[i])``, i the number of milestones that are reached."""
+    heights, slopes, starts = zip(*(_line(piece) for piece in pieces), strict=True)
+    index = _milestones_reached(low, [piece.first for piece in pieces[1:]])
+    height = low.emit(Op.LOOKUP, _floats(low, heights), index)
+    if not any(slopes):
+        return height
+    start = low.emit(Op.LOOKUP, low.builder.const(np.array(starts), low.integer), index)
+    elapsed = low.cast(low.emit(Op.SUB, low.step, start), low.scalar)
+    slope = low.emit(Op.LOOKUP, _floats(low, slopes), index)
+    return low.emit(Op.ADD, low.emit(Op.MUL, slope, elapsed), height)
+
+
+def _line(piece: Piece) -> tuple[Fraction, Fraction, int]:
+    """Height, slope and start of a line, measured from the end of the piece where it is smaller."""
+    linear = linear_in(piece.value, t)
+    slope, offset = linear if linear is not None else (Fraction(0), Fraction(0))
+    start = min((piece.first, piece.last), key=lambda step: abs(offset + slope * step))
+    return offset + slope * start, slope, start
+
+
+def _floats(low: Lowering, numbers: Sequence[Fraction]) -> Value:
+    return low.builder.const(np.array([float(number) for number in numbers]), low.scalar)
+
+
+def _milestones_reached(low: Lowering, milestones: Sequence[int]) -> Value:
+    shape = low.step.type.shape
+    column = low.step
+    if shape:
+        column = low.builder.emit(Op.RESHAPE, low.step, shape=(*shape, 1))
+    marks = low.builder.const(np.array(milestones), low.integer)
+    reached = low.cast(low.emit(Op.LE, marks, column), low.integer)
+    return low.builder.emit(Op.REDUCE_SUM, reached, axes=(len(shape),), keepdims=False)
+
+

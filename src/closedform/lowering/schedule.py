@@ -1,0 +1,105 @@
+"""Schedules to graphs: the four steps of the lowering in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+
+import sympy as sp
+
+from closedform.errors import LoweringError, nearest
+from closedform.ir.graph import Builder, Graph, Role, Value
+from closedform.ir.ops import Op
+from closedform.ir.types import DType, Shape, TensorType
+from closedform.language.schedule import Schedule
+from closedform.lowering.context import Lowering
+from closedform.lowering.domain import Domain, clock_domain
+from closedform.lowering.guard import guard
+from closedform.lowering.interval import INFINITY, Interval
+from closedform.lowering.lower import RULES
+from closedform.lowering.simplify import simplify
+
+
+def prepare(expr: sp.Expr, domain: Domain, place: str) -> sp.Expr:
+    """Returns ``expr`` in the vocabulary of the lowering, every operand safe at every step."""
+    return guard(simplify(expr, domain, place), domain, place)
+
+
+def hyper_interval(symbol: sp.Symbol) -> Interval:
+    """Returns what the declaration of a hyperparameter says of its value."""
+    low = Fraction(0) if symbol.is_nonnegative else -INFINITY
+    if symbol.is_positive and symbol.is_integer:
+        low = Fraction(1)
+    return Interval(low, INFINITY, is_nonzero=bool(symbol.is_positive))
+
+
+def declare_hypers(
+    builder: Builder, symbols: Iterable[sp.Symbol], integer: DType, scalar: DType
+) -> dict[sp.Symbol, Value]:
+    """Adds a scalar input for each hyperparameter symbol."""
+    return {
+        symbol: builder.input(
+            symbol.name, TensorType(integer if symbol.is_integer else scalar), Role.HYPER
+        )
+        for symbol in symbols
+    }
+
+
+def lower_schedule(
+    schedule: Schedule,
+    *,
+    step_shape: Shape,
+    dtype: DType,
+    scalar_dtype: DType,
+    step_dtype: DType,
+    inputs: Iterable[str],
+) -> Graph:
+    """Returns the graph ``step, hyperparameters -> value`` of a schedule, not yet optimised."""
+    place = f"schedule {schedule.name!r}"
+    kept = _inputs(schedule, tuple(inputs), place)
+    known: Mapping[str, sp.Expr] = schedule.hyperparameters
+    values = {
+        symbol: known[symbol.name]
+        for symbol in schedule.expr.free_symbols
+        if symbol.name in known and symbol not in kept
+    }
+    domain = clock_domain({symbol: hyper_interval(symbol) for symbol in kept})
+    expr = prepare(schedule.expr.xreplace(values), domain, place)
+
+    builder = Builder(_identifier(schedule.name))
+    step = builder.input("step", TensorType(step_dtype, step_shape), Role.STEP)
+    symbols = declare_hypers(builder, kept, step_dtype, scalar_dtype)
+    low = Lowering(RULES, builder, step, place, scalar=scalar_dtype, symbols=symbols)
+    value = low.cast(low.real(expr, domain), dtype)
+    builder.output("value", _with_shape(low, value, step_shape))
+    return builder.build()
+
+
+def _inputs(schedule: Schedule, names: tuple[str, ...], place: str) -> tuple[sp.Symbol, ...]:
+    symbols = {symbol.name: symbol for symbol in schedule.expr.free_symbols if symbol.name != "t"}
+    for name in names:
+        if name not in symbols:
+            raise LoweringError(
+                f"{name!r} is no hyperparameter of the schedule", where=place,
+                hint=nearest(name, symbols) if symbols else "it has none",
+            )
+    missing = [symbol.name for symbol in schedule.open if symbol.name not in names]
+    if missing:
+        raise LoweringError(
+            f"the symbol {missing[0]} has no value", where=place,
+            hint=f"bind({missing[0]}=…), or name it among the inputs of the graph",
+        )
+    return tuple(symbols[name] for name in sorted(names))
+
+
+def _with_shape(low: Lowering, value: Value, shape: Shape) -> Value:
+    """A value of the step's shape, also where the schedule does not depend on the step."""
+    if value.type.shape == shape:
+        return value
+    is_step = low.emit(Op.EQ, low.step, low.step)
+    return low.emit(Op.WHERE, is_step, value, value)
+
+
+def _identifier(name: str) -> str:
+    cleaned = "".join(char if char.isalnum() or char == "_" else "_" for char in name)
+    return cleaned if cleaned and not cleaned[0].isdigit() else f"_{cleaned}"

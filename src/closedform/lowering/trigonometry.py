@@ -1,0 +1,127 @@
+r"""Cosines and sines of rational multiples of pi, reduced in integers before they are computed.
+
+``cos(pi*P/D)`` with integers P and D is folded to an angle in [0, pi] by integer remainder, then
+computed as ``sin(pi*(D - 2*F)/(2*D))``: the argument is one product of an exact integer, at most
+pi/2 in size, so its rounding hardly matters, at any step.
+
+A raised cosine ``m + a*(1 - cos(phi))`` that falls to m = 0 is computed near its zero as
+``m + 2*a*sin(phi/2)**2``, which keeps its relative accuracy there; elsewhere the direct form is the
+more accurate one. One sine serves both (Q is phi*D/pi)::
+
+    s = sin(pi/(2*D) * min(Q, D - 2*Q));  r = s if 3*Q < D else -1;  m + a * r * (s + r)
+"""
+
+from __future__ import annotations
+
+import sympy as sp
+
+from closedform.ir.graph import Value
+from closedform.ir.ops import Op
+from closedform.language.functions import FloorMod
+from closedform.lowering.annotate import interval
+from closedform.lowering.context import Lowering
+from closedform.lowering.domain import Domain
+from closedform.lowering.simplify import integral_multiple
+
+# Below this ratio of floor to amplitude the direct form loses digits that float32 would show.
+_LOW_FLOOR = sp.Rational(1, 2**16)
+
+
+def lower_cosine(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    """Lowers a cosine."""
+    turns = _rational_angle(low, expr.args[0])
+    if turns is None:
+        return low.emit(Op.COS, low.real(expr.args[0], domain))
+    numerator, denominator = turns
+    folded = _fold(numerator, denominator, domain)
+    return _sine(low, denominator - 2 * folded, denominator, domain)
+
+
+def lower_sine(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    """Lowers a sine: that of x is the cosine of x - pi/2."""
+    turns = _rational_angle(low, expr.args[0])
+    if turns is None:
+        return low.emit(Op.SIN, low.real(expr.args[0], domain))
+    numerator, denominator = turns
+    return lower_cosine(low, _cosine(2 * numerator - denominator, 2 * denominator), domain)
+
+
+def raised_cosine(
+    low: Lowering, constant: sp.Expr, term: sp.Expr, domain: Domain
+) -> Value | None:
+    """Lowers ``constant + factor*cos(pi*P/D)``; None if the term is not of this form."""
+    factor, core = term.as_coeff_Mul()
+    if not isinstance(core, sp.cos) or not (constant.is_Rational and factor.is_Rational):
+        return None
+    turns = _rational_angle(low, core.args[0])
+    if turns is None:
+        return None
+    numerator, denominator = turns
+    folded = _fold(numerator, denominator, domain)
+    rise = _complement(folded, denominator) if factor > 0 else folded
+    height, floor = abs(factor), constant - abs(factor)
+    if 0 <= floor < height * _LOW_FLOOR:
+        return _from_zero(low, floor, height, rise, denominator, domain)
+    sine = _sine(low, 2 * rise - denominator, denominator, domain)
+    swing = low.emit(Op.MUL, sine, low.constant(height))
+    return low.emit(Op.ADD, swing, low.constant(constant)) if constant != 0 else swing
+
+
+def _from_zero(
+    low: Lowering,
+    floor: sp.Rational,
+    height: sp.Rational,
+    rise: sp.Expr,
+    denominator: int,
+    domain: Domain,
+) -> Value:
+    near = low.real(rise, domain)
+    far = low.real(denominator - 2 * rise, domain)
+    sine = _sine_of(low, low.emit(Op.MIN, near, far), denominator)
+    is_near = low.emit(Op.LT, near, low.constant(sp.Rational(denominator, 3)))
+    partner = low.emit(Op.WHERE, is_near, sine, low.constant(sp.Integer(-1)))
+    versine = low.emit(Op.MUL, partner, low.emit(Op.ADD, sine, partner))
+    swing = low.emit(Op.MUL, versine, low.constant(height))
+    return low.emit(Op.ADD, swing, low.constant(floor)) if floor != 0 else swing
+
+
+def _rational_angle(low: Lowering, angle: sp.Expr) -> tuple[sp.Expr, int] | None:
+    """(P, D) with ``angle == pi*P/D``, P an integer at every step."""
+    if low.is_tensor(angle):
+        return None
+    turns = sp.Add(*(term / sp.pi for term in sp.Add.make_args(angle)))
+    return integral_multiple(turns)
+
+
+def _cosine(numerator: sp.Expr, denominator: int) -> sp.Expr:
+    return sp.cos(sp.pi * numerator / denominator, evaluate=False)
+
+
+def _fold(numerator: sp.Expr, denominator: int, domain: Domain) -> sp.Expr:
+    """An integer F in [0, D] with ``cos(pi*F/D) == cos(pi*P/D)``."""
+    values = interval(numerator, domain)
+    if 0 <= values.low and values.high <= denominator:
+        return numerator
+    if -denominator <= values.low and values.high <= denominator:
+        return sp.Abs(numerator)
+    if 0 <= values.low and values.high <= 2 * denominator:
+        return denominator - sp.Abs(numerator - denominator)
+    reduced = FloorMod(numerator + denominator, sp.Integer(2 * denominator))
+    return sp.Abs(reduced - denominator)
+
+
+def _complement(folded: sp.Expr, denominator: int) -> sp.Expr:
+    """``D - F``; of a clamp ``min(x, D)`` it is ``max(D - x, 0)``, one node less."""
+    if isinstance(folded, sp.Min):
+        return sp.Max(*(denominator - arg for arg in folded.args))
+    return denominator - folded
+
+
+def _sine(low: Lowering, numerator: sp.Expr, denominator: int, domain: Domain) -> Value:
+    """``sin(pi*numerator/(2*D))``, numerator in [-D, D]."""
+    return _sine_of(low, low.real(numerator, domain), denominator)
+
+
+def _sine_of(low: Lowering, value: Value, denominator: int) -> Value:
+    angle = low.emit(Op.MUL, value, low.constant(sp.pi / (2 * denominator)))
+    return low.emit(Op.SIN, angle)

@@ -1,1 +1,192 @@
-"""TODO."""
+"""Names and parameter conventions of other systems: their classes, as schedules and rules.
+
+Each system is a table from class name to entry: arguments, defaults, builder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from closedform.dialects import (
+    cerebras_optimizers,
+    cerebras_schedules,
+    torch_optimizers,
+    torch_schedules,
+)
+from closedform.dialects.entries import Context, Dialect, build_schedule, fill, find_schedule
+from closedform.dialects.tags import matching_groups, read_tags
+from closedform.errors import DefinitionError, UnknownNameError, nearest
+from closedform.language import Schedule, UpdateRule
+
+__all__ = ["DIALECTS", "Names", "names", "optimizer", "schedule", "schedules"]
+
+DIALECTS = {
+    "cerebras": Dialect("cerebras", cerebras_schedules.SCHEDULES, cerebras_optimizers.OPTIMIZERS),
+    "torch": Dialect("torch", torch_schedules.SCHEDULES, torch_optimizers.OPTIMIZERS),
+}
+"""The systems by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The class names of a system."""
+
+    schedules: tuple[str, ...]
+    optimizers: tuple[str, ...]
+
+
+def names(system: str) -> Names:
+    """Returns the class names that a system has here.
+
+    Raises:
+        UnknownNameError: There is no such system.
+
+    Example:
+        >>> names("torch").optimizers
+        ('SGD', 'Adam', 'AdamW')
+    """
+    dialect = _dialect(system)
+    return Names(tuple(dialect.schedules), tuple(dialect.optimizers))
+
+
+def schedule(
+    system: str,
+    name: str,
+    kwargs: Mapping[str, Any],
+    key: str = "lr",
+    base: Any = None,
+    as_shipped: bool = False,
+) -> Schedule:
+    """Returns the schedule of a scheduler class.
+
+    Args:
+        system: ``"cerebras"`` or ``"torch"``.
+        name: The class name, exactly.
+        kwargs: Its arguments without the optimizer; a sub-schedule is ``{"class": name,
+            "kwargs": {…}}``, a function ``{"expr": text}``.
+        key: The entry of the param group that is scheduled, named in errors.
+        base: The value of that entry before scheduling; torch's classes need it, cerebras' ignore
+            it.
+        as_shipped: False for the documented formula, True for the defects of the system, too.
+
+    Raises:
+        UnknownNameError: There is no such system or class.
+        ArgumentError: An argument is missing or unknown.
+        DefinitionError: The arguments have no meaning.
+
+    Example:
+        >>> kwargs = {"initial_learning_rate": 1e-3, "end_learning_rate": 0, "total_iters": 100}
+        >>> schedule("cerebras", "CosineDecayLR", kwargs).exact(50)
+        1/2000
+    """
+    dialect = _dialect(system)
+    context = Context(system, dialect.schedules, key=key, base=base, as_shipped=as_shipped)
+    return build_schedule(name, kwargs, context)
+
+
+def schedules(
+    system: str,
+    name: str,
+    kwargs: Mapping[str, Any],
+    groups: Sequence[Mapping[str, Any]],
+    key: str = "lr",
+    as_shipped: bool = False,
+) -> list[Schedule | None]:
+    """Returns the schedule of each param group, None where the group is not touched.
+
+    A group's ``tags`` are met with ``param_group_tags`` of a cerebras class, its
+    ``adjust_learning_rate`` or else ``adjust_val`` is the factor of a ScalePerParam, and its
+    ``initial_<key>`` or else ``<key>`` is the base value of a torch class.
+
+    Args:
+        system: As in :func:`schedule`.
+        name: As in :func:`schedule`.
+        kwargs: As in :func:`schedule`.
+        groups: The param groups, at least one.
+        key: As in :func:`schedule`.
+        as_shipped: As in :func:`schedule`.
+
+    Raises:
+        DefinitionError: There are no groups, or the tags match none; else as :func:`schedule`.
+
+    Example:
+        >>> kwargs = {"val": 0.1, "param_group_tags": "a"}
+        >>> groups = [{"tags": "a"}, {"tags": ["b"]}]
+        >>> schedules("cerebras", "ConstantWD", kwargs, groups, key="weight_decay")
+        [Schedule(value, name='constant', value=1/10), None]
+    """
+    dialect = _dialect(system)
+    if not groups:
+        raise DefinitionError("groups must hold at least one param group, got none", where=system)
+    where = f"{system} > {name}"
+    find_schedule(name, Context(system, dialect.schedules))
+    given = kwargs.get("param_group_tags") if isinstance(kwargs, Mapping) else None
+    matches = matching_groups(read_tags(given, "param_group_tags", where), groups, where)
+    return [
+        _of_group(dialect, name, kwargs, group, index, key, as_shipped) if is_met else None
+        for index, (group, is_met) in enumerate(zip(groups, matches, strict=True))
+    ]
+
+
+def optimizer(
+    system: str, name: str, kwargs: Mapping[str, Any], as_shipped: bool = False
+) -> UpdateRule:
+    """Returns the update rule of an optimizer class, its states named as that system names them.
+
+    Args:
+        system: ``"cerebras"`` or ``"torch"``.
+        name: The class name, exactly.
+        kwargs: Its arguments without the parameters. A hyperparameter may be a Schedule, or None
+            for an input of the graph.
+        as_shipped: No class that is here has a defect which changes its mathematics, so this
+            changes nothing.
+
+    Raises:
+        UnknownNameError: There is no such system or class.
+        ArgumentError: An argument is missing or unknown.
+        DefinitionError: The arguments have no meaning.
+
+    Example:
+        >>> rule = optimizer("torch", "AdamW", {"lr": 1e-3})
+        >>> list(rule.states), rule.hyperparameters["weight_decay"]
+        (['exp_avg', 'exp_avg_sq'], 1/100)
+    """
+    del as_shipped
+    dialect = _dialect(system)
+    if name not in dialect.optimizers:
+        raise UnknownNameError(
+            f"{system} has no optimizer {name!r}", hint=nearest(str(name), dialect.optimizers)
+        )
+    entry = dialect.optimizers[name]
+    return entry.build(fill(entry.parameters, kwargs, f"{system} > {name}"))
+
+
+def _dialect(system: str) -> Dialect:
+    if system not in DIALECTS:
+        raise UnknownNameError(
+            f"there is no system {system!r}", hint=nearest(str(system), DIALECTS)
+        )
+    return DIALECTS[system]
+
+
+def _of_group(
+    dialect: Dialect,
+    name: str,
+    kwargs: Mapping[str, Any],
+    group: Mapping[str, Any],
+    index: int,
+    key: str,
+    as_shipped: bool,
+) -> Schedule:
+    context = Context(
+        dialect.system,
+        dialect.schedules,
+        key=key,
+        base=group.get(f"initial_{key}", group.get(key)),
+        group=group,
+        group_index=index,
+        as_shipped=as_shipped,
+    )
+    return build_schedule(name, kwargs, context)

@@ -1,0 +1,166 @@
+"""A small expression language for functions of the step: ``0.5*(1 + cos(pi*t/100))``.
+
+Python's operators and comparisons, the names ``t`` and ``pi``, and the functions of a table.
+Python's parser gives the syntax tree; this module can only build SymPy nodes from it, and refuses
+every other node. Nothing is evaluated.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import DefinitionError, nearest
+from closedform.language import exact_number, floor_div, floor_mod, t
+
+MAX_CHARACTERS = 2000
+MAX_NODES = 400
+# A power of two numbers is computed at once; this many binary digits are still quick.
+MAX_POWER_DIGITS = 4096
+
+
+def _where(condition: sp.Basic, value: sp.Expr, other: sp.Expr) -> sp.Expr:
+    return sp.Piecewise((value, condition), (other, True))
+
+
+def _divide(left: sp.Expr, right: sp.Expr) -> sp.Expr:
+    if right == 0:
+        raise DefinitionError("a function of the step divides by 0", hint="check the divisor")
+    return left / right
+
+
+def _power(base: sp.Expr, exponent: sp.Expr) -> sp.Expr:
+    if base.is_Rational and exponent.is_Rational:
+        digits = max(int(base.p).bit_length(), int(base.q).bit_length())
+        if abs(exponent) * digits > MAX_POWER_DIGITS:
+            raise DefinitionError(
+                f"the power {base}**{exponent} is too large", hint="write it as a smaller number"
+            )
+    return base**exponent
+
+
+_BINARY: Mapping[type[ast.operator], Callable[[sp.Expr, sp.Expr], sp.Expr]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.Div: _divide,
+    ast.FloorDiv: floor_div,
+    ast.Mod: floor_mod,
+    ast.Pow: _power,
+}
+_COMPARE: Mapping[type[ast.cmpop], Callable[[sp.Expr, sp.Expr], sp.Basic]] = {
+    ast.Lt: sp.Lt,
+    ast.LtE: sp.Le,
+    ast.Gt: sp.Gt,
+    ast.GtE: sp.Ge,
+    ast.Eq: sp.Eq,
+    ast.NotEq: sp.Ne,
+}
+# Name -> (function, fewest arguments, most arguments)
+_FUNCTIONS: Mapping[str, tuple[Callable[..., sp.Expr], int, int]] = {
+    "cos": (sp.cos, 1, 1),
+    "sqrt": (sp.sqrt, 1, 1),
+    "exp": (sp.exp, 1, 1),
+    "log": (sp.log, 1, 1),
+    "floor": (lambda x: floor_div(x, 1), 1, 1),
+    "min": (sp.Min, 1, 16),
+    "max": (sp.Max, 1, 16),
+    "where": (_where, 3, 3),
+}
+_NAMES: Mapping[str, sp.Expr] = {"t": t, "pi": sp.pi}
+
+
+def parse_function(spec: Any, where: str) -> sp.Expr:
+    """Returns the expression of ``{"expr": text}``.
+
+    Args:
+        spec: The mapping with the text.
+        where: The argument that it is, for errors.
+
+    Raises:
+        DefinitionError: It has not that form, or the text is outside of the language.
+
+    Example:
+        >>> parse_function({"expr": "where(t < 10, t/10, 1.0)"}, "lr_lambda")
+        Piecewise((t/10, t < 10), (1, True))
+    """
+    if not isinstance(spec, Mapping) or set(spec) != {"expr"} or not isinstance(spec["expr"], str):
+        raise DefinitionError(f'a function must be {{"expr": text}}, got {spec!r}', where=where)
+    text = spec["expr"]
+    if len(text) > MAX_CHARACTERS:
+        raise DefinitionError(
+            f"an expression must have at most {MAX_CHARACTERS} characters, got {len(text)}",
+            where=where,
+        )
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise DefinitionError(f"cannot read the expression {text!r}", where=where) from error
+    if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
+        raise DefinitionError(f"an expression must have at most {MAX_NODES} parts", where=where)
+    try:
+        result = _number(tree.body)
+    except DefinitionError as error:
+        raise DefinitionError(error.what, where=f"{where}: {text!r}", hint=error.hint) from error
+    if result.has(sp.zoo, sp.nan, sp.oo, sp.I):
+        raise DefinitionError(f"the expression {text!r} is not finite and real", where=where)
+    return result
+
+
+def _number(node: ast.expr) -> sp.Expr:
+    match node:
+        case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+            return exact_number(value, "a number")
+        case ast.Name(id=name):
+            if name not in _NAMES:
+                raise DefinitionError(f"unknown name {name!r}", hint=nearest(name, _NAMES))
+            return _NAMES[name]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_number(operand)
+        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+            return _number(operand)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            return _BINARY[type(op)](_number(left), _number(right))
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
+            return _call(name, args)
+    raise DefinitionError(
+        f"{ast.unparse(node)!r} is no number of the expression language",
+        hint="it has t, pi, numbers, + - * / // % **, comparisons and " + ", ".join(_FUNCTIONS),
+    )
+
+
+def _call(name: str, args: list[ast.expr]) -> sp.Expr:
+    if name not in _FUNCTIONS:
+        raise DefinitionError(f"unknown function {name!r}", hint=nearest(name, _FUNCTIONS))
+    function, fewest, most = _FUNCTIONS[name]
+    if not fewest <= len(args) <= most:
+        wanted = str(fewest) if fewest == most else f"{fewest} to {most}"
+        raise DefinitionError(f"{name} takes {wanted} arguments, got {len(args)}")
+    if name == "where":
+        return function(_condition(args[0]), _number(args[1]), _number(args[2]))
+    return function(*(_number(arg) for arg in args))
+
+
+def _condition(node: ast.expr) -> sp.Basic:
+    match node:
+        case ast.Compare(left=left, ops=ops, comparators=rights):
+            operands = [_number(operand) for operand in (left, *rights)]
+            parts = [
+                _COMPARE[type(op)](operands[index], operands[index + 1])
+                for index, op in enumerate(ops)
+                if type(op) in _COMPARE
+            ]
+            if len(parts) == len(ops):
+                return sp.And(*parts)
+        case ast.BoolOp(op=ast.And(), values=values):
+            return sp.And(*(_condition(value) for value in values))
+        case ast.BoolOp(op=ast.Or(), values=values):
+            return sp.Or(*(_condition(value) for value in values))
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return sp.Not(_condition(operand))
+    raise DefinitionError(
+        f"{ast.unparse(node)!r} is no condition", hint="write a comparison such as t < 10"
+    )

@@ -2,3 +2,52 @@
 
 Knows no SymPy, no ONNX, no torch.
 """
+
+from closedform.ir.check import check
+from closedform.ir.evaluate import STEP_MAX, convert, evaluate, evaluate_node
+from closedform.ir.graph import (
+    Array,
+    Builder,
+    Graph,
+    Node,
+    Output,
+    Role,
+    Value,
+    input_names,
+    scalar,
+)
+from closedform.ir.interval import Interval
+from closedform.ir.ops import COMMUTATIVE, OPS, Op, OpSpec, infer_type
+from closedform.ir.ranges import ranges
+from closedform.ir.text import parse_graph, print_graph
+from closedform.ir.types import DType, Shape, TensorType, broadcast
+
+__all__ = [
+    "COMMUTATIVE",
+    "OPS",
+    "STEP_MAX",
+    "Array",
+    "Builder",
+    "DType",
+    "Graph",
+    "Interval",
+    "Node",
+    "Op",
+    "OpSpec",
+    "Output",
+    "Role",
+    "Shape",
+    "TensorType",
+    "Value",
+    "broadcast",
+    "check",
+    "convert",
+    "evaluate",
+    "evaluate_node",
+    "infer_type",
+    "input_names",
+    "parse_graph",
+    "print_graph",
+    "ranges",
+    "scalar",
+]

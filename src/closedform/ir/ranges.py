@@ -46,10 +46,13 @@ class Ranges:
     def of(self, index: int) -> Interval:
         """Returns the interval of a node; those before it are computed once."""
         while len(self.known) <= index:
-            node = self.nodes[len(self.known)]
-            operands = tuple(self.known[operand] for operand in node.operands)
-            self.known.append(RULES[node.op](self, node, operands))
+            self.known.append(self.bound(self.nodes[len(self.known)]))
         return self.known[index]
+
+    def bound(self, node: Node) -> Interval:
+        """Returns the interval of a node, which need not be one of the graph, on earlier ones."""
+        operands = tuple(self.of(operand) for operand in node.operands)
+        return RULES[node.op](self, node, operands)
 
 
 def ranges(graph: Graph, step_max: int = STEP_MAX) -> tuple[Interval, ...]:

@@ -139,7 +139,7 @@ def _affine(nodes: Sequence[Node], known: Sequence[Interval], index: int) -> tup
     """A node and a number whose sum is this value, none of the additions between wrapping."""
     offset = 0
     while nodes[index].op in (Op.ADD, Op.SUB) and nodes[index].type.dtype.is_integer:
-        step = _constant_step(nodes[index], known)
+        step = constant_step(nodes[index], known)
         if step is None:
             return index, offset
         index, number = step
@@ -147,7 +147,8 @@ def _affine(nodes: Sequence[Node], known: Sequence[Interval], index: int) -> tup
     return index, offset
 
 
-def _constant_step(node: Node, known: Sequence[Interval]) -> tuple[int, int] | None:
+def constant_step(node: Node, known: Sequence[Interval]) -> tuple[int, int] | None:
+    """Returns (x, k) if the node is x + k or x - (-k), k is known, and nothing wraps."""
     left, right = node.operands
     sign = 1 if node.op is Op.ADD else -1
     candidates = [(left, right, sign)]

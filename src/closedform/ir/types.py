@@ -76,7 +76,7 @@ class TensorType:
 
 
 def broadcast(first: Shape, second: Shape) -> Shape:
-    """Returns the shape that two operands share under NumPy's rule; a named size equals only itself.
+    """Returns the shape that two operands share; NumPy's rule, a named size equals only itself.
 
     Raises:
         GraphError: Two sizes differ and neither is 1.
@@ -88,7 +88,8 @@ def broadcast(first: Shape, second: Shape) -> Shape:
     for a, b in zip(left, right, strict=True):
         if a != b and 1 not in (a, b):
             raise GraphError(
-                f"shapes {list(first)} and {list(second)} do not broadcast: sizes {a} and {b} differ"
+                f"shapes {list(first)} and {list(second)} do not broadcast: "
+                f"sizes {a} and {b} differ"
             )
         result.append(b if a == 1 else a)
     return tuple(result)

@@ -1,0 +1,269 @@
+"""Exact identities of arithmetic, casts and data movement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from closedform.errors import GraphError
+from closedform.ir.graph import Graph, Node, Value
+from closedform.ir.interval import Interval
+from closedform.ir.ops import Op, infer_type
+from closedform.ir.passes.rewrite import (
+    Rewriter,
+    Rule,
+    fits,
+    is_negative_zero,
+    is_positive_zero,
+    rewrite,
+)
+from closedform.ir.types import DType
+
+Operands = tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Algebra:
+    """Replaces a node by a cheaper one that has the same bits for all operands.
+
+    A NaN is one value (its sign and payload are no part of the meaning); the sign of a zero counts.
+    A replacement has the type of the node: no identity applies where a constant widens the shape.
+    Constants are those whose elements are all the same.
+
+    1. ``x * 1``, ``x / 1`` -> x; ``x * -1``, ``x / -1`` -> ``neg x``.
+    2. ``x + -0.0``, ``x - 0.0`` -> x; of integers ``x + 0``, ``x - 0``. ``x + 0.0`` and
+       ``x - -0.0`` -> x only where the range of x excludes 0, since ``-0.0 + 0.0`` is 0.0.
+       ``-0.0 - x`` and of integers ``0 - x`` -> ``neg x``; ``0.0 - x`` stays, being 0.0 at 0.0.
+    3. ``neg neg x``, ``not not x`` -> x; ``abs abs x``, ``abs neg x`` -> ``abs x``; ``abs x`` -> x
+       where x > 0 (integers: x >= 0; a float that is >= 0 may be -0.0).
+    4. ``x + neg y`` -> ``x - y``, ``x - neg y`` -> ``x + y``, ``neg x * neg y`` -> ``x * y``,
+       ``neg x / neg y`` -> ``x / y``: IEEE rounding is symmetric, and integers wrap.
+    5. A cast to the own dtype -> x. ``cast(cast(x, B), C)`` -> ``cast(x, C)`` where B holds every
+       value of the dtype of x.
+    6. ``min(x, x)``, ``max(x, x)``, ``and(x, x)``, ``or(x, x)``, ``where(c, x, x)`` -> x.
+    7. ``min(x, y)``, ``max(x, y)`` -> x where the ranges prove that x wins or equals y, and y is
+       no NaN. Where the ranges touch at 0, a float may differ in the sign of zero: it stays.
+    8. A reshape, transpose or broadcast to what the operand is, and a sum over no axes -> x; two in
+       a row -> one.
+    9. A ``broadcast_to`` under an elementwise op that broadcasts to the same type anyway goes.
+    10. A scalar number whose range is one number -> that constant; not 0.0, whose sign is unknown,
+        and not where it may be NaN.
+
+    It never reassociates, distributes, turns a division into a multiplication, or drops
+    ``x * 0.0``, ``x - x``, ``x / x``: they are not exact, or not for NaN and infinities.
+    """
+
+    name: str = "algebra"
+
+    def __call__(self, graph: Graph) -> Graph:
+        """Returns the rewritten graph; the same object if no identity applies."""
+        return rewrite(graph, _rule)
+
+
+def _rule(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
+    if node.op in (Op.INPUT, Op.CONST):
+        return None
+    for rule in (*RULES.get(node.op, ()), _without_broadcast, _single_number):
+        result = rule(rewriter, node, operands)
+        if result is not None:
+            return result
+    return None
+
+
+def _mul_one(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
+    orders = [operands, operands[::-1]] if node.op is Op.MUL else [operands]
+    for value, factor in orders:
+        number = rewriter.number(factor)
+        if number == 1 and value.type == node.type:
+            return value
+        if number == -1 and value.type == node.type:
+            return rewriter.emit(Op.NEG, value)
+    return None
+
+
+def _add_zero(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
+    for value, zero in (operands, operands[::-1]):
+        number = rewriter.number(zero)
+        if number != 0 or value.type != node.type:
+            continue
+        if not is_positive_zero(number) or not rewriter.interval(value).contains(0):
+            return value
+    return None
+
+
+def _sub_zero(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
+    first, second = operands
+    number = rewriter.number(second)
+    if number == 0 and first.type == node.type:
+        exact = not is_negative_zero(number) or not rewriter.interval(first).contains(0)
+        return first if exact else None
+    number = rewriter.number(first)
+    if number == 0 and not is_positive_zero(number) and second.type == node.type:
+        return rewriter.emit(Op.NEG, second)
+    return None
+
+
+def _negations(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
+    """Rule 4."""
+    first, second = operands
+    negated_first, negated_second = (_under(rewriter, value, Op.NEG) for value in operands)
+    if node.op is Op.SUB:
+        return None if negated_second is None else rewriter.emit(Op.ADD, first, negated_second)
+    if node.op is Op.ADD and negated_second is not None:
+        return rewriter.emit(Op.SUB, first, negated_second)
+    if node.op is Op.ADD and negated_first is not None:
+        return rewriter.emit(Op.SUB, second, negated_first)
+    if node.op is Op.ADD or negated_first is None or negated_second is None:
+        return None
+    return rewriter.emit(node.op, negated_first, negated_second)
+
+
+def _under(rewriter: Rewriter, value: Value, op: Op) -> Value | None:
+    """The operand of a value of this unary op, else None."""
+    return rewriter.operands(value)[0] if rewriter.node(value).op is op else None
+
+
+def _twice(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
+    return _under(rewriter, operands[0], node.op)
+
+
+def _abs(rewriter: Rewriter, _: Node, operands: Operands) -> Value | None:
+    (operand,) = operands
+    if rewriter.node(operand).op is Op.ABS:
+        return operand
+    negated = _under(rewriter, operand, Op.NEG)
+    if negated is not None:
+        return rewriter.emit(Op.ABS, negated)
+    low = rewriter.interval(operand).low
+    is_exact = low > 0 or (low == 0 and operand.type.dtype.is_integer)
+    return operand if is_exact else None
+
+
+HOLDS: Mapping[DType, frozenset[DType]] = {
+    DType.BOOL: frozenset(DType),
+    DType.I32: frozenset({DType.I32, DType.I64, DType.F64}),
+    DType.I64: frozenset({DType.I64}),
+    DType.F16: frozenset({DType.F16, DType.F32, DType.F64}),
+    DType.BF16: frozenset({DType.BF16, DType.F32, DType.F64}),
+    DType.F32: frozenset({DType.F32, DType.F64}),
+    DType.F64: frozenset({DType.F64}),
+}
+"""The dtypes that hold every value of a dtype."""
+
+
+def _cast(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
+    (operand,) = operands
+    if operand.type == node.type:
+        return operand
+    source = _under(rewriter, operand, Op.CAST)
+    if source is None or operand.type.dtype not in HOLDS[source.type.dtype]:
+        return None
+    return rewriter.emit(Op.CAST, source, to=node.type.dtype)
+
+
+def _idempotent(_: Rewriter, node: Node, operands: Operands) -> Value | None:
+    return fits(operands[-1], node) if operands[-1] == operands[-2] else None
+
+
+def _decided(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
+    """Rule 7."""
+    for winner, loser in (operands, operands[::-1]):
+        lesser, greater = (winner, loser) if node.op is Op.MIN else (loser, winner)
+        is_ordered = _is_before(
+            rewriter.interval(lesser), rewriter.interval(greater), node.type.dtype
+        )
+        is_number = not rewriter.interval(loser).maybe_nan
+        if is_ordered and is_number and winner.type == node.type:
+            return winner
+    return None
+
+
+def _is_before(first: Interval, second: Interval, dtype: DType) -> bool:
+    if first.high == second.low:
+        return dtype.is_integer or first.high != 0
+    return first.high < second.low
+
+
+def _still(_: Rewriter, node: Node, operands: Operands) -> Value | None:
+    return fits(operands[0], node)
+
+
+def _reshape(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
+    source = _under(rewriter, operands[0], node.op)
+    return None if source is None else rewriter.emit(node.op, source, shape=node.type.shape)
+
+
+def _transpose(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
+    order = node.attribute("permutation")
+    if order == tuple(range(node.type.rank)):
+        return operands[0]
+    source = _under(rewriter, operands[0], Op.TRANSPOSE)
+    if source is None:
+        return None
+    inner = rewriter.node(operands[0]).attribute("permutation")
+    return rewriter.emit(Op.TRANSPOSE, source, permutation=tuple(inner[axis] for axis in order))
+
+
+def _sum_of_nothing(_: Rewriter, node: Node, operands: Operands) -> Value | None:
+    return None if node.attribute("axes") else operands[0]
+
+
+def _without_broadcast(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
+    """Rule 9."""
+    if node.op not in ELEMENTWISE:
+        return None
+    for place, operand in enumerate(operands):
+        source = _under(rewriter, operand, Op.BROADCAST_TO)
+        if source is None:
+            continue
+        narrowed = (*operands[:place], source, *operands[place + 1 :])
+        try:
+            type_ = infer_type(node.op, tuple(value.type for value in narrowed), {})
+        except GraphError:  # the source broadcasts to what it was, not to the other operands
+            continue
+        if type_ == node.type:
+            return rewriter.emit(node.op, *narrowed)
+    return None
+
+
+def _single_number(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
+    """Rule 10; the node is bounded without being added."""
+    dtype = node.type.dtype
+    if node.type.shape or not (dtype.is_integer or dtype in (DType.F32, DType.F64)):
+        return None
+    interval = rewriter.bound(node)
+    if interval.low != interval.high or interval.maybe_nan:
+        return None
+    if dtype.is_float and (interval.low == 0 or interval.has_infinity):
+        return None
+    return rewriter.const(np.asarray(interval.low, dtype.numpy), node.type)
+
+
+ELEMENTWISE = frozenset(
+    {Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.FLOOR_DIV, Op.FLOOR_MOD, Op.MIN, Op.MAX, Op.POW}
+    | {Op.LT, Op.LE, Op.EQ, Op.AND, Op.OR, Op.WHERE}
+)
+"""The ops that broadcast their operands."""
+
+RULES: Mapping[Op, tuple[Rule, ...]] = {
+    Op.ADD: (_add_zero, _negations),
+    Op.SUB: (_sub_zero, _negations),
+    Op.MUL: (_mul_one, _negations),
+    Op.DIV: (_mul_one, _negations),
+    Op.NEG: (_twice,),
+    Op.NOT: (_twice,),
+    Op.ABS: (_abs,),
+    Op.CAST: (_cast,),
+    Op.MIN: (_idempotent, _decided),
+    Op.MAX: (_idempotent, _decided),
+    Op.AND: (_idempotent,),
+    Op.OR: (_idempotent,),
+    Op.WHERE: (_idempotent,),
+    Op.RESHAPE: (_still, _reshape),
+    Op.BROADCAST_TO: (_still, _reshape),
+    Op.TRANSPOSE: (_transpose,),
+    Op.REDUCE_SUM: (_sum_of_nothing,),
+}
+"""The identities that are tried on each op, in order."""

@@ -1,0 +1,132 @@
+"""Rebuilding a graph through the builder with a rule that may replace each node.
+
+A rule sees a node whose operands are rewritten already and returns the value that replaces it, or
+None. What a rule builds with ``Rewriter.emit`` is rewritten by the same rule, so every node of the
+new graph is one that the rule leaves alone: a second run changes nothing. For that to hold a rule
+depends on nothing but the node, the nodes behind it and their intervals, and it terminates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from closedform.errors import GraphError
+from closedform.ir.graph import Array, Builder, Graph, Node, Value
+from closedform.ir.interval import Interval
+from closedform.ir.ops import AttributeValue, Op, infer_type
+from closedform.ir.ranges import Ranges
+from closedform.ir.refine import constant_step
+from closedform.ir.types import TensorType
+
+Rule = Callable[["Rewriter", Node, tuple[Value, ...]], Value | None]
+
+
+class Rewriter:
+    """A graph under construction and the rule that its nodes are put through."""
+
+    def __init__(self, name: str, rule: Rule) -> None:
+        self.builder = Builder(name)
+        self.rule = rule
+        self.changed = False
+        self._nodes: list[Node] = []
+        self._ranges = Ranges(self._nodes)
+
+    def emit(self, op: Op, *operands: Value, **attributes: AttributeValue) -> Value:
+        """Adds a node, or what the rule replaces it by."""
+        type_ = infer_type(op, tuple(operand.type for operand in operands), attributes)
+        indices = tuple(operand.index for operand in operands)
+        node = Node(op, indices, tuple(sorted(attributes.items())), type_)
+        replacement = self.rule(self, node, operands)
+        if replacement is not None:
+            self.changed = True
+            return replacement
+        return self._record(self.builder.emit(op, *operands, **attributes))
+
+    def const(self, array: Array, type_: TensorType) -> Value:
+        """Adds a constant of this type; the array has its dtype and shape."""
+        return self._record(self.builder.const(array, type_.dtype))
+
+    def node(self, value: Value) -> Node:
+        """Returns the node behind a value."""
+        return self._nodes[value.index]
+
+    def operands(self, value: Value) -> tuple[Value, ...]:
+        """Returns the operands of the node behind a value."""
+        indices = self.node(value).operands
+        return tuple(Value(index, self._nodes[index].type) for index in indices)
+
+    def interval(self, value: Value) -> Interval:
+        """Returns bounds on a value."""
+        return self._ranges.of(value.index)
+
+    def bound(self, node: Node) -> Interval:
+        """Returns bounds on a node that is not added yet."""
+        return self._ranges.bound(node)
+
+    def number(self, value: Value) -> int | float | None:
+        """Returns the number that all elements of a constant are (NaN, -0.0 too), else None."""
+        node = self.node(value)
+        if node.op is not Op.CONST:
+            return None
+        array = node.array().ravel()
+        if not array.size or array.tobytes() != array[:1].tobytes() * array.size:
+            return None
+        return float(array[0]) if node.type.dtype.is_float else int(array[0])
+
+    def offset(self, value: Value) -> tuple[Value, int] | None:
+        """Returns (x, k) if the value is x + k of integers, k is known, and the sum never wraps."""
+        node = self.node(value)
+        if node.op not in (Op.ADD, Op.SUB) or not value.type.dtype.is_integer:
+            return None
+        self.interval(value)
+        step = constant_step(node, self._ranges.known)
+        return None if step is None else (Value(step[0], self._nodes[step[0]].type), step[1])
+
+    def try_emit(self, like: TensorType, op: Op, *operands: Value) -> Value | None:
+        """Adds a node if it fits its operands and has this type, else returns None."""
+        try:
+            type_ = infer_type(op, tuple(operand.type for operand in operands), {})
+        except GraphError:
+            return None
+        return self.emit(op, *operands) if type_ == like else None
+
+    def _record(self, value: Value) -> Value:
+        if value.index == len(self._nodes):
+            self._nodes.append(self.builder.node(value))
+        return value
+
+
+def rewrite(graph: Graph, rule: Rule) -> Graph:
+    """Returns the graph with each node put through the rule; the same object if none is replaced.
+
+    Inputs stay, used or not, in their order; outputs keep their names and types. Nodes that no
+    output needs any more are left out. Cost: one visit a node and one for each that the rule adds.
+    """
+    rewriter = Rewriter(graph.name, rule)
+    values: list[Value] = []
+    for node in graph.nodes:
+        operands = tuple(values[operand] for operand in node.operands)
+        values.append(rewriter.emit(node.op, *operands, **dict(node.attributes)))
+    if not rewriter.changed:
+        return graph
+    for output in graph.outputs:
+        rewriter.builder.output(output.name, values[output.index])
+    result = rewriter.builder.build()
+    return graph if result == graph else result
+
+
+def fits(value: Value, node: Node) -> Value | None:
+    """Returns the value if it has the type of the node that it is to replace, else None."""
+    return value if value.type == node.type else None
+
+
+def is_negative_zero(number: float | None) -> bool:
+    """Returns whether a constant is the float -0.0."""
+    return isinstance(number, float) and number == 0 and bool(np.signbit(number))
+
+
+def is_positive_zero(number: float | None) -> bool:
+    """Returns whether a constant is the float 0.0."""
+    return isinstance(number, float) and number == 0 and not np.signbit(number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import secrets
@@ -46,7 +47,7 @@ def boundaries(schedule: Schedule) -> tuple[int, ...]:
         >>> boundaries(Schedule(sp.Piecewise((t / 10, t < 10), (1, t <= 20), (0, True))))
         (10, 21)
     """
-    steps = {_first_change(relation) for relation in _relations(schedule.bound)}
+    steps = set(_changes(schedule.bound))
     return tuple(sorted(step for step in steps if step is not None and step > 0))
 
 
@@ -137,29 +138,35 @@ def terminal_plot(
     return "\n".join([*(line.rstrip("\u2800") for line in lines), axis, steps])
 
 
-def _relations(expr: sp.Expr) -> Iterator[Relational]:
-    yield from expr.atoms(Relational)
+def _changes(expr: sp.Expr) -> Iterator[int | None]:
+    for relation in expr.atoms(Relational):
+        yield _first_change(relation)
     for bound in expr.atoms(sp.Max, sp.Min):
-        for index, first in enumerate(bound.args):
-            for second in bound.args[index + 1 :]:
-                if t in (first - second).free_symbols:
-                    yield sp.Lt(first, second, evaluate=False)
+        for first, second in itertools.combinations(bound.args, 2):
+            yield _crossing(first - second)
 
 
 def _first_change(relation: Relational) -> int | None:
     """The first step at which a relation linear in t is not what it was before."""
-    difference = sp.expand(relation.lhs - relation.rhs)
-    slope = difference.coeff(t)
-    rest = difference - slope * t
+    step = _crossing(relation.lhs - relation.rhs)
+    if step is None:
+        return None
+    return step if _holds(relation, step) != _holds(relation, step - 1) else step + 1
+
+
+def _crossing(difference: sp.Expr) -> int | None:
+    """The first step at or after the zero of an expression linear in t, None for any other."""
+    expanded = sp.expand(difference)
+    slope = expanded.coeff(t)
+    rest = expanded - slope * t
     if slope == 0 or rest.free_symbols or slope.free_symbols:
         return None
-    step = sp.ceiling(-rest / slope)
-    changes = _holds(relation, step) != _holds(relation, step - 1)
-    return int(step) if changes else int(step) + 1
+    return int(sp.ceiling(-rest / slope))
 
 
-def _holds(relation: Relational, step: sp.Integer) -> bool:
-    return bool(relation.func(relation.lhs.xreplace({t: step}), relation.rhs.xreplace({t: step})))
+def _holds(relation: Relational, step: int) -> bool:
+    at = {t: sp.Integer(step)}
+    return bool(relation.func(relation.lhs.xreplace(at), relation.rhs.xreplace(at)))
 
 
 def _new_figure(*, drawn_to_file: bool) -> Figure:

@@ -1,0 +1,166 @@
+import builtins
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sympy as sp
+
+from closedform import Schedule, schedules, t
+from closedform.errors import DefinitionError, ExportError
+from closedform.plotting import boundaries, last_step, plot_schedule, sample, terminal_plot
+
+WARMUP = schedules.linear(0, 6e-4, 1525).then(schedules.linear(6e-4, 6e-5, 7512))
+
+
+@pytest.mark.parametrize(
+    ("expr", "steps"),
+    [
+        (sp.Integer(3), ()),
+        (t / 7, ()),
+        (sp.Piecewise((1, t < 5), (2, True)), (5,)),
+        (sp.Piecewise((1, t <= 5), (2, True)), (6,)),
+        (sp.Piecewise((1, t > 5), (2, True)), (6,)),
+        (sp.Piecewise((1, t >= 5), (2, True)), (5,)),
+        (sp.Piecewise((1, t < sp.Rational(9, 2)), (2, True)), (5,)),
+        (sp.Piecewise((1, 3 * t < 2 * t + 8), (2, True)), (8,)),
+        (sp.Piecewise((1, t < 5), (2, sp.And(t >= 7, t < 9)), (3, True)), (5, 7, 9)),
+        (sp.Piecewise((1, sp.Eq(t, 4)), (2, True)), (4,)),
+        (sp.Min(t, 12) / 12, (12,)),
+        (sp.Max(sp.Rational(1, 10), 1 - t / 10), (9,)),
+        (sp.Piecewise((1, sp.cos(t) < 0), (2, True)), ()),
+        (sp.Piecewise((1, t**2 < 50), (2, True)), ()),
+    ],
+)
+def test_boundaries(expr: sp.Expr, steps: tuple[int, ...]) -> None:
+    assert boundaries(Schedule(expr)) == steps
+
+
+def test_boundaries_see_bound_hyperparameters() -> None:
+    warmup = sp.Symbol("warmup")
+    schedule = Schedule(sp.Piecewise((t, t < warmup), (warmup, True)))
+    assert boundaries(schedule) == ()
+    assert boundaries(schedule.bind(warmup=20)) == (20,)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "end"),
+    [
+        (WARMUP, 9037),
+        (Schedule(sp.Piecewise((t, t < 11), (11, True))), 17),
+        (Schedule(1), 1000),
+    ],
+)
+def test_last_step(schedule: Schedule, end: int) -> None:
+    assert last_step(schedule) == end
+
+
+def test_sample_is_every_step_or_both_sides_of_each_mark() -> None:
+    assert sample(4).tolist() == [0, 1, 2, 3, 4]
+    steps = sample(1_000_000, (777, 500_001))
+    assert {0, 776, 777, 500_000, 500_001, 1_000_000} <= set(steps.tolist())
+    assert steps.size <= 2004
+    assert (np.diff(steps) > 0).all()
+
+
+def test_figure_says_what_it_shows(tmp_path: Path) -> None:
+    figure = plot_schedule(WARMUP, tmp_path / "lr.png")
+    (axes,) = figure.axes
+    assert axes.get_title(loc="left") == "sequential"
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("step", "value")
+    assert {0, 1525, 9037} <= {int(tick) for tick in axes.get_xticks()}
+    curve = next(line for line in axes.lines if line.get_linewidth() == 2.0)
+    steps, values = (np.asarray(data) for data in curve.get_data())
+    assert np.array_equal(values, np.asarray(WARMUP(steps.astype(np.int64))))
+
+
+@pytest.mark.parametrize(
+    ("name", "beginning"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.PDF", b"%PDF")]
+)
+def test_file_is_whole_and_the_same_each_time(tmp_path: Path, name: str, beginning: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"what was there before")
+    plot_schedule(WARMUP, path, steps=50)
+    first = path.read_bytes()
+    assert first.startswith(beginning)
+    plot_schedule(WARMUP, str(path), steps=50)
+    assert path.read_bytes() == first
+    assert [entry.name for entry in tmp_path.iterdir()] == [name]
+
+
+def test_schedule_plot_is_the_same_figure(tmp_path: Path) -> None:
+    WARMUP.plot(str(tmp_path / "a.svg"), steps=30)
+    plot_schedule(WARMUP, tmp_path / "b.svg", steps=30)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        ({"path": "lr.jpg"}, ExportError, r"written as .pdf, .png, .svg, got '.jpg' \(lr.jpg\)"),
+        ({"path": "lr"}, ExportError, r"got 'no suffix' \(lr\)"),
+        ({"steps": 0}, DefinitionError, r"steps must be above 0, got 0 \(plot 'sequential'\)"),
+        ({"steps": -4}, DefinitionError, "steps must be above 0, got -4"),
+    ],
+)
+def test_figure_that_cannot_be(
+    arguments: Mapping[str, Any], kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        plot_schedule(WARMUP, **arguments)
+
+
+def test_folder_that_is_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "lr.png"
+    message = rf"cannot write the plot: No such file or directory \({re.escape(str(path))}\)"
+    with pytest.raises(ExportError, match=message):
+        plot_schedule(WARMUP, path)
+
+
+def test_without_matplotlib_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def refuse(name: str, *rest: Any) -> Any:
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(ExportError, match=r"not installed: pip install 'closedform\[plot\]'"):
+        plot_schedule(WARMUP)
+
+
+def test_terminal_plot() -> None:
+    assert terminal_plot([0, 1, 2, 3], width=8, height=2).split("\n") == [
+        "3 ┤⠀⠀⠀⢀⣀⡤⠖⠋",
+        "0 ┤⣠⠴⠚⠉",
+        "  └────────",
+        "   0      3",
+    ]
+
+
+def test_terminal_plot_of_a_constant_has_one_label() -> None:
+    drawing = terminal_plot([0.5] * 5, width=8, height=3, last=400)
+    assert drawing.count("0.5 ┤") == 1
+    assert drawing.endswith(" 0    400")
+
+
+def test_terminal_plot_keeps_a_spike_of_one_step() -> None:
+    values = np.zeros(10_000)
+    values[4321] = 1
+    top = terminal_plot(values, width=20, height=4).split("\n")[0]
+    assert len(top.removeprefix("1 ┤").strip("\u2800")) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1.5], r"two or more finite values, got \[1.5\]"),
+        ([0.0, float("nan")], r"got \[0.0, nan\]"),
+    ],
+)
+def test_values_that_have_no_plot(values: list[float], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        terminal_plot(values)

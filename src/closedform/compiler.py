@@ -1,8 +1,8 @@
 """The whole way of the data on one page: from a schedule or a rule to a graph and its artefacts.
 
-    compile   prepare (simplify, guard), lower, run the passes
-    to_onnx   compile, build the model, write it
-    to_torch  compile, build the module
+- ``compile``: prepare (simplify, guard), lower, run the passes.
+- ``to_onnx``: compile, build the model, write it.
+- ``to_torch``: compile, build the module.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CLOCK = "t is the number of optimizer steps done; the first step runs with t = 0
 """The convention of the clock, written into every artefact."""
 
 
-def compile(  # noqa: A001 - the name is fixed by the design
+def compile(
     source: Schedule | UpdateRule,
     *,
     params: Mapping[str, Shape] | None = None,
@@ -127,9 +127,7 @@ def compile_init(
     return DEFAULT(lower_init(rule, params, dtype=DType(dtype)))
 
 
-def evaluate_schedule(
-    schedule: Schedule, step: int | ArrayLike
-) -> float | NDArray[np.float64]:
+def evaluate_schedule(schedule: Schedule, step: int | ArrayLike) -> float | NDArray[np.float64]:
     """Returns the float64 value of a schedule at a step or an array of steps, in NumPy.
 
     Raises:

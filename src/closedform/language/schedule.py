@@ -34,8 +34,9 @@ class Schedule:
         >>> import sympy as sp
         >>> from closedform import Schedule, t
         >>> peak, warmup = sp.symbols("peak warmup")
-        >>> lr = Schedule(sp.Piecewise((peak * t / warmup, t < warmup), (peak, True)),
-        ...               peak=3e-4, warmup=2000)
+        >>> lr = Schedule(
+        ...     sp.Piecewise((peak * t / warmup, t < warmup), (peak, True)), peak=3e-4, warmup=2000
+        ... )
         >>> lr(500)
         7.5e-05
         >>> lr.exact(500)
@@ -236,9 +237,7 @@ def sequential(
     marks = _milestones(schedules, milestones)
     shared, expressions = _merge(schedules)
     starts = (sp.Integer(0), *marks)
-    local = [
-        expr.xreplace({t: t - start}) for expr, start in zip(expressions, starts, strict=True)
-    ]
+    local = [expr.xreplace({t: t - start}) for expr, start in zip(expressions, starts, strict=True)]
     pieces = [(expr, t < mark) for expr, mark in zip(local, marks, strict=False)]
     expr = sp.Piecewise(*pieces, (local[-1], True)) if pieces else local[0]
     last = schedules[-1].length

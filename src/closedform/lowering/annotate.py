@@ -150,9 +150,7 @@ def _piecewise(expr: sp.Expr, domain: Domain) -> Interval:
     return ALL if result is None else result
 
 
-def branches(
-    expr: sp.Piecewise, domain: Domain
-) -> list[tuple[sp.Expr, sp.Basic, Domain]]:
+def branches(expr: sp.Piecewise, domain: Domain) -> list[tuple[sp.Expr, sp.Basic, Domain]]:
     """Returns (value, condition, domain in which it is taken) of each branch that can be taken."""
     result = []
     rest: Domain | None = domain

@@ -24,7 +24,8 @@ def lower_add(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     if low.is_tensor(expr):
         return _add_tensors(low, expr, domain)
     constant, terms = expr.as_coeff_Add()
-    integral, others = [], []
+    integral: list[sp.Expr] = []
+    others: list[sp.Expr] = []
     for term in sp.Add.make_args(terms):
         factor, core = term.as_coeff_Mul()
         (integral if factor.is_Rational and is_integral(core) else others).append(term)
@@ -180,7 +181,8 @@ def _quotient(
 
 def _split(factors: Sequence[sp.Expr]) -> tuple[list[sp.Expr], list[sp.Expr]]:
     """Factors above and below the line: a negative rational power goes below."""
-    numerators, denominators = [], []
+    numerators: list[sp.Expr] = []
+    denominators: list[sp.Expr] = []
     for factor in factors:
         is_below = isinstance(factor, sp.Pow) and factor.exp.is_Rational and factor.exp < 0
         (denominators if is_below else numerators).append(1 / factor if is_below else factor)
@@ -255,5 +257,3 @@ def _exponential(low: Lowering, base: sp.Expr, exponent: sp.Expr, domain: Domain
     value = low.real(core, domain)
     rate = low.constant(factor * sp.log(base))
     return low.emit(Op.EXP, low.emit(Op.MUL, value, rate))
-
-

@@ -76,10 +76,9 @@ def constants_last(expr: sp.Expr) -> tuple[bool, object]:
 
 def _add(low: Lowering, expr: sp.Expr, domain: Domain, dtype: DType) -> Value:
     """Positive terms first, then the negative ones subtracted: one node less than negating."""
-    positive, negative = [], []
-    for term in sorted(expr.args, key=constants_last):
-        factor = term.as_coeff_Mul()[0]
-        (negative if factor < 0 else positive).append(-term if factor < 0 else term)
+    terms = sorted(expr.args, key=constants_last)
+    positive = [term for term in terms if term.as_coeff_Mul()[0] > 0]
+    negative = [-term for term in terms if term.as_coeff_Mul()[0] < 0]
     if not positive:
         return low.emit(Op.NEG, _arithmetic(low, -expr, domain, dtype))
     total = low.fold(Op.ADD, [_arithmetic(low, term, domain, dtype) for term in positive])

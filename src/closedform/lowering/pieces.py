@@ -133,5 +133,3 @@ def _milestones_reached(low: Lowering, milestones: Sequence[int]) -> Value:
     marks = low.builder.const(np.array(milestones), low.integer)
     reached = low.cast(low.emit(Op.LE, marks, column), low.integer)
     return low.builder.emit(Op.REDUCE_SUM, reached, axes=(len(shape),), keepdims=False)
-
-

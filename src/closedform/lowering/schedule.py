@@ -80,13 +80,15 @@ def _inputs(schedule: Schedule, names: tuple[str, ...], place: str) -> tuple[sp.
     for name in names:
         if name not in symbols:
             raise LoweringError(
-                f"{name!r} is no hyperparameter of the schedule", where=place,
+                f"{name!r} is no hyperparameter of the schedule",
+                where=place,
                 hint=nearest(name, symbols) if symbols else "it has none",
             )
     missing = [symbol.name for symbol in schedule.open if symbol.name not in names]
     if missing:
         raise LoweringError(
-            f"the symbol {missing[0]} has no value", where=place,
+            f"the symbol {missing[0]} has no value",
+            where=place,
             hint=f"bind({missing[0]}=…), or name it among the inputs of the graph",
         )
     return tuple(symbols[name] for name in sorted(names))

@@ -25,6 +25,7 @@ from closedform.language.functions import FloorDiv, FloorMod
 from closedform.language.symbols import t
 from closedform.lowering.annotate import decide, interval, is_integral
 from closedform.lowering.domain import MAX_STEP, Domain, narrow
+from closedform.lowering.interval import Interval
 
 _CHAINED = {sp.Lt: sp.And, sp.Le: sp.And, sp.Gt: sp.Or, sp.Ge: sp.Or}
 
@@ -79,14 +80,14 @@ class _Simplifier:
         pieces: list[tuple[sp.Expr, sp.Basic]] = []
         rest: Domain | None = domain
         for value, condition in expr.args:
+            if rest is None:
+                break
             simple = self.visit(condition, rest)
             decided = decide(simple, rest)
             inside = None if decided is False else narrow(rest, simple)
             if inside is not None:
                 pieces.append((self.visit(value, inside), sp.true if decided else simple))
             rest = None if decided else narrow(rest, simple, holds=False)
-            if rest is None:
-                break
         if rest is not None:
             raise self._uncovered(rest)
         is_unchanged = tuple(pieces) == tuple((value, cond) for value, cond in expr.args)
@@ -127,20 +128,16 @@ def _comparison(kind: type[Relational], left: sp.Expr, right: sp.Expr) -> sp.Bas
 
 
 def _extremum(kind: type[sp.Expr]) -> Rewrite:
+    def loses(one: Interval, other: Interval) -> bool:
+        return one.high <= other.low if kind is sp.Max else one.low >= other.high
+
     def rewrite(args: list[sp.Expr], domain: Domain) -> sp.Expr:
-        spans = [interval(arg, domain) for arg in args]
-        kept = []
-        for index, arg in enumerate(args):
-            others = [
-                span for place, span in enumerate(spans) if place != index and args[place] in kept
-            ] + spans[index + 1 :]
-            if kind is sp.Max:
-                loses = any(spans[index].high <= other.low for other in others)
-            else:
-                loses = any(spans[index].low >= other.high for other in others)
-            if not loses:
-                kept.append(arg)
-        return kind(*kept)
+        rivals = [(arg, interval(arg, domain)) for arg in args]
+        for rival in list(rivals):
+            others = [span for arg, span in rivals if arg is not rival[0]]
+            if any(loses(rival[1], span) for span in others):
+                rivals.remove(rival)
+        return kind(*(arg for arg, _ in rivals))
 
     return rewrite
 
@@ -186,10 +183,10 @@ def _floor_div(args: list[sp.Expr], domain: Domain) -> sp.Expr:
 
 def _floor_mod(args: list[sp.Expr], _: Domain) -> sp.Expr:
     numerator, divisor = args
-    parts = integral_multiple(numerator), integral_multiple(divisor)
-    if parts[0] is None or parts[1] is None:
+    above, below = integral_multiple(numerator), integral_multiple(divisor)
+    if above is None or below is None:
         return FloorMod(numerator, divisor)
-    (top, top_scale), (bottom, bottom_scale) = parts
+    (top, top_scale), (bottom, bottom_scale) = above, below
     scale = sp.ilcm(top_scale, bottom_scale)
     reduced = FloorMod(top * (scale // top_scale), bottom * (scale // bottom_scale))
     return reduced if scale == 1 else reduced / scale

@@ -8,7 +8,9 @@ A raised cosine ``m + a*(1 - cos(phi))`` that falls to m = 0 is computed near it
 ``m + 2*a*sin(phi/2)**2``, which keeps its relative accuracy there; elsewhere the direct form is the
 more accurate one. One sine serves both (Q is phi*D/pi)::
 
-    s = sin(pi/(2*D) * min(Q, D - 2*Q));  r = s if 3*Q < D else -1;  m + a * r * (s + r)
+    s = sin(pi / (2 * D) * min(Q, D - 2 * Q))
+    r = s if 3 * Q < D else -1
+    m + a * r * (s + r)
 """
 
 from __future__ import annotations
@@ -46,9 +48,7 @@ def lower_sine(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     return lower_cosine(low, _cosine(2 * numerator - denominator, 2 * denominator), domain)
 
 
-def raised_cosine(
-    low: Lowering, constant: sp.Expr, term: sp.Expr, domain: Domain
-) -> Value | None:
+def raised_cosine(low: Lowering, constant: sp.Expr, term: sp.Expr, domain: Domain) -> Value | None:
     """Lowers ``constant + factor*cos(pi*P/D)``; None if the term is not of this form."""
     factor, core = term.as_coeff_Mul()
     if not isinstance(core, sp.cos) or not (constant.is_Rational and factor.is_Rational):

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.fx.node import Argument
 
 from closedform.errors import ExportError, SessionError, nearest
 from closedform.exporters.torch_ops import TORCH_DTYPES, TORCH_OPS, Site, device_of
@@ -104,7 +105,7 @@ def _fresh_outputs(
     for output in graph.outputs:
         value = values[output.index]
         if _may_alias(graph, graph.nodes[output.index]) or value in results:
-            layout = {"memory_format": torch.contiguous_format}
+            layout: dict[str, Argument] = {"memory_format": torch.contiguous_format}
             value = program.call_function(torch.clone, (value,), layout)
         results.append(value)
     return tuple(results)

@@ -1,0 +1,121 @@
+"""Memory of a session: one block for all that a step hands to the next, and checks of arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from closedform.errors import ClosedFormError, SessionError, nearest
+from closedform.runtime.layout import Layout
+from closedform.runtime.onnx_session import Port
+
+Array = NDArray[Any]
+
+ALIGNMENT = 64
+"""Bytes; a cache line and the widest vector register of a CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buffers:
+    """The clock, the parameters and the states, in one aligned block of memory.
+
+    Attributes:
+        block: The memory.
+        arrays: The writable arrays by the input name in the step model.
+        params: Read-only views by parameter name.
+        states: Read-only views by state name, then by parameter name.
+    """
+
+    block: NDArray[np.uint8]
+    arrays: dict[str, Array]
+    params: Mapping[str, Array]
+    states: Mapping[str, Mapping[str, Array]]
+
+
+def allocate(layout: Layout) -> Buffers:
+    """Returns new buffers for a step model, filled with zeros."""
+    starts: dict[str, int] = {}
+    total = 0
+    for port in layout.carried:
+        starts[port.name] = total
+        total += -(-byte_count(port) // ALIGNMENT) * ALIGNMENT
+    memory = np.zeros(total + ALIGNMENT, np.uint8)
+    block = memory[-memory.ctypes.data % ALIGNMENT :][:total]
+    arrays = {
+        port.name: block[starts[port.name] :][: byte_count(port)]
+        .view(port.dtype)
+        .reshape(fixed_shape(port))
+        for port in layout.carried
+    }
+    params = {name: _read_only(arrays[port.name]) for name, port in layout.params.items()}
+    states = {
+        state: MappingProxyType({n: _read_only(arrays[port.name]) for n, port in ports.items()})
+        for state, ports in layout.states.items()
+    }
+    return Buffers(block, arrays, MappingProxyType(params), MappingProxyType(states))
+
+
+def fixed_shape(port: Port) -> tuple[int, ...]:
+    """Returns the shape of a port without free sizes."""
+    return tuple(int(size) for size in port.shape if size is not None)
+
+
+def byte_count(port: Port) -> int:
+    """Returns the size of a port without free sizes in bytes."""
+    return math.prod(fixed_shape(port)) * port.dtype.itemsize
+
+
+def _read_only(array: Array) -> Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def check_names(
+    given: Mapping[str, object],
+    expected: Mapping[str, object],
+    what: str,
+    where: str,
+    error: type[ClosedFormError] = SessionError,
+) -> None:
+    """Raises ``error`` where names are unknown or missing; ``what`` is their kind."""
+    for name in given:
+        if name not in expected:
+            hint = nearest(name, expected) if expected else "there are none"
+            raise error(f"unknown {what} {name!r}", where=where, hint=hint)
+    missing = [name for name in expected if name not in given]
+    if missing:
+        listed = ", ".join(repr(name) for name in missing[:6])
+        more = f" and {len(missing) - 6} more" if len(missing) > 6 else ""
+        raise error(f"{what} {listed}{more} missing", where=where, hint="give one for each name")
+
+
+def check_array(
+    array: object,
+    port: Port,
+    what: str,
+    where: str,
+    error: type[ClosedFormError] = SessionError,
+) -> Array:
+    """Returns ``array`` if it is an array of the port's dtype and shape, else raises ``error``."""
+    if not isinstance(array, np.ndarray):
+        raise error(
+            f"{what} must be a NumPy array {port}, got {type(array).__name__}",
+            where=where,
+            hint="pass numpy.asarray(…), or tensor.detach().cpu().numpy()",
+        )
+    if array.dtype != port.dtype:
+        raise error(
+            f"{what} must be {port}, got dtype {array.dtype}",
+            where=where,
+            hint=f"convert it with .astype({str(port.dtype)!r})",
+        )
+    if array.shape != fixed_shape(port):
+        raise error(f"{what} must be {port}, got shape {list(array.shape)}", where=where)
+    return array

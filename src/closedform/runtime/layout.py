@@ -1,0 +1,114 @@
+"""What a step model says of itself: which inputs are parameters, gradients and states of whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from closedform.errors import SessionError
+from closedform.runtime.onnx_session import OnnxSession, Port
+
+STEP = "step"
+NEXT = "next."
+
+_HINT = "export the rule with closedform.to_onnx"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The inputs of a step model by what they stand for.
+
+    Attributes:
+        rule: Name of the rule.
+        step: The clock.
+        params: Parameters by name.
+        states: States by state name, then by parameter name.
+        hypers: Hyperparameter inputs that every step must give, by name.
+        optional: Hyperparameter inputs with a default, by name.
+    """
+
+    rule: str
+    step: Port
+    params: dict[str, Port]
+    states: dict[str, dict[str, Port]]
+    hypers: dict[str, Port]
+    optional: dict[str, Port]
+
+    @property
+    def carried(self) -> tuple[Port, ...]:
+        """All that one step hands to the next: the clock, parameters, states."""
+        states = (port for by_name in self.states.values() for port in by_name.values())
+        return (self.step, *self.params.values(), *states)
+
+
+def read_layout(session: OnnxSession) -> Layout:
+    """Returns the layout of a step model.
+
+    A state is ``state.<parameter>.<state>``; parameter names may hold dots, state names do not.
+
+    Raises:
+        SessionError: There is no clock or parameter, a gradient or state has no parameter, sizes
+            are free, or an output does not fit the input that it replaces.
+    """
+    where = f"step model {session.name!r}"
+    inputs = session.inputs
+    if STEP not in inputs or inputs[STEP].shape or inputs[STEP].dtype.kind != "i":
+        got = inputs.get(STEP, "none")
+        raise SessionError(
+            f"a step model has an integer input 'step', got {got}", where=where, hint=_HINT
+        )
+    params = _named(inputs, "param.")
+    grads = _named(inputs, "grad.")
+    if not params or params.keys() != grads.keys():
+        raise SessionError(
+            f"a step model has a gradient for each parameter, got parameters {_listed(params)} "
+            f"and gradients {_listed(grads)}",
+            where=where,
+            hint=_HINT,
+        )
+    taken = {STEP, *(f"{kind}.{name}" for name in params for kind in ("param", "grad"))}
+    states: dict[str, dict[str, Port]] = {}
+    for path, port in _named(inputs, "state.").items():
+        name, _, state = path.rpartition(".")
+        if name not in params:
+            raise SessionError(
+                f"state {port.name!r} belongs to no parameter",
+                where=where,
+                hint=f"its parameters are {_listed(params)}",
+            )
+        states.setdefault(state, {})[name] = port
+        taken.add(port.name)
+    hypers = {name: port for name, port in inputs.items() if name not in taken}
+    layout = Layout(session.name, inputs[STEP], params, states, hypers, session.optional)
+    _check_ports(session, layout, grads, where)
+    return layout
+
+
+def _named(ports: dict[str, Port], prefix: str) -> dict[str, Port]:
+    return {
+        name.removeprefix(prefix): port for name, port in ports.items() if name.startswith(prefix)
+    }
+
+
+def _listed(names: dict[str, Port]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _check_ports(session: OnnxSession, layout: Layout, grads: dict[str, Port], where: str) -> None:
+    for port in layout.carried:
+        if None in port.shape:
+            raise SessionError(f"input {port.name!r} has a free size: {port}", where=where)
+        follower = session.outputs.get(f"{NEXT}{port.name}")
+        if follower is None or (follower.dtype, follower.shape) != (port.dtype, port.shape):
+            got = "none" if follower is None else str(follower)
+            raise SessionError(
+                f"output '{NEXT}{port.name}' must be {port}, got {got}", where=where, hint=_HINT
+            )
+    for name, grad in grads.items():
+        param = layout.params[name]
+        if (grad.dtype, grad.shape) != (param.dtype, param.shape):
+            raise SessionError(
+                f"input {grad.name!r} must be {param}, got {grad}", where=where, hint=_HINT
+            )
+    for port in (*layout.hypers.values(), *layout.optional.values()):
+        if port.shape:
+            raise SessionError(f"input {port.name!r} must have rank 0, got {port}", where=where)

@@ -117,6 +117,8 @@ def _node(graph: Graph, index: int) -> Iterator[str]:
     if problems:
         return
     operands = tuple(graph.nodes[operand].type for operand in node.operands)
+    if not all(isinstance(operand, TensorType) for operand in operands):
+        return  # said of the operand
     try:
         inferred = infer_type(node.op, operands, dict(node.attributes))
     except GraphError as error:

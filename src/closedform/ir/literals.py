@@ -31,9 +31,9 @@ def format_number(number: Any, dtype: DType) -> str:
         return "true" if number else "false"
     if dtype.is_integer:
         return str(int(number))
-    value = float(number)
-    if np.isnan(value):
+    if _is_nan(number):
         return _format_nan(number, dtype)
+    value = float(number)
     if np.isinf(value):
         return "inf" if value > 0 else "-inf"
     decimal = repr(value) if dtype is DType.F64 else _with_point(str(number))
@@ -59,6 +59,12 @@ def parse_number(literal: str, dtype: DType) -> bytes:
 
 def _with_point(decimal: str) -> str:
     return decimal if re.search(r"[.e]", decimal) else f"{decimal}.0"
+
+
+def _is_nan(number: Any) -> bool:
+    """Compared in its own dtype: a signalling NaN warns when it is cast."""
+    with np.errstate(all="ignore"):
+        return bool(number != number)
 
 
 def _data(number: Any) -> bytes:
@@ -133,6 +139,6 @@ def _parse_nan(literal: str, dtype: DType) -> bytes:
     if bits >= 1 << (8 * dtype.numpy.itemsize):
         raise GraphError(f"{literal} has more bits than {dtype}")
     array = np.asarray(bits, _bits_dtype(dtype))
-    if not np.isnan(array.view(dtype.numpy).astype(np.float64)):
+    if not _is_nan(array.view(dtype.numpy)):
         raise GraphError(f"{literal} is not a NaN of {dtype}")
     return array.tobytes()

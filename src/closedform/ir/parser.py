@@ -200,11 +200,11 @@ class _Parser:
     def line(self) -> None:
         token = self.next()
         if token.text != f"%{self.values}":
-            raise self.error(f"'%{self.values}', the next number,", token)
+            raise self.error(f"'%{self.values}', the next number", token)
         self.expect("=")
         op_token = self.next()
         if op_token.text not in OPS or op_token.text == Op.INPUT:
-            raise self.error("an op", op_token, nearest(op_token.text, OPS))
+            raise self.error("an op", op_token, nearest(op_token.text, map(str, OPS)))
         op = Op(op_token.text)
         node = self.const() if op is Op.CONST else self.application(op)
         self.values += 1

@@ -34,10 +34,9 @@ def adam(
         p' &= p - \eta\, \frac{m' / c_1}{\sqrt{v' / c_2} + \epsilon},
         \quad c_i = 1 - \beta_i^{t + 1}
 
-    It is written with one division of tensors: multiplied by √c₂, the quotient is
-    √c₂/c₁ · m' / (√v' + ε√c₂). With ``eps_added="before_correction"`` the last term is ε alone,
-    which is the rearranged form at the end of section 2 of the paper: its ε acts like ε/√c₂ above,
-    31.6 times as much at the first step for β₂ = 0.999.
+    With ``eps_added="before_correction"`` the quotient is √c₂/c₁ · m' / (√v' + ε), the rearranged
+    form at the end of section 2 of the paper: its ε acts like ε/√c₂ above, 31.6 times as much at
+    the first step for β₂ = 0.999.
 
     States, each of the parameter's shape and initially 0: ``exp_avg`` m, ``exp_avg_sq`` v, and with
     ``amsgrad`` ``max_exp_avg_sq``, the largest v' so far, uncorrected, which takes its place in p'.
@@ -132,10 +131,12 @@ def adamw(
         correct_bias=flag(correct_bias, "correct_bias", "adamw"),
         eps_added=eps_added,
     )
-    update = ratio
+    # The decay is a term of its own: the factor 1 - lr*weight_decay, rounded to float32, would lose
+    # a decay below 6e-8 a step.
+    param = PARAM - hyper("lr") * ratio
     if not is_zero(values["weight_decay"]):
-        update = ratio + hyper("weight_decay") * PARAM
-    return _rule("adamw", PARAM - hyper("lr") * update, states, values)
+        param = param - hyper("lr") * hyper("weight_decay") * PARAM
+    return _rule("adamw", param, states, values)
 
 
 def _moments(
@@ -155,8 +156,9 @@ def _moments(
         return mean / (sp.sqrt(largest) + eps), states
     correction1 = 1 - beta1 ** (t + 1)
     correction2 = sp.sqrt(1 - beta2 ** (t + 1))
-    added = eps * correction2 if eps_added == "after_correction" else eps
-    return correction2 / correction1 * mean / (sp.sqrt(largest) + added), states
+    if eps_added == "before_correction":
+        return correction2 / correction1 * mean / (sp.sqrt(largest) + eps), states
+    return mean / correction1 / (sp.sqrt(largest) / correction2 + eps), states
 
 
 def _checked(where: str, lr: Any, betas: Any, eps: Any, weight_decay: Any) -> dict[str, Any]:

@@ -27,7 +27,7 @@ Compile training schedules and optimizer steps to static graphs.
 
 closedform show cosine --start 3e-4 --end 0 --steps 100
 
-closedform plot torch:StepLR --step-size 30 --base-value 0.1
+closedform plot torch:LinearLR --total-iters 30 --base-value 0.1
 
 closedform export recipe.yaml -o build --params w=64x10 --params b=10
 """

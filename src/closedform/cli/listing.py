@@ -20,20 +20,18 @@ def list_names(
     import closedform as cf
     from closedform.cli.output import heading, table
 
-    if system is not None:
-        heading(f"{system}: closedform show {system}:CLASS")
-        table(("class",), ((name,) for name in sorted(cf.dialects.names(system))))
-        return
-    for kind in ("schedules", "optimizers"):
-        heading(kind)
-        rows = [(_family(function), name, _says(function)) for name, function in _sorted(kind)]
-        table(("family", "name", "what"), rows)
+    if system is None:
+        for kind in ("schedules", "optimizers"):
+            heading(kind)
+            rows = [(_family(function), name, _says(function)) for name, function in _sorted(kind)]
+            table(("family", "name", "what"), rows)
+            print()
+    for name in cf.dialects.DIALECTS if system is None else (system,):
+        known = cf.dialects.names(name)
+        heading(f"{name}: closedform show {name}:CLASS")
+        classes = {"schedules": known.schedules, "optimizers": known.optimizers}
+        table(("kind", "classes"), ((kind, ", ".join(of)) for kind, of in classes.items()))
         print()
-    heading("systems: closedform show SYSTEM:CLASS")
-    table(
-        ("system", "classes"),
-        ((name, ", ".join(sorted(cf.dialects.names(name)))) for name in cf.dialects.SYSTEMS),
-    )
 
 
 def _sorted(kind: str) -> list[tuple[str, Callable[..., Any]]]:

@@ -21,16 +21,20 @@ def plot(
     base_value: Annotated[
         float | None, typer.Option(help="The optimizer's own value, where a class scales it.")
     ] = None,
+    as_shipped: Annotated[
+        bool, typer.Option("--as-shipped", help="Keep the defects of the system.")
+    ] = False,
 ) -> None:
     """Plot the schedule NAME in the terminal, or into a file with -o.
 
     The arguments of NAME are options: closedform plot cosine --start 3e-4 --end 0 --steps 100.
     """
     from closedform.cli.output import heading
-    from closedform.cli.sources import load_source, schedule_of
+    from closedform.cli.sources import DialectOptions, load_source, schedule_of
     from closedform.plotting import last_step, plot_schedule, sample, terminal_plot
 
-    schedule = schedule_of(load_source(name, context.args, key=key, base=base_value), name, key)
+    options = DialectOptions(key=key, base=base_value, as_shipped=as_shipped)
+    schedule = schedule_of(load_source(name, context.args, options), name, key)
     end = last_step(schedule) if until is None else until
     if output is not None:
         plot_schedule(schedule, output, steps=end)

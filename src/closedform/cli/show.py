@@ -23,20 +23,30 @@ def show(
     latex: Annotated[bool, typer.Option("--latex", help="Formulas in LaTeX.")] = False,
     ir: Annotated[bool, typer.Option("--ir", help="Also the graph, in its text form.")] = False,
     until: Annotated[int | None, typer.Option(help="The last step of the table.", min=1)] = None,
+    params: Annotated[
+        list[str] | None,
+        typer.Option(help="For the graph of an optimizer: w=4x3, once for each parameter."),
+    ] = None,
     key: Annotated[str, typer.Option(help="What a class of a system schedules.")] = "lr",
     base_value: Annotated[
         float | None, typer.Option(help="The optimizer's own value, where a class scales it.")
     ] = None,
+    as_shipped: Annotated[
+        bool, typer.Option("--as-shipped", help="Keep the defects of the system.")
+    ] = False,
 ) -> None:
     """Show the formula, the values at the boundaries and the graph of NAME.
 
     The arguments of NAME are options: closedform show cosine --start 3e-4 --end 0 --steps 100.
     """
+    from closedform.cli.arguments import parse_shapes
     from closedform.cli.output import heading
-    from closedform.cli.sources import load_source, schedules_of
+    from closedform.cli.sources import DialectOptions, load_source, schedules_of
     from closedform.language import Schedule, UpdateRule
 
-    source = load_source(name, context.args, key=key, base=base_value)
+    shapes = parse_shapes(params or ["w=4x3"])
+    options = DialectOptions(key=key, base=base_value, as_shipped=as_shipped)
+    source = load_source(name, context.args, options)
     if isinstance(source, Schedule):
         heading(source.name)
         _show_schedule(source, latex=latex, ir=ir, until=until)
@@ -46,7 +56,7 @@ def show(
         _show_schedule(schedule, latex=latex, ir=ir, until=until or _max_steps(source))
     rule = source if isinstance(source, UpdateRule) else source.optimizer
     heading(f"optimizer: {rule.name}")
-    _show_rule(rule, latex=latex, ir=ir)
+    _show_rule(rule, latex=latex, shapes=shapes if ir else None)
 
 
 def _max_steps(source: UpdateRule | Recipe) -> int | None:
@@ -66,7 +76,7 @@ def _show_schedule(schedule: Schedule, *, latex: bool, ir: bool, until: int | No
         import closedform as cf
         from closedform.ir.text import print_graph
 
-        print(f"\n{print_graph(cf.compile(schedule))}")
+        print(print_graph(cf.compile(schedule)))
 
 
 def _show_values(schedule: Schedule, until: int | None) -> None:
@@ -77,9 +87,9 @@ def _show_values(schedule: Schedule, until: int | None) -> None:
 
     end = last_step(schedule) if until is None else until
     marks = [mark for mark in boundaries(schedule) if mark <= end]
-    wanted = {0, end, *(step for mark in marks for step in (mark - 1, mark, mark + 1))}
-    steps = sorted(step for step in wanted if step <= end)
-    remarks = {0: "start", end: "end"} | dict.fromkeys(marks, "boundary")
+    steps = sorted({0, end, *(step for mark in marks for step in (mark - 1, mark, mark + 1))})
+    remarks = {0: "start"} | dict.fromkeys(marks, "boundary")
+    remarks[end] = "boundary, end" if end in marks else "end"
     values = np.asarray(schedule(np.array(steps)))
     rows = [
         (f"{step:,}", repr(float(value)), remarks.get(step, ""))
@@ -91,7 +101,7 @@ def _show_values(schedule: Schedule, until: int | None) -> None:
     print()
 
 
-def _show_rule(rule: UpdateRule, *, latex: bool, ir: bool) -> None:
+def _show_rule(rule: UpdateRule, *, latex: bool, shapes: dict[str, tuple[int, ...]] | None) -> None:
     import sympy as sp
 
     for name, expr in rule.expressions().items():
@@ -101,11 +111,11 @@ def _show_rule(rule: UpdateRule, *, latex: bool, ir: bool) -> None:
     for name, value in rule.hyperparameters.items():
         print(f"  {name} = {_said(value)}")
     print()
-    if ir:
+    if shapes is not None:
         import closedform as cf
         from closedform.ir.text import print_graph
 
-        print(print_graph(cf.compile(rule)))
+        print(print_graph(cf.compile(rule, params=shapes)))
 
 
 def _said(value: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,16 +24,30 @@ if TYPE_CHECKING:
 CONFIG_SUFFIXES = (".yaml", ".yml", ".json")
 
 
+@dataclass(frozen=True, slots=True)
+class DialectOptions:
+    """How a class of a system is read.
+
+    Attributes:
+        key: The entry of the param group that it schedules.
+        base: The value of that entry before the schedule, where the class scales it.
+        as_shipped: Whether the defects of the system are kept.
+    """
+
+    key: str = "lr"
+    base: float | None = None
+    as_shipped: bool = False
+
+
 def load_source(
-    name: str, words: Sequence[str], *, key: str = "lr", base: float | None = None
+    name: str, words: Sequence[str], dialect: DialectOptions
 ) -> Schedule | UpdateRule | Recipe:
     """Returns what a name on the command line means, with its arguments from the other words.
 
     Args:
         name: A config file, ``system:Class``, or a schedule or optimizer of the library.
         words: The words that the command itself has no use for.
-        key: For a class of a system, the entry of the param group that it schedules.
-        base: For a class of a system, the value of that entry before the schedule.
+        dialect: For a class of a system, how it is read.
 
     Raises:
         typer.BadParameter: The words are no arguments.
@@ -45,9 +60,8 @@ def load_source(
         if arguments:
             raise typer.BadParameter(f"a config file takes no --{next(iter(arguments))}")
         return cf.load_config(Path(name))
-    system, colon, class_name = name.partition(":")
-    if colon:
-        return _from_dialect(system, class_name, arguments, key=key, base=base)
+    if ":" in name:
+        return _from_dialect(name, arguments, dialect)
     return _from_library(name, arguments)
 
 
@@ -94,15 +108,25 @@ def library(kind: str) -> dict[str, Callable[..., Any]]:
 
 
 def _from_dialect(
-    system: str, name: str, arguments: dict[str, Any], *, key: str, base: float | None
+    name: str, arguments: dict[str, Any], dialect: DialectOptions
 ) -> Schedule | UpdateRule:
-    try:
-        return cf.dialects.schedule(system, name, arguments, key=key, base=base)
-    except UnknownNameError as unknown_schedule:
-        try:
-            return cf.dialects.optimizer(system, name, arguments)
-        except UnknownNameError:
-            raise unknown_schedule from None
+    system, _, class_name = name.partition(":")
+    known = cf.dialects.names(system)
+    if class_name in known.optimizers:
+        return cf.dialects.optimizer(system, class_name, arguments, as_shipped=dialect.as_shipped)
+    if class_name not in known.schedules:
+        raise UnknownNameError(
+            f"{system} has no scheduler or optimizer {class_name!r}",
+            hint=nearest(class_name, (*known.schedules, *known.optimizers)),
+        )
+    return cf.dialects.schedule(
+        system,
+        class_name,
+        arguments,
+        key=dialect.key,
+        base=dialect.base,
+        as_shipped=dialect.as_shipped,
+    )
 
 
 def _from_library(name: str, arguments: Mapping[str, Any]) -> Schedule | UpdateRule:

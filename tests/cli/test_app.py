@@ -1,0 +1,153 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import closedform
+from closedform.cli import app
+from closedform.errors import UnknownNameError
+
+COSINE = ["--start", "3e-4", "--end", "0", "--steps", "100"]
+
+
+@pytest.fixture
+def runner(monkeypatch: pytest.MonkeyPatch) -> CliRunner:
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+    return CliRunner()
+
+
+def test_version(runner: CliRunner) -> None:
+    result = runner.invoke(app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"closedform {closedform.__version__}\n")
+
+
+def test_help_names_every_command(runner: CliRunner) -> None:
+    result = runner.invoke(app, ["--help"])
+    assert result.exit_code == 0
+    for command in ("list", "show", "plot", "export", "run"):
+        assert f" {command} " in result.stdout
+
+
+def test_help_loads_none_of_the_heavy_libraries() -> None:
+    code = (
+        "import sys, closedform.cli; heavy = {'sympy', 'onnx', 'onnxruntime', 'numpy', 'torch',"
+        " 'matplotlib', 'yaml'}; print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# (arguments, the whole line on stderr)
+ERRORS = [
+    (
+        ["show", "cosin"],
+        "the library has no schedule or optimizer 'cosin': did you mean 'cosine'? "
+        "`closedform list` shows all",
+    ),
+    (
+        ["show", "cosine", "--start", "1"],
+        "missing a required argument: 'end' (cosine): it takes --start --end --steps",
+    ),
+    (
+        ["plot", "cosine", *COSINE, "--peak", "3"],
+        "got an unexpected keyword argument 'peak' (cosine): it takes --start --end --steps",
+    ),
+    (
+        ["show", "cosine", "--start", "1", "--end", "0", "--steps", "0"],
+        "steps must be above 0, got 0 (cosine): a schedule over no steps has no value; "
+        "use constant(end)",
+    ),
+    (
+        ["show", "cosine", "--start", "abc", "--end", "0", "--steps", "3"],
+        "hyperparameter 'start' must be a number, got str 'abc': give an int, a float, a Fraction "
+        "or a SymPy number",
+    ),
+    (
+        ["plot", "cosine", *COSINE, "-o", "lr.jpg"],
+        "a plot is written as .pdf, .png, .svg, got '.jpg' (lr.jpg)",
+    ),
+    (["list", "tarch"], "there is no system 'tarch': did you mean 'torch'?"),
+    (
+        ["show", "torch:LinarLR"],
+        "torch has no scheduler or optimizer 'LinarLR': did you mean 'LinearLR'?",
+    ),
+    (["show", "tarch:LinearLR"], "there is no system 'tarch': did you mean 'torch'?"),
+    (["plot", "adamw"], "no schedule for 'lr' (adamw)"),
+    (["run", "none.onnx"], "cannot read the model: No such file or directory (file 'none.onnx')"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "line"), ERRORS)
+def test_error_is_one_line_and_exit_1(
+    runner: CliRunner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    line: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = runner.invoke(app, arguments)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"error: {line}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nosuch"], "No such command 'nosuch'"),
+        (["show"], "Missing argument"),
+        (["show", "--start", "1", "cosine"], "the name comes first"),
+        (["show", "cosine", "1"], "expected --name value, got '1'"),
+        (["show", "cosine", "--start", "1", "--start", "2"], "--start is given twice"),
+        (["show", "recipe.yaml", "--start", "1"], "a config file takes no --start"),
+        (["show", "cosine", *COSINE, "--until", "0"], "--until"),
+        (["export", "cosine", *COSINE], "Missing option '-o'"),
+        (["export", "cosine", *COSINE, "-o", "x", "--params", "w=3"], "leave --params out"),
+        (["export", "adamw", "-o", "x"], "needs the shape of each parameter"),
+        (["export", "adamw", "-o", "x.onnx", "--params", "w=3"], "-o must name a folder"),
+        (["run", "lr.onnx", "--steps", "x"], "steps must be start:stop:stride"),
+        (["run", "lr.onnx", "--format", "xml"], "xml"),
+    ],
+)
+def test_usage_error_is_exit_2(runner: CliRunner, arguments: list[str], words: str) -> None:
+    result = runner.invoke(app, arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in " ".join(re.sub(r"[│\n]", " ", result.stderr).split())
+
+
+def test_traceback_lets_the_error_through(runner: CliRunner) -> None:
+    result = runner.invoke(app, ["--traceback", "show", "cosin"])
+    assert isinstance(result.exception, UnknownNameError)
+
+
+def test_file_that_cannot_be_written_is_an_error_too(runner: CliRunner, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = runner.invoke(
+        app, ["export", "cosine", *COSINE, "-o", str(tmp_path / "file" / "lr.onnx")]
+    )
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: [Errno ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_module_and_console_script_say_the_same() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "closedform", "show", "cosin"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the library has no schedule or optimizer 'cosin'")
+    assert "Traceback" not in done.stderr
+
+
+def test_closed_pipe_is_quiet() -> None:
+    command = f"{sys.executable} -m closedform list | head -n 1"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "schedules"
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,171 @@
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from typer.testing import CliRunner
+
+import closedform as cf
+from closedform.cli import app
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+CONFIG = EXAMPLES / "configs" / "gpt3_111m.yaml"
+LINEAR = ["linear", "--start", "1", "--end", "0", "--steps", "10"]
+
+
+def run(*arguments: object) -> str:
+    environment = {"COLUMNS": "100", "NO_COLOR": "1"}
+    result = CliRunner().invoke(app, [str(word) for word in arguments], env=environment)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """Rows of a printed table: the words of each line below the rule."""
+    return [line.split() for line in text.split("─\n")[-1].splitlines() if line.strip()]
+
+
+def test_list_names_the_whole_library() -> None:
+    words = run("list").split()
+    for name in ("cosine", "linear", "adamw", "sgd", "cerebras:", "torch:"):
+        assert name in words
+
+
+def test_list_of_a_system() -> None:
+    text = run("list", "torch")
+    assert "CosineAnnealingLR," in text.split()
+    assert "cerebras" not in text
+
+
+def test_show_prints_formula_values_and_hyperparameters() -> None:
+    text = run("show", *LINEAR)
+    assert text.startswith("linear\n")
+    assert "  start = 1\n" in text
+    assert rows_of(text) == [
+        ["0", "1.0", "start"],
+        ["9", "0.1"],
+        ["10", "0.0", "boundary,", "end"],
+        ["11", "0.0"],
+    ]
+
+
+def test_show_until_ends_the_table() -> None:
+    assert rows_of(run("show", *LINEAR, "--until", "4")) == [
+        ["0", "1.0", "start"],
+        ["4", "0.6", "end"],
+    ]
+
+
+def test_show_prints_a_branch_a_line() -> None:
+    schedules = [
+        {"class": "linear", "kwargs": {"start": 0, "end": 1, "steps": 10}},
+        {"class": "constant", "kwargs": {"value": 1}},
+    ]
+    text = run("show", "sequential", "--schedules", json.dumps(schedules))
+    assert "if t < 10\n" in text
+    assert "otherwise\n" in text
+
+
+def test_show_latex() -> None:
+    lr = cf.schedules.linear(1, 0, 10)
+    assert lr.latex() in run("show", *LINEAR, "--latex")
+
+
+def test_show_ir_is_the_graph() -> None:
+    from closedform.ir.text import print_graph
+
+    assert print_graph(cf.compile(cf.schedules.linear(1, 0, 10))) in run("show", *LINEAR, "--ir")
+
+
+def test_show_an_optimizer_and_its_graph() -> None:
+    text = run("show", "sgd", "--lr", "0.5", "--ir", "--params", "w=2x3")
+    assert text.startswith("optimizer: sgd\nparam <- ")
+    assert "  lr = 1/2\n" in text
+    assert "param.w: f32[2,3] param" in text
+
+
+def test_show_a_config() -> None:
+    text = run("show", CONFIG)
+    assert text.startswith("lr: ")
+    assert "optimizer: " in text
+    assert "boundary" in text
+
+
+def test_plot_in_the_terminal() -> None:
+    lines = run("plot", *LINEAR).splitlines()
+    assert lines[0] == "linear"
+    assert lines[1].startswith("1 ┤")
+    assert lines[-1].split() == ["0", "10"]
+
+
+def test_plot_into_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "lr.svg"
+    assert run("plot", *LINEAR, "-o", path) == f"{path}\n"
+    assert path.read_bytes().startswith(b"<?xml")
+
+
+def test_plot_a_class_of_a_system() -> None:
+    text = run("plot", "torch:LinearLR", "--total-iters", "30", "--base-value", "0.1")
+    assert "0.1 ┤" in text
+
+
+@pytest.mark.parametrize("options", [(), ("--vector",)])
+def test_export_one_schedule(tmp_path: Path, options: tuple[str, ...]) -> None:
+    path = tmp_path / "deeper" / "lr.onnx"
+    assert str(path) in run("export", *LINEAR, "-o", path, *options)
+    assert cf.ScheduleSession(path)(5) == 0.5
+
+
+def test_export_into_a_folder(tmp_path: Path) -> None:
+    run("export", *LINEAR, "-o", tmp_path, "--dtype", "f32", "--opset", "17")
+    model = onnx.load(tmp_path / "schedule.onnx")
+    assert model.opset_import[0].version == 17
+    assert model.graph.output[0].type.tensor_type.elem_type == onnx.TensorProto.FLOAT
+
+
+def test_export_an_optimizer(tmp_path: Path) -> None:
+    run("export", "sgd", "--lr", "0.5", "--params", "w=2x3", "--params", "b=3", "-o", tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["init.onnx", "step.onnx"]
+    params = {"w": np.ones((2, 3), np.float32), "b": np.ones(3, np.float32)}
+    session = cf.OptimizerSession.from_files(tmp_path, params)
+    session.step(params)
+    assert np.array_equal(session.params["b"], np.full(3, 0.5, np.float32))
+
+
+def test_export_a_config(tmp_path: Path) -> None:
+    run("export", CONFIG, "-o", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["schedule.onnx"]
+    run("export", CONFIG, "-o", tmp_path, "--params", "w=4")
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["init.onnx", "schedule.onnx", "step.onnx"]
+    lr = cf.load_config(CONFIG).schedules["lr"]
+    assert cf.ScheduleSession(tmp_path / "schedule.onnx")(1525) == lr(1525)
+
+
+def test_run_prints_csv_that_reads_back(tmp_path: Path) -> None:
+    path = tmp_path / "lr.onnx"
+    lr = cf.schedules.cosine(3e-4, 3e-5, 100)
+    cf.to_onnx(lr, path)
+    text = run("run", path, "--steps", "0:200:7", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    steps = np.array([int(row["step"]) for row in rows])
+    assert np.array_equal(steps, np.arange(0, 200, 7))
+    session = np.asarray(cf.ScheduleSession(path)(steps))
+    assert np.array_equal(np.array([float(row["value"]) for row in rows]), session)
+
+
+def test_run_writes_the_same_csv_into_a_file(tmp_path: Path) -> None:
+    cf.to_onnx(cf.schedules.linear(1, 0, 10), tmp_path / "lr.onnx")
+    printed = run("run", tmp_path / "lr.onnx", "--format", "csv")
+    run("run", tmp_path / "lr.onnx", "-o", tmp_path / "lr.csv")
+    assert (tmp_path / "lr.csv").read_text() == printed
+
+
+def test_run_takes_the_inputs_of_the_graph(tmp_path: Path) -> None:
+    path = tmp_path / "lr.onnx"
+    run("export", *LINEAR, "-o", path, "--input", "start")
+    assert rows_of(run("run", path, "--steps", "1"))[0] == ["0", "1.0"]
+    assert rows_of(run("run", path, "--steps", "1", "--start", "0.25"))[0] == ["0", "0.25"]

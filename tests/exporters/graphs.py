@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from closedform.ir.graph import Builder, Graph, Role, scalar
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, Shape, TensorType
@@ -54,7 +56,7 @@ def cycle_graph(step_shape: Shape = ()) -> Graph:
     return b.build()
 
 
-def momentum_step(shapes: dict[str, Shape], dtype: DType = DType.F32) -> Graph:
+def momentum_step(shapes: Mapping[str, Shape], dtype: DType = DType.F32) -> Graph:
     """SGD with momentum 0.9, a learning rate of 0.1 / (1 + step), and a norm in a scalar state."""
     b = Builder("momentum")
     step = b.input("step", scalar(DType.I64), Role.STEP)
@@ -83,7 +85,7 @@ def momentum_step(shapes: dict[str, Shape], dtype: DType = DType.F32) -> Graph:
     return b.build()
 
 
-def momentum_init(shapes: dict[str, Shape], dtype: DType = DType.F32) -> Graph:
+def momentum_init(shapes: Mapping[str, Shape], dtype: DType = DType.F32) -> Graph:
     """The states before the first step: zeros, and the step."""
     b = Builder("momentum_init")
     b.output("step", b.const(0, DType.I64))

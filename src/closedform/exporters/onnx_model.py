@@ -151,7 +151,7 @@ def _check_known(
             raise ExportError(
                 f"{kind} for unknown name {name!r}",
                 where=f"graph {graph.name!r}",
-                hint=nearest(name, known),
+                hint=nearest(name, known) if known else "the graph has none",
             )
 
 
@@ -213,7 +213,8 @@ def _write_defaults(writer: Writer, defaults: Mapping[str, Number]) -> None:
         type_ = hypers[name].type
         array = np.asarray(value)
         fits = array.shape == type_.shape and (
-            type_.dtype.is_float or np.can_cast(array.dtype, type_.dtype.numpy, "safe")
+            np.can_cast(array.dtype, type_.dtype.numpy, "safe")
+            or (type_.dtype.is_float and array.dtype.kind in "iuf")
         )
         if not fits:
             raise ExportError(
@@ -229,7 +230,7 @@ def _check_model(model: ModelProto, graph: Graph) -> None:
         onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise ExportError(
-            f"ONNX refuses the model: {error}",
+            f"ONNX refuses the model: {str(error).strip()}",
             where=f"graph {graph.name!r}",
             hint="check the graph with closedform.ir.check; if it passes, this is our defect",
         ) from error

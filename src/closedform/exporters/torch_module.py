@@ -165,6 +165,8 @@ class ScheduleModule(nn.Module):
         given = self._hyper_values(hyper, step.device)
         given[self.step_name] = step.to(self.step_dtype).reshape(-1)
         value: Tensor = self.program(*(given[name] for name in self.program.input_names))
+        if value.dim() == 0:
+            return value.expand(step.shape).clone()
         return value.reshape(step.shape)
 
     def _hyper_values(

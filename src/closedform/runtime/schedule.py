@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from closedform.errors import SessionError, nearest
 from closedform.language import Schedule
+from closedform.lowering.domain import MAX_STEP
 from closedform.runtime.onnx_session import ModelSource, OnnxSession, Port, open_session
 
 STEP = "step"
@@ -150,7 +151,7 @@ def _checked_steps(step: int | ArrayLike, port: Port, where: str) -> NDArray[Any
             hint="count the optimizer steps done so far, from 0",
         )
     low, high = int(steps.min()), int(steps.max())
-    top = int(np.iinfo(port.dtype).max)
+    top = min(int(np.iinfo(port.dtype).max), MAX_STEP)
     if low < 0 or high > top:
         wrong = low if low < 0 else high
         raise SessionError(

@@ -150,6 +150,14 @@ def _reduce_sum(draw: st.DrawFn, builder: Builder, _: list[Value], first: Value)
     return builder.emit(Op.REDUCE_SUM, first, axes=axes, keepdims=draw(st.booleans()))
 
 
+def _matmul(draw: st.DrawFn, builder: Builder, pool: list[Value], _: Value) -> Value:
+    matrices = [v for v in pool if v.type.rank > 1 and v.type.dtype in OPS[Op.MATMUL].dtypes]
+    first = draw(st.sampled_from(matrices[::-1]))
+    last = first.type.rank - 1
+    order = (*range(last - 1), last, last - 1)
+    return builder.emit(Op.MATMUL, first, builder.emit(Op.TRANSPOSE, first, permutation=order))
+
+
 def _transpose(draw: st.DrawFn, builder: Builder, _: list[Value], first: Value) -> Value:
     order = draw(st.permutations(range(first.type.rank)))
     return builder.emit(Op.TRANSPOSE, first, permutation=tuple(order))
@@ -186,6 +194,7 @@ STRUCTURED = {
     Op.WHERE: _where,
     Op.CAST: _cast,
     Op.REDUCE_SUM: _reduce_sum,
+    Op.MATMUL: _matmul,
     Op.TRANSPOSE: _transpose,
     Op.RESHAPE: _reshape,
     Op.BROADCAST_TO: _broadcast_to,

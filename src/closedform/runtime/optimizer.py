@@ -354,15 +354,23 @@ def _checked_state(state_dict: Mapping[str, Any], layout: Layout, where: str) ->
     top = int(np.iinfo(layout.step.dtype).max)
     if isinstance(step, bool) or not isinstance(step, int | np.integer) or not 0 <= step <= top:
         raise StateError(f"'step' must be an integer in 0..{top}, got {step!r}", where=where)
-    params, states = state_dict["params"], state_dict["states"]
+    params = _checked_mapping(state_dict["params"], "'params'", where)
+    states = _checked_mapping(state_dict["states"], "'states'", where)
     found = {STEP: np.asarray(step, layout.step.dtype)}
     check_names(params, layout.params, "parameter", where, StateError)
     for name, port in layout.params.items():
         found[port.name] = check_array(params[name], port, f"parameter {name!r}", where, StateError)
     check_names(states, layout.states, "state", where, StateError)
     for state, ports in layout.states.items():
-        check_names(states[state], ports, f"parameter of state {state!r}", where, StateError)
+        by_name = _checked_mapping(states[state], f"state {state!r}", where)
+        check_names(by_name, ports, f"parameter of state {state!r}", where, StateError)
         for name, port in ports.items():
             what = f"state {state!r} of {name!r}"
-            found[port.name] = check_array(states[state][name], port, what, where, StateError)
+            found[port.name] = check_array(by_name[name], port, what, where, StateError)
     return found
+
+
+def _checked_mapping(value: object, what: str, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise StateError(f"{what} must be a mapping, got {type(value).__name__}", where=where)
+    return value

@@ -1,0 +1,103 @@
+"""Models as onnxruntime loads them, and what it refuses."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from closedform.errors import SessionError
+from closedform.exporters.onnx_model import to_model
+from closedform.ir.graph import Builder, Graph, Role, scalar
+from closedform.ir.ops import Op
+from closedform.ir.types import DType, TensorType
+from closedform.runtime.onnx_session import open_session
+from closedform.runtime.schedule import ScheduleSession
+from tests.exporters.graphs import cosine_graph
+
+
+def identity_graph(name: str, dtype: DType, rank: int) -> Graph:
+    """One input and one output of the same type."""
+    b = Builder("identity")
+    b.output("value", b.input(name, TensorType(dtype, ("n",) * rank), Role.PARAM))
+    return b.build()
+
+
+def two_outputs() -> Graph:
+    b = Builder("pair")
+    step = b.input("step", scalar(DType.I64), Role.STEP)
+    b.output("first", b.emit(Op.NEG, step))
+    b.output("second", step)
+    return b.build()
+
+
+def test_ports_name_dtypes_and_shapes() -> None:
+    graph = cosine_graph(("n",), has_peak_input=True)
+    session = open_session(to_model(graph, defaults={"peak": 0.5}), threads=1, is_optimized=False)
+    assert session.name == "cosine"
+    assert {name: str(port) for name, port in session.inputs.items()} == {"step": "int64[n]"}
+    assert {name: str(port) for name, port in session.optional.items()} == {"peak": "float64[]"}
+    assert {name: str(port) for name, port in session.outputs.items()} == {"value": "float64[n]"}
+
+
+INVALID = (
+    (
+        lambda: open_session(cosine_graph(), threads=0),
+        "threads must be at least 1, got 0 (graph 'cosine')",
+    ),
+    (
+        lambda: open_session(7),  # type: ignore[arg-type]
+        "a model is a path, bytes, a ModelProto or a Graph, got int",
+    ),
+    (
+        lambda: open_session(identity_graph("x", DType.BF16, 1)),
+        "'x' is a tensor(bfloat16), for which NumPy has no dtype (graph 'identity'): "
+        "cast it to f32 inside the graph",
+    ),
+    (
+        lambda: ScheduleSession(identity_graph("time", DType.I64, 0)),
+        "a schedule has an input 'step', this model has time (model 'identity')",
+    ),
+    (
+        lambda: ScheduleSession(identity_graph("step", DType.F32, 0)),
+        "input 'step' must be an integer, or a vector of a free size, got float32[] "
+        "(model 'identity')",
+    ),
+    (
+        lambda: ScheduleSession(two_outputs()),
+        "a schedule has one output, this model has first, second (model 'pair')",
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("action", "message"), INVALID, ids=[message[:40] for _, message in INVALID]
+)
+def test_invalid(action: Callable[[], object], message: str) -> None:
+    with pytest.raises(SessionError) as caught:
+        action()
+    assert str(caught.value) == message
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "lr.onnx"
+    with pytest.raises(SessionError) as caught:
+        open_session(path)
+    assert str(caught.value) == (
+        f"cannot read the model: No such file or directory (file {str(path)!r})"
+    )
+
+
+def test_a_file_that_is_no_model_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "lr.onnx"
+    path.write_text("peak: 0.1")
+    with pytest.raises(SessionError, match=r"^onnxruntime refuses the model: .*lr\.onnx") as caught:
+        open_session(path)
+    assert caught.value.hint == "export it again, with opset=21 or lower"
+
+
+def test_a_missing_provider_is_named() -> None:
+    with pytest.raises(SessionError) as caught:
+        open_session(cosine_graph(), providers=["AbacusExecutionProvider"])
+    assert str(caught.value).startswith(
+        "onnxruntime has no provider 'AbacusExecutionProvider' here (graph 'cosine'): it has "
+    )

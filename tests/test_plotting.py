@@ -10,7 +10,7 @@ import sympy as sp
 
 from closedform import Schedule, schedules, t
 from closedform.errors import DefinitionError, ExportError
-from closedform.plotting import boundaries, last_step, plot_schedule, sample, terminal_plot
+from closedform.plotting import boundaries, even_steps, last_step, plot_schedule, terminal_plot
 
 WARMUP = schedules.linear(0, 6e-4, 1525).then(schedules.linear(6e-4, 6e-5, 7512))
 
@@ -57,12 +57,18 @@ def test_last_step(schedule: Schedule, end: int) -> None:
     assert last_step(schedule) == end
 
 
-def test_sample_is_every_step_or_both_sides_of_each_mark() -> None:
-    assert sample(4).tolist() == [0, 1, 2, 3, 4]
-    steps = sample(1_000_000, (777, 500_001))
-    assert {0, 776, 777, 500_000, 500_001, 1_000_000} <= set(steps.tolist())
-    assert steps.size <= 2004
-    assert (np.diff(steps) > 0).all()
+def test_even_steps() -> None:
+    assert even_steps(4).tolist() == [0, 1, 2, 3, 4]
+    assert even_steps(100, most=5).tolist() == [0, 25, 50, 75, 100]
+
+
+def test_long_curve_keeps_both_sides_of_a_jump() -> None:
+    jump = Schedule(sp.Piecewise((1, t < 777_777), (3, True)))
+    (axes,) = plot_schedule(jump, steps=1_000_000).axes
+    curve = next(line for line in axes.lines if line.get_linewidth() == 2.0)
+    points = dict(zip(*(np.asarray(data).tolist() for data in curve.get_data()), strict=True))
+    assert (points[777_776], points[777_777]) == (1.0, 3.0)
+    assert len(points) <= 2002
 
 
 def test_figure_says_what_it_shows(tmp_path: Path) -> None:

@@ -62,17 +62,17 @@ def last_step(schedule: Schedule) -> int:
     return math.ceil(1.5 * marks[-1]) if marks else _STEPS_WITHOUT_END
 
 
-def sample(end: int, marks: Sequence[int] = ()) -> NDArray[np.int64]:
-    """Returns the steps 0..end: all, or up to 2000 evenly spaced ones and each mark's two sides."""
-    if end < _MOST_POINTS:
-        return np.arange(end + 1)
-    even = np.linspace(0, end, _MOST_POINTS).astype(np.int64)
-    sides = np.array([step for mark in marks for step in (mark - 1, mark)], dtype=np.int64)
-    return np.union1d(even, sides)
+def even_steps(end: int, most: int = 1_000_000) -> NDArray[np.int64]:
+    """Returns the steps 0..end, or where these are too many ``most`` evenly spaced ones."""
+    return np.arange(end + 1) if end < most else np.linspace(0, end, most).astype(np.int64)
 
 
 def plot_schedule(
-    schedule: Schedule, path: str | os.PathLike[str] | None = None, *, steps: int | None = None
+    schedule: Schedule,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    steps: int | None = None,
+    title: str | None = None,
 ) -> Figure:
     """Returns a figure of the schedule; with a path, writes it there too.
 
@@ -81,6 +81,7 @@ def plot_schedule(
         path: A .png, .svg or .pdf file. It is replaced at once when complete, and drawn without
             a display. None leaves showing to matplotlib.
         steps: The last step drawn; see ``last_step`` for what holds without it.
+        title: The title; the name of the schedule if None.
 
     Raises:
         ExportError: matplotlib is not installed, or the file has another suffix.
@@ -95,10 +96,10 @@ def plot_schedule(
             where=str(path),
         )
     marks = tuple(mark for mark in boundaries(schedule) if mark <= end)
-    points = sample(end, marks)
+    points = _sample(end, marks)
     values = np.asarray(schedule(points), dtype=np.float64)
     figure = _new_figure(drawn_to_file=path is not None)
-    _draw(figure.subplots(), schedule.name, points, values, marks)
+    _draw(figure.subplots(), title or schedule.name, points, values, marks)
     if path is not None:
         _write(figure, Path(path))
     return figure
@@ -169,6 +170,13 @@ def _holds(relation: Relational, step: int) -> bool:
     return bool(relation.func(relation.lhs.xreplace(at), relation.rhs.xreplace(at)))
 
 
+def _sample(end: int, marks: Sequence[int]) -> NDArray[np.int64]:
+    """Steps for a figure: not too many, with both sides of each mark."""
+    even = even_steps(end, _MOST_POINTS)
+    sides = np.array([step for mark in marks for step in (mark - 1, mark)], dtype=np.int64)
+    return np.union1d(even, sides)
+
+
 def _new_figure(*, drawn_to_file: bool) -> Figure:
     try:
         from matplotlib.figure import Figure
@@ -190,7 +198,7 @@ def _new_figure(*, drawn_to_file: bool) -> Figure:
 
 
 def _draw(
-    axes: Axes, name: str, points: NDArray[Any], values: NDArray[Any], marks: Sequence[int]
+    axes: Axes, title: str, points: NDArray[Any], values: NDArray[Any], marks: Sequence[int]
 ) -> None:
     few = points.size <= 64
     for mark in marks if len(marks) <= 40 else ():
@@ -206,14 +214,27 @@ def _draw(
         solid_joinstyle="round",
         zorder=3,
     )
-    axes.set_title(name, loc="left", color=_INK, fontsize=13, fontweight="bold", pad=12)
+    axes.set_title(title, loc="left", color=_INK, fontsize=13, fontweight="bold", pad=12)
     axes.set_xlabel("step", color=_INK)
     axes.set_ylabel("value", color=_INK)
     axes.set_xlim(0, int(points[-1]))
     axes.margins(y=0.06)
     if values.min() >= 0:
         axes.set_ylim(bottom=0)
-    axes.set_xticks(_ticks(int(points[-1]), marks))
+    ticks = _ticks(int(points[-1]), marks)
+    axes.set_xticks(ticks)
+    # Where the end of a warmup is too near 0 for a label below the axis, it is named above.
+    for mark in (mark for mark in marks[:1] if mark not in ticks):
+        axes.annotate(
+            f"{mark:,}",
+            (mark, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(4, -2),
+            textcoords="offset points",
+            va="top",
+            color=_QUIET,
+            fontsize=9,
+        )
     axes.xaxis.set_major_formatter(lambda step, _: f"{int(step):,}")
     axes.ticklabel_format(axis="y", style="sci", scilimits=(-3, 4), useMathText=True)
     axes.grid(axis="y", color=_QUIET, alpha=0.2, linewidth=0.8)

@@ -101,6 +101,12 @@ def test_plot_in_the_terminal() -> None:
     assert lines[-1].split() == ["0", "10"]
 
 
+def test_plot_a_config() -> None:
+    lines = run("plot", CONFIG, "--until", "3000").splitlines()
+    assert lines[0] == "lr of gpt3_111m.yaml"
+    assert lines[1].startswith("0.0006 ┤")
+
+
 def test_plot_into_a_file(tmp_path: Path) -> None:
     path = tmp_path / "lr.svg"
     assert run("plot", *LINEAR, "-o", path) == f"{path}\n"

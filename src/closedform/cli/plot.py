@@ -31,15 +31,17 @@ def plot(
     """
     from closedform.cli.output import heading
     from closedform.cli.sources import DialectOptions, load_source, schedule_of
-    from closedform.plotting import last_step, plot_schedule, sample, terminal_plot
+    from closedform.plotting import even_steps, last_step, plot_schedule, terminal_plot
 
     options = DialectOptions(key=key, base=base_value, as_shipped=as_shipped)
-    schedule = schedule_of(load_source(name, context.args, options), name, key)
+    source = load_source(name, context.args, options)
+    schedule = schedule_of(source, name, key)
+    title = schedule.name if source is schedule else f"{key} of {Path(name).name}"
     end = last_step(schedule) if until is None else until
     if output is not None:
-        plot_schedule(schedule, output, steps=end)
+        plot_schedule(schedule, output, steps=end, title=title)
         print(output)
         return
-    drawing = terminal_plot(schedule(sample(end)), last=end)
-    heading(schedule.name)
+    drawing = terminal_plot(schedule(even_steps(end)), last=end)
+    heading(title)
     print(drawing)

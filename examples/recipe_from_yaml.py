@@ -1,0 +1,30 @@
+"""A recipe from a config file: its schedule and its optimizer, read without running any code."""
+
+from pathlib import Path
+
+import numpy as np
+
+import closedform as cf
+from closedform.plotting import terminal_plot
+
+CONFIG = Path(__file__).parent / "configs" / "gpt3_111m.yaml"
+
+
+def main() -> None:
+    recipe = cf.load_config(CONFIG)
+    lr = recipe.schedules["lr"]
+    rule = recipe.optimizer
+    print(
+        f"{CONFIG.name}: {recipe.max_steps} steps of {rule.name}, states {', '.join(rule.states)}"
+    )
+    for name, value in rule.hyperparameters.items():
+        print(f"  {name} = {value.name if isinstance(value, cf.Schedule) else value}")
+
+    steps = np.arange(recipe.max_steps or 1000)
+    print(terminal_plot(lr(steps)))
+    for step in (0, 1524, 1525, 9036, 9037):
+        print(f"step {step:>5}: {lr.exact(step)!s:>16} = {lr(step):.6g}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""Random expressions mean the same to arb, the evaluator, onnxruntime and torch."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import flint
+import numpy as np
+import pytest
+import sympy as sp
+from hypothesis import HealthCheck, given, note, settings
+
+from closedform.compiler import compile_schedule
+from closedform.errors import DefinitionError, LoweringError
+from closedform.ir.text import parse_graph, print_graph
+from closedform.language import Schedule, t
+from tests.support.balls import Undecided, ball
+from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
+from tests.support.expressions import HYPERS, reals
+
+STEPS = np.array([*range(22), 29, 30, 31, 39, 40, 41, 81, 1000, 2**31 + 7], dtype=np.int64)
+VALUES = {HYPERS[0]: Fraction(3, 10), HYPERS[1]: Fraction(-7, 4)}
+
+relaxed = settings(
+    max_examples=150,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+
+
+def agrees(expected: Any, value: float) -> bool:
+    """A ball holds the value, give or take the subnormal range where ulps have no relative size."""
+    widened = expected + flint.arb(0, 1e-300)
+    return bool(np.isfinite(value)) and bool(widened.contains(flint.arb(float(value))))
+
+
+def make(expr: Any) -> Schedule:
+    expr = sp.sympify(expr)
+    used = {symbol.name for symbol in expr.free_symbols}
+    values = {s.name: sp.Rational(v.numerator, v.denominator) for s, v in VALUES.items()}
+    return Schedule(expr, **{name: value for name, value in values.items() if name in used})
+
+
+@given(reals(3))
+@relaxed
+def test_engines_agree(expr: Any) -> None:
+    try:
+        graph = compile_schedule(make(expr), step_shape=("n",))
+    except (LoweringError, DefinitionError) as error:
+        # Undefined at a step: then arb must say so too, at the step that the message names.
+        note(f"{expr}: {error}")
+        assert "t = " in str(error)
+        return
+    note(f"{expr}\n{print_graph(graph)}")
+    assert parse_graph(print_graph(graph)) == graph
+    inputs = {"step": STEPS}
+    results = {
+        "evaluator": run_evaluator(graph, inputs)["value"],
+        "onnxruntime": run_onnxruntime(graph, inputs)["value"],
+        "torch": run_torch(graph, inputs)["value"],
+    }
+    for place, step in enumerate(STEPS):
+        try:
+            expected = ball(sp.sympify(expr), {t: Fraction(int(step)), **VALUES})
+        except (Undecided, ZeroDivisionError):
+            continue
+        for engine, values in results.items():
+            assert agrees(expected, values[place]), (engine, int(step), values[place], expected)
+
+
+@pytest.mark.parametrize("wrong", ["add", "min"])
+def test_a_planted_fault_is_seen(wrong: str) -> None:
+    expr = sp.Min(t / 7, 3) + sp.cos(sp.pi * t / 9)
+    fault = {"add": expr + sp.Rational(1, 10**9), "min": sp.Max(t / 7, 3) + sp.cos(sp.pi * t / 9)}
+    values = run_evaluator(compile_schedule(Schedule(fault[wrong]), step_shape=("n",)), {"step": STEPS})
+    truth = [ball(expr, {t: Fraction(int(step))}) for step in STEPS]
+    assert not all(agrees(b, v) for b, v in zip(truth, values["value"], strict=True))

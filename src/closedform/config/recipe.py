@@ -88,11 +88,10 @@ def load_config(source: str | PathLike[str] | Mapping[str, Any]) -> Recipe:
     """
     document = read_document(source)
     init = _init(document)
-    name, given = _optimizer_section(document, init)
-    path = f"{_INIT}.optimizer.{name}"
+    name, given, path = _optimizer_section(document, init)
     schedules = _schedules(document, init)
     factors = _factors(document, given.pop("adjust_learning_rate", None), path)
-    rule = _optimizer(document, name, given, schedules)
+    rule = _optimizer(document, name, given, schedules, path)
     if "lr" not in schedules:
         schedules["lr"] = constant(rule.hyperparameters["lr"])
     label = "recipe" if isinstance(source, Mapping) else Path(source).stem
@@ -244,7 +243,10 @@ def _members(document: Document, given: dict[str, Any], path: str) -> dict[str, 
     return {**given, "schedulers": specs, "milestones": milestones}
 
 
-def _optimizer_section(document: Document, init: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _optimizer_section(
+    document: Document, init: Mapping[str, Any]
+) -> tuple[str, dict[str, Any], str]:
+    """Class name, arguments and path of the optimizer."""
     path = f"{_INIT}.optimizer"
     if "optimizer" not in init:
         raise ConfigError(
@@ -261,13 +263,16 @@ def _optimizer_section(document: Document, init: Mapping[str, Any]) -> tuple[str
             where=document.place(path),
             hint="load_schedules reads the schedules alone",
         )
-    return name, given
+    return name, given, f"{path}.{given_name}"
 
 
 def _optimizer(
-    document: Document, name: str, given: Mapping[str, Any], schedules: Mapping[str, Schedule]
+    document: Document,
+    name: str,
+    given: Mapping[str, Any],
+    schedules: Mapping[str, Schedule],
+    path: str,
 ) -> UpdateRule:
-    path = f"{_INIT}.optimizer.{name}"
     kwargs = dict(given)
     for key, value in kwargs.items():
         if value is None:

@@ -1,0 +1,90 @@
+"""Readers of the reference records: values that the reference systems computed themselves.
+
+``schedules.jsonl``, ``optimizers/`` and ``configs/`` are copies of the rows, arrays and files of
+the reference data for the classes that the dialects have; the format is described in the
+specification that came with them.
+"""
+
+import functools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROOT = Path(__file__).parent
+CONFIGS = ROOT / "configs"
+
+Row = dict[str, Any]
+Array = NDArray[Any]
+
+
+def _lines(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def schedule_records() -> list[Row]:
+    """The schedule records, in the order of the file."""
+    return _lines(ROOT / "schedules.jsonl")
+
+
+@functools.cache
+def _arrays(name: str) -> dict[str, Array]:
+    with np.load(ROOT / "optimizers" / name) as file:
+        return dict(file)
+
+
+class OptimizerRecord:
+    """One run of a reference optimizer: parameters, gradients and states by step, from 1."""
+
+    def __init__(self, row: Row) -> None:
+        self.row = row
+        self.shapes = [tuple(shape) for shape in row["shapes"]]
+
+    @property
+    def id(self) -> str:
+        return str(self.row["id"])
+
+    def initial(self) -> list[Array]:
+        return self._cut(self._raw("init"), self.shapes)
+
+    def gradient(self, step: int) -> list[Array]:
+        return self._cut(self._raw("grad")[step - 1], self.shapes)
+
+    def parameter(self, step: int) -> list[Array]:
+        return self._cut(self._raw("param")[self.row["param_steps"].index(step)], self.shapes)
+
+    def state(self, name: str, step: int) -> list[Array]:
+        shapes = [tuple(shape) for shape in self.row["states"][name]]
+        return self._cut(self._raw(f"state/{name}")[self.row["state_steps"].index(step)], shapes)
+
+    def _raw(self, name: str) -> Array:
+        return _arrays(self.row["file"])[f"{self.id}/{name}"]
+
+    @staticmethod
+    def _cut(flat: Array, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
+        ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+        parts = np.split(flat, ends[:-1])
+        return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def optimizer_records() -> list[OptimizerRecord]:
+    """The optimizer records, in the order of the file."""
+    return [OptimizerRecord(row) for row in _lines(ROOT / "optimizers" / "index.jsonl")]
+
+
+def reference_error(system: str, name: str, path: str, steps: int) -> float:
+    """The float32 error of a reference class itself: the largest ``rel`` over its configurations.
+
+    The rows are for 12 and for 100 steps; a longer run than 12 is judged by the latter.
+    """
+    rows = json.loads((ROOT / "optimizers" / "accuracy.json").read_text(encoding="utf-8"))["rows"]
+    metric = "rel_12" if steps <= 12 else "rel_100"
+    found = [
+        row[metric]
+        for row in rows
+        if (row["system"], row["class"], row["path"]) == (system, name, path)
+    ]
+    return float(max(found))

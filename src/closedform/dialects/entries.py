@@ -132,7 +132,8 @@ def build_schedule(name: Any, kwargs: Any, context: Context) -> Schedule:
     inner = replace(context, path=(*context.path, entry.name))
     if len(inner.path) > MAX_NESTING:
         raise DefinitionError(
-            f"schedules must not be nested deeper than {MAX_NESTING}, got {inner.where[:80]} > …"
+            f"schedules must not be nested deeper than {MAX_NESTING}",
+            where=f"{context.system} > {inner.path[0]} > …",
         )
     arguments = fill(entry.parameters, kwargs, inner.where)
     generic = {entry.generic.get(key, key): value for key, value in arguments.items()}

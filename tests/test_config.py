@@ -307,7 +307,8 @@ MAPPING_ERRORS: dict[str, tuple[Any, str]] = {
     "tags": (
         config(schedulers=[{"ConstantLR": {"learning_rate": 1, "param_group_tags": "a"}}]),
         "a recipe holds one schedule for all param groups, got param_group_tags "
-        f"({SCHEDULERS_AT}[0].ConstantLR): use closedform.dialects.schedules for schedules by group",
+        f"({SCHEDULERS_AT}[0].ConstantLR): "
+        "use closedform.dialects.schedules for schedules by group",
     ),
     "two of a key": (
         config(schedulers=[LINEAR, MEMBER]),
@@ -317,7 +318,7 @@ MAPPING_ERRORS: dict[str, tuple[Any, str]] = {
     "generic class": (
         config(schedulers=[{"ConstantScheduler": {"val": 1}}]),
         f"ConstantScheduler does not say what it schedules ({SCHEDULERS_AT}[0]): "
-        "use ConstantLR or ConstantWD",
+        "use the class of that name that ends with LR or WD",
     ),
     "value that is no number": (
         config(schedulers=[{"ConstantLR": {"learning_rate": float("nan")}}]),

@@ -90,7 +90,7 @@ def test_last_milestone_in_list_order_decides(name: str) -> None:
         assert {step: schedule.exact(step) for step in wanted} == wanted
 
 
-GROUPS = [
+GROUPS: list[dict[str, Any]] = [
     {"tags": "a", "adjust_learning_rate": 0.5},
     {"tags": ["a", "b"], "adjust_val": 0.25},
     {"tags": {"b"}, "adjust_learning_rate": 2, "adjust_val": 3},

@@ -49,9 +49,10 @@ REFUSED = {
     "x + 1": "unknown name 'x' (f: 'x + 1'): known are pi, t",
     "cosh(t)": "unknown function 'cosh' (f: 'cosh(t)'): did you mean 'cos'?",
     "cos(t, t)": "cos takes 1 arguments, got 2 (f: 'cos(t, t)')",
-    "where(t, 1, 2)": "'t' is no condition (f: 'where(t, 1, 2)'): write a comparison such as t < 10",
-    "where(t in 3, 1, 2)": "'t in 3' is no condition (f: 'where(t in 3, 1, 2)'): write a comparison "
-    "such as t < 10",
+    "where(t, 1, 2)": "'t' is no condition (f: 'where(t, 1, 2)'): "
+    "write a comparison such as t < 10",
+    "where(t in 3, 1, 2)": "'t in 3' is no condition (f: 'where(t in 3, 1, 2)'): "
+    "write a comparison such as t < 10",
     "1/0": "a function of the step divides by 0 (f: '1/0'): check the divisor",
     "9**9**9": "the power 9**387420489 is too large (f: '9**9**9'): write it as a smaller number",
     "1e999": "a number must be finite, got inf (f: '1e999')",

@@ -170,7 +170,7 @@ def _schedules(document: Document, init: Mapping[str, Any]) -> dict[str, Schedul
             raise ConfigError(
                 f"{name} does not say what it schedules",
                 where=document.place(place),
-                hint=f"use {name.removesuffix('Scheduler')}LR or {name.removesuffix('Scheduler')}WD",
+                hint="use the class of that name that ends with LR or WD",
             )
         if key in result:
             raise ConfigError(

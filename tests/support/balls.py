@@ -144,6 +144,9 @@ def _holds(condition: sp.Basic, values: Mapping[sp.Symbol, Fraction]) -> bool:
         return join([_holds(arg, values) for arg in condition.args])
     if isinstance(condition, sp.Not):
         return not _holds(condition.args[0], values)
+    if isinstance(condition, sp.ITE):
+        test, yes, no = condition.args
+        return _holds(yes if _holds(test, values) else no, values)
     assert isinstance(condition, Relational), condition
     left, right = (_evaluate(arg, values) for arg in condition.args)
     if left.exact is not None and right.exact is not None:

@@ -39,6 +39,9 @@ def holds_at(condition: sp.Basic, values: dict[sp.Symbol, sp.Expr]) -> bool:
         return any(holds_at(arg, values) for arg in condition.args)
     if isinstance(condition, sp.Not):
         return not holds_at(condition.args[0], values)
+    if isinstance(condition, sp.ITE):
+        test, yes, no = condition.args
+        return holds_at(yes if holds_at(test, values) else no, values)
     if not isinstance(condition, Relational) or isinstance(condition, BooleanFunction):
         raise DomainError(f"{condition} is no comparison", where=_place(values))
     left, right = (_value(arg, values) for arg in condition.args)

@@ -7,7 +7,9 @@ so that n milestones cost a fixed number of nodes; the rest is a chain of Where.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -22,9 +24,11 @@ from closedform.lowering.annotate import branches
 from closedform.lowering.conditions import lower_condition
 from closedform.lowering.context import Lowering
 from closedform.lowering.domain import Domain, linear_in
+from closedform.lowering.interval import Interval
+from closedform.lowering.simplify import simplify
 
 # From this many lines on, tables take fewer nodes than a chain of Where.
-_SHORTEST_TABLE = 4
+_SHORTEST_TABLE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +94,45 @@ def _groups(pieces: Sequence[Piece]) -> list[list[Piece]]:
     groups: list[list[Piece]] = []
     run: list[Piece] = []
     for piece in (*pieces, None):
-        if piece is not None and linear_in(piece.value, t) is not None:
+        lines = _lines(piece) if piece is not None else []
+        if piece is not None and lines:
             run.append(piece)
             continue
-        groups.extend([run] if len(run) >= _SHORTEST_TABLE else [[line] for line in run])
+        flat = [line for member in run for line in _lines(member)]
+        groups.extend([flat] if len(flat) >= _SHORTEST_TABLE else [[member] for member in run])
         run = []
         if piece is not None:
             groups.append([piece])
     return groups
+
+
+def _lines(piece: Piece) -> list[Piece]:
+    """The lines that a piece consists of, split where clamps begin; none if it is no such thing."""
+    if linear_in(piece.value, t) is not None:
+        return [piece]
+    breaks = {
+        math.ceil(root)
+        for clamp in piece.value.atoms(sp.Min, sp.Max)
+        for root in _crossings(clamp)
+        if piece.first < root <= piece.last
+    }
+    starts = [piece.first, *sorted(breaks)]
+    ends = [start - 1 for start in starts[1:]] + [piece.last]
+    lines = []
+    for first, last in zip(starts, ends, strict=True):
+        inside = piece.domain.with_interval(t, Interval(Fraction(first), Fraction(last)))
+        value = simplify(piece.value, inside, "a line of a table") if breaks else piece.value
+        lines.append(Piece(first, last, value, inside))
+    is_linear = all(linear_in(line.value, t) is not None for line in lines)
+    return lines if is_linear else []
+
+
+def _crossings(clamp: sp.Expr) -> Iterator[Fraction]:
+    """The steps at which two arguments of a Min or Max are equal, where both are lines."""
+    lines = [line for line in (linear_in(arg, t) for arg in clamp.args) if line is not None]
+    for (slope, offset), (other_slope, other_offset) in itertools.combinations(lines, 2):
+        if slope != other_slope:
+            yield (other_offset - offset) / (slope - other_slope)
 
 
 def _table(low: Lowering, pieces: Sequence[Piece]) -> Value:

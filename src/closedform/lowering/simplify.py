@@ -70,6 +70,9 @@ class _Simplifier:
         if isinstance(expr, Relational):
             plain = tuple(args) == expr.args and not expr.has(sp.Min, sp.Max)
             return expr if plain else _comparison(expr.func, *args)
+        if isinstance(expr, sp.ITE):
+            test, yes, no = args
+            return sp.Or(sp.And(test, yes), sp.And(sp.Not(test), no))
         rule = _REWRITES.get(expr.func)
         if rule is not None:
             rewritten = rule(args, domain)
@@ -91,7 +94,8 @@ class _Simplifier:
         if rest is not None:
             raise self._uncovered(rest)
         is_unchanged = tuple(pieces) == tuple((value, cond) for value, cond in expr.args)
-        return expr if is_unchanged else _join(pieces)
+        is_flat = not isinstance(pieces[-1][0], sp.Piecewise)
+        return expr if is_unchanged and is_flat else _join(pieces)
 
     def _uncovered(self, rest: Domain) -> LoweringError:
         steps = rest.interval(t)

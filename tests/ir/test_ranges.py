@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from closedform.ir.evaluate import evaluate
-from closedform.ir.graph import Array, Graph, Output
+from closedform.ir.graph import Array, Builder, Graph, Output
 from closedform.ir.interval import Interval, full, hull
-from closedform.ir.ops import OPS
+from closedform.ir.ops import OPS, Op
 from closedform.ir.ranges import RULES, ranges
 from closedform.ir.text import parse_graph, print_graph
 from closedform.ir.types import DType
-from tests.support.graphs import graphs, inputs_of
+from tests.support.graphs import array, graphs, inputs_of, numbers
 
 INF = math.inf
 
@@ -45,6 +45,30 @@ def test_every_value_is_in_its_interval(data: st.DataObject) -> None:
     for index, interval in enumerate(ranges(graph)):
         message = f"node {index} in {interval}\n{print_graph(graph)}\n{inputs}"
         assert_inside(values[f"v{index}"], interval, message)
+
+
+STRUCTURED = (Op.WHERE, Op.MATMUL, Op.LOOKUP, Op.AND, Op.OR, Op.NOT)
+PLAIN = [op for op in OPS if OPS[op].arity and not OPS[op].attributes and op not in STRUCTURED]
+ROWS = [(op, dtype) for op in PLAIN for dtype in sorted(OPS[op].dtypes)]
+
+
+@pytest.mark.parametrize(("op", "dtype"), ROWS)
+@given(data=st.data())
+@settings(max_examples=60)
+def test_an_op_on_all_pairs(op: Op, dtype: DType, data: st.DataObject) -> None:
+    """Constants have the tightest intervals, so this is where a bound that is too tight shows."""
+    builder = Builder("pairs")
+    operands = []
+    for place in range(OPS[op].arity):
+        numbers_ = data.draw(st.lists(numbers(dtype), min_size=1, max_size=3))
+        if place and dtype.is_integer and op in (Op.FLOOR_DIV, Op.FLOOR_MOD):
+            numbers_ = [number or 1 for number in numbers_]
+        shape = (len(numbers_), 1) if place else (len(numbers_),)
+        values = array(np.array(numbers_, dtype.numpy if dtype.is_integer else None), dtype)
+        operands.append(builder.const(values.reshape(shape), dtype))
+    builder.output("y", builder.emit(op, *operands))
+    graph = builder.build()
+    assert_inside(evaluate(graph, {})["y"], ranges(graph)[-1], print_graph(graph))
 
 
 def interval_of(body: str, type_: str) -> Interval:
@@ -111,6 +135,9 @@ PROVED: list[tuple[str, str, tuple[Any, ...]]] = [
      (1, 2**53)),
     ("const 5 : i64[]; sub(t, %0) : i64[]; const 10 : i64[]; lt(t, %2) : bool[]; "
      "where(%3, %1, %0) : i64[]", "i64[]", (-5, 5)),
+    ("const 5 : i64[]; sub(t, %0) : i64[]; const 10 : i64[]; lt(%1, %2) : bool[]; "
+     "where(%3, t, %0) : i64[]", "i64[]", (0, 14)),
+    ("const [0.0, nan] : f64[2]; cast(%0) to=bool : bool[2]", "bool[2]", (0, 1)),
     ("const 0.0 : f64[]; lt(%0, f) : bool[]; where(%1, f, %0) : f64[]", "f64[]",
      (0.0, INF, False)),
     ("const 0.0 : f64[]; lt(%0, f) : bool[]; where(%1, %0, f) : f64[]", "f64[]", FULL),

@@ -226,8 +226,6 @@ def _pow(node: Node, operands: Operands) -> Interval:
     if not (base.low > 0 or (base.low >= 0 and exponent.low >= 0)):
         return full(node.type.dtype)
     corners = _corners(np.power, operands, node.type.dtype)
-    if base.contains(1) or exponent.contains(0):
-        corners.append(1.0)
     bounds = _floats(corners, maybe_nan)
     return _not_negative(_widened(node.op, bounds.low, bounds.high, node.type.dtype, maybe_nan))
 

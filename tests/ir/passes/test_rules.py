@@ -196,6 +196,7 @@ STAYS: list[tuple[Pass, str]] = [
     (Algebra(), "const 0.0 : f64[]; add(f, %0) : f64[]"),
     (Algebra(), "const -0.0 : f64[]; sub(f, %0) : f64[]"),
     (Algebra(), "const 0.0 : f64[]; sub(%0, f) : f64[]"),
+    (Algebra(), "const [-0.0, 0.0, -0.0, -0.0] : f32[4]; add(x, %0) : f32[4]"),
     # 3: a value that is >= 0 may be -0.0; a NaN or a negative one.
     (Algebra(), "const 0.0 : f64[]; max(f, %0) : f64[]; abs(%1) : f64[]"),
     (Algebra(), "abs(k) : i64[]"),

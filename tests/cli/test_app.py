@@ -76,6 +76,16 @@ ERRORS = [
         "torch has no scheduler or optimizer 'LinarLR': did you mean 'LinearLR'?",
     ),
     (["show", "tarch:LinearLR"], "there is no system 'tarch': did you mean 'torch'?"),
+    (
+        ["export", "cosine", *COSINE, "-o", "lr.onnx", "--input", "peak"],
+        "'peak' is no hyperparameter of the schedule (schedule 'cosine'): "
+        "known are end, start, steps",
+    ),
+    (
+        ["export", "cosine", *COSINE, "-o", "lr.onnx", "--opset", "3"],
+        "opset must be in 7..23, got 3 (graph 'cosine'): 21 runs in every onnxruntime from 1.18 on",
+    ),
+    (["show", "none.yaml"], "there is no such file (none.yaml)"),
     (["plot", "adamw"], "no schedule for 'lr' (adamw)"),
     (["run", "none.onnx"], "cannot read the model: No such file or directory (file 'none.onnx')"),
 ]
@@ -109,6 +119,7 @@ def test_error_is_one_line_and_exit_1(
         (["export", "cosine", *COSINE, "-o", "x", "--params", "w=3"], "leave --params out"),
         (["export", "adamw", "-o", "x"], "needs the shape of each parameter"),
         (["export", "adamw", "-o", "x.onnx", "--params", "w=3"], "-o must name a folder"),
+        (["export", "cosine", *COSINE, "-o", "x", "--dtype", "f16"], "f16"),
         (["run", "lr.onnx", "--steps", "x"], "steps must be start:stop:stride"),
         (["run", "lr.onnx", "--format", "xml"], "xml"),
     ],

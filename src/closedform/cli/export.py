@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from closedform.language import UpdateRule
+    from closedform.config import Recipe
+    from closedform.language import Schedule, UpdateRule
+
+    Source = Schedule | UpdateRule | Recipe
+
+
+class Dtype(StrEnum):
+    """What a schedule's value, or parameters and states, are stored in."""
+
+    F32 = "f32"
+    F64 = "f64"
 
 
 def export(
@@ -33,7 +45,7 @@ def export(
         bool, typer.Option("--vector", help="The schedule takes any number of steps at once.")
     ] = False,
     dtype: Annotated[
-        str | None, typer.Option(help="f32 or f64; f64 for a schedule, f32 for parameters.")
+        Dtype | None, typer.Option(help="f64 for a schedule and f32 for parameters if not given.")
     ] = None,
     opset: Annotated[int, typer.Option(help="The ONNX opset.")] = 21,
     key: Annotated[str, typer.Option(help="What a class of a system schedules.")] = "lr",
@@ -49,53 +61,65 @@ def export(
     The arguments of NAME are options: closedform export cosine --start 3e-4 --end 0 --steps 100
     -o lr.onnx.
     """
-    import closedform as cf
     from closedform.cli.arguments import parse_shapes
     from closedform.cli.output import progress
-    from closedform.cli.sources import DialectOptions, load_source, schedules_of
-    from closedform.language import Schedule, UpdateRule
+    from closedform.cli.sources import DialectOptions, load_source
 
     shapes = parse_shapes(params or [])
     options = DialectOptions(key=key, base=base_value, as_shipped=as_shipped)
     source = load_source(name, context.args, options)
-    rule = _rule_of(source)
-    if isinstance(source, UpdateRule) and not shapes:
-        raise typer.BadParameter("an optimizer needs the shape of each parameter: --params w=64x10")
-    if rule is None and shapes:
-        raise typer.BadParameter("a schedule has no parameters: leave --params out")
-    is_file = output.suffix == ".onnx"
-    if is_file and not isinstance(source, Schedule):
-        raise typer.BadParameter(f"{name} gives several files: -o must name a folder")
-    folder = output.parent if is_file else output
-    folder.mkdir(parents=True, exist_ok=True)
-    common: dict[str, Any] = {"opset": opset} | ({"dtype": dtype} if dtype else {})
-    own: dict[str, Any] = {
-        "step_shape": ("n",) if vector else (),
-        "inputs": tuple(hyper_inputs or ()),
-    }
-    tasks: list[tuple[list[Path], Callable[[], object]]] = []
-    for scheduled, schedule in schedules_of(source).items():
-        path = output if is_file else folder / _file_name(scheduled)
-        tasks.append(([path], partial(cf.to_onnx, schedule, path, **common, **own)))
-    if rule is not None and shapes:
-        paths = [folder / "init.onnx", folder / "step.onnx"]
-        tasks.append((paths, partial(cf.to_onnx, rule, folder, params=shapes, **common)))
+    _check(source, shapes, output)
+    common: dict[str, Any] = {"opset": opset} | ({"dtype": dtype.value} if dtype else {})
+    own = {"step_shape": ("n",) if vector else (), "inputs": tuple(hyper_inputs or ())}
+    tasks = [*_schedule_tasks(source, output, {**common, **own})]
+    if shapes:
+        tasks.append(_rule_task(source, output, {**common, "params": shapes}))
+    (output.parent if _is_file(output) else output).mkdir(parents=True, exist_ok=True)
     with progress("compile and export", len(tasks)) as bar:
-        for paths, write in tasks:
-            write()
-            bar.advance(description=f"wrote {paths[-1].name}")
-    for paths, _ in tasks:
-        for path in paths:
-            print(f"{path}  {path.stat().st_size:,} bytes")
+        for task in tasks:
+            task.write()
+            bar.advance(description=f"wrote {task.files[-1].name}")
+    for path in (path for task in tasks for path in task.files):
+        print(f"{path}  {path.stat().st_size:,} bytes")
 
 
-def _rule_of(source: object) -> UpdateRule | None:
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """Files, and what writes them."""
+
+    files: tuple[Path, ...]
+    write: Callable[[], object]
+
+
+def _check(source: Source, shapes: Mapping[str, tuple[int, ...]], output: Path) -> None:
     from closedform.language import Schedule, UpdateRule
 
-    if isinstance(source, Schedule):
-        return None
-    return source if isinstance(source, UpdateRule) else getattr(source, "optimizer", None)
+    if isinstance(source, UpdateRule) and not shapes:
+        raise typer.BadParameter("an optimizer needs the shape of each parameter: --params w=64x10")
+    if isinstance(source, Schedule) and shapes:
+        raise typer.BadParameter("a schedule has no parameters: leave --params out")
+    if _is_file(output) and not isinstance(source, Schedule):
+        raise typer.BadParameter("there are several files to write: -o must name a folder")
 
 
-def _file_name(key: str) -> str:
-    return "schedule.onnx" if key == "lr" else f"schedule.{key}.onnx"
+def _schedule_tasks(source: Source, output: Path, options: dict[str, Any]) -> Iterator[_Task]:
+    import closedform as cf
+    from closedform.cli.sources import schedules_of
+
+    for key, schedule in schedules_of(source).items():
+        name = "schedule.onnx" if key == "lr" else f"schedule.{key}.onnx"
+        path = output if _is_file(output) else output / name
+        yield _Task((path,), partial(cf.to_onnx, schedule, path, **options))
+
+
+def _rule_task(source: Source, folder: Path, options: dict[str, Any]) -> _Task:
+    import closedform as cf
+    from closedform.language import UpdateRule
+
+    rule = source if isinstance(source, UpdateRule) else getattr(source, "optimizer", None)
+    files = (folder / "init.onnx", folder / "step.onnx")
+    return _Task(files, partial(cf.to_onnx, rule, folder, **options))
+
+
+def _is_file(output: Path) -> bool:
+    return output.suffix == ".onnx"

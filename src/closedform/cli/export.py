@@ -64,6 +64,7 @@ def export(
     from closedform.cli.arguments import parse_shapes
     from closedform.cli.output import progress
     from closedform.cli.sources import DialectOptions, load_source
+    from closedform.language import Schedule
 
     shapes = parse_shapes(params or [])
     options = DialectOptions(key=key, base=base_value, as_shipped=as_shipped)
@@ -72,7 +73,7 @@ def export(
     common: dict[str, Any] = {"opset": opset} | ({"dtype": dtype.value} if dtype else {})
     own = {"step_shape": ("n",) if vector else (), "inputs": tuple(hyper_inputs or ())}
     tasks = [*_schedule_tasks(source, output, {**common, **own})]
-    if shapes:
+    if shapes and not isinstance(source, Schedule):
         tasks.append(_rule_task(source, output, {**common, "params": shapes}))
     (output.parent if _is_file(output) else output).mkdir(parents=True, exist_ok=True)
     with progress("compile and export", len(tasks)) as bar:
@@ -112,11 +113,11 @@ def _schedule_tasks(source: Source, output: Path, options: dict[str, Any]) -> It
         yield _Task((path,), partial(cf.to_onnx, schedule, path, **options))
 
 
-def _rule_task(source: Source, folder: Path, options: dict[str, Any]) -> _Task:
+def _rule_task(source: UpdateRule | Recipe, folder: Path, options: dict[str, Any]) -> _Task:
     import closedform as cf
     from closedform.language import UpdateRule
 
-    rule = source if isinstance(source, UpdateRule) else getattr(source, "optimizer", None)
+    rule = source if isinstance(source, UpdateRule) else source.optimizer
     files = (folder / "init.onnx", folder / "step.onnx")
     return _Task(files, partial(cf.to_onnx, rule, folder, **options))
 

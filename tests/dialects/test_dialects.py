@@ -122,7 +122,7 @@ def test_scale_per_param_takes_the_factor_of_its_group() -> None:
 
 
 def test_torch_starts_from_the_group() -> None:
-    groups = [{"lr": 0.5}, {"lr": 7, "initial_lr": 1}]
+    groups: list[dict[str, Any]] = [{"lr": 0.5}, {"lr": 7, "initial_lr": 1}]
     built = dialects.schedules("torch", "LinearLR", {"start_factor": 0.5}, groups)
     values = [schedule.exact(0) for schedule in built if schedule is not None]
     assert values == [sp.Rational(1, 4), sp.Rational(1, 2)]

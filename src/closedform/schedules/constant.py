@@ -102,9 +102,9 @@ def multi_step(value: Any, gamma: Any, milestones: Sequence[Any]) -> Schedule:
     marks = sorted(rational_milestones(milestones, "multi_step"))
     initial, factor = hyper("value"), hyper("gamma")
     pieces = []
-    for mark in sorted(set(marks)):
-        count = sum(1 for other in marks if other < mark)
-        pieces.append((initial * factor**count, t < mark))
+    for count, mark in enumerate(marks):
+        if count == 0 or mark > marks[count - 1]:
+            pieces.append((initial * factor**count, t < mark))
     expr = sp.Piecewise(*pieces, (initial * factor ** len(marks), True))
     length = max(whole_length(marks[-1]), sp.Integer(0)) if marks else None
     given = {"value": value, "gamma": gamma}

@@ -133,8 +133,8 @@ BAD: dict[str, tuple[Callable[[], Schedule], type[Exception], str]] = {
     "no warmup": (
         lambda: library.inverse_square_root(warmup=0),
         DomainError,
-        "warmup must be above 0, got 0 (inverse_square_root): a schedule over no steps has no "
-        "value; use constant(end)",
+        "warmup must be above 0, got 0 (inverse_square_root): the value at step 0 would be "
+        "infinite; 1 is the shortest",
     ),
     "steps in text": (
         lambda: library.linear(0, 1, "10"),

@@ -215,7 +215,7 @@ _ROWS = (
         _inverse_square_root,
         Parameter("initial_val", 1.0, checks.number),
         Parameter("scale", 1.0, checks.number),
-        Parameter("warmup_steps", 1.0, checks.steps),
+        Parameter("warmup_steps", 1.0, checks.warmup),
     ),
     _row(
         "MultiStep",

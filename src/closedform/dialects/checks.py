@@ -8,10 +8,19 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import exact_number
-from closedform.schedules.arguments import positive_steps, rational_milestones
+from closedform.schedules.arguments import NO_WARMUP, positive_steps, rational_milestones
 
 steps = positive_steps
 """A number of steps above 0."""
+
+
+def warmup(value: Any, name: str, where: str) -> sp.Rational:
+    """Returns the number of flat steps before an inverse root, above 0.
+
+    Raises:
+        DomainError: It is not above 0.
+    """
+    return positive_steps(value, name, where, NO_WARMUP)
 
 
 def number(value: Any, name: str, where: str) -> sp.Expr:

@@ -11,13 +11,18 @@ from closedform.errors import DefinitionError, DomainError
 from closedform.language import exact_number
 
 
-def positive_steps(value: Any, name: str, where: str) -> sp.Rational:
+NO_STEPS = "a schedule over no steps has no value; use constant(end)"
+NO_WARMUP = "the value at step 0 would be infinite; 1 is the shortest"
+
+
+def positive_steps(value: Any, name: str, where: str, hint: str = NO_STEPS) -> sp.Rational:
     """Returns a number of steps above 0, which may be a fraction.
 
     Args:
         value: The argument.
         name: Its name, for errors.
         where: The schedule that it belongs to, for errors.
+        hint: What to do where it is not above 0.
 
     Raises:
         DefinitionError: It is no finite rational number, a bool or a string.
@@ -27,11 +32,7 @@ def positive_steps(value: Any, name: str, where: str) -> sp.Rational:
     if not number.is_Rational:
         raise DefinitionError(f"{name} must be a rational number, got {value!r}", where=where)
     if number <= 0:
-        raise DomainError(
-            f"{name} must be above 0, got {value!r}",
-            where=where,
-            hint="a schedule over no steps has no value; use constant(end)",
-        )
+        raise DomainError(f"{name} must be above 0, got {value!r}", where=where, hint=hint)
     return number
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.language import Schedule, hyper, t
-from closedform.schedules.arguments import positive_steps
+from closedform.schedules.arguments import NO_WARMUP, positive_steps
 
 
 def inverse_square_root(value: Any = 1, scale: Any = 1, warmup: Any = 1) -> Schedule:
@@ -32,7 +32,7 @@ def inverse_square_root(value: Any = 1, scale: Any = 1, warmup: Any = 1) -> Sche
     Source: ``InverseSquareRootDecayLR`` of cerebras.pytorch 2.10 (its document leaves out v); the
     T5 schedule (Raffel et al., 2020) is v = s = 1, W = 10000.
     """
-    number = positive_steps(warmup, "warmup", "inverse_square_root")
+    number = positive_steps(warmup, "warmup", "inverse_square_root", NO_WARMUP)
     v, s, w = hyper("value"), hyper("scale"), hyper("warmup", positive=True)
     return Schedule(
         v * s / sp.sqrt(sp.Max(t, w)),

@@ -10,7 +10,6 @@ import sympy as sp
 from closedform.errors import DefinitionError, DomainError
 from closedform.language import exact_number
 
-
 NO_STEPS = "a schedule over no steps has no value; use constant(end)"
 NO_WARMUP = "the value at step 0 would be infinite; 1 is the shortest"
 

@@ -65,6 +65,7 @@ def _piecewise(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         st.builds(lambda k, c: sp.Piecewise((sp.sqrt(k - t), t <= k), (c, True)), _small, inner),
         st.builds(lambda k, c: sp.Piecewise((c, t <= k), (sp.log(t - k), True)), _small, inner),
         st.builds(lambda k, c: sp.Piecewise((1 / (t - k), t > k), (c, True)), _small, inner),
+        st.builds(lambda k, c: sp.Piecewise((1 / (t - k), t < k), (c, True)), _small, inner),
         st.builds(
             lambda k, c: sp.Piecewise((floor_mod(20, k - t), t < k), (c, True)), _small, inner
         ),

@@ -188,7 +188,9 @@ def _reshape(types: tuple[TensorType, ...], attributes: Attributes) -> TensorTyp
     (operand,) = types
     shape = _shape_attribute(attributes, "shape")
     if _size(shape) != _size(operand.shape):
-        raise GraphError(f"cannot reshape {operand} to {list(shape)}: the number of elements differs")
+        raise GraphError(
+            f"cannot reshape {operand} to {list(shape)}: the number of elements differs"
+        )
     if len(_size(shape)[1]) > 1:
         raise GraphError(f"cannot reshape {operand} to {list(shape)}: more than one named size")
     return TensorType(operand.dtype, shape)

@@ -11,7 +11,7 @@ from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.lowering.annotate import interval, is_integral
 from closedform.lowering.context import Lowering
-from closedform.lowering.domain import Domain
+from closedform.lowering.domain import MAX_STEP, Domain
 from closedform.lowering.interval import Interval
 from closedform.lowering.trigonometry import raised_cosine
 
@@ -123,9 +123,11 @@ def _primitive(multiples: sp.Expr) -> tuple[sp.Rational, sp.Expr]:
 
 def _reference(constant: sp.Rational, slope: sp.Rational, values: Interval) -> int:
     root = -constant / slope
+    zero = Fraction(int(root.p), int(root.q))
+    if abs(zero) > MAX_STEP:
+        return 0
     if root.is_Integer:
         return int(root)
-    zero = Fraction(int(root.p), int(root.q))
     if values.low <= zero <= values.high:
         return round(zero)
     ends = [int(end) for end in (values.low, values.high) if isinstance(end, Fraction)]

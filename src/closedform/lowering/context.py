@@ -14,7 +14,7 @@ from closedform.ir.ops import Op
 from closedform.ir.types import DType
 from closedform.language.exact import to_float
 from closedform.language.symbols import t
-from closedform.lowering.annotate import interval, is_integral
+from closedform.lowering.annotate import branches, interval, is_integral
 from closedform.lowering.domain import Domain
 
 _LARGEST = {DType.I64: 2**63 - 1, DType.I32: 2**31 - 1}
@@ -135,10 +135,13 @@ class Lowering:
         return self.symbols[symbol]
 
     def fits_integer(self, expr: sp.Expr, domain: Domain) -> bool:
-        """Returns whether every value of an integer expression fits the integer dtype."""
+        """Returns whether an integer expression and all in it fit the integer dtype."""
         limit = _LARGEST[self.integer]
         values = interval(expr, domain)
-        return -limit <= values.low and values.high <= limit
+        if isinstance(expr, sp.Piecewise):
+            return all(self.fits_integer(value, inside) for value, _, inside in branches(expr, domain))
+        is_within = -limit <= values.low and values.high <= limit
+        return is_within and all(self.fits_integer(arg, domain) for arg in expr.args)
 
     def real(self, expr: sp.Expr, domain: Domain) -> Value:
         """Lowers an expression to a float value of its own dtype."""

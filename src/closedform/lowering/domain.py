@@ -14,11 +14,15 @@ from fractions import Fraction
 import sympy as sp
 from sympy.core.relational import Relational
 
+from closedform.ir.types import DType
 from closedform.language.symbols import t
 from closedform.lowering.interval import ALL, INFINITY, Bound, Interval
 
 MAX_STEP = 2**50
 """The largest step that graphs are made for: small multiples of it are still exact in float64."""
+
+LAST_STEP = {DType.I64: MAX_STEP, DType.I32: 2**31 - 1}
+"""The largest step by dtype of the step."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +43,11 @@ class Domain:
         return Domain({**self.bounds, symbol: interval})
 
 
-def clock_domain(hyper: Mapping[sp.Symbol, Interval] | None = None) -> Domain:
-    """Returns the domain of every step from 0 to ``MAX_STEP``."""
-    return Domain({t: Interval(Fraction(0), Fraction(MAX_STEP)), **(hyper or {})})
+def clock_domain(
+    hyper: Mapping[sp.Symbol, Interval] | None = None, *, last: int = MAX_STEP
+) -> Domain:
+    """Returns the domain of every step from 0 to ``last``, with what is known of others."""
+    return Domain({t: Interval(Fraction(0), Fraction(last)), **(hyper or {})})
 
 
 def linear_in(expr: sp.Expr, symbol: sp.Symbol) -> tuple[Fraction, Fraction] | None:

@@ -24,7 +24,7 @@ from closedform.language.functions import FloorDiv, FloorMod
 from closedform.language.symbols import t
 from closedform.lowering.annotate import branches, interval, is_integral
 from closedform.lowering.domain import Domain
-from closedform.lowering.interval import Interval
+from closedform.lowering.interval import Interval, point
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +145,7 @@ class _Guard:
             if not holds_at(condition, values):
                 continue
             value = value_at(operand, values)
-            sign = sp.sign(sp.N(value, 40))
-            exact = sp.Rational(int(sign))
-            if not needed.is_met(Interval(Fraction(int(exact)), Fraction(int(exact)))):
+            if not needed.is_met(point(Fraction(int(sp.sign(sp.N(value, 40)))))):
                 raise DomainError(
                     f"{user} has no finite real value at t = {step}: {operand} is {value}, "
                     f"and must be {needed.what}",
@@ -157,11 +155,12 @@ class _Guard:
 
 
 def _hold(operand: sp.Expr, inside: Interval, needed: Requirement, path: Path) -> sp.Expr:
-    """The operand held at its bound in the branch, or replaced by 1 outside of it."""
-    if isinstance(inside.low, Fraction) and needed.is_met(Interval(inside.low, inside.low)):
-        return sp.Max(operand, _rational(inside.low))
-    if isinstance(inside.high, Fraction) and needed.is_met(Interval(inside.high, inside.high)):
-        return sp.Min(operand, _rational(inside.high))
+    """The operand held at its bound that faces zero, or replaced by 1 outside of the branch."""
+    low, high = inside.low, inside.high
+    if isinstance(low, Fraction) and low >= 0 and needed.is_met(point(low)):
+        return sp.Max(operand, _rational(low))
+    if isinstance(high, Fraction) and high < 0 and needed.is_met(point(high)):
+        return sp.Min(operand, _rational(high))
     return _replace_outside(operand, path)
 
 

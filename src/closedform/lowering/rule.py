@@ -20,7 +20,7 @@ from closedform.language.symbols import GRAD, PARAM, state
 from closedform.language.update_rule import UpdateRule
 from closedform.lowering.annotate import interval
 from closedform.lowering.context import Lowering
-from closedform.lowering.domain import Domain, clock_domain
+from closedform.lowering.domain import LAST_STEP, Domain, clock_domain
 from closedform.lowering.lower import RULES
 from closedform.lowering.schedule import declare_hypers, hyper_interval, prepare
 
@@ -113,10 +113,10 @@ def _hyperparameters(
             intervals[symbol] = hyper_interval(symbol)
         elif isinstance(value, Schedule):
             expr, symbols[symbol] = _scheduled(value, builder, step, scalar, rule.name)
-            intervals[symbol] = interval(expr, clock_domain())
+            intervals[symbol] = interval(expr, clock_domain(last=LAST_STEP[step.type.dtype]))
         else:
             numbers[symbol] = value
-    return symbols, numbers, clock_domain(intervals)
+    return symbols, numbers, clock_domain(intervals, last=LAST_STEP[step.type.dtype])
 
 
 def _scheduled(
@@ -127,7 +127,7 @@ def _scheduled(
         raise LoweringError(
             f"the symbol {schedule.open[0]} has no value", where=place, hint="bind it first"
         )
-    domain = clock_domain()
+    domain = clock_domain(last=LAST_STEP[step.type.dtype])
     expr = prepare(schedule.bound, domain, place)
     return expr, Lowering(RULES, builder, step, place, scalar=scalar).real(expr, domain)
 

@@ -13,7 +13,7 @@ from closedform.ir.ops import Op
 from closedform.ir.types import DType, Shape, TensorType
 from closedform.language.schedule import Schedule
 from closedform.lowering.context import Lowering
-from closedform.lowering.domain import Domain, clock_domain
+from closedform.lowering.domain import LAST_STEP, Domain, clock_domain
 from closedform.lowering.guard import guard
 from closedform.lowering.interval import INFINITY, Interval
 from closedform.lowering.lower import RULES
@@ -63,7 +63,9 @@ def lower_schedule(
         for symbol in schedule.expr.free_symbols
         if symbol.name in known and symbol not in kept
     }
-    domain = clock_domain({symbol: hyper_interval(symbol) for symbol in kept})
+    domain = clock_domain(
+        {symbol: hyper_interval(symbol) for symbol in kept}, last=LAST_STEP[step_dtype]
+    )
     expr = prepare(schedule.expr.xreplace(values), domain, place)
 
     builder = Builder(_identifier(schedule.name))

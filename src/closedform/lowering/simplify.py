@@ -24,7 +24,7 @@ from closedform.errors import LoweringError
 from closedform.language.functions import FloorDiv, FloorMod
 from closedform.language.symbols import t
 from closedform.lowering.annotate import decide, interval, is_integral
-from closedform.lowering.domain import MAX_STEP, Domain, narrow
+from closedform.lowering.domain import LAST_STEP, Domain, narrow
 from closedform.lowering.interval import Interval
 
 _CHAINED = {sp.Lt: sp.And, sp.Le: sp.And, sp.Gt: sp.Or, sp.Ge: sp.Or}
@@ -99,7 +99,8 @@ class _Simplifier:
 
     def _uncovered(self, rest: Domain) -> LoweringError:
         steps = rest.interval(t)
-        gap = f"t >= {steps.low}" if steps.high == MAX_STEP else f"{steps.low} <= t <= {steps.high}"
+        is_open = steps.high in LAST_STEP.values()
+        gap = f"t >= {steps.low}" if is_open else f"{steps.low} <= t <= {steps.high}"
         return LoweringError(
             f"Piecewise has no value for {gap}",
             where=self.place,

@@ -104,10 +104,9 @@ def _fold(numerator: sp.Expr, denominator: int, domain: Domain) -> sp.Expr:
         return numerator
     if -denominator <= values.low and values.high <= denominator:
         return sp.Abs(numerator)
-    if 0 <= values.low and values.high <= 2 * denominator:
-        return denominator - sp.Abs(numerator - denominator)
-    reduced = FloorMod(numerator + denominator, sp.Integer(2 * denominator))
-    return sp.Abs(reduced - denominator)
+    if not (0 <= values.low and values.high <= 2 * denominator):
+        numerator = FloorMod(numerator, sp.Integer(2 * denominator))
+    return denominator - sp.Abs(numerator - denominator)
 
 
 def _complement(folded: sp.Expr, denominator: int) -> sp.Expr:

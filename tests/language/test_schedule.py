@@ -1,0 +1,208 @@
+"""Schedules: exact numbers, calls, composition, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import sympy as sp
+
+from closedform.errors import DefinitionError, DomainError
+from closedform.language import (
+    GRAD,
+    Schedule,
+    chained,
+    exact_number,
+    floor_div,
+    floor_mod,
+    hyper,
+    sequential,
+    t,
+)
+
+PEAK, WARMUP = sp.symbols("peak warmup")
+RAMP = Schedule(
+    sp.Piecewise((PEAK * t / WARMUP, t < WARMUP), (PEAK, True)), length=4, peak=0.3, warmup=4
+)
+FALL = Schedule(1 - t / 10, name="fall", length=10)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        (0.1, sp.Rational(1, 10)),
+        (3e-4, sp.Rational(3, 10000)),
+        (7, sp.Integer(7)),
+        (Fraction(1, 3), sp.Rational(1, 3)),
+        (np.float32(0.1), sp.Rational(1, 10)),
+        (np.float64(0.1), sp.Rational(1, 10)),
+        (np.int64(5), sp.Integer(5)),
+        (sp.Float(0.1), sp.Rational(1, 10)),
+        (sp.sqrt(2), sp.sqrt(2)),
+        (5e-324, sp.Rational("5e-324")),
+    ],
+)
+def test_numbers_mean_the_decimal_they_show(given: Any, meant: sp.Expr) -> None:
+    assert exact_number(given) == meant
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (True, "peak must be a number, got bool True"),
+        ("1e-3", "peak must be a number, got str '1e-3'"),
+        (None, "peak must be a number, got NoneType None"),
+        (math.nan, "peak must be finite, got nan"),
+        (math.inf, "peak must be finite, got inf"),
+        (1j, "peak must be a number, got complex 1j"),
+        (sp.I, "peak must be finite and real, got I"),
+        (sp.zoo, "peak must be finite and real, got zoo"),
+        (t + 1, r"peak must be a number, got the expression t \+ 1"),
+    ],
+)
+def test_what_is_no_number_is_refused(given: Any, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        exact_number(given, "peak")
+
+
+def test_floats_in_an_expression_mean_decimals_too() -> None:
+    assert Schedule(0.1 * t).expr == t / 10
+
+
+def test_value_float_and_exact() -> None:
+    assert RAMP(1) == 0.075
+    assert isinstance(RAMP(1), float)
+    assert RAMP.exact(3) == sp.Rational(9, 40)
+    assert RAMP(np.int64(2)) == 0.15
+    steps = np.array([[0, 1], [4, 100]])
+    values = RAMP(steps)
+    assert isinstance(values, np.ndarray)
+    assert values.shape == (2, 2)
+    assert values.tolist() == [[0.0, 0.075], [0.3, 0.3]]
+
+
+def test_bind_replaces_and_completes() -> None:
+    assert RAMP.bind(peak=0.6).exact(1) == sp.Rational(3, 20)
+    opened = Schedule(PEAK * t, name="line")
+    assert [symbol.name for symbol in opened.open] == ["peak"]
+    assert opened.bind(peak=2).exact(3) == 6
+
+
+def test_immutable_hashable_picklable() -> None:
+    with pytest.raises(AttributeError, match="immutable"):
+        RAMP.name = "other"  # type: ignore[misc]
+    assert RAMP == copy.deepcopy(RAMP)
+    assert hash(pickle.loads(pickle.dumps(RAMP))) == hash(RAMP)
+    assert RAMP != RAMP.bind(peak=1)
+
+
+def test_then_is_half_open_and_local() -> None:
+    joined = RAMP.then(FALL)
+    assert joined.exact(3) == sp.Rational(9, 40)
+    assert joined.exact(4) == 1
+    assert joined.exact(9) == sp.Rational(1, 2)
+    assert joined.length == 14
+    assert RAMP.then(FALL, at=2).exact(2) == 1
+
+
+def test_hyperparameters_shared_and_clashing() -> None:
+    other = Schedule(PEAK - t / 100, peak=0.3)
+    shared = RAMP.then(other)
+    assert shared.hyperparameters["peak"] == sp.Rational(3, 10)
+    assert shared.bind(peak=0.6).exact(4) == sp.Rational(3, 5)
+    clash = RAMP.then(other.bind(peak=0.9))
+    assert "peak" not in clash.hyperparameters
+    assert clash.exact(1) == sp.Rational(3, 40)
+    assert clash.exact(4) == sp.Rational(9, 10)
+
+
+def test_chained_is_a_product_of_relative_courses() -> None:
+    product = chained((FALL, Schedule(sp.Integer(8) / (t + 2))))
+    assert product.exact(0) == 1
+    assert product.exact(2) == sp.Rational(8, 10) * sp.Rational(1, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "step", "value"),
+    [
+        (lambda s: s.scale(0.5), 5, sp.Rational(1, 4)),
+        (lambda s: s.clip(low=0.7), 5, sp.Rational(7, 10)),
+        (lambda s: s.clip(high=0.9), 0, sp.Rational(9, 10)),
+        (lambda s: s.shift(3), 2, sp.Rational(1, 2)),
+        (lambda s: s.shift(-3), 2, sp.Integer(1)),
+        (lambda s: s.shift(-3), 5, sp.Rational(8, 10)),
+    ],
+)
+def test_transforms(change: Callable[[Schedule], Schedule], step: int, value: sp.Expr) -> None:
+    changed = change(FALL)
+    assert changed.exact(step) == value
+    assert changed(step) == pytest.approx(float(value), rel=1e-15)  # one or two roundings
+
+
+def test_latex_and_notebook() -> None:
+    assert RAMP.latex() == sp.latex(RAMP.expr)
+    assert RAMP._repr_latex_().startswith("$\\displaystyle ")
+    assert r"\bmod" in sp.latex(floor_mod(t, 3))
+    assert r"\lfloor" in sp.latex(floor_div(t, 3))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Schedule("t + 1"), "the expression of schedule 'schedule' must be a number, got str"),
+        (lambda: Schedule(PEAK * t, paek=1), r"'paek' is no symbol .*did you mean 'peak'\?"),
+        (lambda: Schedule(t, x=1), "'x' is no symbol .*has no symbols"),
+        (lambda: Schedule(t * sp.I), "finite and real"),
+        (lambda: Schedule(t + GRAD), "function of t and hyperparameters, got grad"),
+        (lambda: Schedule(sp.Symbol("t") + 1), "a symbol t that is not the clock"),
+        (lambda: Schedule(t, length=-1), r"length must be an integer >= 0, got -1"),
+        (lambda: Schedule(t, length=2.5), r"length must be an integer >= 0, got 2.5"),
+        (lambda: RAMP.exact(-1), "step must be an integer >= 0, got -1"),
+        (lambda: RAMP.exact(0.5), "step must be an integer >= 0, got 0.5"),
+        (lambda: RAMP(-1), "steps must be in 0..1125899906842624, got -1"),
+        (lambda: RAMP(0.5), "steps must be integers, got float64 0.5"),
+        (lambda: RAMP([1.0]), r"steps must be integers, got float64 \[1.0\]"),
+        (lambda: Schedule(PEAK * t).exact(1), r"\['peak'\] have no value .*bind"),
+        (lambda: sequential([]), "at least one schedule, got none"),
+        (lambda: sequential([RAMP, FALL], []), "expected 1, got 0"),
+        (lambda: sequential([RAMP, RAMP, FALL], [5, 5]), "strictly increasing, got 5 after 5"),
+        (lambda: sequential([RAMP, RAMP, FALL], [5, 4]), "strictly increasing, got 4 after 5"),
+        (lambda: sequential([RAMP, FALL], [0]), "above 0 and strictly increasing, got 0 after 0"),
+        (lambda: sequential([RAMP, FALL], [2.5]), "milestone must be an integer >= 0, got 2.5"),
+        (lambda: Schedule(t).then(RAMP), "without a length needs a milestone.*member 0, 'schedule'"),
+        (lambda: chained([]), "at least one schedule, got none"),
+        (lambda: chained([FALL, RAMP]), "divided by its first value, which is 0 .*member 1"),
+        (lambda: FALL.shift(0.5), "steps must be an integer, got 0.5"),
+        (lambda: hyper("grad"), "identifier other than .*, got 'grad'"),
+        (lambda: hyper("a b"), "identifier other than .*, got 'a b'"),
+        (lambda: floor_mod("t", 3), "argument of floor_mod must be a number, got str 't'"),
+    ],
+)
+def test_bad_input(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("expr", "step", "message"),
+    [
+        (sp.Piecewise((1, t < 5)), 7, "Piecewise has no value .*t = 7"),
+        (1 / (t - 3), 3, "zoo, not a finite real number .*t = 3"),
+        (sp.sqrt(2 - t), 3, "I, not a finite real number .*t = 3"),
+    ],
+)
+def test_exact_outside_of_the_domain(expr: sp.Expr, step: int, message: str) -> None:
+    with pytest.raises(DomainError, match=message):
+        Schedule(expr).exact(step)
+
+
+def test_inert_functions_are_right_where_sympy_is_wrong() -> None:
+    nested = Schedule(floor_mod(3 * floor_mod(t, 6), 8))
+    assert [nested.exact(step) for step in range(7)] == [0, 3, 6, 1, 4, 7, 0]
+    assert [nested(step) for step in range(7)] == [0, 3, 6, 1, 4, 7, 0]

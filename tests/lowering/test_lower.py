@@ -1,0 +1,172 @@
+"""Lowering: forms, node counts, and what is refused by name and place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import sympy as sp
+
+import closedform as cf
+from closedform.compiler import compile_schedule
+from closedform.errors import DomainError, LoweringError
+from closedform.ir.graph import Graph
+from closedform.ir.ops import Op
+from closedform.ir.text import parse_graph, print_graph
+from closedform.language import Schedule, floor_div, floor_mod, hyper, t
+from closedform.lowering.lower import HANDLERS
+from tests.support.engines import run_evaluator, run_onnxruntime
+from tests.support.exact import evaluate_exactly, mpf
+
+RATE = sp.Symbol("rate", real=True)
+
+
+def nodes(graph: Graph) -> int:
+    return sum(node.op not in (Op.INPUT, Op.CONST) for node in graph.nodes)
+
+
+def onnx_nodes(schedule: Schedule, path: Any) -> int:
+    model = cf.to_onnx(schedule, path)
+    assert isinstance(model, onnx.ModelProto)
+    return len(model.graph.node)
+
+
+WARMUP = cf.schedules.linear(0, 3e-4, 2000)
+
+
+@pytest.mark.parametrize("end", [3e-5, 0, 1e-12, 1e-6])
+def test_cosine_after_warmup_takes_at_most_16_nodes(end: float, tmp_path: Any) -> None:
+    lr = WARMUP.then(cf.schedules.cosine(3e-4, end, 98_000))
+    limit = 17 if 0 < end < 2e-9 else 16  # a floor far below the peak costs one addition more
+    assert onnx_nodes(lr, tmp_path / "lr.onnx") <= limit
+
+
+def test_a_thousand_milestones_take_at_most_12_nodes(tmp_path: Any) -> None:
+    marks = [5 * k for k in range(1, 1001)]
+    steps = cf.schedules.piecewise_constant([k / 7 for k in range(1001)], marks)
+    assert onnx_nodes(steps, tmp_path / "steps.onnx") <= 12
+
+
+def test_a_sequence_of_a_hundred_lines_is_one_table(tmp_path: Any) -> None:
+    lines = [cf.schedules.linear(k / 7, (k * 13 % 29) / 3, 10) for k in range(100)]
+    path = cf.sequential(lines)
+    assert onnx_nodes(path, tmp_path / "lines.onnx") <= 12
+    for step in (0, 9, 10, 11, 555, 989, 990, 999, 1000, 5000):
+        expected = float(path.exact(step))
+        assert path(step) == pytest.approx(expected, rel=4e-16, abs=1e-15)  # 2 ulp of scale 9.3
+
+
+GOLDENS: dict[str, Schedule] = {
+    "warmup_cosine": WARMUP.then(cf.schedules.cosine(3e-4, 3e-5, 98_000)),
+    "warmup_cosine_to_zero": WARMUP.then(cf.schedules.cosine(3e-4, 0, 98_000)),
+    "cosine_annealing": cf.schedules.cosine_annealing(0.1, 0.001, 50),
+    "inverse_square_root": cf.schedules.inverse_square_root(1, 1, 8307),
+    "polynomial_half": cf.schedules.polynomial(1e-3, 1e-5, 1000, power=0.5),
+    "staircase": Schedule(sp.Rational(1, 2) ** floor_div(t, 30)),
+    "exponential": Schedule(sp.Rational(96, 100) ** (t / 1000)),
+    "triangle": Schedule(1 - sp.Abs(floor_mod(t, 20) - 10) / 10),
+    "lines": cf.sequential([cf.schedules.linear(k, k + 1, 10) for k in range(6)]),
+    "guarded": Schedule(sp.Piecewise((sp.sqrt(50 - t), t < 50), (1 / (t - 48), True))),
+}
+
+
+@pytest.mark.parametrize("name", GOLDENS)
+def test_golden(name: str, golden: Callable[[str, str], None]) -> None:
+    graph = compile_schedule(GOLDENS[name])
+    text = print_graph(graph)
+    golden(f"lowering/{name}", text)
+    assert parse_graph(text) == graph
+    for step in (0, 1, 9, 10, 49, 50, 51, 999, 2000, 99_999, 100_000, 10**6):
+        truth = mpf(evaluate_exactly(GOLDENS[name].bound, {t: Fraction(step)}))
+        value = float(run_evaluator(graph, {"step": np.array(step)})["value"])
+        scale = max(1e-3 if "warmup" in name else 1.0, abs(float(truth)))
+        assert abs(value - truth) <= 4 * np.spacing(scale), (step, value, truth)
+
+
+def test_thresholds_are_exact_integers() -> None:
+    # The peak of a one-cycle: 0.29*100 - 1 is 27.999… in binary, and exactly 28 here.
+    steps = Schedule(sp.Piecewise((1, t <= sp.Rational(29, 100) * 100 - 1), (0, True)))
+    assert [steps(27), steps(28), steps(29)] == [1, 1, 0]
+    halves = Schedule(sp.Piecewise((1, t < sp.Rational(57, 2)), (0, True)))
+    assert [halves(28), halves(29)] == [1, 0]
+    assert Schedule(sp.Piecewise((1, sp.Eq(t, sp.Rational(5, 2))), (0, True)))(2) == 0
+
+
+def test_floor_of_a_quotient_is_an_integer_division() -> None:
+    # In float32 and float64, t * (1/41) is below 1 at t = 41.
+    assert Schedule(sp.floor(t / 41))(41) == 1
+    assert Schedule(sp.ceiling(t / 41))(42) == 2
+    graph = compile_schedule(Schedule(sp.floor(t / 41)))
+    assert Op.FLOOR_DIV in {node.op for node in graph.nodes}
+
+
+def test_far_steps_stay_exact() -> None:
+    annealing = cf.schedules.cosine_annealing(1, 0, 1000)
+    for step in (10**9 + 500, 2**40 + 123, 2**50):
+        truth = mpf(evaluate_exactly(annealing.bound, {t: Fraction(step)}))
+        assert abs(annealing(step) - truth) <= 2 * np.spacing(1.0)
+
+
+def test_float32_arithmetic_reduces_the_step_in_integers_first() -> None:
+    annealing = cf.schedules.cosine_annealing(1, 0, 1000)
+    graph = compile_schedule(annealing, dtype="f32", scalar_dtype="f32", step_dtype="i32")
+    assert {str(node.type.dtype) for node in graph.nodes} <= {"i32", "f32", "bool"}
+    for step in (10**6 + 1, 2**31 - 1):
+        value = run_onnxruntime(graph, {"step": np.array(step, np.int32)})["value"]
+        truth = mpf(evaluate_exactly(annealing.bound, {t: Fraction(step)}))
+        assert abs(float(value) - truth) <= 2 * np.spacing(np.float32(1))
+
+
+def test_hyperparameters_as_inputs() -> None:
+    warmup = hyper("warmup", integer=True, positive=True)
+    lr = Schedule(RATE * sp.Min(t, warmup) / warmup, rate=0.1, warmup=10)
+    graph = compile_schedule(lr, inputs=("rate", "warmup"))
+    inputs = {"step": np.array(3), "rate": np.array(0.5), "warmup": np.array(6)}
+    assert run_evaluator(graph, inputs)["value"] == 0.25
+    assert run_onnxruntime(graph, inputs)["value"] == 0.25
+
+
+def test_a_constant_takes_the_shape_of_the_steps() -> None:
+    graph = compile_schedule(Schedule(0.1), step_shape=("n",))
+    inputs = {"step": np.arange(3)}
+    assert run_evaluator(graph, inputs)["value"].tolist() == [0.1] * 3
+    assert run_onnxruntime(graph, inputs)["value"].tolist() == [0.1] * 3
+
+
+def test_handlers_cover_the_documented_vocabulary() -> None:
+    names = {kind.__name__ for kind in HANDLERS}
+    assert {"Add", "Mul", "Pow", "Piecewise", "Min", "Max", "exp", "log", "cos", "sin"} <= names
+
+
+@pytest.mark.parametrize(
+    ("expr", "error", "message"),
+    [
+        (sp.Piecewise((1, t < 7)), LoweringError, r"no value for t >= 7 \(schedule 'bad'\): add"),
+        (sp.Piecewise((1, t > 7)), LoweringError, "no value for 0 <= t <= 7"),
+        (sp.gamma(t + 1), LoweringError, r"gamma cannot be lowered, in gamma\(t \+ 1\)"),
+        (sp.Function("f")(t), LoweringError, r"f cannot be lowered, in f\(t\)"),
+        (RATE * t, LoweringError, r"the symbol rate has no value .*bind\(rate=…\)"),
+        (sp.Mod(3 * sp.Mod(t, 6), 8), LoweringError, "Mod inside Mod .*closedform.floor_mod"),
+        (1 / (t - 3), DomainError, "no finite real value at t = 3: t - 3 is 0, and must be not zero"),
+        (sp.sqrt(9 - t), DomainError, "at t = 10: 9 - t is -1, and must be not below zero"),
+        (sp.log(t), DomainError, "at t = 0: t is 0, and must be above zero"),
+        (floor_mod(7, t - 2), DomainError, "at t = 2: t - 2 is 0"),
+        ((t - 2) ** sp.Rational(1, 3), DomainError, "at t = 0: t - 2 is -2"),
+        (sp.Integer(10) ** 400 + t, LoweringError, "is not finite in f64"),
+    ],
+)
+def test_refused(expr: sp.Expr, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        compile_schedule(Schedule(expr, name="bad"))
+
+
+def test_an_input_that_may_be_zero_is_refused_under_a_division() -> None:
+    warmup = sp.Symbol("warmup")
+    with pytest.raises(DomainError, match=r"declare it: hyper\('warmup', positive=True\)"):
+        compile_schedule(Schedule(t / warmup, warmup=5), inputs=("warmup",))
+    with pytest.raises(LoweringError, match="'wramup' is no hyperparameter .*did you mean 'warmup'"):
+        compile_schedule(Schedule(t / warmup, warmup=5), inputs=("wramup",))

@@ -10,10 +10,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from closedform.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from closedform import dialects, optimizers, schedules
     from closedform.compiler import compile, to_onnx, to_torch
-    from closedform.config import Recipe, load_config
+    from closedform.config import Recipe, load_config, load_schedules
     from closedform.errors import ClosedFormError
     from closedform.language import (
         GRAD,
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
     )
     from closedform.runtime import OptimizerSession, ScheduleSession
 
-__version__ = "0.1.0"
-
 _HOME = {
     "ClosedFormError": "closedform.errors",
     "compile": "closedform.compiler",
@@ -43,6 +43,7 @@ _HOME = {
     "to_torch": "closedform.compiler",
     "Recipe": "closedform.config",
     "load_config": "closedform.config",
+    "load_schedules": "closedform.config",
     "OptimizerSession": "closedform.runtime",
     "ScheduleSession": "closedform.runtime",
     **dict.fromkeys(
@@ -85,6 +86,7 @@ __all__ = [
     "floor_mod",
     "hyper",
     "load_config",
+    "load_schedules",
     "matmul",
     "optimizers",
     "reduce_sum",

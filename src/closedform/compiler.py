@@ -27,6 +27,7 @@ from closedform.language.update_rule import UpdateRule
 from closedform.lowering.domain import MAX_STEP
 from closedform.lowering.rule import lower_init, lower_step
 from closedform.lowering.schedule import lower_schedule
+from closedform.version import __version__
 
 if TYPE_CHECKING:
     import onnx
@@ -93,9 +94,9 @@ def compile_schedule(
     lowered = lower_schedule(
         schedule,
         step_shape=step_shape,
-        dtype=DType(dtype),
-        scalar_dtype=DType(scalar_dtype),
-        step_dtype=DType(step_dtype),
+        dtype=_dtype(dtype, "dtype"),
+        scalar_dtype=_dtype(scalar_dtype, "scalar_dtype"),
+        step_dtype=_dtype(step_dtype, "step_dtype"),
         inputs=inputs,
     )
     return DEFAULT(lowered)
@@ -113,9 +114,9 @@ def compile_step(
     lowered = lower_step(
         rule,
         params,
-        dtype=DType(dtype),
-        scalar_dtype=DType(scalar_dtype),
-        step_dtype=DType(step_dtype),
+        dtype=_dtype(dtype, "dtype"),
+        scalar_dtype=_dtype(scalar_dtype, "scalar_dtype"),
+        step_dtype=_dtype(step_dtype, "step_dtype"),
     )
     return DEFAULT(lowered)
 
@@ -124,7 +125,22 @@ def compile_init(
     rule: UpdateRule, params: Mapping[str, Shape], *, dtype: DType | str = DType.F32
 ) -> Graph:
     """Returns the graph of the states of a rule before the first step."""
-    return DEFAULT(lower_init(rule, params, dtype=DType(dtype)))
+    return DEFAULT(lower_init(rule, params, dtype=_dtype(dtype, "dtype")))
+
+
+_CHOICES = {
+    "dtype": (DType.F64, DType.F32),
+    "scalar_dtype": (DType.F64, DType.F32),
+    "step_dtype": (DType.I64, DType.I32),
+}
+
+
+def _dtype(value: DType | str, argument: str) -> DType:
+    choices = _CHOICES[argument]
+    if value not in choices:
+        legal = " or ".join(choices)
+        raise ExportError(f"{argument} must be {legal}, got {value!r}")
+    return DType(value)
 
 
 def evaluate_schedule(schedule: Schedule, step: int | ArrayLike) -> float | NDArray[np.float64]:
@@ -133,17 +149,13 @@ def evaluate_schedule(schedule: Schedule, step: int | ArrayLike) -> float | NDAr
     Raises:
         DefinitionError: A step is no integer, negative, or above ``MAX_STEP``.
     """
+    place = f"schedule {schedule.name!r}"
     steps = np.asarray(step)
-    if steps.dtype.kind not in "iu" and steps.size:
-        raise DefinitionError(
-            f"steps must be integers, got {steps.dtype} {step!r}",
-            where=f"schedule {schedule.name!r}",
-        )
+    if steps.size and not all(isinstance(item, int | np.integer) for item in steps.flat[:1]):
+        raise DefinitionError(f"steps must be integers, got {steps.dtype} {step!r}", where=place)
     if steps.size and (steps.min() < 0 or steps.max() > MAX_STEP):
         wrong = steps.min() if steps.min() < 0 else steps.max()
-        raise DefinitionError(
-            f"steps must be in 0..{MAX_STEP}, got {wrong}", where=f"schedule {schedule.name!r}"
-        )
+        raise DefinitionError(f"steps must be in 0..{MAX_STEP}, got {wrong}", where=place)
     graph = schedule.memo("graph", lambda: compile_schedule(schedule, step_shape=("n",)))
     values = evaluate(graph, {"step": steps.astype(np.int64).reshape(-1)})["value"]
     return float(values[0]) if np.isscalar(step) or steps.ndim == 0 else values.reshape(steps.shape)
@@ -225,8 +237,6 @@ def _rule_facts(rule: UpdateRule) -> dict[str, Any]:
 
 
 def _metadata(expr: sp.Expr, hyperparameters: Mapping[str, str]) -> dict[str, str]:
-    from closedform import __version__
-
     return {
         "closedform.version": __version__,
         "closedform.clock": CLOCK,

@@ -27,6 +27,7 @@ from closedform.language import (
 )
 
 PEAK, WARMUP = sp.symbols("peak warmup")
+N = hyper("n", integer=True, positive=True)
 RAMP = Schedule(
     sp.Piecewise((PEAK * t / WARMUP, t < WARMUP), (PEAK, True)), length=4, peak=0.3, warmup=4
 )
@@ -96,7 +97,7 @@ def test_bind_replaces_and_completes() -> None:
 
 def test_immutable_hashable_picklable() -> None:
     with pytest.raises(AttributeError, match="immutable"):
-        RAMP.name = "other"  # type: ignore[misc]
+        RAMP.name = "other"
     assert RAMP == copy.deepcopy(RAMP)
     assert hash(pickle.loads(pickle.dumps(RAMP))) == hash(RAMP)
     assert RAMP != RAMP.bind(peak=1)
@@ -117,9 +118,28 @@ def test_hyperparameters_shared_and_clashing() -> None:
     assert shared.hyperparameters["peak"] == sp.Rational(3, 10)
     assert shared.bind(peak=0.6).exact(4) == sp.Rational(3, 5)
     clash = RAMP.then(other.bind(peak=0.9))
-    assert "peak" not in clash.hyperparameters
+    assert list(clash.hyperparameters) == ["peak_1", "peak_2", "warmup"]
     assert clash.exact(1) == sp.Rational(3, 40)
     assert clash.exact(4) == sp.Rational(9, 10)
+    assert clash.bind(peak_2=0.5).exact(4) == sp.Rational(1, 2)
+
+
+def test_lengths_follow_their_hyperparameters() -> None:
+    n = hyper("steps", integer=True, positive=True)
+    line = Schedule(sp.Min(t, n) / n, length=n, steps=10)
+    assert line.length == 10
+    assert line.bind(steps=4).length == 4
+    two = line.then(line.bind(steps=5))
+    assert two.length == 15
+    moved = two.bind(steps_1=2)
+    assert (moved.length, moved.exact(1), moved.exact(3)) == (
+        7,
+        sp.Rational(1, 2),
+        sp.Rational(1, 5),
+    )
+    assert Schedule(t / n, length=n).length is None
+    assert line.rename("ramp").name == "ramp"
+    assert line.rename("ramp") == line
 
 
 def test_chained_is_a_product_of_relative_courses() -> None:
@@ -155,7 +175,10 @@ def test_latex_and_notebook() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Schedule("t + 1"), "the expression of schedule 'schedule' must be a number, got str"),
+        (
+            lambda: Schedule("t + 1"),
+            "the expression of schedule 'schedule' must be a number, got str",
+        ),
         (lambda: Schedule(PEAK * t, paek=1), r"'paek' is no symbol .*did you mean 'peak'\?"),
         (lambda: Schedule(t, x=1), "'x' is no symbol .*has no symbols"),
         (lambda: Schedule(t * sp.I), "finite and real"),
@@ -164,7 +187,10 @@ def test_latex_and_notebook() -> None:
         (lambda: Schedule(t, length=-1), r"length must be an integer >= 0, got -1"),
         (lambda: Schedule(t, length=2.5), r"length must be an integer >= 0, got 2.5"),
         (lambda: RAMP.exact(-1), "step must be an integer >= 0, got -1"),
-        (lambda: RAMP.exact(0.5), "step must be an integer >= 0, got 0.5"),
+        (
+            lambda: RAMP.exact(0.5),  # type: ignore[arg-type]
+            "step must be an integer >= 0, got 0.5",
+        ),
         (lambda: RAMP(-1), "steps must be in 0..1125899906842624, got -1"),
         (lambda: RAMP(0.5), "steps must be integers, got float64 0.5"),
         (lambda: RAMP([1.0]), r"steps must be integers, got float64 \[1.0\]"),
@@ -175,10 +201,28 @@ def test_latex_and_notebook() -> None:
         (lambda: sequential([RAMP, RAMP, FALL], [5, 4]), "strictly increasing, got 4 after 5"),
         (lambda: sequential([RAMP, FALL], [0]), "above 0 and strictly increasing, got 0 after 0"),
         (lambda: sequential([RAMP, FALL], [2.5]), "milestone must be an integer >= 0, got 2.5"),
-        (lambda: Schedule(t).then(RAMP), "without a length needs a milestone.*member 0, 'schedule'"),
+        (
+            lambda: Schedule(t).then(RAMP),
+            "without a length needs a milestone.*member 0, 'schedule'",
+        ),
         (lambda: chained([]), "at least one schedule, got none"),
         (lambda: chained([FALL, RAMP]), "divided by its first value, which is 0 .*member 1"),
-        (lambda: FALL.shift(0.5), "steps must be an integer, got 0.5"),
+        (
+            lambda: sequential(["a", "b"]),  # type: ignore[list-item]
+            r"sequential takes a list of Schedules, got \['a', 'b'\]",
+        ),
+        (
+            lambda: chained(3),  # type: ignore[arg-type]
+            "chained takes a list of Schedules, got 3",
+        ),
+        (lambda: Schedule(t * N, n=0), "n must be above 0, got 0 .*schedule 'schedule'"),
+        (lambda: Schedule(t * N, n=0.5), "n must be an integer, got 0.5"),
+        (lambda: Schedule(N * sp.Symbol("n")), "two symbols are named 'n'"),
+        (lambda: RAMP(10**21), "steps must be in 0..1125899906842624, got 1000000000000000000000"),
+        (
+            lambda: FALL.shift(0.5),  # type: ignore[arg-type]
+            "steps must be an integer, got 0.5",
+        ),
         (lambda: hyper("grad"), "identifier other than .*, got 'grad'"),
         (lambda: hyper("a b"), "identifier other than .*, got 'a b'"),
         (lambda: floor_mod("t", 3), "argument of floor_mod must be a number, got str 't'"),

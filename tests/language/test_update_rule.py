@@ -39,8 +39,14 @@ def test_parts() -> None:
     [
         (lambda: momentum(hyperparameters={}), "'lr' is neither a state nor a hyperparameter"),
         (lambda: momentum(states={}), "'state.buffer' is neither a state nor a hyperparameter"),
-        (lambda: momentum(hyperparameters={"lr": "0.1"}), "hyperparameter 'lr' of momentum must be"),
-        (lambda: momentum(param="param"), "next value of 'param' in rule 'momentum' must be a number"),
+        (
+            lambda: momentum(hyperparameters={"lr": "0.1"}),
+            "hyperparameter 'lr' of momentum must be",
+        ),
+        (
+            lambda: momentum(param="param"),
+            "next value of 'param' in rule 'momentum' must be a number",
+        ),
         (
             lambda: momentum(states={"buffer": State(GRAD, 0, "row")}),
             r"the shape rule must be one of \('param', 'scalar'\), got 'row'",

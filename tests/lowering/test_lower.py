@@ -151,7 +151,11 @@ def test_handlers_cover_the_documented_vocabulary() -> None:
         (sp.Function("f")(t), LoweringError, r"f cannot be lowered, in f\(t\)"),
         (RATE * t, LoweringError, r"the symbol rate has no value .*bind\(rate=…\)"),
         (sp.Mod(3 * sp.Mod(t, 6), 8), LoweringError, "Mod inside Mod .*closedform.floor_mod"),
-        (1 / (t - 3), DomainError, "no finite real value at t = 3: t - 3 is 0, and must be not zero"),
+        (
+            1 / (t - 3),
+            DomainError,
+            "no finite real value at t = 3: t - 3 is 0, and must be not zero",
+        ),
         (sp.sqrt(9 - t), DomainError, "at t = 10: 9 - t is -1, and must be not below zero"),
         (sp.log(t), DomainError, "at t = 0: t is 0, and must be above zero"),
         (floor_mod(7, t - 2), DomainError, "at t = 2: t - 2 is 0"),
@@ -168,5 +172,7 @@ def test_an_input_that_may_be_zero_is_refused_under_a_division() -> None:
     warmup = sp.Symbol("warmup")
     with pytest.raises(DomainError, match=r"declare it: hyper\('warmup', positive=True\)"):
         compile_schedule(Schedule(t / warmup, warmup=5), inputs=("warmup",))
-    with pytest.raises(LoweringError, match="'wramup' is no hyperparameter .*did you mean 'warmup'"):
+    with pytest.raises(
+        LoweringError, match=r"'wramup' is no hyperparameter .*did you mean 'warmup'"
+    ):
         compile_schedule(Schedule(t / warmup, warmup=5), inputs=("wramup",))

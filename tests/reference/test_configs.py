@@ -98,7 +98,7 @@ def test_schedule_is_exact_in_onnxruntime(config: Path, tmp_path: Path) -> None:
 
 def test_optimizer_steps_in_onnxruntime(config: Path, tmp_path: Path) -> None:
     if config.stem.startswith("t5_11B"):
-        with pytest.raises(ConfigError, match="Adafactor|AdaFactor"):
+        with pytest.raises(ConfigError, match="AdaFactor"):
             cf.load_config(config)
         return
     recipe = cf.load_config(config)

@@ -25,7 +25,8 @@ from closedform.language import FloorDiv, FloorMod
 
 BITS = 46
 
-class Undecided(ValueError):
+
+class UndecidedError(ValueError):
     """Rounding decides which branch is taken, or whether the value is defined."""
 
 
@@ -51,7 +52,7 @@ def ball(expr: sp.Basic, values: Mapping[sp.Symbol, Fraction]) -> Any:
     finally:
         flint.ctx.prec = before
     if not result.is_finite():
-        raise Undecided(f"the ball of {expr} is {result}")
+        raise UndecidedError(f"the ball of {expr} is {result}")
     return result
 
 
@@ -70,7 +71,7 @@ def _evaluate(expr: sp.Basic, values: Mapping[sp.Symbol, Fraction]) -> Number:
         for value, condition in expr.args:
             if _holds(condition, values):
                 return _evaluate(value, values)
-        raise Undecided("no branch")
+        raise UndecidedError("no branch")
     args = [_evaluate(arg, values) for arg in expr.args]
     exacts = [arg.exact for arg in args if arg.exact is not None]
     is_exact = len(exacts) == len(args)
@@ -87,10 +88,10 @@ def _rounded(expr: sp.Basic, args: list[Number], exact: Fraction | None) -> Numb
     if exact is not None:
         return _number(exact)
     if not isinstance(expr, sp.floor):
-        raise Undecided(f"{expr.func} of an inexact number")
+        raise UndecidedError(f"{expr.func} of an inexact number")
     low, high = args[0].ball.lower().floor(), args[0].ball.upper().floor()
     if not (low.is_finite() and low == high):
-        raise Undecided(f"floor of {args[0].ball}")
+        raise UndecidedError(f"floor of {args[0].ball}")
     return _number(Fraction(int(low.unique_fmpz())))
 
 
@@ -140,8 +141,7 @@ def _holds(condition: sp.Basic, values: Mapping[sp.Symbol, Fraction]) -> bool:
     if condition in (sp.true, sp.false):
         return bool(condition)
     if isinstance(condition, sp.And | sp.Or):
-        join = all if isinstance(condition, sp.And) else any
-        return join([_holds(arg, values) for arg in condition.args])
+        return _junction(condition, values)
     if isinstance(condition, sp.Not):
         return not _holds(condition.args[0], values)
     if isinstance(condition, sp.ITE):
@@ -154,7 +154,23 @@ def _holds(condition: sp.Basic, values: Mapping[sp.Symbol, Fraction]) -> bool:
     else:
         difference = left.ball - right.ball
         if difference.contains(0) or not difference.is_finite():
-            raise Undecided(f"{condition}")
+            raise UndecidedError(f"{condition}")
         sign = (difference > 0) - (difference < 0)
     table = {"<": sign < 0, "<=": sign <= 0, ">": sign > 0, ">=": sign >= 0}
     return bool({**table, "==": sign == 0, "!=": sign != 0}[condition.rel_op])
+
+
+def _junction(condition: sp.Basic, values: Mapping[sp.Symbol, Fraction]) -> bool:
+    """An And or Or; an argument may be undecided where another one decides."""
+    decisive = isinstance(condition, sp.Or)
+    outcomes: list[bool | None] = []
+    for arg in condition.args:
+        try:
+            outcomes.append(_holds(arg, values))
+        except UndecidedError:
+            outcomes.append(None)
+    if decisive in outcomes:
+        return decisive
+    if None in outcomes:
+        raise UndecidedError(str(condition))
+    return not decisive

@@ -22,7 +22,7 @@ mpmath.mp.dps = 60
 Number = Fraction | Any
 
 
-class Undefined(ValueError):
+class UndefinedError(ValueError):
     """The expression has no finite real value at this point."""
 
 
@@ -40,7 +40,7 @@ def evaluate_exactly(expr: sp.Basic, values: Mapping[sp.Symbol, Fraction]) -> Nu
         for value, condition in expr.args:
             if holds_exactly(condition, values):
                 return evaluate_exactly(value, values)
-        raise Undefined(f"no branch of {expr}")
+        raise UndefinedError(f"no branch of {expr}")
     args = [evaluate_exactly(arg, values) for arg in expr.args]
     return _apply(expr, args)
 
@@ -106,17 +106,17 @@ def _sum(args: list[Number]) -> Number:
 def _power(base: Number, exponent: Number) -> Number:
     if isinstance(exponent, Fraction) and exponent.denominator == 1:
         if base == 0 and exponent < 0:
-            raise Undefined("0 to a negative power")
+            raise UndefinedError("0 to a negative power")
         small = abs(exponent.numerator) <= 64
         return base**exponent.numerator if small else mpf(base) ** int(exponent)
     if mpf(base) < 0 or (mpf(base) == 0 and mpf(exponent) < 0):
-        raise Undefined(f"{base} to the power of {exponent}")
+        raise UndefinedError(f"{base} to the power of {exponent}")
     return mpf(base) ** mpf(exponent)
 
 
 def _division(expr: sp.Basic, a: Number, b: Number) -> Number:
     if b == 0:
-        raise Undefined("division by zero")
+        raise UndefinedError("division by zero")
     quotient = Fraction(math.floor(a / b if _both(a, b) else mpf(a) / mpf(b)))
     if isinstance(expr, FloorDiv):
         return quotient
@@ -125,7 +125,7 @@ def _division(expr: sp.Basic, a: Number, b: Number) -> Number:
 
 def _transcendental(expr: sp.Basic, arg: Number) -> Number:
     if isinstance(expr, sp.log) and mpf(arg) <= 0:
-        raise Undefined(f"log of {arg}")
+        raise UndefinedError(f"log of {arg}")
     functions = {sp.log: mpmath.log, sp.exp: mpmath.exp, sp.cos: mpmath.cos, sp.sin: mpmath.sin}
     functions |= {sp.tan: mpmath.tan, sp.tanh: mpmath.tanh}
     return functions[expr.func](mpf(arg))

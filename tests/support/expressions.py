@@ -15,7 +15,9 @@ _small = st.integers(1, 40).map(sp.Integer)
 _rationals = st.fractions(-3, 3, max_denominator=50).map(
     lambda number: sp.Rational(number.numerator, number.denominator)
 )
-_bases = st.sampled_from([sp.Rational(1, 2), sp.Rational(9, 10), sp.Rational(99, 100), sp.Integer(2)])
+_bases = st.sampled_from(
+    [sp.Rational(1, 2), sp.Rational(9, 10), sp.Rational(99, 100), sp.Integer(2)]
+)
 
 
 def _integers(depth: int) -> st.SearchStrategy[Any]:
@@ -59,7 +61,11 @@ def _piecewise(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.one_of(
         st.builds(
             lambda a, p, b, q, c: sp.Piecewise((a, p), (b, q), (c, True)),
-            inner, conditions, inner, conditions, inner,
+            inner,
+            conditions,
+            inner,
+            conditions,
+            inner,
         ),
         # Partial where they are not taken: the guard must make these safe.
         st.builds(lambda k, c: sp.Piecewise((sp.sqrt(k - t), t <= k), (c, True)), _small, inner),
@@ -95,8 +101,13 @@ def reals(depth: int) -> st.SearchStrategy[Any]:
         st.builds(lambda x: sp.sqrt(sp.Max(x, 0)), inner),
         st.builds(lambda x: sp.cos(_bounded(x)), inner),
         st.builds(lambda x, k: sp.cos(sp.pi * x / k), _integers(2), _small),
-        st.builds(lambda x, k, a, b: a + b * sp.cos(sp.pi * sp.Min(x, k) / k),
-                  _integers(1), _small, _rationals, _rationals),
+        st.builds(
+            lambda x, k, a, b: a + b * sp.cos(sp.pi * sp.Min(x, k) / k),
+            _integers(1),
+            _small,
+            _rationals,
+            _rationals,
+        ),
         st.builds(lambda x, k: sp.sin(sp.pi * x / k), _integers(1), _small),
         st.builds(_power, _bases, inner),
         st.builds(lambda x, y: _power(sp.Rational(1, 8) + sp.Abs(x), y), inner, inner),

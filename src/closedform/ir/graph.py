@@ -110,10 +110,17 @@ class Builder:
         return self.emit(Op.INPUT, name=name, role=role, dtype=type_.dtype, shape=type_.shape)
 
     def const(self, value: Any, dtype: DType) -> Value:
-        """Adds a constant from a Python or NumPy number or array, converted to ``dtype``."""
-        array = np.ascontiguousarray(np.asarray(value).astype(dtype.numpy, copy=False))
-        shape = np.shape(value)
-        return self.emit(Op.CONST, data=array.tobytes(), dtype=dtype, shape=tuple(shape))
+        """Adds a constant from a Python or NumPy number or array, rounded once to ``dtype``.
+
+        Raises:
+            GraphError: The dtype is bool or an integer and does not hold the value exactly.
+        """
+        given = np.asarray(value)
+        with np.errstate(invalid="ignore", over="ignore"):
+            array = given.astype(dtype.numpy, copy=False)
+        if not dtype.is_float and not np.array_equal(array, given):
+            raise GraphError(f"const: {dtype} does not hold {value!r} exactly")
+        return self.emit(Op.CONST, data=array.tobytes(), dtype=dtype, shape=given.shape)
 
     def emit(self, op: Op, *operands: Value, **attributes: AttributeValue) -> Value:
         """Adds a node and returns its value; GraphError if the operands do not fit the op."""

@@ -148,7 +148,9 @@ def _reduce_sum(types: tuple[TensorType, ...], attributes: Attributes) -> Tensor
         raise GraphError(
             f"axes must be distinct and in 0..{operand.rank - 1}, got {list(axes)} for {operand}"
         )
-    keepdims = bool(attributes["keepdims"])
+    keepdims = attributes["keepdims"]
+    if not isinstance(keepdims, bool):
+        raise GraphError(f"attribute 'keepdims' must be a bool, got {keepdims!r}")
     kept = [
         1 if axis in axes else dim
         for axis, dim in enumerate(operand.shape)
@@ -273,6 +275,9 @@ def infer_type(op: Op, operands: tuple[TensorType, ...], attributes: Attributes)
             the name of the op.
     """
     spec = OPS[op]
+    for name, value in attributes.items():
+        if isinstance(value, list):
+            raise GraphError(f"{op}: attribute {name!r} must be a tuple, got {value!r}")
     if len(operands) != spec.arity:
         raise GraphError(f"{op}: takes {spec.arity} operands, got {len(operands)}")
     if sorted(attributes) != sorted(spec.attributes):

@@ -4,6 +4,7 @@ Imports SymPy and nothing below it in the house; methods that compute values rea
 by a local import.
 """
 
+from closedform.language.compose import chained, sequential
 from closedform.language.functions import (
     FloorDiv,
     FloorMod,
@@ -17,7 +18,7 @@ from closedform.language.functions import (
     transpose,
 )
 from closedform.language.numbers import exact_number
-from closedform.language.schedule import Schedule, chained, sequential
+from closedform.language.schedule import Schedule
 from closedform.language.symbols import GRAD, PARAM, hyper, state, t
 from closedform.language.update_rule import State, UpdateRule
 

@@ -33,10 +33,8 @@ def holds_at(condition: sp.Basic, values: dict[sp.Symbol, sp.Expr]) -> bool:
     """Returns whether a condition of a Piecewise holds at these values."""
     if condition in (sp.true, sp.false):
         return bool(condition)
-    if isinstance(condition, sp.And):
-        return all(holds_at(arg, values) for arg in condition.args)
-    if isinstance(condition, sp.Or):
-        return any(holds_at(arg, values) for arg in condition.args)
+    if isinstance(condition, sp.And | sp.Or):
+        return _junction_at(condition, values)
     if isinstance(condition, sp.Not):
         return not holds_at(condition.args[0], values)
     if isinstance(condition, sp.ITE):
@@ -48,6 +46,21 @@ def holds_at(condition: sp.Basic, values: dict[sp.Symbol, sp.Expr]) -> bool:
     difference = left - right
     sign = _sign(difference, values)
     return bool(condition.func(sp.Integer(sign), sp.Integer(0)))
+
+
+def _junction_at(condition: sp.Basic, values: dict[sp.Symbol, sp.Expr]) -> bool:
+    """An And or Or; an argument may have no value where another one decides."""
+    decisive = isinstance(condition, sp.Or)
+    undefined: DomainError | None = None
+    for arg in condition.args:
+        try:
+            if holds_at(arg, values) is decisive:
+                return decisive
+        except DomainError as error:
+            undefined = error
+    if undefined is not None:
+        raise undefined
+    return not decisive
 
 
 def to_float(value: sp.Expr) -> float:

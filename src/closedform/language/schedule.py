@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import sympy as sp
 
-from closedform.errors import DefinitionError, nearest
+from closedform.errors import DefinitionError, DomainError, nearest
 from closedform.language.exact import value_at
 from closedform.language.numbers import exact_number, rationalize
 from closedform.language.symbols import GRAD, PARAM, t
@@ -23,7 +23,8 @@ class Schedule:
     Args:
         expr: A SymPy expression in ``closedform.t`` and symbols, or a number.
         name: A name for graphs, files and errors.
-        length: Number of steps after which its shape is complete, if it has one; ``then`` uses it.
+        length: Number of steps after which its shape is complete, if it has one: a number, or an
+            expression in the hyperparameters; ``then`` begins the next schedule there.
         **hyperparameters: Values of symbols by name. Symbols without a value stay open; ``bind``
             gives them one later, or the exporter makes them inputs of the graph.
 
@@ -43,12 +44,12 @@ class Schedule:
         3/40000
     """
 
-    __slots__ = ("_cache", "expr", "hyperparameters", "length", "name")
+    __slots__ = ("_cache", "duration", "expr", "hyperparameters", "name")
 
     _cache: dict[str, Any]
+    duration: sp.Expr | None
     expr: sp.Expr
     hyperparameters: dict[str, sp.Expr]
-    length: sp.Integer | None
     name: str
 
     def __init__(
@@ -60,29 +61,24 @@ class Schedule:
         **hyperparameters: Any,
     ) -> None:
         checked = _expression(expr, name)
-        symbols = {symbol.name: symbol for symbol in checked.free_symbols if symbol != t}
-        for key in hyperparameters:
-            if key not in symbols:
-                raise DefinitionError(
-                    f"{key!r} is no symbol of the expression",
-                    where=f"schedule {name!r}",
-                    hint=nearest(key, symbols) if symbols else "the expression has no symbols",
-                )
+        symbols = _symbols(checked, name)
         values = {
-            key: exact_number(value, f"hyperparameter {key!r}")
-            for key, value in sorted(hyperparameters.items())
+            key: _value(key, value, symbols, name) for key, value in sorted(hyperparameters.items())
         }
-        object.__setattr__(self, "expr", checked)
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "length", None if length is None else _steps(length, "length"))
-        object.__setattr__(self, "hyperparameters", values)
-        object.__setattr__(self, "_cache", {})
+        self.__setstate__(
+            {
+                "expr": checked,
+                "name": name,
+                "duration": _duration(length),
+                "hyperparameters": values,
+            }
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a Schedule is immutable: cannot set {name!r}; use bind()")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: getattr(self, key) for key in ("expr", "name", "length", "hyperparameters")}
+        return {key: getattr(self, key) for key in ("expr", "name", "duration", "hyperparameters")}
 
     def __setstate__(self, content: Mapping[str, Any]) -> None:
         for key, value in content.items():
@@ -104,13 +100,20 @@ class Schedule:
     @property
     def bound(self) -> sp.Expr:
         """The expression with every known hyperparameter replaced by its exact value."""
+        return self.memo("bound", lambda: self._bind_in(self.expr))
+
+    @property
+    def length(self) -> sp.Integer | None:
+        """The step at which the shape is complete; None if there is none, or it is still open."""
+        if self.duration is None:
+            return None
+        number = self._bind_in(self.duration)
+        return number if number.is_number else None
+
+    def _bind_in(self, expr: sp.Expr) -> sp.Expr:
         by_name = self.hyperparameters
-        values = {
-            symbol: by_name[symbol.name]
-            for symbol in self.expr.free_symbols
-            if symbol != t and symbol.name in by_name
-        }
-        return self.memo("bound", lambda: self.expr.xreplace(values))
+        symbols = expr.free_symbols - {t}
+        return expr.xreplace({s: by_name[s.name] for s in symbols if s.name in by_name})
 
     def memo(self, key: str, make: Callable[[], Any]) -> Any:
         """Returns what ``make`` returned when this key was first asked for."""
@@ -122,6 +125,10 @@ class Schedule:
     def open(self) -> tuple[sp.Symbol, ...]:
         """The symbols that have no value yet, by name."""
         return tuple(sorted(self.bound.free_symbols - {t}, key=lambda symbol: symbol.name))
+
+    def rename(self, name: str) -> Schedule:
+        """Returns the schedule under another name."""
+        return Schedule(self.expr, name=name, length=self.duration, **self.hyperparameters)
 
     def bind(self, **hyperparameters: Any) -> Schedule:
         """Returns the schedule with these hyperparameters set or changed."""
@@ -150,7 +157,7 @@ class Schedule:
                 where=f"schedule {self.name!r}",
                 hint="give them with bind()",
             )
-        return value_at(self.bound, {t: _steps(step, "step")})
+        return value_at(self.bound, {t: whole_steps(step, "step")})
 
     def latex(self) -> str:
         """Returns the formula in LaTeX, hyperparameters as symbols."""
@@ -172,6 +179,8 @@ class Schedule:
             other: What follows; at ``t = at`` it has begun.
             at: The milestone; the length of this schedule if not given.
         """
+        from closedform.language.compose import sequential
+
         return sequential((self, other), None if at is None else (at,))
 
     def scale(self, factor: Any) -> Schedule:
@@ -196,7 +205,7 @@ class Schedule:
         if not offset.is_integer:
             raise DefinitionError(f"steps must be an integer, got {steps!r}")
         local = t + offset if offset >= 0 else sp.Max(t + offset, 0)
-        length = None if self.length is None else sp.Max(self.length - offset, 0)
+        length = None if self.duration is None else sp.Max(self.duration - offset, 0)
         return self._with(self.expr.xreplace({t: local}), self.hyperparameters, length=length)
 
     def _with(
@@ -207,129 +216,50 @@ class Schedule:
         return Schedule(
             expr,
             name=self.name,
-            length=self.length if length is ... else length,
+            length=self.duration if length is ... else length,
             **{key: hyperparameters[key] for key in hyperparameters if key in kept | unknown},
         )
 
 
-def sequential(
-    schedules: Sequence[Schedule],
-    milestones: Sequence[Any] | None = None,
-    *,
-    name: str = "sequential",
-) -> Schedule:
-    r"""Returns schedules one after the other, each in its own local time.
-
-    .. math:: f(t) = f_i(t - m_{i-1}) \quad\text{for}\quad m_{i-1} \le t < m_i, \; m_{-1} = 0
-
-    Args:
-        schedules: At least one.
-        milestones: The steps at which the next one begins, strictly increasing, one fewer than
-            schedules; the running sum of the lengths if not given.
-        name: Name of the result.
-
-    Raises:
-        DefinitionError: No schedules, wrong number of milestones, milestones out of order or not
-            integers > 0, or a schedule but the last has no length where milestones are not given.
-    """
-    if not schedules:
-        raise DefinitionError("sequential needs at least one schedule, got none")
-    marks = _milestones(schedules, milestones)
-    shared, expressions = _merge(schedules)
-    starts = (sp.Integer(0), *marks)
-    local = [expr.xreplace({t: t - start}) for expr, start in zip(expressions, starts, strict=True)]
-    pieces = [(expr, t < mark) for expr, mark in zip(local, marks, strict=False)]
-    expr = sp.Piecewise(*pieces, (local[-1], True)) if pieces else local[0]
-    last = schedules[-1].length
-    length = None if last is None else starts[-1] + last
-    return Schedule(expr, name=name, length=length, **_used(shared, expr))
-
-
-def chained(schedules: Sequence[Schedule], *, name: str = "chained") -> Schedule:
-    r"""Returns the first schedule times the relative course of each other one.
-
-    .. math:: f(t) = f_0(t) \prod_{i \ge 1} f_i(t) / f_i(0)
-
-    Raises:
-        DefinitionError: No schedules, or a later one begins at 0.
-    """
-    if not schedules:
-        raise DefinitionError("chained needs at least one schedule, got none")
-    shared, expressions = _merge(schedules)
-    expr = expressions[0]
-    for index, member in enumerate(schedules[1:], 1):
-        initial = value_at(member.bound, {t: sp.Integer(0), **{s: s for s in member.open}})
-        if initial == 0:
+def _symbols(expr: sp.Expr, name: str) -> dict[str, sp.Symbol]:
+    """The symbols but the clock by name."""
+    symbols: dict[str, sp.Symbol] = {}
+    for symbol in expr.free_symbols - {t}:
+        if symbol.name in symbols:
             raise DefinitionError(
-                "a chained schedule is divided by its first value, which is 0",
-                where=f"member {index}, {member.name!r}",
-                hint="put it first, or start it above 0",
+                f"two symbols are named {symbol.name!r}, with different assumptions",
+                where=f"schedule {name!r}",
+                hint="make the symbol once, with hyper() or sympy.symbols, and use it twice",
             )
-        expr = expr * expressions[index] / initial
-    lengths = [member.length for member in schedules if member.length is not None]
-    length = sp.Max(*lengths) if lengths else None
-    return Schedule(expr, name=name, length=length, **_used(shared, expr))
+        symbols[symbol.name] = symbol
+    return symbols
 
 
-def _merge(schedules: Sequence[Schedule]) -> tuple[dict[str, Any], list[sp.Expr]]:
-    """Common hyperparameters, and the expressions; a name with two values is bound in each."""
-    names = {key for member in schedules for key in member.hyperparameters}
-    shared: dict[str, Any] = {}
-    for name in sorted(names):
-        users = [m for m in schedules if name in {s.name for s in m.expr.free_symbols}]
-        values = {user.hyperparameters.get(name) for user in users}
-        if len(values) == 1:
-            shared[name] = values.pop()
-    expressions = []
-    for member in schedules:
-        own = {
-            symbol: member.hyperparameters[symbol.name]
-            for symbol in member.expr.free_symbols
-            if symbol.name in member.hyperparameters and symbol.name not in shared
-        }
-        expressions.append(member.expr.xreplace(own))
-    return shared, expressions
-
-
-def _used(hyperparameters: Mapping[str, Any], expr: sp.Expr) -> dict[str, Any]:
-    names = {symbol.name for symbol in expr.free_symbols}
-    return {key: value for key, value in hyperparameters.items() if key in names}
-
-
-def _milestones(
-    schedules: Sequence[Schedule], milestones: Sequence[Any] | None
-) -> tuple[sp.Integer, ...]:
-    if milestones is None:
-        return _milestones_from_lengths(schedules)
-    if len(milestones) != len(schedules) - 1:
+def _value(key: str, value: Any, symbols: Mapping[str, sp.Symbol], name: str) -> sp.Expr:
+    """The exact value of a hyperparameter, held to what its symbol declares."""
+    where = f"schedule {name!r}"
+    if key not in symbols:
         raise DefinitionError(
-            f"milestones must be one fewer than schedules: expected {len(schedules) - 1}, "
-            f"got {len(milestones)}"
+            f"{key!r} is no symbol of the expression",
+            where=where,
+            hint=nearest(key, symbols) if symbols else "the expression has no symbols",
         )
-    marks = tuple(_steps(mark, "milestone") for mark in milestones)
-    for earlier, later in zip((sp.Integer(0), *marks), marks, strict=False):
-        if later <= earlier:
-            raise DefinitionError(
-                f"milestones must be above 0 and strictly increasing, got {later} after {earlier}",
-                hint="sort them, and drop what occurs twice",
-            )
-    return marks
+    number = exact_number(value, f"hyperparameter {key!r}")
+    if symbols[key].is_positive and not number > 0:
+        raise DomainError(f"{key} must be above 0, got {value}", where=where)
+    if symbols[key].is_integer and not number.is_integer:
+        raise DomainError(f"{key} must be an integer, got {value}", where=where)
+    return number
 
 
-def _milestones_from_lengths(schedules: Sequence[Schedule]) -> tuple[sp.Integer, ...]:
-    marks: list[sp.Integer] = []
-    for index, member in enumerate(schedules[:-1]):
-        if member.length is None:
-            raise DefinitionError(
-                "a schedule without a length needs a milestone after it",
-                where=f"member {index}, {member.name!r}",
-                hint="give milestones, or a length to the schedule",
-            )
-        marks.append((marks[-1] if marks else sp.Integer(0)) + member.length)
-    return tuple(marks)
+def _duration(length: Any) -> sp.Expr | None:
+    if length is None or (isinstance(length, sp.Expr) and not length.is_number):
+        return length
+    return whole_steps(length, "length")
 
 
-def _steps(value: Any, name: str) -> sp.Integer:
+def whole_steps(value: Any, name: str) -> sp.Integer:
+    """Returns a number of steps as an Integer; DefinitionError if it is no integer >= 0."""
     number = exact_number(value, name)
     if not number.is_integer or number < 0:
         raise DefinitionError(f"{name} must be an integer >= 0, got {value!r}")

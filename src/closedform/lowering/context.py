@@ -139,7 +139,9 @@ class Lowering:
         limit = _LARGEST[self.integer]
         values = interval(expr, domain)
         if isinstance(expr, sp.Piecewise):
-            return all(self.fits_integer(value, inside) for value, _, inside in branches(expr, domain))
+            return all(
+                self.fits_integer(value, inside) for value, _, inside in branches(expr, domain)
+            )
         is_within = -limit <= values.low and values.high <= limit
         return is_within and all(self.fits_integer(arg, domain) for arg in expr.args)
 

@@ -23,7 +23,7 @@ from closedform.language.exact import holds_at, value_at
 from closedform.language.functions import FloorDiv, FloorMod
 from closedform.language.symbols import t
 from closedform.lowering.annotate import branches, interval, is_integral
-from closedform.lowering.domain import Domain
+from closedform.lowering.domain import Domain, narrow
 from closedform.lowering.interval import Interval, point
 
 
@@ -97,6 +97,8 @@ class _Guard:
     def _rewrite(self, expr: sp.Basic, taken: Domain, path: Path) -> sp.Basic:
         if isinstance(expr, sp.Piecewise):
             return self._piecewise(expr, taken, path)
+        if isinstance(expr, sp.And | sp.Or):
+            return self._junction(expr, taken, path)
         args = [self.visit(arg, taken, path) for arg in expr.args]
         requirement = _requirement(expr, taken)
         if requirement is not None:
@@ -116,6 +118,32 @@ class _Guard:
             for new, old in zip(pieces, expr.args, strict=False)
         )
         return expr if is_unchanged and len(pieces) == len(expr.args) else sp.Piecewise(*pieces)
+
+    def _junction(self, expr: sp.Basic, taken: Domain, path: Path) -> sp.Basic:
+        """An And matters to an argument only where the others hold, an Or where they do not.
+
+        Only arguments that are total by themselves count as the others: were two partial ones to
+        lean on each other, both could be changed at the same step.
+        """
+        is_and = isinstance(expr, sp.And)
+        total = [arg for arg in expr.args if self._is_total(arg)]
+        joined = expr.func(*total)
+        inside = narrow(taken, joined, holds=is_and)
+        if len(total) == len(expr.args) or inside is None:
+            return expr if inside is not None else joined
+        here = Path(path, (joined,) if is_and else (joined, sp.true))
+        partial = [self.visit(arg, inside, here) for arg in expr.args if arg not in total]
+        return expr.func(joined, *partial)
+
+    def _is_total(self, expr: sp.Basic) -> bool:
+        """Whether every operand in an expression is legal at every step, taken or not."""
+        for part in sp.preorder_traversal(expr):
+            requirement = _requirement(part, self.outer)
+            if requirement is not None:
+                place, needed = requirement
+                if not needed.is_met(interval(part.args[place], self.outer)):
+                    return False
+        return True
 
     def _safe(
         self, operand: sp.Expr, needed: Requirement, taken: Domain, path: Path, user: sp.Expr

@@ -8,7 +8,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import DefinitionError, DomainError
-from closedform.language import exact_number
+from closedform.language import exact_number, hyper
 
 NO_STEPS = "a schedule over no steps has no value; use constant(end)"
 NO_WARMUP = "the value at step 0 would be infinite; 1 is the shortest"
@@ -35,9 +35,14 @@ def positive_steps(value: Any, name: str, where: str, hint: str = NO_STEPS) -> s
     return number
 
 
-def whole_length(steps: sp.Rational) -> sp.Integer:
+def steps_symbol(number: sp.Rational) -> sp.Symbol:
+    """Returns the symbol of a number of steps, an integer one where the number is."""
+    return hyper("steps", integer=bool(number.is_Integer), positive=True)
+
+
+def whole_length(steps: sp.Expr) -> sp.Expr:
     """Returns the first integer step at or after ``steps``: there the shape is complete."""
-    return sp.Integer(steps.__ceil__())
+    return sp.ceiling(steps)
 
 
 def rational_milestones(milestones: Any, where: str) -> tuple[sp.Rational, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.language import Schedule, hyper, t
-from closedform.schedules.arguments import positive_steps, whole_length
+from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length
 
 
 def cosine(start: Any, end: Any, steps: Any) -> Schedule:
@@ -33,11 +33,11 @@ def cosine(start: Any, end: Any, steps: Any) -> Schedule:
     cerebras.pytorch 2.10.
     """
     number = positive_steps(steps, "steps", "cosine")
-    n = hyper("steps", positive=True)
+    n = steps_symbol(number)
     return Schedule(
         _swing(sp.Min(t, n) / n),
         name="cosine",
-        length=whole_length(number),
+        length=whole_length(n),
         start=start,
         end=end,
         steps=number,
@@ -67,11 +67,11 @@ def cosine_annealing(start: Any, end: Any, steps: Any) -> Schedule:
     identical, neither is clamped.
     """
     number = positive_steps(steps, "steps", "cosine_annealing")
-    n = hyper("steps", positive=True)
+    n = steps_symbol(number)
     return Schedule(
         _swing(t / n),
         name="cosine_annealing",
-        length=whole_length(number),
+        length=whole_length(n),
         start=start,
         end=end,
         steps=number,

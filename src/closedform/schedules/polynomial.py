@@ -8,7 +8,7 @@ import sympy as sp
 
 from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, floor_div, hyper, t
-from closedform.schedules.arguments import positive_steps, whole_length
+from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length
 
 
 def linear(start: Any, end: Any, steps: Any) -> Schedule:
@@ -35,11 +35,9 @@ def linear(start: Any, end: Any, steps: Any) -> Schedule:
     base*start_factor and base*end_factor.
     """
     number = positive_steps(steps, "steps", "linear")
-    a, b, n = hyper("start"), hyper("end"), hyper("steps", positive=True)
+    a, b, n = hyper("start"), hyper("end"), steps_symbol(number)
     expr = sp.Piecewise((a + (b - a) * t / n, t < n), (b, True))
-    return Schedule(
-        expr, name="linear", length=whole_length(number), start=start, end=end, steps=number
-    )
+    return Schedule(expr, name="linear", length=whole_length(n), start=start, end=end, steps=number)
 
 
 def polynomial(
@@ -76,16 +74,15 @@ def polynomial(
     number = positive_steps(steps, "steps", "polynomial")
     exact_number(power, "power of polynomial")
     a, b, k = hyper("start"), hyper("end"), hyper("power")
-    n = hyper("steps", positive=True)
+    n = steps_symbol(number)
     given = {"start": start, "end": end, "steps": number, "power": power}
     if not cycle:
         expr = sp.Piecewise((b + (a - b) * (1 - t / n) ** k, t < n), (b, True))
-        return Schedule(expr, name="polynomial", length=whole_length(number), **given)
+        return Schedule(expr, name="polynomial", length=whole_length(n), **given)
     if not number.is_Integer:
         raise DomainError(
             f"steps must be an integer where cycle is set, got {steps!r}", where="polynomial"
         )
-    n = hyper("steps", integer=True, positive=True)
     stretched = n * (floor_div(t, n) + 1)
     expr = b + (a - b) * (1 - t / stretched) ** k
     return Schedule(expr, name="polynomial", **given)

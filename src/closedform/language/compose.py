@@ -1,0 +1,171 @@
+"""Composition by substitution: schedules in a row, and products of their relative courses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import DefinitionError
+from closedform.language.exact import value_at
+from closedform.language.schedule import Schedule, whole_steps
+from closedform.language.symbols import t
+
+
+def sequential(
+    schedules: Sequence[Schedule],
+    milestones: Sequence[Any] | None = None,
+    *,
+    name: str = "sequential",
+) -> Schedule:
+    r"""Returns schedules one after the other, each in its own local time.
+
+    .. math:: f(t) = f_i(t - m_{i-1}) \quad\text{for}\quad m_{i-1} \le t < m_i, \; m_{-1} = 0
+
+    A hyperparameter that members share under one name and value stays one; one that differs gets
+    the number of its member: ``steps_1``, ``steps_2``.
+
+    Args:
+        schedules: At least one.
+        milestones: The steps at which the next one begins, strictly increasing, one fewer than
+            schedules; the running sum of the lengths if not given.
+        name: Name of the result.
+
+    Raises:
+        DefinitionError: No schedules, wrong number of milestones, milestones out of order or not
+            integers > 0, or a schedule but the last has no length where milestones are not given.
+
+    Example:
+        >>> from closedform.schedules import constant, linear
+        >>> lr = sequential([linear(0, 1, 4), linear(1, 0, 8)])
+        >>> [lr.exact(step) for step in (0, 2, 4, 8, 12)]
+        [0, 1/2, 1, 1/2, 0]
+        >>> lr.bind(steps_2=4).exact(6)
+        1/2
+    """
+    members, shared = _merge("sequential", schedules)
+    if milestones is None:
+        marks = _milestones_from_lengths(members)
+    else:
+        marks = _checked_milestones(milestones, len(members) - 1)
+    starts = (sp.Integer(0), *marks)
+    local = [
+        member.expr.xreplace({t: t - start}) for member, start in zip(members, starts, strict=True)
+    ]
+    pieces = [(expr, t < mark) for expr, mark in zip(local, marks, strict=False)]
+    expr = sp.Piecewise(*pieces, (local[-1], True)) if pieces else local[0]
+    last = members[-1].duration
+    length = None if last is None else starts[-1] + last
+    return Schedule(expr, name=name, length=length, **_used(shared, expr))
+
+
+def chained(schedules: Sequence[Schedule], *, name: str = "chained") -> Schedule:
+    r"""Returns the first schedule times the relative course of each other one.
+
+    .. math:: f(t) = f_0(t) \prod_{i \ge 1} f_i(t) / f_i(0)
+
+    Raises:
+        DefinitionError: No schedules, or a later one begins at 0.
+
+    Example:
+        >>> from closedform.schedules import constant, linear
+        >>> chained([constant(3), linear(2, 1, 10)]).exact(5)
+        9/4
+    """
+    members, shared = _merge("chained", schedules)
+    expr = members[0].expr
+    for index, (member, schedule) in enumerate(zip(members[1:], schedules[1:], strict=True), 1):
+        initial = value_at(schedule.bound, {t: sp.Integer(0), **{s: s for s in schedule.open}})
+        if initial == 0:
+            raise DefinitionError(
+                "a chained schedule is divided by its first value, which is 0",
+                where=f"member {index}, {schedule.name!r}",
+                hint="put it first, or start it above 0",
+            )
+        expr = expr * member.expr / initial
+    durations = [member.duration for member in members if member.duration is not None]
+    length = sp.Max(*durations) if durations else None
+    return Schedule(expr, name=name, length=length, **_used(shared, expr))
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A schedule with its hyperparameters renamed where others use the name for another value."""
+
+    name: str
+    expr: sp.Expr
+    duration: sp.Expr | None
+
+
+def _merge(
+    composition: str, schedules: Sequence[Schedule]
+) -> tuple[list[_Member], dict[str, sp.Expr]]:
+    """The members, and the values of all their hyperparameters."""
+    if not isinstance(schedules, Sequence) or not all(isinstance(s, Schedule) for s in schedules):
+        raise DefinitionError(
+            f"{composition} takes a list of Schedules, got {schedules!r}",
+            hint="make each with closedform.Schedule or closedform.schedules",
+        )
+    if not schedules:
+        raise DefinitionError(f"{composition} needs at least one schedule, got none")
+    meanings: dict[str, set[tuple[sp.Symbol, sp.Expr | None]]] = {}
+    for schedule in schedules:
+        for symbol in schedule.expr.free_symbols - {t}:
+            value = schedule.hyperparameters.get(symbol.name)
+            meanings.setdefault(symbol.name, set()).add((symbol, value))
+    members: list[_Member] = []
+    values: dict[str, sp.Expr] = {}
+    for number, schedule in enumerate(schedules, 1):
+        renamed = {}
+        for symbol in schedule.expr.free_symbols - {t}:
+            key = symbol.name
+            if len(meanings[key]) > 1:
+                key = _free_name(f"{symbol.name}_{number}", meanings)
+                renamed[symbol] = sp.Symbol(key, **symbol.assumptions0)
+            if symbol.name in schedule.hyperparameters:
+                values[key] = schedule.hyperparameters[symbol.name]
+        duration = None if schedule.duration is None else schedule.duration.xreplace(renamed)
+        members.append(_Member(schedule.name, schedule.expr.xreplace(renamed), duration))
+    return members, values
+
+
+def _free_name(name: str, taken: Mapping[str, Any]) -> str:
+    while name in taken:
+        name = f"{name}_"
+    return name
+
+
+def _used(hyperparameters: Mapping[str, Any], expr: sp.Expr) -> dict[str, Any]:
+    names = {symbol.name for symbol in expr.free_symbols}
+    return {key: value for key, value in hyperparameters.items() if key in names}
+
+
+def _checked_milestones(milestones: Sequence[Any], expected: int) -> tuple[sp.Integer, ...]:
+    if len(milestones) != expected:
+        raise DefinitionError(
+            f"milestones must be one fewer than schedules: expected {expected}, "
+            f"got {len(milestones)}"
+        )
+    marks = tuple(whole_steps(mark, "milestone") for mark in milestones)
+    for earlier, later in zip((sp.Integer(0), *marks), marks, strict=False):
+        if later <= earlier:
+            raise DefinitionError(
+                f"milestones must be above 0 and strictly increasing, got {later} after {earlier}",
+                hint="sort them, and drop what occurs twice",
+            )
+    return marks
+
+
+def _milestones_from_lengths(members: Sequence[_Member]) -> tuple[sp.Expr, ...]:
+    marks: list[sp.Expr] = []
+    for index, member in enumerate(members[:-1]):
+        if member.duration is None:
+            raise DefinitionError(
+                "a schedule without a length needs a milestone after it",
+                where=f"member {index}, {member.name!r}",
+                hint="give milestones, or a length to the schedule",
+            )
+        marks.append((marks[-1] if marks else sp.Integer(0)) + member.duration)
+    return tuple(marks)

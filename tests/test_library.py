@@ -1,0 +1,127 @@
+"""The whole library: every schedule and optimizer is one graph in every engine.
+
+For each: `parse(print(g)) == g`, no control flow, opsets 13 to 23, the same bytes twice, and
+evaluator, onnxruntime and torch agree within what the ops of the graph may differ in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from closedform import optimizers, schedules
+from closedform.compiler import compile_init, compile_schedule, compile_step, to_onnx
+from closedform.exporters.onnx_model import serialize, to_model
+from closedform.ir.graph import Graph
+from closedform.ir.ops import OPS, Op
+from closedform.ir.text import parse_graph, print_graph
+from closedform.ir.types import DType
+from closedform.language import Schedule, UpdateRule
+from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
+
+LINE = schedules.linear(0, 3e-4, 20)
+WAVE = schedules.cosine(3e-4, 3e-5, 80)
+
+SCHEDULES: dict[str, Callable[[], Schedule]] = {
+    "constant": lambda: schedules.constant(0.1),
+    "linear": lambda: LINE,
+    "polynomial": lambda: schedules.polynomial(1e-3, 1e-5, 50, power=0.9),
+    "cosine": lambda: WAVE,
+    "cosine_annealing": lambda: schedules.cosine_annealing(0.1, 1e-3, 30),
+    "inverse_square_root": lambda: schedules.inverse_square_root(1, 1, 40),
+    "multi_step": lambda: schedules.multi_step(0.1, 0.5, [10, 20, 30, 40, 50, 60]),
+    "piecewise_constant": lambda: schedules.piecewise_constant([1, 0.5, 0.1], [20, 60]),
+    "sequential": lambda: schedules.sequential([LINE, WAVE]),
+    "chained": lambda: schedules.chained([WAVE, schedules.cosine_annealing(2, 1, 7)]),
+    "scale": lambda: schedules.scale(LINE, 0.5),
+}
+
+OPTIMIZERS: dict[str, Callable[[], UpdateRule]] = {
+    "sgd": lambda: optimizers.sgd(LINE, momentum=0.9, nesterov=True, weight_decay=0.01),
+    "sgd_dampened": lambda: optimizers.sgd(0.1, momentum=0.9, dampening=0.5, maximize=True),
+    "adam": lambda: optimizers.adam(lr=LINE.then(WAVE), weight_decay=0.01, amsgrad=True),
+    "adamw": lambda: optimizers.adamw(lr=LINE.then(WAVE), weight_decay=0.1),
+    "adamw_cerebras": lambda: optimizers.adamw(
+        lr=1e-3, weight_decay=0.1, eps_added="before_correction", correct_bias=False
+    ),
+}
+
+STEPS = np.array([*range(130), 10**6, 2**31 + 1])
+FORBIDDEN = {"If", "Loop", "Scan"}
+
+
+def test_every_entry_of_the_library_is_here() -> None:
+    assert set(SCHEDULES) == set(schedules.__all__)
+    assert {name.split("_")[0] for name in OPTIMIZERS} == set(optimizers.__all__)
+
+
+def tolerance(graph: Graph, scale: float, dtype: DType) -> float:
+    """What the inexact ops of a graph add up to, in units in the last place of the scale.
+
+    Twice, since two engines may differ to either side; a value and its partial sums share a scale
+    in every entry here.
+    """
+    ulps = sum(OPS[node.op].ulp for node in graph.nodes)
+    return 2 * ulps * float(np.spacing(np.array(scale, dtype.numpy)))
+
+
+def check_artefacts(graph: Graph) -> None:
+    assert parse_graph(print_graph(graph)) == graph
+    for opset in (13, 17, 21, 23):
+        model = to_model(graph, opset=opset)
+        onnx.checker.check_model(model, full_check=True)
+        assert not FORBIDDEN & {node.op_type for node in model.graph.node}
+        assert serialize(model) == serialize(to_model(graph, opset=opset))
+
+
+@pytest.mark.parametrize("dtype", [DType.F64, DType.F32])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedule_in_every_engine(name: str, dtype: DType) -> None:
+    graph = compile_schedule(SCHEDULES[name](), step_shape=("n",), dtype=dtype)
+    check_artefacts(graph)
+    inputs = {"step": STEPS}
+    expected = run_evaluator(graph, inputs)["value"]
+    limit = tolerance(graph, float(np.abs(expected).max()), dtype)
+    for values in (
+        run_onnxruntime(graph, inputs)["value"],
+        run_onnxruntime(graph, inputs, opset=13, is_optimized=True)["value"],
+        run_torch(graph, inputs)["value"],
+    ):
+        assert values.dtype == expected.dtype
+        assert np.abs(values - expected).max() <= limit
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizer_in_every_engine(name: str) -> None:
+    shapes = {"w": (3, 4), "b": (), "empty": (0, 2)}
+    rule = OPTIMIZERS[name]()
+    graph = compile_step(rule, shapes)
+    check_artefacts(graph)
+    check_artefacts(compile_init(rule, shapes))
+    rng = np.random.default_rng(0)
+    inputs: dict[str, Any] = {"step": np.array(25)}
+    for node in graph.inputs[1:]:
+        key = node.attribute("name")
+        shape = tuple(int(dim) for dim in node.type.shape)
+        drawn = rng.normal(size=shape).astype(np.float32)
+        inputs[key] = np.abs(drawn) if "sq" in key else drawn
+    expected = run_evaluator(graph, inputs)
+    for results in (run_onnxruntime(graph, inputs), run_torch(graph, inputs)):
+        for key, value in expected.items():
+            scale = float(np.abs(value).max(initial=0.0))
+            limit = tolerance(graph, scale, DType.F32) if value.dtype == np.float32 else 0
+            assert np.abs(results[key] - value).max(initial=0) <= limit, key
+
+
+def test_metadata_says_what_the_file_is(tmp_path: Any) -> None:
+    model = to_onnx(SCHEDULES["sequential"](), tmp_path / "lr.onnx")
+    assert isinstance(model, onnx.ModelProto)
+    facts = {entry.key: entry.value for entry in model.metadata_props}
+    assert "Piecewise" in facts["closedform.expression"]
+    assert "first step runs with t = 0" in facts["closedform.clock"]
+    assert "3/10000" in facts["closedform.hyperparameters"]
+    assert Op.WHERE in {node.op for node in compile_schedule(SCHEDULES["sequential"]()).nodes}

@@ -24,7 +24,9 @@ _COMPARISONS: Mapping[type[Relational], tuple[Op, bool]] = {
 
 
 def lower_condition(low: Lowering, condition: sp.Basic, domain: Domain) -> Value:
-    """Lowers a condition of a Piecewise to a bool value."""
+    """Lowers a condition of a Piecewise to a bool value; a scalar one is prepared first."""
+    if low.prepare is not None and not low.is_tensor(condition):
+        condition = low.prepare(condition, domain)
     if condition in (sp.true, sp.false):
         return low.builder.const(bool(condition), DType.BOOL)
     if isinstance(condition, sp.Not):

@@ -49,7 +49,7 @@ class Lowering:
         symbols: Values of hyperparameter, tensor and state symbols.
         tensors: Which of the symbols are tensors, in the order in which sums are folded.
         prepare: Applied to each scalar expression that stands in a tensor expression: binds
-            numbers, simplifies and guards.
+            numbers and simplifies.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class Lowering:
     def tensor_value(self, expr: sp.Expr, domain: Domain) -> Value:
         """Lowers an expression to the tensor dtype.
 
-        A scalar is prepared (bound, simplified, guarded), computed in the scalar dtype and rounded
+        A scalar is prepared (bound, simplified), computed in the scalar dtype and rounded
         once.
         """
         if self.is_tensor(expr):

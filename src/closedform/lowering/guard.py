@@ -12,7 +12,7 @@ is illegal at a step at which it is taken is an error that names the step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -47,12 +47,14 @@ class Path:
     parent: Path | None = None
     conditions: tuple[sp.Basic, ...] = ()
 
-    def expression(self) -> sp.Basic:
-        """Returns the condition under which the branch is taken."""
+    def expression(self, tensors: frozenset[sp.Symbol] = frozenset()) -> sp.Basic:
+        """Returns the condition under which the branch is taken, as far as scalars decide it."""
         if self.parent is None:
             return sp.true
         *before, own = self.conditions
-        return sp.And(self.parent.expression(), own, *(sp.Not(other) for other in before))
+        parts = [own, *(sp.Not(other) for other in before)]
+        scalar = [part for part in parts if not part.free_symbols & tensors]
+        return sp.And(self.parent.expression(tensors), *scalar)
 
 
 NONZERO = Requirement("not zero", lambda values: values.is_nonzero)
@@ -61,7 +63,12 @@ NONNEGATIVE = Requirement("not below zero", lambda values: values.is_nonnegative
 
 
 def guard(
-    expr: sp.Expr, domain: Domain, place: str, tensors: frozenset[sp.Symbol] = frozenset()
+    expr: sp.Expr,
+    domain: Domain,
+    place: str,
+    *,
+    tensors: frozenset[sp.Symbol] = frozenset(),
+    numbers: Mapping[sp.Symbol, sp.Expr] | None = None,
 ) -> sp.Expr:
     """Returns ``expr`` with safe operands; values on the domain are unchanged.
 
@@ -71,19 +78,27 @@ def guard(
         place: What the expression belongs to, named in errors.
         tensors: Symbols whose values are data; operands with them follow IEEE arithmetic and are
             left alone.
+        numbers: Values of hyperparameters that stand in ``expr`` as symbols.
 
     Raises:
         DomainError: An operand is illegal at a step at which it is taken, or holds a hyperparameter
             that may make it so.
     """
-    return _Guard(domain, place, tensors).visit(expr, domain, Path())
+    return _Guard(domain, place, tensors, numbers or {}).visit(expr, domain, Path())
 
 
 class _Guard:
-    def __init__(self, outer: Domain, place: str, tensors: frozenset[sp.Symbol]) -> None:
+    def __init__(
+        self,
+        outer: Domain,
+        place: str,
+        tensors: frozenset[sp.Symbol],
+        numbers: Mapping[sp.Symbol, sp.Expr],
+    ) -> None:
         self.outer = outer
         self.place = place
         self.tensors = tensors
+        self.numbers = numbers
         self._known: dict[tuple[sp.Basic, Domain, Path], sp.Basic] = {}
 
     def visit(self, expr: sp.Basic, taken: Domain, path: Path) -> sp.Basic:
@@ -151,25 +166,30 @@ class _Guard:
         if operand.free_symbols & self.tensors or needed.is_met(interval(operand, self.outer)):
             return operand
         inside = interval(operand, taken)
+        condition = path.expression(self.tensors)
         if needed.is_met(inside):
-            return _hold(operand, inside, needed, path)
-        self._refute(operand, needed, taken, path, user)
-        return _replace_outside(operand, path)
+            return _hold(operand, inside, needed, condition)
+        self._refute(operand, needed, taken, condition, user)
+        return _replace_outside(operand, condition)
 
     def _refute(
-        self, operand: sp.Expr, needed: Requirement, taken: Domain, path: Path, user: sp.Expr
+        self,
+        operand: sp.Expr,
+        needed: Requirement,
+        taken: Domain,
+        condition: sp.Basic,
+        user: sp.Expr,
     ) -> None:
         """Raises if a step is found at which the operand is illegal and taken."""
-        opened = sorted(symbol.name for symbol in operand.free_symbols - {t})
+        opened = sorted(symbol.name for symbol in operand.free_symbols - {t, *self.numbers})
         if opened:
             raise DomainError(
                 f"cannot show that {operand} is {needed.what}, as {user} needs",
                 where=self.place,
                 hint=f"declare it: hyper({opened[0]!r}, positive=True), or give it a value",
             )
-        condition = path.expression()
         for step in _samples(taken.interval(t)):
-            values = {t: sp.Integer(step)}
+            values = {**self.numbers, t: sp.Integer(step)}
             if not holds_at(condition, values):
                 continue
             value = value_at(operand, values)
@@ -182,18 +202,18 @@ class _Guard:
                 )
 
 
-def _hold(operand: sp.Expr, inside: Interval, needed: Requirement, path: Path) -> sp.Expr:
+def _hold(operand: sp.Expr, inside: Interval, needed: Requirement, condition: sp.Basic) -> sp.Expr:
     """The operand held at its bound that faces zero, or replaced by 1 outside of the branch."""
     low, high = inside.low, inside.high
     if isinstance(low, Fraction) and low >= 0 and needed.is_met(point(low)):
         return sp.Max(operand, _rational(low))
     if isinstance(high, Fraction) and high < 0 and needed.is_met(point(high)):
         return sp.Min(operand, _rational(high))
-    return _replace_outside(operand, path)
+    return _replace_outside(operand, condition)
 
 
-def _replace_outside(operand: sp.Expr, path: Path) -> sp.Expr:
-    return sp.Piecewise((operand, path.expression()), (1, True))
+def _replace_outside(operand: sp.Expr, condition: sp.Basic) -> sp.Expr:
+    return sp.Piecewise((operand, condition), (1, True))
 
 
 def _rational(number: Fraction) -> sp.Rational:

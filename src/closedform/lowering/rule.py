@@ -1,8 +1,9 @@
 """Update rules to graphs: one step of every parameter, and the states before the first one.
 
-Hyperparameter symbols stay symbols in the tensor expressions, so that SymPy does not regroup them;
-each scalar subexpression is bound to its exact numbers, prepared and lowered by itself, in the
-scalar dtype, and rounded once where it meets a tensor. A schedule is lowered once and shared.
+Hyperparameter symbols stay symbols while an expression is simplified and guarded (their numbers are
+points of the domain), so that SymPy does not regroup the arithmetic on tensors. Each scalar
+subexpression is then bound to its exact numbers and lowered by itself, in the scalar dtype, and
+rounded once where it meets a tensor. A schedule is lowered once and shared.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from closedform.language.update_rule import UpdateRule
 from closedform.lowering.annotate import interval
 from closedform.lowering.context import Lowering
 from closedform.lowering.domain import LAST_STEP, Domain, clock_domain
+from closedform.lowering.guard import guard
 from closedform.lowering.lower import RULES
 from closedform.lowering.schedule import declare_hypers, hyper_interval, prepare
+from closedform.lowering.simplify import simplify
 
 
 def lower_step(
@@ -47,8 +50,21 @@ def lower_step(
     tensors = (PARAM, *(state(name) for name in rule.states), GRAD)
     place = f"rule {rule.name!r}"
 
-    def bind(expr: sp.Expr, _: Domain) -> sp.Expr:
-        return prepare(expr.xreplace(numbers), domain, place)
+    points = {symbol: interval(number, Domain()) for symbol, number in numbers.items()}
+    domain = Domain({**domain.bounds, **points})
+    prepared = {
+        label: guard(
+            simplify(expr, domain, f"{place}, next value of {label!r}"),
+            domain,
+            f"{place}, next value of {label!r}",
+            tensors=frozenset(tensors),
+            numbers=numbers,
+        )
+        for label, expr in rule.expressions().items()
+    }
+
+    def bind(expr: sp.Expr, inside: Domain) -> sp.Expr:
+        return simplify(expr.xreplace(numbers), inside, place)
 
     for name, shape in params.items():
         low = Lowering(
@@ -62,7 +78,7 @@ def lower_step(
             tensors=tensors,
             prepare=bind,
         )
-        for label, expr in rule.expressions().items():
+        for label, expr in prepared.items():
             value = low.tensor_value(expr, domain)
             is_scalar = label != "param" and rule.states[label].shape == "scalar"
             output = f"param.{name}" if label == "param" else f"state.{name}.{label}"

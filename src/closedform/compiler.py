@@ -22,6 +22,7 @@ from closedform.ir.graph import Graph, Role
 from closedform.ir.passes import DEFAULT
 from closedform.ir.types import DType, Shape
 from closedform.language.exact import to_float
+from closedform.language.printing import latex
 from closedform.language.schedule import Schedule
 from closedform.language.update_rule import UpdateRule
 from closedform.lowering.domain import MAX_STEP
@@ -241,7 +242,7 @@ def _metadata(expr: sp.Expr, hyperparameters: Mapping[str, str]) -> dict[str, st
         "closedform.version": __version__,
         "closedform.clock": CLOCK,
         "closedform.expression": sp.srepr(expr),
-        "closedform.latex": sp.latex(expr),
+        "closedform.latex": latex(expr),
         "closedform.hyperparameters": json.dumps(hyperparameters, sort_keys=True),
     }
 

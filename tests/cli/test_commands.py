@@ -65,7 +65,7 @@ def test_show_prints_a_branch_a_line() -> None:
         {"class": "constant", "kwargs": {"value": 1}},
     ]
     text = run("show", "sequential", "--schedules", json.dumps(schedules))
-    assert "if t < 10\n" in text
+    assert "if t < steps\n" in text
     assert "otherwise\n" in text
 
 

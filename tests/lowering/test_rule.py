@@ -36,10 +36,12 @@ def rule(param: Any, states: Any = None, **values: Any) -> UpdateRule:
 
 
 def run(tested: UpdateRule, step: int = 0, **arrays: Any) -> dict[str, Any]:
-    inputs = {name.replace("_of_", "."): np.float32(value) for name, value in arrays.items()}
+    inputs = {
+        name.replace("_of_", "."): np.asarray(value, np.float32) for name, value in arrays.items()
+    }
     shape = np.shape(inputs["param.w"])
     graph = compile_step(tested, {"w": shape})
-    full = {"step": np.array(step), **inputs}
+    full: dict[str, Any] = {"step": np.array(step), **inputs}
     expected = run_evaluator(graph, full)
     for key, value in run_onnxruntime(graph, full).items():
         np.testing.assert_array_equal(value, expected[key])
@@ -91,10 +93,16 @@ def test_scalar_states_and_states_that_start_from_the_parameter() -> None:
         "slow": State((state("slow") + PARAM) / 2, PARAM),
     }
     tested = rule(PARAM - LR * GRAD * state("count"), states)
-    init = run_evaluator(compile_init(tested, {"w": (2,)}), {"param.w": np.float32([1, 2])})
+    init = run_evaluator(
+        compile_init(tested, {"w": (2,)}), {"param.w": np.array([1, 2], np.float32)}
+    )
     assert init["state.w.slow"].tolist() == [1, 2]
     assert init["state.w.count"].shape == ()
-    given = {"param_of_w": [1, 2], "grad_of_w": [1, 1], "state_of_w_of_slow": [3, 4]}
+    given: dict[str, Any] = {
+        "param_of_w": [1, 2],
+        "grad_of_w": [1, 1],
+        "state_of_w_of_slow": [3, 4],
+    }
     result = run(tested, **given, state_of_w_of_count=3)
     assert result["next.state.w.count"] == 4
     assert result["next.param.w"].tolist() == [-0.5, 0.5]
@@ -102,7 +110,10 @@ def test_scalar_states_and_states_that_start_from_the_parameter() -> None:
 
 def test_hyperparameters_as_inputs_and_schedules() -> None:
     opened = compile_step(rule(PARAM - LR * GRAD, lr=None), {"w": (2,)})
-    arrays = {"param.w": np.float32([1, 1]), "grad.w": np.float32([1, 2])}
+    arrays: dict[str, Any] = {
+        "param.w": np.array([1, 1], np.float32),
+        "grad.w": np.array([1, 2], np.float32),
+    }
     result = run_evaluator(opened, {"step": np.array(0), "lr": np.array(0.25), **arrays})
     assert result["next.param.w"].tolist() == [0.75, 0.5]
     ramp = schedules.linear(0, 1, 4)

@@ -80,9 +80,8 @@ def _show_schedule(schedule: Schedule, *, latex: bool, ir: bool, until: int | No
 
 
 def _show_values(schedule: Schedule, until: int | None) -> None:
-    import numpy as np
-
     from closedform.cli.output import table
+    from closedform.language.exact import to_float
     from closedform.plotting import boundaries, last_step
 
     end = last_step(schedule) if until is None else until
@@ -90,22 +89,22 @@ def _show_values(schedule: Schedule, until: int | None) -> None:
     steps = sorted({0, end, *(step for mark in marks for step in (mark - 1, mark, mark + 1))})
     remarks = {0: "start"} | dict.fromkeys(marks, "boundary")
     remarks[end] = "boundary, end" if end in marks else "end"
-    values = np.asarray(schedule(np.array(steps)))
+    # The float64 nearest to the exact value: a reader compares these with the formula.
     rows = [
-        (f"{step:,}", repr(float(value)), remarks.get(step, ""))
-        for step, value in zip(steps, values, strict=True)
+        (f"{step:,}", repr(to_float(schedule.exact(step))), remarks.get(step, ""))
+        for step in steps[:MOST_ROWS]
     ]
-    table(("step", "value", ""), rows[:MOST_ROWS], numbers=True)
-    if len(rows) > MOST_ROWS:
-        print(f"… and {len(rows) - MOST_ROWS} more rows; --until ends the table earlier")
+    table(("step", "value", ""), rows, numbers=True)
+    if len(steps) > MOST_ROWS:
+        print(f"… and {len(steps) - MOST_ROWS} more rows; --until ends the table earlier")
     print()
 
 
 def _show_rule(rule: UpdateRule, *, latex: bool, shapes: dict[str, tuple[int, ...]] | None) -> None:
-    import sympy as sp
+    from closedform.language.printing import latex as in_latex
 
     for name, expr in rule.expressions().items():
-        print(f"{name} <- {sp.latex(expr) if latex else formula(expr)}")
+        print(f"{name} <- {in_latex(expr) if latex else formula(expr)}")
     for name, state in rule.states.items():
         print(f"  {name} begins at {state.initial}, shape of {state.shape}")
     for name, value in rule.hyperparameters.items():
@@ -130,9 +129,11 @@ def formula(expr: sp.Expr) -> str:
     """Returns an expression as text, a Piecewise with one branch a line."""
     import sympy as sp
 
+    from closedform.language.printing import text
+
     if not isinstance(expr, sp.Piecewise):
-        return str(expr)
-    branches = [(str(value), str(condition)) for value, condition in expr.args]
+        return text(expr)
+    branches = [(text(value), text(condition)) for value, condition in expr.args]
     width = max(len(value) for value, _ in branches)
     return "\n".join(
         f"  {value:<{width}}   {'otherwise' if condition == 'True' else f'if {condition}'}"

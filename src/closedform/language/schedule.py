@@ -10,6 +10,7 @@ import sympy as sp
 from closedform.errors import DefinitionError, DomainError, nearest
 from closedform.language.exact import value_at
 from closedform.language.numbers import exact_number, rationalize
+from closedform.language.printing import latex
 from closedform.language.symbols import GRAD, PARAM, t
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ class Schedule:
 
     def latex(self) -> str:
         """Returns the formula in LaTeX, hyperparameters as symbols."""
-        return str(sp.latex(self.expr))
+        return latex(self.expr)
 
     def _repr_latex_(self) -> str:
         return f"$\\displaystyle {self.latex()}$"

@@ -191,12 +191,17 @@ def _log(expr: sp.Expr, domain: Domain) -> Interval:
         return ALL
     low: Bound = -INFINITY if values.low == 0 else values.monotone(math.log).low
     high: Bound = -INFINITY if values.high == 0 else values.monotone(math.log).high
+    # log(1) is 0 exactly, whatever widening says.
+    low = max(low, Fraction(0)) if values.low >= 1 else low
+    high = min(high, Fraction(0)) if values.high <= 1 else high
     return Interval(low, high)
 
 
 def _exp(expr: sp.Expr, domain: Domain) -> Interval:
-    values = interval(expr.args[0], domain).monotone(math.exp)
-    return Interval(max(values.low, Fraction(0)), values.high, is_nonzero=True)
+    argument = interval(expr.args[0], domain)
+    values = argument.monotone(math.exp)
+    floor = Fraction(1) if argument.is_nonnegative else Fraction(0)
+    return Interval(max(values.low, floor), values.high, is_nonzero=True)
 
 
 def _unit(_: sp.Expr, __: Domain) -> Interval:

@@ -44,7 +44,7 @@ def run(tested: UpdateRule, step: int = 0, **arrays: Any) -> dict[str, Any]:
     full: dict[str, Any] = {"step": np.array(step), **inputs}
     expected = run_evaluator(graph, full)
     for key, value in run_onnxruntime(graph, full).items():
-        np.testing.assert_array_equal(value, expected[key])
+        np.testing.assert_allclose(value, expected[key], rtol=5e-7)  # pow: 4 ulp
     return expected
 
 
@@ -76,6 +76,13 @@ def test_branches_on_data() -> None:
     held = sp.Piecewise((PARAM - LR * GRAD, sp.Abs(GRAD) < 1), (PARAM, True))
     result = run(rule(held), param_of_w=[1, 1], grad_of_w=[0.5, 2])
     assert result["next.param.w"].tolist() == [0.75, 1]
+
+
+def test_powers_of_and_by_tensors() -> None:
+    result = run(rule(PARAM + 3**GRAD), param_of_w=[0, 0], grad_of_w=[2, -1])
+    np.testing.assert_allclose(result["next.param.w"], [9, 1 / 3], rtol=5e-7)  # pow: 4 ulp
+    result = run(rule(sp.Abs(PARAM) ** (RHO / 40)), param_of_w=[4, -9], grad_of_w=[0, 0])
+    np.testing.assert_allclose(result["next.param.w"], [2, 3], rtol=5e-7)
 
 
 def test_reductions_and_products() -> None:

@@ -219,7 +219,7 @@ def lower_power(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     base, exponent = expr.args
     if exponent.is_Rational:
         return _constant_power(low, base, exponent, domain)
-    if base.is_number:
+    if base.is_number and not low.is_tensor(exponent):
         return _exponential(low, base, exponent, domain)
     return low.emit(Op.POW, *(low.operand(arg, expr, domain) for arg in (base, exponent)))
 

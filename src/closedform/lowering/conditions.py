@@ -12,6 +12,7 @@ from closedform.ir.ops import Op
 from closedform.ir.types import DType
 from closedform.lowering.context import Lowering
 from closedform.lowering.domain import Domain
+from closedform.lowering.integers import lower_integer
 from closedform.lowering.simplify import integral_multiple
 
 _COMPARISONS: Mapping[type[Relational], tuple[Op, bool]] = {
@@ -55,8 +56,6 @@ def _compare(low: Lowering, kind: type[Relational], left: Value, right: Value) -
 def _compare_integers(
     low: Lowering, kind: type[Relational], expr: sp.Expr, bound: sp.Expr | None, domain: Domain
 ) -> Value:
-    from closedform.lowering.integers import lower_integer
-
     if bound is None:
         return low.builder.const(kind is sp.Ne, DType.BOOL)
     value = lower_integer(low, expr, domain)

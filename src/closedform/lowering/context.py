@@ -30,10 +30,12 @@ class Rules:
     Attributes:
         handlers: SymPy class to handler; the handler returns a float value.
         integral: Handler of scalar expressions that are integers at every step.
+        condition: Handler of conditions; returns a bool value.
     """
 
     handlers: Mapping[type[sp.Basic], Handler]
     integral: Handler
+    condition: Handler
 
 
 class Lowering:

@@ -6,6 +6,8 @@ the integers that the scalar dtype holds exactly, and every division and remaind
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import sympy as sp
 
 from closedform.ir.graph import Value
@@ -37,10 +39,12 @@ def lower_integral(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
 
 
 def _is_exact_in_float(expr: sp.Expr, domain: Domain, limit: int) -> bool:
-    values = interval(expr, domain)
-    if values.low < -limit or values.high > limit:
-        return False
     if isinstance(expr, FloorDiv | FloorMod | sp.Piecewise):
+        return False
+    # The partial sums of a sum are within the sum of the sizes of its terms.
+    terms = expr.args if isinstance(expr, sp.Add) else (expr,)
+    sizes = [interval(term, domain).absolute().high for term in terms]
+    if sum(sizes, Fraction(0)) > limit:
         return False
     return all(_is_exact_in_float(arg, domain, limit) for arg in expr.args)
 
@@ -88,11 +92,9 @@ def _add(low: Lowering, expr: sp.Expr, domain: Domain, dtype: DType) -> Value:
 
 
 def _piecewise(low: Lowering, expr: sp.Piecewise, domain: Domain, dtype: DType) -> Value:
-    from closedform.lowering.conditions import lower_condition
-
     taken = branches(expr, domain)
     result = _arithmetic(low, taken[-1][0], taken[-1][2], dtype)
     for value, condition, inside in reversed(taken[:-1]):
         lowered = _arithmetic(low, value, inside, dtype)
-        result = low.emit(Op.WHERE, lower_condition(low, condition, domain), lowered, result)
+        result = low.emit(Op.WHERE, low.rules.condition(low, condition, domain), lowered, result)
     return result

@@ -15,6 +15,7 @@ from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.language.functions import FloorDiv, FloorMod, MatMul, ReduceSum, Transpose
 from closedform.lowering.arithmetic import lower_add, lower_mul, lower_power
+from closedform.lowering.conditions import lower_condition
 from closedform.lowering.context import Handler, Lowering, Rules
 from closedform.lowering.domain import Domain
 from closedform.lowering.integers import constants_last, lower_integral
@@ -83,4 +84,4 @@ HANDLERS: Mapping[type[sp.Basic], Handler] = {
     Transpose: _transpose,
 }
 
-RULES = Rules(HANDLERS, lower_integral)
+RULES = Rules(HANDLERS, lower_integral, lower_condition)

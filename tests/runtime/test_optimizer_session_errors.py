@@ -12,6 +12,7 @@ from closedform.exporters.onnx_model import to_model, write_model
 from closedform.ir.graph import Builder, Graph, Role, scalar
 from closedform.ir.types import DType, Shape, TensorType
 from closedform.runtime import OptimizerSession
+from closedform.schedules import constant
 from tests.exporters.graphs import momentum_init
 from tests.runtime.sessions import (
     AVERAGED,
@@ -41,11 +42,15 @@ BROKEN: tuple[tuple[Callable[[dict[str, Any]], object], str], ...] = (
     ),
     (
         lambda content: content.update(step=-2),
-        f"'step' must be an integer in 0..{2**63 - 1}, got -2 (rule 'momentum')",
+        f"'step' must be an integer in 0..{2**50}, got -2 (rule 'momentum')",
+    ),
+    (
+        lambda content: content.update(step=2**50 + 1),
+        f"'step' must be an integer in 0..{2**50}, got {2**50 + 1} (rule 'momentum')",
     ),
     (
         lambda content: content.update(step=2.5),
-        f"'step' must be an integer in 0..{2**63 - 1}, got 2.5 (rule 'momentum')",
+        f"'step' must be an integer in 0..{2**50}, got 2.5 (rule 'momentum')",
     ),
     (
         lambda content: content.pop("states"),
@@ -155,7 +160,28 @@ INVALID: tuple[tuple[Callable[[], object], str], ...] = (
     ),
     (
         lambda: OptimizerSession(AVERAGED, {"w": np.zeros(3, np.int64)}),
-        "parameter 'w' must be a float32 or float64 array, got int64 (rule 'averaged')",
+        "parameter 'w' must be a NumPy array of float32 or float64, got dtype int64 "
+        "(rule 'averaged'): convert it with numpy.asarray(…, numpy.float32)",
+    ),
+    (
+        lambda: OptimizerSession(AVERAGED, {"w": np.float32(1)}),  # type: ignore[dict-item]
+        "parameter 'w' must be a NumPy array of float32 or float64, got a float32 "
+        "(rule 'averaged'): convert it with numpy.asarray(…, numpy.float32)",
+    ),
+    (
+        lambda: OptimizerSession(AVERAGED, [np.zeros(3)]),  # type: ignore[arg-type]
+        "parameters must be a mapping of names to arrays, got list (rule 'averaged'): "
+        'give {"w": array}',
+    ),
+    (
+        lambda: OptimizerSession(constant(1), {"w": np.zeros(3)}),  # type: ignore[arg-type]
+        "an optimizer session runs an UpdateRule, got Schedule: "
+        "make one with closedform.optimizers, or use ScheduleSession for a schedule",
+    ),
+    (
+        lambda: phased().step(None, period=2, lr=0.1),  # type: ignore[arg-type]
+        "expected a mapping with each gradient by name, got NoneType (rule 'phased'): "
+        "give {name: …} for 'w'",
     ),
     (
         lambda: OptimizerSession(AVERAGED, {"w": np.zeros(3), "b": np.zeros(2, np.float32)}),
@@ -188,6 +214,17 @@ INVALID: tuple[tuple[Callable[[], object], str], ...] = (
         "export the rule with closedform.to_onnx",
     ),
 )
+
+
+@pytest.mark.parametrize("content", [None, [1], "rule"])
+def test_a_state_dict_is_a_mapping(content: Any) -> None:
+    expected = (
+        f"expected a mapping with each key by name, got {type(content).__name__} (state dict for "
+        "rule 'momentum'): give {name: …} for 'rule', 'step', 'params', 'states'"
+    )
+    with pytest.raises(StateError) as caught:
+        momentum().load_state_dict(content)
+    assert str(caught.value) == expected
 
 
 @pytest.mark.parametrize(("action", "message"), INVALID, ids=[m[:40] for _, m in INVALID])

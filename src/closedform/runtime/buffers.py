@@ -78,13 +78,19 @@ def _read_only(array: Array) -> Array:
 
 
 def check_names(
-    given: Mapping[str, object],
+    given: object,
     expected: Mapping[str, object],
     what: str,
     where: str,
     error: type[ClosedFormError] = SessionError,
 ) -> None:
     """Raises ``error`` where names are unknown or missing; ``what`` is their kind."""
+    if not isinstance(given, Mapping):
+        raise error(
+            f"expected a mapping with each {what} by name, got {type(given).__name__}",
+            where=where,
+            hint=f"give {{name: …}} for {', '.join(map(repr, list(expected)[:6])) or 'none'}",
+        )
     for name in given:
         if name not in expected:
             hint = nearest(name, expected) if expected else "there are none"

@@ -18,6 +18,7 @@ import numpy as np
 
 from closedform.errors import SessionError, StateError
 from closedform.language import UpdateRule
+from closedform.lowering.domain import MAX_STEP
 from closedform.runtime.buffers import (
     Array,
     Buffers,
@@ -81,6 +82,11 @@ class OptimizerSession:
     ) -> None:
         from closedform.compiler import compile_init, compile_step
 
+        if not isinstance(rule, UpdateRule):
+            raise SessionError(
+                f"an optimizer session runs an UpdateRule, got {type(rule).__name__}",
+                hint="make one with closedform.optimizers, or use ScheduleSession for a schedule",
+            )
         dtype = _common_dtype(params, f"rule {rule.name!r}")
         shapes = {name: array.shape for name, array in params.items()}
         init = compile_init(rule, shapes, dtype=dtype)
@@ -259,13 +265,22 @@ def _bind_array(bind: Any, name: str, array: Array) -> None:
 def _common_dtype(params: Mapping[str, Array], where: str) -> str:
     """The dtype of all parameters in the words of the compiler."""
     words = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
+    if not isinstance(params, Mapping):
+        raise SessionError(
+            f"parameters must be a mapping of names to arrays, got {type(params).__name__}",
+            where=where,
+            hint='give {"w": array}',
+        )
     if not params:
         raise SessionError("an optimizer needs parameters, got none", where=where)
     for name, array in params.items():
         if not isinstance(array, np.ndarray) or array.dtype not in words:
-            got = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+            is_array = isinstance(array, np.ndarray)
+            got = f"dtype {array.dtype}" if is_array else f"a {type(array).__name__}"
             raise SessionError(
-                f"parameter {name!r} must be a float32 or float64 array, got {got}", where=where
+                f"parameter {name!r} must be a NumPy array of float32 or float64, got {got}",
+                where=where,
+                hint="convert it with numpy.asarray(…, numpy.float32)",
             )
     dtypes = {array.dtype for array in params.values()}
     if len(dtypes) > 1:
@@ -342,7 +357,10 @@ def _hyper_values(hyper: Mapping[str, float], layout: Layout, where: str) -> dic
 
 
 def _checked_state(state_dict: Mapping[str, Any], layout: Layout, where: str) -> dict[str, Array]:
-    """The arrays of a state dict by input name, if each fits."""
+    """The arrays of a state dict by input name, if each fits.
+
+    The step is at most ``MAX_STEP``: no graph is made for a later one.
+    """
     check_names(state_dict, _STATE_KEYS, "key", f"state dict for {where}", StateError)
     if state_dict["rule"] != layout.rule:
         raise StateError(
@@ -351,7 +369,7 @@ def _checked_state(state_dict: Mapping[str, Any], layout: Layout, where: str) ->
             hint="load it into a session of that rule",
         )
     step = state_dict["step"]
-    top = int(np.iinfo(layout.step.dtype).max)
+    top = min(int(np.iinfo(layout.step.dtype).max), MAX_STEP)
     if isinstance(step, bool) or not isinstance(step, int | np.integer) or not 0 <= step <= top:
         raise StateError(f"'step' must be an integer in 0..{top}, got {step!r}", where=where)
     params = _checked_mapping(state_dict["params"], "'params'", where)

@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import sympy as sp
 
-from closedform.errors import DefinitionError, ExportError
+from closedform.errors import DefinitionError, ExportError, nearest
 from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Graph, Role
 from closedform.ir.passes import DEFAULT
@@ -54,8 +55,15 @@ def compile(
         **options: Those of ``compile_schedule`` or ``compile_step``.
 
     Raises:
-        ExportError: ``params`` is missing for a rule, or given for a schedule.
+        ExportError: ``source`` is neither, ``params`` is missing for a rule, given for a schedule
+            or no shapes, or an option is unknown.
     """
+    if not isinstance(source, Schedule | UpdateRule):
+        raise ExportError(
+            f"what is compiled must be a Schedule or an UpdateRule, got {type(source).__name__} "
+            f"{source!r}",
+            hint="closedform.Schedule(expression) makes one of a SymPy expression",
+        )
     if isinstance(source, UpdateRule):
         if not params:
             raise ExportError(
@@ -63,10 +71,36 @@ def compile(
                 where=f"rule {source.name!r}",
                 hint='give params={"w": (3, 4), …}',
             )
+        _check_shapes(params, f"rule {source.name!r}")
+        _check_options(options, compile_step, f"rule {source.name!r}")
         return compile_step(source, params, **options)
+    _check_options(options, compile_schedule, f"schedule {source.name!r}")
     if params is not None:
         raise ExportError("a schedule has no parameters", where=f"schedule {source.name!r}")
     return compile_schedule(source, **options)
+
+
+def _check_shapes(params: Mapping[str, Shape], where: str) -> None:
+    for name, shape in params.items():
+        sizes = shape if isinstance(shape, tuple) else (None,)
+        if not all(isinstance(n, str) or (type(n) is int and n >= 0) for n in sizes):
+            raise ExportError(
+                f"the shape of parameter {name!r} must be a tuple of integers >= 0, got {shape!r}",
+                where=where,
+                hint='give params={"w": (3, 4), …}, such as array.shape',
+            )
+
+
+def _check_options(
+    options: Mapping[str, Any], function: Callable[..., Graph], where: str, *taken: str
+) -> None:
+    parameters = inspect.signature(function).parameters.values()
+    known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in taken]
+    for name in options:
+        if name not in known:
+            raise ExportError(
+                f"there is no option {name!r}", where=where, hint=nearest(name, known)
+            )
 
 
 def compile_schedule(
@@ -151,8 +185,13 @@ def evaluate_schedule(schedule: Schedule, step: int | ArrayLike) -> float | NDAr
         DefinitionError: A step is no integer, negative, or above ``MAX_STEP``.
     """
     place = f"schedule {schedule.name!r}"
-    steps = np.asarray(step)
-    if steps.size and not all(isinstance(item, int | np.integer) for item in steps.flat[:1]):
+    try:
+        steps = np.asarray(step)
+    except ValueError:
+        raise DefinitionError(
+            f"steps must be an integer or an array of one shape, got {step!r}", where=place
+        ) from None
+    if steps.size and not _are_integers(steps):
         raise DefinitionError(f"steps must be integers, got {steps.dtype} {step!r}", where=place)
     if steps.size and (steps.min() < 0 or steps.max() > MAX_STEP):
         wrong = steps.min() if steps.min() < 0 else steps.max()
@@ -160,6 +199,15 @@ def evaluate_schedule(schedule: Schedule, step: int | ArrayLike) -> float | NDAr
     graph = schedule.memo("graph", lambda: compile_schedule(schedule, step_shape=("n",)))
     values = evaluate(graph, {"step": steps.astype(np.int64).reshape(-1)})["value"]
     return float(values[0]) if np.isscalar(step) or steps.ndim == 0 else values.reshape(steps.shape)
+
+
+def _are_integers(steps: NDArray[Any]) -> bool:
+    """Whether all are integers; an array of objects, such as Python's long ints, is looked into."""
+    if steps.dtype.kind != "O":
+        return steps.dtype.kind in "iu"
+    return all(
+        isinstance(item, int | np.integer) and not isinstance(item, bool) for item in steps.flat
+    )
 
 
 def to_onnx(
@@ -200,7 +248,14 @@ def to_onnx(
         "step": to_model(graph, opset=opset, **facts),
     }
     folder = Path(path)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ExportError(
+            f"cannot make the folder: {error.strerror}",
+            where=f"folder {str(folder)!r}",
+            hint="a rule is written as two files: name a folder for them",
+        ) from error
     for name, model in models.items():
         write_model(model, folder / f"{name}.onnx")
     return models
@@ -211,22 +266,38 @@ def to_torch(schedule: Schedule, **options: Any) -> ScheduleModule:
 
     Args:
         schedule: What to compile.
-        **options: Those of ``compile_schedule``, but ``step_shape``.
+        **options: Those of ``compile_schedule``, but ``step_shape``. A hyperparameter among
+            ``inputs`` that has a value keeps it as its default.
+
+    Raises:
+        ExportError: ``schedule`` is no Schedule, or an option is unknown.
     """
     from closedform.exporters.torch_module import ScheduleModule
 
-    return ScheduleModule(compile_schedule(schedule, step_shape=("n",), **options))
+    if not isinstance(schedule, Schedule):
+        raise ExportError(
+            f"to_torch takes a Schedule, got {type(schedule).__name__}",
+            hint="run an UpdateRule with OptimizerSession",
+        )
+    _check_options(options, compile_schedule, f"schedule {schedule.name!r}", "step_shape")
+    graph = compile_schedule(schedule, step_shape=("n",), **options)
+    return ScheduleModule(graph, _defaults(schedule, graph))
 
 
 def _schedule_facts(schedule: Schedule, graph: Graph) -> dict[str, Any]:
-    known = schedule.hyperparameters
-    inputs = [node.attribute("name") for node in graph.inputs if _is_hyper(node)]
-    values = {name: str(value) for name, value in known.items()}
+    values = {name: str(value) for name, value in schedule.hyperparameters.items()}
     return {
         "metadata": _metadata(schedule.expr, values),
-        "defaults": {name: to_float(known[name]) for name in inputs if name in known},
+        "defaults": _defaults(schedule, graph),
         "docs": {"step": CLOCK, "value": f"value of schedule {schedule.name}"},
     }
+
+
+def _defaults(schedule: Schedule, graph: Graph) -> dict[str, float]:
+    """The known values of the hyperparameters that are inputs of the graph."""
+    known = schedule.hyperparameters
+    names = [node.attribute("name") for node in graph.inputs if _is_hyper(node)]
+    return {name: to_float(known[name]) for name in names if name in known}
 
 
 def _rule_facts(rule: UpdateRule) -> dict[str, Any]:

@@ -118,9 +118,9 @@ def write_model(model: ModelProto, path: str | os.PathLike[str]) -> Path:
 
 def _check_opset(graph: Graph, opset: int) -> None:
     where = f"graph {graph.name!r}"
-    if not MIN_OPSET <= opset <= MAX_OPSET:
+    if type(opset) is not int or not MIN_OPSET <= opset <= MAX_OPSET:
         raise ExportError(
-            f"opset must be in {MIN_OPSET}..{MAX_OPSET}, got {opset}",
+            f"opset must be in {MIN_OPSET}..{MAX_OPSET}, got {opset!r}",
             where=where,
             hint=f"{DEFAULT_OPSET} runs in every onnxruntime from 1.18 on",
         )

@@ -1,0 +1,108 @@
+"""The way of the data: what it takes, and what it refuses before anything is written."""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import closedform as cf
+from closedform import t
+from closedform.errors import ClosedFormError, DefinitionError, ExportError
+
+LINE = cf.schedules.linear(0, 1, 4)
+RULE = cf.optimizers.sgd(lr=0.1)
+WHAT = "what is compiled must be a Schedule or an UpdateRule, got"
+MAKE = "closedform.Schedule(expression) makes one of a SymPy expression"
+
+
+def shape_error(shape: object) -> str:
+    return (
+        f"the shape of parameter 'w' must be a tuple of integers >= 0, got {shape!r} (rule 'sgd'): "
+        'give params={"w": (3, 4), …}, such as array.shape'
+    )
+
+
+def export_shape(shape: Any, path: Path) -> None:
+    cf.to_onnx(RULE, path, params={"w": shape})
+
+
+INVALID: tuple[tuple[Callable[[Any], object], str], ...] = (
+    (lambda path: cf.to_onnx(2 * t, path), f"{WHAT} Mul 2*t: {MAKE}"),
+    (
+        lambda path: cf.to_onnx(LINE, path, dtyp="f32"),
+        "there is no option 'dtyp' (schedule 'linear'): did you mean 'dtype'?",
+    ),
+    (
+        lambda path: cf.to_onnx(RULE, path, params={"w": (3,)}, step_shap=()),
+        "there is no option 'step_shap' (rule 'sgd'): did you mean 'step_dtype'?",
+    ),
+    (
+        lambda path: cf.to_onnx(LINE, path, opset="21"),  # type: ignore[arg-type]
+        "opset must be in 7..23, got '21' (graph 'linear'): "
+        "21 runs in every onnxruntime from 1.18 on",
+    ),
+    *((partial(export_shape, shape), shape_error(shape)) for shape in (3, (-3,), [3], (2, 3.0))),
+    (
+        lambda _: cf.to_torch(RULE),  # type: ignore[arg-type]
+        "to_torch takes a Schedule, got UpdateRule: run an UpdateRule with OptimizerSession",
+    ),
+    (
+        lambda _: cf.to_torch(LINE, step_shape=()),
+        "there is no option 'step_shape' (schedule 'linear'): did you mean 'step_dtype'?",
+    ),
+)
+
+
+@pytest.mark.parametrize(("action", "message"), INVALID, ids=[m[:40] for _, m in INVALID])
+def test_invalid(action: Callable[[Path], object], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ExportError) as caught:
+        action(tmp_path / "new")
+    assert str(caught.value) == message
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_rule_is_not_written_onto_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "taken"
+    path.write_bytes(b"kept")
+    with pytest.raises(ExportError) as caught:
+        cf.to_onnx(RULE, path, params={"w": (3,)})
+    assert str(caught.value) == (
+        f"cannot make the folder: File exists (folder {str(path)!r}): "
+        "a rule is written as two files: name a folder for them"
+    )
+    assert path.read_bytes() == b"kept"
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (np.array([1, 2.5], dtype=object), "steps must be integers, got object array([1, 2.5], dt"),
+        (np.array([1, True], dtype=object), "steps must be integers, got object array([1, True],"),
+        ([[1], [2, 3]], "steps must be an integer or an array of one shape, got [[1], [2, 3]] (sc"),
+        (np.array([True]), "steps must be integers, got bool array([ True])"),
+    ],
+)
+def test_no_step_is_rounded_to_an_integer(step: Any, message: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        LINE(step)
+    assert str(caught.value).startswith(message)
+
+
+def test_long_integers_of_python_are_steps() -> None:
+    values = LINE(np.array([1, 2, sys.maxsize // 2**14], dtype=object))
+    assert np.array_equal(values, [0.25, 0.5, 1.0])
+
+
+def test_an_input_of_a_torch_module_keeps_its_value_as_default() -> None:
+    module = cf.to_torch(LINE, inputs=("end",))
+    assert module(torch.tensor(2)).item() == 0.5
+    assert module(torch.tensor(2), end=3.0).item() == 1.5
+    opened = cf.Schedule(LINE.expr, name="open", start=0, steps=4)
+    with pytest.raises(ClosedFormError) as caught:
+        cf.to_torch(opened, inputs=("end",))(torch.tensor(2))
+    assert str(caught.value) == "hyper input 'end' is missing (schedule 'open')"

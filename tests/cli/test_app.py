@@ -54,7 +54,7 @@ ERRORS = [
     ),
     (
         ["plot", "cosine", *COSINE, "--peak", "3"],
-        "got an unexpected keyword argument 'peak' (cosine): it takes --start --end --steps",
+        "unknown argument --peak (cosine): known are end, start, steps",
     ),
     (
         ["show", "cosine", "--start", "1", "--end", "0", "--steps", "0"],

@@ -139,6 +139,13 @@ def _from_library(name: str, arguments: Mapping[str, Any]) -> Schedule | UpdateR
     function = known[name]
     signature = inspect.signature(function)
     given = {key: _with_schedules(value) for key, value in arguments.items()}
+    for key in given:
+        if key not in signature.parameters:
+            raise ArgumentError(
+                f"unknown argument --{key.replace('_', '-')}",
+                where=name,
+                hint=nearest(key, signature.parameters),
+            )
     try:
         signature.bind(**given)
     except TypeError as error:

@@ -10,21 +10,38 @@ from typing import Any
 from closedform.language import Schedule, chained, sequential
 from closedform.schedules.constant import constant, multi_step, piecewise_constant
 from closedform.schedules.cosine import cosine, cosine_annealing
-from closedform.schedules.inverse import inverse_square_root
+from closedform.schedules.cyclic import cyclic
+from closedform.schedules.exponential import exponential, multiplicative, step_decay
+from closedform.schedules.inverse import inverse_square_root, inverse_time
+from closedform.schedules.one_cycle import one_cycle, one_cycle_momentum
 from closedform.schedules.polynomial import linear, polynomial
+from closedform.schedules.restarts import cosine_hard_restarts, warm_restarts
+from closedform.schedules.wsd import trapezoidal, wsd, wsd_checkpoints
 
 __all__ = [
     "chained",
     "constant",
     "cosine",
     "cosine_annealing",
+    "cosine_hard_restarts",
+    "cyclic",
+    "exponential",
     "inverse_square_root",
+    "inverse_time",
     "linear",
     "multi_step",
+    "multiplicative",
+    "one_cycle",
+    "one_cycle_momentum",
     "piecewise_constant",
     "polynomial",
     "scale",
     "sequential",
+    "step_decay",
+    "trapezoidal",
+    "warm_restarts",
+    "wsd",
+    "wsd_checkpoints",
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.errors import DefinitionError, DomainError
+from closedform.errors import DefinitionError, DomainError, nearest
 from closedform.language import exact_number, hyper
 
 NO_STEPS = "a schedule over no steps has no value; use constant(end)"
@@ -33,6 +33,33 @@ def positive_steps(value: Any, name: str, where: str, hint: str = NO_STEPS) -> s
     if number <= 0:
         raise DomainError(f"{name} must be above 0, got {value!r}", where=where, hint=hint)
     return number
+
+
+def whole_number(value: Any, name: str, where: str, *, least: int) -> int:
+    """Returns a count that is fixed when the schedule is built.
+
+    Raises:
+        DefinitionError: It is no finite number, a bool or a string.
+        DomainError: It is no integer, or less than ``least``.
+    """
+    number = exact_number(value, f"{name} of {where}")
+    if not number.is_Integer or number < least:
+        raise DomainError(f"{name} must be an integer >= {least}, got {value!r}", where=where)
+    return int(number)
+
+
+def check_choice(value: Any, choices: Sequence[str], name: str, where: str) -> None:
+    """Refuses a name that is none of the choices.
+
+    Raises:
+        DefinitionError: It is none of them; the nearest one is suggested.
+    """
+    if value not in choices:
+        raise DefinitionError(
+            f"{name} must be one of {', '.join(choices)}, got {value!r}",
+            where=where,
+            hint=nearest(str(value), choices),
+        )
 
 
 def steps_symbol(number: sp.Rational) -> sp.Symbol:

@@ -8,6 +8,7 @@ import sympy as sp
 
 from closedform.language import Schedule, hyper, t
 from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length
+from closedform.schedules.blends import along_cosine
 
 
 def cosine(start: Any, end: Any, steps: Any) -> Schedule:
@@ -35,7 +36,7 @@ def cosine(start: Any, end: Any, steps: Any) -> Schedule:
     number = positive_steps(steps, "steps", "cosine")
     n = steps_symbol(number)
     return Schedule(
-        _swing(sp.Min(t, n) / n),
+        along_cosine(hyper("start"), hyper("end"), sp.Min(t, n) / n),
         name="cosine",
         length=whole_length(n),
         start=start,
@@ -69,15 +70,10 @@ def cosine_annealing(start: Any, end: Any, steps: Any) -> Schedule:
     number = positive_steps(steps, "steps", "cosine_annealing")
     n = steps_symbol(number)
     return Schedule(
-        _swing(t / n),
+        along_cosine(hyper("start"), hyper("end"), t / n),
         name="cosine_annealing",
         length=whole_length(n),
         start=start,
         end=end,
         steps=number,
     )
-
-
-def _swing(progress: sp.Expr) -> sp.Expr:
-    a, b = hyper("start"), hyper("end")
-    return b + (a - b) * (1 + sp.cos(sp.pi * progress)) / 2

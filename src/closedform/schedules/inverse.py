@@ -6,8 +6,9 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.language import Schedule, hyper, t
-from closedform.schedules.arguments import NO_WARMUP, positive_steps
+from closedform.errors import DomainError
+from closedform.language import Schedule, exact_number, floor_div, hyper, t
+from closedform.schedules.arguments import NO_WARMUP, positive_steps, steps_symbol
 
 
 def inverse_square_root(value: Any = 1, scale: Any = 1, warmup: Any = 1) -> Schedule:
@@ -41,3 +42,58 @@ def inverse_square_root(value: Any = 1, scale: Any = 1, warmup: Any = 1) -> Sche
         scale=scale,
         warmup=number,
     )
+
+
+def inverse_time(
+    value: Any, rate: Any, steps: Any = 1, power: Any = 1, *, staircase: bool = False
+) -> Schedule:
+    r"""Returns a value that falls with the inverse of the time, or of a power of it.
+
+    .. math:: f(t) = \frac{v}{1 + r\, a}, \qquad a = \begin{cases} \lfloor t^k / N \rfloor &
+        \text{staircase} \\ t^k / N & \text{else} \end{cases}
+
+    Args:
+        value: The value v at step 0, where the power is above 0.
+        rate: The rate r, at least 0.
+        steps: The number of steps N above 0; a fraction is allowed. The power is on t alone.
+        power: The exponent k. With 0 it is constant; below 0 it rises from 0 at step 0, the limit,
+            towards v.
+        staircase: Whether to floor a. Where k is no integer, t^k is rounded before the floor.
+
+    Raises:
+        DefinitionError: An argument is no finite number.
+        DomainError: ``steps`` is not above 0, or ``rate`` is below 0: there is a pole.
+
+    Example:
+        >>> decay = inverse_time(1, 0.5, 10)
+        >>> [decay.exact(step) for step in (0, 10, 20, 60)]
+        [1, 2/3, 1/2, 1/4]
+        >>> inverse_time(1, 0.5, 10, staircase=True).exact(19)
+        2/3
+
+    Source: ``InverseExponentialTimeDecayLR`` of cerebras.pytorch 2.10; with power 1
+    ``InverseTimeDecay`` of Keras.
+    """
+    number = positive_steps(steps, "steps", "inverse_time")
+    exponent = exact_number(power, "power of inverse_time")
+    if exact_number(rate, "rate of inverse_time") < 0:
+        raise DomainError(
+            f"rate must be at least 0, got {rate!r}",
+            where="inverse_time",
+            hint="below 0 the value has a pole",
+        )
+    v, r, n = hyper("value"), hyper("rate"), steps_symbol(number)
+    given = {"value": value, "rate": rate, "steps": number}
+    if exponent == 1:
+        raised: sp.Expr = t
+    else:
+        raised = t ** hyper("power", integer=bool(exponent.is_integer))
+        given["power"] = exponent
+    if staircase:
+        elapsed = floor_div(raised, n) if exponent.is_integer else sp.floor(raised / n)
+    else:
+        elapsed = raised / n
+    expr = v / (1 + r * elapsed)
+    if exponent < 0:
+        expr = sp.Piecewise((0, t < 1), (expr, True))
+    return Schedule(expr, name="inverse_time", **given)

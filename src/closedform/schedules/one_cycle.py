@@ -1,0 +1,167 @@
+"""The one-cycle policy: up to a peak and down below the start, and its momentum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import DomainError
+from closedform.language import Schedule, exact_number, hyper, t
+from closedform.schedules.arguments import check_choice, whole_number
+from closedform.schedules.blends import along_cosine, along_line
+
+ANNEALS = {"cos": along_cosine, "linear": along_line}
+
+
+def one_cycle(
+    start: Any,
+    peak: Any,
+    end: Any,
+    steps: int,
+    rise: Any = 0.3,
+    anneal: str = "cos",
+    *,
+    three_phase: bool = False,
+    clamp: bool = True,
+) -> Schedule:
+    r"""Returns a rise from ``start`` to ``peak`` and a fall to ``end``, met at step N - 1.
+
+    .. math:: f(t) = w_j(p), \quad p = \frac{t - b_{j-1}}{b_j - b_{j-1}}
+        \quad\text{for}\quad b_{j-1} < t \le b_j
+
+    with :math:`w_j` half a cosine or a line from the value of phase j to the next one, and
+
+    .. math:: b = \begin{cases} 0,\; rN - 1,\; N - 1 & \text{two phases: start, peak, end} \\
+        0,\; rN - 1,\; 2rN - 2,\; N - 1 & \text{three phases: start, peak, start, end}
+        \end{cases}
+
+    Args:
+        start: The value at step 0.
+        peak: The value at step rN - 1; where that is a fraction, the peak lies between two steps.
+        end: The value at step N - 1.
+        steps: The number of steps N of the whole cycle, an integer of at least 1.
+        rise: The part r of the steps in which it rises, from 0 to 1. Where rN < 1 it begins in the
+            fall; with r = 1 the peak is held; with three phases and r > 1/2 the third phase begins
+            beyond the end.
+        anneal: ``cos`` or ``linear``.
+        three_phase: Whether it returns to ``start`` before it goes to ``end``.
+        clamp: Whether the value at step N - 1 is held. Else the last phase goes on: its line
+            through zero, its cosine up again.
+
+    Raises:
+        DefinitionError: An argument is no finite number, or ``anneal`` is unknown.
+        DomainError: ``steps`` is no integer of at least 1, ``rise`` is not in [0, 1], or a phase
+            that is taken has no length: rN = 1, or the last one without ``clamp``.
+
+    Example:
+        >>> cycle = one_cycle(1, 10, 0, 20, anneal="linear")
+        >>> [cycle.exact(step) for step in (0, 5, 12, 19, 99)]
+        [1, 10, 5, 0, 0]
+
+    Source: Smith and Topin, Super-convergence (2018); ``OneCycleLR`` of torch 2.13, with
+    start = max_lr/div_factor and end = start/final_div_factor, and of cerebras.pytorch 2.10.
+    """
+    places = ["start", "peak", "start", "end"] if three_phase else ["start", "peak", "end"]
+    values = {"start": start, "peak": peak, "end": end}
+    return _phases("one_cycle", places, values, steps, rise, anneal, clamp=clamp)
+
+
+def one_cycle_momentum(
+    high: Any,
+    low: Any,
+    steps: int,
+    rise: Any = 0.3,
+    anneal: str = "cos",
+    *,
+    three_phase: bool = False,
+    clamp: bool = True,
+) -> Schedule:
+    r"""Returns the momentum beside ``one_cycle``: down to ``low`` at its peak, and up again.
+
+    The phases are those of ``one_cycle``, their values high, low, high; with three phases the last
+    one holds high.
+
+    Args:
+        high: The value at step 0 and at the end.
+        low: The value at the peak of the cycle.
+        steps: As in ``one_cycle``.
+        rise: As in ``one_cycle``.
+        anneal: As in ``one_cycle``.
+        three_phase: As in ``one_cycle``.
+        clamp: As in ``one_cycle``.
+
+    Raises:
+        DefinitionError: As in ``one_cycle``.
+        DomainError: As in ``one_cycle``.
+
+    Example:
+        >>> momentum = one_cycle_momentum(0.95, 0.85, 20)
+        >>> [momentum.exact(step) for step in (0, 5, 19)]
+        [19/20, 17/20, 19/20]
+
+    Source: ``OneCycleLR`` of torch 2.13 with ``cycle_momentum``, max_momentum first.
+    """
+    places = ["high", "low", "high", "high"] if three_phase else ["high", "low", "high"]
+    values = {"high": high, "low": low}
+    return _phases("one_cycle_momentum", places, values, steps, rise, anneal, clamp=clamp)
+
+
+def _phases(
+    name: str,
+    places: Sequence[str],
+    values: dict[str, Any],
+    steps: int,
+    rise: Any,
+    anneal: str,
+    *,
+    clamp: bool,
+) -> Schedule:
+    """The values at ``places`` one after the other; phases beyond the end are left out."""
+    number = whole_number(steps, "steps", name, least=1)
+    part = _part(rise, number, name)
+    check_choice(anneal, tuple(ANNEALS), "anneal", name)
+    n, r = hyper("steps", integer=True, positive=True), hyper("rise")
+    marks = [r * n - 1, n - 1] if len(places) == 3 else [r * n - 1, 2 * r * n - 2, n - 1]
+    bounds = [sp.Integer(0), *marks]
+    exact = [bound.xreplace({n: sp.Integer(number), r: part}) for bound in bounds]
+    is_seen = [not clamp or index == 0 or exact[index] < number - 1 for index in range(len(marks))]
+    last = max(index for index, seen in enumerate(is_seen) if seen)
+    if exact[last + 1] == exact[last] and not (clamp and number == 1):
+        raise DomainError(
+            f"rise is {rise} and steps is {steps}: the last phase has no steps, and what comes "
+            "after it has no value",
+            where=name,
+            hint="set clamp, or take a smaller rise",
+        )
+    clock = sp.Min(t, n - 1) if clamp else t
+    pieces = []
+    for index, ((begin, stop), (here, there)) in enumerate(
+        zip(pairwise(bounds), pairwise(places), strict=True)
+    ):
+        if index > last:
+            break
+        time = clock if index == last else t
+        progress = (time - begin) / (stop - begin)
+        blended = ANNEALS[anneal](hyper(here), hyper(there), progress)
+        pieces.append((blended, sp.true if index == last else t <= stop))
+    expr = sp.Piecewise(*pieces)
+    given = {**values, "steps": number, "rise": part}
+    used = {symbol.name for symbol in expr.free_symbols}
+    kept = {key: given[key] for key in given if key in used}
+    return Schedule(expr, name=name, length=n, **kept)
+
+
+def _part(rise: Any, steps: int, name: str) -> sp.Rational:
+    part = exact_number(rise, f"rise of {name}")
+    if not part.is_Rational or not 0 <= part <= 1:
+        raise DomainError(f"rise must be a rational number from 0 to 1, got {rise!r}", where=name)
+    if part * steps == 1:
+        raise DomainError(
+            f"rise * steps must not be 1, got {rise} * {steps}: the first phase has no steps",
+            where=name,
+            hint="change one of them by a little",
+        )
+    return part

@@ -1,0 +1,136 @@
+"""Cosines that start again: with periods of one length, or ever longer ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy as sp
+
+from closedform.language import Schedule, floor_mod, hyper, t
+from closedform.schedules.arguments import (
+    positive_steps,
+    steps_symbol,
+    whole_length,
+    whole_number,
+)
+from closedform.schedules.blends import along_cosine
+
+# The last step of the clock (lowering/domain.py): restarts beyond it are never met.
+_LAST_RESTART = 2**50
+
+
+def warm_restarts(
+    start: Any, end: Any, steps: Any, multiplier: int = 1, restarts: int | None = None
+) -> Schedule:
+    r"""Returns half cosines from ``start`` to ``end``, each ``multiplier`` times as long.
+
+    .. math:: f(t) = b + \frac{a - b}{2} \left(1 + \cos \frac{\pi (t - S_i)}{N M^i}\right)
+        \quad\text{for}\quad S_i \le t < S_{i+1}, \qquad S_i = N (1 + M + \dots + M^{i-1})
+
+    The period i is found by comparison with the restart steps, never by a logarithm.
+
+    Args:
+        start: The value a at step 0 and at every restart; it may be below ``end``.
+        end: The value b that each period falls to; the restart comes before it is met.
+        steps: The number of steps N above 0 of the first period; a fraction is allowed.
+        multiplier: The factor M from period to period, an integer of at least 1.
+        restarts: How many restarts there are; after the last period b is held. None for no end:
+            the restarts then reach beyond 2^50, the last step of the clock.
+
+    Raises:
+        DefinitionError: An argument is no finite number.
+        DomainError: ``steps`` is not above 0, ``multiplier`` no integer of at least 1, or
+            ``restarts`` none of at least 0.
+
+    Example:
+        >>> swings = warm_restarts(1, 0, 10, multiplier=2)
+        >>> [swings.exact(step) for step in (0, 5, 10, 20, 30)]
+        [1, 1/2, 1, 1/2, 1]
+        >>> warm_restarts(1, 0, 10, restarts=1).exact(20)
+        0
+
+    Source: Loshchilov and Hutter, SGDR (2017), eq. 5; ``CosineAnnealingWarmRestarts`` of torch
+    2.13, whose ``step(epoch)`` finds the period with a logarithm and errs at some restarts. That
+    of cerebras.pytorch 2.10 is constant in each period after the first, as shipped.
+    """
+    where = "warm_restarts"
+    number = positive_steps(steps, "steps", where)
+    factor = whole_number(multiplier, "multiplier", where, least=1)
+    count = None if restarts is None else whole_number(restarts, "restarts", where, least=0)
+    n = steps_symbol(number)
+    sums = _sums_of_powers(factor, count)
+    if factor > 1:
+        progress = _growing_periods(n, factor, sums)
+    elif count is None:
+        progress = floor_mod(t, n) / n
+    else:
+        progress = sp.Piecewise((floor_mod(t, n) / n, t < sums[-1] * n), (1, True))
+    return Schedule(
+        along_cosine(hyper("start"), hyper("end"), progress),
+        name=where,
+        length=None if count is None else whole_length(sums[-1] * n),
+        start=start,
+        end=end,
+        steps=number,
+    )
+
+
+def _sums_of_powers(factor: int, restarts: int | None) -> list[int]:
+    """S_1/N, S_2/N, … up to the end of the last period."""
+    if factor == 1:
+        return [1 if restarts is None else restarts + 1]
+    sums = [1]
+    while len(sums) <= restarts if restarts is not None else sums[-1] <= _LAST_RESTART:
+        sums.append(sums[-1] * factor + 1)
+    return sums
+
+
+def _growing_periods(n: sp.Expr, factor: int, sums: list[int]) -> sp.Expr:
+    """The progress in each period: lines, which lower to one table; 1 after the last."""
+    starts = [0, *sums[:-1]]
+    pieces = [
+        ((t - begin * n) / (n * factor**index), t < stop * n)
+        for index, (begin, stop) in enumerate(zip(starts, sums, strict=True))
+    ]
+    return sp.Piecewise(*pieces, (1, True))
+
+
+def cosine_hard_restarts(start: Any, end: Any, steps: Any, cycles: Any = 1) -> Schedule:
+    r"""Returns ``cycles`` half cosines from ``start`` to ``end`` within ``steps``, then ``end``.
+
+    .. math:: f(t) = \begin{cases} b + \frac{a - b}{2} \left(1 + \cos \frac{\pi (c\, t \bmod N)}{N}
+        \right) & t < N \\ b & t \ge N \end{cases}
+
+    Args:
+        start: The value a at step 0 and at each restart.
+        end: The value b that each cycle falls to, and that is held from step N on.
+        steps: The number of steps N above 0 of all cycles together; a fraction is allowed.
+        cycles: The number of cycles c above 0; with a fraction the last one is cut.
+
+    Raises:
+        DefinitionError: An argument is no finite rational number.
+        DomainError: ``steps`` or ``cycles`` is not above 0.
+
+    Example:
+        >>> swings = cosine_hard_restarts(1, 0, 20, cycles=2)
+        >>> [swings.exact(step) for step in (0, 5, 10, 15, 20)]
+        [1, 1/2, 1, 1/2, 0]
+
+    Source: ``get_cosine_with_hard_restarts_schedule_with_warmup`` of transformers, without its
+    warmup: put ``linear`` before it.
+    """
+    where = "cosine_hard_restarts"
+    number = positive_steps(steps, "steps", where)
+    count = positive_steps(cycles, "cycles", where, "1 is a plain cosine")
+    n, c = steps_symbol(number), hyper("cycles", positive=True)
+    a, b = hyper("start"), hyper("end")
+    swing = along_cosine(a, b, floor_mod(c * t, n) / n)
+    return Schedule(
+        sp.Piecewise((swing, t < n), (b, True)),
+        name=where,
+        length=whole_length(n),
+        start=start,
+        end=end,
+        steps=number,
+        cycles=count,
+    )

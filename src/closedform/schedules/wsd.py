@@ -1,0 +1,235 @@
+"""Warmup, stable, decay: a long flat stretch, and decays of many shapes at its checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import DefinitionError, DomainError
+from closedform.language import Schedule, exact_number, hyper, t
+from closedform.schedules.arguments import NO_STEPS, check_choice, whole_number
+from closedform.schedules.blends import along_cosine, along_line
+
+Shape = Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr]
+
+SHAPES: Mapping[str, Shape] = {
+    "linear": along_line,
+    "sqrt": lambda a, b, p: b + (a - b) * (1 - sp.sqrt(p)),
+    "inverse": lambda a, b, p: a / (1 + (a / b - 1) * p),
+    "cosine": along_cosine,
+    "square": lambda a, b, p: b + (a - b) * (1 - p**2),
+    "exponential": lambda a, b, p: a * (b / a) ** p,
+}
+_POSITIVE = ("inverse", "exponential")
+
+
+def wsd(
+    peak: Any,
+    end: Any,
+    steps: int,
+    warmup: int,
+    decay: int,
+    shape: str = "linear",
+    start: Any = 0,
+) -> Schedule:
+    r"""Returns a linear warmup, a flat stretch at ``peak`` and a decay to ``end``, which it holds.
+
+    .. math:: f(t) = \begin{cases} c + (a - c)\, t / W & t < W \\ a & W \le t < N - D \\
+        s(p) & N - D \le t < N \\ b & t \ge N \end{cases}
+        \qquad p = \frac{t - (N - D)}{D}
+
+    .. math:: s(p) = \begin{cases} a + (b - a)\, p & \text{linear} \\
+        b + (a - b)(1 - \sqrt p) & \text{sqrt} \\
+        1 / (p / b + (1 - p) / a) & \text{inverse} \\
+        b + (a - b)(1 + \cos \pi p) / 2 & \text{cosine} \\
+        b + (a - b)(1 - p^2) & \text{square} \\
+        a\, (b / a)^p & \text{exponential} \end{cases}
+
+    Args:
+        peak: The value a of the flat stretch.
+        end: The value b from step N on; above 0, as ``peak``, for ``inverse`` and ``exponential``.
+        steps: The number of steps N of all three together.
+        warmup: The number of steps W of the warmup; 0 for none.
+        decay: The number of steps D of the decay, at least 1; W + D is at most N.
+        shape: The shape s of the decay.
+        start: The value c at step 0, where there is a warmup.
+
+    Raises:
+        DefinitionError: An argument is no finite number, or the shape is unknown.
+        DomainError: ``steps``, ``warmup`` or ``decay`` is no such integer, the warmup and the
+            decay do not fit, or the shape needs values above 0.
+
+    Example:
+        >>> lr = wsd(1, 0, 100, warmup=10, decay=20)
+        >>> [lr.exact(step) for step in (0, 5, 10, 80, 90, 100)]
+        [0, 1/2, 1, 1, 1/2, 0]
+
+    Source: Hu et al., MiniCPM (2024); the shapes of Hägele et al., Scaling laws beyond fixed
+    durations (2024), and, inverse, of Wen et al. (2024), as in pytorch-accelerated 0.1.61.
+    """
+    number = whole_number(steps, "steps", "wsd", least=1)
+    rising = whole_number(warmup, "warmup", "wsd", least=0)
+    falling = whole_number(decay, "decay", "wsd", least=1)
+    if rising + falling > number:
+        raise DomainError(
+            f"warmup and decay must fit into steps, got {rising} + {falling} > {number}",
+            where="wsd",
+        )
+    n = hyper("steps", integer=True, positive=True)
+    d = hyper("decay", integer=True, positive=True)
+    progress = sp.Min(sp.Max(t - (n - d), 0), d) / d
+    given = {"steps": number, "decay": falling}
+    return _warmed("wsd", shape, progress, (peak, end, start), rising, given, n)
+
+
+def trapezoidal(
+    peak: Any, end: Any, steps: int, warmup: int, decay: int, start: Any = 0
+) -> Schedule:
+    r"""Returns a trapezium: ``wsd`` whose decay is a line.
+
+    .. math:: f(t) = \begin{cases} c + (a - c)\, t / W & t < W \\ a & W \le t < N - D \\
+        a + (b - a) (t - N + D) / D & N - D \le t < N \\ b & t \ge N \end{cases}
+
+    Args:
+        peak: The value a of the flat stretch.
+        end: The value b from step N on.
+        steps: The number of steps N of all three together.
+        warmup: The number of steps W of the warmup; 0 for none.
+        decay: The number of steps D of the decay, at least 1.
+        start: The value c at step 0, where there is a warmup.
+
+    Raises:
+        DefinitionError: An argument is no finite number.
+        DomainError: As in ``wsd``.
+
+    Example:
+        >>> lr = trapezoidal(1, 0, 10, warmup=2, decay=4)
+        >>> [lr.exact(step) for step in (0, 1, 2, 6, 8, 10)]
+        [0, 1/2, 1, 1, 1/2, 0]
+
+    Source: Xing et al., A walk with SGD (2018); Zhai et al., Scaling vision transformers (2022).
+    """
+    return wsd(peak, end, steps, warmup, decay, "linear", start).rename("trapezoidal")
+
+
+def wsd_checkpoints(
+    peak: Any,
+    end: Any,
+    steps: int,
+    warmup: int = 0,
+    ratio: Any = 0.1,
+    checkpoints: int | Sequence[int] = 1,
+    shape: str = "sqrt",
+    start: Any = 0,
+) -> Schedule:
+    r"""Returns a flat stretch with a decay before each checkpoint, after which it starts afresh.
+
+    .. math:: f(t) = \begin{cases} c + (a - c)\, t / W & t < W \\ s(p) & c_{i-1} \le t < c_i \\
+        b & t \ge c_k \end{cases} \qquad
+        p = \max\!\left(0, \frac{t - (c_i - D_i)}{D_i}\right), \quad
+        D_i = \lfloor r (c_i - c_{i-1}) \rfloor, \quad c_0 = 0
+
+    The shapes s are those of ``wsd``. At t = c_i the next period has begun, at full height. The
+    warmup hides what is below it.
+
+    Args:
+        peak: The value a of the flat stretches.
+        end: The value b that each decay falls to, and that is held from the last checkpoint on.
+        steps: The number of steps N, the last checkpoint.
+        warmup: The number of steps W of the warmup; 0 for none, so for a continued run.
+        ratio: The part r of each period in which it decays, above 0 and at most 1.
+        checkpoints: Their number k: each is at twice the step of the one before,
+            c_i = ⌊N / 2^(k-i)⌋. Or the steps themselves, increasing.
+        shape: The shape s of the decays.
+        start: The value c at step 0, where there is a warmup.
+
+    Raises:
+        DefinitionError: An argument is no finite number, or the shape is unknown.
+        DomainError: A count is no such integer, ``ratio`` is not in (0, 1], a decay has no steps,
+            the checkpoints do not increase up to ``steps``, or the shape needs values above 0.
+
+    Example:
+        >>> lr = wsd_checkpoints(1, 0, 80, ratio=0.5, checkpoints=2, shape="linear")
+        >>> [lr.exact(step) for step in (0, 20, 30, 40, 60, 70, 80)]
+        [1, 1, 1/2, 1, 1, 1/2, 0]
+        >>> wsd_checkpoints(1, 0, 80, ratio=0.5, checkpoints=[40, 80], shape="linear") == lr
+        True
+
+    Source: Wen et al., WSD-S (2024); ``WSDLrScheduler`` of pytorch-accelerated 0.1.61 by its
+    documents. As shipped its checkpoints are [N//4, N//2, min(4*(N//4), N)] at most: give them.
+    """
+    where = "wsd_checkpoints"
+    number = whole_number(steps, "steps", where, least=1)
+    rising = whole_number(warmup, "warmup", where, least=0)
+    part = exact_number(ratio, f"ratio of {where}")
+    if not part.is_Rational or not 0 < part <= 1:
+        raise DomainError(f"ratio must be above 0 and at most 1, got {ratio!r}", where=where)
+    marks = _checkpoints(checkpoints, number, where)
+    pieces = []
+    for begin, stop in zip([0, *marks], marks, strict=False):
+        falling = int(sp.floor(part * (stop - begin)))
+        if falling == 0:
+            raise DomainError(
+                f"the decay before checkpoint {stop} has no steps: ratio {ratio} of {stop - begin}",
+                where=where,
+                hint=NO_STEPS if part == 1 else "take a larger ratio",
+            )
+        first = stop - falling
+        pieces.extend([(0, t < first)] if first > begin else [])
+        pieces.append(((t - first) / sp.Integer(falling), t < stop))
+    progress = sp.Piecewise(*pieces, (1, True))
+    length = sp.Integer(marks[-1])
+    return _warmed(where, shape, progress, (peak, end, start), rising, {}, length)
+
+
+def _checkpoints(checkpoints: int | Sequence[int], steps: int, where: str) -> list[int]:
+    """The steps of the checkpoints."""
+    if not isinstance(checkpoints, Sequence):
+        count = whole_number(checkpoints, "checkpoints", where, least=1)
+        marks = [steps // 2 ** (count - 1 - index) for index in range(count)]
+    elif isinstance(checkpoints, str) or not checkpoints:
+        raise DefinitionError(
+            f"checkpoints must be a number or a list of steps, got {checkpoints!r}", where=where
+        )
+    else:
+        marks = [whole_number(mark, "checkpoint", where, least=1) for mark in checkpoints]
+    for earlier, later in zip([0, *marks], [*marks, steps], strict=True):
+        if later < earlier or (later == earlier and later != steps) or marks[0] == 0:
+            raise DomainError(
+                f"checkpoints must increase from above 0 to at most steps = {steps}, got {marks}",
+                where=where,
+            )
+    return marks
+
+
+def _warmed(
+    name: str,
+    shape: str,
+    progress: sp.Expr,
+    values: tuple[Any, Any, Any],
+    warmup: int,
+    given: Mapping[str, int],
+    length: sp.Expr,
+) -> Schedule:
+    """The shape along a progress, after a linear warmup."""
+    check_choice(shape, tuple(SHAPES), "shape", name)
+    peak, end, start = values
+    exact = [exact_number(peak, f"peak of {name}"), exact_number(end, f"end of {name}")]
+    exact_number(start, f"start of {name}")
+    is_positive = True if shape in _POSITIVE else None
+    if is_positive and min(exact) <= 0:
+        raise DomainError(
+            f"peak and end must be above 0 for the shape {shape}, got {peak!r} and {end!r}",
+            where=name,
+            hint="linear, sqrt, cosine and square reach 0",
+        )
+    a, b = hyper("peak", positive=is_positive), hyper("end", positive=is_positive)
+    expr = SHAPES[shape](a, b, progress)
+    kept = {"peak": exact[0], "end": exact[1], **given}
+    if warmup:
+        w = hyper("warmup", integer=True, positive=True)
+        expr = sp.Piecewise((along_line(hyper("start"), a, t / w), t < w), (expr, True))
+        kept |= {"start": start, "warmup": warmup}
+    return Schedule(expr, name=name, length=length, **kept)

@@ -102,11 +102,14 @@ class Builder:
         self._nodes: list[Node] = []
         self._index: dict[Node, int] = {}
         self._outputs: list[Output] = []
+        self._input_names: set[str] = set()
+        self._output_names: set[str] = set()
 
     def input(self, name: str, type_: TensorType, role: Role) -> Value:
         """Adds an input; a second one of the same name is an error."""
-        if any(node.attribute("name") == name for node in self._nodes if node.op is Op.INPUT):
+        if name in self._input_names:
             raise GraphError(f"input {name!r} is declared twice", where=f"graph {self.name!r}")
+        self._input_names.add(name)
         return self.emit(Op.INPUT, name=name, role=role, dtype=type_.dtype, shape=type_.shape)
 
     def const(self, value: Any, dtype: DType) -> Value:
@@ -140,8 +143,9 @@ class Builder:
 
     def output(self, name: str, value: Value) -> None:
         """Names a value as a result of the graph."""
-        if any(output.name == name for output in self._outputs):
+        if name in self._output_names:
             raise GraphError(f"output {name!r} is declared twice", where=f"graph {self.name!r}")
+        self._output_names.add(name)
         self._outputs.append(Output(name, value.index))
 
     def build(self) -> Graph:

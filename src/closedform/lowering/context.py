@@ -52,6 +52,8 @@ class Lowering:
         tensors: Which of the symbols are tensors, in the order in which sums are folded.
         prepare: Applied to each scalar expression that stands in a tensor expression: binds
             numbers and simplifies.
+        scalars: Scalars in the tensor dtype that are lowered already, shared by the lowerings of
+            one graph.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Lowering:
         symbols: Mapping[sp.Symbol, Value] | None = None,
         tensors: Sequence[sp.Symbol] = (),
         prepare: Prepare | None = None,
+        scalars: dict[tuple[sp.Basic, Domain], Value] | None = None,
     ) -> None:
         self.rules = rules
         self.builder = builder
@@ -77,6 +80,8 @@ class Lowering:
         self.tensors = tuple(tensors)
         self.prepare = prepare
         self._known: dict[tuple[sp.Basic, Domain], Value] = {}
+        self._scalars = scalars if scalars is not None else {}
+        self._tensor_known: dict[sp.Basic, bool] = {}
 
     @property
     def integer(self) -> DType:
@@ -89,7 +94,11 @@ class Lowering:
 
     def is_tensor(self, expr: sp.Basic) -> bool:
         """Returns whether an expression depends on tensors."""
-        return any(symbol in self.tensors for symbol in expr.free_symbols)
+        known = self._tensor_known.get(expr)
+        if known is None:
+            known = any(symbol in self.tensors for symbol in expr.free_symbols)
+            self._tensor_known[expr] = known
+        return known
 
     def dtype_of(self, expr: sp.Basic) -> DType:
         """Returns the float dtype of an expression."""
@@ -168,10 +177,15 @@ class Lowering:
         """
         if self.is_tensor(expr):
             return self.real(expr, domain)
-        prepared = expr if self.prepare is None else self.prepare(expr, domain)
-        if prepared.is_number:
-            return self.constant(prepared, self.tensor)
-        return self.cast(self.real(prepared, domain), self.tensor)
+        key = (expr, domain)
+        if key not in self._scalars:
+            prepared = expr if self.prepare is None else self.prepare(expr, domain)
+            self._scalars[key] = (
+                self.constant(prepared, self.tensor)
+                if prepared.is_number
+                else self.cast(self.real(prepared, domain), self.tensor)
+            )
+        return self._scalars[key]
 
     def _real(self, expr: sp.Expr, domain: Domain) -> Value:
         if expr.is_number:

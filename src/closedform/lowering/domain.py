@@ -6,6 +6,7 @@ with the condition ``t < 5`` the clock is at most 4.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -32,6 +33,10 @@ class Domain:
     bounds: Mapping[sp.Symbol, Interval] = field(default_factory=dict)
 
     def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
         return hash(frozenset(self.bounds.items()))
 
     def interval(self, symbol: sp.Symbol) -> Interval:

@@ -66,6 +66,7 @@ def lower_step(
     def bind(expr: sp.Expr, inside: Domain) -> sp.Expr:
         return simplify(expr.xreplace(numbers), inside, place)
 
+    scalars: dict[tuple[sp.Basic, Domain], Value] = {}
     for name, shape in params.items():
         low = Lowering(
             RULES,
@@ -77,6 +78,7 @@ def lower_step(
             symbols={**symbols, **_tensor_inputs(rule, builder, name, shape, dtype)},
             tensors=tensors,
             prepare=bind,
+            scalars=scalars,
         )
         for label, expr in prepared.items():
             value = low.tensor_value(expr, domain)

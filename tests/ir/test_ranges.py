@@ -133,6 +133,12 @@ PROVED: list[tuple[str, str, tuple[Any, ...]]] = [
      (3, 2**53)),
     ("const 0 : i64[]; const 1 : i64[]; eq(t, %0) : bool[]; where(%2, %1, t) : i64[]", "i64[]",
      (1, 2**53)),
+    ("const 0 : i64[]; const 9 : i64[]; eq(t, %0) : bool[]; where(%2, %1, t) : i64[]", "i64[]",
+     (1, 2**53)),
+    ("const 3 : i64[]; const 9 : i64[]; lt(t, %0) : bool[]; where(%2, %1, t) : i64[]", "i64[]",
+     (3, 2**53)),
+    ("const 3 : i64[]; const 9 : i64[]; le(t, %0) : bool[]; where(%2, %1, t) : i64[]", "i64[]",
+     (4, 2**53)),
     ("const 5 : i64[]; sub(t, %0) : i64[]; const 10 : i64[]; lt(t, %2) : bool[]; "
      "where(%3, %1, %0) : i64[]", "i64[]", (-5, 5)),
     ("const 5 : i64[]; sub(t, %0) : i64[]; const 10 : i64[]; lt(%1, %2) : bool[]; "

@@ -87,6 +87,14 @@ FIRES: list[tuple[Pass, str, str]] = [
     (Algebra(), "transpose(w) permutation=[0,1] : f32[n,2]", "w"),
     (
         Algebra(),
+        "broadcast_to(x) shape=[2,3,4] : f32[2,3,4]; "
+        "transpose(%0) permutation=[1,2,0] : f32[3,4,2]; "
+        "transpose(%1) permutation=[1,0,2] : f32[4,3,2]",
+        "broadcast_to(x) shape=[2,3,4] : f32[2,3,4]; "
+        "transpose(%0) permutation=[2,1,0] : f32[4,3,2]",
+    ),
+    (
+        Algebra(),
         "transpose(w) permutation=[1,0] : f32[2,n]; transpose(%0) permutation=[1,0] : f32[n,2]",
         "w",
     ),
@@ -204,6 +212,8 @@ STAYS: list[tuple[Pass, str]] = [
     (Algebra(), "neg(f) : f64[]; mul(%0, e) : f64[]"),
     # 5: f32 does not hold what f64 and i64 hold.
     (Algebra(), "cast(f) to=f32 : f32[]; cast(%0) to=f64 : f64[]"),
+    (Algebra(), "cast(j) to=f32 : f32[]; cast(%0) to=f64 : f64[]"),
+    (Algebra(), "cast(k) to=i32 : i32[]; cast(%0) to=i64 : i64[]"),
     (Algebra(), "cast(k) to=f64 : f64[]; cast(%0) to=i64 : i64[]"),
     # 7: the zeros, a loser that may be NaN, and a winner of a narrower shape.
     (Algebra(), "const 0.0 : f64[]; cast(t) to=f64 : f64[]; max(%1, %0) : f64[]"),

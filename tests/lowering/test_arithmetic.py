@@ -1,0 +1,43 @@
+"""Sums, products and powers: exact where they can be, accurate near zero, in few nodes."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import sympy as sp
+
+from closedform.compiler import compile_schedule
+from closedform.ir.ops import Op
+from closedform.language import Schedule, t
+
+STEPS = np.arange(2000)
+
+
+def test_a_quotient_is_rounded_once() -> None:
+    values = Schedule(t / (t + 3))(STEPS)
+    assert np.array_equal(values, [float(Fraction(step, step + 3)) for step in range(2000)])
+
+
+def test_a_line_that_is_nearly_flat_begins_at_its_constant() -> None:
+    for power in range(16, 22):
+        line = Schedule(sp.Rational(9, 10) + t / 10**power)
+        assert line(0) == 0.9
+
+
+def test_a_negative_base() -> None:
+    alternating = Schedule(sp.Rational(-1, 3) ** t)
+    assert [alternating(step) for step in range(3)] == pytest.approx([1, -1 / 3, 1 / 9], rel=1e-15)
+
+
+def test_an_integer_that_wraps_is_not_computed_in_integers() -> None:
+    clamped = Schedule(sp.Min(t * (t + 1), 10))
+    # In int64 the product is -2**32 at this step.
+    assert [clamped(step) for step in (0, 1, 2, 3, 2**32 - 1, 2**50)] == [0, 2, 6, 10, 10, 10]
+
+
+def test_a_sum_of_negative_terms_needs_no_constant() -> None:
+    graph = compile_schedule(Schedule(-sp.sqrt(t) - sp.exp(-t)))
+    constants = [node for node in graph.nodes if node.op is Op.CONST]
+    assert not constants

@@ -23,7 +23,7 @@ def test_systems_and_names() -> None:
     names = dialects.names("cerebras")
     assert names.optimizers == ("SGD", "Adam", "AdamW")
     assert names.schedules[:3] == ("ConstantLR", "ConstantWD", "ConstantScheduler")
-    assert len(names.schedules) == 30
+    assert len(names.schedules) == 60
     assert dialects.names("torch").schedules == (
         "ConstantLR",
         "LinearLR",

@@ -8,7 +8,12 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import exact_number
-from closedform.schedules.arguments import NO_WARMUP, positive_steps, rational_milestones
+from closedform.schedules.arguments import (
+    NO_WARMUP,
+    check_choice,
+    positive_steps,
+    rational_milestones,
+)
 
 steps = positive_steps
 """A number of steps above 0."""
@@ -88,6 +93,28 @@ def in_range(low: int, high: int, *, is_open_below: bool = False) -> Any:
         if result < low or result > high or (is_open_below and result == low):
             raise DefinitionError(f"{name} must be in {wanted}, got {value!r}", where=where)
         return result
+
+    return check
+
+
+def divisor(value: Any, name: str, where: str) -> sp.Expr:
+    """Returns a finite number other than 0, exactly.
+
+    Raises:
+        DefinitionError: It is none.
+    """
+    result = number(value, name, where)
+    if result == 0:
+        raise DefinitionError(f"{name} must not be 0, it divides", where=where)
+    return result
+
+
+def choice(*names: str) -> Any:
+    """Returns the check of a name that is one of a few."""
+
+    def check(value: Any, name: str, where: str) -> str:
+        check_choice(value, names, name, where)
+        return str(value)
 
     return check
 

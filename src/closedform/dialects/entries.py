@@ -61,6 +61,7 @@ class Context:
         group_index: Its position, for arguments that are a list with one for each group.
         as_shipped: Whether to reproduce the defects of the system.
         frozen: Whether an outer composite keeps the children of composites at their step 0.
+        halted: Whether that outer composite is a chain, which keeps inner chains at step 0 as well.
         path: The classes from the outermost to this one, for errors.
     """
 
@@ -72,6 +73,7 @@ class Context:
     group_index: int = 0
     as_shipped: bool = False
     frozen: bool = False
+    halted: bool = False
     path: tuple[str, ...] = ()
 
     @property

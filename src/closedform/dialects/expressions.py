@@ -73,12 +73,13 @@ _FUNCTIONS: Mapping[str, tuple[Callable[..., sp.Expr], int, int]] = {
 _NAMES: Mapping[str, sp.Expr] = {"t": t, "pi": sp.pi}
 
 
-def parse_function(spec: Any, where: str) -> sp.Expr:
+def parse_function(spec: Any, where: str, variable: str = "t") -> sp.Expr:
     """Returns the expression of ``{"expr": text}``.
 
     Args:
         spec: The mapping with the text.
         where: The argument that it is, for errors.
+        variable: The name that the clock has in the text.
 
     Raises:
         DefinitionError: It has not that form, or the text is outside of the language.
@@ -102,12 +103,24 @@ def parse_function(spec: Any, where: str) -> sp.Expr:
     if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
         raise DefinitionError(f"an expression must have at most {MAX_NODES} parts", where=where)
     try:
+        _rename(tree, variable)
         result = _number(tree.body)
     except DefinitionError as error:
         raise DefinitionError(error.what, where=f"{where}: {text!r}", hint=error.hint) from error
     if result.has(sp.zoo, sp.nan, sp.oo, sp.I):
         raise DefinitionError(f"the expression {text!r} is not finite and real", where=where)
     return result
+
+
+def _rename(tree: ast.Expression, variable: str) -> None:
+    """Gives the clock, which the text calls ``variable``, its own name."""
+    if variable == "t":
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id == "t":
+            raise DefinitionError("unknown name 't'", hint=f"did you mean {variable!r}?")
+        if isinstance(node, ast.Name) and node.id == variable:
+            node.id = "t"
 
 
 def _number(node: ast.expr) -> sp.Expr:

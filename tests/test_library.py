@@ -60,6 +60,11 @@ OPTIMIZERS: dict[str, Callable[[], UpdateRule]] = {
     "adamw_cerebras": lambda: optimizers.adamw(
         lr=1e-3, weight_decay=0.1, eps_added="before_correction", correct_bias=False
     ),
+    "rmsprop": lambda: optimizers.rmsprop(LINE, momentum=0.9, weight_decay=0.01),
+    # The sum that is drawn may be below 0: the large penalty keeps the next one above.
+    "adagrad": lambda: optimizers.adagrad(LINE, lr_decay=0.1, weight_decay=100),
+    "lion": lambda: optimizers.lion(LINE.then(WAVE), weight_decay=0.1),
+    "adamax": lambda: optimizers.adamax(LINE, weight_decay=0.01, maximize=True),
 }
 
 STEPS = np.array([*range(130), 10**6, 2**31 + 1])

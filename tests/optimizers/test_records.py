@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from closedform import dialects
-from closedform.compiler import compile_step
+from closedform.compiler import compile_init, compile_step
+from closedform.dialects import cerebras_optimizers, torch_optimizers
+from closedform.dialects.entries import fill
 from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Graph
 from closedform.ir.types import DType
@@ -34,22 +35,37 @@ FLOAT64_TOLERANCE = 1e-13
 BEYOND_ROW = {
     "pt_Adam_010": "lr 0.05, betas 0.8 and 0.95: torch errs by 4.2 rows, this step by 3.1",
     "pt_Adam_026": "lr schedule up to 0.05: torch errs by 1.6 rows, this step by 1.6",
+    "cb_Lion_020": "lr 0.1, weight decay 1: cerebras errs by 3.4 rows, this step by 1.0",
 }
 
 T32 = "hyperparameters are float32 tensors: 1 - beta is formed in float32, another rule"
 LR_T32 = "lr and weight decay are written as float32 tensors, rounded before the step"
+CENTERED = "constant gradients, centered: the reference rounds a variance below 0; see its test"
 NONFINITE = "eps 0 with zero gradients: parameters are not finite; see the test of eps 0"
 
 
 def reason_to_exclude(record: OptimizerRecord) -> str | None:
     row = record.row
     reasons = {"t32": T32, "lr_t32": LR_T32}
+    if "rounds negative" in row.get("note", ""):
+        return CENTERED
     return reasons.get(row.get("hp", "")) or (NONFINITE if row["nonfinite"] else None)
 
 
 EXCLUDED = {key: reason for key, record in RECORDS.items() if (reason := reason_to_exclude(record))}
 FLOAT64 = [k for k, r in RECORDS.items() if k not in EXCLUDED and r.row["dtype"] == "float64"]
 FLOAT32 = [k for k, r in RECORDS.items() if k not in EXCLUDED and r.row["dtype"] == "float32"]
+
+
+OPTIMIZERS = {
+    "cerebras": {**cerebras_optimizers.OPTIMIZERS, **cerebras_optimizers.MORE_OPTIMIZERS},
+    "torch": {**torch_optimizers.OPTIMIZERS, **torch_optimizers.MORE_OPTIMIZERS},
+}
+
+
+def rule_of(system: str, name: str, kwargs: Mapping[str, Any]) -> UpdateRule:
+    entry = OPTIMIZERS[system][name]
+    return entry.build(fill(entry.parameters, kwargs, f"{system} > {name}"))
 
 
 @dataclass
@@ -67,13 +83,10 @@ def runs(record: OptimizerRecord, dtype: DType, extra: Mapping[str, Any]) -> Ite
     groups = row.get("groups") or [{"params": list(range(len(record.shapes)))}]
     for group in groups:
         own = {key: value for key, value in group.items() if key != "params"}
-        rule = dialects.optimizer(row["system"], row["class"], {**row["kwargs"], **own, **extra})
+        rule = rule_of(row["system"], row["class"], {**row["kwargs"], **own, **extra})
         shapes = {f"p{i}": record.shapes[i] for i in group["params"]}
-        states = {
-            f"state.p{i}.{name}": np.zeros(record.shapes[i], dtype.value.replace("f", "float"))
-            for i in group["params"]
-            for name in rule.states
-        }
+        first = evaluate(compile_init(rule, shapes, dtype=dtype), {})
+        states = {name: value for name, value in first.items() if name != "step"}
         yield Run(group["params"], compile_step(rule, shapes, dtype=dtype), rule, states)
 
 
@@ -211,9 +224,24 @@ def test_eps_zero_is_not_a_number_where_the_reference_is(key: str) -> None:
             np.testing.assert_array_equal(np.isnan(ours), np.isnan(theirs))
 
 
+@pytest.mark.parametrize("key", [k for k, reason in EXCLUDED.items() if reason == CENTERED])
+def test_centered_variance_of_constant_gradients(key: str) -> None:
+    """Where no step has rounded the variance below 0, the parameters agree roughly.
+
+    The variance is a difference of rounding errors here: which elements are not a number depends
+    on fused multiply-adds, and what the others are does so, too.
+    """
+    record = RECORDS[key]
+    params, _ = course(record, DType.F32)
+    first = record.row["param_steps"][0]
+    for ours, theirs in zip(params[first], record.parameter(first), strict=True):
+        both = np.isfinite(ours) & np.isfinite(theirs)
+        np.testing.assert_allclose(ours[both], theirs[both], rtol=1e-4)
+
+
 def test_every_record_is_accounted_for() -> None:
     print(f"{len(FLOAT32)} float32 and {len(FLOAT64)} float64 optimizer records compared")
     print(f"{len(EXCLUDED)} excluded, of {len(RECORDS)}: {sorted(set(EXCLUDED.values()))}")
     assert len(FLOAT32) + len(FLOAT64) + len(EXCLUDED) == len(RECORDS)
     assert set(BEYOND_ROW) <= set(FLOAT32)
-    assert (len(FLOAT32), len(FLOAT64), len(EXCLUDED)) == (114, 8, 8)
+    assert (len(FLOAT32), len(FLOAT64), len(EXCLUDED)) == (229, 18, 25)

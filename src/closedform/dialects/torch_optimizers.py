@@ -8,7 +8,7 @@ from typing import Any
 from closedform.dialects import checks
 from closedform.dialects.entries import OptimizerEntry, Parameter
 from closedform.language import UpdateRule
-from closedform.optimizers import adam, adamw, sgd
+from closedform.optimizers import adagrad, adam, adamax, adamw, rmsprop, sgd
 
 
 def _sgd(given: Mapping[str, Any]) -> UpdateRule:
@@ -25,6 +25,18 @@ def _adam(given: Mapping[str, Any]) -> UpdateRule:
 
 def _adamw(given: Mapping[str, Any]) -> UpdateRule:
     return adamw(**_mathematics(given))
+
+
+def _rmsprop(given: Mapping[str, Any]) -> UpdateRule:
+    return rmsprop(**_mathematics(given))
+
+
+def _adagrad(given: Mapping[str, Any]) -> UpdateRule:
+    return adagrad(**_mathematics(given))
+
+
+def _adamax(given: Mapping[str, Any]) -> UpdateRule:
+    return adamax(**_mathematics(given))
 
 
 def _mathematics(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,3 +87,49 @@ _ENTRIES = (
     OptimizerEntry("AdamW", (*_ADAM, Parameter("weight_decay", 1e-2), *_ADAM_SWITCHES), _adamw),
 )
 OPTIMIZERS = {entry.name: entry for entry in _ENTRIES}
+
+_WEIGHT_DECAY = Parameter("weight_decay", 0)
+_CAPTURABLE = Parameter("capturable", False, checks.flag)
+_UNFUSED = tuple(parameter for parameter in _SWITCHES if parameter.name != "fused")
+_MORE_ENTRIES = (
+    OptimizerEntry(
+        "RMSprop",
+        (
+            Parameter("lr", 1e-2),
+            Parameter("alpha", 0.99),
+            Parameter("eps", 1e-8),
+            _WEIGHT_DECAY,
+            Parameter("momentum", 0),
+            Parameter("centered", False),
+            _CAPTURABLE,
+            *_UNFUSED,
+        ),
+        _rmsprop,
+    ),
+    OptimizerEntry(
+        "Adagrad",
+        (
+            Parameter("lr", 1e-2),
+            Parameter("lr_decay", 0),
+            _WEIGHT_DECAY,
+            Parameter("initial_accumulator_value", 0),
+            Parameter("eps", 1e-10),
+            *_SWITCHES,
+        ),
+        _adagrad,
+    ),
+    OptimizerEntry(
+        "Adamax",
+        (
+            Parameter("lr", 2e-3),
+            Parameter("betas", (0.9, 0.999)),
+            Parameter("eps", 1e-8),
+            _WEIGHT_DECAY,
+            *_UNFUSED,
+            _CAPTURABLE,
+        ),
+        _adamax,
+    ),
+)
+MORE_OPTIMIZERS = {entry.name: entry for entry in _MORE_ENTRIES}
+"""Entries that ``dialects.optimizer`` does not list yet."""

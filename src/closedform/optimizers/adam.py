@@ -7,9 +7,9 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.errors import DefinitionError
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, state, t
-from closedform.optimizers.arguments import choice, flag, hyperparameter, is_zero
+from closedform.optimizers.arguments import choice, flag, hyperparameter, is_zero, two_betas
+from closedform.optimizers.formulas import used_only
 
 EPS_ADDED = ("after_correction", "before_correction")
 
@@ -79,7 +79,7 @@ def adam(
         correct_bias=flag(correct_bias, "correct_bias", "adam"),
         eps_added=eps_added,
     )
-    return _rule("adam", PARAM - hyper("lr") * ratio, states, values)
+    return used_only("adam", PARAM - hyper("lr") * ratio, states, values)
 
 
 def adamw(
@@ -136,7 +136,7 @@ def adamw(
     param = PARAM - hyper("lr") * ratio
     if not is_zero(values["weight_decay"]):
         param = param - hyper("lr") * hyper("weight_decay") * PARAM
-    return _rule("adamw", param, states, values)
+    return used_only("adamw", param, states, values)
 
 
 def _moments(
@@ -162,22 +162,9 @@ def _moments(
 
 
 def _checked(where: str, lr: Any, betas: Any, eps: Any, weight_decay: Any) -> dict[str, Any]:
-    if not isinstance(betas, Sequence) or isinstance(betas, str) or len(betas) != 2:
-        raise DefinitionError(
-            f"betas must be two numbers, got {betas!r}", where=where, hint="try (0.9, 0.999)"
-        )
     return {
         "lr": hyperparameter(lr, "lr", where),
-        "beta1": hyperparameter(betas[0], "betas[0]", where, below=1),
-        "beta2": hyperparameter(betas[1], "betas[1]", where, below=1),
+        **two_betas(betas, where),
         "eps": hyperparameter(eps, "eps", where),
         "weight_decay": hyperparameter(weight_decay, "weight_decay", where),
     }
-
-
-def _rule(
-    name: str, param: sp.Expr, states: dict[str, State], values: dict[str, Any]
-) -> UpdateRule:
-    used = {symbol.name for symbol in param.free_symbols}
-    kept = {key: value for key, value in values.items() if key in used}
-    return UpdateRule(name, param, states, kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from closedform.errors import DefinitionError
@@ -9,7 +10,13 @@ from closedform.language import Schedule, exact_number
 
 
 def hyperparameter(
-    value: Any, name: str, where: str, *, at_least: int | None = 0, below: int | None = None
+    value: Any,
+    name: str,
+    where: str,
+    *,
+    at_least: int | None = 0,
+    below: int | None = None,
+    at_most: int | None = None,
 ) -> Any:
     """Returns a hyperparameter: an exact number in its range, a Schedule, or None for an input.
 
@@ -19,6 +26,7 @@ def hyperparameter(
         where: The optimizer that it belongs to, for errors.
         at_least: The least number allowed; None for no bound.
         below: The bound that a number stays below; None for no bound.
+        at_most: The largest number allowed, with ``at_least``; None for no bound.
 
     Raises:
         DefinitionError: It is no number, Schedule or None, or a number out of its range.
@@ -28,10 +36,54 @@ def hyperparameter(
     number = exact_number(value, f"{name} of {where}")
     too_low = at_least is not None and number < at_least
     too_high = below is not None and number >= below
-    if too_low or too_high:
+    above = at_most is not None and number > at_most
+    if too_low or too_high or above:
         wanted = f">= {at_least}" if below is None else f"in [{at_least}, {below})"
+        wanted = wanted if at_most is None else f"in [{at_least}, {at_most}]"
         raise DefinitionError(f"{name} must be {wanted}, got {value!r}", where=where)
     return number
+
+
+def number(value: Any, name: str, where: str) -> Any:
+    """Returns an exact number >= 0 that is used up when the states are made.
+
+    Raises:
+        DefinitionError: It is a Schedule, None, no number, or negative.
+    """
+    if value is None or isinstance(value, Schedule):
+        given = "None" if value is None else "a Schedule"
+        raise DefinitionError(
+            f"{name} must be a number, got {given}",
+            where=where,
+            hint="a state starts from it, before there is a step",
+        )
+    return hyperparameter(value, name, where)
+
+
+def two(value: Any, name: str, where: str, example: str) -> tuple[Any, Any]:
+    """Returns the two entries of a pair, unchecked.
+
+    Raises:
+        DefinitionError: It is no sequence of two.
+    """
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 2:
+        raise DefinitionError(
+            f"{name} must be two numbers, got {value!r}", where=where, hint=f"try {example}"
+        )
+    return value[0], value[1]
+
+
+def two_betas(value: Any, where: str, example: str = "(0.9, 0.999)") -> dict[str, Any]:
+    """Returns the hyperparameters ``beta1`` and ``beta2``, numbers in [0, 1).
+
+    Raises:
+        DefinitionError: There are not two, or a number is out of its range.
+    """
+    first, second = two(value, "betas", where, example)
+    return {
+        "beta1": hyperparameter(first, "betas[0]", where, below=1),
+        "beta2": hyperparameter(second, "betas[1]", where, below=1),
+    }
 
 
 def flag(value: Any, name: str, where: str) -> bool:

@@ -1,0 +1,55 @@
+"""Expressions that the rules share: the gradient, running means, the sign."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sympy as sp
+
+from closedform.language import GRAD, PARAM, State, UpdateRule, hyper
+from closedform.optimizers.arguments import flag, is_zero
+
+
+def ascent_or_descent(maximize: bool, where: str) -> sp.Expr:
+    """Returns the gradient, negated to maximize."""
+    return -GRAD if flag(maximize, "maximize", where) else GRAD
+
+
+def with_penalty(gradient: sp.Expr, weight_decay: Any) -> sp.Expr:
+    """Returns the gradient with the L2 penalty; the number 0 leaves the term out."""
+    return gradient if is_zero(weight_decay) else gradient + hyper("weight_decay") * PARAM
+
+
+def decoupled(weight_decay: Any) -> sp.Expr:
+    """Returns what decoupled weight decay takes from the parameter.
+
+    It is a term of its own: the factor 1 - lr*weight_decay, rounded to float32, would lose a decay
+    below 6e-8 a step.
+    """
+    return 0 if is_zero(weight_decay) else hyper("lr") * hyper("weight_decay") * PARAM
+
+
+def blend(old: sp.Expr, new: sp.Expr, decay: sp.Expr) -> sp.Expr:
+    """Returns a running mean as a blend: its weights sum to 1 in float32, too."""
+    return old + (1 - decay) * (new - old)
+
+
+def weighted(old: sp.Expr, new: sp.Expr, decay: sp.Expr) -> sp.Expr:
+    """Returns a running mean of squares: both terms stay at or above 0, and an infinity stays."""
+    return decay * old + (1 - decay) * new
+
+
+def sign(value: sp.Expr) -> sp.Expr:
+    """Returns 1, -1, or the value itself where it is 0 or not a number."""
+    return sp.Piecewise((1, value > 0), (-1, value < 0), (value, True))
+
+
+def used_only(
+    name: str, param: sp.Expr, states: Mapping[str, State], values: Mapping[str, Any]
+) -> UpdateRule:
+    """Returns the rule with the hyperparameters that its expressions have."""
+    expressions = [param, *(spec.next for spec in states.values())]
+    used = {symbol.name for expr in expressions for symbol in expr.free_symbols}
+    kept = {key: value for key, value in values.items() if key in used}
+    return UpdateRule(name, param, states, kept)

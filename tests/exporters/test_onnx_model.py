@@ -173,6 +173,19 @@ def test_equal_constants_are_one_initializer() -> None:
     assert len(to_model(b.build()).graph.initializer) == 1
 
 
+@pytest.mark.parametrize("divisor", [2.5, -2.5, [2.5, -2.5, 2.5, -2.5, -2.5]])
+def test_remainders_of_floats_have_the_sign_of_a_constant_divisor(
+    divisor: float | list[float],
+) -> None:
+    b = Builder("remainders")
+    x = b.input("x", TensorType(DType.F64, (5,)), Role.PARAM)
+    b.output("y", b.emit(Op.FLOOR_MOD, x, b.const(np.array(divisor), DType.F64)))
+    inputs = {"x": np.array([-6.0, -2.5, 0.0, 1.0, 6.0])}
+    expected = np.mod(inputs["x"], divisor)
+    assert np.array_equal(run_onnxruntime(b.build(), inputs)["y"], expected)
+    assert np.array_equal(run_evaluator(b.build(), inputs)["y"], expected)
+
+
 def test_float_floor_mod_by_a_positive_constant_needs_four_nodes() -> None:
     b = Builder("phase")
     x = b.input("x", scalar(DType.F64), Role.PARAM)

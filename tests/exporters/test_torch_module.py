@@ -102,6 +102,15 @@ def test_integer_constants_keep_all_bits() -> None:
     assert run_torch(b.build(), {"x": np.array(2**53 + 2)})["y"] == 1
 
 
+def test_a_constant_of_both_zeros_keeps_their_signs() -> None:
+    b = Builder("zeros")
+    x = b.input("x", TensorType(DType.F64, (2,)), Role.PARAM)
+    zeros = b.const(np.array([0.0, -0.0]), DType.F64)
+    b.output("y", b.emit(Op.DIV, x, zeros))
+    result = run_torch(b.build(), {"x": np.ones(2)})["y"]
+    assert result.tolist() == [np.inf, -np.inf]
+
+
 def test_a_module_has_no_state_and_its_constants_keep_their_dtype() -> None:
     module = ScheduleModule(cosine_graph(N))
     assert module.state_dict() == {}
@@ -134,10 +143,13 @@ def test_outputs_share_no_memory() -> None:
     zero = b.emit(Op.BROADCAST_TO, b.const(0.0, DType.F32), shape=(4,))
     b.output("first", zero)
     b.output("second", zero)
+    doubled = b.emit(Op.ADD, x, x)
+    b.output("doubled", doubled)
+    b.output("again", doubled)
     given = torch.ones(2, 3)
     results = to_module(b.build())(given)
     places = {result.untyped_storage().data_ptr() for result in (given, *results)}
-    assert len(places) == 7
+    assert len(places) == 9
     assert all(result.is_contiguous() for result in results)
 
 

@@ -9,6 +9,9 @@ import sympy as sp
 from closedform.compiler import compile_schedule
 from closedform.errors import DomainError
 from closedform.language import Schedule, floor_mod, t
+from closedform.language.exact import value_at
+from closedform.lowering.domain import clock_domain
+from closedform.lowering.guard import guard
 from tests.support.engines import run_evaluator, run_onnxruntime
 
 CYCLE = floor_mod(t, 3)
@@ -24,6 +27,7 @@ TOTAL = {
     "two": sp.Piecewise(
         (1, sp.And(t < 7, floor_mod(20, LEFT) > 2, floor_mod(11, LEFT) > 1)), (2, True)
     ),
+    "between": sp.Piecewise((1, sp.And(t > 2, t < 7, floor_mod(20, LEFT) > 2)), (2, True)),
     "or": sp.Piecewise((1, sp.Or(t >= 7, floor_mod(20, LEFT) > 2)), (2, True)),
     "or cycle": sp.Piecewise((1, sp.Or(sp.Eq(CYCLE, 0), floor_mod(5, CYCLE) > 0)), (2, True)),
     "root below": sp.Piecewise((5, t < 1), (t ** sp.Rational(-1, 2), True)),
@@ -47,6 +51,13 @@ def test_what_is_taken_keeps_its_value_and_nothing_else_is_illegal(name: str) ->
         values = run_evaluator(graph, {"step": steps})["value"]
     assert values == pytest.approx([float(schedule.exact(step)) for step in range(20)], rel=1e-15)
     assert np.array_equal(run_onnxruntime(graph, {"step": steps})["value"], values)
+
+
+@pytest.mark.parametrize("name", FOLDED)
+def test_an_argument_leans_on_the_others(name: str) -> None:
+    guarded = guard(TOTAL[name], clock_domain(), name)
+    for step in range(20):
+        assert value_at(guarded, {t: sp.Integer(step)}) == Schedule(TOTAL[name]).exact(step)
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,10 @@ BAD: dict[str, tuple[Callable[[], UpdateRule], str]] = {
         lambda: optimizers.sgd(momentum=0.9, dampening=0.5, nesterov=True),
         "nesterov needs dampening 0, got dampening 1/2 (sgd): leave dampening out",
     ),
+    "nesterov with dampening as an input": (
+        lambda: optimizers.sgd(momentum=0.9, dampening=None, nesterov=True),
+        "nesterov needs dampening 0, got dampening None (sgd): leave dampening out",
+    ),
     "unknown place of eps": (
         lambda: optimizers.adamw(eps_added="inside"),
         "eps_added must be one of 'after_correction', 'before_correction', got 'inside' (adamw)",

@@ -23,3 +23,8 @@ def test_a_product_is_as_long_as_the_longest() -> None:
     assert chained((long, short)).length == 9
     assert chained((short, Schedule(t + 1))).length == 4
     assert chained((Schedule(t + 1),)).length is None
+
+
+def test_a_shift_moves_the_length() -> None:
+    ramp = Schedule(sp.Min(t, 10), length=10)
+    assert [ramp.shift(steps).length for steps in (-3, 0, 4, 25)] == [13, 10, 6, 0]

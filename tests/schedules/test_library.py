@@ -45,6 +45,7 @@ VALUES: dict[str, tuple[Schedule, int | None, dict[int, Any]]] = {
         3,
         {0: 2, 2: 2, 3: 1},
     ),
+    "multi-step from the start": (library.multi_step(8, HALF, [-5]), 0, {0: 4, 9: 4}),
     "multi-step without steps": (library.multi_step(8, HALF, []), None, {0: 8, 9: 8}),
     "pieces": (library.piecewise_constant([3, 1, 2], [2, 5]), 5, {0: 3, 1: 3, 2: 1, 4: 1, 5: 2}),
     "one piece": (library.piecewise_constant([3], []), None, {0: 3, 7: 3}),
@@ -184,6 +185,12 @@ BAD: dict[str, tuple[Callable[[], Schedule], type[Exception], str]] = {
         DefinitionError,
         "milestones must be integers above 0 and strictly increasing, got 4 after 6 "
         "(piecewise_constant): sort them, and drop what occurs twice",
+    ),
+    "values that are no list": (
+        lambda: library.piecewise_constant(3, [2]),  # type: ignore[arg-type]
+        DefinitionError,
+        "values must be a sequence of numbers, got int 3 (piecewise_constant): "
+        "give a list, one more than milestones",
     ),
     "fractional milestone": (
         lambda: library.piecewise_constant([1, 2], [2.5]),

@@ -57,6 +57,12 @@ def piecewise_constant(values: Sequence[Any], milestones: Sequence[Any]) -> Sche
     Source: ``PiecewiseConstantLR`` of cerebras.pytorch 2.10.
     """
     where = "piecewise_constant"
+    if not isinstance(values, Sequence) or isinstance(values, str):
+        raise DefinitionError(
+            f"values must be a sequence of numbers, got {type(values).__name__} {values!r}",
+            where=where,
+            hint="give a list, one more than milestones",
+        )
     marks = rational_milestones(milestones, where)
     if len(values) != len(marks) + 1:
         raise DefinitionError(

@@ -19,19 +19,31 @@ def nested(name: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def test_systems_and_names() -> None:
-    assert list(dialects.DIALECTS) == ["cerebras", "torch"]
+    assert list(dialects.DIALECTS) == ["cerebras", "pytorch_accelerated", "torch"]
     names = dialects.names("cerebras")
     assert names.optimizers == ("SGD", "Adam", "AdamW")
     assert names.schedules[:3] == ("ConstantLR", "ConstantWD", "ConstantScheduler")
     assert len(names.schedules) == 60
     assert dialects.names("torch").schedules == (
+        "LambdaLR",
+        "MultiplicativeLR",
+        "StepLR",
+        "MultiStepLR",
         "ConstantLR",
         "LinearLR",
+        "ExponentialLR",
+        "SequentialLR",
         "PolynomialLR",
         "CosineAnnealingLR",
-        "MultiStepLR",
-        "LambdaLR",
-        "SequentialLR",
+        "ChainedScheduler",
+        "ReduceLROnPlateau",
+        "CyclicLR",
+        "CosineAnnealingWarmRestarts",
+        "OneCycleLR",
+    )
+    assert dialects.names("pytorch_accelerated").schedules[:2] == (
+        "CosineLrScheduler",
+        "WSDLrScheduler",
     )
 
 

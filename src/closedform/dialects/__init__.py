@@ -6,16 +6,24 @@ Each system is a table from class name to entry: arguments, defaults, builder.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from closedform.dialects import (
     cerebras_optimizers,
     cerebras_schedules,
+    pytorch_accelerated_schedules,
     torch_optimizers,
     torch_schedules,
 )
-from closedform.dialects.entries import Context, Dialect, build_schedule, fill, find_schedule
+from closedform.dialects.entries import (
+    Context,
+    Dialect,
+    build_schedule,
+    fill,
+    find_schedule,
+    is_touched,
+)
 from closedform.dialects.tags import matching_groups, read_tags
 from closedform.errors import DefinitionError, UnknownNameError, nearest
 from closedform.language import Schedule, UpdateRule
@@ -24,6 +32,9 @@ __all__ = ["DIALECTS", "Names", "names", "optimizer", "schedule", "schedules"]
 
 DIALECTS = {
     "cerebras": Dialect("cerebras", cerebras_schedules.SCHEDULES, cerebras_optimizers.OPTIMIZERS),
+    "pytorch_accelerated": Dialect(
+        "pytorch_accelerated", pytorch_accelerated_schedules.SCHEDULES, {}
+    ),
     "torch": Dialect("torch", torch_schedules.SCHEDULES, torch_optimizers.OPTIMIZERS),
 }
 """The systems by name."""
@@ -62,7 +73,7 @@ def schedule(
     """Returns the schedule of a scheduler class.
 
     Args:
-        system: ``"cerebras"`` or ``"torch"``.
+        system: ``"cerebras"``, ``"pytorch_accelerated"`` or ``"torch"``.
         name: The class name, exactly.
         kwargs: Its arguments without the optimizer; a sub-schedule is ``{"class": name,
             "kwargs": {…}}``, a function ``{"expr": text}``.
@@ -82,7 +93,9 @@ def schedule(
         1/2000
     """
     dialect = _dialect(system)
-    context = Context(system, dialect.schedules, key=key, base=base, as_shipped=as_shipped)
+    context = Context(
+        system, dialect.schedules, key=key, base=base, bases=(base,), as_shipped=as_shipped
+    )
     return build_schedule(name, kwargs, context)
 
 
@@ -124,9 +137,17 @@ def schedules(
     find_schedule(name, Context(system, dialect.schedules))
     given = kwargs.get("param_group_tags") if isinstance(kwargs, Mapping) else None
     matches = matching_groups(read_tags(given, "param_group_tags", where), groups, where)
+    bases = tuple(group.get(f"initial_{key}", group.get(key)) for group in groups)
+    shared = Context(system, dialect.schedules, key=key, bases=bases, as_shipped=as_shipped)
+    contexts = [
+        replace(shared, base=base, group=group, group_index=index)
+        for index, (base, group) in enumerate(zip(bases, groups, strict=True))
+    ]
     return [
-        _of_group(dialect, name, kwargs, group, index, key, as_shipped) if is_met else None
-        for index, (group, is_met) in enumerate(zip(groups, matches, strict=True))
+        build_schedule(name, kwargs, context)
+        if is_met and is_touched(name, kwargs, context)
+        else None
+        for context, is_met in zip(contexts, matches, strict=True)
     ]
 
 
@@ -169,24 +190,3 @@ def _dialect(system: str) -> Dialect:
             f"there is no system {system!r}", hint=nearest(str(system), DIALECTS)
         )
     return DIALECTS[system]
-
-
-def _of_group(
-    dialect: Dialect,
-    name: str,
-    kwargs: Mapping[str, Any],
-    group: Mapping[str, Any],
-    index: int,
-    key: str,
-    as_shipped: bool,
-) -> Schedule:
-    context = Context(
-        dialect.system,
-        dialect.schedules,
-        key=key,
-        base=group.get(f"initial_{key}", group.get(key)),
-        group=group,
-        group_index=index,
-        as_shipped=as_shipped,
-    )
-    return build_schedule(name, kwargs, context)

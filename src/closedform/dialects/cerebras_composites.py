@@ -12,7 +12,13 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.dialects.entries import Context, fill, find_schedule, sub_schedule, sub_schedules
+from closedform.dialects.entries import (
+    Context,
+    find_schedule,
+    generic_arguments,
+    sub_schedule,
+    sub_schedules,
+)
 from closedform.dialects.tags import build_member
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, chained, sequential
@@ -103,8 +109,7 @@ def _initial_value(spec: tuple[Any, Mapping[str, Any]], context: Context) -> sp.
     """The initial value of a later member of a chain, by which it is divided."""
     name, kwargs = spec
     entry = find_schedule(name, context)
-    arguments = fill(entry.parameters, kwargs, f"{context.where} > {name}")
-    generic = {entry.generic.get(key, key): value for key, value in arguments.items()}
+    generic = generic_arguments(entry, kwargs, f"{context.where} > {name}")
     if "initial_val" not in generic:
         raise DefinitionError(
             f"a {name} has no initial value to be divided by",

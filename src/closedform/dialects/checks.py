@@ -97,6 +97,18 @@ def in_range(low: int, high: int, *, is_open_below: bool = False) -> Any:
     return check
 
 
+def at_least(low: int) -> Any:
+    """Returns the check of a number that is not below ``low``."""
+
+    def check(value: Any, name: str, where: str) -> sp.Expr:
+        result = number(value, name, where)
+        if result < low:
+            raise DefinitionError(f"{name} must be at least {low}, got {value!r}", where=where)
+        return result
+
+    return check
+
+
 def divisor(value: Any, name: str, where: str) -> sp.Expr:
     """Returns a finite number other than 0, exactly.
 
@@ -107,6 +119,26 @@ def divisor(value: Any, name: str, where: str) -> sp.Expr:
     if result == 0:
         raise DefinitionError(f"{name} must not be 0, it divides", where=where)
     return result
+
+
+def count(least: int) -> Any:
+    """Returns the check of an int of at least ``least``; a float is refused, even a whole one."""
+
+    def check(value: Any, name: str, where: str) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise DefinitionError(f"{name} must be an int >= {least}, got {value!r}", where=where)
+        return value
+
+    return check
+
+
+def optional(check: Any) -> Any:
+    """Returns the check that takes None as well."""
+
+    def check_given(value: Any, name: str, where: str) -> Any:
+        return None if value is None else check(value, name, where)
+
+    return check_given
 
 
 def choice(*names: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -57,6 +57,7 @@ class Context:
         entries: The schedules of the system by class name.
         key: The entry of the param group that is scheduled.
         base: Value of that entry before scheduling, where the system's classes read it.
+        bases: That value in every group.
         group: The param group, for factors of its own.
         group_index: Its position, for arguments that are a list with one for each group.
         as_shipped: Whether to reproduce the defects of the system.
@@ -69,6 +70,7 @@ class Context:
     entries: Mapping[str, ScheduleEntry]
     key: str = "lr"
     base: Any = None
+    bases: Sequence[Any] = ()
     group: Mapping[str, Any] = field(default_factory=dict)
     group_index: int = 0
     as_shipped: bool = False
@@ -83,6 +85,14 @@ class Context:
 
 
 ScheduleBuilder = Callable[[Mapping[str, Any], Context], Schedule]
+Touches = Callable[[Mapping[str, Any], str], bool]
+"""From the arguments and a key of the param group to whether the class drives that key."""
+
+
+def touches_all(given: Mapping[str, Any], key: str) -> bool:
+    """Returns True: the class drives whatever key it is made for."""
+    del given, key
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +105,7 @@ class ScheduleEntry:
         build: From the arguments, defaults filled in, to the schedule.
         generic: Name by which the builder knows each argument, where it differs.
         children: The argument that holds sub-schedules, if it has one.
+        touches: Whether it drives the key that is asked for.
     """
 
     name: str
@@ -102,6 +113,7 @@ class ScheduleEntry:
     build: ScheduleBuilder
     generic: Mapping[str, str] = field(default_factory=dict)
     children: str | None = None
+    touches: Touches = touches_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +149,36 @@ def build_schedule(name: Any, kwargs: Any, context: Context) -> Schedule:
             f"schedules must not be nested deeper than {MAX_NESTING}",
             where=f"{context.system} > {inner.path[0]} > …",
         )
-    arguments = fill(entry.parameters, kwargs, inner.where)
-    generic = {entry.generic.get(key, key): value for key, value in arguments.items()}
-    return entry.build(generic, inner)
+    arguments = generic_arguments(entry, kwargs, inner.where)
+    if not entry.touches(arguments, context.key):
+        raise DefinitionError(
+            f"{entry.name} leaves {context.key} as it is with these arguments", where=inner.where
+        )
+    return entry.build(arguments, inner)
+
+
+def is_touched(name: Any, kwargs: Any, context: Context) -> bool:
+    """Returns whether a class with these arguments drives the key at all.
+
+    Raises:
+        UnknownNameError: The system has no such class.
+        ArgumentError: An argument is missing or unknown.
+        DefinitionError: A value is none that the argument can have.
+    """
+    entry = find_schedule(name, context)
+    arguments = generic_arguments(entry, kwargs, f"{context.system} > {entry.name}")
+    return entry.touches(arguments, context.key)
+
+
+def generic_arguments(entry: ScheduleEntry, kwargs: Any, where: str) -> dict[str, Any]:
+    """Returns the arguments of a class by the names that its builder knows, defaults filled in.
+
+    Raises:
+        ArgumentError: An argument is missing or unknown.
+        DefinitionError: A value is none that the argument can have.
+    """
+    arguments = fill(entry.parameters, kwargs, where)
+    return {entry.generic.get(key, key): value for key, value in arguments.items()}
 
 
 def find_schedule(name: Any, context: Context) -> ScheduleEntry:

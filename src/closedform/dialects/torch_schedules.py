@@ -1,185 +1,150 @@
-"""The schedulers of torch 2.13: each a factor or course of the group's base value.
-
-By default each is its closed form; as shipped it is what calling ``step()`` gives, which differs
-where a number of steps is no positive integer.
-"""
+"""The schedulers of torch 2.13: each a factor or course of the group's base value."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any
 
 import sympy as sp
 
 from closedform.dialects import checks
+from closedform.dialects import torch_composites as composites
+from closedform.dialects import torch_leaves as leaves
 from closedform.dialects.entries import (
     REQUIRED,
     Context,
     Parameter,
+    ScheduleBuilder,
     ScheduleEntry,
-    build_schedule,
-    sub_schedule,
-    sub_schedules,
+    Touches,
+    touches_all,
 )
-from closedform.dialects.expressions import parse_function
-from closedform.errors import ArgumentError, DefinitionError, DomainError
-from closedform.language import Schedule, exact_number, sequential, t
-from closedform.schedules import constant, cosine_annealing, linear, multi_step, polynomial
-
-Arguments = Mapping[str, Any]
-
-
-def _base(context: Context) -> sp.Expr:
-    if context.base is None:
-        raise ArgumentError(
-            f"a torch scheduler starts from the {context.key} of its group, got none",
-            where=context.where,
-            hint="give base, or a group that holds it",
-        )
-    return exact_number(context.base, f"base of {context.where}")
-
-
-def _total(given: Arguments, context: Context) -> sp.Rational:
-    """The number of steps, above 0 by default; as shipped it may be anything."""
-    if context.as_shipped:
-        return checks.number(given["total_iters"], "total_iters", context.where)
-    return checks.steps(given["total_iters"], "total_iters", context.where)
-
-
-def _constant(given: Arguments, context: Context) -> Schedule:
-    base, total = _base(context), _total(given, context)
-    low = base * given["factor"]
-    if context.as_shipped and not (total.is_Integer and total > 0):
-        return constant(low)  # step() undoes the factor at t == total_iters only
-    expr = sp.Piecewise((low, t < total), (base, True))
-    return Schedule(expr, name="constant", length=sp.ceiling(total))
-
-
-def _linear(given: Arguments, context: Context) -> Schedule:
-    base, total = _base(context), _total(given, context)
-    start, end = base * given["start_factor"], base * given["end_factor"]
-    if not context.as_shipped or (total > 0 and total.is_Integer):
-        return linear(start, end, total)
-    if total <= 0:  # step() never moves
-        return constant(start)
-    last = sp.floor(total)  # step() stops there
-    return Schedule(start + (end - start) * sp.Min(t, last) / total, name="linear", length=last)
-
-
-def _polynomial(given: Arguments, context: Context) -> Schedule:
-    base, total, power = _base(context), _total(given, context), given["power"]
-    if power < 0:
-        raise DomainError(
-            f"power must be >= 0, got {power}: the value at t = total_iters would be infinite",
-            where=context.where,
-        )
-    if power == 0 or total <= 0:  # 0**0 is 1: it never falls; total <= 0: step() never moves
-        return constant(base)
-    if not context.as_shipped or total.is_Integer:
-        return polynomial(base, 0, total, power)
-    last = sp.floor(total)  # step() stops there
-    return Schedule(base * (1 - sp.Min(t, last) / total) ** power, name="polynomial", length=last)
-
-
-def _cosine_annealing(given: Arguments, context: Context) -> Schedule:
-    return cosine_annealing(_base(context), given["eta_min"], given["T_max"])
-
-
-def _multi_step(given: Arguments, context: Context) -> Schedule:
-    """As shipped, step() only sees a milestone that t equals: others are lost."""
-    marks = given["milestones"]
-    if context.as_shipped:
-        marks = tuple(mark for mark in marks if mark.is_Integer and mark >= 0)
-    return multi_step(_base(context), given["gamma"], marks)
-
-
-def _lambda(given: Arguments, context: Context) -> Schedule:
-    functions = given["lr_lambda"]
-    if isinstance(functions, list | tuple):
-        if context.group_index >= len(functions):
-            raise DefinitionError(
-                f"lr_lambda must hold a function for each group, got {len(functions)}",
-                where=context.where,
-            )
-        functions = functions[context.group_index]
-    factor = parse_function(functions, f"lr_lambda of {context.where}")
-    return Schedule(_base(context) * factor, name="lambda")
-
-
-def _sequential(given: Arguments, context: Context) -> Schedule:
-    """Each member from the base value, in its own local time; a milestone may occur twice."""
-    specs = sub_schedules(given["schedulers"], "schedulers", context)
-    marks = given["milestones"]
-    if len(marks) != len(specs) - 1:
-        raise DefinitionError(
-            f"milestones must be one fewer than schedulers: expected {len(specs) - 1}, "
-            f"got {len(marks)}",
-            where=context.where,
-        )
-    for earlier, later in pairwise((sp.Integer(0), *marks)):
-        if later < earlier:
-            raise DefinitionError(
-                f"milestones must be >= 0 and must not decrease, got {later} after {earlier}",
-                where=context.where,
-                hint="sort them",
-            )
-    parsed = [sub_schedule(spec, context) for spec in specs]
-    nested = [name for name, _ in parsed if name == "SequentialLR"]
-    if nested and context.as_shipped:
-        raise DefinitionError(
-            f"a {nested[0]} within a SequentialLR is not modelled as shipped: torch runs it one "
-            "step ahead, or raises",
-            where=context.where,
-            hint="leave as_shipped out for local time all the way down",
-        )
-    members = [build_schedule(name, kwargs, context) for name, kwargs in parsed]
-    bounds = [*marks[1:], sp.oo]
-    kept = [0, *(i + 1 for i, mark in enumerate(marks) if mark < bounds[i])]
-    if marks and marks[0] == 0:
-        kept = kept[1:]
-    shown = [members[index] for index in kept]
-    return sequential(shown, [marks[index - 1] for index in kept[1:]])
-
+from closedform.language import Schedule
+from closedform.schedules.cyclic import MODES, SCALE_MODES
+from closedform.schedules.one_cycle import ANNEALS
 
 _TOTAL = Parameter("total_iters", 5)
 _FRACTION = checks.in_range(0, 1)
+_GAMMA = Parameter("gamma", 0.1, checks.number)
+_LAMBDA = Parameter("lr_lambda")
+_LAST_EPOCH = Parameter("last_epoch", -1, checks.last_epoch)
+_LOW = Parameter("eta_min", 0.0, checks.number)
+_MEMBERS = Parameter("schedulers")
+_COUNT = checks.count(1)
+
+
+def _resumed(build: ScheduleBuilder) -> ScheduleBuilder:
+    """The builder of a scheduler that is made in mid-run: it begins at last_epoch + 1."""
+
+    def build_resumed(given: Mapping[str, Any], context: Context) -> Schedule:
+        done = given["last_epoch"] + 1
+        schedule = build(given, context)
+        return schedule if done == 0 else schedule.shift(done)
+
+    return build_resumed
+
+
+def _entry(
+    name: str,
+    build: ScheduleBuilder,
+    *parameters: Parameter,
+    children: str | None = None,
+    touches: Touches = touches_all,
+) -> ScheduleEntry:
+    """A class whose last argument is ``last_epoch``."""
+    given = (*parameters, _LAST_EPOCH)
+    return ScheduleEntry(name, given, _resumed(build), children=children, touches=touches)
+
+
 _ENTRIES = (
-    ScheduleEntry(
-        "ConstantLR", (Parameter("factor", sp.Rational(1, 3), _FRACTION), _TOTAL), _constant
-    ),
-    ScheduleEntry(
-        "LinearLR",
-        (
-            Parameter("start_factor", sp.Rational(1, 3), checks.in_range(0, 1, is_open_below=True)),
-            Parameter("end_factor", 1.0, _FRACTION),
-            _TOTAL,
-        ),
-        _linear,
-    ),
-    ScheduleEntry("PolynomialLR", (_TOTAL, Parameter("power", 1.0, checks.number)), _polynomial),
-    ScheduleEntry(
-        "CosineAnnealingLR",
-        (
-            Parameter("T_max", REQUIRED, checks.steps),
-            Parameter("eta_min", 0.0, checks.number),
-        ),
-        _cosine_annealing,
-    ),
-    ScheduleEntry(
+    _entry("LambdaLR", leaves.function_of_step, _LAMBDA),
+    _entry("MultiplicativeLR", leaves.running_factors, _LAMBDA),
+    _entry("StepLR", leaves.steps_down, Parameter("step_size", REQUIRED, checks.steps), _GAMMA),
+    _entry(
         "MultiStepLR",
-        (
-            Parameter("milestones", REQUIRED, checks.milestones),
-            Parameter("gamma", 0.1, checks.number),
-        ),
-        _multi_step,
+        leaves.milestones_down,
+        Parameter("milestones", REQUIRED, checks.milestones),
+        _GAMMA,
     ),
-    ScheduleEntry("LambdaLR", (Parameter("lr_lambda"),), _lambda),
-    ScheduleEntry(
+    _entry(
+        "ConstantLR",
+        leaves.constant_factor,
+        Parameter("factor", sp.Rational(1, 3), _FRACTION),
+        _TOTAL,
+    ),
+    _entry(
+        "LinearLR",
+        leaves.line,
+        Parameter("start_factor", sp.Rational(1, 3), checks.in_range(0, 1, is_open_below=True)),
+        Parameter("end_factor", 1.0, _FRACTION),
+        _TOTAL,
+    ),
+    _entry("ExponentialLR", leaves.power_of_gamma, Parameter("gamma", REQUIRED, checks.number)),
+    _entry(
         "SequentialLR",
-        (Parameter("schedulers"), Parameter("milestones", REQUIRED, checks.integer_milestones)),
-        _sequential,
+        composites.sequence,
+        _MEMBERS,
+        Parameter("milestones", REQUIRED, checks.integer_milestones),
         children="schedulers",
+    ),
+    _entry("PolynomialLR", leaves.power_of_rest, _TOTAL, Parameter("power", 1.0, checks.number)),
+    _entry(
+        "CosineAnnealingLR",
+        leaves.cosine_swing,
+        Parameter("T_max", REQUIRED, checks.steps),
+        _LOW,
+    ),
+    ScheduleEntry("ChainedScheduler", (_MEMBERS,), composites.product, children="schedulers"),
+    ScheduleEntry(
+        "ReduceLROnPlateau",
+        tuple(
+            Parameter(name, None)
+            for name in (
+                *("mode", "factor", "patience", "threshold", "threshold_mode", "cooldown"),
+                *("min_lr", "eps", "metrics"),
+            )
+        ),
+        leaves.metric_driven,
+    ),
+    _entry(
+        "CyclicLR",
+        leaves.triangles,
+        Parameter("base_lr"),
+        Parameter("max_lr"),
+        Parameter("step_size_up", 2000, checks.steps),
+        Parameter("step_size_down", None, checks.number),
+        Parameter("mode", "triangular", checks.choice(*MODES)),
+        Parameter("gamma", 1.0, checks.number),
+        Parameter("scale_fn", None),
+        Parameter("scale_mode", "cycle", checks.choice(*SCALE_MODES)),
+        Parameter("cycle_momentum", True, checks.flag),
+        Parameter("base_momentum", 0.8),
+        Parameter("max_momentum", 0.9),
+        touches=leaves.is_cycled,
+    ),
+    _entry(
+        "CosineAnnealingWarmRestarts",
+        leaves.cosine_restarts,
+        Parameter("T_0", REQUIRED, _COUNT),
+        Parameter("T_mult", 1, _COUNT),
+        _LOW,
+    ),
+    _entry(
+        "OneCycleLR",
+        leaves.one_cycle_policy,
+        Parameter("max_lr"),
+        Parameter("total_steps", None, _COUNT),
+        Parameter("epochs", None, _COUNT),
+        Parameter("steps_per_epoch", None, _COUNT),
+        Parameter("pct_start", 0.3, checks.in_range(0, 1)),
+        Parameter("anneal_strategy", "cos", checks.choice(*ANNEALS)),
+        Parameter("cycle_momentum", True, checks.flag),
+        Parameter("base_momentum", 0.85),
+        Parameter("max_momentum", 0.95),
+        Parameter("div_factor", 25.0, checks.divisor),
+        Parameter("final_div_factor", 1e4, checks.divisor),
+        Parameter("three_phase", False, checks.flag),
+        touches=leaves.is_cycled,
     ),
 )
 SCHEDULES = {entry.name: entry for entry in _ENTRIES}

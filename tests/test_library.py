@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import sympy as sp
 
 from closedform import optimizers, schedules
 from closedform.compiler import compile_init, compile_schedule, compile_step, to_onnx
@@ -47,6 +48,17 @@ SCHEDULES: dict[str, Callable[[], Schedule]] = {
     "trapezoidal": lambda: schedules.trapezoidal(1, 0.1, 100, 10, 20),
     "wsd": lambda: schedules.wsd(1, 0, 100, 10, 20, "sqrt"),
     "wsd_checkpoints": lambda: schedules.wsd_checkpoints(1, 0.1, 100, 10, 0.2, 3, "cosine"),
+    "cosine_k_decay": lambda: schedules.cosine_k_decay(1, 0.1, 100, 1.5, 10, 0, 20),
+    "cosine_with_min": lambda: schedules.cosine_with_min(1, 0.1, 100, cycles=1.5),
+    "flat_cosine": lambda: schedules.flat_cosine(1, 0.1, 100, 70),
+    "function": lambda: schedules.function(lambda t: sp.Rational(95, 100) ** t),
+    "hyperbolic": lambda: schedules.hyperbolic(1, 0.1, 100, 150),
+    "noam": lambda: schedules.noam(512, 40),
+    "power": lambda: schedules.power(1, -0.51, 30),
+    "rex": lambda: schedules.rex(1, 0.1, 100),
+    "slanted_triangular": lambda: schedules.slanted_triangular(1, 100),
+    "table": lambda: schedules.table([0.1, 0.5, 0.25, 0.3, 0.4, 0.4, 0.7]),
+    "tanh_decay": lambda: schedules.tanh_decay(1, 0.1, 100),
     "sequential": lambda: schedules.sequential([LINE, WAVE]),
     "chained": lambda: schedules.chained([WAVE, schedules.cosine_annealing(2, 1, 7)]),
     "scale": lambda: schedules.scale(LINE, 0.5),

@@ -9,10 +9,18 @@ from typing import Any
 
 from closedform.language import Schedule, chained, sequential
 from closedform.schedules.constant import constant, multi_step, piecewise_constant
-from closedform.schedules.cosine import cosine, cosine_annealing
+from closedform.schedules.cosine import (
+    cosine,
+    cosine_annealing,
+    cosine_k_decay,
+    cosine_with_min,
+    flat_cosine,
+)
 from closedform.schedules.cyclic import cyclic
+from closedform.schedules.decays import hyperbolic, rex, slanted_triangular, tanh_decay
 from closedform.schedules.exponential import exponential, multiplicative, step_decay
-from closedform.schedules.inverse import inverse_square_root, inverse_time
+from closedform.schedules.given import function, table
+from closedform.schedules.inverse import inverse_square_root, inverse_time, noam, power
 from closedform.schedules.one_cycle import one_cycle, one_cycle_momentum
 from closedform.schedules.polynomial import linear, polynomial
 from closedform.schedules.restarts import cosine_hard_restarts, warm_restarts
@@ -24,20 +32,31 @@ __all__ = [
     "cosine",
     "cosine_annealing",
     "cosine_hard_restarts",
+    "cosine_k_decay",
+    "cosine_with_min",
     "cyclic",
     "exponential",
+    "flat_cosine",
+    "function",
+    "hyperbolic",
     "inverse_square_root",
     "inverse_time",
     "linear",
     "multi_step",
     "multiplicative",
+    "noam",
     "one_cycle",
     "one_cycle_momentum",
     "piecewise_constant",
     "polynomial",
+    "power",
+    "rex",
     "scale",
     "sequential",
+    "slanted_triangular",
     "step_decay",
+    "table",
+    "tanh_decay",
     "trapezoidal",
     "warm_restarts",
     "wsd",

@@ -6,9 +6,10 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.language import Schedule, hyper, t
-from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length
-from closedform.schedules.blends import along_cosine
+from closedform.errors import DefinitionError, DomainError
+from closedform.language import Schedule, exact_number, hyper, t
+from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length, whole_number
+from closedform.schedules.blends import along_cosine, along_line
 
 
 def cosine(start: Any, end: Any, steps: Any) -> Schedule:
@@ -77,3 +78,154 @@ def cosine_annealing(start: Any, end: Any, steps: Any) -> Schedule:
         end=end,
         steps=number,
     )
+
+
+def cosine_with_min(start: Any, end: Any, steps: Any, cycles: Any = 0.5) -> Schedule:
+    r"""Returns ``cycles`` whole cosines between ``start`` and a least value, the last value held.
+
+    .. math:: f(t) = b + \frac{a - b}{2}
+        \left(1 + \cos \frac{2 \pi c\, \min(t, N)}{N}\right)
+
+    Args:
+        start: The value a at step 0 and after each whole cycle.
+        end: The least value b, half a cycle later.
+        steps: The number of steps N above 0 of all cycles together; a fraction is allowed.
+        cycles: The number of cycles c above 0; 1/2 is ``cosine``.
+
+    Raises:
+        DefinitionError: An argument is no finite rational number.
+        DomainError: ``steps`` or ``cycles`` is not above 0.
+
+    Example:
+        >>> swings = cosine_with_min(1, 0.5, 30, cycles=1.5)
+        >>> [swings.exact(step) for step in (0, 10, 20, 30, 31)]
+        [1, 1/2, 1, 1/2, 1/2]
+
+    Source: ``get_cosine_with_min_lr_schedule_with_warmup`` of transformers without its warmup;
+    there the cosine goes on beyond N.
+    """
+    where = "cosine_with_min"
+    number = positive_steps(steps, "steps", where)
+    count = positive_steps(cycles, "cycles", where, "1/2 is a plain fall")
+    n, c = steps_symbol(number), hyper("cycles", positive=True)
+    return Schedule(
+        along_cosine(hyper("start"), hyper("end"), 2 * c * sp.Min(t, n) / n),
+        name=where,
+        length=whole_length(n),
+        start=start,
+        end=end,
+        steps=number,
+        cycles=count,
+    )
+
+
+def flat_cosine(start: Any, end: Any, steps: Any, flat: Any) -> Schedule:
+    r"""Returns ``start`` for a while, then half a cosine to ``end``, which it holds.
+
+    .. math:: f(t) = b + \frac{a - b}{2} \left(1 + \cos \pi p\right), \qquad
+        p = \frac{\min(\max(t - F, 0), N - F)}{N - F}
+
+    Args:
+        start: The value a up to step F.
+        end: The value b from step N on.
+        steps: The number of steps N of both together; a fraction is allowed.
+        flat: The number of flat steps F, at least 0 and below N.
+
+    Raises:
+        DefinitionError: An argument is no finite rational number.
+        DomainError: ``steps`` is not above 0, or ``flat`` not from 0 to below it.
+
+    Example:
+        >>> lr = flat_cosine(1, 0, 100, flat=80)
+        >>> [lr.exact(step) for step in (0, 80, 90, 100)]
+        [1, 1, 1/2, 0]
+
+    Source: ``fit_flat_cos`` of fastai 2, where the flat part is 3/4 of all steps.
+    """
+    number = positive_steps(steps, "steps", "flat_cosine")
+    flat_steps = exact_number(flat, "flat of flat_cosine")
+    if not flat_steps.is_Rational:
+        raise DefinitionError(f"flat must be a rational number, got {flat!r}", where="flat_cosine")
+    if not 0 <= flat_steps < number:
+        raise DomainError(
+            f"flat must be at least 0 and below steps, got {flat!r} of {steps!r}",
+            where="flat_cosine",
+        )
+    n, f = steps_symbol(number), hyper("flat", integer=bool(flat_steps.is_Integer))
+    progress = sp.Min(sp.Max(t - f, 0), n - f) / (n - f)
+    return Schedule(
+        along_cosine(hyper("start"), hyper("end"), progress),
+        name="flat_cosine",
+        length=whole_length(n),
+        start=start,
+        end=end,
+        steps=number,
+        flat=flat_steps,
+    )
+
+
+def cosine_k_decay(
+    peak: Any,
+    end: Any,
+    steps: int,
+    k: Any = 1,
+    warmup: int = 0,
+    warmup_start: Any = 0,
+    cooldown: int = 0,
+) -> Schedule:
+    r"""Returns a linear warmup, a cosine over a power of its time, and a cooldown at ``end``.
+
+    .. math:: f(t) = \begin{cases} c + (a - c)\, t / W & t < W \\
+        b + \frac{a - b}{2} \left(1 + \cos \frac{\pi (t - W)^k}{M^k}\right)
+        & W \le t < N - C \\ b & t \ge N - C \end{cases} \qquad M = N - W - C
+
+    Args:
+        peak: The value a at step W.
+        end: The value b from step N - C on.
+        steps: The number of steps N of all three together.
+        k: The exponent k above 0; above 1 it stays high for longer.
+        warmup: The number of steps W of the warmup; 0 for none.
+        warmup_start: The value c at step 0, where there is a warmup.
+        cooldown: The number of steps C at ``end``; W + C is below N.
+
+    Raises:
+        DefinitionError: An argument is no finite number.
+        DomainError: A count is no such integer, they do not fit, or ``k`` is not above 0.
+
+    Example:
+        >>> lr = cosine_k_decay(1, 0, 100, warmup=20, cooldown=20)
+        >>> [lr.exact(step) for step in (0, 10, 20, 50, 80, 100)]
+        [0, 1/2, 1, 1/2, 0, 0]
+
+    Source: Zhang and Li, k-decay (2020); ``CosineLrScheduler`` of pytorch-accelerated 0.1.61 by
+    its documents (as shipped the cosine stops W steps early) and of timm.
+    """
+    where = "cosine_k_decay"
+    number = whole_number(steps, "steps", where, least=1)
+    rising = whole_number(warmup, "warmup", where, least=0)
+    cooling = whole_number(cooldown, "cooldown", where, least=0)
+    if rising + cooling >= number:
+        raise DomainError(
+            f"warmup and cooldown must leave steps for the cosine, got {rising} + {cooling} of "
+            f"{number}",
+            where=where,
+        )
+    exponent = positive_steps(k, "k", where, "1 is a plain cosine")
+    exact_number(warmup_start, f"warmup_start of {where}")
+    n = hyper("steps", integer=True, positive=True)
+    w = hyper("warmup", integer=True, positive=True) if rising else sp.Integer(0)
+    c = hyper("cooldown", integer=True, positive=True) if cooling else sp.Integer(0)
+    a, b = hyper("peak"), hyper("end")
+    given = {"peak": peak, "end": end, "steps": number, "warmup": rising, "cooldown": cooling}
+    progress = (t - w) / (n - w - c)
+    if exponent != 1:
+        progress = progress ** hyper("k", positive=True)
+        given["k"] = exponent
+    pieces = [(along_cosine(a, b, progress), t < n - c), (b, True)]
+    if rising:
+        pieces.insert(0, (along_line(hyper("warmup_start"), a, t / w), t < w))
+        given["warmup_start"] = warmup_start
+    expr = sp.Piecewise(*pieces)
+    used = {symbol.name for symbol in expr.free_symbols}
+    kept = {key: given[key] for key in given if key in used}
+    return Schedule(expr, name=where, length=n, **kept)

@@ -97,3 +97,62 @@ def inverse_time(
     if exponent < 0:
         expr = sp.Piecewise((0, t < 1), (expr, True))
     return Schedule(expr, name="inverse_time", **given)
+
+
+def power(value: Any, exponent: Any, warmup: Any = 1) -> Schedule:
+    r"""Returns a power law of the time, after a flat start.
+
+    .. math:: f(t) = v \left(\frac{\max(t, W)}{W}\right)^{k}
+
+    Args:
+        value: The value v up to step W.
+        exponent: The exponent k; -1/2 is the inverse square root, above 0 it grows.
+        warmup: The number of flat steps W above 0; a fraction is allowed.
+
+    Raises:
+        DefinitionError: An argument is no finite number.
+        DomainError: ``warmup`` is not above 0.
+
+    Example:
+        >>> decay = power(1, -0.5, warmup=100)
+        >>> [decay.exact(step) for step in (0, 100, 400)]
+        [1, 1, 1/2]
+
+    Source: Shen et al., Power scheduler (2024), min(v, a t^k): W is the step at which they meet.
+    """
+    number = positive_steps(warmup, "warmup", "power", NO_WARMUP)
+    v, k, w = hyper("value"), hyper("exponent"), hyper("warmup", positive=True)
+    return Schedule(
+        v * (sp.Max(t, w) / w) ** k, name="power", value=value, exponent=exponent, warmup=number
+    )
+
+
+def noam(width: Any, warmup: Any, factor: Any = 1) -> Schedule:
+    r"""Returns the schedule of the Transformer: a linear warmup, then an inverse square root.
+
+    .. math:: f(t) = \frac{s}{\sqrt d} \min\!\left(\frac{1}{\sqrt{t + 1}},
+        \frac{t + 1}{W \sqrt W}\right)
+
+    The paper counts steps from 1, the clock from 0.
+
+    Args:
+        width: The width d of the model, above 0.
+        warmup: The number of warmup steps W above 0: the peak is at t = W - 1.
+        factor: The factor s.
+
+    Raises:
+        DefinitionError: An argument is no finite number.
+        DomainError: ``width`` or ``warmup`` is not above 0.
+
+    Example:
+        >>> lr = noam(256, 100)
+        >>> [lr.exact(step) for step in (0, 99, 399)]
+        [1/16000, 1/160, 1/320]
+
+    Source: Vaswani et al., Attention is all you need (2017), eq. 3.
+    """
+    size = positive_steps(width, "width", "noam", "it is the number of features of the model")
+    number = positive_steps(warmup, "warmup", "noam", "1 is the shortest")
+    s, d, w = hyper("factor"), hyper("width", positive=True), hyper("warmup", positive=True)
+    course = sp.Min(1 / sp.sqrt(t + 1), (t + 1) / (w * sp.sqrt(w)))
+    return Schedule(s / sp.sqrt(d) * course, name="noam", width=size, warmup=number, factor=factor)

@@ -1,0 +1,185 @@
+"""Falls of other shapes: REX, tanh, hyperbolic, and the slanted triangle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import DomainError
+from closedform.language import Schedule, exact_number, hyper, t
+from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length, whole_number
+
+
+def rex(start: Any, end: Any, steps: Any) -> Schedule:
+    r"""Returns a fall that is slow first and fast towards the end, which it holds.
+
+    .. math:: f(t) = b + (a - b) \frac{1 - p}{1/2 + (1 - p)/2}, \qquad p = \frac{\min(t, N)}{N}
+
+    Args:
+        start: The value a at step 0; it may be below ``end``.
+        end: The value b from step N on; 0 in the paper.
+        steps: The number of steps N above 0; a fraction is allowed.
+
+    Raises:
+        DefinitionError: An argument is no finite number.
+        DomainError: ``steps`` is not above 0.
+
+    Example:
+        >>> [rex(1, 0, 10).exact(step) for step in (0, 5, 10, 11)]
+        [1, 2/3, 0, 0]
+
+    Source: Chen, Wolfe and Kyrillidis, REX (2022), eq. 2.
+    """
+    number = positive_steps(steps, "steps", "rex")
+    n = steps_symbol(number)
+    a, b, done = hyper("start"), hyper("end"), sp.Min(t, n)
+    return Schedule(
+        b + 2 * (a - b) * (n - done) / (2 * n - done),
+        name="rex",
+        length=whole_length(n),
+        start=start,
+        end=end,
+        steps=number,
+    )
+
+
+def tanh_decay(start: Any, end: Any, steps: Any, low: Any = -6, high: Any = 3) -> Schedule:
+    r"""Returns a fall along a hyperbolic tangent, whose last value it holds.
+
+    .. math:: f(t) = b + \frac{a - b}{2} \left(1 - \tanh\!\left(L + (U - L) \frac{\min(t, N)}{N}
+        \right)\right)
+
+    computed as :math:`b + (a - b) / (1 + e^{2(\dots)})`, the same.
+
+    Args:
+        start: The value a that it falls from: at step 0 it is below by (a - b)(1 + tanh L)/2.
+        end: The value b that it falls to: at step N it is above by (a - b)(1 - tanh U)/2.
+        steps: The number of steps N above 0; a fraction is allowed.
+        low: The argument L of tanh at step 0.
+        high: The argument U of tanh at step N, above ``low``.
+
+    Raises:
+        DefinitionError: An argument is no finite number.
+        DomainError: ``steps`` is not above 0, or ``high`` not above ``low``.
+
+    Example:
+        >>> decay = tanh_decay(1, 0, 9)
+        >>> [round(float(decay(step)), 6) for step in (0, 6, 9)]
+        [0.999994, 0.5, 0.002473]
+
+    Source: Hsueh, Li and Wu, Stochastic gradient descent with hyperbolic-tangent decay (2019),
+    HTD(-6, 3); ``TanhLRScheduler`` of timm has L = -7, U = 3 and b from step N on.
+    """
+    number = positive_steps(steps, "steps", "tanh_decay")
+    if exact_number(high, "high of tanh_decay") <= exact_number(low, "low of tanh_decay"):
+        raise DomainError(f"high must be above low, got {high!r} and {low!r}", where="tanh_decay")
+    n = steps_symbol(number)
+    a, b, first, last = hyper("start"), hyper("end"), hyper("low"), hyper("high")
+    argument = first + (last - first) * sp.Min(t, n) / n
+    return Schedule(
+        b + (a - b) / (1 + sp.exp(2 * argument)),
+        name="tanh_decay",
+        length=whole_length(n),
+        start=start,
+        end=end,
+        steps=number,
+        low=low,
+        high=high,
+    )
+
+
+def hyperbolic(start: Any, infimum: Any, steps: Any, bound: Any) -> Schedule:
+    r"""Returns a fall along a hyperbola whose first steps hardly depend on the number of steps.
+
+    .. math:: f(t) = a + (a - i)\,(h(\min(t, N)) - h(0)), \qquad
+        h(n) = \sqrt{\frac{N - n}{U} \left(2 - \frac{N + n}{U}\right)}
+
+    Args:
+        start: The value a at step 0.
+        infimum: The value i that it would end at with N = U; with fewer steps it ends above.
+        steps: The number of steps N above 0; from there on the value is held.
+        bound: The upper bound U on the number of steps, at least N.
+
+    Raises:
+        DefinitionError: An argument is no finite number.
+        DomainError: ``steps`` is not above 0, or ``bound`` is below it.
+
+    Example:
+        >>> [hyperbolic(1, 0, 100, 100).exact(step) for step in (0, 20, 100, 101)]
+        [1, 4/5, 0, 0]
+        >>> hyperbolic(1, 0, 100, 125).exact(100)
+        1 - 2*sqrt(6)/5
+
+    Source: Kim, HyperbolicLR (2024).
+    """
+    number = positive_steps(steps, "steps", "hyperbolic")
+    most = positive_steps(bound, "bound", "hyperbolic", "give the largest number of steps")
+    if most < number:
+        raise DomainError(
+            f"bound must be at least steps, got {bound!r} and {steps!r}", where="hyperbolic"
+        )
+    n = steps_symbol(number)
+    u = hyper("bound", integer=bool(most.is_Integer), positive=True)
+    a, done = hyper("start"), sp.Min(t, n)
+    height = sp.sqrt((n - done) * (2 * u - n - done)) - sp.sqrt(n * (2 * u - n))
+    return Schedule(
+        a + (a - hyper("infimum")) * height / u,
+        name="hyperbolic",
+        length=whole_length(n),
+        start=start,
+        infimum=infimum,
+        steps=number,
+        bound=most,
+    )
+
+
+def slanted_triangular(peak: Any, steps: int, cut: Any = 0.1, ratio: Any = 32) -> Schedule:
+    r"""Returns a short rise to ``peak`` and a long fall back to where it began, which it holds.
+
+    .. math:: f(t) = a\, \frac{1 + p\,(r - 1)}{r}, \qquad p = \begin{cases} t / C & t < C \\
+        (N - t)/(N - C) & C \le t < N \\ 0 & t \ge N \end{cases} \qquad C = \lfloor c N \rfloor
+
+    Args:
+        peak: The value a at step C.
+        steps: The number of steps N, an integer of at least 2.
+        cut: The part c of the steps in which it rises, above 0 and below 1.
+        ratio: The peak over the lowest value, r above 0.
+
+    Raises:
+        DefinitionError: An argument is no finite number.
+        DomainError: ``steps`` is no such integer, ``cut`` not in (0, 1), cN < 1, or ``ratio`` is
+            not above 0.
+
+    Example:
+        >>> lr = slanted_triangular(32, 100)
+        >>> [lr.exact(step) for step in (0, 5, 10, 55, 100)]
+        [1, 33/2, 32, 33/2, 1]
+
+    Source: Howard and Ruder, ULMFiT (2018), eq. 3. There the fall is over C(1/c - 1) steps, which
+    is N - C where cN is an integer, and passes below the lowest value where it is not.
+    """
+    where = "slanted_triangular"
+    number = whole_number(steps, "steps", where, least=2)
+    part = exact_number(cut, f"cut of {where}")
+    if not part.is_Rational or not 0 < part < 1:
+        raise DomainError(f"cut must be above 0 and below 1, got {cut!r}", where=where)
+    if part * number < 1:
+        raise DomainError(
+            f"cut * steps must be at least 1, got {cut!r} * {steps!r}: the rise has no steps",
+            where=where,
+            hint="take a larger cut",
+        )
+    positive_steps(ratio, "ratio", where, "it is the peak over the lowest value")
+    n, r = hyper("steps", integer=True, positive=True), hyper("ratio", positive=True)
+    top = sp.floor(hyper("cut") * n)
+    height = sp.Min(t / top, (n - sp.Min(t, n)) / (n - top))
+    return Schedule(
+        hyper("peak") * (1 + height * (r - 1)) / r,
+        name=where,
+        length=n,
+        peak=peak,
+        steps=number,
+        cut=part,
+        ratio=ratio,
+    )

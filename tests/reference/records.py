@@ -1,8 +1,8 @@
 """Readers of the reference records: values that the reference systems computed themselves.
 
-``schedules.jsonl``, ``optimizers/`` and ``configs/`` are copies of the rows, arrays and files of
-the reference data for the classes that the dialects have; the format is described in the
-specification that came with them.
+``schedules.jsonl``, ``config_functions.jsonl``, ``optimizers/`` and ``configs/`` are copies of the
+rows, arrays and files of the reference data for the classes that the dialects have; the format is
+described in the specification that came with them.
 """
 
 import functools
@@ -28,6 +28,11 @@ def _lines(path: Path) -> list[Row]:
 def schedule_records() -> list[Row]:
     """The schedule records, in the order of the file."""
     return _lines(ROOT / "schedules.jsonl")
+
+
+def config_function_records() -> list[Row]:
+    """The records of config functions, in the order of the file."""
+    return _lines(ROOT / "config_functions.jsonl")
 
 
 @functools.cache

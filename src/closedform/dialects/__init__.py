@@ -16,19 +16,49 @@ from closedform.dialects import (
     torch_optimizers,
     torch_schedules,
 )
+from closedform.dialects.configure import (
+    configure_lr_scheduler,
+    configure_scheduler,
+    configure_scheduler_params,
+)
+from closedform.dialects.configure_optimizer import configure_optimizer, configure_optimizer_params
 from closedform.dialects.entries import (
+    REQUIRED,
     Context,
     Dialect,
+    Parameter,
+    ScheduleEntry,
     build_schedule,
     fill,
     find_schedule,
     is_touched,
+    own_schedule,
+)
+from closedform.dialects.param_groups import (
+    configure_param_groups,
+    configure_param_groups_2_2,
 )
 from closedform.dialects.tags import matching_groups, read_tags
 from closedform.errors import DefinitionError, UnknownNameError, nearest
 from closedform.language import Schedule, UpdateRule
 
-__all__ = ["DIALECTS", "Names", "names", "optimizer", "schedule", "schedules"]
+__all__ = [
+    "DIALECTS",
+    "REQUIRED",
+    "Names",
+    "configure_lr_scheduler",
+    "configure_optimizer",
+    "configure_optimizer_params",
+    "configure_param_groups",
+    "configure_param_groups_2_2",
+    "configure_scheduler",
+    "configure_scheduler_params",
+    "names",
+    "optimizer",
+    "own_schedule",
+    "schedule",
+    "schedules",
+]
 
 DIALECTS = {
     "cerebras": Dialect("cerebras", cerebras_schedules.SCHEDULES, cerebras_optimizers.OPTIMIZERS),
@@ -38,6 +68,12 @@ DIALECTS = {
     "torch": Dialect("torch", torch_schedules.SCHEDULES, torch_optimizers.OPTIMIZERS),
 }
 """The systems by name."""
+
+
+_CONFIG_PARAMETERS = {
+    "configure_lr_scheduler": (Parameter("config"), Parameter("adjust_learning_rate", None)),
+    "configure_scheduler": (Parameter("config"),),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +105,21 @@ def schedule(
     key: str = "lr",
     base: Any = None,
     as_shipped: bool = False,
+    own: Sequence[ScheduleEntry] = (),
 ) -> Schedule:
     """Returns the schedule of a scheduler class.
 
     Args:
         system: ``"cerebras"``, ``"pytorch_accelerated"`` or ``"torch"``.
-        name: The class name, exactly.
+        name: The class name, exactly; or ``configure_lr_scheduler`` or ``configure_scheduler`` of
+            cerebras, with ``config`` as the argument.
         kwargs: Its arguments without the optimizer; a sub-schedule is ``{"class": name,
             "kwargs": {…}}``, a function ``{"expr": text}``.
         key: The entry of the param group that is scheduled, named in errors.
         base: The value of that entry before scheduling; torch's classes need it, cerebras' ignore
             it.
         as_shipped: False for the documented formula, True for the defects of the system, too.
+        own: Classes of your own, made by ``own_schedule``, that are found by name as well.
 
     Raises:
         UnknownNameError: There is no such system or class.
@@ -106,6 +145,7 @@ def schedules(
     groups: Sequence[Mapping[str, Any]],
     key: str = "lr",
     as_shipped: bool = False,
+    own: Sequence[ScheduleEntry] = (),
 ) -> list[Schedule | None]:
     """Returns the schedule of each param group, None where the group is not touched.
 
@@ -120,6 +160,7 @@ def schedules(
         groups: The param groups, at least one.
         key: As in :func:`schedule`.
         as_shipped: As in :func:`schedule`.
+        own: As in :func:`schedule`.
 
     Raises:
         DefinitionError: There are no groups, or the tags match none; else as :func:`schedule`.
@@ -130,15 +171,19 @@ def schedules(
         >>> schedules("cerebras", "ConstantWD", kwargs, groups, key="weight_decay")
         [Schedule(value, name='constant', value=1/10), None]
     """
-    dialect = _dialect(system)
+    entries = _entries(system, own)
     if not groups:
         raise DefinitionError("groups must hold at least one param group, got none", where=system)
+    made = _configured(system, name, kwargs, as_shipped, own)
+    if made is None:
+        return [None] * len(groups)
+    name, kwargs = made
     where = f"{system} > {name}"
-    find_schedule(name, Context(system, dialect.schedules))
+    find_schedule(name, Context(system, entries))
     given = kwargs.get("param_group_tags") if isinstance(kwargs, Mapping) else None
     matches = matching_groups(read_tags(given, "param_group_tags", where), groups, where)
     bases = tuple(group.get(f"initial_{key}", group.get(key)) for group in groups)
-    shared = Context(system, dialect.schedules, key=key, bases=bases, as_shipped=as_shipped)
+    shared = Context(system, entries, key=key, bases=bases, as_shipped=as_shipped)
     contexts = [
         replace(shared, base=base, group=group, group_index=index)
         for index, (base, group) in enumerate(zip(bases, groups, strict=True))
@@ -190,3 +235,25 @@ def _dialect(system: str) -> Dialect:
             f"there is no system {system!r}", hint=nearest(str(system), DIALECTS)
         )
     return DIALECTS[system]
+
+
+def _entries(system: str, own: Sequence[ScheduleEntry]) -> Mapping[str, ScheduleEntry]:
+    return {**_dialect(system).schedules, **{entry.name: entry for entry in own}}
+
+
+def _configured(
+    system: str,
+    name: str,
+    kwargs: Mapping[str, Any],
+    as_shipped: bool,
+    own: Sequence[ScheduleEntry],
+) -> tuple[str, Mapping[str, Any]] | None:
+    """The class and arguments that a config function of cerebras comes to; else as given."""
+    if system != "cerebras" or name not in _CONFIG_PARAMETERS:
+        return name, kwargs
+    given = fill(_CONFIG_PARAMETERS[name], kwargs, f"{system} > {name}")
+    if name == "configure_scheduler":
+        return configure_scheduler(given["config"], own)
+    return configure_lr_scheduler(
+        given["config"], given["adjust_learning_rate"], as_shipped=as_shipped, own=own
+    )

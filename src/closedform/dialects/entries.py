@@ -134,6 +134,34 @@ class Dialect:
     optimizers: Mapping[str, OptimizerEntry]
 
 
+def own_schedule(name: str, make: Callable[..., Schedule], **defaults: Any) -> ScheduleEntry:
+    """Returns a class of your own for the ``own`` argument of the dialects: it is found by name.
+
+    Args:
+        name: The class name.
+        make: From the arguments, by name, to the schedule.
+        **defaults: The arguments with their defaults, ``REQUIRED`` for those that have none.
+
+    Example:
+        >>> from closedform.schedules import constant
+        >>> own_schedule("MyLR", lambda rate: constant(rate), rate=REQUIRED).name
+        'MyLR'
+    """
+
+    def build(given: Mapping[str, Any], context: Context) -> Schedule:
+        arguments = {key: value for key, value in given.items() if key in defaults}
+        made = make(**arguments)
+        if not isinstance(made, Schedule):
+            raise DefinitionError(
+                f"a class of your own must return a Schedule, got {type(made).__name__}",
+                where=context.where,
+            )
+        return made
+
+    given = tuple(Parameter(key, value) for key, value in defaults.items())
+    return ScheduleEntry(name, (*given, Parameter("param_group_tags", None)), build)
+
+
 def build_schedule(name: Any, kwargs: Any, context: Context) -> Schedule:
     """Returns the schedule of a class with its arguments, in its context.
 

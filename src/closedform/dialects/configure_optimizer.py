@@ -1,0 +1,114 @@
+"""The optimizer configs of cerebras.pytorch 2.3: each as a class and its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from closedform.dialects.cerebras_optimizers import MORE_OPTIMIZERS, OPTIMIZERS
+from closedform.dialects.entries import OptimizerEntry, Required
+from closedform.errors import ConfigError, nearest
+
+SYSTEM = "cerebras"
+_CLASSES = {**OPTIMIZERS, **MORE_OPTIMIZERS}
+_DEFAULT_RATE = 0.1
+_ALIASES = {
+    "weight_decay": ("weight_decay_rate",),
+    "betas": ("beta1", "beta2"),
+    "eps": ("eps1", "eps2"),
+    "etas": ("eta1", "eta2"),
+    "step_sizes": ("step_size_min", "step_size_max"),
+}
+
+
+def configure_optimizer_params(
+    optimizer_type: str, kwargs: Mapping[str, Any], as_shipped: bool = False
+) -> tuple[str, dict[str, Any]]:
+    """Returns the class and arguments of an optimizer config.
+
+    ``learning_rate`` becomes ``lr``, where it is a number or its text; a schedule does not count.
+    Without it, ``lr`` is the class's default, or 0.1. Arguments that the class has not are left
+    out.
+
+    Args:
+        optimizer_type: The class name in any letter case.
+        kwargs: The config of the optimizer, which is not changed.
+        as_shipped: Whether to ignore a Python int as ``learning_rate``, against the documents.
+
+    Raises:
+        ConfigError: The class is unknown, or an argument bears a name that it had before.
+
+    Example:
+        >>> configure_optimizer_params("sgd", {"learning_rate": "0.3"})
+        ('SGD', {'lr': 0.3})
+    """
+    where = f"{SYSTEM} > configure_optimizer_params"
+    entry = _class(optimizer_type, where)
+    given = dict(kwargs)
+    rate = _rate(given.pop("learning_rate", None), as_shipped, where)
+    made: dict[str, Any] = {}
+    for parameter in entry.parameters:
+        name = parameter.name
+        if name in given:
+            made[name] = given[name]
+        elif name == "lr":
+            default = parameter.default
+            made[name] = rate if rate is not None else default
+            if made[name] is None or isinstance(made[name], Required):
+                made[name] = _DEFAULT_RATE
+        for alias in _ALIASES.get(name, ()):
+            if alias in given and name not in given:
+                raise ConfigError(
+                    f"{alias!r} is no longer the name of an argument",
+                    where=where,
+                    hint=f"write {name!r}",
+                )
+    return entry.name, made
+
+
+def configure_optimizer(
+    optimizer_type: str, kwargs: Mapping[str, Any], as_shipped: bool = False
+) -> tuple[str, dict[str, Any]]:
+    """Returns the class of an optimizer config and the entries of its param groups.
+
+    These are its arguments, defaults filled in; Adam and AdamW hold two entries more, or others.
+
+    Raises:
+        ConfigError: As ``configure_optimizer_params``.
+
+    Example:
+        >>> configure_optimizer("SGD", {"momentum": 0.9})[1]["lr"]
+        0.1
+    """
+    name, made = configure_optimizer_params(optimizer_type, kwargs, as_shipped)
+    defaults = {parameter.name: parameter.default for parameter in _CLASSES[name].parameters}
+    entries = {**defaults, **made}
+    if name == "AdamW":
+        entries["l2_regularization_rate"] = 0.0
+    if name == "Adam":
+        rate = entries["weight_decay"]
+        entries |= {"l2_regularization_rate": rate, "weight_decay": 0.0, "correct_bias": True}
+    return name, entries
+
+
+def _class(optimizer_type: str, where: str) -> OptimizerEntry:
+    known = {name.lower(): entry for name, entry in _CLASSES.items()}
+    lower = str(optimizer_type).lower()
+    if lower not in known:
+        raise ConfigError(
+            f"{SYSTEM} has no optimizer {optimizer_type!r}",
+            where=where,
+            hint=nearest(str(optimizer_type), _CLASSES),
+        )
+    return known[lower]
+
+
+def _rate(value: Any, as_shipped: bool, where: str) -> float | None:
+    """The number of a learning rate; None for a schedule, or for none."""
+    is_int = isinstance(value, int) and not isinstance(value, bool)
+    if not isinstance(value, float | str) and (as_shipped or not is_int):
+        return None
+    try:
+        return float(value)
+    except ValueError as error:
+        raise ConfigError(f"learning_rate must be a number, got {value!r}", where=where) from error

@@ -1,0 +1,150 @@
+"""Param groups of a model as cerebras configs make them: weight decay, factors by layer, tags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from closedform.errors import ConfigError, nearest
+
+Group = dict[str, Any]
+
+LAYER_TYPES: Mapping[str, tuple[str, ...]] = {
+    "embedding": ("*embedding*weight",),
+    "decoder_kernel": ("*decoder*dense*weight", "*decoder*linear*weight"),
+}
+"""The layer types of ModelZoo: globs on the whole name of a parameter."""
+
+_OLD_TYPES: Mapping[str, tuple[str, ...]] = {
+    "decoder_kernel": ("linear", "dense"),
+    "embedding": ("embedding",),
+}
+"""The layer types of cerebras.pytorch 2.2: what is in the name of a weight."""
+
+
+def configure_param_groups(
+    params: Sequence[str],
+    norms: Sequence[str],
+    config: Mapping[str, Any],
+    layer_types: Mapping[str, Sequence[str]] | None = None,
+) -> list[Group]:
+    """Returns the param groups of a model, as ModelZoo (from 2.3) makes them.
+
+    Parameters are split by their tags, by whether they have weight decay, and by the factor of
+    their layer type. No weight decay have biases, and parameters in whose name a norm's name occurs
+    anywhere.
+
+    Args:
+        params: Names of the parameters that are trained, in the order of the model.
+        norms: Names of its normalization modules.
+        config: ``weight_decay`` (0.0 if left out), ``adjust_learning_rate`` {layer type: factor},
+            ``params`` {"params": glob or globs, "tag": name}, one or a list of them.
+        layer_types: The layer types of the model, {type: globs}; ``LAYER_TYPES`` if not given.
+
+    Raises:
+        ConfigError: A layer type is unknown, or the globs of a tag match nothing.
+
+    Example:
+        >>> names = ["embedding.weight", "decoder.linear.weight", "decoder.linear.bias"]
+        >>> groups = configure_param_groups(names, [], {"adjust_learning_rate": {"embedding": 0.5}})
+        >>> [(group["adjust_learning_rate"], group["params"]) for group in groups[:2]]
+        [(0.5, ['embedding.weight']), (1.0, ['decoder.linear.weight'])]
+    """
+    where = "cerebras > configure_param_groups"
+    factors = config.get("adjust_learning_rate") or {}
+    types = LAYER_TYPES if layer_types is None else layer_types
+    for name in factors:
+        if name not in types:
+            raise ConfigError(
+                f"there is no layer type {name!r}", where=where, hint=nearest(str(name), types)
+            )
+    by_factor: dict[float, list[str]] = {}
+    for name, globs in types.items():
+        if name in factors and factors[name] != 1:
+            by_factor.setdefault(factors[name], []).extend(globs)
+    tags = _tags(params, config.get("params"), where)
+    groups: list[Group] = []
+    for tagged in dict.fromkeys(tags[name] for name in params):
+        members = [name for name in params if tags[name] == tagged]
+        for group in _by_decay(members, norms, config):
+            parts = _by_factor(group, by_factor) if factors else [group]
+            groups.extend({**part, "tags": list(tagged)} if tagged else part for part in parts)
+    return [g for g in groups if g["params"]] if config.get("params") else groups
+
+
+def configure_param_groups_2_2(
+    params: Sequence[str], norms: Sequence[str], config: Mapping[str, Any]
+) -> list[Group]:
+    """Returns the param groups of a model, as cerebras.pytorch 2.2 makes them.
+
+    Layer types are substrings of names, in the order of the config; an unknown one matches nothing,
+    and a parameter of two types is in two groups.
+
+    Args:
+        params: As in ``configure_param_groups``.
+        norms: As in ``configure_param_groups``.
+        config: ``weight_decay`` and ``adjust_learning_rate``.
+
+    Example:
+        >>> configure_param_groups_2_2(["l.weight", "l.bias"], [], {"weight_decay": 0.1})[1]
+        {'weight_decay': 0.0, 'params': ['l.bias']}
+    """
+    factors = config.get("adjust_learning_rate") or {}
+    halves = _by_decay(params, norms, config)
+    if not factors:
+        return halves
+    groups = []
+    for half in halves:
+        rest = half["params"]
+        for name, factor in factors.items():
+            parts = _OLD_TYPES.get(name, ())
+            found = [p for p in half["params"] if "weight" in p and any(x in p for x in parts)]
+            groups.append(_part(half, factor, found))
+            rest = [p for p in rest if p not in found]
+        groups.append(_part(half, 1.0, rest))
+    return [group for group in groups if group["params"]]
+
+
+def _by_decay(
+    params: Sequence[str], norms: Sequence[str], config: Mapping[str, Any]
+) -> list[Group]:
+    free = [name for name in params if "bias" in name or any(norm in name for norm in norms)]
+    decayed = [name for name in params if name not in free]
+    return [
+        {"weight_decay": config.get("weight_decay", 0.0), "params": decayed},
+        {"weight_decay": 0.0, "params": free},
+    ]
+
+
+def _by_factor(group: Group, by_factor: Mapping[float, Sequence[str]]) -> list[Group]:
+    rest = group["params"]
+    parts = []
+    for factor, globs in by_factor.items():
+        found = [name for name in rest if _matches(name, globs)]
+        parts.append(_part(group, factor, found))
+        rest = [name for name in rest if name not in found]
+    return [part for part in (*parts, _part(group, 1.0, rest)) if part["params"]]
+
+
+def _part(group: Group, factor: float, params: list[str]) -> Group:
+    return {**group, "adjust_learning_rate": factor, "params": params}
+
+
+def _matches(name: str, globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)
+
+
+def _tags(params: Sequence[str], entries: Any, where: str) -> dict[str, tuple[str, ...]]:
+    """The tags of each parameter, sorted."""
+    tags: dict[str, set[str]] = {name: set() for name in params}
+    for entry in [entries] if isinstance(entries, Mapping) else entries or []:
+        globs = [entry["params"]] if isinstance(entry["params"], str) else entry["params"]
+        found = [name for name in params if _matches(name, globs)]
+        if not found:
+            raise ConfigError(
+                f"{globs} match no parameter", where=where, hint="globs are on the whole name"
+            )
+        for name in found:
+            tags[name].add(entry["tag"])
+    return {name: tuple(sorted(found)) for name, found in tags.items()}

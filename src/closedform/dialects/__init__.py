@@ -38,6 +38,7 @@ from closedform.dialects.param_groups import (
     configure_param_groups,
     configure_param_groups_2_2,
 )
+from closedform.dialects.pytorch_accelerated_schedules import wsd_plan
 from closedform.dialects.tags import matching_groups, read_tags
 from closedform.errors import DefinitionError, UnknownNameError, nearest
 from closedform.language import Schedule, UpdateRule
@@ -58,6 +59,7 @@ __all__ = [
     "own_schedule",
     "schedule",
     "schedules",
+    "wsd_plan",
 ]
 
 DIALECTS = {
@@ -131,11 +133,12 @@ def schedule(
         >>> schedule("cerebras", "CosineDecayLR", kwargs).exact(50)
         1/2000
     """
-    dialect = _dialect(system)
-    context = Context(
-        system, dialect.schedules, key=key, base=base, bases=(base,), as_shipped=as_shipped
-    )
-    return build_schedule(name, kwargs, context)
+    made = _configured(system, name, kwargs, as_shipped, own)
+    if made is None:
+        raise DefinitionError("the config asks for no schedule", where=f"{system} > {name}")
+    entries = _entries(system, own)
+    context = Context(system, entries, key=key, base=base, bases=(base,), as_shipped=as_shipped)
+    return build_schedule(*made, context)
 
 
 def schedules(

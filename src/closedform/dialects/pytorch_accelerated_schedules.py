@@ -12,13 +12,20 @@ from typing import Any
 import sympy as sp
 
 from closedform.dialects import checks
-from closedform.dialects.entries import REQUIRED, Context, Parameter, ScheduleEntry
+from closedform.dialects.entries import REQUIRED, Context, Parameter, ScheduleEntry, fill
 from closedform.dialects.torch_leaves import base_value
 from closedform.dialects.wsd import WsdPlan, read_plan
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, sequential, t
-from closedform.schedules import constant, linear, multi_step, step_decay, wsd_checkpoints
-from closedform.schedules.blends import along_cosine, along_line
+from closedform.schedules import (
+    constant,
+    cosine_k_decay,
+    linear,
+    multi_step,
+    step_decay,
+    wsd_checkpoints,
+)
+from closedform.schedules.blends import along_line
 
 Arguments = Mapping[str, Any]
 
@@ -30,44 +37,35 @@ def _cosine(given: Arguments, context: Context) -> Schedule:
     ratio has the slope of the one from ``warmup_starting_lr``.
     """
     base, per_epoch = base_value(context), given["num_update_steps_per_epoch"]
-    warmup = given["num_warmup_epochs"] * per_epoch
-    total = (given["total_num_epochs"] - given["num_cooldown_epochs"]) * per_epoch - warmup
-    if total < 0:
+    names = ("total_num_epochs", "num_warmup_epochs", "num_cooldown_epochs")
+    steps, warmup, cooldown = (given[name] * per_epoch for name in names)
+    if warmup + cooldown > steps:
         raise DefinitionError(
-            f"warmup and cooldown must fit into the epochs, they are {-total} steps too long",
+            f"warmup and cooldown must fit into the epochs, got {warmup} + {cooldown} of {steps} "
+            "steps",
             where=context.where,
         )
-    ratio = given["min_lr_ratio"]
-    low = given["lr_min"] if ratio is None else ratio * base
-    fall = _fall(base, low, total, given["k_decay"])
-    if not warmup:
-        return fall
-    stop = max(total, warmup) if context.as_shipped else warmup + total
-    later = Schedule(
-        sp.Piecewise((fall.expr.xreplace({t: t - warmup}), t < stop), (low, True)),
-        name="cosine_k_decay",
-    )
-    rise = _warmup(given, base, warmup, context)
-    expr = sp.Piecewise((rise, t < warmup), (later.expr, True))
-    length = (given["total_num_epochs"] - given["num_cooldown_epochs"]) * per_epoch
-    return Schedule(expr, name="cosine_k_decay", length=length)
-
-
-def _fall(base: sp.Expr, low: sp.Expr, total: int, power: sp.Expr) -> Schedule:
-    """Half a cosine of (t/M)^k; power 0 is at the minimum from the start, since 0^0 is 1."""
-    if total == 0 or power == 0:
-        return constant(low)
-    progress = (t / sp.Integer(total)) ** power
-    expr = sp.Piecewise((along_cosine(base, low, progress), t < total), (low, True))
-    return Schedule(expr, name="cosine_k_decay", length=total)
-
-
-def _warmup(given: Arguments, base: sp.Expr, steps: int, context: Context) -> sp.Expr:
+    low = given["lr_min"] if given["min_lr_ratio"] is None else given["min_lr_ratio"] * base
     fixed, ratio = given["warmup_starting_lr"], given["warmup_starting_lr_ratio"]
     start = fixed if ratio is None else ratio * base
-    if context.as_shipped:
-        return start + t * (base - fixed) / steps
-    return along_line(start, base, t / sp.Integer(steps))
+    fall = steps - warmup - cooldown
+    if fall == 0 or given["k_decay"] == 0:  # 0^0 is 1: power 0 is at the minimum throughout.
+        course = constant(low)
+    elif context.as_shipped and warmup:
+        course = cosine_k_decay(base, low, fall, given["k_decay"])
+    else:
+        return cosine_k_decay(base, low, steps, given["k_decay"], warmup, start, cooldown)
+    if not warmup:
+        return course
+    local = course.bound.xreplace({t: t - warmup})
+    if not context.as_shipped:
+        return Schedule(_after(along_line(start, base, t / sp.Integer(warmup)), local, warmup))
+    cut = sp.Piecewise((local, t < max(fall, warmup)), (low, True))
+    return Schedule(_after(start + t * (base - fixed) / warmup, cut, warmup), length=steps)
+
+
+def _after(rise: sp.Expr, course: sp.Expr, warmup: int) -> sp.Expr:
+    return sp.Piecewise((rise, t < warmup), (course, True))
 
 
 def _wsd(given: Arguments, context: Context) -> Schedule:
@@ -184,3 +182,24 @@ _ENTRIES = (
     ),
 )
 SCHEDULES = {entry.name: entry for entry in _ENTRIES}
+
+
+def wsd_plan(kwargs: Mapping[str, Any], as_shipped: bool = False) -> WsdPlan:
+    """Returns what the arguments of a WSDLrScheduler come to, with its methods.
+
+    Args:
+        kwargs: The arguments of the class.
+        as_shipped: As in ``schedule``.
+
+    Raises:
+        ArgumentError: An argument is missing or unknown.
+        DefinitionError: The arguments have no meaning.
+
+    Example:
+        >>> plan = wsd_plan({"total_steps": 100, "num_checkpoints": 2})
+        >>> plan.get_checkpoint_steps(), plan.get_phase_info(30)["pre_decay_step"]
+        ([25, 50], 48)
+    """
+    system, name = "pytorch_accelerated", "WSDLrScheduler"
+    context = Context(system, SCHEDULES, as_shipped=as_shipped, path=(name,))
+    return read_plan(fill(SCHEDULES[name].parameters, kwargs, context.where), context)

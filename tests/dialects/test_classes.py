@@ -1,0 +1,292 @@
+"""The classes of torch and pytorch-accelerated, classes of one's own, and what is refused."""
+
+from typing import Any
+
+import pytest
+import sympy as sp
+
+from closedform import dialects, schedules
+from closedform.dialects.expressions import parse_function
+from closedform.dialects.products import running_product
+from closedform.errors import ClosedFormError, DefinitionError
+from closedform.language import Schedule
+from closedform.language.exact import value_at
+from closedform.language.symbols import t
+
+
+def nested(name: str, **kwargs: Any) -> dict[str, Any]:
+    return {"class": name, "kwargs": kwargs}
+
+
+PRODUCTS = (
+    "0.9",
+    "0.0",
+    "1.0",
+    "1 - 1/(t + 1)",
+    "t/(t + 3)",
+    "0.5*(t + 2.5)/(t + 0.5)",
+    "where(t < 10, 1.1, 0.9)",
+    "where(t <= 3, 0.5, where(t < 7, t/(t + 1), 1))",
+    "where(t < 5, 0.0, 1.0)",
+)
+
+
+@pytest.mark.parametrize("text", PRODUCTS)
+def test_running_product_is_the_product_of_the_factors(text: str) -> None:
+    factor = parse_function({"expr": text}, "lr_lambda")
+    product = running_product(factor, "lr_lambda")
+    wanted = sp.Integer(1)
+    for step in range(16):
+        wanted *= value_at(factor, {t: sp.Integer(step)}) if step else 1
+        assert sp.simplify(value_at(product, {t: sp.Integer(step)}) - wanted) == 0
+
+
+def test_momentum_moves_against_the_rate() -> None:
+    kwargs = {"max_lr": [1.0, 2.0], "total_steps": 20, "anneal_strategy": "linear"}
+    groups: list[dict[str, Any]] = [{"lr": 1}, {"lr": 1}]
+    rates = dialects.schedules("torch", "OneCycleLR", kwargs, groups)
+    momenta = dialects.schedules("torch", "OneCycleLR", kwargs, groups, key="momentum")
+    assert [rate.exact(5) for rate in rates if rate] == [1, 2]
+    assert [momentum.exact(5) for momentum in momenta if momentum] == [sp.Rational(17, 20)] * 2
+
+
+def test_momentum_that_is_not_cycled_is_left_alone() -> None:
+    kwargs = {"max_lr": 1.0, "total_steps": 20, "cycle_momentum": False}
+    built = dialects.schedules("torch", "OneCycleLR", kwargs, [{"lr": 1}], key="momentum")
+    assert built == [None]
+    with pytest.raises(DefinitionError) as caught:
+        dialects.schedule("torch", "OneCycleLR", kwargs, key="momentum")
+    assert str(caught.value) == (
+        "OneCycleLR leaves momentum as it is with these arguments (torch > OneCycleLR)"
+    )
+
+
+def test_last_epoch_begins_in_mid_run() -> None:
+    plain = dialects.schedule("torch", "StepLR", {"step_size": 3}, base=1)
+    resumed = dialects.schedule("torch", "StepLR", {"step_size": 3, "last_epoch": 4}, base=1)
+    assert [resumed.exact(step) for step in range(9)] == [plain.exact(s + 5) for s in range(9)]
+
+
+def test_chain_as_shipped_is_overwritten_by_a_function() -> None:
+    members = [
+        nested("ExponentialLR", gamma=0.9),
+        nested("LambdaLR", lr_lambda={"expr": "0.5**t"}),
+        nested("StepLR", step_size=2, gamma=0.1),
+    ]
+    chain = {"schedulers": members}
+    documented = dialects.schedule("torch", "ChainedScheduler", chain, base=1)
+    shipped = dialects.schedule("torch", "ChainedScheduler", chain, base=1, as_shipped=True)
+    assert documented.exact(3) == sp.Rational(9, 20) ** 3 / 10
+    assert [shipped.exact(step) for step in (0, 1, 2, 3)] == [
+        sp.Integer(1),
+        sp.Rational(1, 2),
+        sp.Rational(1, 40),
+        sp.Rational(1, 8),
+    ]
+
+
+def test_multiplicative_member_as_shipped_goes_on_from_what_it_finds() -> None:
+    spec = {
+        "schedulers": [
+            nested("ConstantLR", factor=0.5, total_iters=100),
+            nested("MultiplicativeLR", lr_lambda={"expr": "0.5"}),
+        ],
+        "milestones": [4],
+    }
+    documented = dialects.schedule("torch", "SequentialLR", spec, base=1)
+    shipped = dialects.schedule("torch", "SequentialLR", spec, base=1, as_shipped=True)
+    assert [documented.exact(step) for step in (3, 4, 5)] == [sp.Rational(1, 2), 1, sp.S.Half]
+    assert [shipped.exact(step) for step in (3, 4, 5)] == [sp.S.Half, sp.S.Half, sp.S.Half / 2]
+
+
+def test_wsd_plan_tells_its_phases() -> None:
+    plan = dialects.wsd_plan({"total_steps": 100, "num_checkpoints": 3})
+    assert plan.get_checkpoint_steps() == [25, 50, 100]
+    assert plan.get_decay_info()[2] == {
+        "period_start": 50,
+        "period_end": 100,
+        "decay_steps": 5,
+        "pre_decay_step": 95,
+    }
+    assert plan.get_phase_info(25) == plan.get_decay_info()[0]
+    assert plan.get_phase_info(26) == plan.get_decay_info()[1]
+    assert plan.get_phase_info(999) == plan.get_decay_info()[2]
+
+
+def test_continuation_has_no_warmup_by_its_documents() -> None:
+    first = {"total_steps": 100, "num_warmup_steps": 10}
+    kwargs = {
+        "total_steps": 50,
+        "is_continuation_from_checkpoint": True,
+        "continuation": {"first": first, "load_state": True},
+    }
+    build = dialects.schedule
+    documented = build("pytorch_accelerated", "WSDLrScheduler", kwargs, base=1)
+    shipped = build("pytorch_accelerated", "WSDLrScheduler", kwargs, base=1, as_shipped=True)
+    assert documented.exact(5) == 1
+    assert shipped.exact(5) < sp.Rational(51, 100)
+
+
+def make_own(rate: float, factor: float) -> Schedule:
+    return schedules.constant(rate).scale(factor)
+
+
+OWN = (dialects.own_schedule("HalvedLR", make_own, rate=dialects.REQUIRED, factor=0.5),)
+
+
+def test_classes_of_your_own_are_found_by_name() -> None:
+    alone = dialects.schedule("cerebras", "HalvedLR", {"rate": 4}, own=OWN)
+    member = {"schedulers": [nested("HalvedLR", rate=4)], "milestones": []}
+    inside = dialects.schedule("cerebras", "SequentialLR", member, own=OWN)
+    assert alone.exact(0) == inside.exact(0) == 2
+    assert dialects.configure_lr_scheduler({"scheduler": "halved", "rate": 4}, own=OWN) == (
+        "HalvedLR",
+        {"rate": 4},
+    )
+    configured = {"config": {"HalvedLR": {"rate": 4, "factor": 3}}}
+    built = dialects.schedules("cerebras", "configure_scheduler", configured, [{}], own=OWN)
+    assert built[0] is not None
+    assert built[0].exact(0) == 12
+
+
+def test_class_of_your_own_that_returns_no_schedule_is_refused() -> None:
+    broken = dialects.own_schedule("BrokenLR", lambda rate: rate, rate=1)
+    with pytest.raises(DefinitionError) as caught:
+        dialects.schedule("cerebras", "BrokenLR", {}, own=[broken])
+    assert str(caught.value) == (
+        "a class of your own must return a Schedule, got int (cerebras > BrokenLR)"
+    )
+
+
+def test_config_of_no_schedule() -> None:
+    nothing = {"config": None}
+    assert dialects.schedules("cerebras", "configure_lr_scheduler", nothing, [{}, {}]) == [
+        None,
+        None,
+    ]
+    with pytest.raises(DefinitionError) as caught:
+        dialects.schedule("cerebras", "configure_lr_scheduler", nothing)
+    assert str(caught.value) == (
+        "the config asks for no schedule (cerebras > configure_lr_scheduler)"
+    )
+
+
+BAD: dict[str, tuple[str, str, dict[str, Any], str]] = {
+    "unknown mode": (
+        "cerebras",
+        "CyclicLR",
+        {"base_lr": 0, "max_lr": 1, "mode": "triangle"},
+        "mode must be one of triangular, triangular2, exp_range, got 'triangle' (cyclic): "
+        "did you mean 'triangular'?",
+    ),
+    "divisor 0": (
+        "torch",
+        "OneCycleLR",
+        {"max_lr": 1, "total_steps": 10, "final_div_factor": 0},
+        "final_div_factor must not be 0, it divides (torch > OneCycleLR)",
+    ),
+    "lambdas of another form": (
+        "cerebras",
+        "LambdaLR",
+        {"initial_learning_rate": 1, "lambdas": "t"},
+        "lambdas must be a list of functions, got str 't' (cerebras > LambdaLR)",
+    ),
+    "name of the clock in scale_fn": (
+        "torch",
+        "CyclicLR",
+        {"base_lr": 0, "max_lr": 1, "scale_fn": {"expr": "1/t"}},
+        "unknown name 't' (scale_fn of torch > CyclicLR: '1/t'): did you mean 'x'?",
+    ),
+    "no closed form": (
+        "torch",
+        "MultiplicativeLR",
+        {"lr_lambda": {"expr": "exp(-t)"}},
+        "the product of exp(-t) has no closed form (lr_lambda of torch > MultiplicativeLR): "
+        "constants, quotients such as 1 - 1/(t + 1), and where(t < n, …) of them have one; give "
+        "the product itself as a LambdaLR",
+    ),
+    "a factor of 0 on the way": (
+        "torch",
+        "MultiplicativeLR",
+        {"lr_lambda": {"expr": "(t - 3)/(t - 2)"}},
+        "the product of (t - 3)/(t - 2) has a zero or a pole at step 3 "
+        "(lr_lambda of torch > MultiplicativeLR): constants, quotients such as 1 - 1/(t + 1), and "
+        "where(t < n, …) of them have one; give the product itself as a LambdaLR",
+    ),
+    "piece from 0 on": (
+        "torch",
+        "MultiplicativeLR",
+        {"lr_lambda": {"expr": "where(t > 3, 1, 2)"}},
+        "the product over the steps where t > 3 has no closed form here "
+        "(lr_lambda of torch > MultiplicativeLR): write thresholds as t < n, the smallest first",
+    ),
+    "one function short": (
+        "torch",
+        "LambdaLR",
+        {"lr_lambda": []},
+        "lr_lambda must hold one for each group, got 0 (torch > LambdaLR)",
+    ),
+    "no length": (
+        "torch",
+        "OneCycleLR",
+        {"max_lr": 1, "epochs": 3},
+        "the length is missing (torch > OneCycleLR): give total_steps, or epochs and "
+        "steps_per_epoch",
+    ),
+    "a metric": (
+        "torch",
+        "ReduceLROnPlateau",
+        {"patience": 3},
+        "ReduceLROnPlateau is driven by a metric, so it is no schedule: its value is no function "
+        "of the step (torch > ReduceLROnPlateau): it needs an update rule with the metric as an "
+        "input",
+    ),
+    "no cosine left": (
+        "pytorch_accelerated",
+        "CosineLrScheduler",
+        {
+            "total_num_epochs": 4,
+            "num_update_steps_per_epoch": 5,
+            "num_warmup_epochs": 3,
+            "num_cooldown_epochs": 2,
+        },
+        "warmup and cooldown must fit into the epochs, got 15 + 10 of 20 steps "
+        "(pytorch_accelerated > CosineLrScheduler)",
+    ),
+    "start above the base": (
+        "pytorch_accelerated",
+        "WSDLrScheduler",
+        {"total_steps": 100, "num_warmup_steps": 5, "warmup_starting_lr": 3},
+        "warmup_starting_lr must be at most the largest base value 1, got 3 "
+        "(pytorch_accelerated > WSDLrScheduler)",
+    ),
+    "length twice": (
+        "pytorch_accelerated",
+        "WSDLrScheduler",
+        {"total_steps": 70, "num_epochs": 2, "num_update_steps_per_epoch": 35},
+        "total_steps must be left out where epochs and steps per epoch are given, got 70 "
+        "(pytorch_accelerated > WSDLrScheduler)",
+    ),
+    "no length of a run": (
+        "pytorch_accelerated",
+        "WSDLrScheduler",
+        {"num_epochs": 2},
+        "missing argument 'total_steps' (pytorch_accelerated > WSDLrScheduler): give it, or "
+        "num_epochs and num_update_steps_per_epoch",
+    ),
+    "continuation of another form": (
+        "pytorch_accelerated",
+        "WSDLrScheduler",
+        {"total_steps": 70, "continuation": 7},
+        'continuation must be {"first": {…}, "load_state": bool}, got 7 '
+        "(pytorch_accelerated > WSDLrScheduler)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_argument_of_a_class_is_refused(name: str) -> None:
+    system, class_name, kwargs, message = BAD[name]
+    with pytest.raises(ClosedFormError) as caught:
+        dialects.schedule(system, class_name, kwargs, base=1)
+    assert str(caught.value) == message

@@ -83,8 +83,8 @@ def cosine_annealing(start: Any, end: Any, steps: Any) -> Schedule:
 def cosine_with_min(start: Any, end: Any, steps: Any, cycles: Any = 0.5) -> Schedule:
     r"""Returns ``cycles`` whole cosines between ``start`` and a least value, the last value held.
 
-    .. math:: f(t) = b + \frac{a - b}{2}
-        \left(1 + \cos \frac{2 \pi c\, \min(t, N)}{N}\right)
+    .. math:: f(t) = b + \frac{a - b}{2} \begin{cases} 1 + \cos (2 \pi c\, t / N) & t < N \\
+        1 + \cos (2 \pi c) & t \ge N \end{cases}
 
     Args:
         start: The value a at step 0 and after each whole cycle.
@@ -108,8 +108,10 @@ def cosine_with_min(start: Any, end: Any, steps: Any, cycles: Any = 0.5) -> Sche
     number = positive_steps(steps, "steps", where)
     count = positive_steps(cycles, "cycles", where, "1/2 is a plain fall")
     n, c = steps_symbol(number), hyper("cycles", positive=True)
+    a, b = hyper("start"), hyper("end")
+    swing, held = along_cosine(a, b, 2 * c * t / n), along_cosine(a, b, 2 * c)
     return Schedule(
-        along_cosine(hyper("start"), hyper("end"), 2 * c * sp.Min(t, n) / n),
+        sp.Piecewise((swing, t < n), (held, True)),
         name=where,
         length=whole_length(n),
         start=start,

@@ -73,6 +73,7 @@ def table(values: Sequence[Any]) -> Schedule:
         raise DefinitionError("values must not be empty, got none", where="table")
     exact = [exact_number(value, f"value {index} of table") for index, value in enumerate(values)]
     ends = [index for index in range(1, len(exact)) if exact[index] != exact[index - 1]]
-    pieces = [(exact[end - 1], t < end) for end in ends]
+    # Not `t < end`: SymPy takes 3 ms to find that it cannot decide it (1.14).
+    pieces = [(exact[end - 1], sp.Lt(t, end, evaluate=False)) for end in ends]
     expr = sp.Piecewise(*pieces, (exact[-1], True), evaluate=False)
     return Schedule(expr, name="table", length=len(exact))

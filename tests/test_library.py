@@ -59,6 +59,8 @@ SCHEDULES: dict[str, Callable[[], Schedule]] = {
     "slanted_triangular": lambda: schedules.slanted_triangular(1, 100),
     "table": lambda: schedules.table([0.1, 0.5, 0.25, 0.3, 0.4, 0.4, 0.7]),
     "tanh_decay": lambda: schedules.tanh_decay(1, 0.1, 100),
+    "repeat": lambda: schedules.repeat(LINE.then(WAVE), 60),
+    "splice": lambda: schedules.splice(WAVE, 40, schedules.cosine(3e-4, 3e-5, 120)),
     "sequential": lambda: schedules.sequential([LINE, WAVE]),
     "chained": lambda: schedules.chained([WAVE, schedules.cosine_annealing(2, 1, 7)]),
     "scale": lambda: schedules.scale(LINE, 0.5),
@@ -77,6 +79,13 @@ OPTIMIZERS: dict[str, Callable[[], UpdateRule]] = {
     "adagrad": lambda: optimizers.adagrad(LINE, lr_decay=0.1, weight_decay=100),
     "lion": lambda: optimizers.lion(LINE.then(WAVE), weight_decay=0.1),
     "adamax": lambda: optimizers.adamax(LINE, weight_decay=0.01, maximize=True),
+    "nadam": lambda: optimizers.nadam(LINE, weight_decay=0.01, decoupled_weight_decay=True),
+    "radam": lambda: optimizers.radam(LINE, weight_decay=0.01),
+    # The mean of squares that is drawn may be below 0: eps keeps it above.
+    "adadelta": lambda: optimizers.adadelta(LINE, eps=10),
+    "lamb": lambda: optimizers.lamb(LINE, weight_decay=0.01),
+    "rprop": lambda: optimizers.rprop(0.1),
+    "asgd": lambda: optimizers.asgd(0.1, t0=3, weight_decay=0.01),
 }
 
 STEPS = np.array([*range(130), 10**6, 2**31 + 1])

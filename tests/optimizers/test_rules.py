@@ -84,6 +84,73 @@ def adamax() -> Array:
     return p
 
 
+def nadam() -> Array:
+    p, m, v, product = START, np.zeros(1), np.zeros(1), 1.0
+    for k, g in steps():
+        now, ahead = (0.8 * (1 - 0.5 * 0.96 ** (0.1 * j)) for j in (k, k + 1))
+        product = product * now
+        m = 0.8 * m + 0.2 * g
+        v = 0.95 * v + 0.05 * g * g
+        u = ahead * m / (1 - product * ahead) + (1 - now) * g / (1 - product)
+        p = p - 0.1 * u / (np.sqrt(v / (1 - 0.95**k)) + 1e-3) - 0.1 * 0.2 * p
+    return p
+
+
+def radam() -> Array:
+    p, m, v = START, np.zeros(1), np.zeros(1)
+    limit = 2 / (1 - 0.95) - 1
+    for k, g in steps():
+        g = g + 0.2 * p
+        m = 0.8 * m + 0.2 * g
+        v = 0.95 * v + 0.05 * g * g
+        c = 1 - 0.95**k
+        rho = limit - 2 * k * 0.95**k / c
+        scale = 1.0
+        if rho > 5:
+            rect = (rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho)
+            scale = np.sqrt(rect * c) / (np.sqrt(v) + 1e-3)
+        p = p - 0.1 * m / (1 - 0.8**k) * scale
+    return p
+
+
+def adadelta() -> Array:
+    p, q, a = START, np.zeros(1), np.zeros(1)
+    for _, g in steps():
+        g = g + 0.1 * p
+        q = 0.9 * q + 0.1 * g * g
+        d = np.sqrt(a + 1e-3) / np.sqrt(q + 1e-3) * g
+        a = 0.9 * a + 0.1 * d * d
+        p = p - 0.5 * d
+    return p
+
+
+def lamb() -> Array:
+    p, m, v = START, np.zeros(1), np.zeros(1)
+    for k, g in steps():
+        m = 0.8 * m + 0.2 * g
+        v = 0.95 * v + 0.05 * g * g
+        u = m / (1 - 0.8**k) / (np.sqrt(v / (1 - 0.95**k)) + 1e-3) + 0.1 * p
+        p = p - 0.1 * min(np.linalg.norm(p), 5) / np.linalg.norm(u) * u
+    return p
+
+
+def rprop() -> Array:
+    p, r, z = START, np.zeros(START.shape), np.full(START.shape, 0.1)
+    for _, g in steps():
+        k = np.where(g * r > 0, 1.5, np.where(g * r < 0, 0.25, 1))
+        z = np.clip(z * k, 0.05, 0.2)
+        r = np.where(g * r < 0, 0, g)
+        p = p - np.sign(r) * z
+    return p
+
+
+def asgd() -> Array:
+    p = START
+    for k, g in steps():
+        p = p - 0.1 * (1 + 0.2 * 0.1 * (k - 1)) ** -0.5 * (g + 0.1 * p + 0.2 * p)
+    return p
+
+
 CASES: dict[str, tuple[UpdateRule, Callable[[], Array]]] = {
     "rmsprop": (
         optimizers.rmsprop(0.01, 0.9, 1e-3, 0.1, 0.5, centered=True, maximize=True),
@@ -92,6 +159,15 @@ CASES: dict[str, tuple[UpdateRule, Callable[[], Array]]] = {
     "adagrad": (optimizers.adagrad(0.1, 0.2, 0.1, 0.25, 1e-3), adagrad),
     "lion": (optimizers.lion(0.1, (0.8, 0.95), 0.3), lion),
     "adamax": (optimizers.adamax(0.1, (0.8, 0.95), 1e-3, 0.1), adamax),
+    "nadam": (
+        optimizers.nadam(0.1, (0.8, 0.95), 1e-3, 0.2, 0.1, decoupled_weight_decay=True),
+        nadam,
+    ),
+    "radam": (optimizers.radam(0.1, (0.8, 0.95), 1e-3, 0.2), radam),
+    "adadelta": (optimizers.adadelta(0.5, 0.9, 1e-3, 0.1), adadelta),
+    "lamb": (optimizers.lamb(0.1, (0.8, 0.95), 1e-3, 0.1, largest_norm=5), lamb),
+    "rprop": (optimizers.rprop(0.1, (0.25, 1.5), (0.05, 0.2)), rprop),
+    "asgd": (optimizers.asgd(0.1, 0.2, 0.5, 3, 0.1), asgd),
 }
 
 
@@ -166,6 +242,23 @@ BAD: dict[str, tuple[Callable[[], UpdateRule], str]] = {
     "lion betas": (
         lambda: optimizers.lion(betas=(0.9, 0.99, 0.999)),
         "betas must be two numbers, got (0.9, 0.99, 0.999) (lion): try (0.9, 0.99)",
+    ),
+    "rprop scheduled rate": (
+        lambda: optimizers.rprop(lr=schedules.constant(2)),
+        "lr must be a number, got a Schedule (rprop): a state starts from it, before there is a "
+        "step",
+    ),
+    "rprop etas": (
+        lambda: optimizers.rprop(etas=(1.25, 2)),
+        "etas[0] must be in [0, 1), got 1.25 (rprop)",
+    ),
+    "lamb norm": (
+        lambda: optimizers.lamb(largest_norm=-7),
+        "largest_norm must be >= 0, got -7 (lamb)",
+    ),
+    "adadelta rho": (
+        lambda: optimizers.adadelta(rho=1.125),
+        "rho must be in [0, 1], got 1.125 (adadelta)",
     ),
     "adamax eps": (lambda: optimizers.adamax(eps=-2), "eps must be >= 0, got -2 (adamax)"),
 }

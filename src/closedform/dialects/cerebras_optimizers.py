@@ -9,9 +9,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from closedform.dialects import checks
 from closedform.dialects.entries import OptimizerEntry, Parameter
 from closedform.language import UpdateRule
-from closedform.optimizers import adagrad, adam, adamax, adamw, lion, rmsprop, sgd
+from closedform.optimizers import (
+    adadelta,
+    adagrad,
+    adam,
+    adamax,
+    adamw,
+    asgd,
+    lamb,
+    lion,
+    nadam,
+    radam,
+    rmsprop,
+    rprop,
+    sgd,
+)
 
 
 def _sgd(given: Mapping[str, Any]) -> UpdateRule:
@@ -42,6 +57,36 @@ def _adamax(given: Mapping[str, Any]) -> UpdateRule:
     return adamax(**given)
 
 
+def _nadam(given: Mapping[str, Any]) -> UpdateRule:
+    return nadam(**given)
+
+
+def _nadam_as_shipped(given: Mapping[str, Any]) -> UpdateRule:
+    return nadam(**given, doubled_factor=True)
+
+
+def _radam(given: Mapping[str, Any]) -> UpdateRule:
+    return radam(**given)
+
+
+def _adadelta(given: Mapping[str, Any]) -> UpdateRule:
+    return adadelta(**given)
+
+
+def _lamb(given: Mapping[str, Any]) -> UpdateRule:
+    arguments = dict(given)
+    is_adam = checks.flag(arguments.pop("adam"), "adam", "cerebras > Lamb")
+    return lamb(**arguments, correct_bias=False, trust_ratio=not is_adam)
+
+
+def _rprop(given: Mapping[str, Any]) -> UpdateRule:
+    return rprop(**given)
+
+
+def _asgd(given: Mapping[str, Any]) -> UpdateRule:
+    return asgd(**given)
+
+
 _ADAM = (
     Parameter("lr", 1e-3),
     Parameter("betas", (0.9, 0.999)),
@@ -69,6 +114,13 @@ OPTIMIZERS = {entry.name: entry for entry in _ENTRIES}
 
 _WEIGHT_DECAY = Parameter("weight_decay", 0.0)
 _MAXIMIZE = Parameter("maximize", False)
+_NADAM = (
+    Parameter("lr", 2e-3),
+    Parameter("betas", (0.9, 0.999)),
+    Parameter("eps", 1e-8),
+    _WEIGHT_DECAY,
+    Parameter("momentum_decay", 4e-3),
+)
 _MORE_ENTRIES = (
     OptimizerEntry(
         "RMSprop",
@@ -100,6 +152,44 @@ _MORE_ENTRIES = (
         _lion,
     ),
     OptimizerEntry("Adamax", (*_ADAM, _MAXIMIZE), _adamax),
+    OptimizerEntry("NAdam", _NADAM, _nadam),
+    OptimizerEntry("RAdam", _ADAM, _radam),
+    OptimizerEntry(
+        "Adadelta",
+        (
+            Parameter("lr", 1.0),
+            Parameter("rho", 0.9),
+            Parameter("eps", 1e-6),
+            _WEIGHT_DECAY,
+            _MAXIMIZE,
+        ),
+        _adadelta,
+    ),
+    OptimizerEntry("Lamb", (*_ADAM, Parameter("adam", False)), _lamb),
+    OptimizerEntry(
+        "Rprop",
+        (
+            Parameter("lr", 1e-3),
+            Parameter("etas", (0.5, 1.2)),
+            Parameter("step_sizes", (1e-6, 50.0)),
+        ),
+        _rprop,
+    ),
+    OptimizerEntry(
+        "ASGD",
+        (
+            Parameter("lr", 1e-2),
+            Parameter("lambd", 1e-4),
+            Parameter("alpha", 0.75),
+            Parameter("t0", 1e6),
+            _WEIGHT_DECAY,
+            _MAXIMIZE,
+        ),
+        _asgd,
+    ),
 )
 MORE_OPTIMIZERS = {entry.name: entry for entry in _MORE_ENTRIES}
 """Entries that ``dialects.optimizer`` does not list yet."""
+
+AS_SHIPPED = {"NAdam": OptimizerEntry("NAdam", _NADAM, _nadam_as_shipped)}
+"""Entries that reproduce a defect of the system, in the place of those above."""

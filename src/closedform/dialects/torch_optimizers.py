@@ -8,7 +8,19 @@ from typing import Any
 from closedform.dialects import checks
 from closedform.dialects.entries import OptimizerEntry, Parameter
 from closedform.language import UpdateRule
-from closedform.optimizers import adagrad, adam, adamax, adamw, rmsprop, sgd
+from closedform.optimizers import (
+    adadelta,
+    adagrad,
+    adam,
+    adamax,
+    adamw,
+    asgd,
+    nadam,
+    radam,
+    rmsprop,
+    rprop,
+    sgd,
+)
 
 
 def _sgd(given: Mapping[str, Any]) -> UpdateRule:
@@ -37,6 +49,26 @@ def _adagrad(given: Mapping[str, Any]) -> UpdateRule:
 
 def _adamax(given: Mapping[str, Any]) -> UpdateRule:
     return adamax(**_mathematics(given))
+
+
+def _nadam(given: Mapping[str, Any]) -> UpdateRule:
+    return nadam(**_mathematics(given))
+
+
+def _radam(given: Mapping[str, Any]) -> UpdateRule:
+    return radam(**_mathematics(given))
+
+
+def _adadelta(given: Mapping[str, Any]) -> UpdateRule:
+    return adadelta(**_mathematics(given))
+
+
+def _rprop(given: Mapping[str, Any]) -> UpdateRule:
+    return rprop(**_mathematics(given))
+
+
+def _asgd(given: Mapping[str, Any]) -> UpdateRule:
+    return asgd(**_mathematics(given))
 
 
 def _mathematics(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,6 +122,7 @@ OPTIMIZERS = {entry.name: entry for entry in _ENTRIES}
 
 _WEIGHT_DECAY = Parameter("weight_decay", 0)
 _CAPTURABLE = Parameter("capturable", False, checks.flag)
+_DECOUPLED = Parameter("decoupled_weight_decay", False)
 _UNFUSED = tuple(parameter for parameter in _SWITCHES if parameter.name != "fused")
 _MORE_ENTRIES = (
     OptimizerEntry(
@@ -129,6 +162,57 @@ _MORE_ENTRIES = (
             _CAPTURABLE,
         ),
         _adamax,
+    ),
+    OptimizerEntry(
+        "NAdam",
+        (
+            Parameter("lr", 2e-3),
+            Parameter("betas", (0.9, 0.999)),
+            Parameter("eps", 1e-8),
+            _WEIGHT_DECAY,
+            Parameter("momentum_decay", 4e-3),
+            _DECOUPLED,
+            *_UNFUSED,
+            _CAPTURABLE,
+        ),
+        _nadam,
+    ),
+    OptimizerEntry("RAdam", (*_ADAM, _WEIGHT_DECAY, _DECOUPLED, *_UNFUSED, _CAPTURABLE), _radam),
+    OptimizerEntry(
+        "Adadelta",
+        (
+            Parameter("lr", 1.0),
+            Parameter("rho", 0.9),
+            Parameter("eps", 1e-6),
+            _WEIGHT_DECAY,
+            *_UNFUSED,
+            _CAPTURABLE,
+        ),
+        _adadelta,
+    ),
+    OptimizerEntry(
+        "Rprop",
+        (
+            Parameter("lr", 1e-2),
+            Parameter("etas", (0.5, 1.2)),
+            Parameter("step_sizes", (1e-6, 50)),
+            _CAPTURABLE,
+            *_UNFUSED,
+        ),
+        _rprop,
+    ),
+    OptimizerEntry(
+        "ASGD",
+        (
+            Parameter("lr", 1e-2),
+            Parameter("lambd", 1e-4),
+            Parameter("alpha", 0.75),
+            Parameter("t0", 1e6),
+            _WEIGHT_DECAY,
+            *_UNFUSED,
+            _CAPTURABLE,
+        ),
+        _asgd,
     ),
 )
 MORE_OPTIMIZERS = {entry.name: entry for entry in _MORE_ENTRIES}

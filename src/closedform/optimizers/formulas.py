@@ -40,6 +40,15 @@ def weighted(old: sp.Expr, new: sp.Expr, decay: sp.Expr) -> sp.Expr:
     return decay * old + (1 - decay) * new
 
 
+def square(value: sp.Expr) -> sp.Expr:
+    """Returns the square of a quotient or product, computed as such.
+
+    SymPy squares its factors apart, and those overflow and underflow where the value does not; the
+    larger of the value and its negative stays whole.
+    """
+    return sp.Max(value, -value) ** 2
+
+
 def sign(value: sp.Expr) -> sp.Expr:
     """Returns 1, -1, or the value itself where it is 0 or not a number."""
     return sp.Piecewise((1, value > 0), (-1, value < 0), (value, True))

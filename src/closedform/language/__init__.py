@@ -4,7 +4,7 @@ Imports SymPy and nothing below it in the house; methods that compute values rea
 by a local import.
 """
 
-from closedform.language.compose import chained, sequential
+from closedform.language.compose import chained, repeat, sequential, splice
 from closedform.language.functions import (
     FloorDiv,
     FloorMod,
@@ -40,7 +40,9 @@ __all__ = [
     "hyper",
     "matmul",
     "reduce_sum",
+    "repeat",
     "sequential",
+    "splice",
     "state",
     "t",
     "transpose",

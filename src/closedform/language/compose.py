@@ -10,6 +10,7 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language.exact import value_at
+from closedform.language.functions import floor_mod
 from closedform.language.schedule import Schedule, whole_steps
 from closedform.language.symbols import t
 
@@ -87,6 +88,70 @@ def chained(schedules: Sequence[Schedule], *, name: str = "chained") -> Schedule
         expr = expr * member.expr / initial
     durations = [member.duration for member in members if member.duration is not None]
     length = sp.Max(*durations) if durations else None
+    return Schedule(expr, name=name, length=length, **_used(shared, expr))
+
+
+def repeat(schedule: Schedule, every: Any = None, *, name: str = "repeat") -> Schedule:
+    r"""Returns a schedule that starts again every so many steps, for ever.
+
+    .. math:: g(t) = f(t \bmod n)
+
+    Args:
+        schedule: The schedule f.
+        every: The number of steps n of a period, an integer above 0; the length of f if not given.
+        name: Name of the result.
+
+    Raises:
+        DefinitionError: ``every`` is no integer above 0, or f has no length where it is not given.
+
+    Example:
+        >>> from closedform.schedules import linear
+        >>> saw = repeat(linear(0, 1, 4))
+        >>> [saw.exact(step) for step in (0, 3, 4, 6)]
+        [0, 3/4, 0, 1/2]
+    """
+    period = schedule.duration if every is None else whole_steps(every, "every")
+    if period is None:
+        raise DefinitionError(
+            "a schedule without a length needs the number of steps after which it repeats",
+            where=f"schedule {schedule.name!r}",
+            hint="give every",
+        )
+    if period == 0 or schedule.length == 0:
+        raise DefinitionError("every must be above 0, got 0", where=f"schedule {schedule.name!r}")
+    expr = schedule.expr.xreplace({t: floor_mod(t, period)})
+    return Schedule(expr, name=name, **_used(schedule.hyperparameters, expr))
+
+
+def splice(schedule: Schedule, at: Any, new: Schedule, *, name: str = "splice") -> Schedule:
+    r"""Returns a schedule whose course from step ``at`` on is that of another, at the same step.
+
+    .. math:: g(t) = \begin{cases} f(t) & t < n \\ h(t) & t \ge n \end{cases}
+
+    It changes the horizon of a run that has begun: history stays as it was. ``then`` is what
+    begins the other one at its own step 0.
+
+    Args:
+        schedule: The schedule f until then.
+        at: The step n from which the new one holds, an integer >= 0.
+        new: The schedule h, in the global time of the run.
+        name: Name of the result.
+
+    Raises:
+        DefinitionError: ``at`` is no integer >= 0.
+
+    Example:
+        >>> from closedform.schedules import linear
+        >>> longer = splice(linear(1, 0, 10), 5, linear(1, 0, 20))
+        >>> [longer.exact(step) for step in (4, 5, 10, 20)]
+        [3/5, 3/4, 1/2, 0]
+    """
+    mark = whole_steps(at, "at")
+    members, shared = _merge("splice", (schedule, new))
+    expr = sp.Piecewise((members[0].expr, t < mark), (members[1].expr, True))
+    if mark == 0:
+        expr = members[1].expr
+    length = None if members[1].duration is None else sp.Max(members[1].duration, mark)
     return Schedule(expr, name=name, length=length, **_used(shared, expr))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from closedform.language import Schedule, chained, sequential
+from closedform.language import Schedule, chained, repeat, sequential, splice
 from closedform.schedules.constant import constant, multi_step, piecewise_constant
 from closedform.schedules.cosine import (
     cosine,
@@ -50,10 +50,12 @@ __all__ = [
     "piecewise_constant",
     "polynomial",
     "power",
+    "repeat",
     "rex",
     "scale",
     "sequential",
     "slanted_triangular",
+    "splice",
     "step_decay",
     "table",
     "tanh_decay",

@@ -210,7 +210,7 @@ def rounded_beta(record: OptimizerRecord) -> float:
     """What 1 - beta2 errs by where NAdam and RAdam form it from a float32 beta2."""
     if record.row["class"] not in ("NAdam", "RAdam"):
         return 0
-    beta2 = record.row["kwargs"].get("betas", (0.9, 0.999))[1]
+    beta2 = float(record.row["kwargs"].get("betas", (0.9, 0.999))[1])
     return 2 * float(np.spacing(np.float32(beta2))) / (1 - beta2)
 
 

@@ -130,7 +130,7 @@ def lamb() -> Array:
         m = 0.8 * m + 0.2 * g
         v = 0.95 * v + 0.05 * g * g
         u = m / (1 - 0.8**k) / (np.sqrt(v / (1 - 0.95**k)) + 1e-3) + 0.1 * p
-        p = p - 0.1 * min(np.linalg.norm(p), 5) / np.linalg.norm(u) * u
+        p = p - 0.1 * min(float(np.linalg.norm(p)), 5) / np.linalg.norm(u) * u
     return p
 
 

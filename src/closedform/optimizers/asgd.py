@@ -33,8 +33,9 @@ def asgd(
     State: ``ax`` a, shape of the parameter, initially 0: the average, which no step reads.
 
     Args:
-        lr: The first learning rate η >= 0. As every hyperparameter here: a number, a Schedule, or
-            None for an input of the graph.
+        lr: The first learning rate η >= 0. As every hyperparameter here: a number or a Schedule.
+            None, for an input of the graph, does not compile for lr and lambd: without values
+            it is not known that 1 + γηt is above 0.
         lambd: The factor γ >= 0 of the decay of the parameter and of the learning rate.
         alpha: The exponent α >= 0 with which the learning rate decays.
         t0: The step >= 0 after which the average begins.

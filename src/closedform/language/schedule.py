@@ -184,6 +184,18 @@ class Schedule:
 
         return sequential((self, other), None if at is None else (at,))
 
+    def repeat(self, every: Any = None) -> Schedule:
+        """Returns this schedule started again every ``every`` steps; its length if not given."""
+        from closedform.language.compose import repeat
+
+        return repeat(self, every)
+
+    def splice(self, at: Any, new: Schedule) -> Schedule:
+        """Returns this schedule before step ``at``, and ``new`` at the same step from there on."""
+        from closedform.language.compose import splice
+
+        return splice(self, at, new)
+
     def scale(self, factor: Any) -> Schedule:
         """Returns ``factor`` times this schedule."""
         return self._with(exact_number(factor, "factor") * self.expr, self.hyperparameters)

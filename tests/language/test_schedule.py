@@ -253,3 +253,12 @@ def test_inert_functions_are_right_where_sympy_is_wrong() -> None:
     nested = Schedule(floor_mod(3 * floor_mod(t, 6), 8))
     assert [nested.exact(step) for step in range(7)] == [0, 3, 6, 1, 4, 7, 0]
     assert [nested(step) for step in range(7)] == [0, 3, 6, 1, 4, 7, 0]
+
+
+def test_long_powers_end() -> None:
+    decay = Schedule(sp.Rational(999, 1000) ** t)
+    assert decay.exact(1000) == sp.Rational(999, 1000) ** 1000
+    assert float(decay.exact(200_000)) == pytest.approx(
+        math.exp(200_000 * math.log(0.999)), rel=1e-9
+    )
+    assert 0 <= float(decay.exact(2**50)) < 1e-300

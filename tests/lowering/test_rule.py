@@ -72,6 +72,18 @@ def test_a_scalar_that_is_partial_outside_of_its_branch() -> None:
         assert result["next.param.w"] == pytest.approx(1 - factor, rel=1e-6)  # float32
 
 
+def test_a_condition_on_powers_of_the_step_is_decided_in_time() -> None:
+    # RAdam's own form: samples reach steps at which the exact power would never end.
+    power = RHO ** (t + 1)
+    length = 2 / (1 - RHO) - 1 - 2 * (t + 1) * power / (1 - power)
+    root = sp.sqrt((length - 4) * (length - 2))
+    tested = rule(PARAM - GRAD * sp.Piecewise((root, length > 5), (1, True)), rho=0.999)
+    for step, factor in ((0, 1.0), (4, 1.0)):
+        result = run(tested, step, param_of_w=[1.0], grad_of_w=[1.0])
+        assert result["next.param.w"] == pytest.approx(1 - factor, abs=1e-6)  # float32
+    assert np.isfinite(run(tested, 100, param_of_w=[1.0], grad_of_w=[1.0])["next.param.w"]).all()
+
+
 def test_branches_on_data() -> None:
     held = sp.Piecewise((PARAM - LR * GRAD, sp.Abs(GRAD) < 1), (PARAM, True))
     result = run(rule(held), param_of_w=[1, 1], grad_of_w=[0.5, 2])

@@ -15,6 +15,9 @@ from closedform.errors import DomainError
 
 # Digits at which an irrational comparison is decided, and a value is rounded to float64.
 _DIGITS = 60
+# Rational powers of more bits than this become Floats: (999/1000)**(2**50) would never end.
+_MOST_BITS = 100_000
+_LONG_DIGITS = 80
 
 
 def value_at(expr: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> sp.Expr:
@@ -91,7 +94,17 @@ def _value(expr: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> sp.Expr:
             if holds_at(condition, values):
                 return _value(branch, values)
         raise DomainError("Piecewise has no value", where=_place(values), hint="add a final branch")
-    return expr.func(*(_value(arg, values) for arg in expr.args))
+    args = [_value(arg, values) for arg in expr.args]
+    return _power(*args) if isinstance(expr, sp.Pow) else expr.func(*args)
+
+
+def _power(base: sp.Expr, exponent: sp.Expr) -> sp.Expr:
+    """A power, as a Float of many digits where the exact one would be too long to work out."""
+    if base.is_Rational and exponent.is_Rational:
+        bits = max(int(base.p).bit_length(), int(base.q).bit_length())
+        if bits * abs(exponent) > _MOST_BITS:
+            return sp.Float(base, _LONG_DIGITS) ** exponent
+    return base**exponent
 
 
 def _place(values: dict[sp.Symbol, sp.Expr]) -> str:

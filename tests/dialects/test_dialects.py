@@ -19,7 +19,9 @@ def nested(name: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def test_systems_and_names() -> None:
-    assert list(dialects.DIALECTS) == ["cerebras", "pytorch_accelerated", "torch"]
+    assert list(dialects.DIALECTS) == [
+        *("cerebras", "huggingface", "keras", "optax", "pytorch_accelerated", "timm", "torch")
+    ]
     names = dialects.names("cerebras")
     assert names.optimizers == ("SGD", "Adam", "AdamW")
     assert names.schedules[:3] == ("ConstantLR", "ConstantWD", "ConstantScheduler")

@@ -35,6 +35,11 @@ def config_function_records() -> list[Row]:
     return _lines(ROOT / "config_functions.jsonl")
 
 
+def other_system_records() -> list[Row]:
+    """Values of transformers, timm and optax, made here from the installed packages."""
+    return _lines(ROOT / "other_systems.jsonl")
+
+
 @functools.cache
 def _arrays(name: str) -> dict[str, Array]:
     with np.load(ROOT / "optimizers" / name) as file:

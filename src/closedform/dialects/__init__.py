@@ -12,7 +12,11 @@ from typing import Any
 from closedform.dialects import (
     cerebras_optimizers,
     cerebras_schedules,
+    huggingface_schedules,
+    keras_schedules,
+    optax_schedules,
     pytorch_accelerated_schedules,
+    timm_schedules,
     torch_optimizers,
     torch_schedules,
 )
@@ -64,9 +68,13 @@ __all__ = [
 
 DIALECTS = {
     "cerebras": Dialect("cerebras", cerebras_schedules.SCHEDULES, cerebras_optimizers.OPTIMIZERS),
+    "huggingface": Dialect("huggingface", huggingface_schedules.SCHEDULES, {}),
+    "keras": Dialect("keras", keras_schedules.SCHEDULES, {}),
+    "optax": Dialect("optax", optax_schedules.SCHEDULES, {}),
     "pytorch_accelerated": Dialect(
         "pytorch_accelerated", pytorch_accelerated_schedules.SCHEDULES, {}
     ),
+    "timm": Dialect("timm", timm_schedules.SCHEDULES, {}),
     "torch": Dialect("torch", torch_schedules.SCHEDULES, torch_optimizers.OPTIMIZERS),
 }
 """The systems by name."""
@@ -112,7 +120,7 @@ def schedule(
     """Returns the schedule of a scheduler class.
 
     Args:
-        system: ``"cerebras"``, ``"pytorch_accelerated"`` or ``"torch"``.
+        system: One of ``DIALECTS``.
         name: The class name, exactly; or ``configure_lr_scheduler`` or ``configure_scheduler`` of
             cerebras, with ``config`` as the argument.
         kwargs: Its arguments without the optimizer; a sub-schedule is ``{"class": name,

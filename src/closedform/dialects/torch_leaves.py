@@ -210,10 +210,10 @@ def is_cycled(given: Arguments, key: str) -> bool:
 
 
 def metric_driven(given: Arguments, context: Context) -> Schedule:
-    """ReduceLROnPlateau waits for a metric, so no function of the step is it."""
+    """A scheduler that waits for a metric is no function of the step."""
     del given
     raise DefinitionError(
-        "ReduceLROnPlateau is driven by a metric, so it is no schedule: its value is no function "
+        f"{context.path[-1]} is driven by a metric, so it is no schedule: its value is no function "
         "of the step",
         where=context.where,
         hint="it needs an update rule with the metric as an input",

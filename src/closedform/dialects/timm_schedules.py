@@ -1,0 +1,229 @@
+"""The schedulers of timm 1.0: courses of the group's base value in cycles, after a warmup.
+
+Noise is refused: timm draws it from torch's generator at every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import sympy as sp
+
+from closedform.dialects import checks
+from closedform.dialects.cycles import cycles
+from closedform.dialects.entries import (
+    REQUIRED,
+    Context,
+    Parameter,
+    ScheduleBuilder,
+    ScheduleEntry,
+)
+from closedform.dialects.torch_leaves import base_value, metric_driven
+from closedform.errors import DefinitionError
+from closedform.language import Schedule, t
+from closedform.schedules import multi_step, step_decay
+
+Arguments = Mapping[str, Any]
+Fall = Callable[[Arguments, sp.Expr], sp.Expr]
+
+
+def _cycled(fall: Fall) -> ScheduleBuilder:
+    """Cycles from a peak that decays to ``lr_min``, which is held after the last one."""
+
+    def build(given: Arguments, context: Context) -> Schedule:
+        base, low, limit = base_value(context), given["lr_min"], given["cycle_limit"]
+        growth, decay = given["cycle_mul"], given["cycle_decay"]
+        if limit == 0:
+            return _warmed(Schedule(low, name="timm"), base, given, context)
+        place = cycles(given["t_initial"], growth, decay, limit, context.where)
+        course = low + (base * place.decay - low) * fall(given, place.progress)
+        expr = sp.Piecewise((course, t < place.end), (low, True))
+        made = Schedule(expr, name="timm", length=sp.ceiling(place.end))
+        first = base
+        if fall is _tanh and not given["warmup_prefix"] and given["warmup_t"]:
+            first = made.bound.xreplace({t: sp.Integer(given["warmup_t"])}).doit()
+        return _warmed(made, first, given, context)
+
+    return build
+
+
+def _cosine(given: Arguments, progress: sp.Expr) -> sp.Expr:
+    k = given["k_decay"]
+    return (1 + sp.cos(sp.pi * (progress if k == 1 else progress**k))) / 2
+
+
+def _tanh(given: Arguments, progress: sp.Expr) -> sp.Expr:
+    """(1 - tanh x)/2 is 1/(1 + exp 2x)."""
+    x = given["lb"] * (1 - progress) + given["ub"] * progress
+    return 1 / (1 + sp.exp(2 * x))
+
+
+def _polynomial(given: Arguments, progress: sp.Expr) -> sp.Expr:
+    k = given["k_decay"]
+    return (1 - (progress if k == 1 else progress**k)) ** given["power"]
+
+
+def _steps(given: Arguments, context: Context) -> Schedule:
+    base = base_value(context)
+    made = step_decay(base, given["decay_rate"], given["decay_t"])
+    return _warmed(made, base, given, context)
+
+
+def _milestones(given: Arguments, context: Context) -> Schedule:
+    """A milestone m applies at t = m - 1, as timm means it."""
+    base = base_value(context)
+    made = multi_step(base, given["decay_rate"], [mark - 1 for mark in given["decay_t"]])
+    return _warmed(made, base, given, context)
+
+
+def _wsd(given: Arguments, context: Context) -> Schedule:
+    """A flat or slowly falling stretch, whose last ``decay_t`` steps decay to ``lr_min``."""
+    base, low = base_value(context), given["lr_min"]
+    length, decay, warmup = given["t_initial"], given["decay_t"], given["warmup_t"]
+    if decay > length:
+        raise DefinitionError(
+            f"decay_t must be at most t_initial {length}, got {decay}", where=context.where
+        )
+    p = sp.Min(sp.Max(t - (length - decay), 0), decay) / sp.Integer(decay)
+    r = given["decay_ratio"]
+    falls = {
+        "linear": 1 - p,
+        "1-sqrt": 1 - sp.sqrt(p),
+        "cosine": (1 + sp.cos(sp.pi * p)) / 2,
+        "power": 1 - p ** given["decay_power"],
+        "exp": (r**p - r) / (1 - r),
+    }
+    stable = sp.Max(base * _stable(given, context), low)
+    expr = low + (stable - low) * falls[given["decay_fn"]]
+    return _warmed(Schedule(expr, name="wsd", length=length), base, given, context, prefix=warmup)
+
+
+def _stable(given: Arguments, context: Context) -> sp.Expr:
+    if given["stable_fn"] == "constant":
+        return sp.Integer(1)
+    scale = given["stable_timescale"]
+    scale = sp.Integer(given["warmup_t"]) if scale is None else scale
+    if scale <= 0:
+        raise DefinitionError(
+            f"stable_timescale must be above 0, got {scale}",
+            where=context.where,
+            hint="it is warmup_t where it is not given",
+        )
+    power = sp.Rational(1, 2) if given["stable_fn"] == "rsqrt" else given["stable_power"]
+    return (1 + t / scale) ** -power
+
+
+def _warmed(
+    course: Schedule,
+    peak: sp.Expr,
+    given: Arguments,
+    context: Context,
+    prefix: int | None = None,
+) -> Schedule:
+    """A line to ``peak`` before the course, or, without ``warmup_prefix``, over its beginning."""
+    if given["noise_range_t"] is not None:
+        raise DefinitionError(
+            "noise is not modelled: timm draws it from torch's generator",
+            where=context.where,
+            hint="leave noise_range_t out",
+        )
+    warmup = given["warmup_t"]
+    if not warmup:
+        return course
+    start = given["warmup_lr_init"]
+    rise = start + (peak - start) * t / sp.Integer(warmup)
+    is_before = prefix is not None or given["warmup_prefix"]
+    later = course.bound.xreplace({t: t - warmup}) if is_before else course.bound
+    length = course.length
+    if length is not None and is_before:
+        length = length + warmup
+    return Schedule(
+        sp.Piecewise((rise, t < warmup), (later, True)), name=course.name, length=length
+    )
+
+
+_WARMUP = (
+    Parameter("warmup_t", 0, checks.count(0)),
+    Parameter("warmup_lr_init", 0.0, checks.number),
+)
+_REST = (
+    Parameter("t_in_epochs", True, checks.flag),
+    Parameter("noise_range_t", None),
+    Parameter("noise_type", "normal"),
+    Parameter("noise_pct", 0.67, checks.number),
+    Parameter("noise_std", 1.0, checks.number),
+    Parameter("noise_seed", 42),
+)
+_LOW = Parameter("lr_min", 0.0, checks.at_least(0))
+_LENGTH = Parameter("t_initial", REQUIRED, checks.count(1))
+_CYCLES = (
+    _LOW,
+    Parameter("cycle_mul", 1.0, checks.at_least(1)),
+    Parameter("cycle_decay", 1.0, checks.number),
+    Parameter("cycle_limit", 1, checks.count(0)),
+    *_WARMUP,
+    Parameter("warmup_prefix", False, checks.flag),
+    *_REST,
+)
+_DECAYS = (
+    Parameter("decay_rate", 1.0, checks.number),
+    *_WARMUP,
+    Parameter("warmup_prefix", True, checks.flag),
+    *_REST,
+)
+_K = Parameter("k_decay", 1.0, checks.steps)
+_ENTRIES = (
+    ScheduleEntry("CosineLRScheduler", (_LENGTH, *_CYCLES, _K), _cycled(_cosine)),
+    ScheduleEntry(
+        "TanhLRScheduler",
+        (
+            _LENGTH,
+            Parameter("lb", -7.0, checks.number),
+            Parameter("ub", 3.0, checks.number),
+            *_CYCLES,
+        ),
+        _cycled(_tanh),
+    ),
+    ScheduleEntry(
+        "PolyLRScheduler",
+        (_LENGTH, Parameter("power", 0.5, checks.steps), *_CYCLES, _K),
+        _cycled(_polynomial),
+    ),
+    ScheduleEntry(
+        "StepLRScheduler", (Parameter("decay_t", REQUIRED, checks.steps), *_DECAYS), _steps
+    ),
+    ScheduleEntry(
+        "MultiStepLRScheduler",
+        (Parameter("decay_t", REQUIRED, checks.milestones), *_DECAYS),
+        _milestones,
+    ),
+    ScheduleEntry(
+        "PlateauLRScheduler",
+        tuple(
+            Parameter(name, None)
+            for name in ("decay_rate", "patience_t", "threshold", "cooldown_t", "mode", "lr_min")
+        ),
+        metric_driven,
+    ),
+    ScheduleEntry(
+        "WSDLRScheduler",
+        (
+            _LENGTH,
+            Parameter("decay_t", REQUIRED, checks.count(1)),
+            _LOW,
+            Parameter("stable_fn", "constant", checks.choice("constant", "rsqrt", "power")),
+            Parameter("stable_timescale", None, checks.number),
+            Parameter("stable_power", 0.5, checks.steps),
+            Parameter(
+                "decay_fn", "1-sqrt", checks.choice("linear", "1-sqrt", "cosine", "power", "exp")
+            ),
+            Parameter("decay_power", 0.5, checks.steps),
+            Parameter("decay_ratio", 0.1, checks.in_range(0, 1, is_open_below=True)),
+            *_WARMUP,
+            *_REST,
+        ),
+        _wsd,
+    ),
+)
+SCHEDULES = {entry.name: entry for entry in _ENTRIES}

@@ -147,7 +147,11 @@ def configure_lr_scheduler(
         _check(member, own, where)
     if mains and str(mains[0]).lower() in _CHAINED:
         if adjust_learning_rate:
-            raise ConfigError("a chained learning rate cannot be adjusted", where=where)
+            raise ConfigError(
+                "a chained learning rate cannot be adjusted",
+                where=where,
+                hint="leave adjust_learning_rate out",
+            )
         return "ChainedScheduler", {"schedulers": [_spec(member) for member in members]}
     row = members[0] if len(members) == 1 else _with_milestones(members, "SequentialLR", where)
     return _adjusted(row, adjust_learning_rate)
@@ -237,7 +241,7 @@ def _with_milestones(members: Sequence[Configured], name: str, where: str) -> Co
         total = kwargs.get("total_iters")
         if total is None:
             raise ConfigError(
-                f"a {member} but the last needs total_iters, got none",
+                f"every scheduler but the last needs total_iters, {member} has none",
                 where=where,
                 hint="the next one begins there",
             )

@@ -1,12 +1,13 @@
 """Each op row x special values x dtypes x three engines, with the tolerance of the row."""
 
+import numpy as np
 import pytest
 
 from closedform.exporters.onnx_ops import ELEMENT_TYPES, ONNX_OPS
 from closedform.exporters.torch_ops import TORCH_DTYPES, TORCH_OPS
-from closedform.ir.graph import Array
+from closedform.ir.graph import Array, Builder, Role
 from closedform.ir.ops import OPS, Op
-from closedform.ir.types import DType
+from closedform.ir.types import DType, Shape, TensorType
 from tests.exporters.op_cases import CASES, Case
 from tests.support.engines import run_evaluator, run_onnxruntime, run_torch, steps_apart
 
@@ -49,3 +50,19 @@ def test_optimized_onnxruntime_agrees_with_the_evaluator(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_torch_agrees_with_the_evaluator(case: Case) -> None:
     assert_agrees(case, run_torch(case.graph, case.inputs))
+
+
+@pytest.mark.parametrize("op", [Op.MIN, Op.MAX])
+@pytest.mark.parametrize("shape", [(), ("n",)])
+def test_extremum_of_integers_beyond_32_bits(op: Op, shape: Shape) -> None:
+    # onnxruntime 1.31.1: Min([2**31 + 1], 100) is 2147483649 for vectors of i64.
+    builder = Builder("extremum")
+    step = builder.input("step", TensorType(DType.I64, ("n",)), Role.STEP)
+    other = builder.input("other", TensorType(DType.I64, shape), Role.STATE)
+    builder.output("value", builder.emit(op, step, other))
+    graph = builder.build()
+    steps = np.array([2**31 + 1, 2**31, 5, 2**40, 7, 2**50])
+    inputs = {"step": steps, "other": np.array(100) if shape == () else np.full(6, 100)}
+    expected = run_evaluator(graph, inputs)["value"]
+    assert np.array_equal(run_onnxruntime(graph, inputs)["value"], expected)
+    assert np.array_equal(run_torch(graph, inputs)["value"], expected)

@@ -176,3 +176,9 @@ def test_an_input_that_may_be_zero_is_refused_under_a_division() -> None:
         LoweringError, match=r"'wramup' is no hyperparameter .*did you mean 'warmup'"
     ):
         compile_schedule(Schedule(t / warmup, warmup=5), inputs=("wramup",))
+
+
+def test_a_table_of_integers_is_a_table() -> None:
+    counts = cf.schedules.table([k * k % 17 for k in range(300)])
+    assert nodes(compile_schedule(counts)) <= 12
+    assert [counts(step) for step in (0, 5, 299, 1000)] == [0, 8, 299 * 299 % 17, 299 * 299 % 17]

@@ -142,6 +142,16 @@ def _direct(operator: str, min_opset: int) -> OnnxRow:
     return OnnxRow(min_opset, emit)
 
 
+def _extremum(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
+    """Min or Max; of i64 a Where, since onnxruntime 1.31 cuts vectors of them to 32 bits."""
+    if node.type.dtype is not DType.I64:
+        writer.call("Min" if node.op is Op.MIN else "Max", *operands, into=result)
+        return
+    first, second = operands if node.op is Op.MIN else operands[::-1]
+    is_first_less = writer.call("Less", first, second)
+    writer.call("Where", is_first_less, *operands, into=result)
+
+
 def _floor_div(writer: Writer, _: Node, operands: tuple[str, ...], result: str) -> None:
     """(a - Mod(a, b)) / b: the division is exact, so that truncation is floor.
 
@@ -241,8 +251,8 @@ ONNX_OPS: Mapping[Op, OnnxRow] = {
     Op.DIV: _direct("Div", 7),
     Op.FLOOR_DIV: OnnxRow(10, _floor_div),
     Op.FLOOR_MOD: OnnxRow(10, _floor_mod),
-    Op.MIN: _direct("Min", 12),
-    Op.MAX: _direct("Max", 12),
+    Op.MIN: OnnxRow(12, _extremum),
+    Op.MAX: OnnxRow(12, _extremum),
     Op.FLOOR: _direct("Floor", 6),
     Op.SQRT: _direct("Sqrt", 6),
     Op.EXP: _direct("Exp", 6),

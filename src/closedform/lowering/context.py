@@ -190,8 +190,9 @@ class Lowering:
     def _real(self, expr: sp.Expr, domain: Domain) -> Value:
         if expr.is_number:
             return self.constant(expr)
-        is_scalar = not self.is_tensor(expr)
-        if is_scalar and is_integral(expr) and self.fits_integer(expr, domain):
+        # A Piecewise is no arithmetic: its own handler makes tables of many branches.
+        is_arithmetic = not self.is_tensor(expr) and not isinstance(expr, sp.Piecewise)
+        if is_arithmetic and is_integral(expr) and self.fits_integer(expr, domain):
             return self.rules.integral(self, expr, domain)
         if isinstance(expr, sp.Symbol):
             value = self.symbol(expr)

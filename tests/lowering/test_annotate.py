@@ -1,0 +1,122 @@
+"""Facts: comparisons that touch, powers, remainders, and which expressions are integers."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+import sympy as sp
+
+from closedform.language import floor_div, floor_mod, t
+from closedform.lowering.annotate import decide, interval, is_integral
+from closedform.lowering.domain import Domain
+from closedform.lowering.interval import INFINITY, Interval
+
+X = sp.Symbol("x", real=True)
+Y = sp.Symbol("y", real=True)
+
+
+def domain(x: tuple[int, int], y: tuple[int, int] = (0, 0)) -> Domain:
+    return Domain({X: span(*x), Y: span(*y), t: span(0, 100)})
+
+
+def span(low: int, high: int) -> Interval:
+    return Interval(Fraction(low), Fraction(high))
+
+
+BELOW = {sp.Lt: True, sp.Le: True, sp.Gt: False, sp.Ge: False, sp.Eq: False, sp.Ne: True}
+TOUCHES_BELOW = {sp.Lt: None, sp.Le: True, sp.Gt: False, sp.Ge: None, sp.Eq: None, sp.Ne: None}
+TOUCHES_ABOVE = {sp.Lt: False, sp.Le: None, sp.Gt: None, sp.Ge: True, sp.Eq: None, sp.Ne: None}
+OVERLAPS = dict.fromkeys(BELOW)
+SAME = {sp.Lt: False, sp.Le: True, sp.Gt: False, sp.Ge: True, sp.Eq: True, sp.Ne: False}
+
+
+@pytest.mark.parametrize("kind", BELOW)
+@pytest.mark.parametrize(
+    ("x", "y", "outcomes"),
+    [
+        ((0, 1), (2, 3), BELOW),
+        ((0, 1), (1, 3), TOUCHES_BELOW),
+        ((3, 4), (1, 3), TOUCHES_ABOVE),
+        ((0, 2), (1, 3), OVERLAPS),
+        ((2, 2), (2, 2), SAME),
+    ],
+)
+def test_comparisons(
+    kind: type[sp.Rel],
+    x: tuple[int, int],
+    y: tuple[int, int],
+    outcomes: dict[type[sp.Rel], bool | None],
+) -> None:
+    assert decide(kind(X, Y), domain(x, y)) is outcomes[kind]
+
+
+@pytest.mark.parametrize(
+    ("expr", "x", "expected"),
+    [
+        (sp.Min(X, 3), (1, 5), span(1, 3)),
+        (sp.Max(X, 3), (1, 5), span(3, 5)),
+        (sp.Max(X, 3), (4, 5), span(4, 5)),
+        (floor_mod(X, 7), (3, 6), span(3, 6)),
+        (floor_mod(X, 7), (3, 7), span(0, 7)),
+        (floor_mod(X, 7), (3, 70), span(0, 7)),
+        (floor_mod(t, 7), (0, 0), span(0, 6)),
+        (floor_mod(X, -7), (3, 9), span(-7, 0)),
+        (sp.log(X), (0, 0), Interval(-INFINITY, -INFINITY)),
+    ],
+)
+def test_interval(expr: sp.Expr, x: tuple[int, int], expected: Interval) -> None:
+    assert interval(expr, domain(x)) == expected
+
+
+@pytest.mark.parametrize(
+    ("expr", "x", "values"),
+    [
+        (X**Y, (0, 2), (0, 1)),  # 0**0 and 2**0 are 1
+        (X**sp.pi, (0, 4), (0, 77)),
+        (X ** (-sp.pi), (1, 2), (2**-sp.pi, 1)),
+        (sp.sqrt(X), (0, 9), (0, 3)),
+        (1 / sp.sqrt(X), (4, 9), (sp.Rational(1, 3), sp.Rational(1, 2))),
+        (sp.Rational(1, 2) ** X, (0, 3), (sp.Rational(1, 8), 1)),
+        (3**X, (-1, 2), (sp.Rational(1, 3), 9)),
+        (sp.pi * X, (1, 1), (sp.pi, sp.pi)),
+    ],
+)
+def test_powers_enclose(expr: sp.Expr, x: tuple[int, int], values: tuple[sp.Expr, ...]) -> None:
+    bounds = interval(expr, domain(x))
+    for value in values:
+        assert bounds.low <= Fraction(str(sp.N(value, 60))) <= bounds.high
+
+
+def test_an_irrational_number_lies_inside_its_interval() -> None:
+    bounds = interval(sp.pi, domain((0, 0)))
+    assert isinstance(bounds.low, Fraction)
+    assert isinstance(bounds.high, Fraction)
+    assert bounds.low < Fraction(str(sp.N(sp.pi, 60))) < bounds.high
+    assert bounds.high - bounds.low < Fraction(1, 10**20)
+
+
+@pytest.mark.parametrize("power", [(-3, 4), (0, 4), (-INFINITY, INFINITY)])
+def test_a_power_of_a_base_that_may_be_zero_is_bounded_only_by_positive_exponents(
+    power: tuple[float, float],
+) -> None:
+    low, high = (end if math.isinf(end) else Fraction(end) for end in power)
+    exponents = Interval(low, high)
+    bounds = interval(X**Y, Domain({X: span(0, 2), Y: exponents}))
+    assert bounds.high == INFINITY or bounds.high >= 16
+    if power[0] < 0:
+        assert bounds.high == INFINITY
+
+
+def test_large_bases_and_exponents_grow_the_right_way() -> None:
+    wide = Domain({X: Interval(Fraction(2), INFINITY), Y: span(-3, -2)})
+    bounds = interval(X**Y, wide)
+    assert bounds.low == 0
+    assert Fraction(1, 4) <= bounds.high < Fraction(1, 3)
+
+
+def test_a_quotient_of_fractions_is_no_integer_of_the_step() -> None:
+    assert is_integral(floor_div(t, 3))
+    assert not is_integral(floor_div(t / 2, 3))
+    assert not is_integral(floor_div(X, 3))

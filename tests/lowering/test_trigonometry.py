@@ -1,0 +1,46 @@
+"""Cosines and sines of rational multiples of pi, in every quadrant and form."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+import sympy as sp
+
+from closedform.language import Schedule, t
+from tests.support.exact import evaluate_exactly, mpf
+
+WAVES = {
+    "cosine": sp.cos(sp.pi * t / 7),
+    "sine": sp.sin(sp.pi * t / 7),
+    "sine of a shifted step": sp.sin(sp.pi * (3 - t) / 5),
+    "half turn": sp.cos(sp.pi * sp.Min(t, 7) / 7),
+    "whole turn": sp.cos(2 * sp.pi * sp.Min(t, 7) / 7),
+    "whole turn of a sine": sp.sin(2 * sp.pi * sp.Min(t, 7) / 7),
+    "negative": sp.cos(sp.pi * (sp.Min(t, 7) - 4) / 7),
+    "falling": (1 + sp.cos(sp.pi * sp.Min(t, 9) / 9)) / 2,
+    "rising": (1 - sp.cos(sp.pi * sp.Min(t, 9) / 9)) / 2,
+    "falling to a floor": sp.Rational(11, 20) + sp.Rational(9, 20) * sp.cos(sp.pi * t / 9),
+    "rising from a floor": sp.Rational(11, 20) - sp.Rational(9, 20) * sp.cos(sp.pi * t / 9),
+    "below zero": sp.Rational(1, 2) + 3 * sp.cos(sp.pi * t / 9),
+    "restarting": 1 + sp.cos(sp.pi * t / 9),
+}
+
+
+@pytest.mark.parametrize("name", WAVES)
+def test_waves(name: str) -> None:
+    schedule = Schedule(WAVES[name])
+    for step in (*range(40), 10**6 + 3, 10**12 + 8):
+        truth = mpf(evaluate_exactly(WAVES[name], {t: Fraction(step)}))
+        # One rounding each of the angle, the sine, and of a product and a sum.
+        assert abs(schedule(step) - truth) <= np.spacing(3.5 if name == "below zero" else 1.0), step
+
+
+def test_a_cosine_to_zero_keeps_its_relative_accuracy_near_its_end() -> None:
+    fall = Schedule((1 + sp.cos(sp.pi * t / 90_000)) / 2)
+    for step in (30_000, 44_999, 45_001, 59_999, 60_001, 89_000, 89_990, 89_999):
+        with mpmath.workdps(60):
+            truth = mpmath.sin(mpmath.pi * (90_000 - step) / 180_000) ** 2
+        assert abs(fall(step) / truth - 1) <= 1e-15, step

@@ -234,7 +234,8 @@ MAPPING_ERRORS: dict[str, tuple[Any, str]] = {
     ),
     "unknown optimizer": (
         config({"AdaFactor": None}),
-        f"there is no optimizer 'AdaFactor'; there are SGD, Adam, AdamW ({OPTIMIZER_AT}): "
+        "there is no optimizer 'AdaFactor'; there are SGD, Adam, AdamW, RMSprop, Adagrad, Lion, "
+        f"Adamax, NAdam, RAdam, Adadelta, Lamb, Rprop, ASGD ({OPTIMIZER_AT}): "
         "load_schedules reads the schedules alone",
     ),
     "mistyped argument": (

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 import sympy as sp
 
+from closedform import dialects
 from closedform.compiler import compile_init, compile_step
-from closedform.dialects import cerebras_optimizers, torch_optimizers
-from closedform.dialects.entries import fill
 from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Graph
 from closedform.ir.types import DType
@@ -78,19 +77,9 @@ FLOAT64 = [k for k, r in RECORDS.items() if k not in EXCLUDED and r.row["dtype"]
 FLOAT32 = [k for k, r in RECORDS.items() if k not in EXCLUDED and r.row["dtype"] == "float32"]
 
 
-OPTIMIZERS = {
-    "cerebras": {
-        **cerebras_optimizers.OPTIMIZERS,
-        **cerebras_optimizers.MORE_OPTIMIZERS,
-        **cerebras_optimizers.AS_SHIPPED,
-    },
-    "torch": {**torch_optimizers.OPTIMIZERS, **torch_optimizers.MORE_OPTIMIZERS},
-}
-
-
 def rule_of(system: str, name: str, kwargs: Mapping[str, Any]) -> UpdateRule:
-    entry = OPTIMIZERS[system][name]
-    return entry.build(fill(entry.parameters, kwargs, f"{system} > {name}"))
+    """The rule as the reference ships it: what the records were made with."""
+    return dialects.optimizer(system, name, kwargs, as_shipped=True)
 
 
 @dataclass

@@ -67,7 +67,12 @@ __all__ = [
 ]
 
 DIALECTS = {
-    "cerebras": Dialect("cerebras", cerebras_schedules.SCHEDULES, cerebras_optimizers.OPTIMIZERS),
+    "cerebras": Dialect(
+        "cerebras",
+        cerebras_schedules.SCHEDULES,
+        cerebras_optimizers.OPTIMIZERS,
+        cerebras_optimizers.AS_SHIPPED,
+    ),
     "huggingface": Dialect("huggingface", huggingface_schedules.SCHEDULES, {}),
     "keras": Dialect("keras", keras_schedules.SCHEDULES, {}),
     "optax": Dialect("optax", optax_schedules.SCHEDULES, {}),
@@ -101,7 +106,7 @@ def names(system: str) -> Names:
         UnknownNameError: There is no such system.
 
     Example:
-        >>> names("torch").optimizers
+        >>> names("torch").optimizers[:3]
         ('SGD', 'Adam', 'AdamW')
     """
     dialect = _dialect(system)
@@ -217,8 +222,8 @@ def optimizer(
         name: The class name, exactly.
         kwargs: Its arguments without the parameters. A hyperparameter may be a Schedule, or None
             for an input of the graph.
-        as_shipped: No class that is here has a defect which changes its mathematics, so this
-            changes nothing.
+        as_shipped: Whether to keep a defect that changes the mathematics of the class; of those
+            that are here, only cerebras NAdam has one.
 
     Raises:
         UnknownNameError: There is no such system or class.
@@ -230,13 +235,14 @@ def optimizer(
         >>> list(rule.states), rule.hyperparameters["weight_decay"]
         (['exp_avg', 'exp_avg_sq'], 1/100)
     """
-    del as_shipped
     dialect = _dialect(system)
     if name not in dialect.optimizers:
         raise UnknownNameError(
             f"{system} has no optimizer {name!r}", hint=nearest(str(name), dialect.optimizers)
         )
     entry = dialect.optimizers[name]
+    if as_shipped:
+        entry = dialect.shipped_optimizers.get(name, entry)
     return entry.build(fill(entry.parameters, kwargs, f"{system} > {name}"))
 
 

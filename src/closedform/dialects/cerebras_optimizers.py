@@ -110,7 +110,6 @@ _ENTRIES = (
     OptimizerEntry("Adam", (*_ADAM, _AMSGRAD), _adam),
     OptimizerEntry("AdamW", (*_ADAM, Parameter("correct_bias", True), _AMSGRAD), _adamw),
 )
-OPTIMIZERS = {entry.name: entry for entry in _ENTRIES}
 
 _WEIGHT_DECAY = Parameter("weight_decay", 0.0)
 _MAXIMIZE = Parameter("maximize", False)
@@ -188,7 +187,7 @@ _MORE_ENTRIES = (
         _asgd,
     ),
 )
-MORE_OPTIMIZERS = {entry.name: entry for entry in _MORE_ENTRIES}
+OPTIMIZERS = {entry.name: entry for entry in (*_ENTRIES, *_MORE_ENTRIES)}
 """Entries that ``dialects.optimizer`` does not list yet."""
 
 AS_SHIPPED = {"NAdam": OptimizerEntry("NAdam", _NADAM, _nadam_as_shipped)}

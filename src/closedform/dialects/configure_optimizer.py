@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from closedform.dialects.cerebras_optimizers import MORE_OPTIMIZERS, OPTIMIZERS
+from closedform.dialects.cerebras_optimizers import OPTIMIZERS
 from closedform.dialects.entries import OptimizerEntry, Required
 from closedform.errors import ConfigError, nearest
 
 SYSTEM = "cerebras"
-_CLASSES = {**OPTIMIZERS, **MORE_OPTIMIZERS}
 _DEFAULT_RATE = 0.1
 _ALIASES = {
     "weight_decay": ("weight_decay_rate",),
@@ -81,7 +80,7 @@ def configure_optimizer(
         0.1
     """
     name, made = configure_optimizer_params(optimizer_type, kwargs, as_shipped)
-    defaults = {parameter.name: parameter.default for parameter in _CLASSES[name].parameters}
+    defaults = {parameter.name: parameter.default for parameter in OPTIMIZERS[name].parameters}
     entries = {**defaults, **made}
     if name == "AdamW":
         entries["l2_regularization_rate"] = 0.0
@@ -92,13 +91,13 @@ def configure_optimizer(
 
 
 def _class(optimizer_type: str, where: str) -> OptimizerEntry:
-    known = {name.lower(): entry for name, entry in _CLASSES.items()}
+    known = {name.lower(): entry for name, entry in OPTIMIZERS.items()}
     lower = str(optimizer_type).lower()
     if lower not in known:
         raise ConfigError(
             f"{SYSTEM} has no optimizer {optimizer_type!r}",
             where=where,
-            hint=nearest(str(optimizer_type), _CLASSES),
+            hint=nearest(str(optimizer_type), OPTIMIZERS),
         )
     return known[lower]
 

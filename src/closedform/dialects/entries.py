@@ -127,11 +127,19 @@ class OptimizerEntry:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """A system: its scheduler and optimizer classes by name."""
+    """A system: its scheduler and optimizer classes by name.
+
+    Attributes:
+        system: Its name.
+        schedules: Its scheduler classes.
+        optimizers: Its optimizer classes, by their documented formula.
+        shipped_optimizers: Those of them that ship with a defect, as they ship.
+    """
 
     system: str
     schedules: Mapping[str, ScheduleEntry]
     optimizers: Mapping[str, OptimizerEntry]
+    shipped_optimizers: Mapping[str, OptimizerEntry] = field(default_factory=dict)
 
 
 def own_schedule(name: str, make: Callable[..., Schedule], **defaults: Any) -> ScheduleEntry:

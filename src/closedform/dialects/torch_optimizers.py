@@ -118,7 +118,6 @@ _ENTRIES = (
     ),
     OptimizerEntry("AdamW", (*_ADAM, Parameter("weight_decay", 1e-2), *_ADAM_SWITCHES), _adamw),
 )
-OPTIMIZERS = {entry.name: entry for entry in _ENTRIES}
 
 _WEIGHT_DECAY = Parameter("weight_decay", 0)
 _CAPTURABLE = Parameter("capturable", False, checks.flag)
@@ -215,5 +214,5 @@ _MORE_ENTRIES = (
         _asgd,
     ),
 )
-MORE_OPTIMIZERS = {entry.name: entry for entry in _MORE_ENTRIES}
+OPTIMIZERS = {entry.name: entry for entry in (*_ENTRIES, *_MORE_ENTRIES)}
 """Entries that ``dialects.optimizer`` does not list yet."""

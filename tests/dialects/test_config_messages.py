@@ -153,6 +153,28 @@ BAD: dict[str, tuple[Callable[[], object], type[ClosedFormError], str]] = {
         ConfigError,
         "learning_rate must be a number, got 'x' (cerebras > configure_optimizer_params)",
     ),
+    "optimizer in a list": (
+        lambda: dialects.configure_optimizer("SGD", [7]),  # type: ignore[arg-type]
+        ConfigError,
+        "an optimizer config must be a mapping, got [7] (cerebras > configure_optimizer_params)",
+    ),
+    "param groups in a list": (
+        lambda: dialects.configure_param_groups(["a"], [], [6]),  # type: ignore[arg-type]
+        ConfigError,
+        "the config must be a mapping, got [6] (cerebras > configure_param_groups)",
+    ),
+    "one factor for all": (
+        lambda: dialects.configure_param_groups_2_2(["a"], [], {"adjust_learning_rate": 5}),
+        ConfigError,
+        "adjust_learning_rate must be {layer type: factor}, got 5 "
+        "(cerebras > configure_param_groups_2_2)",
+    ),
+    "tags of another form": (
+        lambda: dialects.configure_param_groups(["a"], [], {"params": [{"params": "a"}]}),
+        ConfigError,
+        "tags must be {\"params\": globs, \"tag\": name}, got {'params': 'a'} "
+        "(cerebras > configure_param_groups)",
+    ),
     "layer type": (
         lambda: dialects.configure_param_groups(
             ["a"], [], {"adjust_learning_rate": {"embeding": 2}}

@@ -43,6 +43,8 @@ def configure_optimizer_params(
     """
     where = f"{SYSTEM} > configure_optimizer_params"
     entry = _class(optimizer_type, where)
+    if not isinstance(kwargs, Mapping):
+        raise ConfigError(f"an optimizer config must be a mapping, got {kwargs!r}", where=where)
     given = dict(kwargs)
     rate = _rate(given.pop("learning_rate", None), as_shipped, where)
     made: dict[str, Any] = {}

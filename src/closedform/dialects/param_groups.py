@@ -52,7 +52,7 @@ def configure_param_groups(
         [(0.5, ['embedding.weight']), (1.0, ['decoder.linear.weight'])]
     """
     where = "cerebras > configure_param_groups"
-    factors = config.get("adjust_learning_rate") or {}
+    factors = _factors(config, where)
     types = LAYER_TYPES if layer_types is None else layer_types
     for name in factors:
         if name not in types:
@@ -90,7 +90,7 @@ def configure_param_groups_2_2(
         >>> configure_param_groups_2_2(["l.weight", "l.bias"], [], {"weight_decay": 0.1})[1]
         {'weight_decay': 0.0, 'params': ['l.bias']}
     """
-    factors = config.get("adjust_learning_rate") or {}
+    factors = _factors(config, "cerebras > configure_param_groups_2_2")
     halves = _by_decay(params, norms, config)
     if not factors:
         return halves
@@ -104,6 +104,18 @@ def configure_param_groups_2_2(
             rest = [p for p in rest if p not in found]
         groups.append(_part(half, 1.0, rest))
     return [group for group in groups if group["params"]]
+
+
+def _factors(config: Any, where: str) -> Mapping[str, Any]:
+    """The factor of each layer type."""
+    if not isinstance(config, Mapping):
+        raise ConfigError(f"the config must be a mapping, got {config!r}", where=where)
+    factors = config.get("adjust_learning_rate") or {}
+    if not isinstance(factors, Mapping):
+        raise ConfigError(
+            f"adjust_learning_rate must be {{layer type: factor}}, got {factors!r}", where=where
+        )
+    return factors
 
 
 def _by_decay(
@@ -138,7 +150,7 @@ def _matches(name: str, globs: Sequence[str]) -> bool:
 def _tags(params: Sequence[str], entries: Any, where: str) -> dict[str, tuple[str, ...]]:
     """The tags of each parameter, sorted."""
     tags: dict[str, set[str]] = {name: set() for name in params}
-    for entry in [entries] if isinstance(entries, Mapping) else entries or []:
+    for entry in _tag_entries(entries, where):
         globs = [entry["params"]] if isinstance(entry["params"], str) else entry["params"]
         found = [name for name in params if _matches(name, globs)]
         if not found:
@@ -148,3 +160,18 @@ def _tags(params: Sequence[str], entries: Any, where: str) -> dict[str, tuple[st
         for name in found:
             tags[name].add(entry["tag"])
     return {name: tuple(sorted(found)) for name, found in tags.items()}
+
+
+def _tag_entries(entries: Any, where: str) -> list[Mapping[str, Any]]:
+    """What gives parameters their tags, checked."""
+    listed = [entries] if isinstance(entries, Mapping) else entries or []
+    for entry in listed if isinstance(listed, list | tuple) else [listed]:
+        is_entry = isinstance(entry, Mapping) and set(entry) == {"params", "tag"}
+        globs = [entry["params"]] if is_entry and isinstance(entry["params"], str) else None
+        globs = entry["params"] if is_entry and globs is None else globs
+        is_list = isinstance(globs, list | tuple) and all(isinstance(g, str) for g in globs)
+        if not is_list or not isinstance(entry["tag"], str):
+            raise ConfigError(
+                f'tags must be {{"params": globs, "tag": name}}, got {entry!r}', where=where
+            )
+    return list(listed)

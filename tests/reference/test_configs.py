@@ -53,7 +53,7 @@ def steps_of(config: Path) -> Any:
     found = lengths(yaml.safe_load(config.read_text()))
     sums = np.cumsum(found)
     marks = {0, *found, *(int(total) for total in sums)}
-    end = int(1.05 * max(marks)) + 10
+    end = max(int(1.05 * max(marks)) + 10, SAMPLES)
     near = {mark + offset for mark in marks for offset in range(-2, 3)}
     even = np.linspace(0, end, SAMPLES).astype(np.int64)
     return np.unique([*even, *(step for step in near if step >= 0)])

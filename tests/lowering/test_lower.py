@@ -182,3 +182,24 @@ def test_a_table_of_integers_is_a_table() -> None:
     counts = cf.schedules.table([k * k % 17 for k in range(300)])
     assert nodes(compile_schedule(counts)) <= 12
     assert [counts(step) for step in (0, 5, 299, 1000)] == [0, 8, 299 * 299 % 17, 299 * 299 % 17]
+
+
+def test_integers_that_do_not_fit_are_added_as_floats() -> None:
+    squares = Schedule(t * (t + 1) + t)
+    assert [squares(step) for step in (0, 3, 10**6)] == [0, 15, 10**12 + 2 * 10**6]
+    assert Schedule(sp.Integer(10) ** 30 + t)(5) == 1e30
+
+
+def test_lengths_as_inputs() -> None:
+    lr = WARMUP.then(cf.schedules.cosine(3e-4, 3e-5, 98_000))
+    graph = compile_schedule(lr, inputs=("steps_1",))
+    for step in (0, 500, 1000, 2000, 50_000, 99_000):
+        inputs = {"step": np.array(step), "steps_1": np.array(1000)}
+        expected = float(lr.bind(steps_1=1000).exact(step))
+        assert run_evaluator(graph, inputs)["value"] == pytest.approx(expected, rel=1e-12)
+        assert run_onnxruntime(graph, inputs)["value"] == pytest.approx(expected, rel=1e-12)
+
+
+def test_an_even_minimum_halved_is_an_integer_exponent() -> None:
+    signs = Schedule((-1) ** (sp.Min(4, 2 * t) / 2))
+    assert [signs(step) for step in range(4)] == [1, -1, 1, 1]

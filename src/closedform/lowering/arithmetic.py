@@ -29,6 +29,8 @@ def lower_add(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     for term in sp.Add.make_args(terms):
         factor, core = term.as_coeff_Mul()
         (integral if factor.is_Rational and is_integral(core) else others).append(term)
+    if not _fits_line(low, integral, domain):
+        integral, others = [], [*integral, *others]
     if not integral and len(others) == 1:
         raised = raised_cosine(low, constant, others[0], domain)
         if raised is not None:
@@ -44,6 +46,11 @@ def lower_add(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     if constant < 0:
         return low.emit(Op.SUB, total, low.constant(-constant))
     return low.emit(Op.ADD, total, low.constant(constant))
+
+
+def _fits_line(low: Lowering, terms: Sequence[sp.Expr], domain: Domain) -> bool:
+    """Whether multiples of integers have an integer form that fits; else floats are added."""
+    return bool(terms) and low.fits_integer(_primitive(sp.Add(*terms))[1], domain)
 
 
 def _add_terms(
@@ -101,6 +108,8 @@ def _line(low: Lowering, constant: sp.Expr, multiples: sp.Expr, domain: Domain) 
         line = _slope_times(low, slope, integer, domain)
         return low.emit(Op.ADD, line, low.constant(constant))
     start = sp.Integer(_reference(constant, slope, interval(integer, domain)))
+    if not low.fits_integer(integer - start, domain):
+        start = sp.Integer(0)
     height = constant + slope * start
     line = _slope_times(low, slope, integer - start, domain)
     if height == 0:

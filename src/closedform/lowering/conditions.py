@@ -39,7 +39,7 @@ def lower_condition(low: Lowering, condition: sp.Basic, domain: Domain) -> Value
     if not isinstance(condition, Relational):
         raise low.error(f"{condition} is no condition that a graph can hold")
     threshold = None if low.is_tensor(condition) else _threshold(condition)
-    if threshold is not None:
+    if threshold is not None and low.fits_integer(threshold[1], domain):
         return _compare_integers(low, *threshold, domain)
     left, right = (low.operand(arg, condition, domain) for arg in condition.args)
     return _compare(low, condition.func, left, right)

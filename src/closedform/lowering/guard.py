@@ -231,10 +231,18 @@ def _requirement(expr: sp.Basic, domain: Domain) -> tuple[int, Requirement] | No
     return None
 
 
+def _is_whole(expr: sp.Expr) -> bool:
+    """Whether an exponent is an integer at every step: ``Min(4, 2*t)/2`` is one, too."""
+    factor, core = expr.as_coeff_Mul()
+    if factor.is_Rational and isinstance(core, sp.Min | sp.Max):
+        return all(_is_whole(factor * arg) for arg in core.args)
+    return is_integral(expr)
+
+
 def _power_requirement(expr: sp.Pow, domain: Domain) -> tuple[int, Requirement] | None:
     exponent = expr.args[1]
     powers = interval(exponent, domain)
-    if is_integral(exponent):
+    if _is_whole(exponent):
         return None if powers.is_nonnegative else (0, NONZERO)
     return (0, NONNEGATIVE) if powers.is_positive else (0, POSITIVE)
 

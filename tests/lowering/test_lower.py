@@ -158,6 +158,8 @@ def test_handlers_cover_the_documented_vocabulary() -> None:
         ),
         (sp.sqrt(9 - t), DomainError, "at t = 10: 9 - t is -1, and must be not below zero"),
         (sp.log(t), DomainError, "at t = 0: t is 0, and must be above zero"),
+        (1 / (t - 123_456), DomainError, "at t = 123456: t - 123456 is 0"),
+        (sp.log((t - 123_456) ** 2), DomainError, "at t = 123456"),
         (floor_mod(7, t - 2), DomainError, "at t = 2: t - 2 is 0"),
         ((t - 2) ** sp.Rational(1, 3), DomainError, "at t = 0: t - 2 is -2"),
         (sp.Integer(10) ** 400 + t, LoweringError, "is not finite in f64"),

@@ -12,6 +12,7 @@ is illegal at a step at which it is taken is an error that names the step.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -23,7 +24,7 @@ from closedform.language.exact import holds_at, value_at
 from closedform.language.functions import FloorDiv, FloorMod
 from closedform.language.symbols import t
 from closedform.lowering.annotate import branches, interval, is_integral
-from closedform.lowering.domain import Domain, narrow
+from closedform.lowering.domain import Domain, linear_in, narrow
 from closedform.lowering.interval import Interval, point
 
 
@@ -188,7 +189,7 @@ class _Guard:
                 where=self.place,
                 hint=f"declare it: hyper({opened[0]!r}, positive=True), or give it a value",
             )
-        for step in _samples(taken.interval(t)):
+        for step in _samples(taken.interval(t), operand):
             values = {**self.numbers, t: sp.Integer(step)}
             if not holds_at(condition, values):
                 continue
@@ -247,14 +248,17 @@ def _power_requirement(expr: sp.Pow, domain: Domain) -> tuple[int, Requirement] 
     return (0, NONNEGATIVE) if powers.is_positive else (0, POSITIVE)
 
 
-def _samples(steps: Interval) -> Iterator[int]:
-    """Steps at which to look for a counterexample: both ends, and a few hundred between."""
+def _samples(steps: Interval, operand: sp.Expr) -> Iterator[int]:
+    """Steps at which to look for a counterexample: roots of lines, both ends, hundreds between."""
     low, high = int(steps.low), int(steps.high)
     seen = set()
     near = [low + offset for offset in range(200)] + [high - offset for offset in range(3)]
     far = [low + (high - low) * part // 64 for part in range(65)]
     doubling = [low + 2**exponent for exponent in range(50)]
-    for step in (*near, *far, *doubling):
+    lines = [linear_in(part, t) for part in sp.preorder_traversal(operand) if part.is_Add]
+    roots = [-line[1] / line[0] for line in lines if line is not None and line[0] != 0]
+    around = [math.floor(root) + offset for root in roots for offset in (-1, 0, 1, 2)]
+    for step in (*near, *around, *far, *doubling):
         if low <= step <= high and step not in seen:
             seen.add(step)
             yield step

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from closedform.cli.options import AsShipped, BaseValue, Name
+
 if TYPE_CHECKING:
     from closedform.config import Recipe
     from closedform.language import Schedule, UpdateRule
@@ -27,9 +29,7 @@ class Dtype(StrEnum):
 
 def export(
     context: typer.Context,
-    name: Annotated[
-        str, typer.Argument(help="A name of the library, SYSTEM:CLASS, or a config file.")
-    ],
+    name: Name,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="A folder, or for one schedule an .onnx file.")
     ],
@@ -49,12 +49,8 @@ def export(
     ] = None,
     opset: Annotated[int, typer.Option(help="The ONNX opset.")] = 21,
     key: Annotated[str, typer.Option(help="What a class of a system schedules.")] = "lr",
-    base_value: Annotated[
-        float | None, typer.Option(help="The optimizer's own value, where a class scales it.")
-    ] = None,
-    as_shipped: Annotated[
-        bool, typer.Option("--as-shipped", help="Keep the defects of the system.")
-    ] = False,
+    base_value: BaseValue = None,
+    as_shipped: AsShipped = False,
 ) -> None:
     """Export NAME to ONNX: schedule.onnx, and with --params init.onnx and step.onnx.
 

@@ -7,23 +7,19 @@ from typing import Annotated
 
 import typer
 
+from closedform.cli.options import AsShipped, BaseValue, Name
+
 
 def plot(
     context: typer.Context,
-    name: Annotated[
-        str, typer.Argument(help="A name of the library, SYSTEM:CLASS, or a config file.")
-    ],
+    name: Name,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="A .png, .svg or .pdf file.")
     ] = None,
     until: Annotated[int | None, typer.Option(help="The last step drawn.", min=1)] = None,
     key: Annotated[str, typer.Option(help="Which schedule of a config or rule.")] = "lr",
-    base_value: Annotated[
-        float | None, typer.Option(help="The optimizer's own value, where a class scales it.")
-    ] = None,
-    as_shipped: Annotated[
-        bool, typer.Option("--as-shipped", help="Keep the defects of the system.")
-    ] = False,
+    base_value: BaseValue = None,
+    as_shipped: AsShipped = False,
 ) -> None:
     """Plot the schedule NAME in the terminal, or into a file with -o.
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from closedform.cli.options import AsShipped, BaseValue, Name
+
 if TYPE_CHECKING:
     import sympy as sp
 
@@ -17,9 +19,7 @@ MOST_ROWS = 60
 
 def show(
     context: typer.Context,
-    name: Annotated[
-        str, typer.Argument(help="A name of the library, SYSTEM:CLASS, or a config file.")
-    ],
+    name: Name,
     latex: Annotated[bool, typer.Option("--latex", help="Formulas in LaTeX.")] = False,
     ir: Annotated[bool, typer.Option("--ir", help="Also the graph, in its text form.")] = False,
     until: Annotated[int | None, typer.Option(help="The last step of the table.", min=1)] = None,
@@ -28,12 +28,8 @@ def show(
         typer.Option(help="For the graph of an optimizer: w=4x3, once for each parameter."),
     ] = None,
     key: Annotated[str, typer.Option(help="What a class of a system schedules.")] = "lr",
-    base_value: Annotated[
-        float | None, typer.Option(help="The optimizer's own value, where a class scales it.")
-    ] = None,
-    as_shipped: Annotated[
-        bool, typer.Option("--as-shipped", help="Keep the defects of the system.")
-    ] = False,
+    base_value: BaseValue = None,
+    as_shipped: AsShipped = False,
 ) -> None:
     """Show the formula, the values at the boundaries and the graph of NAME.
 

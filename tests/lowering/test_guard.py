@@ -10,8 +10,10 @@ from closedform.compiler import compile_schedule
 from closedform.errors import DomainError
 from closedform.language import Schedule, floor_mod, t
 from closedform.language.exact import value_at
+from closedform.lowering.annotate import interval, is_integral
 from closedform.lowering.domain import clock_domain
 from closedform.lowering.guard import guard
+from closedform.lowering.held import Held
 from tests.support.engines import run_evaluator, run_onnxruntime
 
 CYCLE = floor_mod(t, 3)
@@ -34,15 +36,7 @@ TOTAL = {
 }
 
 
-# SymPy folds the Piecewise around a safe operand out of the condition, into an ITE.
-FOLDED = ("and not equal", "or cycle")
-CASES = [
-    pytest.param(name, marks=pytest.mark.xfail(strict=True, reason="ITE") if name in FOLDED else ())
-    for name in TOTAL
-]
-
-
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", TOTAL)
 def test_what_is_taken_keeps_its_value_and_nothing_else_is_illegal(name: str) -> None:
     schedule = Schedule(TOTAL[name])
     graph = compile_schedule(schedule, step_shape=("n",))
@@ -53,7 +47,7 @@ def test_what_is_taken_keeps_its_value_and_nothing_else_is_illegal(name: str) ->
     assert np.array_equal(run_onnxruntime(graph, {"step": steps})["value"], values)
 
 
-@pytest.mark.parametrize("name", FOLDED)
+@pytest.mark.parametrize("name", TOTAL)
 def test_an_argument_leans_on_the_others(name: str) -> None:
     guarded = guard(TOTAL[name], clock_domain(), name)
     for step in range(20):
@@ -80,3 +74,11 @@ def test_what_is_illegal_where_it_is_taken_is_refused(expr: sp.Expr, message: st
     with pytest.raises(DomainError) as caught:
         compile_schedule(Schedule(expr, name="bad"))
     assert str(caught.value) == message
+
+
+def test_what_is_held_keeps_what_is_known_of_its_operand() -> None:
+    held = Held(t, t > 3)
+    assert held.is_integer
+    assert is_integral(held)
+    assert interval(held, clock_domain(last=10)) == interval(held.pieces, clock_domain(last=10))
+    assert [held.xreplace({t: sp.Integer(step)}) for step in (3, 4)] == [1, 4]

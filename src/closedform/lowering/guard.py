@@ -6,8 +6,8 @@ zero ends a whole onnxruntime run, and a NaN in a branch not taken poisons its g
 
 Where intervals show that the operand is legal in the branch but not beside it, the operand is held
 at its bound in the branch (``Max(x, low)``, ``Min(x, high)``), which changes no value that is
-taken. Where they show nothing, the operand is replaced by 1 outside of the branch. An operand that
-is illegal at a step at which it is taken is an error that names the step.
+taken. Where they show nothing, the operand is replaced by 1 outside of the branch (``Held``). An
+operand that is illegal at a step at which it is taken is an error that names the step.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from closedform.language.functions import FloorDiv, FloorMod
 from closedform.language.symbols import t
 from closedform.lowering.annotate import branches, interval, is_integral
 from closedform.lowering.domain import Domain, linear_in, narrow
+from closedform.lowering.held import Held
 from closedform.lowering.interval import Interval, point
 
 
@@ -214,7 +215,7 @@ def _hold(operand: sp.Expr, inside: Interval, needed: Requirement, condition: sp
 
 
 def _replace_outside(operand: sp.Expr, condition: sp.Basic) -> sp.Expr:
-    return sp.Piecewise((operand, condition), (1, True))
+    return Held(operand, condition)
 
 
 def _rational(number: Fraction) -> sp.Rational:

@@ -17,6 +17,7 @@ from closedform.language.functions import FloorDiv, FloorMod
 from closedform.lowering.annotate import branches, interval, is_integral
 from closedform.lowering.context import Lowering
 from closedform.lowering.domain import Domain
+from closedform.lowering.held import Held
 
 # Largest integer up to which every integer is exact in a float dtype.
 _EXACT = {DType.F64: 2**53, DType.F32: 2**24}
@@ -39,7 +40,7 @@ def lower_integral(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
 
 
 def _is_exact_in_float(expr: sp.Expr, domain: Domain, limit: int) -> bool:
-    if isinstance(expr, FloorDiv | FloorMod | sp.Piecewise):
+    if isinstance(expr, FloorDiv | FloorMod | Held | sp.Piecewise):
         return False
     # The partial sums of a sum are within the sum of the sizes of its terms.
     terms = expr.args if isinstance(expr, sp.Add) else (expr,)
@@ -54,6 +55,8 @@ def _arithmetic(low: Lowering, expr: sp.Expr, domain: Domain, dtype: DType) -> V
         return low.constant(expr, dtype)
     if isinstance(expr, sp.Symbol):
         return low.cast(low.symbol(expr), dtype)
+    if isinstance(expr, Held):
+        return _arithmetic(low, expr.pieces, domain, dtype)
     if isinstance(expr, sp.Piecewise):
         return _piecewise(low, expr, domain, dtype)
     if isinstance(expr, sp.Add):

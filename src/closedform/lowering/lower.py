@@ -18,6 +18,7 @@ from closedform.lowering.arithmetic import lower_add, lower_mul, lower_power
 from closedform.lowering.conditions import lower_condition
 from closedform.lowering.context import Handler, Lowering, Rules
 from closedform.lowering.domain import Domain
+from closedform.lowering.held import Held
 from closedform.lowering.integers import constants_last, lower_integral
 from closedform.lowering.pieces import lower_piecewise
 from closedform.lowering.trigonometry import lower_cosine, lower_sine
@@ -77,6 +78,7 @@ HANDLERS: Mapping[type[sp.Basic], Handler] = {
     sp.cos: lower_cosine,
     sp.sin: lower_sine,
     sp.Piecewise: lower_piecewise,
+    Held: lambda low, expr, domain: low.real(expr.pieces, domain),
     FloorDiv: _floor_div,
     FloorMod: _floor_mod,
     ReduceSum: _reduce_sum,

@@ -68,6 +68,10 @@ class StateError(ClosedFormError, ValueError):
     """A state dict belongs to another rule, or to other parameters."""
 
 
+class VerificationError(ClosedFormError, ValueError):
+    """A claim cannot be stated in the prover's language, or the prover contradicts itself."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Returns a hint that names the known name nearest to ``name``, or lists a few of them."""
     names = sorted(known)

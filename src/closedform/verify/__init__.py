@@ -1,0 +1,1 @@
+"""Proofs, refutations and certificates for schedules, update rules and their graphs."""

@@ -1,0 +1,193 @@
+"""Inert terms: the prover's language, as data. What is written stays as written.
+
+Numbers: rational constants, symbols, pi, ``+ * / ^``, ``cos(pi u)``, ``sin(pi u)``, exp, log,
+floor, min, max, abs, sign, ``ite(condition, a, b)``, table lookup, undefined. Truths: ``< <= =``,
+and, or, not. Every walk is a loop: a table of 10,000 branches is a chain as deep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from closedform.errors import VerificationError
+
+T = TypeVar("T")
+
+
+class Op(StrEnum):
+    """The kinds of terms."""
+
+    RATIONAL = "rational"
+    SYMBOL = "symbol"
+    PI = "pi"
+    UNDEFINED = "undefined"
+    ADD = "+"
+    MULTIPLY = "*"
+    DIVIDE = "/"
+    POWER = "^"
+    COSPI = "cospi"
+    SINPI = "sinpi"
+    EXP = "exp"
+    LOG = "log"
+    FLOOR = "floor"
+    MINIMUM = "min"
+    MAXIMUM = "max"
+    ABSOLUTE = "abs"
+    SIGN = "sign"
+    ITE = "ite"
+    LOOKUP = "lookup"
+    OPAQUE = "opaque"
+    TRUE = "true"
+    FALSE = "false"
+    LESS = "<"
+    LESS_EQUAL = "<="
+    EQUAL = "="
+    AND = "and"
+    OR = "or"
+    NOT = "not"
+
+
+RELATIONS = frozenset({Op.LESS, Op.LESS_EQUAL, Op.EQUAL})
+TRUTHS = RELATIONS | {Op.TRUE, Op.FALSE, Op.AND, Op.OR, Op.NOT}
+
+
+class Sign(StrEnum):
+    """What a symbol's declaration says of its sign."""
+
+    ANY = "any"
+    POSITIVE = "positive"
+    NONNEGATIVE = "nonnegative"
+    NEGATIVE = "negative"
+    NONPOSITIVE = "nonpositive"
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A symbol's declaration: its name is its identity, the rest are assumptions."""
+
+    name: str
+    integer: bool = False
+    sign: Sign = Sign.ANY
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Term:
+    """An immutable term. Equal terms are those that are written alike.
+
+    Args:
+        op: Its kind.
+        args: The terms below it.
+        value: A number, a declaration, a table of numbers, or the name of an opaque function.
+    """
+
+    op: Op
+    args: tuple[Term, ...] = ()
+    value: Any = None
+    _hash: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.op, self.args, self.value)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Term) or self._hash != other._hash:
+            return False
+        return _written_alike(self, other)
+
+    def __repr__(self) -> str:
+        return show(self)
+
+
+def _written_alike(left: Term, right: Term) -> bool:
+    """Compares two terms of one hash without recursion; shared parts are met once."""
+    pending, seen = [(left, right)], set()
+    while pending:
+        one, other = pending.pop()
+        if one is other or (id(one), id(other)) in seen:
+            continue
+        same = one.op is other.op and one._hash == other._hash and one.value == other.value
+        if not same or len(one.args) != len(other.args):
+            return False
+        seen.add((id(one), id(other)))
+        pending.extend(zip(one.args, other.args, strict=True))
+    return True
+
+
+# --- walking ---------------------------------------------------------------------------------
+
+
+def walk(*roots: Term) -> Iterator[Term]:
+    """Yields each distinct term once, what stands below before what stands above."""
+    done: set[Term] = set()
+    pending = [(root, False) for root in reversed(roots)]
+    while pending:
+        node, ready = pending.pop()
+        if node in done:
+            continue
+        if ready or not node.args:
+            done.add(node)
+            yield node
+        else:
+            pending.append((node, True))
+            pending.extend((arg, False) for arg in reversed(node.args))
+
+
+def fold(root: Term, make: Callable[[Term, list[T]], T]) -> T:
+    """Returns ``make(node, results of its arguments)`` of the root, each node made once."""
+    results: dict[Term, T] = {}
+    for node in walk(root):
+        results[node] = make(node, [results[arg] for arg in node.args])
+    return results[root]
+
+
+def symbols(*roots: Term) -> dict[str, Term]:
+    """Returns the symbols of some terms by name, sorted.
+
+    Raises:
+        VerificationError: One name is declared in two ways.
+    """
+    found: dict[str, Term] = {}
+    for node in walk(*roots):
+        if node.op is Op.SYMBOL and found.setdefault(node.value.name, node) != node:
+            other = found[node.value.name].value
+            raise VerificationError(
+                f"{node.value.name} is declared as {node.value} and as {other}",
+                hint="declare a name once: the prover knows symbols by their names",
+            )
+    return dict(sorted(found.items()))
+
+
+_LONGEST = 2000
+
+
+def show(root: Term) -> str:
+    """Returns the term as one line of text, cut where it is very long."""
+
+    def make(node: Term, args: list[str]) -> str:
+        match node.op:
+            case Op.RATIONAL:
+                return str(node.value)
+            case Op.SYMBOL:
+                return str(node.value.name)
+            case Op.PI | Op.UNDEFINED | Op.TRUE | Op.FALSE:
+                return node.op.value
+            case Op.ADD | Op.MULTIPLY | Op.AND | Op.OR | Op.POWER | Op.DIVIDE:
+                text = f"({f' {node.op.value} '.join(args)})"
+            case Op.LESS | Op.LESS_EQUAL | Op.EQUAL:
+                text = f"{args[0]} {node.op.value} {args[1]}"
+            case Op.LOOKUP:
+                text = f"table of {len(node.value)}[{args[0]}]"
+            case Op.OPAQUE:
+                text = f"{node.value}({', '.join(args)})"
+            case _:
+                text = f"{node.op.value}({', '.join(args)})"
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+
+    return fold(root, make)

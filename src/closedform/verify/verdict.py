@@ -1,0 +1,70 @@
+"""What became of a claim: proved, refuted at a point, or not decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import sympy as sp
+
+
+class Status(StrEnum):
+    """The three ways a claim can end. UNKNOWN is never a pass."""
+
+    PROVED = "PROVED"
+    REFUTED = "REFUTED"
+    UNKNOWN = "UNKNOWN"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A verdict; ask ``proved``, ``refuted`` or ``unknown``, its truth value raises TypeError.
+
+    Args:
+        status: How it ended.
+        tactics: What proved or refuted it, in the order in which it was used.
+        counterexample: The values of all symbols at which the claim was exactly found false.
+        reason: What was found there, what is not known, or what the proof leans on.
+        samples: The points at which the claim was evaluated and held.
+        seconds: How long it took.
+    """
+
+    status: Status
+    tactics: tuple[str, ...] = ()
+    counterexample: Mapping[str, sp.Rational] | None = None
+    reason: str = ""
+    samples: int = 0
+    seconds: float = 0.0
+
+    @property
+    def proved(self) -> bool:
+        """Whether the claim holds everywhere."""
+        return self.status is Status.PROVED
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the claim is false at ``counterexample``."""
+        return self.status is Status.REFUTED
+
+    @property
+    def unknown(self) -> bool:
+        """Whether neither was shown."""
+        return self.status is Status.UNKNOWN
+
+    def __bool__(self) -> bool:
+        raise TypeError("a verdict is no truth value: ask .proved, .refuted or .unknown")
+
+    def __str__(self) -> str:
+        parts: list[str] = [self.status.value]
+        if self.tactics:
+            parts.append(f"by {', '.join(self.tactics)}")
+        if self.counterexample is not None:
+            point = ", ".join(f"{name} = {value}" for name, value in self.counterexample.items())
+            parts.append(f"at {point}" if point else "at every point")
+        text = " ".join(parts)
+        return f"{text}: {self.reason}" if self.reason else text
+
+    def after(self, seconds: float) -> Verdict:
+        """Returns the same verdict with another time."""
+        return replace(self, seconds=seconds)

@@ -59,7 +59,8 @@ def sequential(
     expr = sp.Piecewise(*pieces, (local[-1], True)) if pieces else local[0]
     last = members[-1].duration
     length = None if last is None else starts[-1] + last
-    return Schedule(expr, name=name, length=length, **_used(shared, expr))
+    domain = _joined_domain(members, expr)
+    return Schedule(expr, name=name, length=length, domain=domain, **_used(shared, expr))
 
 
 def chained(schedules: Sequence[Schedule], *, name: str = "chained") -> Schedule:
@@ -88,7 +89,8 @@ def chained(schedules: Sequence[Schedule], *, name: str = "chained") -> Schedule
         expr = expr * member.expr / initial
     durations = [member.duration for member in members if member.duration is not None]
     length = sp.Max(*durations) if durations else None
-    return Schedule(expr, name=name, length=length, **_used(shared, expr))
+    domain = _joined_domain(members, expr)
+    return Schedule(expr, name=name, length=length, domain=domain, **_used(shared, expr))
 
 
 def repeat(schedule: Schedule, every: Any = None, *, name: str = "repeat") -> Schedule:
@@ -120,7 +122,9 @@ def repeat(schedule: Schedule, every: Any = None, *, name: str = "repeat") -> Sc
     if period == 0 or schedule.length == 0:
         raise DefinitionError("every must be above 0, got 0", where=f"schedule {schedule.name!r}")
     expr = schedule.expr.xreplace({t: floor_mod(t, period)})
-    return Schedule(expr, name=name, **_used(schedule.hyperparameters, expr))
+    return Schedule(
+        expr, name=name, domain=schedule.domain, **_used(schedule.hyperparameters, expr)
+    )
 
 
 def splice(schedule: Schedule, at: Any, new: Schedule, *, name: str = "splice") -> Schedule:
@@ -152,7 +156,8 @@ def splice(schedule: Schedule, at: Any, new: Schedule, *, name: str = "splice") 
     if mark == 0:
         expr = members[1].expr
     length = None if members[1].duration is None else sp.Max(members[1].duration, mark)
-    return Schedule(expr, name=name, length=length, **_used(shared, expr))
+    domain = _joined_domain(members, expr)
+    return Schedule(expr, name=name, length=length, domain=domain, **_used(shared, expr))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +167,7 @@ class _Member:
     name: str
     expr: sp.Expr
     duration: sp.Expr | None
+    domain: tuple[sp.Basic, ...]
 
 
 def _merge(
@@ -192,7 +198,8 @@ def _merge(
             if symbol.name in schedule.hyperparameters:
                 values[key] = schedule.hyperparameters[symbol.name]
         duration = None if schedule.duration is None else schedule.duration.xreplace(renamed)
-        members.append(_Member(schedule.name, schedule.expr.xreplace(renamed), duration))
+        domain = tuple(condition.xreplace(renamed) for condition in schedule.domain)
+        members.append(_Member(schedule.name, schedule.expr.xreplace(renamed), duration, domain))
     return members, values
 
 
@@ -200,6 +207,12 @@ def _free_name(name: str, taken: Mapping[str, Any]) -> str:
     while name in taken:
         name = f"{name}_"
     return name
+
+
+def _joined_domain(members: Sequence[_Member], expr: sp.Expr) -> list[sp.Basic]:
+    """The conditions of all members that concern symbols of the expression, each once."""
+    conditions = dict.fromkeys(rule for member in members for rule in member.domain)
+    return [rule for rule in conditions if rule.free_symbols <= expr.free_symbols]
 
 
 def _used(hyperparameters: Mapping[str, Any], expr: sp.Expr) -> dict[str, Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import sympy as sp
+from sympy.logic.boolalg import Boolean
 
 from closedform.errors import DefinitionError, DomainError, nearest
 from closedform.language.exact import value_at
@@ -26,11 +27,16 @@ class Schedule:
         name: A name for graphs, files and errors.
         length: Number of steps after which its shape is complete, if it has one: a number, or an
             expression in the hyperparameters; ``then`` begins the next schedule there.
+        domain: Conditions on the hyperparameters under which the schedule has a meaning, such as
+            ``flat < steps``. They are checked as soon as the values are known, and are what
+            ``verify`` may assume of those that are open.
         **hyperparameters: Values of symbols by name. Symbols without a value stay open; ``bind``
             gives them one later, or the exporter makes them inputs of the graph.
 
     Raises:
-        DefinitionError: ``expr`` is no expression, or a value names no symbol of it.
+        DefinitionError: ``expr`` is no expression, a value names no symbol of it, or ``domain``
+            holds what is no condition on its symbols.
+        DomainError: The values do not satisfy ``domain``.
 
     Example:
         >>> import sympy as sp
@@ -45,9 +51,10 @@ class Schedule:
         3/40000
     """
 
-    __slots__ = ("_cache", "duration", "expr", "hyperparameters", "name")
+    __slots__ = ("_cache", "domain", "duration", "expr", "hyperparameters", "name")
 
     _cache: dict[str, Any]
+    domain: tuple[sp.Basic, ...]
     duration: sp.Expr | None
     expr: sp.Expr
     hyperparameters: dict[str, sp.Expr]
@@ -59,6 +66,7 @@ class Schedule:
         *,
         name: str = "schedule",
         length: Any = None,
+        domain: Iterable[sp.Basic] = (),
         **hyperparameters: Any,
     ) -> None:
         checked = _expression(expr, name)
@@ -71,6 +79,7 @@ class Schedule:
                 "expr": checked,
                 "name": name,
                 "duration": _duration(length),
+                "domain": _domain(domain, symbols, values, name),
                 "hyperparameters": values,
             }
         )
@@ -79,7 +88,7 @@ class Schedule:
         raise AttributeError(f"a Schedule is immutable: cannot set {name!r}; use bind()")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: getattr(self, key) for key in ("expr", "name", "duration", "hyperparameters")}
+        return {key: getattr(self, key) for key in self.__slots__ if key != "_cache"}
 
     def __setstate__(self, content: Mapping[str, Any]) -> None:
         for key, value in content.items():
@@ -129,11 +138,36 @@ class Schedule:
 
     def rename(self, name: str) -> Schedule:
         """Returns the schedule under another name."""
-        return Schedule(self.expr, name=name, length=self.duration, **self.hyperparameters)
+        return Schedule(
+            self.expr,
+            name=name,
+            length=self.duration,
+            domain=self.domain,
+            **self.hyperparameters,
+        )
 
     def bind(self, **hyperparameters: Any) -> Schedule:
         """Returns the schedule with these hyperparameters set or changed."""
         return self._with(self.expr, {**self.hyperparameters, **hyperparameters})
+
+    def unbind(self, *names: str) -> Schedule:
+        """Returns the schedule with these hyperparameters open again; all of them if none is named.
+
+        Raises:
+            DefinitionError: A name has no value here.
+        """
+        for name in names:
+            if name not in self.hyperparameters:
+                raise DefinitionError(
+                    f"{name!r} has no value to take away",
+                    where=f"schedule {self.name!r}",
+                    hint=nearest(name, self.hyperparameters) if self.hyperparameters else None,
+                )
+        dropped = names or tuple(self.hyperparameters)
+        kept = {
+            key: self.hyperparameters[key] for key in self.hyperparameters if key not in dropped
+        }
+        return self._with(self.expr, kept)
 
     def __call__(self, step: int | ArrayLike) -> float | NDArray[np.float64]:
         """Returns the value at a step, in float64; for an array of steps, an array of its shape.
@@ -230,6 +264,7 @@ class Schedule:
             expr,
             name=self.name,
             length=self.duration if length is ... else length,
+            domain=[rule for rule in self.domain if {s.name for s in rule.free_symbols} <= kept],
             **{key: hyperparameters[key] for key in hyperparameters if key in kept | unknown},
         )
 
@@ -263,6 +298,36 @@ def _value(key: str, value: Any, symbols: Mapping[str, sp.Symbol], name: str) ->
     if symbols[key].is_integer and not number.is_integer:
         raise DomainError(f"{key} must be an integer, got {value}", where=where)
     return number
+
+
+def _domain(
+    conditions: Iterable[sp.Basic],
+    symbols: Mapping[str, sp.Symbol],
+    values: Mapping[str, sp.Expr],
+    name: str,
+) -> tuple[sp.Basic, ...]:
+    """The conditions, each held to the values where all of its symbols have one."""
+    where = f"schedule {name!r}"
+    kept = []
+    for condition in conditions:
+        if not isinstance(condition, Boolean) or condition.is_Symbol:
+            raise DefinitionError(
+                f"domain must hold conditions such as flat < steps, got {condition!r}", where=where
+            )
+        unknown = sorted(s.name for s in condition.free_symbols if s != symbols.get(s.name))
+        if unknown:
+            raise DefinitionError(
+                f"{unknown[0]!r} in the domain is no symbol of the expression",
+                where=where,
+                hint=nearest(unknown[0], symbols) if symbols else "the expression has no symbols",
+            )
+        known = {s: values[s.name] for s in condition.free_symbols if s.name in values}
+        if condition.xreplace(known) == sp.false:
+            given = ", ".join(f"{key} = {known[symbols[key]]}" for key in sorted(map(str, known)))
+            raise DomainError(f"{condition} must hold, got {given}", where=where)
+        if condition != sp.true:
+            kept.append(condition)
+    return tuple(kept)
 
 
 def _duration(length: Any) -> sp.Expr | None:

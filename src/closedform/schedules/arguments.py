@@ -72,7 +72,9 @@ def whole_length(steps: sp.Expr) -> sp.Expr:
     return sp.ceiling(steps)
 
 
-def rational_milestones(milestones: Any, where: str) -> tuple[sp.Rational, ...]:
+def rational_milestones(
+    milestones: Any, where: str, name: str = "milestones"
+) -> tuple[sp.Rational, ...]:
     """Returns milestones as exact rational numbers, in the given order.
 
     Raises:
@@ -80,17 +82,17 @@ def rational_milestones(milestones: Any, where: str) -> tuple[sp.Rational, ...]:
     """
     if not isinstance(milestones, Sequence) or isinstance(milestones, str | bytes):
         raise DefinitionError(
-            f"milestones must be a sequence of steps, got {type(milestones).__name__} "
+            f"{name} must be a sequence of steps, got {type(milestones).__name__} "
             f"{milestones!r}",
             where=where,
             hint="give a list, [] for none",
         )
     marks = []
     for index, milestone in enumerate(milestones):
-        mark = exact_number(milestone, f"milestone {index} of {where}")
+        mark = exact_number(milestone, f"{name}[{index}] of {where}")
         if not mark.is_Rational:
             raise DefinitionError(
-                f"milestone {index} must be a rational number, got {milestone!r}", where=where
+                f"{name}[{index}] must be a rational number, got {milestone!r}", where=where
             )
         marks.append(mark)
     return tuple(marks)

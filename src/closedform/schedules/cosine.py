@@ -159,6 +159,7 @@ def flat_cosine(start: Any, end: Any, steps: Any, flat: Any) -> Schedule:
         along_cosine(hyper("start"), hyper("end"), progress),
         name="flat_cosine",
         length=whole_length(n),
+        domain=(f >= 0, f < n),
         start=start,
         end=end,
         steps=number,
@@ -230,4 +231,5 @@ def cosine_k_decay(
     expr = sp.Piecewise(*pieces)
     used = {symbol.name for symbol in expr.free_symbols}
     kept = {key: given[key] for key in given if key in used}
-    return Schedule(expr, name=where, length=n, **kept)
+    domain = (w + c < n,) if rising or cooling else ()
+    return Schedule(expr, name=where, length=n, domain=domain, **kept)

@@ -81,6 +81,7 @@ def tanh_decay(start: Any, end: Any, steps: Any, low: Any = -6, high: Any = 3) -
         b + (a - b) / (1 + sp.exp(2 * argument)),
         name="tanh_decay",
         length=whole_length(n),
+        domain=(first < last,),
         start=start,
         end=end,
         steps=number,
@@ -127,6 +128,7 @@ def hyperbolic(start: Any, infimum: Any, steps: Any, bound: Any) -> Schedule:
         a + (a - hyper("infimum")) * height / u,
         name="hyperbolic",
         length=whole_length(n),
+        domain=(n <= u,),
         start=start,
         infimum=infimum,
         steps=number,
@@ -172,12 +174,14 @@ def slanted_triangular(peak: Any, steps: int, cut: Any = 0.1, ratio: Any = 32) -
         )
     positive_steps(ratio, "ratio", where, "it is the peak over the lowest value")
     n, r = hyper("steps", integer=True, positive=True), hyper("ratio", positive=True)
-    top = sp.floor(hyper("cut") * n)
+    c = hyper("cut")
+    top = sp.floor(c * n)
     height = sp.Min(t / top, (n - sp.Min(t, n)) / (n - top))
     return Schedule(
         hyper("peak") * (1 + height * (r - 1)) / r,
         name=where,
         length=n,
+        domain=(c > 0, c < 1, c * n >= 1),
         peak=peak,
         steps=number,
         cut=part,

@@ -89,22 +89,44 @@ def multiplicative(value: Any, gamma: Any) -> Schedule:
     return _factors("multiplicative", value, "gamma", gamma, 1, staircase=False)
 
 
+def check_factor(
+    base: Any, steps: Any, where: str, *, staircase: bool, names: tuple[str, str]
+) -> sp.Expr:
+    """Returns the factor of an exponential, exactly.
+
+    Args:
+        base: The factor.
+        steps: The number of steps above 0 per factor.
+        where: The schedule, for errors.
+        staircase: Whether each factor is applied at once.
+        names: What ``base`` and ``steps`` are called, for errors.
+
+    Raises:
+        DefinitionError: It is no finite number.
+        DomainError: It is below 0, and its power would be a fractional one.
+    """
+    base_name, steps_name = names
+    factor = exact_number(base, f"{base_name} of {where}")
+    if factor < 0 and not staircase and steps != 1:
+        raise DomainError(
+            f"{base_name} must be at least 0 where {steps_name} is {steps!r}, got {base!r}",
+            where=where,
+            hint="a fractional power of a negative number is not real; set staircase",
+        )
+    return factor
+
+
 def _factors(
     name: str, value: Any, base_name: str, base: Any, steps: Any, *, staircase: bool
 ) -> Schedule:
     """``value * base**(t/steps)``, the exponent floored where ``staircase`` is set."""
     number = positive_steps(steps, "steps", name)
-    factor = exact_number(base, f"{base_name} of {name}")
-    if factor < 0 and not staircase and number != 1:
-        raise DomainError(
-            f"{base_name} must be at least 0 where steps is {steps!r}, got {base!r}",
-            where=name,
-            hint="a fractional power of a negative number is not real; set staircase",
-        )
+    factor = check_factor(base, steps, name, staircase=staircase, names=(base_name, "steps"))
     v, r = hyper("value"), hyper(base_name)
     given = {"value": value, base_name: factor}
     if number == 1:
         return Schedule(v * r**t, name=name, **given)
     n = steps_symbol(number)
     exponent: sp.Expr = floor_div(t, n) if staircase else t / n
-    return Schedule(v * r**exponent, name=name, steps=number, **given)
+    domain = () if staircase else (r >= 0,)
+    return Schedule(v * r**exponent, name=name, domain=domain, steps=number, **given)

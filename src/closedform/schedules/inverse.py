@@ -76,19 +76,17 @@ def inverse_time(
     """
     number = positive_steps(steps, "steps", "inverse_time")
     exponent = exact_number(power, "power of inverse_time")
-    if exact_number(rate, "rate of inverse_time") < 0:
-        raise DomainError(
-            f"rate must be at least 0, got {rate!r}",
-            where="inverse_time",
-            hint="below 0 the value has a pole",
-        )
+    falling_rate(rate, "rate", "inverse_time")
     v, r, n = hyper("value"), hyper("rate"), steps_symbol(number)
     given = {"value": value, "rate": rate, "steps": number}
+    domain = [r >= 0]
     if exponent == 1:
         raised: sp.Expr = t
     else:
-        raised = t ** hyper("power", integer=bool(exponent.is_integer))
+        k = hyper("power", integer=bool(exponent.is_integer))
+        raised = t**k
         given["power"] = exponent
+        domain.append(k < 0 if exponent < 0 else k >= 0)
     if staircase:
         elapsed = floor_div(raised, n) if exponent.is_integer else sp.floor(raised / n)
     else:
@@ -96,7 +94,24 @@ def inverse_time(
     expr = v / (1 + r * elapsed)
     if exponent < 0:
         expr = sp.Piecewise((0, t < 1), (expr, True))
-    return Schedule(expr, name="inverse_time", **given)
+    return Schedule(expr, name="inverse_time", domain=domain, **given)
+
+
+def falling_rate(rate: Any, name: str, where: str) -> sp.Expr:
+    """Returns the rate of an inverse time decay, at least 0.
+
+    Raises:
+        DefinitionError: It is no finite number.
+        DomainError: It is below 0.
+    """
+    number = exact_number(rate, f"{name} of {where}")
+    if number < 0:
+        raise DomainError(
+            f"{name} must be at least 0, got {rate!r}",
+            where=where,
+            hint="below 0 the value has a pole",
+        )
+    return number
 
 
 def power(value: Any, exponent: Any, warmup: Any = 1) -> Schedule:

@@ -109,6 +109,61 @@ def one_cycle_momentum(
     return _phases("one_cycle_momentum", places, values, steps, rise, anneal, clamp=clamp)
 
 
+def cycle_phases(
+    steps: Any,
+    rise: Any,
+    where: str,
+    *,
+    three_phase: bool,
+    clamp: bool,
+    names: tuple[str, str] = ("steps", "rise"),
+) -> tuple[int, sp.Rational, int]:
+    """Returns the number of steps, the part in which it rises, and the last phase that is seen.
+
+    Args:
+        steps: As in ``one_cycle``.
+        rise: As in ``one_cycle``.
+        where: The schedule, for errors.
+        three_phase: As in ``one_cycle``.
+        clamp: As in ``one_cycle``.
+        names: What ``steps`` and ``rise`` are called, for errors.
+
+    Raises:
+        DefinitionError: An argument is no finite number.
+        DomainError: As in ``one_cycle``.
+    """
+    steps_name, rise_name = names
+    number = whole_number(steps, steps_name, where, least=1)
+    part = exact_number(rise, f"{rise_name} of {where}")
+    if not part.is_Rational or not 0 <= part <= 1:
+        raise DomainError(
+            f"{rise_name} must be a rational number from 0 to 1, got {rise!r}", where=where
+        )
+    if part * number == 1:
+        raise DomainError(
+            f"{rise_name} * {steps_name} must not be 1, got {rise} * {steps}: the first phase has "
+            "no steps",
+            where=where,
+            hint="change one of them by a little",
+        )
+    bounds = _bounds(sp.Integer(number), part, three_phase=three_phase)
+    last = max(i for i, bound in enumerate(bounds[:-1]) if not clamp or i == 0 or bound < bounds[-1])
+    if bounds[last + 1] == bounds[last] and not (clamp and number == 1):
+        raise DomainError(
+            f"{rise_name} is {rise} and {steps_name} is {steps}: the last phase has no steps, and "
+            "what comes after it has no value",
+            where=where,
+            hint=f"take a smaller {rise_name}",
+        )
+    return number, part, last
+
+
+def _bounds(n: sp.Expr, r: sp.Expr, *, three_phase: bool) -> list[sp.Expr]:
+    """Where the phases begin, and the last one ends."""
+    middle = [2 * r * n - 2] if three_phase else []
+    return [sp.Integer(0), r * n - 1, *middle, n - 1]
+
+
 def _phases(
     name: str,
     places: Sequence[str],
@@ -120,22 +175,11 @@ def _phases(
     clamp: bool,
 ) -> Schedule:
     """The values at ``places`` one after the other; phases beyond the end are left out."""
-    number = whole_number(steps, "steps", name, least=1)
-    part = _part(rise, number, name)
+    is_three = len(places) == 4
+    number, part, last = cycle_phases(steps, rise, name, three_phase=is_three, clamp=clamp)
     check_choice(anneal, tuple(ANNEALS), "anneal", name)
     n, r = hyper("steps", integer=True, positive=True), hyper("rise")
-    marks = [r * n - 1, n - 1] if len(places) == 3 else [r * n - 1, 2 * r * n - 2, n - 1]
-    bounds = [sp.Integer(0), *marks]
-    exact = [bound.xreplace({n: sp.Integer(number), r: part}) for bound in bounds]
-    is_seen = [not clamp or index == 0 or exact[index] < number - 1 for index in range(len(marks))]
-    last = max(index for index, seen in enumerate(is_seen) if seen)
-    if exact[last + 1] == exact[last] and not (clamp and number == 1):
-        raise DomainError(
-            f"rise is {rise} and steps is {steps}: the last phase has no steps, and what comes "
-            "after it has no value",
-            where=name,
-            hint="set clamp, or take a smaller rise",
-        )
+    bounds = _bounds(n, r, three_phase=is_three)
     clock = sp.Min(t, n - 1) if clamp else t
     pieces = []
     for index, ((begin, stop), (here, there)) in enumerate(
@@ -151,17 +195,13 @@ def _phases(
     given = {**values, "steps": number, "rise": part}
     used = {symbol.name for symbol in expr.free_symbols}
     kept = {key: given[key] for key in given if key in used}
-    return Schedule(expr, name=name, length=n, **kept)
+    domain = [r >= 0, r <= 1, sp.Ne(r * n, 1)]
+    if clamp:
+        domain += [mark < n - 1 for mark in marks[:last]] + [
+            n - 1 <= mark for mark in marks[last:-1]
+        ]
+    else:
+        domain.append(sp.Ne(bounds[last], bounds[last + 1]))
+    domain = [rule for rule in domain if rule.free_symbols <= expr.free_symbols]
+    return Schedule(expr, name=name, length=n, domain=domain, **kept)
 
-
-def _part(rise: Any, steps: int, name: str) -> sp.Rational:
-    part = exact_number(rise, f"rise of {name}")
-    if not part.is_Rational or not 0 <= part <= 1:
-        raise DomainError(f"rise must be a rational number from 0 to 1, got {rise!r}", where=name)
-    if part * steps == 1:
-        raise DomainError(
-            f"rise * steps must not be 1, got {rise} * {steps}: the first phase has no steps",
-            where=name,
-            hint="change one of them by a little",
-        )
-    return part

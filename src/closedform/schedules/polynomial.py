@@ -79,10 +79,17 @@ def polynomial(
     if not cycle:
         expr = sp.Piecewise((b + (a - b) * (1 - t / n) ** k, t < n), (b, True))
         return Schedule(expr, name="polynomial", length=whole_length(n), **given)
-    if not number.is_Integer:
-        raise DomainError(
-            f"steps must be an integer where cycle is set, got {steps!r}", where="polynomial"
-        )
+    check_cycle(steps, "steps", "polynomial")
     stretched = n * (floor_div(t, n) + 1)
     expr = b + (a - b) * (1 - t / stretched) ** k
     return Schedule(expr, name="polynomial", **given)
+
+
+def check_cycle(steps: Any, name: str, where: str) -> None:
+    """Refuses a length over which a polynomial cannot be stretched.
+
+    Raises:
+        DomainError: It is no integer.
+    """
+    if not exact_number(steps, f"{name} of {where}").is_Integer:
+        raise DomainError(f"{name} must be an integer where cycle is set, got {steps!r}", where=where)

@@ -81,7 +81,8 @@ def wsd(
     d = hyper("decay", integer=True, positive=True)
     progress = sp.Min(sp.Max(t - (n - d), 0), d) / d
     given = {"steps": number, "decay": falling}
-    return _warmed("wsd", shape, progress, (peak, end, start), rising, given, n)
+    domain = ((hyper("warmup", integer=True, positive=True) if rising else 0) + d <= n,)
+    return _warmed("wsd", shape, progress, (peak, end, start), rising, given, n, domain)
 
 
 def trapezoidal(
@@ -181,7 +182,7 @@ def wsd_checkpoints(
         pieces.append(((t - first) / sp.Integer(falling), t < stop))
     progress = sp.Piecewise(*pieces, (1, True))
     length = sp.Integer(marks[-1])
-    return _warmed(where, shape, progress, (peak, end, start), rising, {}, length)
+    return _warmed(where, shape, progress, (peak, end, start), rising, {}, length, ())
 
 
 def _checkpoints(checkpoints: int | Sequence[int], steps: int, where: str) -> list[int]:
@@ -212,6 +213,7 @@ def _warmed(
     warmup: int,
     given: Mapping[str, int],
     length: sp.Expr,
+    domain: tuple[sp.Basic, ...],
 ) -> Schedule:
     """The shape along a progress, after a linear warmup."""
     check_choice(shape, tuple(SHAPES), "shape", name)
@@ -232,4 +234,4 @@ def _warmed(
         w = hyper("warmup", integer=True, positive=True)
         expr = sp.Piecewise((along_line(hyper("start"), a, t / w), t < w), (expr, True))
         kept |= {"start": start, "warmup": warmup}
-    return Schedule(expr, name=name, length=length, **kept)
+    return Schedule(expr, name=name, length=length, domain=domain, **kept)

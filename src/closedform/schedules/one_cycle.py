@@ -197,9 +197,8 @@ def _phases(
     kept = {key: given[key] for key in given if key in used}
     domain = [r >= 0, r <= 1, sp.Ne(r * n, 1)]
     if clamp:
-        domain += [mark < n - 1 for mark in marks[:last]] + [
-            n - 1 <= mark for mark in marks[last:-1]
-        ]
+        domain += [bound < n - 1 for bound in bounds[1 : last + 1]]
+        domain += [n - 1 <= bound for bound in bounds[last + 1 : -1]]
     else:
         domain.append(sp.Ne(bounds[last], bounds[last + 1]))
     domain = [rule for rule in domain if rule.free_symbols <= expr.free_symbols]

@@ -27,7 +27,7 @@ from closedform.language.printing import latex
 from closedform.language.schedule import Schedule
 from closedform.language.update_rule import UpdateRule
 from closedform.lowering.domain import MAX_STEP
-from closedform.lowering.rule import lower_init, lower_step
+from closedform.lowering.rule import RuleFor, lower_init, lower_step
 from closedform.lowering.schedule import lower_schedule
 from closedform.version import __version__
 
@@ -125,7 +125,14 @@ def compile_schedule(
     Raises:
         LoweringError: The expression cannot be expressed in a graph.
         DomainError: The schedule has no finite real value at some step.
+        ExportError: ``inputs`` is a string.
     """
+    if isinstance(inputs, str):
+        raise ExportError(
+            f"inputs must be a list of names, got str {inputs!r}",
+            where=f"schedule {schedule.name!r}",
+            hint=f"give inputs=({inputs!r},)",
+        )
     lowered = lower_schedule(
         schedule,
         step_shape=step_shape,
@@ -160,7 +167,8 @@ def compile_init(
     rule: UpdateRule, params: Mapping[str, Shape], *, dtype: DType | str = DType.F32
 ) -> Graph:
     """Returns the graph of the states of a rule before the first step."""
-    return DEFAULT(lower_init(rule, params, dtype=_dtype(dtype, "dtype")))
+    members = [RuleFor(rule, params)]
+    return DEFAULT(lower_init(rule.name, members, dtype=_dtype(dtype, "dtype")))
 
 
 _CHOICES = {
@@ -224,7 +232,7 @@ def to_onnx(
         source: What to export.
         path: The file of a schedule; the folder of a rule, made if it does not exist.
         params: Shapes by parameter name, for a rule.
-        opset: ONNX opset, 13 to 23 where the ops allow.
+        opset: ONNX opset, 7 to 23; one that does not have an op of the graph is refused.
         **options: Those of ``compile``.
 
     Returns:

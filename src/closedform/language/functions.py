@@ -7,11 +7,17 @@ scalar product commutes and a matrix product must not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import sympy as sp
+from sympy.core.symbol import Str
 
+from closedform.errors import DefinitionError
 from closedform.language.numbers import exact_number
+
+STORED = ("bf16", "f16")
+"""Dtypes that tensors are rounded to, and are not computed in."""
 
 
 class FloorDiv(sp.Function):
@@ -61,31 +67,65 @@ class FloorMod(sp.Function):
         return body if exp is None else f"{body}^{{{exp}}}"
 
 
-class ReduceSum(sp.Function):
-    """Sum of a tensor over all its axes, a scalar."""
-
-    nargs = 1
+class _TensorFunction(sp.Function):
+    """A function of tensors, inert; arguments after the first ones are its static structure."""
 
     def _eval_is_real(self) -> bool:
         return True
 
 
-class MatMul(sp.Function):
+class ReduceSum(_TensorFunction):
+    """Sum of a tensor over all its axes, a scalar; or over ``axes``, kept with size 1 or not."""
+
+    nargs = (1, 3)
+
+
+class ReduceMean(_TensorFunction):
+    """Mean of a tensor over all its axes, a scalar; or over ``axes``, kept with size 1 or not."""
+
+    nargs = (1, 3)
+
+
+class ReduceMax(_TensorFunction):
+    """Largest element of a tensor over ``axes``; NaN where there is one, -inf of no elements."""
+
+    nargs = (1, 3)
+
+
+class MatMul(_TensorFunction):
     """Matrix product over the last two axes."""
 
     nargs = 2
 
-    def _eval_is_real(self) -> bool:
-        return True
 
-
-class Transpose(sp.Function):
+class Transpose(_TensorFunction):
     """A tensor with its last two axes exchanged."""
 
     nargs = 1
 
-    def _eval_is_real(self) -> bool:
-        return True
+
+class ExpandDims(_TensorFunction):
+    """A tensor with an axis of size 1 more, at a place counted in the result."""
+
+    nargs = 2
+
+
+class Reshape(_TensorFunction):
+    """A tensor with the same elements in a shape of the given sizes."""
+
+    nargs = 2
+
+
+class LikeParam(_TensorFunction):
+    """A tensor with the same elements in the shape of the parameter."""
+
+    nargs = 1
+
+
+class Rounded(_TensorFunction):
+    """A tensor rounded to a stored dtype, in the dtype that it had."""
+
+    nargs = 2
 
 
 def _expression(value: Any, function: str) -> sp.Expr:
@@ -102,9 +142,53 @@ def floor_mod(a: Any, b: Any) -> sp.Expr:
     return FloorMod(_expression(a, "floor_mod"), _expression(b, "floor_mod"))
 
 
-def reduce_sum(x: Any) -> sp.Expr:
-    """Returns the sum of all elements of a tensor."""
-    return ReduceSum(_expression(x, "reduce_sum"))
+def reduce_sum(x: Any, axes: Sequence[int] | None = None, keepdims: bool = False) -> sp.Expr:
+    """Returns the sum of a tensor over some axes.
+
+    Args:
+        x: The tensor.
+        axes: The axes, -1 for the last; None for all.
+        keepdims: Whether they stay, with size 1.
+
+    Raises:
+        DefinitionError: The axes are no integers, or an axis stands twice.
+
+    Example:
+        >>> from closedform.language import GRAD
+        >>> reduce_sum(GRAD), reduce_sum(GRAD**2, (-1,))
+        (ReduceSum(grad), ReduceSum(grad**2, (-1,), False))
+    """
+    return _reduction(ReduceSum, "reduce_sum", x, axes, keepdims)
+
+
+def reduce_mean(x: Any, axes: Sequence[int] | None = None, keepdims: bool = False) -> sp.Expr:
+    """Returns the mean of a tensor over some axes: the sum divided by the number of elements.
+
+    Args, Raises: those of :func:`reduce_sum`. The mean of no elements is not a number.
+    """
+    return _reduction(ReduceMean, "reduce_mean", x, axes, keepdims)
+
+
+def reduce_max(x: Any, axes: Sequence[int] | None = None, keepdims: bool = False) -> sp.Expr:
+    """Returns the largest element of a tensor over some axes; NaN where one of them is.
+
+    Args, Raises: those of :func:`reduce_sum`.
+    """
+    return _reduction(ReduceMax, "reduce_max", x, axes, keepdims)
+
+
+def _reduction(
+    kind: type[sp.Function], name: str, x: Any, axes: Sequence[int] | None, keepdims: bool
+) -> sp.Expr:
+    operand = _expression(x, name)
+    if axes is None:
+        if keepdims:
+            raise DefinitionError(f"{name} keeps axes that are named, got none", hint="name axes")
+        return kind(operand)
+    listed = [_integer(axis, f"an axis of {name}") for axis in axes]
+    if len(set(listed)) != len(listed):
+        raise DefinitionError(f"{name} must name each axis once, got {tuple(axes)}")
+    return kind(operand, sp.Tuple(*listed), sp.true if keepdims else sp.false)
 
 
 def matmul(a: Any, b: Any) -> sp.Expr:
@@ -115,3 +199,41 @@ def matmul(a: Any, b: Any) -> sp.Expr:
 def transpose(x: Any) -> sp.Expr:
     """Returns a tensor with its last two axes exchanged."""
     return Transpose(_expression(x, "transpose"))
+
+
+def expand_dims(x: Any, axis: int) -> sp.Expr:
+    """Returns a tensor with an axis of size 1 more; -1 makes it the last one."""
+    return ExpandDims(_expression(x, "expand_dims"), _integer(axis, "the axis of expand_dims"))
+
+
+def reshape(x: Any, sizes: Sequence[Any]) -> sp.Expr:
+    """Returns a tensor with the same elements in another shape.
+
+    Args:
+        x: The tensor.
+        sizes: Integers or expressions in the symbols of the shape, such as ``axis_size(0)``.
+    """
+    given = [_expression(size, "a size of reshape") for size in sizes]
+    return Reshape(_expression(x, "reshape"), sp.Tuple(*given))
+
+
+def like_param(x: Any) -> sp.Expr:
+    """Returns a tensor with the same elements in the shape of the parameter."""
+    return LikeParam(_expression(x, "like_param"))
+
+
+def rounded(x: Any, dtype: str) -> sp.Expr:
+    """Returns a tensor rounded to the numbers of a stored dtype, "bf16" or "f16".
+
+    Raises:
+        DefinitionError: It is no such dtype.
+    """
+    if dtype not in STORED:
+        raise DefinitionError(f"rounded needs one of {STORED}, got {dtype!r}")
+    return Rounded(_expression(x, "rounded"), Str(dtype))
+
+
+def _integer(value: Any, what: str) -> sp.Integer:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise DefinitionError(f"{what} must be an integer, got {value!r}")
+    return sp.Integer(value)

@@ -42,3 +42,8 @@ def hyper(name: str, *, integer: bool = False, positive: bool | None = None) -> 
 def state(name: str) -> sp.Symbol:
     """Returns the symbol of a state of an update rule, before the step."""
     return sp.Symbol(f"state.{name}", real=True)
+
+
+def local(name: str) -> sp.Symbol:
+    """Returns the symbol of a definition of an update rule: a value that it names and uses."""
+    return sp.Symbol(f"local.{name}", real=True)

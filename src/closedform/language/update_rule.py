@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sympy as sp
+from sympy.logic.boolalg import Boolean
 
 from closedform.errors import DefinitionError
 from closedform.language.numbers import exact_number, rationalize
 from closedform.language.schedule import Schedule
-from closedform.language.symbols import GRAD, PARAM, state, t
-
-SHAPES = ("param", "scalar")
-"""Shape rules of a state: that of the parameter, or rank 0."""
+from closedform.language.shapes import (
+    EPSILON,
+    SHAPE_SYMBOLS,
+    Shape,
+    ShapeRule,
+    check_rule,
+    shape_by,
+    shape_values,
+)
+from closedform.language.symbols import GRAD, PARAM, local, state, t
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +32,15 @@ class State:
         next: Its value after the step, an expression in ``t``, ``PARAM``, ``GRAD``, hyperparameter
             symbols and the ``state(name)`` symbols.
         initial: Its value before the first step: a number, or ``PARAM``.
-        shape: "param" for the parameter's shape, "scalar" for rank 0.
+        shape: "param" for the parameter's shape, "scalar" for rank 0, ``Without(axes)`` or
+            ``Along(axis)`` for a part of the parameter's shape.
+        exists: The condition on the shape under which a parameter has this state.
     """
 
     next: sp.Expr
     initial: sp.Expr | float = 0
-    shape: str = "param"
+    shape: ShapeRule = "param"
+    exists: sp.Basic = sp.true
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +53,24 @@ class UpdateRule:
         states: States by name, in the order of the optimizer's own state dict.
         hyperparameters: Value of each hyperparameter symbol by name: a number, a Schedule (then it
             is inside the graph), or None for an input of the graph.
+        definitions: Values that the expressions share, by name, each in terms of those before it:
+            ``local(name)`` stands for one. It is computed once, as it stands.
+        requires: The condition on the shape under which the rule has a meaning.
+
+    Expressions may use the symbols of the shape (``RANK``, ``SIZE``, ``axis_size``): ``for_shape``
+    replaces them, and a ``Piecewise`` on them is then one of its branches.
 
     Raises:
-        DefinitionError: A symbol without a hyperparameter or state of its name, or a value that is
-            neither a number nor a Schedule.
+        DefinitionError: A symbol without a hyperparameter, state or definition of its name, or a
+            value that is neither a number nor a Schedule.
     """
 
     name: str
     param: sp.Expr
     states: Mapping[str, State] = field(default_factory=dict)
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)
+    definitions: Mapping[str, sp.Expr] = field(default_factory=dict)
+    requires: sp.Basic = sp.true
 
     def __post_init__(self) -> None:
         values = {
@@ -65,23 +83,103 @@ class UpdateRule:
         object.__setattr__(self, "param", self._checked_expression("param", self.param))
         states = {name: self._checked_state(name, spec) for name, spec in self.states.items()}
         object.__setattr__(self, "states", states)
-        known = {t, PARAM, GRAD} | {state(name) for name in states}
+        known = {t, PARAM, GRAD, EPSILON, *SHAPE_SYMBOLS, *(state(name) for name in states)}
+        definitions = {}
+        for name, expr in self.definitions.items():
+            definitions[name] = self._checked_expression(name, expr)
+            self._check_symbols(f"definition {name!r}", definitions[name], known)
+            known.add(local(name))
+        object.__setattr__(self, "definitions", definitions)
         for label, expr in self.expressions().items():
-            unknown = sorted(
-                symbol.name
-                for symbol in expr.free_symbols - known
-                if symbol.name not in self.hyperparameters
+            self._check_symbols(f"next value of {label!r}", expr, known)
+        for label, condition in self._conditions().items():
+            self._check_condition(label, condition)
+
+    def _check_symbols(self, label: str, expr: sp.Expr, known: set[sp.Symbol]) -> None:
+        names = [symbol.name for symbol in expr.free_symbols - known]
+        unknown = sorted(name for name in names if name not in self.hyperparameters)
+        if unknown:
+            raise DefinitionError(
+                f"{unknown[0]!r} is neither a state nor a hyperparameter",
+                where=f"rule {self.name!r}, {label}",
+                hint="add it to hyperparameters, states or, before its use, to definitions",
             )
-            if unknown:
-                raise DefinitionError(
-                    f"{unknown[0]!r} is neither a state nor a hyperparameter",
-                    where=f"rule {self.name!r}, next value of {label!r}",
-                    hint="add it to hyperparameters or states",
-                )
+
+    def _conditions(self) -> dict[str, sp.Basic]:
+        existing = {f"state {name!r}": spec.exists for name, spec in self.states.items()}
+        return {"the rule": self.requires, **existing}
+
+    def _check_condition(self, label: str, condition: object) -> None:
+        is_condition = isinstance(condition, Boolean) and not isinstance(condition, sp.Symbol)
+        free = condition.free_symbols if isinstance(condition, Boolean) else set()
+        if not is_condition or free - SHAPE_SYMBOLS:
+            raise DefinitionError(
+                f"the condition of {label} must be on the shape alone, got {condition!r}",
+                where=f"rule {self.name!r}",
+                hint="such as sp.Ge(closedform.RANK, 2)",
+            )
 
     def expressions(self) -> dict[str, sp.Expr]:
         """Returns the next value of the parameter ("param") and of each state by name."""
         return {"param": self.param, **{name: spec.next for name, spec in self.states.items()}}
+
+    @property
+    def is_for_all_shapes(self) -> bool:
+        """Whether the rule is the same for parameters of all shapes."""
+        parts = [*self.expressions().values(), *self.definitions.values()]
+        is_free = not any(part.free_symbols & SHAPE_SYMBOLS for part in parts)
+        return is_free and all(condition == sp.true for condition in self._conditions().values())
+
+    def for_shape(self, shape: Shape, parameter: str | None = None) -> UpdateRule:
+        """Returns the rule for a parameter of this shape: its static structure is resolved.
+
+        Args:
+            shape: Sizes of the parameter's axes, integers or names.
+            parameter: The parameter's name, for errors.
+
+        Raises:
+            DefinitionError: The rule is not for this shape, or asks for an axis or a size that the
+                shape does not have.
+
+        Example:
+            >>> from closedform.language import RANK, Without, reduce_sum
+            >>> is_matrix = sp.Ge(RANK, 2)
+            >>> rows = State(reduce_sum(GRAD, (-1,)), shape=Without((-1,)), exists=is_matrix)
+            >>> step = sp.Piecewise((PARAM - reduce_sum(GRAD), is_matrix), (PARAM - GRAD, True))
+            >>> rule = UpdateRule("example", step, {"rows": rows})
+            >>> rule.for_shape((3,)).param, list(rule.for_shape((3, 4)).states)
+            (-grad + param, ['rows'])
+        """
+        if self.is_for_all_shapes:
+            return self
+        whose = "" if parameter is None else f" of parameter {parameter!r}"
+        where = f"rule {self.name!r}, shape {list(shape)}{whose}"
+        values = shape_values(shape)
+        if not _holds(self.requires, values, where):
+            raise DefinitionError(
+                f"the rule is for shapes with {self.requires} alone",
+                where=where,
+                hint="give the other parameters a rule of their own",
+            )
+        states = {
+            name: State(_resolved(spec.next, values, where), spec.initial, spec.shape)
+            for name, spec in self.states.items()
+            if _holds(spec.exists, values, where)
+        }
+        needed = {
+            name: _resolved(expr, values, where, is_final=False)
+            for name, expr in self.definitions.items()
+        }
+        param = _resolved(self.param, values, where)
+        used = _used(needed, [param, *(spec.next for spec in states.values())])
+        for name in used:
+            _resolved(needed[name], values, where)
+        definitions = {name: expr for name, expr in needed.items() if name in used}
+        return UpdateRule(self.name, param, states, self.hyperparameters, definitions)
+
+    def state_shape(self, name: str, shape: Shape) -> Shape:
+        """Returns the shape of a state for a parameter of this shape."""
+        return shape_by(self.states[name].shape, shape, f"rule {self.name!r}, state {name!r}")
 
     def bind(self, **hyperparameters: Any) -> UpdateRule:
         """Returns the rule with these hyperparameters changed.
@@ -97,20 +195,47 @@ class UpdateRule:
                     hint=f"it has {', '.join(self.hyperparameters)}",
                 )
         merged = {**self.hyperparameters, **hyperparameters}
-        return UpdateRule(self.name, self.param, self.states, merged)
+        return replace(self, hyperparameters=merged)
 
     def _checked_state(self, name: str, spec: State) -> State:
         where = f"rule {self.name!r}, state {name!r}"
-        if spec.shape not in SHAPES:
-            raise DefinitionError(
-                f"the shape rule must be one of {SHAPES}, got {spec.shape!r}", where=where
-            )
+        check_rule(spec.shape, where)
         initial = spec.initial
         if initial != PARAM:
             initial = exact_number(initial, f"initial value of state {name!r}")
-        return State(self._checked_expression(name, spec.next), initial, spec.shape)
+        return replace(spec, next=self._checked_expression(name, spec.next), initial=initial)
 
     def _checked_expression(self, name: str, expr: Any) -> sp.Expr:
         if isinstance(expr, sp.Expr):
             return rationalize(expr)
         return exact_number(expr, f"next value of {name!r} in rule {self.name!r}")
+
+
+def _resolved(
+    expr: sp.Basic, values: Mapping[sp.Symbol, sp.Expr], where: str, *, is_final: bool = True
+) -> sp.Basic:
+    """An expression with the symbols of the shape replaced; all of them, where it is final."""
+    result = expr.xreplace(values)
+    left = sorted(symbol.name for symbol in result.free_symbols & SHAPE_SYMBOLS)
+    if left and is_final:
+        raise DefinitionError(
+            f"the shape has no number for {left[0]}",
+            where=where,
+            hint="give sizes as integers, or make the expression a branch of a Piecewise on RANK",
+        )
+    return result
+
+
+def _holds(condition: sp.Basic, values: Mapping[sp.Symbol, sp.Expr], where: str) -> bool:
+    return bool(_resolved(condition, values, where))
+
+
+def _used(definitions: Mapping[str, sp.Expr], results: Sequence[sp.Expr]) -> set[str]:
+    """The names of the definitions that results need, directly or through others."""
+    wanted = {symbol for expr in results for symbol in expr.free_symbols}
+    used = set()
+    for name, expr in reversed(list(definitions.items())):
+        if local(name) in wanted:
+            used.add(name)
+            wanted |= expr.free_symbols
+    return used

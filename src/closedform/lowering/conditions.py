@@ -31,10 +31,10 @@ def lower_condition(low: Lowering, condition: sp.Basic, domain: Domain) -> Value
     if condition in (sp.true, sp.false):
         return low.builder.const(bool(condition), DType.BOOL)
     if isinstance(condition, sp.Not):
-        return low.emit(Op.NOT, lower_condition(low, condition.args[0], domain))
+        return low.emit(Op.NOT, low.condition(condition.args[0], domain))
     if isinstance(condition, sp.And | sp.Or):
         ordered = sorted(condition.args, key=sp.default_sort_key)
-        values = [lower_condition(low, arg, domain) for arg in ordered]
+        values = [low.condition(arg, domain) for arg in ordered]
         return low.fold(Op.AND if isinstance(condition, sp.And) else Op.OR, values)
     if not isinstance(condition, Relational):
         raise low.error(f"{condition} is no condition that a graph can hold")

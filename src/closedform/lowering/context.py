@@ -187,6 +187,10 @@ class Lowering:
             )
         return self._scalars[key]
 
+    def condition(self, condition: sp.Basic, domain: Domain) -> Value:
+        """Lowers a condition of a Piecewise to a bool value."""
+        return self.rules.condition(self, condition, domain)
+
     def _real(self, expr: sp.Expr, domain: Domain) -> Value:
         if expr.is_number:
             return self.constant(expr)

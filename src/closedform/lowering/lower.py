@@ -13,7 +13,7 @@ import sympy as sp
 
 from closedform.ir.graph import Value
 from closedform.ir.ops import Op
-from closedform.language.functions import FloorDiv, FloorMod, MatMul, ReduceSum, Transpose
+from closedform.language.functions import FloorDiv, FloorMod
 from closedform.lowering.arithmetic import lower_add, lower_mul, lower_power
 from closedform.lowering.conditions import lower_condition
 from closedform.lowering.context import Handler, Lowering, Rules
@@ -21,6 +21,7 @@ from closedform.lowering.domain import Domain
 from closedform.lowering.held import Held
 from closedform.lowering.integers import constants_last, lower_integral
 from closedform.lowering.pieces import lower_piecewise
+from closedform.lowering.tensors import TENSOR_HANDLERS
 from closedform.lowering.trigonometry import lower_cosine, lower_sine
 
 
@@ -47,24 +48,6 @@ def _floor_mod(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     return low.emit(Op.FLOOR_MOD, *(low.operand(arg, expr, domain) for arg in expr.args))
 
 
-def _reduce_sum(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
-    operand = low.real(expr.args[0], domain)
-    axes = tuple(range(operand.type.rank))
-    return low.builder.emit(Op.REDUCE_SUM, operand, axes=axes, keepdims=False)
-
-
-def _transpose(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
-    operand = low.real(expr.args[0], domain)
-    if operand.type.rank < 2:
-        raise low.error(f"transpose needs a matrix, got {operand.type}")
-    order = (*range(operand.type.rank - 2), operand.type.rank - 1, operand.type.rank - 2)
-    return low.builder.emit(Op.TRANSPOSE, operand, permutation=order)
-
-
-def _matmul(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
-    return low.emit(Op.MATMUL, *(low.real(arg, domain) for arg in expr.args))
-
-
 HANDLERS: Mapping[type[sp.Basic], Handler] = {
     sp.Add: lower_add,
     sp.Mul: lower_mul,
@@ -81,9 +64,7 @@ HANDLERS: Mapping[type[sp.Basic], Handler] = {
     Held: lambda low, expr, domain: low.real(expr.pieces, domain),
     FloorDiv: _floor_div,
     FloorMod: _floor_mod,
-    ReduceSum: _reduce_sum,
-    MatMul: _matmul,
-    Transpose: _transpose,
+    **TENSOR_HANDLERS,
 }
 
 RULES = Rules(HANDLERS, lower_integral, lower_condition)

@@ -21,7 +21,6 @@ from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.language.symbols import t
 from closedform.lowering.annotate import branches
-from closedform.lowering.conditions import lower_condition
 from closedform.lowering.context import Lowering
 from closedform.lowering.domain import Domain, linear_in
 from closedform.lowering.interval import Interval
@@ -49,7 +48,7 @@ def lower_piecewise(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
         return _lower_pieces(low, pieces)
     result = low.operand(taken[-1][0], expr, taken[-1][2])
     for value, condition, inside in reversed(taken[:-1]):
-        test = lower_condition(low, condition, domain)
+        test = low.condition(condition, domain)
         result = low.emit(Op.WHERE, test, low.operand(value, expr, inside), result)
     return result
 

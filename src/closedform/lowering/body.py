@@ -1,0 +1,63 @@
+"""The lowering of one tensor's step: scalars are computed outside and come in as inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy as sp
+
+from closedform.ir.graph import Role, Value
+from closedform.ir.ops import Op
+from closedform.ir.program import SCALAR
+from closedform.lowering.context import Lowering
+from closedform.lowering.domain import Domain
+
+
+class BodyLowering(Lowering):
+    """A graph of one tensor under construction.
+
+    Invariant: nothing that depends on the clock and hyperparameters alone is computed in it. Such
+    a value is lowered by ``outer``; a constant is repeated here, another becomes an input.
+
+    Args:
+        outer: The lowering of scalars.
+        *args: Those of ``Lowering``; the clock is that of ``outer`` and stands in no node here.
+        **options: Those of ``Lowering``.
+    """
+
+    def __init__(self, outer: Lowering, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.outer = outer
+        self.taken: dict[Value, Value] = {}
+
+    def define(self, symbol: sp.Symbol, value: Value) -> None:
+        """Gives a symbol its value."""
+        self.symbols[symbol] = value
+
+    def real(self, expr: sp.Expr, domain: Domain) -> Value:
+        """Lowers an expression to a float value; a scalar one outside."""
+        if self.is_tensor(expr):
+            return super().real(expr, domain)
+        prepared = expr if self.outer.prepare is None else self.outer.prepare(expr, domain)
+        return self._from_outside(self.outer.real(prepared, domain))
+
+    def tensor_value(self, expr: sp.Expr, domain: Domain) -> Value:
+        """Lowers an expression to the tensor dtype; a scalar one outside, rounded once."""
+        if self.is_tensor(expr):
+            return super().real(expr, domain)
+        return self._from_outside(self.outer.tensor_value(expr, domain))
+
+    def condition(self, condition: sp.Basic, domain: Domain) -> Value:
+        """Lowers a condition; a scalar one outside."""
+        if self.is_tensor(condition):
+            return super().condition(condition, domain)
+        return self._from_outside(self.outer.condition(condition, domain))
+
+    def _from_outside(self, value: Value) -> Value:
+        node = self.outer.builder.node(value)
+        if node.op is Op.CONST:
+            return self.builder.const(node.array(), node.type.dtype)
+        if value not in self.taken:
+            name = f"{SCALAR}{len(self.taken)}"
+            self.taken[value] = self.builder.input(name, node.type, Role.HYPER)
+        return self.taken[value]

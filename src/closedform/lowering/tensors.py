@@ -1,0 +1,115 @@
+"""Functions of tensors: reductions, products and changes of shape, by the operand's own shape."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import sympy as sp
+
+from closedform.ir.graph import Value
+from closedform.ir.ops import Op
+from closedform.ir.types import DType, Shape
+from closedform.language.functions import (
+    ExpandDims,
+    LikeParam,
+    MatMul,
+    ReduceMean,
+    ReduceSum,
+    Reshape,
+    Rounded,
+    Transpose,
+)
+from closedform.language.symbols import PARAM
+from closedform.lowering.context import Handler, Lowering
+from closedform.lowering.domain import Domain
+
+
+def _reduction(low: Lowering, expr: sp.Expr, domain: Domain) -> tuple[Value, tuple[int, ...], bool]:
+    """The operand of a reduction, the axes from the first, and whether they stay."""
+    operand = low.real(expr.args[0], domain)
+    rank = operand.type.rank
+    if len(expr.args) == 1:
+        return operand, tuple(range(rank)), False
+    axes = [int(axis) for axis in expr.args[1].args]
+    for axis in axes:
+        if not -rank <= axis < rank:
+            raise low.error(
+                f"{expr.func} over axis {axis} of {operand.type}: there is no such axis"
+            )
+    return operand, tuple(sorted(axis % rank for axis in axes)), expr.args[2] == sp.true
+
+
+def _reduce_sum(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    operand, axes, keepdims = _reduction(low, expr, domain)
+    return low.builder.emit(Op.REDUCE_SUM, operand, axes=axes, keepdims=keepdims)
+
+
+def _reduce_mean(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    operand, axes, keepdims = _reduction(low, expr, domain)
+    sizes = [operand.type.shape[axis] for axis in axes]
+    if not all(isinstance(size, int) for size in sizes):
+        raise low.error(f"{expr.func} needs sizes that are numbers, got {operand.type}")
+    total = low.builder.emit(Op.REDUCE_SUM, operand, axes=axes, keepdims=keepdims)
+    count = math.prod(int(size) for size in sizes)
+    return low.emit(Op.DIV, total, low.builder.const(count, operand.type.dtype))
+
+
+def _transpose(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    operand = low.real(expr.args[0], domain)
+    if operand.type.rank < 2:
+        raise low.error(f"transpose needs a matrix, got {operand.type}")
+    order = (*range(operand.type.rank - 2), operand.type.rank - 1, operand.type.rank - 2)
+    return low.builder.emit(Op.TRANSPOSE, operand, permutation=order)
+
+
+def _matmul(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    return low.emit(Op.MATMUL, *(low.real(arg, domain) for arg in expr.args))
+
+
+def _expand_dims(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    operand = low.real(expr.args[0], domain)
+    axis = int(expr.args[1])
+    rank = operand.type.rank + 1
+    if not -rank <= axis < rank:
+        raise low.error(f"{operand.type} cannot get an axis at {axis}")
+    shape = list(operand.type.shape)
+    shape.insert(axis % rank, 1)
+    return _reshaped(low, operand, tuple(shape))
+
+
+def _reshape(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    operand = low.real(expr.args[0], domain)
+    sizes = expr.args[1].args
+    if not all(size.is_Integer and size >= 0 for size in sizes):
+        raise low.error(f"sizes of reshape must be integers >= 0, got {sizes}")
+    return _reshaped(low, operand, tuple(int(size) for size in sizes))
+
+
+def _like_param(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    return _reshaped(low, low.real(expr.args[0], domain), low.symbol(PARAM).type.shape)
+
+
+def _reshaped(low: Lowering, value: Value, shape: Shape) -> Value:
+    if value.type.shape == shape:
+        return value
+    return low.builder.emit(Op.RESHAPE, value, shape=shape)
+
+
+def _rounded(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    operand = low.real(expr.args[0], domain)
+    stored = low.cast(operand, DType(expr.args[1].name))
+    return low.cast(stored, operand.type.dtype)
+
+
+TENSOR_HANDLERS: Mapping[type[sp.Basic], Handler] = {
+    ReduceSum: _reduce_sum,
+    ReduceMean: _reduce_mean,
+    MatMul: _matmul,
+    Transpose: _transpose,
+    ExpandDims: _expand_dims,
+    Reshape: _reshape,
+    LikeParam: _like_param,
+    Rounded: _rounded,
+}
+"""How functions of tensors are lowered."""

@@ -77,6 +77,20 @@ ERRORS = [
     ),
     (["show", "tarch:LinearLR"], "there is no system 'tarch': did you mean 'torch'?"),
     (
+        ["show", "torch:OneCycleLr"],
+        "torch has no scheduler or optimizer 'OneCycleLr': did you mean 'OneCycleLR'?",
+    ),
+    (
+        ["show", "cosineannealinglr"],
+        "the library has no schedule or optimizer 'cosineannealinglr': did you mean "
+        "'cerebras:CosineAnnealingLR' or 'torch:CosineAnnealingLR'? `closedform list` shows all",
+    ),
+    (
+        ["show", "torch:LinearLR", "--total-iters", "7"],
+        "a torch scheduler starts from the lr of its group, got none (torch > LinearLR): "
+        "give --base-value, such as --base-value 0.1",
+    ),
+    (
         ["export", "cosine", *COSINE, "-o", "lr.onnx", "--input", "peak"],
         "'peak' is no hyperparameter of the schedule (schedule 'cosine'): "
         "known are end, start, steps",

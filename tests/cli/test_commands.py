@@ -16,8 +16,8 @@ CONFIG = EXAMPLES / "configs" / "gpt3_111m.yaml"
 LINEAR = ["linear", "--start", "1", "--end", "0", "--steps", "10"]
 
 
-def run(*arguments: object) -> str:
-    environment = {"COLUMNS": "100", "NO_COLOR": "1"}
+def run(*arguments: object, columns: int = 100) -> str:
+    environment = {"COLUMNS": str(columns), "NO_COLOR": "1"}
     result = CliRunner().invoke(app, [str(word) for word in arguments], env=environment)
     assert result.exit_code == 0, result.stderr
     return result.stdout
@@ -29,14 +29,20 @@ def rows_of(text: str) -> list[list[str]]:
 
 
 def test_list_names_the_whole_library() -> None:
-    words = run("list").split()
-    for name in ("cosine", "linear", "adamw", "sgd", "cerebras:", "torch:"):
+    text = run("list", columns=200)
+    words = text.split()
+    for name in (*cf.schedules.__all__, *cf.optimizers.__all__):
         assert name in words
+    assert "torch:CosineAnnealingWarmRestarts" in words
+    assert "keras:PiecewiseConstantDecay" in words
 
 
 def test_list_of_a_system() -> None:
     text = run("list", "torch")
-    assert "CosineAnnealingLR," in text.split()
+    rows = [line.split()[:3] for line in text.splitlines()]
+    assert ["CosineAnnealingLR", "cosine_annealing", "T_max,"] in rows
+    assert ["OneCycleLR", "one_cycle,", "one_cycle_momentum"] in rows
+    assert ["AdamW", "lr=0.001,", "betas=(0.9,"] in rows
     assert "cerebras" not in text
 
 
@@ -50,6 +56,16 @@ def test_show_prints_formula_values_and_hyperparameters() -> None:
         ["10", "0.0", "boundary,", "end"],
         ["11", "0.0"],
     ]
+
+
+def test_show_a_class_of_torch() -> None:
+    words = "show torch:OneCycleLR --max-lr 0.1 --total-steps 1000"
+    text = run(*words.split())
+    assert text.startswith("one_cycle\n")
+    values = {row[0]: float(row[1]) for row in rows_of(text)}
+    assert values["0"] == 0.1 / 25
+    assert values["299"] == 0.1
+    assert values["300"] < 0.1
 
 
 def test_show_until_ends_the_table() -> None:
@@ -123,6 +139,17 @@ def test_export_one_schedule(tmp_path: Path, options: tuple[str, ...]) -> None:
     path = tmp_path / "deeper" / "lr.onnx"
     assert str(path) in run("export", *LINEAR, "-o", path, *options)
     assert cf.ScheduleSession(path)(5) == 0.5
+
+
+def test_failed_export_leaves_no_folder(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    for output in ("kept/new/deep/lr.onnx", "kept/new"):
+        result = CliRunner().invoke(
+            app, ["export", *LINEAR, "-o", str(tmp_path / output), "--opset", "99"]
+        )
+        assert (result.exit_code, list(tmp_path.iterdir())) == (1, [kept])
+        assert not list(kept.iterdir())
 
 
 def test_export_into_a_folder(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ REFUSED: dict[str, Refusal] = {
     "th-0143": (DefinitionError, "T_0 must be an int >= 1, got 5.0"),
     "th-0146": (DefinitionError, "T_mult must be an int >= 1, got 0"),
     "th-0165": (DomainError, "step_size_up must be above 0, got 0"),
-    "th-0186": (DomainError, "rise * steps must not be 1, got 1/10 * 10"),
+    "th-0186": (DomainError, "pct_start * total_steps must not be 1, got 1/10 * 10"),
     "th-0191": (DefinitionError, "the length is missing"),
     "th-0227": (DefinitionError, "milestones must be one fewer than schedulers"),
 }
@@ -54,11 +54,15 @@ REFUSED: dict[str, Refusal] = {
 NO_VALUE: dict[str, tuple[type[ClosedFormError], str, str]] = {
     **dict.fromkeys(
         ("cb-0099", "cb-0100"),
-        (DomainError, "rate must be at least 0 where steps is 4, got -1/2", "non_finite"),
+        (
+            DomainError,
+            "decay_rate must be at least 0 where total_iters is 4, got -1/2",
+            "non_finite",
+        ),
     ),
     **dict.fromkeys(
         ("cb-0133", "cb-0134"),
-        (DomainError, "rate must be at least 0, got -1/2", "non_finite"),
+        (DomainError, "decay_rate must be at least 0, got -0.5", "non_finite"),
     ),
     **dict.fromkeys(
         ("cb-0139", "cb-0140"),
@@ -70,11 +74,15 @@ NO_VALUE: dict[str, tuple[type[ClosedFormError], str, str]] = {
     ),
     **dict.fromkeys(
         ("cb-0463", "cb-0464"),
-        (DomainError, "rise * steps must not be 1, got 1/10 * 10", "non_finite"),
+        (DomainError, "pct_start * total_steps must not be 1, got 1/10 * 10", "non_finite"),
     ),
     **dict.fromkeys(
         ("cb-0467", "cb-0468"),
-        (DomainError, "rise is 1 and steps is 10: the last phase has no steps", "non_finite"),
+        (
+            DomainError,
+            "pct_start is 1 and total_steps is 10: the last phase has no steps",
+            "non_finite",
+        ),
     ),
     **dict.fromkeys(
         ("cb-0583", "cb-0584"),
@@ -98,7 +106,7 @@ SHIPPED_ONLY: dict[str, tuple[type[ClosedFormError], str, str]] = {
         ("cb-0455", "cb-0456"),
         (
             DefinitionError,
-            "anneal must be one of cos, linear, got 'other'",
+            "anneal_strategy must be one of cos, linear, got 'other'",
             "past_end_not_clamped: an unknown strategy is taken for linear",
         ),
     ),

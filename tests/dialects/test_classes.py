@@ -172,12 +172,121 @@ def test_config_of_no_schedule() -> None:
 
 
 BAD: dict[str, tuple[str, str, dict[str, Any], str]] = {
+    "peak at step 0": (
+        "torch",
+        "OneCycleLR",
+        {"max_lr": 1, "total_steps": 20, "pct_start": 0.05},
+        "pct_start * total_steps must not be 1, got 1/20 * 20: the first phase has no steps "
+        "(torch > OneCycleLR): change one of them by a little",
+    ),
+    "no last phase": (
+        "cerebras",
+        "OneCycleWD",
+        {"initial_val": 1, "max_val": 2, "total_steps": 30, "pct_start": 1},
+        "pct_start is 1 and total_steps is 30: the last phase has no steps, and what comes after "
+        "it has no value (cerebras > OneCycleWD): take a smaller pct_start",
+    ),
+    "a part of the cycle beyond it": (
+        "cerebras",
+        "OneCycleLR",
+        {"initial_learning_rate": 1, "max_lr": 2, "pct_start": 1.5},
+        "pct_start must be a rational number from 0 to 1, got 3/2 (cerebras > OneCycleLR)",
+    ),
+    "half a step": (
+        "cerebras",
+        "OneCycleLR",
+        {"initial_learning_rate": 1, "max_lr": 2, "total_steps": 2.5},
+        "total_steps must be an integer >= 1, got 2.5 (cerebras > OneCycleLR)",
+    ),
+    "strategy": (
+        "cerebras",
+        "OneCycleLR",
+        {"initial_learning_rate": 1, "max_lr": 2, "anneal_strategy": "linaer"},
+        "anneal_strategy must be one of cos, linear, got 'linaer' (cerebras > OneCycleLR): "
+        "did you mean 'linear'?",
+    ),
+    "root of a negative rate": (
+        "keras",
+        "ExponentialDecay",
+        {"initial_learning_rate": 1, "decay_rate": -0.25, "decay_steps": 4},
+        "decay_rate must be at least 0 where decay_steps is 4, got -1/4 "
+        "(keras > ExponentialDecay): a fractional power of a negative number is not real; set "
+        "staircase",
+    ),
+    "root of a negative rate in optax": (
+        "optax",
+        "exponential_decay",
+        {"init_value": 1, "decay_rate": -0.5, "transition_steps": 7},
+        "decay_rate must be at least 0 where transition_steps is 7, got -1/2 "
+        "(optax > exponential_decay): a fractional power of a negative number is not real; set "
+        "staircase",
+    ),
+    "pole": (
+        "keras",
+        "InverseTimeDecay",
+        {"initial_learning_rate": 1, "decay_rate": -0.25, "decay_steps": 4},
+        "decay_rate must be at least 0, got -1/4 (keras > InverseTimeDecay): below 0 the value "
+        "has a pole",
+    ),
+    "fractional cycle": (
+        "cerebras",
+        "PolynomialWD",
+        {"initial_val": 1, "end_val": 0, "total_iters": 2.5, "cycle": True},
+        "total_iters must be an integer where cycle is set, got 5/2 (cerebras > PolynomialWD)",
+    ),
+    "growth of periods": (
+        "cerebras",
+        "CosineAnnealingWarmRestarts",
+        {"initial_learning_rate": 1, "T_0": 5, "T_mult": 1.5},
+        "T_mult must be an integer >= 1, got 3/2 (cerebras > CosineAnnealingWarmRestarts)",
+    ),
+    "a fall before the start": (
+        "torch",
+        "CyclicLR",
+        {"base_lr": 0, "max_lr": 1, "step_size_down": -3},
+        "step_size_down must be at least 0, got -3 (torch > CyclicLR)",
+    ),
+    "values of an lr class": (
+        "cerebras",
+        "PiecewiseConstantLR",
+        {"learning_rates": [1], "milestones": [2, 4]},
+        "learning_rates must be one more than milestones: expected 3, got 1 "
+        "(cerebras > PiecewiseConstantLR)",
+    ),
+    "values of a wd class": (
+        "cerebras",
+        "PiecewiseConstantWD",
+        {"vals": [1, 2, 3, 4], "milestones": [2, 4]},
+        "vals must be one more than milestones: expected 3, got 4 (cerebras > PiecewiseConstantWD)",
+    ),
+    "joints out of order": (
+        "optax",
+        "join_schedules",
+        {
+            "schedules": [nested("constant_schedule", value=v) for v in (1, 2, 3)],
+            "boundaries": [9, 4],
+        },
+        "boundaries must increase from above 0, got 4 after 9 (optax > join_schedules)",
+    ),
+    "too few joints": (
+        "optax",
+        "join_schedules",
+        {"schedules": [nested("constant_schedule", value=v) for v in (1, 2, 3)], "boundaries": [9]},
+        "boundaries must be one fewer than schedules: expected 2, got 1 (optax > join_schedules)",
+    ),
+    "joints that are no list": (
+        "optax",
+        "join_schedules",
+        {"schedules": [nested("constant_schedule", value=1)], "boundaries": 9},
+        "boundaries must be a sequence of steps, got int 9 (optax > join_schedules): give a list, "
+        "[] for none",
+    ),
     "unknown mode": (
         "cerebras",
         "CyclicLR",
         {"base_lr": 0, "max_lr": 1, "mode": "triangle"},
-        "mode must be one of triangular, triangular2, exp_range, got 'triangle' (cyclic): "
-        "did you mean 'triangular'?",
+        "mode must be one of triangular, triangular2, exp_range, got 'triangle' "
+        "(cerebras > CyclicLR): did you mean 'triangular'?",
     ),
     "divisor 0": (
         "torch",

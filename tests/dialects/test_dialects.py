@@ -274,7 +274,7 @@ BAD: dict[str, tuple[Callable[[], object], type[ClosedFormError], str]] = {
     "fractional milestone": (
         lambda: sequence(2.5),
         DefinitionError,
-        "a milestone must be an integer, got 2.5 (cerebras > SequentialLR)",
+        "milestones[0] must be an integer, got 2.5 (cerebras > SequentialLR)",
     ),
     "negative milestone of torch": (
         lambda: sequence(-4, system="torch"),

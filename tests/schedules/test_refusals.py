@@ -51,7 +51,7 @@ BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: library.one_cycle(0, 1, 0, 12, 1, clamp=False),
         DomainError,
         "rise is 1 and steps is 12: the last phase has no steps, and what comes after it has no "
-        "value (one_cycle): set clamp, or take a smaller rise",
+        "value (one_cycle): take a smaller rise",
     ),
     "phases that do not fit": (
         lambda: library.wsd(1, 0, 10, 6, 5),
@@ -91,6 +91,17 @@ BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: library.hyperbolic(1, 0, 10, 8),
         DomainError,
         "bound must be at least steps, got 8 and 10 (hyperbolic)",
+    ),
+    "bounds that cross": (
+        lambda: library.linear(0, 3, 10).clip(2, 1),
+        DefinitionError,
+        "low must be at most high, got 2 and 1 (schedule 'linear'): give the lower bound first",
+    ),
+    "milestones that are no list": (
+        lambda: library.sequential([library.constant(1), library.constant(2)], 9),  # type: ignore[arg-type]
+        DefinitionError,
+        "milestones must be a list of steps, got int 9: give a list of integers, or None for the "
+        "lengths of the schedules",
     ),
     "order of tanh": (
         lambda: library.tanh_decay(1, 0, 10, 2, -2),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -71,13 +72,28 @@ def export(
     tasks = [*_schedule_tasks(source, output, {**common, **own})]
     if shapes and not isinstance(source, Schedule):
         tasks.append(_rule_task(source, output, {**common, "params": shapes}))
-    (output.parent if _is_file(output) else output).mkdir(parents=True, exist_ok=True)
-    with progress("compile and export", len(tasks)) as bar:
+    folder = output.parent if _is_file(output) else output
+    with _folder(folder), progress("compile and export", len(tasks)) as bar:
         for task in tasks:
             task.write()
             bar.advance(description=f"wrote {task.files[-1].name}")
     for path in (path for task in tasks for path in task.files):
         print(f"{path}  {path.stat().st_size:,} bytes")
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[None]:
+    """Makes a folder; where the block fails, the new folders that are still empty go again."""
+    new = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for folder in new:
+            if any(folder.iterdir()):
+                break
+            folder.rmdir()
+        raise
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from closedform.dialects.entries import Parameter
 
 
 def list_names(
@@ -17,21 +19,57 @@ def list_names(
     ] = None,
 ) -> None:
     """List schedules and optimizers by family, and the names that other systems use."""
+    from closedform.cli.output import heading, table
+
+    if system is not None:
+        _list_system(system)
+        return
+    heading("schedules")
+    rows = [(*_row(function, name), _elsewhere(name)) for name, function in _sorted("schedules")]
+    table(("family", "name", "what", "in other systems"), rows)
+    print()
+    heading("optimizers")
+    rules = [_row(function, name) for name, function in _sorted("optimizers")]
+    table(("family", "name", "what"), rules)
+    print("\nclosedform show NAME, closedform show SYSTEM:CLASS, closedform list SYSTEM")
+
+
+def _list_system(system: str) -> None:
+    """The classes of a system, with what they build and their arguments."""
     import closedform as cf
     from closedform.cli.output import heading, table
 
-    if system is None:
-        for kind in ("schedules", "optimizers"):
-            heading(kind)
-            rows = [(_family(function), name, _says(function)) for name, function in _sorted(kind)]
-            table(("family", "name", "what"), rows)
-            print()
-    for name in cf.dialects.DIALECTS if system is None else (system,):
-        known = cf.dialects.names(name)
-        heading(f"{name}: closedform show {name}:CLASS")
-        classes = {"schedules": known.schedules, "optimizers": known.optimizers}
-        table(("kind", "classes"), ((kind, ", ".join(of)) for kind, of in classes.items()))
+    known = cf.dialects.names(system)
+    dialect = cf.dialects.DIALECTS[system]
+    heading(f"{system}: closedform show {system}:CLASS")
+    classes = (dialect.schedules[name] for name in known.schedules)
+    rows = [(e.name, ", ".join(e.builds), _arguments(e.parameters)) for e in classes]
+    table(("scheduler", "of the library", "arguments"), rows)
+    if known.optimizers:
         print()
+        rules = (dialect.optimizers[name] for name in known.optimizers)
+        table(("optimizer", "arguments"), ((e.name, _arguments(e.parameters)) for e in rules))
+
+
+def _arguments(parameters: Sequence[Parameter]) -> str:
+    import closedform as cf
+
+    required = cf.dialects.REQUIRED
+    return ", ".join(
+        p.name if p.default is required else f"{p.name}={p.default}" for p in parameters
+    )
+
+
+def _elsewhere(name: str) -> str:
+    """The names that other systems use, one system a line."""
+    import closedform as cf
+
+    known = cf.dialects.known_as(name).items()
+    return "\n".join(f"{system}:{', '.join(classes)}" for system, classes in known)
+
+
+def _row(function: Callable[..., Any], name: str) -> tuple[str, str, str]:
+    return _family(function), name, _says(function)
 
 
 def _sorted(kind: str) -> list[tuple[str, Callable[..., Any]]]:

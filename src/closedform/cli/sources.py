@@ -12,6 +12,7 @@ import typer
 
 import closedform as cf
 from closedform.cli.arguments import free_arguments
+from closedform.dialects.torch_leaves import NEEDS_BASE
 from closedform.errors import ArgumentError, UnknownNameError, nearest
 
 if TYPE_CHECKING:
@@ -119,14 +120,21 @@ def _from_dialect(
             f"{system} has no scheduler or optimizer {class_name!r}",
             hint=nearest(class_name, (*known.schedules, *known.optimizers)),
         )
-    return cf.dialects.schedule(
-        system,
-        class_name,
-        arguments,
-        key=dialect.key,
-        base=dialect.base,
-        as_shipped=dialect.as_shipped,
-    )
+    try:
+        return cf.dialects.schedule(
+            system,
+            class_name,
+            arguments,
+            key=dialect.key,
+            base=dialect.base,
+            as_shipped=dialect.as_shipped,
+        )
+    except ArgumentError as error:
+        if error.hint != NEEDS_BASE:
+            raise
+        raise ArgumentError(
+            error.what, where=error.where, hint="give --base-value, such as --base-value 0.1"
+        ) from None
 
 
 def _from_library(name: str, arguments: Mapping[str, Any]) -> Schedule | UpdateRule:
@@ -134,7 +142,7 @@ def _from_library(name: str, arguments: Mapping[str, Any]) -> Schedule | UpdateR
     if name not in known:
         raise UnknownNameError(
             f"the library has no schedule or optimizer {name!r}",
-            hint=f"{nearest(name, known)} `closedform list` shows all",
+            hint=f"{_in_a_system(name) or nearest(name, known)} `closedform list` shows all",
         )
     function = known[name]
     signature = inspect.signature(function)
@@ -153,6 +161,18 @@ def _from_library(name: str, arguments: Mapping[str, Any]) -> Schedule | UpdateR
         raise ArgumentError(str(error), where=name, hint=f"it takes {options}") from None
     result: Schedule | UpdateRule = function(**given)
     return result
+
+
+def _in_a_system(name: str) -> str | None:
+    """A hint for the name of a class without its system."""
+    systems = {system: cf.dialects.names(system) for system in cf.dialects.DIALECTS}
+    found = [
+        repr(f"{system}:{known}")
+        for system, names in systems.items()
+        for known in (*names.schedules, *names.optimizers)
+        if known.lower() == name.lower()
+    ]
+    return f"did you mean {' or '.join(found)}?" if found else None
 
 
 def _with_schedules(value: Any) -> Any:

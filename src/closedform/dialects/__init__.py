@@ -58,6 +58,7 @@ __all__ = [
     "configure_param_groups_2_2",
     "configure_scheduler",
     "configure_scheduler_params",
+    "known_as",
     "names",
     "optimizer",
     "own_schedule",
@@ -111,6 +112,20 @@ def names(system: str) -> Names:
     """
     dialect = _dialect(system)
     return Names(tuple(dialect.schedules), tuple(dialect.optimizers))
+
+
+def known_as(name: str) -> dict[str, tuple[str, ...]]:
+    """Returns the classes that build a schedule of the library, by the systems that have any.
+
+    Example:
+        >>> known_as("warm_restarts")["torch"]
+        ('CosineAnnealingWarmRestarts',)
+    """
+    classes = {
+        system: tuple(entry.name for entry in dialect.schedules.values() if name in entry.builds)
+        for system, dialect in DIALECTS.items()
+    }
+    return {system: found for system, found in classes.items() if found}
 
 
 def schedule(

@@ -22,7 +22,7 @@ from closedform.dialects.entries import (
 from closedform.dialects.tags import build_member
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, chained, sequential
-from closedform.schedules import constant, piecewise_constant
+from closedform.schedules import constant, piecewise_constant, scale
 
 Arguments = Mapping[str, Any]
 
@@ -38,7 +38,8 @@ def pieces(given: Arguments, context: Context) -> Schedule:
         values = [*values[: len(marks)], values[-1]]
     if len(values) != len(marks) + 1:
         raise DefinitionError(
-            f"values must be one more than milestones: expected {len(marks) + 1}, "
+            f"{context.own_name('vals')} must be one more than milestones: expected "
+            f"{len(marks) + 1}, "
             f"got {len(values)}",
             where=context.where,
         )
@@ -102,7 +103,7 @@ def scaled(given: Arguments, context: Context) -> Schedule:
         return constant(child.exact(0))
     group = context.group
     factor = group.get("adjust_learning_rate", group.get("adjust_val", 1))
-    return child if factor == 1 else child.scale(factor)
+    return child if factor == 1 else scale(child, factor)
 
 
 def _initial_value(spec: tuple[Any, Mapping[str, Any]], context: Context) -> sp.Expr:

@@ -17,6 +17,7 @@ from closedform.schedules import (
     cosine_annealing,
     cyclic,
     exponential,
+    function,
     inverse_square_root,
     inverse_time,
     linear,
@@ -27,7 +28,11 @@ from closedform.schedules import (
     step_decay,
     warm_restarts,
 )
+from closedform.schedules.arguments import check_choice, whole_number
 from closedform.schedules.cyclic import MODES
+from closedform.schedules.exponential import check_factor
+from closedform.schedules.one_cycle import ANNEALS, cycle_phases
+from closedform.schedules.polynomial import check_cycle
 
 Arguments = Mapping[str, Any]
 
@@ -50,19 +55,23 @@ def straight(given: Arguments, context: Context) -> Schedule:
 
 def power_of_rest(given: Arguments, context: Context) -> Schedule:
     """As shipped, ``cycle`` has no effect: the value is held before the time is stretched."""
+    is_stretched = given["cycle"] and not context.as_shipped
+    if is_stretched:
+        check_cycle(given["total_iters"], "total_iters", context.where)
     return polynomial(
         given["initial_val"],
         given["end_val"],
         given["total_iters"],
         given["power"],
-        cycle=given["cycle"] and not context.as_shipped,
+        cycle=is_stretched,
     )
 
 
 def exponential_decay(given: Arguments, context: Context) -> Schedule:
     """One factor every ``total_iters`` steps."""
-    del context
     value, rate, steps = given["initial_val"], given["decay_rate"], given["total_iters"]
+    names = ("decay_rate", "total_iters")
+    check_factor(rate, steps, context.where, staircase=given["staircase"], names=names)
     return exponential(value, rate, steps, staircase=given["staircase"])
 
 
@@ -100,7 +109,8 @@ def cosine_restarts(given: Arguments, context: Context) -> Schedule:
     """As shipped, the second period is held at the start, the third at the end, and so on."""
     value, low, period = given["initial_val"], given["eta_min"], given["T_0"]
     if not context.as_shipped:
-        return warm_restarts(value, low, period, given["T_mult"])
+        multiplier = whole_number(given["T_mult"], "T_mult", context.where, least=1)
+        return warm_restarts(value, low, period, multiplier)
     if given["T_mult"] != 1:
         raise DefinitionError(
             f"T_mult must be 1 as shipped, got {given['T_mult']}",
@@ -140,7 +150,7 @@ def product_of_functions(given: Arguments, context: Context) -> Schedule:
         )
     count = len(texts) if context.as_shipped else 1
     factors = [_function(text, f"lambdas[{i}]", context) for i, text in enumerate(texts)]
-    return Schedule(sp.Mul(given["initial_val"] ** count, *factors), name="lambda")
+    return function(sp.Mul(given["initial_val"] ** count, *factors), name="lambda")
 
 
 def own_function(given: Arguments, context: Context) -> Schedule:
@@ -148,7 +158,7 @@ def own_function(given: Arguments, context: Context) -> Schedule:
     factor = _function(given["expr"], "expr", context)
     total = given["total_iters"]
     length = None if total is None else sp.ceiling(total)
-    return Schedule(factor, name="function", length=length).shift(given["last_epoch"] + 1)
+    return function(factor, length=length).shift(given["last_epoch"] + 1)
 
 
 def triangles(given: Arguments, context: Context) -> Schedule:
@@ -156,6 +166,7 @@ def triangles(given: Arguments, context: Context) -> Schedule:
     mode = given["mode"]
     if context.as_shipped and mode not in MODES:
         mode = "exp_range"
+    check_choice(mode, MODES, "mode", context.where)
     low, high = given["base_val"], given["max_val"]
     up, down = given["step_size_up"], given["step_size_down"]
     return cyclic(low, high, up, down, mode=mode, gamma=given["gamma"])
@@ -166,6 +177,15 @@ def one_cycle_policy(given: Arguments, context: Context) -> Schedule:
     anneal = given["anneal_strategy"]
     if context.as_shipped and anneal != "cos":
         anneal = "linear"
+    check_choice(anneal, tuple(ANNEALS), "anneal_strategy", context.where)
+    cycle_phases(
+        given["total_steps"],
+        given["pct_start"],
+        context.where,
+        three_phase=given["three_phase"],
+        clamp=False,
+        names=("total_steps", "pct_start"),
+    )
     return one_cycle(
         given["initial_val"],
         given["max_val"],

@@ -36,6 +36,7 @@ _MEMBERS = Parameter("schedulers")
 
 def _row(
     stem: str,
+    builds: str,
     build: ScheduleBuilder,
     *parameters: Parameter,
     children: str | None = None,
@@ -45,19 +46,27 @@ def _row(
     generic = (*parameters, _TAGS)
     lr = tuple(replace(p, name=_LR_NAMES.get(p.name, p.name)) for p in generic)
     known = {_LR_NAMES.get(p.name, p.name): p.name for p in generic}
+    of = (builds,)
     return (
-        ScheduleEntry(lr_name or f"{stem}LR", lr, build, known, children),
-        ScheduleEntry(f"{stem}WD", generic, build, {}, children),
-        ScheduleEntry(f"{stem}Scheduler", generic, build, {}, children),
+        ScheduleEntry(lr_name or f"{stem}LR", of, lr, build, known, children),
+        ScheduleEntry(f"{stem}WD", of, generic, build, {}, children),
+        ScheduleEntry(f"{stem}Scheduler", of, generic, build, {}, children),
     )
 
 
 _OWN = (Parameter("expr"), _LENGTH, _LAST_EPOCH, _TAGS)
 _ROWS = (
-    _row("Constant", leaves.constant_value, Parameter("val", REQUIRED, checks.number), _LENGTH),
-    _row("Linear", leaves.straight, _START, _END, _STEPS, _CYCLE),
+    _row(
+        "Constant",
+        "constant",
+        leaves.constant_value,
+        Parameter("val", REQUIRED, checks.number),
+        _LENGTH,
+    ),
+    _row("Linear", "linear", leaves.straight, _START, _END, _STEPS, _CYCLE),
     _row(
         "Polynomial",
+        "polynomial",
         leaves.power_of_rest,
         _START,
         _END,
@@ -67,6 +76,7 @@ _ROWS = (
     ),
     _row(
         "Exponential",
+        "exponential",
         leaves.exponential_decay,
         _START,
         _STEPS,
@@ -75,23 +85,26 @@ _ROWS = (
     ),
     _row(
         "InverseExponentialTimeDecay",
+        "inverse_time",
         leaves.inverse_time_decay,
         _START,
         Parameter("step_exponent", REQUIRED, checks.number),
         _STEPS,
-        Parameter("decay_rate", REQUIRED, checks.number),
+        Parameter("decay_rate", REQUIRED, checks.rate),
         _STAIRCASE,
     ),
     _row(
         "InverseSquareRootDecay",
+        "inverse_square_root",
         leaves.inverse_root,
         Parameter("initial_val", 1.0, checks.number),
         Parameter("scale", 1.0, checks.number),
         Parameter("warmup_steps", 1.0, checks.warmup),
     ),
-    _row("CosineDecay", leaves.cosine_decay, _START, _END, _STEPS),
+    _row("CosineDecay", "cosine", leaves.cosine_decay, _START, _END, _STEPS),
     _row(
         "CosineAnnealing",
+        "cosine_annealing",
         leaves.cosine_swing,
         _START,
         Parameter("T_max", REQUIRED, checks.steps),
@@ -99,6 +112,7 @@ _ROWS = (
     ),
     _row(
         "CosineAnnealingWarmRestarts",
+        "warm_restarts",
         leaves.cosine_restarts,
         _START,
         Parameter("T_0", REQUIRED, checks.steps),
@@ -108,6 +122,7 @@ _ROWS = (
     ),
     _row(
         "MultiStep",
+        "multi_step",
         leaves.milestones_down,
         _START,
         _GAMMA,
@@ -115,31 +130,35 @@ _ROWS = (
     ),
     _row(
         "Step",
+        "step_decay",
         leaves.steps_down,
         _START,
         Parameter("step_size", REQUIRED, checks.steps),
         _GAMMA,
     ),
-    _row("Lambda", leaves.product_of_functions, _START, Parameter("lambdas", None)),
+    _row("Lambda", "function", leaves.product_of_functions, _START, Parameter("lambdas", None)),
     _row(
         "Multiplicative",
+        "multiplicative",
         leaves.coefficient_power,
         _START,
         Parameter("coefficient", REQUIRED, checks.number),
     ),
     _row(
         "Cyclic",
+        "cyclic",
         leaves.triangles,
         Parameter("base_val", REQUIRED, checks.number),
         _HIGH,
         Parameter("step_size_up", 2000, checks.steps),
-        Parameter("step_size_down", None, checks.number),
+        Parameter("step_size_down", None, checks.at_least(0)),
         Parameter("mode", "triangular"),
         Parameter("gamma", 1.0, checks.number),
         Parameter("scale_mode", "cycle", checks.choice(*SCALE_MODES)),
     ),
     _row(
         "OneCycle",
+        "one_cycle",
         leaves.one_cycle_policy,
         _START,
         _HIGH,
@@ -151,22 +170,24 @@ _ROWS = (
     ),
     _row(
         "PiecewiseConstant",
+        "piecewise_constant",
         composites.pieces,
         Parameter("vals", REQUIRED, checks.numbers),
         _MILESTONES,
     ),
     _row(
         "Sequential",
+        "sequential",
         composites.sequence,
         _MEMBERS,
         _MILESTONES,
         _LAST_EPOCH,
         children="schedulers",
     ),
-    _row("Chained", composites.product, _MEMBERS, children="schedulers"),
-    _row("ScalePerParam", composites.scaled, Parameter("scheduler"), children="scheduler"),
+    _row("Chained", "chained", composites.product, _MEMBERS, children="schedulers"),
+    _row("ScalePerParam", "scale", composites.scaled, Parameter("scheduler"), children="scheduler"),
     tuple(
-        ScheduleEntry(name, _OWN, leaves.own_function)
+        ScheduleEntry(name, ("function",), _OWN, leaves.own_function)
         for name in ("LRScheduler", "WeightDecayScheduler", "Scheduler")
     ),
 )

@@ -14,9 +14,13 @@ from closedform.schedules.arguments import (
     positive_steps,
     rational_milestones,
 )
+from closedform.schedules.inverse import falling_rate
 
 steps = positive_steps
 """A number of steps above 0."""
+
+rate = falling_rate
+"""The rate of an inverse time decay, at least 0."""
 
 
 def warmup(value: Any, name: str, where: str) -> sp.Rational:
@@ -67,8 +71,7 @@ def milestones(value: Any, name: str, where: str) -> tuple[sp.Rational, ...]:
     Raises:
         DefinitionError: They are no list, or one is no finite rational number.
     """
-    del name  # Every class calls them milestones.
-    return rational_milestones(value, where)
+    return rational_milestones(value, where, name)
 
 
 def integer_milestones(value: Any, name: str, where: str) -> tuple[sp.Integer, ...]:
@@ -78,9 +81,9 @@ def integer_milestones(value: Any, name: str, where: str) -> tuple[sp.Integer, .
         DefinitionError: They are no list, or one is no integer.
     """
     marks = milestones(value, name, where)
-    for given, mark in zip(value, marks, strict=True):
+    for index, (given, mark) in enumerate(zip(value, marks, strict=True)):
         if not mark.is_Integer:
-            raise DefinitionError(f"a milestone must be an integer, got {given!r}", where=where)
+            raise DefinitionError(f"{name}[{index}] must be an integer, got {given!r}", where=where)
     return marks
 
 

@@ -83,6 +83,11 @@ class Context:
         """The place in errors: the system, and the classes from the outermost inwards."""
         return " > ".join((self.system, *self.path))
 
+    def own_name(self, generic: str) -> str:
+        """Returns what the class that is built calls an argument of its builder."""
+        own = self.entries[self.path[-1]].generic.items()
+        return next((name for name, known in own if known == generic), generic)
+
 
 ScheduleBuilder = Callable[[Mapping[str, Any], Context], Schedule]
 Touches = Callable[[Mapping[str, Any], str], bool]
@@ -101,6 +106,7 @@ class ScheduleEntry:
 
     Attributes:
         name: The class name.
+        builds: The names in the library of what it builds; ``closedform list`` reads them.
         parameters: Its arguments after the optimizer, in their order.
         build: From the arguments, defaults filled in, to the schedule.
         generic: Name by which the builder knows each argument, where it differs.
@@ -109,6 +115,7 @@ class ScheduleEntry:
     """
 
     name: str
+    builds: tuple[str, ...]
     parameters: tuple[Parameter, ...]
     build: ScheduleBuilder
     generic: Mapping[str, str] = field(default_factory=dict)
@@ -167,7 +174,8 @@ def own_schedule(name: str, make: Callable[..., Schedule], **defaults: Any) -> S
         return made
 
     given = tuple(Parameter(key, value) for key, value in defaults.items())
-    return ScheduleEntry(name, (*given, Parameter("param_group_tags", None)), build)
+    taken = (*given, Parameter("param_group_tags", None))
+    return ScheduleEntry(name, ("function",), taken, build)
 
 
 def build_schedule(name: Any, kwargs: Any, context: Context) -> Schedule:

@@ -74,10 +74,10 @@ _NAMES: Mapping[str, sp.Expr] = {"t": t, "pi": sp.pi}
 
 
 def parse_function(spec: Any, where: str, variable: str = "t") -> sp.Expr:
-    """Returns the expression of ``{"expr": text}``.
+    """Returns the expression of ``{"expr": text}``, or of a SymPy expression itself.
 
     Args:
-        spec: The mapping with the text.
+        spec: The mapping with the text, or an expression in the clock t.
         where: The argument that it is, for errors.
         variable: The name that the clock has in the text.
 
@@ -88,6 +88,8 @@ def parse_function(spec: Any, where: str, variable: str = "t") -> sp.Expr:
         >>> parse_function({"expr": "where(t < 10, t/10, 1.0)"}, "lr_lambda")
         Piecewise((t/10, t < 10), (1, True))
     """
+    if isinstance(spec, sp.Expr):
+        return spec
     if not isinstance(spec, Mapping) or set(spec) != {"expr"} or not isinstance(spec["expr"], str):
         raise DefinitionError(f'a function must be {{"expr": text}}, got {spec!r}', where=where)
     text = spec["expr"]

@@ -26,6 +26,7 @@ from closedform.schedules import (
     constant,
     cosine_annealing,
     cosine_hard_restarts,
+    inverse_square_root,
     linear,
     polynomial,
 )
@@ -92,7 +93,7 @@ def _polynomial(given: Arguments, context: Context, base: sp.Expr) -> Schedule:
 def _inverse_root(given: Arguments, context: Context, base: sp.Expr) -> Schedule:
     del context
     scale = given["timescale"] or given["num_warmup_steps"] or 10_000
-    return Schedule(base / sp.sqrt(1 + t / sp.Integer(scale)), name="inverse_square_root")
+    return inverse_square_root(base, sp.sqrt(sp.Integer(scale)), scale).shift(scale)
 
 
 def _cosine_to_minimum(given: Arguments, context: Context, base: sp.Expr) -> Schedule:
@@ -167,15 +168,17 @@ _CYCLES = Parameter("num_cycles", 0.5, checks.steps)
 _MINIMUM = (Parameter("min_lr", None, checks.number), Parameter("min_lr_rate", None, checks.number))
 _RATIO = checks.in_range(0, 1)
 _ENTRIES = (
-    ScheduleEntry("linear", _STEPS, _warmed(_linear)),
-    ScheduleEntry("cosine", (*_STEPS, _CYCLES), _warmed(_cosine)),
+    ScheduleEntry("linear", ("linear",), _STEPS, _warmed(_linear)),
+    ScheduleEntry("cosine", ("cosine_annealing",), (*_STEPS, _CYCLES), _warmed(_cosine)),
     ScheduleEntry(
         "cosine_with_restarts",
+        ("cosine_hard_restarts",),
         (*_STEPS, Parameter("num_cycles", 1, checks.steps)),
         _warmed(_restarts),
     ),
     ScheduleEntry(
         "polynomial",
+        ("polynomial",),
         (
             *_STEPS,
             Parameter("lr_end", 1e-7, checks.number),
@@ -183,29 +186,40 @@ _ENTRIES = (
         ),
         _warmed(_polynomial),
     ),
-    ScheduleEntry("constant", (), lambda given, context: constant(base_value(context))),
-    ScheduleEntry("constant_with_warmup", (_WARMUP,), _warmed(_constant)),
+    ScheduleEntry(
+        "constant", ("constant",), (), lambda given, context: constant(base_value(context))
+    ),
+    ScheduleEntry("constant_with_warmup", ("constant",), (_WARMUP,), _warmed(_constant)),
     ScheduleEntry(
         "inverse_sqrt",
+        ("inverse_square_root",),
         (_WARMUP, Parameter("timescale", None, checks.count(1))),
         _warmed(_inverse_root),
     ),
     ScheduleEntry(
         "reduce_lr_on_plateau",
+        ("reduce_on_plateau",),
         tuple(
             Parameter(name, None)
             for name in ("mode", "factor", "patience", "threshold", "cooldown", "min_lr", "eps")
         ),
         metric_driven,
     ),
-    ScheduleEntry("cosine_with_min_lr", (*_STEPS, _CYCLES, *_MINIMUM), _warmed(_cosine_to_minimum)),
+    ScheduleEntry(
+        "cosine_with_min_lr",
+        ("cosine_annealing",),
+        (*_STEPS, _CYCLES, *_MINIMUM),
+        _warmed(_cosine_to_minimum),
+    ),
     ScheduleEntry(
         "cosine_warmup_with_min_lr",
+        ("cosine_annealing",),
         (*_STEPS, _CYCLES, *_MINIMUM, Parameter("warmup_lr_rate", None, checks.number)),
         _cosine_one_ahead,
     ),
     ScheduleEntry(
         "warmup_stable_decay",
+        ("wsd",),
         (
             _WARMUP,
             Parameter("num_decay_steps", REQUIRED, checks.count(1)),

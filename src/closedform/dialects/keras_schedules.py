@@ -15,18 +15,20 @@ from closedform.errors import DefinitionError
 from closedform.language import Schedule, floor_div, t
 from closedform.schedules import cosine, exponential, inverse_time, linear, polynomial
 from closedform.schedules import piecewise_constant as pieces_of
+from closedform.schedules.exponential import check_factor
 
 Arguments = Mapping[str, Any]
 
 
 def _exponential(given: Arguments, context: Context) -> Schedule:
-    del context
     start, rate, steps = (given[k] for k in ("initial_learning_rate", "decay_rate", "decay_steps"))
+    names = ("decay_rate", "decay_steps")
+    check_factor(rate, steps, context.where, staircase=given["staircase"], names=names)
     return exponential(start, rate, steps, staircase=given["staircase"])
 
 
 def _inverse_time(given: Arguments, context: Context) -> Schedule:
-    del context
+    checks.rate(given["decay_rate"], "decay_rate", context.where)
     start, rate, steps = (given[k] for k in ("initial_learning_rate", "decay_rate", "decay_steps"))
     return inverse_time(start, rate, steps, staircase=given["staircase"])
 
@@ -90,9 +92,10 @@ _DECAY = (
     Parameter("staircase", False, checks.flag),
 )
 _ENTRIES = (
-    ScheduleEntry("ExponentialDecay", _DECAY, _exponential),
+    ScheduleEntry("ExponentialDecay", ("exponential",), _DECAY, _exponential),
     ScheduleEntry(
         "PiecewiseConstantDecay",
+        ("piecewise_constant",),
         (
             Parameter("boundaries", REQUIRED, checks.integer_milestones),
             Parameter("values", REQUIRED, checks.numbers),
@@ -101,6 +104,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         "PolynomialDecay",
+        ("polynomial",),
         (
             _START,
             _STEPS,
@@ -110,9 +114,10 @@ _ENTRIES = (
         ),
         _polynomial,
     ),
-    ScheduleEntry("InverseTimeDecay", _DECAY, _inverse_time),
+    ScheduleEntry("InverseTimeDecay", ("inverse_time",), _DECAY, _inverse_time),
     ScheduleEntry(
         "CosineDecay",
+        ("cosine",),
         (
             _START,
             _STEPS,
@@ -124,6 +129,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         "CosineDecayRestarts",
+        ("warm_restarts",),
         (
             _START,
             Parameter("first_decay_steps", REQUIRED, checks.steps),

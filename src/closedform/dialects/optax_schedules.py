@@ -25,6 +25,7 @@ from closedform.errors import DefinitionError
 from closedform.language import Schedule, sequential, t
 from closedform.schedules import constant, cosine, exponential, linear, polynomial
 from closedform.schedules import piecewise_constant as pieces_of
+from closedform.schedules.exponential import check_factor
 
 Arguments = Mapping[str, Any]
 
@@ -58,13 +59,14 @@ def _begun(course: Schedule, given: Arguments) -> Schedule:
 
 def _exponential(given: Arguments, context: Context) -> Schedule:
     """Held at ``end_value`` once it is met."""
-    del context
-    return _decayed(given["init_value"], given)
+    return _decayed(given["init_value"], given, context)
 
 
-def _decayed(start: Any, given: Arguments) -> Schedule:
+def _decayed(start: Any, given: Arguments, context: Context) -> Schedule:
     rate, end = given["decay_rate"], given["end_value"]
     steps = given["transition_steps"]
+    names = ("decay_rate", "transition_steps")
+    check_factor(rate, steps, context.where, staircase=given["staircase"], names=names)
     course = _begun(exponential(start, rate, steps, staircase=given["staircase"]), given)
     if end is None:
         return course
@@ -155,9 +157,8 @@ def _warmup_cosine(given: Arguments, context: Context) -> Schedule:
 
 
 def _warmup_exponential(given: Arguments, context: Context) -> Schedule:
-    del context
     peak, warmup = given["peak_value"], given["warmup_steps"]
-    fall = _decayed(peak, given)
+    fall = _decayed(peak, given, context)
     return linear(given["init_value"], peak, warmup).then(fall) if warmup else fall
 
 
@@ -173,7 +174,20 @@ def _sgdr(given: Arguments, context: Context) -> Schedule:
 def _joined(given: Arguments, context: Context) -> Schedule:
     specs = sub_schedules(given["schedules"], "schedules", context)
     members = [build_schedule(*sub_schedule(spec, context), context) for spec in specs]
-    return sequential(members, given["boundaries"])
+    marks = given["boundaries"]
+    if len(marks) != len(specs) - 1:
+        raise DefinitionError(
+            f"boundaries must be one fewer than schedules: expected {len(specs) - 1}, "
+            f"got {len(marks)}",
+            where=context.where,
+        )
+    for earlier, later in pairwise((sp.Integer(0), *marks)):
+        if later <= earlier:
+            raise DefinitionError(
+                f"boundaries must increase from above 0, got {later} after {earlier}",
+                where=context.where,
+            )
+    return sequential(members, marks)
 
 
 def _part(part: sp.Expr, steps: int) -> int:
@@ -220,6 +234,7 @@ _FACTORS = (
     Parameter("div_factor", 25.0, checks.divisor),
     Parameter("final_div_factor", 1e4, checks.divisor),
 )
+_JOINTS = Parameter("boundaries", REQUIRED, checks.integer_milestones)
 _SCALES = Parameter("boundaries_and_scales", None)
 _FRACTION = checks.in_range(0, 1)
 _DECAYED = (
@@ -230,20 +245,23 @@ _DECAYED = (
 )
 _POWER = Parameter("power", REQUIRED, checks.at_least(0))
 _TABLE = {
-    "constant_schedule": ((Parameter("value", REQUIRED, checks.number),), _constant),
-    "linear_schedule": ((_INIT, _END, _STEPS, _BEGIN), _linear),
-    "polynomial_schedule": ((_INIT, _END, _POWER, _STEPS, _BEGIN), _polynomial),
-    "exponential_decay": ((_INIT, _STEPS, *_DECAYED), _exponential),
+    "constant_schedule": (("constant",), (Parameter("value", REQUIRED, checks.number),), _constant),
+    "linear_schedule": (("linear",), (_INIT, _END, _STEPS, _BEGIN), _linear),
+    "polynomial_schedule": (("polynomial",), (_INIT, _END, _POWER, _STEPS, _BEGIN), _polynomial),
+    "exponential_decay": (("exponential",), (_INIT, _STEPS, *_DECAYED), _exponential),
     "cosine_decay_schedule": (
+        ("cosine",),
         (_INIT, _DECAY, Parameter("alpha", 0.0, checks.number), _EXPONENT),
         _cosine,
     ),
-    "piecewise_constant_schedule": ((_INIT, _SCALES), _piecewise_constant),
+    "piecewise_constant_schedule": (("piecewise_constant",), (_INIT, _SCALES), _piecewise_constant),
     "piecewise_interpolate_schedule": (
+        ("sequential",),
         (Parameter("interpolate_type", REQUIRED, checks.choice(*_COURSES)), _INIT, _SCALES),
         _interpolated,
     ),
     "linear_onecycle_schedule": (
+        ("sequential", "linear"),
         (
             _STEPS,
             _PEAK,
@@ -254,14 +272,17 @@ _TABLE = {
         _linear_one_cycle,
     ),
     "cosine_onecycle_schedule": (
+        ("sequential", "cosine"),
         (_STEPS, _PEAK, Parameter("pct_start", 0.3, _FRACTION), *_FACTORS),
         _cosine_one_cycle,
     ),
     "warmup_constant_schedule": (
+        ("linear",),
         (_INIT, _PEAK, Parameter("warmup_steps", REQUIRED, checks.count(1))),
         _warmup_constant,
     ),
     "warmup_cosine_decay_schedule": (
+        ("cosine",),
         (
             _INIT,
             _PEAK,
@@ -273,15 +294,16 @@ _TABLE = {
         _warmup_cosine,
     ),
     "warmup_exponential_decay_schedule": (
+        ("exponential",),
         (_INIT, _PEAK, _WARMUP, _STEPS, *_DECAYED),
         _warmup_exponential,
     ),
-    "sgdr_schedule": ((Parameter("cosine_kwargs"),), _sgdr),
-    "join_schedules": ((Parameter("schedules"), Parameter("boundaries")), _joined),
+    "sgdr_schedule": (("sequential", "cosine"), (Parameter("cosine_kwargs"),), _sgdr),
+    "join_schedules": (("sequential",), (Parameter("schedules"), _JOINTS), _joined),
 }
 SCHEDULES = {
     name: ScheduleEntry(
-        name, parameters, build, children="schedules" if name == "join_schedules" else None
+        name, builds, parameters, build, children="schedules" if name == "join_schedules" else None
     )
-    for name, (parameters, build) in _TABLE.items()
+    for name, (builds, parameters, build) in _TABLE.items()
 }

@@ -136,6 +136,7 @@ _GAMMA = Parameter("gamma", REQUIRED, checks.number)
 _ENTRIES = (
     ScheduleEntry(
         "CosineLrScheduler",
+        ("cosine_k_decay",),
         (
             Parameter("total_num_epochs", REQUIRED, checks.count(1)),
             _PER_EPOCH,
@@ -151,6 +152,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         "WSDLrScheduler",
+        ("wsd_checkpoints",),
         (
             Parameter("num_epochs", None, checks.count(1)),
             Parameter("num_update_steps_per_epoch", None, checks.count(1)),
@@ -168,6 +170,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         "StatefulSchedulerBase:Milestone",
+        ("multi_step",),
         (
             _GAMMA,
             Parameter("epoch_milestones", REQUIRED, checks.integer_milestones),
@@ -177,6 +180,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         "StatefulSchedulerBase:StepWd",
+        ("step_decay",),
         (Parameter("n", REQUIRED, checks.count(1)), _GAMMA),
         _step_decay,
     ),

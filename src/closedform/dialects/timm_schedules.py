@@ -174,9 +174,15 @@ _DECAYS = (
 )
 _K = Parameter("k_decay", 1.0, checks.steps)
 _ENTRIES = (
-    ScheduleEntry("CosineLRScheduler", (_LENGTH, *_CYCLES, _K), _cycled(_cosine)),
+    ScheduleEntry(
+        "CosineLRScheduler",
+        ("cosine_k_decay", "warm_restarts"),
+        (_LENGTH, *_CYCLES, _K),
+        _cycled(_cosine),
+    ),
     ScheduleEntry(
         "TanhLRScheduler",
+        ("tanh_decay",),
         (
             _LENGTH,
             Parameter("lb", -7.0, checks.number),
@@ -187,19 +193,25 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         "PolyLRScheduler",
+        ("polynomial",),
         (_LENGTH, Parameter("power", 0.5, checks.steps), *_CYCLES, _K),
         _cycled(_polynomial),
     ),
     ScheduleEntry(
-        "StepLRScheduler", (Parameter("decay_t", REQUIRED, checks.steps), *_DECAYS), _steps
+        "StepLRScheduler",
+        ("step_decay",),
+        (Parameter("decay_t", REQUIRED, checks.steps), *_DECAYS),
+        _steps,
     ),
     ScheduleEntry(
         "MultiStepLRScheduler",
+        ("multi_step",),
         (Parameter("decay_t", REQUIRED, checks.milestones), *_DECAYS),
         _milestones,
     ),
     ScheduleEntry(
         "PlateauLRScheduler",
+        ("reduce_on_plateau",),
         tuple(
             Parameter(name, None)
             for name in ("decay_rate", "patience_t", "threshold", "cooldown_t", "mode", "lr_min")
@@ -208,6 +220,7 @@ _ENTRIES = (
     ),
     ScheduleEntry(
         "WSDLRScheduler",
+        ("wsd",),
         (
             _LENGTH,
             Parameter("decay_t", REQUIRED, checks.count(1)),

@@ -21,17 +21,22 @@ from closedform.schedules import (
     constant,
     cosine_annealing,
     cyclic,
+    function,
     linear,
     multi_step,
     multiplicative,
     one_cycle,
     one_cycle_momentum,
+    piecewise_constant,
     polynomial,
     step_decay,
     warm_restarts,
 )
+from closedform.schedules.one_cycle import cycle_phases
 
 Arguments = Mapping[str, Any]
+
+NEEDS_BASE = "give base, or a group that holds it"
 
 
 def base_value(context: Context) -> sp.Expr:
@@ -44,7 +49,7 @@ def base_value(context: Context) -> sp.Expr:
         raise ArgumentError(
             f"a {context.system} scheduler starts from the {context.key} of its group, got none",
             where=context.where,
-            hint="give base, or a group that holds it",
+            hint=NEEDS_BASE,
         )
     return exact_number(context.base, f"base of {context.where}")
 
@@ -62,8 +67,7 @@ def constant_factor(given: Arguments, context: Context) -> Schedule:
     low = base * given["factor"]
     if context.as_shipped and not (total.is_Integer and total > 0):
         return constant(low)  # step() undoes the factor at t == total_iters only
-    expr = sp.Piecewise((low, t < total), (base, True))
-    return Schedule(expr, name="constant", length=sp.ceiling(total))
+    return piecewise_constant([low, base], [sp.ceiling(total)])
 
 
 def line(given: Arguments, context: Context) -> Schedule:
@@ -109,7 +113,7 @@ def milestones_down(given: Arguments, context: Context) -> Schedule:
 
 def function_of_step(given: Arguments, context: Context) -> Schedule:
     """The base value times a function."""
-    return Schedule(base_value(context) * _function(given, context), name="lambda")
+    return function(base_value(context) * _function(given, context), name="lambda")
 
 
 def running_factors(given: Arguments, context: Context) -> Schedule:
@@ -181,8 +185,17 @@ def triangles(given: Arguments, context: Context) -> Schedule:
 
 def one_cycle_policy(given: Arguments, context: Context) -> Schedule:
     """At t = total_steps the last phase goes on; torch raises beyond, where it goes on here."""
+    total = _total_steps(given, context)
+    cycle_phases(
+        total,
+        given["pct_start"],
+        context.where,
+        three_phase=given["three_phase"],
+        clamp=False,
+        names=("total_steps", "pct_start"),
+    )
     arguments = {
-        "steps": _total_steps(given, context),
+        "steps": total,
         "rise": given["pct_start"],
         "anneal": given["anneal_strategy"],
         "three_phase": given["three_phase"],

@@ -46,6 +46,7 @@ def _resumed(build: ScheduleBuilder) -> ScheduleBuilder:
 
 def _entry(
     name: str,
+    builds: tuple[str, ...],
     build: ScheduleBuilder,
     *parameters: Parameter,
     children: str | None = None,
@@ -53,50 +54,75 @@ def _entry(
 ) -> ScheduleEntry:
     """A class whose last argument is ``last_epoch``."""
     given = (*parameters, _LAST_EPOCH)
-    return ScheduleEntry(name, given, _resumed(build), children=children, touches=touches)
+    return ScheduleEntry(name, builds, given, _resumed(build), children=children, touches=touches)
 
 
 _ENTRIES = (
-    _entry("LambdaLR", leaves.function_of_step, _LAMBDA),
-    _entry("MultiplicativeLR", leaves.running_factors, _LAMBDA),
-    _entry("StepLR", leaves.steps_down, Parameter("step_size", REQUIRED, checks.steps), _GAMMA),
+    _entry("LambdaLR", ("function",), leaves.function_of_step, _LAMBDA),
+    _entry("MultiplicativeLR", ("multiplicative",), leaves.running_factors, _LAMBDA),
+    _entry(
+        "StepLR",
+        ("step_decay",),
+        leaves.steps_down,
+        Parameter("step_size", REQUIRED, checks.steps),
+        _GAMMA,
+    ),
     _entry(
         "MultiStepLR",
+        ("multi_step",),
         leaves.milestones_down,
         Parameter("milestones", REQUIRED, checks.milestones),
         _GAMMA,
     ),
     _entry(
         "ConstantLR",
+        ("piecewise_constant",),
         leaves.constant_factor,
         Parameter("factor", sp.Rational(1, 3), _FRACTION),
         _TOTAL,
     ),
     _entry(
         "LinearLR",
+        ("linear",),
         leaves.line,
         Parameter("start_factor", sp.Rational(1, 3), checks.in_range(0, 1, is_open_below=True)),
         Parameter("end_factor", 1.0, _FRACTION),
         _TOTAL,
     ),
-    _entry("ExponentialLR", leaves.power_of_gamma, Parameter("gamma", REQUIRED, checks.number)),
+    _entry(
+        "ExponentialLR",
+        ("multiplicative",),
+        leaves.power_of_gamma,
+        Parameter("gamma", REQUIRED, checks.number),
+    ),
     _entry(
         "SequentialLR",
+        ("sequential",),
         composites.sequence,
         _MEMBERS,
         Parameter("milestones", REQUIRED, checks.integer_milestones),
         children="schedulers",
     ),
-    _entry("PolynomialLR", leaves.power_of_rest, _TOTAL, Parameter("power", 1.0, checks.number)),
+    _entry(
+        "PolynomialLR",
+        ("polynomial",),
+        leaves.power_of_rest,
+        _TOTAL,
+        Parameter("power", 1.0, checks.number),
+    ),
     _entry(
         "CosineAnnealingLR",
+        ("cosine_annealing",),
         leaves.cosine_swing,
         Parameter("T_max", REQUIRED, checks.steps),
         _LOW,
     ),
-    ScheduleEntry("ChainedScheduler", (_MEMBERS,), composites.product, children="schedulers"),
+    ScheduleEntry(
+        "ChainedScheduler", ("chained",), (_MEMBERS,), composites.product, children="schedulers"
+    ),
     ScheduleEntry(
         "ReduceLROnPlateau",
+        ("reduce_on_plateau",),
         tuple(
             Parameter(name, None)
             for name in (
@@ -108,11 +134,12 @@ _ENTRIES = (
     ),
     _entry(
         "CyclicLR",
+        ("cyclic",),
         leaves.triangles,
         Parameter("base_lr"),
         Parameter("max_lr"),
         Parameter("step_size_up", 2000, checks.steps),
-        Parameter("step_size_down", None, checks.number),
+        Parameter("step_size_down", None, checks.at_least(0)),
         Parameter("mode", "triangular", checks.choice(*MODES)),
         Parameter("gamma", 1.0, checks.number),
         Parameter("scale_fn", None),
@@ -124,6 +151,7 @@ _ENTRIES = (
     ),
     _entry(
         "CosineAnnealingWarmRestarts",
+        ("warm_restarts",),
         leaves.cosine_restarts,
         Parameter("T_0", REQUIRED, _COUNT),
         Parameter("T_mult", 1, _COUNT),
@@ -131,6 +159,7 @@ _ENTRIES = (
     ),
     _entry(
         "OneCycleLR",
+        ("one_cycle", "one_cycle_momentum"),
         leaves.one_cycle_policy,
         Parameter("max_lr"),
         Parameter("total_steps", None, _COUNT),

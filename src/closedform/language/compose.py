@@ -49,6 +49,11 @@ def sequential(
     members, shared = _merge("sequential", schedules)
     if milestones is None:
         marks = _milestones_from_lengths(members)
+    elif not isinstance(milestones, Sequence) or isinstance(milestones, str):
+        raise DefinitionError(
+            f"milestones must be a list of steps, got {type(milestones).__name__} {milestones!r}",
+            hint="give a list of integers, or None for the lengths of the schedules",
+        )
     else:
         marks = _checked_milestones(milestones, len(members) - 1)
     starts = (sp.Integer(0), *marks)

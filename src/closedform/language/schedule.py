@@ -235,12 +235,26 @@ class Schedule:
         return self._with(exact_number(factor, "factor") * self.expr, self.hyperparameters)
 
     def clip(self, low: Any = None, high: Any = None) -> Schedule:
-        """Returns this schedule held between ``low`` and ``high``; None leaves a side open."""
+        """Returns this schedule held between ``low`` and ``high``; None leaves a side open.
+
+        Raises:
+            DefinitionError: A bound is no finite number, or ``low`` is above ``high``.
+        """
+        bounds = [
+            None if bound is None else exact_number(bound, name)
+            for bound, name in ((low, "low"), (high, "high"))
+        ]
+        if None not in bounds and bounds[0] > bounds[1]:
+            raise DefinitionError(
+                f"low must be at most high, got {low!r} and {high!r}",
+                where=f"schedule {self.name!r}",
+                hint="give the lower bound first",
+            )
         expr = self.expr
-        if low is not None:
-            expr = sp.Max(expr, exact_number(low, "low"))
-        if high is not None:
-            expr = sp.Min(expr, exact_number(high, "high"))
+        if bounds[0] is not None:
+            expr = sp.Max(expr, bounds[0])
+        if bounds[1] is not None:
+            expr = sp.Min(expr, bounds[1])
         return self._with(expr, self.hyperparameters)
 
     def shift(self, steps: int) -> Schedule:

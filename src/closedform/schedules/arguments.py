@@ -82,8 +82,7 @@ def rational_milestones(
     """
     if not isinstance(milestones, Sequence) or isinstance(milestones, str | bytes):
         raise DefinitionError(
-            f"{name} must be a sequence of steps, got {type(milestones).__name__} "
-            f"{milestones!r}",
+            f"{name} must be a sequence of steps, got {type(milestones).__name__} {milestones!r}",
             where=where,
             hint="give a list, [] for none",
         )

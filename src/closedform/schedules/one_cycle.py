@@ -147,7 +147,9 @@ def cycle_phases(
             hint="change one of them by a little",
         )
     bounds = _bounds(sp.Integer(number), part, three_phase=three_phase)
-    last = max(i for i, bound in enumerate(bounds[:-1]) if not clamp or i == 0 or bound < bounds[-1])
+    last = max(
+        i for i, bound in enumerate(bounds[:-1]) if not clamp or i == 0 or bound < bounds[-1]
+    )
     if bounds[last + 1] == bounds[last] and not (clamp and number == 1):
         raise DomainError(
             f"{rise_name} is {rise} and {steps_name} is {steps}: the last phase has no steps, and "
@@ -203,4 +205,3 @@ def _phases(
         domain.append(sp.Ne(bounds[last], bounds[last + 1]))
     domain = [rule for rule in domain if rule.free_symbols <= expr.free_symbols]
     return Schedule(expr, name=name, length=n, domain=domain, **kept)
-

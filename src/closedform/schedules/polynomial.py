@@ -92,4 +92,6 @@ def check_cycle(steps: Any, name: str, where: str) -> None:
         DomainError: It is no integer.
     """
     if not exact_number(steps, f"{name} of {where}").is_Integer:
-        raise DomainError(f"{name} must be an integer where cycle is set, got {steps!r}", where=where)
+        raise DomainError(
+            f"{name} must be an integer where cycle is set, got {steps!r}", where=where
+        )

@@ -106,3 +106,13 @@ def test_an_input_of_a_torch_module_keeps_its_value_as_default() -> None:
     with pytest.raises(ClosedFormError) as caught:
         cf.to_torch(opened, inputs=("end",))(torch.tensor(2))
     assert str(caught.value) == "hyper input 'end' is missing (schedule 'open')"
+
+
+def test_inputs_in_one_string_are_refused() -> None:
+    lr = cf.schedules.linear(0, 1, 10)
+    with pytest.raises(ExportError) as caught:
+        cf.compile(lr, inputs="start_2")
+    assert str(caught.value) == (
+        "inputs must be a list of names, got str 'start_2' (schedule 'linear'): "
+        "give inputs=('start_2',)"
+    )

@@ -50,7 +50,7 @@ def lower_add(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
 
 def _fits_line(low: Lowering, terms: Sequence[sp.Expr], domain: Domain) -> bool:
     """Whether multiples of integers have an integer form that fits; else floats are added."""
-    return bool(terms) and low.fits_integer(_primitive(sp.Add(*terms))[1], domain)
+    return bool(terms) and low.fits_integer(primitive(sp.Add(*terms))[1], domain)
 
 
 def _add_terms(
@@ -103,11 +103,11 @@ def _line(low: Lowering, constant: sp.Expr, multiples: sp.Expr, domain: Domain) 
     The constant of the result is exact and rounded once, and k is where the line is smallest on
     the domain, so that near its small end it keeps its relative accuracy: no cancellation.
     """
-    slope, integer = _primitive(multiples)
+    slope, integer = primitive(multiples)
     if not constant.is_Rational:
         line = _slope_times(low, slope, integer, domain)
         return low.emit(Op.ADD, line, low.constant(constant))
-    start = sp.Integer(_reference(constant, slope, interval(integer, domain)))
+    start = sp.Integer(reference(constant, slope, interval(integer, domain)))
     if not low.fits_integer(integer - start, domain):
         start = sp.Integer(0)
     height = constant + slope * start
@@ -120,8 +120,8 @@ def _line(low: Lowering, constant: sp.Expr, multiples: sp.Expr, domain: Domain) 
     return low.emit(Op.ADD, line, low.constant(height))
 
 
-def _primitive(multiples: sp.Expr) -> tuple[sp.Rational, sp.Expr]:
-    """(g, I) with ``multiples == g * I``, I an integer with a positive first coefficient."""
+def primitive(multiples: sp.Expr) -> tuple[sp.Rational, sp.Expr]:
+    """Returns (g, I), ``multiples == g * I``, I an integer with a positive first coefficient."""
     terms = sp.Add.make_args(multiples)
     pairs = [term.as_coeff_Mul() for term in sorted(terms, key=sp.default_sort_key)]
     numerator = sp.igcd(0, *(abs(factor.p) for factor, _ in pairs))
@@ -130,7 +130,8 @@ def _primitive(multiples: sp.Expr) -> tuple[sp.Rational, sp.Expr]:
     return slope, sp.Add(*((factor / slope) * core for factor, core in pairs))
 
 
-def _reference(constant: sp.Rational, slope: sp.Rational, values: Interval) -> int:
+def reference(constant: sp.Rational, slope: sp.Rational, values: Interval) -> int:
+    """Returns the integer at which ``constant + slope * I`` is smallest, I in ``values``."""
     root = -constant / slope
     zero = Fraction(int(root.p), int(root.q))
     if abs(zero) > MAX_STEP:
@@ -166,7 +167,7 @@ def lower_mul(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
         return _slope_times(low, factor, core, domain)
     numbers = sp.Mul(*(arg for arg in expr.args if arg.is_number))
     others = [arg for arg in expr.args if not arg.is_number]
-    numerators, denominators = _split(others)
+    numerators, denominators = split_fraction(others)
     values = [low.real(arg, domain) for arg in sorted(numerators, key=sp.default_sort_key)]
     return _quotient(low, numbers, values, denominators, domain)
 
@@ -190,8 +191,8 @@ def _quotient(
     return low.emit(Op.DIV, result, below)
 
 
-def _split(factors: Sequence[sp.Expr]) -> tuple[list[sp.Expr], list[sp.Expr]]:
-    """Factors above and below the line: a negative rational power goes below."""
+def split_fraction(factors: Sequence[sp.Expr]) -> tuple[list[sp.Expr], list[sp.Expr]]:
+    """Returns factors above and below the line: a negative rational power goes below."""
     numerators: list[sp.Expr] = []
     denominators: list[sp.Expr] = []
     for factor in factors:
@@ -203,7 +204,7 @@ def _split(factors: Sequence[sp.Expr]) -> tuple[list[sp.Expr], list[sp.Expr]]:
 def _multiply_tensors(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     """``((s * x) * y) / z``: the scalars as one factor, a square as two factors ((s*g)*g)."""
     scalar = sp.Mul(*(arg for arg in expr.args if not low.is_tensor(arg)))
-    numerators, denominators = _split([arg for arg in expr.args if low.is_tensor(arg)])
+    numerators, denominators = split_fraction([arg for arg in expr.args if low.is_tensor(arg)])
     ordered = sorted(numerators, key=lambda arg: _order(low, arg))
     values = [value for arg in ordered for value in _repeated(low, arg, domain)]
     if scalar == -1 and values:

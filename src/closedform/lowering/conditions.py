@@ -15,13 +15,14 @@ from closedform.lowering.domain import Domain
 from closedform.lowering.integers import lower_integer
 from closedform.lowering.simplify import integral_multiple
 
-_COMPARISONS: Mapping[type[Relational], tuple[Op, bool]] = {
+COMPARISONS: Mapping[type[Relational], tuple[Op, bool]] = {
     sp.Lt: (Op.LT, False),
     sp.Le: (Op.LE, False),
     sp.Gt: (Op.LT, True),
     sp.Ge: (Op.LE, True),
     sp.Eq: (Op.EQ, False),
 }
+"""The op of a comparison, and whether its operands change places."""
 
 
 def lower_condition(low: Lowering, condition: sp.Basic, domain: Domain) -> Value:
@@ -41,6 +42,11 @@ def lower_condition(low: Lowering, condition: sp.Basic, domain: Domain) -> Value
     threshold = None if low.is_tensor(condition) else _threshold(condition)
     if threshold is not None and low.fits_integer(threshold[1], domain):
         return _compare_integers(low, *threshold, domain)
+    return low.rules.comparison(low, condition, domain)
+
+
+def lower_comparison(low: Lowering, condition: sp.Basic, domain: Domain) -> Value:
+    """Lowers a comparison of floats."""
     left, right = (low.operand(arg, condition, domain) for arg in condition.args)
     return _compare(low, condition.func, left, right)
 
@@ -49,7 +55,7 @@ def _compare(low: Lowering, kind: type[Relational], left: Value, right: Value) -
     """Adds a comparison; a strict one never becomes the negation of the other (NaN)."""
     if kind is sp.Ne:
         return low.emit(Op.NOT, low.emit(Op.EQ, left, right))
-    op, is_swapped = _COMPARISONS[kind]
+    op, is_swapped = COMPARISONS[kind]
     return low.emit(op, right, left) if is_swapped else low.emit(op, left, right)
 
 

@@ -31,11 +31,13 @@ class Rules:
         handlers: SymPy class to handler; the handler returns a float value.
         integral: Handler of scalar expressions that are integers at every step.
         condition: Handler of conditions; returns a bool value.
+        comparison: Handler of comparisons that are not of integers; returns a bool value.
     """
 
     handlers: Mapping[type[sp.Basic], Handler]
     integral: Handler
     condition: Handler
+    comparison: Handler
 
 
 class Lowering:

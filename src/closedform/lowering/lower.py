@@ -15,7 +15,7 @@ from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.language.functions import FloorDiv, FloorMod
 from closedform.lowering.arithmetic import lower_add, lower_mul, lower_power
-from closedform.lowering.conditions import lower_condition
+from closedform.lowering.conditions import lower_comparison, lower_condition
 from closedform.lowering.context import Handler, Lowering, Rules
 from closedform.lowering.domain import Domain
 from closedform.lowering.held import Held
@@ -67,4 +67,4 @@ HANDLERS: Mapping[type[sp.Basic], Handler] = {
     **TENSOR_HANDLERS,
 }
 
-RULES = Rules(HANDLERS, lower_integral, lower_condition)
+RULES = Rules(HANDLERS, lower_integral, lower_condition, lower_comparison)

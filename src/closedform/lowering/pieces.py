@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 import sympy as sp
@@ -29,6 +30,8 @@ from closedform.lowering.simplify import simplify
 # From this many lines on, tables take fewer nodes than a chain of Where.
 _SHORTEST_TABLE = 5
 
+Branch = TypeVar("Branch")
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -42,14 +45,45 @@ class Piece:
 
 def lower_piecewise(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     """Lowers a Piecewise whose branches cover the domain."""
+
+    def operand(value: sp.Expr, inside: Domain) -> Value:
+        return low.operand(value, expr, inside)
+
+    def table(pieces: Sequence[Piece]) -> Value:
+        return _table(low, pieces)
+
+    def select(condition: Value, then: Value, other: Value) -> Value:
+        return low.emit(Op.WHERE, condition, then, other)
+
+    return join_branches(low, expr, domain, operand, table, select)
+
+
+def join_branches(
+    low: Lowering,
+    expr: sp.Expr,
+    domain: Domain,
+    operand: Callable[[sp.Expr, Domain], Branch],
+    table: Callable[[Sequence[Piece]], Branch],
+    select: Callable[[Value, Branch, Branch], Branch],
+) -> Branch:
+    """Lowers a Piecewise whose branches are lowered to anything that can be selected.
+
+    Args:
+        low: The graph under construction.
+        expr: The Piecewise; its branches cover the domain.
+        domain: Where it is taken.
+        operand: Lowers a branch on the domain where it is taken.
+        table: Lowers a run of lines.
+        select: The first operand where a condition holds, else the second.
+    """
     taken = branches(expr, domain)
     pieces = None if low.is_tensor(expr) else _ordered_pieces(taken)
     if pieces is not None:
-        return _lower_pieces(low, pieces)
-    result = low.operand(taken[-1][0], expr, taken[-1][2])
+        return _join_pieces(low, pieces, operand, table, select)
+    result = operand(taken[-1][0], taken[-1][2])
     for value, condition, inside in reversed(taken[:-1]):
         test = low.condition(condition, domain)
-        result = low.emit(Op.WHERE, test, low.operand(value, expr, inside), result)
+        result = select(test, operand(value, inside), result)
     return result
 
 
@@ -74,17 +108,23 @@ def _is_threshold(condition: sp.Basic) -> bool:
     return linear is not None and linear[0] != 0
 
 
-def _lower_pieces(low: Lowering, pieces: Sequence[Piece]) -> Value:
+def _join_pieces(
+    low: Lowering,
+    pieces: Sequence[Piece],
+    operand: Callable[[sp.Expr, Domain], Branch],
+    table: Callable[[Sequence[Piece]], Branch],
+    select: Callable[[Value, Branch, Branch], Branch],
+) -> Branch:
     groups = _groups(pieces)
     values = [
-        _table(low, group) if len(group) > 1 else low.real(group[0].value, group[0].domain)
+        table(group) if len(group) > 1 else operand(group[0].value, group[0].domain)
         for group in groups
     ]
     result = values[-1]
     for index in range(len(groups) - 2, -1, -1):
         boundary = low.constant(sp.Integer(groups[index + 1][0].first), low.integer)
         is_before = low.emit(Op.LT, low.step, boundary)
-        result = low.emit(Op.WHERE, is_before, values[index], result)
+        result = select(is_before, values[index], result)
     return result
 
 
@@ -136,8 +176,8 @@ def _crossings(clamp: sp.Expr) -> Iterator[Fraction]:
 
 def _table(low: Lowering, pieces: Sequence[Piece]) -> Value:
     """``height[i] + slope[i] * (t - start[i])``, i the number of milestones that are reached."""
-    heights, slopes, starts = zip(*(_line(piece) for piece in pieces), strict=True)
-    index = _milestones_reached(low, [piece.first for piece in pieces[1:]])
+    heights, slopes, starts = zip(*(line_of(piece) for piece in pieces), strict=True)
+    index = milestones_reached(low, [piece.first for piece in pieces[1:]])
     height = low.emit(Op.LOOKUP, _floats(low, heights), index)
     if not any(slopes):
         return height
@@ -147,8 +187,8 @@ def _table(low: Lowering, pieces: Sequence[Piece]) -> Value:
     return low.emit(Op.ADD, low.emit(Op.MUL, slope, elapsed), height)
 
 
-def _line(piece: Piece) -> tuple[Fraction, Fraction, int]:
-    """Height, slope and start of a line, measured from the end of the piece where it is smaller."""
+def line_of(piece: Piece) -> tuple[Fraction, Fraction, int]:
+    """Returns height, slope and start of a line, from the end of the piece where it is smaller."""
     linear = linear_in(piece.value, t)
     slope, offset = linear if linear is not None else (Fraction(0), Fraction(0))
     start = min((piece.first, piece.last), key=lambda step: abs(offset + slope * step))
@@ -159,7 +199,8 @@ def _floats(low: Lowering, numbers: Sequence[Fraction]) -> Value:
     return low.builder.const(np.array([float(number) for number in numbers]), low.scalar)
 
 
-def _milestones_reached(low: Lowering, milestones: Sequence[int]) -> Value:
+def milestones_reached(low: Lowering, milestones: Sequence[int]) -> Value:
+    """Returns the number of milestones that the step has reached."""
     shape = low.step.type.shape
     column = low.step
     if shape:

@@ -14,6 +14,7 @@ from closedform.ir.types import DType, Shape, TensorType
 from closedform.language.schedule import Schedule
 from closedform.lowering.context import Lowering
 from closedform.lowering.domain import LAST_STEP, Domain, clock_domain
+from closedform.lowering.double_float import Precision, lower_rounded
 from closedform.lowering.guard import guard
 from closedform.lowering.interval import INFINITY, Interval
 from closedform.lowering.lower import RULES
@@ -53,6 +54,7 @@ def lower_schedule(
     scalar_dtype: DType,
     step_dtype: DType,
     inputs: Iterable[str],
+    precision: Precision = Precision.SINGLE,
 ) -> Graph:
     """Returns the graph ``step, hyperparameters -> value`` of a schedule, not yet optimised."""
     place = f"schedule {schedule.name!r}"
@@ -72,7 +74,10 @@ def lower_schedule(
     step = builder.input("step", TensorType(step_dtype, step_shape), Role.STEP)
     symbols = declare_hypers(builder, kept, step_dtype, scalar_dtype)
     low = Lowering(RULES, builder, step, place, scalar=scalar_dtype, symbols=symbols)
-    value = low.cast(low.real(expr, domain), dtype)
+    if precision is Precision.DOUBLE_FLOAT:
+        value = lower_rounded(low, expr, domain)
+    else:
+        value = low.cast(low.real(expr, domain), dtype)
     builder.output("value", _with_shape(low, value, step_shape))
     return builder.build()
 

@@ -31,17 +31,17 @@ _LOW_FLOOR = sp.Rational(1, 2**16)
 
 def lower_cosine(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     """Lowers a cosine."""
-    turns = _rational_angle(low, expr.args[0])
+    turns = rational_angle(low, expr.args[0])
     if turns is None:
         return low.emit(Op.COS, low.real(expr.args[0], domain))
     numerator, denominator = turns
-    folded = _fold(numerator, denominator, domain)
+    folded = fold_angle(numerator, denominator, domain)
     return _sine(low, denominator - 2 * folded, denominator, domain)
 
 
 def lower_sine(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     """Lowers a sine: that of x is the cosine of x - pi/2."""
-    turns = _rational_angle(low, expr.args[0])
+    turns = rational_angle(low, expr.args[0])
     if turns is None:
         return low.emit(Op.SIN, low.real(expr.args[0], domain))
     numerator, denominator = turns
@@ -53,12 +53,12 @@ def raised_cosine(low: Lowering, constant: sp.Expr, term: sp.Expr, domain: Domai
     factor, core = term.as_coeff_Mul()
     if not isinstance(core, sp.cos) or not (constant.is_Rational and factor.is_Rational):
         return None
-    turns = _rational_angle(low, core.args[0])
+    turns = rational_angle(low, core.args[0])
     if turns is None:
         return None
     numerator, denominator = turns
-    folded = _fold(numerator, denominator, domain)
-    rise = _complement(folded, denominator) if factor > 0 else folded
+    folded = fold_angle(numerator, denominator, domain)
+    rise = complement(folded, denominator) if factor > 0 else folded
     height, floor = abs(factor), constant - abs(factor)
     if 0 <= floor < height * _LOW_FLOOR:
         return _from_zero(low, floor, height, rise, denominator, domain)
@@ -85,8 +85,8 @@ def _from_zero(
     return low.emit(Op.ADD, swing, low.constant(floor)) if floor != 0 else swing
 
 
-def _rational_angle(low: Lowering, angle: sp.Expr) -> tuple[sp.Expr, int] | None:
-    """(P, D) with ``angle == pi*P/D``, P an integer at every step."""
+def rational_angle(low: Lowering, angle: sp.Expr) -> tuple[sp.Expr, int] | None:
+    """Returns (P, D) with ``angle == pi*P/D``, P an integer at every step, or None."""
     if low.is_tensor(angle):
         return None
     turns = sp.Add(*(term / sp.pi for term in sp.Add.make_args(angle)))
@@ -97,8 +97,8 @@ def _cosine(numerator: sp.Expr, denominator: int) -> sp.Expr:
     return sp.cos(sp.pi * numerator / denominator, evaluate=False)
 
 
-def _fold(numerator: sp.Expr, denominator: int, domain: Domain) -> sp.Expr:
-    """An integer F in [0, D] with ``cos(pi*F/D) == cos(pi*P/D)``."""
+def fold_angle(numerator: sp.Expr, denominator: int, domain: Domain) -> sp.Expr:
+    """Returns an integer F in [0, D] with ``cos(pi*F/D) == cos(pi*P/D)``."""
     values = interval(numerator, domain)
     if 0 <= values.low and values.high <= denominator:
         return numerator
@@ -109,8 +109,8 @@ def _fold(numerator: sp.Expr, denominator: int, domain: Domain) -> sp.Expr:
     return denominator - sp.Abs(numerator - denominator)
 
 
-def _complement(folded: sp.Expr, denominator: int) -> sp.Expr:
-    """``D - F``; of a clamp ``min(x, D)`` it is ``max(D - x, 0)``, one node less."""
+def complement(folded: sp.Expr, denominator: int) -> sp.Expr:
+    """Returns ``D - F``; of a clamp ``min(x, D)`` it is ``max(D - x, 0)``, one node less."""
     if isinstance(folded, sp.Min):
         return sp.Max(*(denominator - arg for arg in folded.args))
     return denominator - folded

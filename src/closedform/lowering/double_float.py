@@ -1,0 +1,210 @@
+"""Double-float lowering: scalars of 48 bits in a graph that holds float32 and integers alone.
+
+For devices without float64. What is an integer stays one (the reductions are those of the other
+lowering), everything else is a pair of float32 (``double_float_arithmetic``), hyperparameters
+included, and the pair is rounded once at the end. One dict from SymPy class to handler; a class
+without a handler is rejected by name and place.
+
+The result is off by less than 2**-14 ulp more than the half of its one rounding where every part of
+a sum is at most some 2**20 times the sum; cancellation costs the bits that it cancels.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from fractions import Fraction
+
+import numpy as np
+import sympy as sp
+
+from closedform.ir.graph import Value
+from closedform.ir.ops import Op
+from closedform.ir.types import DType
+from closedform.language.functions import FloorDiv
+from closedform.lowering.annotate import interval, is_integral
+from closedform.lowering.arithmetic import primitive, reference, split_fraction
+from closedform.lowering.context import Lowering
+from closedform.lowering.domain import Domain
+from closedform.lowering.double_float_arithmetic import Number, columns
+from closedform.lowering.double_float_context import DoubleFloat, Handler
+from closedform.lowering.double_float_powers import lower_exp, lower_log, lower_power
+from closedform.lowering.double_float_waves import lower_cosine, lower_sine, raised_cosine
+from closedform.lowering.held import Held
+from closedform.lowering.integers import constants_last
+from closedform.lowering.interval import Interval
+from closedform.lowering.pieces import Piece, join_branches, line_of, milestones_reached
+
+
+class Precision(StrEnum):
+    """How scalars are computed: in the scalar dtype, or in pairs of float32."""
+
+    SINGLE = "single"
+    DOUBLE_FLOAT = "double-float"
+
+
+def lower_rounded(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    """Returns an expression as one float32, computed in pairs and rounded once.
+
+    Args:
+        low: The graph under construction, with float32 scalars.
+        expr: A prepared scalar expression.
+        domain: Every step at which the graph may run.
+
+    Raises:
+        LoweringError: A class has no double-float form.
+    """
+    pairs = DoubleFloat(low, HANDLERS)
+    return pairs.math.rounded(pairs.number(expr, domain))
+
+
+def _add(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
+    """A sum: multiples of integers and the constant as one line, then the other terms."""
+    constant, terms = expr.as_coeff_Add()
+    integral: list[sp.Expr] = []
+    others: list[sp.Expr] = []
+    for term in sp.Add.make_args(terms):
+        factor, core = term.as_coeff_Mul()
+        is_multiple = factor.is_Rational and is_integral(core)
+        (integral if is_multiple and low.low.fits_integer(core, domain) else others).append(term)
+    if not integral and len(others) == 1:
+        raised = raised_cosine(low, constant, others[0], domain)
+        if raised is not None:
+            return raised
+    parts = [_line(low, constant, integral, domain)] if integral else []
+    if not integral and constant != 0:
+        others.append(constant)
+    parts += [
+        (low.number(term, domain), interval(term, domain))
+        for term in sorted(others, key=constants_last)
+    ]
+    return _sum(low, parts)
+
+
+def _sum(low: DoubleFloat, parts: Sequence[tuple[Number, Interval]]) -> Number:
+    total, values = parts[0]
+    for number, others in parts[1:]:
+        is_same_sign = (values.low >= 0 and others.low >= 0) or (
+            values.high <= 0 and others.high <= 0
+        )
+        total = low.math.add(total, number, is_same_sign=is_same_sign)
+        values = values + others
+    return total
+
+
+def _line(
+    low: DoubleFloat, constant: sp.Expr, multiples: Sequence[sp.Expr], domain: Domain
+) -> tuple[Number, Interval]:
+    """``a + g*I`` as ``g*(I - k) + (a + g*k)``, k an integer near the zero: nothing cancels."""
+    slope, integer = primitive(sp.Add(*multiples))
+    start = sp.Integer(0)
+    if constant.is_Rational:
+        start = sp.Integer(reference(constant, slope, interval(integer, domain)))
+    if not low.low.fits_integer(integer - start, domain):
+        start = sp.Integer(0)
+    shifted, height = integer - start, constant + slope * start
+    values = interval(slope * shifted, domain)
+    line = low.math.multiply(low.number(shifted, domain), low.constant(slope))
+    if height == 0:
+        return line, values
+    parts = [(line, values), (low.constant(height), interval(height, domain))]
+    return _sum(low, parts), values + interval(height, domain)
+
+
+def _mul(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
+    """A product: the factors, then the number, then one division."""
+    factor, core = expr.as_coeff_Mul()
+    if factor.is_Rational and is_integral(core) and low.low.fits_integer(core, domain):
+        return low.math.multiply(low.number(core, domain), low.constant(factor))
+    number = sp.Mul(*(arg for arg in expr.args if arg.is_number))
+    above, below = split_fraction([arg for arg in expr.args if not arg.is_number])
+    factors = [low.number(arg, domain) for arg in sorted(above, key=sp.default_sort_key)]
+    if number != 1 or not factors:
+        factors.append(low.constant(number))
+    result = functools.reduce(low.math.multiply, factors)
+    if not below:
+        return result
+    divisors = [low.number(arg, domain) for arg in sorted(below, key=sp.default_sort_key)]
+    return low.math.divide(result, functools.reduce(low.math.multiply, divisors))
+
+
+def _extremum(op: Op) -> Handler:
+    """Min or Max: the first operand where it is below (above) the second one."""
+
+    def handler(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
+        numbers = [low.number(arg, domain) for arg in sorted(expr.args, key=constants_last)]
+        total = numbers[0]
+        for number in numbers[1:]:
+            pair = (total, number) if op is Op.MIN else (number, total)
+            total = low.math.select(low.math.compare(Op.LT, *pair), total, number)
+        return total
+
+    return handler
+
+
+def _absolute(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
+    value = low.number(expr.args[0], domain)
+    is_negative = low.math.emit(Op.LT, value.high, low.math.single(0.0))
+    return low.math.select(is_negative, low.math.negate(value), value)
+
+
+def _floor(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
+    return low.math.floor(low.number(expr.args[0], domain))
+
+
+def _floor_div(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
+    return low.math.floor(low.math.divide(*(low.number(arg, domain) for arg in expr.args)))
+
+
+def _held(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
+    return low.number(expr.pieces, domain)
+
+
+def _piecewise(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
+    def table(pieces: Sequence[Piece]) -> Number:
+        return _table(low, pieces)
+
+    return join_branches(low.low, expr, domain, low.number, table, low.math.select)
+
+
+def _table(low: DoubleFloat, pieces: Sequence[Piece]) -> Number:
+    """``height[i] + slope[i] * (t - start[i])``, i the number of milestones that are reached."""
+    heights, slopes, starts = zip(*(line_of(piece) for piece in pieces), strict=True)
+    index = milestones_reached(low.low, [piece.first for piece in pieces[1:]])
+    height = _lookup(low, heights, index)
+    if not any(slopes):
+        return height
+    integers = low.low.builder.const(np.array(starts), low.low.integer)
+    start = low.math.emit(Op.LOOKUP, integers, index)
+    elapsed = low.math.emit(Op.SUB, low.low.step, start)
+    largest = max(piece.last - piece.first for piece in pieces)
+    run = low.math.multiply(_lookup(low, slopes, index), low.math.from_integer(elapsed, largest))
+    return low.math.add(height, run)
+
+
+def _lookup(low: DoubleFloat, numbers: Sequence[Fraction], index: Value) -> Number:
+    high, low_part = columns(numbers)
+    entries = low.math.emit(Op.LOOKUP, low.low.builder.const(high, DType.F32), index)
+    if not low_part.any():
+        return Number(entries)
+    rests = low.math.emit(Op.LOOKUP, low.low.builder.const(low_part, DType.F32), index)
+    return Number(entries, rests)
+
+
+HANDLERS: Mapping[type[sp.Basic], Handler] = {
+    sp.Add: _add,
+    sp.Mul: _mul,
+    sp.Pow: lower_power,
+    sp.Min: _extremum(Op.MIN),
+    sp.Max: _extremum(Op.MAX),
+    sp.Abs: _absolute,
+    sp.floor: _floor,
+    sp.exp: lower_exp,
+    sp.log: lower_log,
+    sp.cos: lower_cosine,
+    sp.sin: lower_sine,
+    sp.Piecewise: _piecewise,
+    Held: _held,
+    FloorDiv: _floor_div,
+}

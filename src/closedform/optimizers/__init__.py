@@ -1,30 +1,47 @@
 """The library of optimizers: one function per rule, with named choices where systems differ."""
 
+from closedform.optimizers.adabelief import adabelief
 from closedform.optimizers.adadelta import adadelta
 from closedform.optimizers.adagrad import adagrad
 from closedform.optimizers.adam import adam, adamw
 from closedform.optimizers.adamax import adamax
+from closedform.optimizers.adan import adan
+from closedform.optimizers.ademamix import ademamix
+from closedform.optimizers.adopt import adopt
 from closedform.optimizers.asgd import asgd
 from closedform.optimizers.lamb import lamb
+from closedform.optimizers.laprop import laprop
 from closedform.optimizers.lion import lion
+from closedform.optimizers.mars import mars
 from closedform.optimizers.nadam import nadam
 from closedform.optimizers.radam import radam
 from closedform.optimizers.rmsprop import rmsprop
 from closedform.optimizers.rprop import rprop
 from closedform.optimizers.sgd import sgd
+from closedform.optimizers.signum import signum, tiger
+from closedform.optimizers.yogi import yogi
 
 __all__ = [
+    "adabelief",
     "adadelta",
     "adagrad",
     "adam",
     "adamax",
     "adamw",
+    "adan",
+    "ademamix",
+    "adopt",
     "asgd",
     "lamb",
+    "laprop",
     "lion",
+    "mars",
     "nadam",
     "radam",
     "rmsprop",
     "rprop",
     "sgd",
+    "signum",
+    "tiger",
+    "yogi",
 ]

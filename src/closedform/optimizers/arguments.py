@@ -86,6 +86,35 @@ def two_betas(value: Any, where: str, example: str = "(0.9, 0.999)") -> dict[str
     }
 
 
+def three_betas(value: Any, where: str, example: str) -> dict[str, Any]:
+    """Returns the hyperparameters ``beta1``, ``beta2`` and ``beta3``, numbers in [0, 1).
+
+    Raises:
+        DefinitionError: There are not three, or a number is out of its range.
+    """
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 3:
+        raise DefinitionError(
+            f"betas must be three numbers, got {value!r}", where=where, hint=f"try {example}"
+        )
+    return {
+        f"beta{index + 1}": hyperparameter(beta, f"betas[{index}]", where, below=1)
+        for index, beta in enumerate(value)
+    }
+
+
+def whole(value: Any, name: str, where: str, *, at_least: int = 1) -> int:
+    """Returns a number of steps that is fixed when the rule is built.
+
+    Raises:
+        DefinitionError: It is no integer, or too small.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+        raise DefinitionError(
+            f"{name} must be an integer >= {at_least}, got {value!r}", where=where
+        )
+    return value
+
+
 def flag(value: Any, name: str, where: str) -> bool:
     """Returns a switch that is resolved when the rule is built.
 

@@ -21,13 +21,13 @@ def with_penalty(gradient: sp.Expr, weight_decay: Any) -> sp.Expr:
     return gradient if is_zero(weight_decay) else gradient + hyper("weight_decay") * PARAM
 
 
-def decoupled(weight_decay: Any) -> sp.Expr:
-    """Returns what decoupled weight decay takes from the parameter.
+def decoupled(weight_decay: Any, param: sp.Expr = PARAM) -> sp.Expr:
+    """Returns what decoupled weight decay takes from the parameter, or from what it has become.
 
     It is a term of its own: the factor 1 - lr*weight_decay, rounded to float32, would lose a decay
     below 6e-8 a step.
     """
-    return 0 if is_zero(weight_decay) else hyper("lr") * hyper("weight_decay") * PARAM
+    return 0 if is_zero(weight_decay) else hyper("lr") * hyper("weight_decay") * param
 
 
 def blend(old: sp.Expr, new: sp.Expr, decay: sp.Expr) -> sp.Expr:

@@ -1,0 +1,93 @@
+"""The rules beyond the reference systems, beside courses of public packages.
+
+``tests/reference/optimizers_other.npz`` holds ten float64 steps of each, written by
+``make_optimizers_other.py`` from the packages named in ``optimizers_other.json``.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from closedform import optimizers
+from closedform.compiler import compile_init, compile_step
+from closedform.ir.evaluate import evaluate
+from closedform.ir.types import DType
+from closedform.language import UpdateRule
+from tests.reference.records import ROOT
+
+Array = NDArray[np.float64]
+
+FACTS = json.loads((ROOT / "optimizers_other.json").read_text(encoding="utf-8"))
+with np.load(ROOT / "optimizers_other.npz") as file:
+    COURSES: Mapping[str, Array] = dict(file)
+SHAPES = {f"p{index}": tuple(shape) for index, shape in enumerate(FACTS["shapes"])}
+
+# Ten steps of about 20 roundings of 1.1e-16, on parameters near 1; where a denominator is the root
+# of a difference, the packages differ among themselves by 1e-13.
+TOLERANCE = 1e-12
+
+
+def split(flat: Array) -> dict[str, Array]:
+    sizes = [int(np.prod(shape)) for shape in SHAPES.values()]
+    parts = np.split(flat, np.cumsum(sizes)[:-1])
+    return {n: part.reshape(s) for (n, s), part in zip(SHAPES.items(), parts, strict=True)}
+
+
+def joined(values: Mapping[str, Any], prefix: str) -> Array:
+    return np.concatenate([np.ravel(values[f"{prefix}{name}"]) for name in SHAPES])
+
+
+def course(rule: UpdateRule) -> list[dict[str, Any]]:
+    """What each step gives, by the evaluator in float64."""
+    graph = compile_step(rule, SHAPES, dtype=DType.F64)
+    feed: dict[str, Any] = {f"param.{n}": part for n, part in split(COURSES["start"]).items()}
+    init = compile_init(rule, SHAPES, dtype=DType.F64)
+    wanted = [node.attribute("name") for node in init.inputs]
+    feed |= evaluate(init, {name: feed[name] for name in wanted})
+    results = []
+    for gradient in COURSES["gradients"]:
+        grads = {f"grad.{name}": part for name, part in split(gradient).items()}
+        outputs = evaluate(graph, {**feed, **grads})
+        feed = {name.removeprefix("next."): value for name, value in outputs.items()}
+        results.append(outputs)
+    return results
+
+
+RULES: dict[str, Callable[[], UpdateRule]] = {
+    "signum": lambda: optimizers.signum(0.01, 0.8),
+    "signum_decay": lambda: optimizers.signum(0.01, 0.8, 0.1),
+    "tiger": lambda: optimizers.tiger(0.01, 0.9, 0.1),
+    "adabelief": lambda: optimizers.adabelief(0.01),
+    "adabelief_timm": lambda: optimizers.adabelief(0.01, eps=1e-8, eps_root=1e-8),
+    "adabelief_decay": lambda: optimizers.adabelief(
+        0.01, eps=1e-8, eps_root=1e-8, weight_decay=0.1
+    ),
+    "yogi": lambda: optimizers.yogi(0.01),
+    "yogi_pytorch": lambda: optimizers.yogi(0.01),
+    "laprop": lambda: optimizers.laprop(0.01, (0.8, 0.95), weight_decay=0.1),
+    "ademamix": lambda: optimizers.ademamix(
+        0.01, (0.9, 0.99, 0.999), 4, weight_decay=0.1, alpha_steps=6, beta3_steps=6
+    ),
+    "ademamix_constant": lambda: optimizers.ademamix(0.01, (0.9, 0.99, 0.999), 4),
+    "adopt": lambda: optimizers.adopt(0.01),
+    "adopt_decoupled": lambda: optimizers.adopt(
+        0.01, (0.8, 0.95), weight_decay=0.1, decoupled_weight_decay=True, clip_exponent=0.333
+    ),
+    "adopt_penalty": lambda: optimizers.adopt(0.01, weight_decay=0.1, clip_exponent=0.333),
+    "adan": lambda: optimizers.adan(0.01, weight_decay=0.1),
+    "adan_decoupled": lambda: optimizers.adan(0.01, weight_decay=0.1, decay="decoupled"),
+    "mars": lambda: optimizers.mars(0.01, (0.9, 0.99), weight_decay=0.1),
+    "mars_lion": lambda: optimizers.mars(0.01, (0.9, 0.99), weight_decay=0.1, form="lion"),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_course_is_that_of_the_package(name: str) -> None:
+    results = course(RULES[name]())
+    for step, (outputs, wanted) in enumerate(zip(results, COURSES[name], strict=True)):
+        ours = joined(outputs, "next.param.")
+        np.testing.assert_allclose(ours, wanted, rtol=TOLERANCE, err_msg=f"step {step}")

@@ -1,0 +1,180 @@
+"""Quotients of polynomials with rational coefficients, in lowest terms, over python-flint.
+
+Sizes are bounded: an operation that would leave the bounds raises TooLarge before it is begun, so
+that no greatest common divisor runs for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flint import Ordering, fmpq, fmpq_mpoly_ctx
+
+GENERATORS = 48
+_MOST_TERMS = 3000
+_MOST_PRODUCTS = 60_000
+_LARGEST_DEGREE = 600
+_MOST_BITS = 20_000
+
+
+class TooLarge(Exception):  # noqa: N818 - a bound that is met, not a fault
+    """The identity would leave the bounds on terms, degree or generators."""
+
+
+def context() -> Any:
+    """Returns flint's context of polynomials in GENERATORS generators; flint keeps only one."""
+    return fmpq_mpoly_ctx.get([f"g{index}" for index in range(GENERATORS)], Ordering.lex)
+
+
+_ONE_EXPONENT = (0,) * GENERATORS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quotient:
+    """A polynomial over another one that is not 0, in lowest terms, denominator monic."""
+
+    above: Any
+    below: Any
+
+    def __add__(self, other: Quotient) -> Quotient:
+        if self.below == other.below:
+            return reduced(self.above + other.above, self.below)
+        above = product(self.above, other.below) + product(other.above, self.below)
+        return reduced(above, product(self.below, other.below))
+
+    def __sub__(self, other: Quotient) -> Quotient:
+        return self + Quotient(-other.above, other.below)
+
+    def __mul__(self, other: Quotient) -> Quotient:
+        above = product(self.above, other.above)
+        return reduced(above, product(self.below, other.below))
+
+    def __truediv__(self, other: Quotient) -> Quotient:
+        if other.above.is_zero():
+            raise ZeroDivisionError
+        return reduced(product(self.above, other.below), product(self.below, other.above))
+
+    def __pow__(self, exponent: int) -> Quotient:
+        if exponent < 0:
+            if self.above.is_zero():
+                raise ZeroDivisionError
+            return reduced(_raised(self.below, -exponent), _raised(self.above, -exponent))
+        return Quotient(_raised(self.above, exponent), _raised(self.below, exponent))
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether it is the polynomial 0."""
+        return bool(self.above.is_zero())
+
+    @property
+    def key(self) -> str:
+        """A text that two quotients share only if they are equal."""
+        return f"{self.above}/{self.below}"
+
+    @property
+    def constant(self) -> fmpq | None:
+        """The rational number that it is, or None."""
+        if self.above.is_zero():
+            return fmpq(0)
+        if self.above.is_constant() and self.below.is_one():
+            return fmpq(self.above.leading_coefficient())
+        return None
+
+
+def product(left: Any, right: Any) -> Any:
+    """Returns the product of two polynomials, within the bounds."""
+    if len(left) * len(right) > _MOST_PRODUCTS:
+        raise TooLarge
+    return left * right
+
+
+def _raised(polynomial: Any, exponent: int) -> Any:
+    if exponent > 1:
+        terms = len(polynomial)
+        bits = sum(
+            int(part.p).bit_length() + int(part.q).bit_length()
+            for part in (fmpq(number) for number in polynomial.coeffs())
+        )
+        if (terms > 1 and exponent * (terms - 1) > 100) or bits * exponent > _MOST_BITS:
+            raise TooLarge
+    return polynomial**exponent
+
+
+def reduced(above: Any, below: Any) -> Quotient:
+    """Returns ``above / below`` in lowest terms.
+
+    Raises:
+        TooLarge: There are too many terms, or the degrees are too high for a common divisor.
+    """
+    if len(above) + len(below) > _MOST_TERMS:
+        raise TooLarge
+    if below.is_one():
+        return Quotient(above, below)
+    if above.is_zero():
+        return number(fmpq(0))
+    if not below.is_constant():
+        if min(len(above), len(below)) > 1 and _degree(above, below) > _LARGEST_DEGREE:
+            raise TooLarge
+        divisor = above.gcd(below)
+        if not divisor.is_one():
+            above, below = above / divisor, below / divisor
+    leading = below.leading_coefficient()
+    return Quotient(above / leading, below / leading)
+
+
+def _degree(*polynomials: Any) -> int:
+    return max(int(polynomial.total_degree()) for polynomial in polynomials)
+
+
+def number(constant: fmpq) -> Quotient:
+    """Returns a rational number as a quotient."""
+    made = context()
+    terms = {_ONE_EXPONENT: constant} if constant != 0 else {}
+    return Quotient(made.from_dict(terms), made.from_dict({_ONE_EXPONENT: fmpq(1)}))
+
+
+def generator(index: int) -> Quotient:
+    """Returns the generator of an index."""
+    return Quotient(context().gen(index), number(fmpq(1)).below)
+
+
+def from_terms(terms: Mapping[tuple[int, ...], fmpq]) -> Quotient:
+    """Returns the polynomial of some monomials."""
+    return Quotient(context().from_dict(dict(terms)), number(fmpq(1)).below)
+
+
+def factors(quotient: Quotient) -> tuple[fmpq, list[tuple[Quotient, int]]]:
+    """Returns the constant and the irreducible factors with their powers, those below negative."""
+    constant, found = fmpq(1), []
+    for polynomial, direction in ((quotient.above, 1), (quotient.below, -1)):
+        if _degree(polynomial) > 40 or len(polynomial) > 60:
+            raise TooLarge
+        lead, parts = polynomial.factor()
+        constant *= fmpq(lead) ** direction
+        one = number(fmpq(1)).below
+        found += [(Quotient(part, one), direction * int(times)) for part, times in parts]
+    return constant, found
+
+
+def summands(quotient: Quotient) -> list[tuple[fmpq, Quotient]]:
+    """Returns the quotient as a sum of rational multiples of quotients with one term above.
+
+    The polynomial part comes first, so that ``pT/(pT - 1)`` is ``1 + 1/(pT - 1)``. Multiples of
+    one quotient are one.
+    """
+    one = number(fmpq(1)).below
+    parts = [(quotient.above, one)]
+    if not quotient.below.is_one():
+        whole, rest = divmod(quotient.above, quotient.below)
+        parts = [(whole, one), (rest, quotient.below)]
+    found: dict[str, tuple[fmpq, Quotient]] = {}
+    for above, below in parts:
+        for exponents, coefficient in above.to_dict().items():
+            term = reduced(context().from_dict({exponents: fmpq(1)}), below)
+            lead = fmpq(term.above.leading_coefficient())
+            term = Quotient(term.above / lead, term.below)
+            before = found.get(term.key, (fmpq(0), term))[0]
+            found[term.key] = before + fmpq(coefficient) * lead, term
+    return [(multiple, term) for multiple, term in found.values() if multiple != 0]

@@ -24,7 +24,7 @@ BASE = frozenset({"errors"})
 AUTHORS = BASE | {"language"}
 LIBRARY = AUTHORS | {"schedules", "optimizers", "transforms"}
 COMPILER = AUTHORS | {"lowering", "ir", "exporters", "version"}
-OUTER = {"plotting", "runtime", "torch", "verify"}
+OUTER = {"plotting", "runtime", "torch", "training", "verify"}
 ALL_BUT_CLI = LIBRARY | COMPILER | {"dialects", "config", "compiler"} | OUTER
 ARRAYS = frozenset({"numpy", "ml_dtypes"})
 EXACT = frozenset({"sympy", "mpmath"})
@@ -55,7 +55,13 @@ ROOMS = {
     "compiler": Room(COMPILER, EXACT | ARRAYS),
     "plotting": Room(AUTHORS, frozenset({"numpy", "sympy", "matplotlib"})),
     "runtime": Room(COMPILER | {"compiler"}, ARRAYS | {"onnx", "onnxruntime"}),
-    "torch": Room(COMPILER | {"compiler", "runtime"}, ARRAYS | {"torch"}),
+    "torch": Room(
+        COMPILER | {"compiler", "dialects", "runtime"}, ARRAYS | {"onnx", "sympy", "torch"}
+    ),
+    "training": Room(
+        COMPILER | {"compiler", "runtime", "torch"},
+        ARRAYS | {"onnx", "safetensors", "rich"},
+    ),
     "verify": Room(
         ALL_BUT_CLI - {"torch"}, EXACT | ARRAYS | {"flint", "z3", "onnx", "onnxruntime"}
     ),
@@ -81,6 +87,8 @@ LOCAL_IMPORTS = {
     ("language/update_rule.py", "closedform.verify"): "rule.verify()",
     ("compiler.py", "onnx"): "to_onnx gives a ModelProto",
     ("compiler.py", "torch"): "to_torch gives an nn.Module, an extra",
+    ("training/export.py", "torch"): "the model to trace is an nn.Module, an extra",
+    ("training/export.py", "closedform.torch"): "torch traces the model; a session needs none",
 }
 
 # language and ir meet in lowering; these show the whole way or stand above it.

@@ -1,0 +1,9 @@
+"""Drop-ins for torch: schedules as ``LRScheduler``, rules as ``torch.optim.Optimizer``.
+
+``closedform.torch.cerebras``, ``.lr_scheduler``, ``.optim`` and ``.pytorch_accelerated`` hold the
+classes of other systems under their names there.
+"""
+
+from closedform.torch.scheduler import ParamScheduler
+
+__all__ = ["ParamScheduler"]

@@ -1,0 +1,264 @@
+"""Scheduler classes of other systems, made from the tables of the dialects by one factory."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import sympy as sp
+from torch.optim import Optimizer
+
+from closedform import dialects
+from closedform.dialects.entries import REQUIRED, ScheduleEntry
+from closedform.errors import ArgumentError, UnknownNameError
+from closedform.language import Schedule, exact_number, t
+from closedform.torch.scheduler import Drive, ParamScheduler, check_optimizer
+from closedform.torch.values import Course, Tuple, plain
+
+_RESUMED = "last_epoch"
+"""An argument of the system's class that is the clock of ours, and no part of the schedule."""
+
+_CYCLED = {"cycle_momentum": "momentum"}
+"""Switches of classes that drive a second entry."""
+
+_OVERRIDABLE = {"lambdas": "set_value_lambda"}
+"""Arguments that a subclass may give by a method instead."""
+
+
+class NamedScheduler(ParamScheduler):
+    """A scheduler class of another system; its arguments are attributes, as they are there.
+
+    ``as_shipped=True`` reproduces the defects of the system; otherwise the documented formula
+    holds. A sub-schedule is a scheduler of this package, or ``{"class": name, "kwargs": {…}}``. A
+    function of the step is a SymPy expression in ``closedform.t``, a Python function that makes
+    one of the step, or ``{"expr": text}``.
+    """
+
+    system: ClassVar[str]
+    entry: ClassVar[ScheduleEntry]
+    default_key: ClassVar[str]
+
+    def __init__(self, *args: Any, as_shipped: bool = False, **kwargs: Any) -> None:
+        where = f"{self.system} > {type(self).__name__}"
+        optimizer, given = _bound(type(self).entry, args, kwargs, where)
+        for name, method in _OVERRIDABLE.items():
+            if hasattr(self, method) and given.get(name) is None:
+                given[name] = getattr(self, method)()
+        last_epoch = given.pop(_RESUMED, -1)
+        if optimizer is None:
+            optimizer = _optimizer_of_members(given.get("schedulers"), where)
+        check_optimizer(optimizer, where)
+        self.kwargs = {name: _expressed(value, f"{where}, {name}") for name, value in given.items()}
+        self.as_shipped = as_shipped
+        self._keep_arguments()
+        key = str(getattr(self, "param_group_key", self.default_key))
+        if not key:
+            raise ArgumentError(
+                "the class is a generic one, which schedules no key",
+                where=where,
+                hint="give param_group_key in a subclass, or take its LR or WD class",
+            )
+        drives = list(self._built(optimizer, key, last_epoch))
+        self._start(optimizer, drives, key, last_epoch)
+
+    def _keep_arguments(self) -> None:
+        """Makes the arguments attributes, by the names of the class and by the generic ones."""
+        for parameter in self.entry.parameters:
+            value = self.kwargs.get(parameter.name, parameter.default)
+            for name in (parameter.name, self.entry.generic.get(parameter.name)):
+                if name is not None and value is not REQUIRED and not hasattr(type(self), name):
+                    setattr(self, name, value)
+
+    def _built(self, optimizer: Optimizer, key: str, last_epoch: int) -> Iterable[Drive]:
+        own: list[ScheduleEntry] = []
+        kwargs = {name: _with_specs(value, own) for name, value in self.kwargs.items()}
+        groups = [{k: plain(v) for k, v in g.items() if k != "params"} for g in _groups(optimizer)]
+        if last_epoch >= 0 and self.system != "cerebras":
+            _check_resumable(groups, key, f"{self.system} > {self.entry.name}")
+
+        def build(entry: str, bases: Sequence[Mapping[str, Any]]) -> list[Schedule | None]:
+            return dialects.schedules(
+                self.system, self.entry.name, kwargs, bases, entry, self.as_shipped, own
+            )
+
+        for index, schedule in enumerate(build(key, groups)):
+            if schedule is not None:
+                yield Drive(index, key, Course(schedule))
+        for switch, second in _CYCLED.items():
+            if self._is_on(switch):
+                yield from _second(build, second, groups, f"{self.system} > {self.entry.name}")
+
+    def _is_on(self, switch: str) -> bool:
+        defaults = {p.name: p.default for p in self.entry.parameters}
+        return switch in defaults and bool(self.kwargs.get(switch, defaults[switch]))
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The class and arguments, as the dialects take a sub-schedule."""
+        return {"class": self.entry.name, "kwargs": self.kwargs}
+
+
+def scheduler_class(
+    system: str,
+    entry: ScheduleEntry,
+    key: str,
+    module: str,
+    *bases: type[ParamScheduler],
+) -> type[NamedScheduler]:
+    """Returns the class of an entry, with the signature that it has in its system."""
+    namespace = {
+        "__module__": module,
+        "__qualname__": entry.name,
+        "__doc__": f"``{entry.name}`` of {system}: see ``closedform show {system}:{entry.name}``.",
+        "__signature__": _signature(entry),
+        "system": system,
+        "entry": entry,
+        "default_key": key,
+    }
+    is_named = any(issubclass(base, NamedScheduler) for base in bases)
+    return type(entry.name, bases if is_named else (NamedScheduler, *bases), namespace)
+
+
+def own_entry(scheduler: ParamScheduler, number: int) -> ScheduleEntry:
+    """Returns an entry under which the dialects find a scheduler that no system has."""
+    (found, *others) = [schedule for schedule in scheduler.schedules if schedule is not None]
+    if any(schedule != found for schedule in others) or not isinstance(found, Schedule):
+        raise ArgumentError(
+            "a member of a composite must have one schedule for all groups",
+            where=type(scheduler).__name__,
+        )
+
+    def make() -> Schedule:
+        return found
+
+    return dialects.own_schedule(f"{type(scheduler).__name__}#{number}", make)
+
+
+def _with_specs(value: Any, own: list[ScheduleEntry]) -> Any:
+    """Members as the dialects take them; those of no system become entries of ``own``."""
+    if isinstance(value, list | tuple):
+        return [_with_specs(item, own) for item in value]
+    if isinstance(value, NamedScheduler):
+        return {"class": value.entry.name, "kwargs": _with_specs(value.kwargs, own)}
+    if isinstance(value, ParamScheduler):
+        own.append(own_entry(value, len(own)))
+        return {"class": own[-1].name, "kwargs": {}}
+    if isinstance(value, Mapping):
+        return {key: _with_specs(item, own) for key, item in value.items()}
+    return value
+
+
+def _second(
+    build: Callable[[str, Sequence[Mapping[str, Any]]], list[Schedule | None]],
+    key: str,
+    groups: Sequence[Mapping[str, Any]],
+    where: str,
+) -> Iterable[Drive]:
+    """What is written to the momentum: that entry, or the first of betas."""
+    for index, group in enumerate(groups):
+        if key not in group and "betas" not in group:
+            raise UnknownNameError(
+                f"the group has neither {key!r} nor 'betas' to cycle",
+                where=f"{where}, param group {index}",
+                hint="pass cycle_momentum=False",
+            )
+    bases = [group if key in group else {**group, key: group["betas"][0]} for group in groups]
+    for index, (group, schedule) in enumerate(zip(groups, build(key, bases), strict=True)):
+        if schedule is None:
+            continue
+        course = Course(schedule)
+        if key in group:
+            yield Drive(index, key, course)
+        else:
+            yield Drive(index, "betas", Tuple((course, None)))
+
+
+def _groups(optimizer: Optimizer) -> list[dict[str, Any]]:
+    groups: list[dict[str, Any]] = optimizer.param_groups
+    return groups
+
+
+def _check_resumable(groups: Sequence[Mapping[str, Any]], key: str, where: str) -> None:
+    for index, group in enumerate(groups):
+        if f"initial_{key}" not in group:
+            raise UnknownNameError(
+                f"the group has no 'initial_{key}', from which a resumed scheduler starts",
+                where=f"{where}, param group {index}",
+                hint="load the optimizer's state first, or set it",
+            )
+
+
+def _takes_optimizer(entry: ScheduleEntry) -> bool:
+    return not entry.name.startswith("Chained")
+
+
+def _bound(
+    entry: ScheduleEntry, args: Sequence[Any], kwargs: Mapping[str, Any], where: str
+) -> tuple[Any, dict[str, Any]]:
+    """The optimizer, and the arguments by name; unknown ones are left to the dialect to refuse."""
+    names = [parameter.name for parameter in entry.parameters]
+    names = ["optimizer", *names] if _takes_optimizer(entry) else [*names, "optimizer"]
+    if len(args) > len(names):
+        raise ArgumentError(
+            f"{entry.name} takes at most {len(names)} arguments, got {len(args)}", where=where
+        )
+    given = dict(zip(names, args, strict=False))
+    for name, value in kwargs.items():
+        if name in given:
+            raise ArgumentError(f"argument {name!r} is given twice", where=where)
+        given[name] = value
+    optimizer = given.pop("optimizer", None)
+    if optimizer is None and _takes_optimizer(entry):
+        raise ArgumentError("missing argument 'optimizer'", where=where)
+    return optimizer, given
+
+
+def _signature(entry: ScheduleEntry) -> inspect.Signature:
+    named = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [
+        inspect.Parameter(p.name, named)
+        if p.default is REQUIRED
+        else inspect.Parameter(p.name, named, default=_shown_default(p.default))
+        for p in entry.parameters
+    ]
+    if _takes_optimizer(entry):
+        parameters.insert(0, inspect.Parameter("optimizer", named))
+    else:
+        parameters.append(inspect.Parameter("optimizer", named, default=None))
+    switch = inspect.Parameter("as_shipped", inspect.Parameter.KEYWORD_ONLY, default=False)
+    return inspect.Signature([*parameters, switch])
+
+
+def _shown_default(value: Any) -> Any:
+    return float(value) if isinstance(value, sp.Expr) else value
+
+
+def _optimizer_of_members(members: Any, where: str) -> Optimizer:
+    for member in members if isinstance(members, list | tuple) else ():
+        if isinstance(member, ParamScheduler):
+            return member.optimizer
+    raise ArgumentError(
+        "the optimizer is that of the members, and no member is a scheduler of this package",
+        where=where,
+        hint="pass optimizer=…",
+    )
+
+
+def _expressed(value: Any, where: str) -> Any:
+    """Functions of the step as expressions in t; anything else as it is."""
+    if isinstance(value, list | tuple):
+        return [_expressed(item, where) for item in value]
+    if isinstance(value, Schedule):
+        return value.bound
+    if not callable(value) or isinstance(value, ParamScheduler | sp.Basic | type):
+        return value
+    try:
+        made = value(t)
+    except TypeError as error:
+        raise ArgumentError(
+            f"a function of the step must be one of SymPy: {error}",
+            where=where,
+            hint="write branches with sympy.Piecewise, and cos, sqrt, … of sympy",
+        ) from error
+    return made if isinstance(made, sp.Expr) else exact_number(made, where)

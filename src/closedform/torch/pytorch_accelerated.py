@@ -1,0 +1,155 @@
+"""The two schedulers of pytorch_accelerated, with its clock and methods.
+
+The clock of that system counts ``step()`` calls from -1: the value of step 0 is there after
+construction, and the first ``step()`` sets it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import partial
+from typing import Any
+
+from closedform.dialects import DIALECTS, wsd_plan
+from closedform.torch.named_schedulers import NamedScheduler, scheduler_class
+
+_SYSTEM = "pytorch_accelerated"
+
+
+class Placeholder(Enum):
+    """Values that its Trainer fills in when training starts; it knows them by these names."""
+
+    NUM_EPOCHS = "trainer.run_config.num_epochs"
+    NUM_UPDATE_STEPS_PER_EPOCH = "trainer.run_config.num_update_steps_per_epoch"
+    PER_PROCESS_NUM_UPDATE_STEPS_PER_EPOCH = "trainer.run_config.num_local_update_steps_per_epoch"
+
+
+class _Stateful(NamedScheduler):
+    """The clock of the system, and the methods of its base classes."""
+
+    def _initial_step(self) -> None:
+        self._step_count = 0
+        self._write(max(self.last_epoch, 0))
+
+    @property
+    def base_lr_values(self) -> list[Any]:
+        """The value of each group before scheduling."""
+        return self.base_lrs
+
+    def step_update(self, num_updates: int) -> None:
+        """Writes the values of a step; the clock is not moved."""
+        self._write(num_updates)
+
+    def get_updated_values(self, num_updates: int) -> list[float]:
+        """Returns the value of each group at a step."""
+        return [float(drive.values.at(num_updates)) for drive in self._drives]  # type: ignore[arg-type]
+
+    def get_current_step(self) -> int:
+        """Returns the number of ``step()`` calls, less one."""
+        return self.last_epoch
+
+    def step(self, epoch: int | None = None) -> None:
+        """Moves the clock and writes; the order of the optimizer's step is of no matter here."""
+        self._step_count += 1
+        self._update_lr(epoch)
+
+
+class _Cosine(_Stateful):
+    @classmethod
+    def create_scheduler_fn(
+        cls,
+        total_num_epochs: Any = Placeholder.NUM_EPOCHS,
+        num_update_steps_per_epoch: Any = Placeholder.NUM_UPDATE_STEPS_PER_EPOCH,
+        **kwargs: Any,
+    ) -> Callable[..., Any]:
+        """Returns the class with these arguments, for the Trainer to call with the optimizer."""
+        return partial(
+            cls,
+            total_num_epochs=total_num_epochs,
+            num_update_steps_per_epoch=num_update_steps_per_epoch,
+            **kwargs,
+        )
+
+
+class _Wsd(_Stateful):
+    """Its plan (periods, checkpoints), and what a continuation takes from the first run."""
+
+    def _keep_arguments(self) -> None:
+        super()._keep_arguments()
+        self._plan = wsd_plan(self.kwargs, self.as_shipped)
+        self.total_steps = self._plan.total_steps
+        self.num_warmup_steps = self._plan.num_warmup_steps
+        self.checkpoint_steps = self.get_checkpoint_steps()
+
+    def get_checkpoint_steps(self) -> list[int]:
+        """Returns the steps at which checkpoints are."""
+        return self._plan.get_checkpoint_steps()
+
+    def get_decay_info(self) -> list[dict[str, int]]:
+        """Returns start, end, and length and first step of the decay, of each period."""
+        return self._plan.get_decay_info()
+
+    def get_phase_info(self, num_updates: int) -> dict[str, int]:
+        """Returns the period of a step."""
+        return self._plan.get_phase_info(num_updates)
+
+    def get_current_phase_info(self) -> dict[str, int]:
+        """Returns the period of the present step."""
+        return self.get_phase_info(self.last_epoch)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], on_mismatch: str = "error") -> None:
+        """Takes over the clock; a continuation of another run begins at its own step 0.
+
+        As documented, a continuation keeps its own arguments, has no warmup and a fresh stable
+        phase. A state of this same schedule resumes it.
+        """
+        is_fresh = self._plan.is_continuation_from_checkpoint and (
+            state_dict.get("digest") != self._digest()
+        )
+        if not is_fresh:
+            super().load_state_dict(state_dict, on_mismatch)
+            return
+        self.last_epoch = -1
+        self._initial_step()
+
+    @classmethod
+    def create_scheduler_fn(
+        cls,
+        total_num_epochs: Any = Placeholder.NUM_EPOCHS,
+        num_update_steps_per_epoch: Any = Placeholder.PER_PROCESS_NUM_UPDATE_STEPS_PER_EPOCH,
+        num_warmup_epochs: int | None = None,
+        **kwargs: Any,
+    ) -> Callable[..., Any]:
+        """Returns a function that the Trainer calls with the optimizer.
+
+        Args:
+            total_num_epochs: The number of epochs.
+            num_update_steps_per_epoch: The number of updates in each, for one process.
+            num_warmup_epochs: The length of the warmup; None for a hundredth of all steps.
+            **kwargs: The other arguments of the class.
+        """
+        return partial(
+            cls._after_epochs,
+            num_epochs=total_num_epochs,
+            num_update_steps_per_epoch=num_update_steps_per_epoch,
+            num_warmup_epochs=num_warmup_epochs,
+            **kwargs,
+        )
+
+    @classmethod
+    def _after_epochs(
+        cls, optimizer: Any, num_warmup_epochs: int | None, **kwargs: Any
+    ) -> NamedScheduler:
+        warmup = num_warmup_epochs
+        if warmup is not None:
+            warmup = warmup * kwargs["num_update_steps_per_epoch"]
+        return cls(optimizer, num_warmup_steps=warmup, **kwargs)
+
+
+def _made(name: str, base: type[_Stateful]) -> type[NamedScheduler]:
+    return scheduler_class(_SYSTEM, DIALECTS[_SYSTEM].schedules[name], "lr", __name__, base)
+
+
+CosineLrScheduler = _made("CosineLrScheduler", _Cosine)
+WSDLrScheduler = _made("WSDLrScheduler", _Wsd)

@@ -9,7 +9,20 @@ import pytest
 import sympy as sp
 
 from closedform.errors import DefinitionError
-from closedform.language import GRAD, PARAM, Schedule, State, UpdateRule, hyper, state, t
+from closedform.language import (
+    GRAD,
+    PARAM,
+    Schedule,
+    Shared,
+    State,
+    UpdateRule,
+    global_sum,
+    hyper,
+    shared,
+    state,
+    t,
+    tensor_input,
+)
 
 LR = hyper("lr")
 
@@ -56,8 +69,69 @@ def test_parts() -> None:
             "initial value of state 'buffer' must be finite, got nan",
         ),
         (lambda: momentum().bind(momentum=0.9), "'momentum' is no hyperparameter .*it has lr"),
+        (
+            lambda: momentum(name="heavy ball"),
+            "a rule's name must be an identifier, got 'heavy ball': graphs and files bear it",
+        ),
+        (
+            lambda: momentum(hyperparameters={"lr": 0.1, "beta": 0.5}),
+            "no expression uses the hyperparameter 'beta' .*rule 'momentum'.*leave it out",
+        ),
+        (
+            lambda: momentum(states={"buffer": GRAD}),
+            "a state must be a State, got Symbol grad .*state 'buffer'.*such as State",
+        ),
+        (
+            lambda: momentum(param=sp.I * PARAM),
+            r"an expression must be real and finite, got I\*param .*'param'",
+        ),
+        (
+            lambda: momentum(states={"buffer": State(GRAD + sp.nan)}),
+            "an expression must be real and finite, got nan .*'buffer'",
+        ),
+        (
+            lambda: momentum(shared={"scale": 2}),
+            "a state of the model must be a Shared, got int 2 .*shared 'scale'.*such as Shared",
+        ),
+        (
+            lambda: momentum(shared={"scale": Shared(shared("scale") * GRAD)}),
+            "'grad' belongs to one parameter, and this is for the whole model .*next value of "
+            r"'scale'.*: it may stand inside of global_sum",
+        ),
+        (
+            lambda: momentum(advances=sp.Gt(state("buffer"), 0)),
+            "'state.buffer' belongs to one parameter.*the condition of the clock",
+        ),
+        (
+            lambda: momentum(evaluation=PARAM + state("slow")),
+            "'state.slow' is neither a state nor a hyperparameter .*the point of evaluation",
+        ),
+        (
+            lambda: momentum(param=PARAM - LR * tensor_input("hessian")),
+            "'input.hessian' is neither a state nor a hyperparameter",
+        ),
     ],
 )
 def test_bad_input(make: Callable[[], object], message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
         make()
+
+
+def test_equal_rules_have_equal_hashes() -> None:
+    assert momentum() == momentum()
+    assert hash(momentum()) == hash(momentum())
+    assert momentum().bind(lr=0.2) != momentum()
+    assert len({momentum(), momentum(), momentum(name="other")}) == 2
+
+
+def test_what_belongs_to_the_model() -> None:
+    norm = sp.sqrt(global_sum(GRAD**2))
+    rule = momentum(
+        shared={"norm": Shared(norm)},
+        advances=sp.Gt(norm, shared("norm")),
+        inputs=("hessian",),
+        evaluation=PARAM + LR * tensor_input("hessian"),
+    )
+    assert rule.shared_symbols == {"norm": shared("norm")}
+    assert rule.for_shape((2,)) is rule
+    assert rule.bind(lr=1).evaluation == rule.evaluation

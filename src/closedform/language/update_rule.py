@@ -10,6 +10,7 @@ import sympy as sp
 from sympy.logic.boolalg import Boolean
 
 from closedform.errors import DefinitionError
+from closedform.language.model import GlobalSum, Shared, counter, shared, tensor_input
 from closedform.language.numbers import exact_number, rationalize
 from closedform.language.schedule import Schedule
 from closedform.language.shapes import (
@@ -56,6 +57,13 @@ class UpdateRule:
         definitions: Values that the expressions share, by name, each in terms of those before it:
             ``local(name)`` stands for one. It is computed once, as it stands.
         requires: The condition on the shape under which the rule has a meaning.
+        inputs: Names of tensors of the parameter's shape that each step takes beside the gradient;
+            ``tensor_input(name)`` stands for one.
+        shared: States of the whole model by name.
+        advances: The condition under which the clock goes on by 1 with this step, in what the
+            next value of a shared state may hold. Elsewhere the step counts for nothing.
+        evaluation: The point at which the model is evaluated, where that is not the parameter: an
+            expression in the parameter, states and ``t`` after a step.
 
     Expressions may use the symbols of the shape (``RANK``, ``SIZE``, ``axis_size``): ``for_shape``
     replaces them, and a ``Piecewise`` on them is then one of its branches.
@@ -71,8 +79,17 @@ class UpdateRule:
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)
     definitions: Mapping[str, sp.Expr] = field(default_factory=dict)
     requires: sp.Basic = sp.true
+    inputs: tuple[str, ...] = ()
+    shared: Mapping[str, Shared] = field(default_factory=dict)
+    advances: sp.Basic = sp.true
+    evaluation: sp.Expr | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.isidentifier():
+            raise DefinitionError(
+                f"a rule's name must be an identifier, got {self.name!r}",
+                hint="graphs and files bear it: letters, digits and underscores",
+            )
         values = {
             key: value
             if value is None or isinstance(value, Schedule)
@@ -83,7 +100,9 @@ class UpdateRule:
         object.__setattr__(self, "param", self._checked_expression("param", self.param))
         states = {name: self._checked_state(name, spec) for name, spec in self.states.items()}
         object.__setattr__(self, "states", states)
-        known = {t, PARAM, GRAD, EPSILON, *SHAPE_SYMBOLS, *(state(name) for name in states)}
+        object.__setattr__(self, "shared", self._checked_shared())
+        tensors = {PARAM, GRAD, *map(state, states), *map(tensor_input, self.inputs)}
+        known = {t, EPSILON, *SHAPE_SYMBOLS, *tensors, *self.shared_symbols.values()}
         definitions = {}
         for name, expr in self.definitions.items():
             definitions[name] = self._checked_expression(name, expr)
@@ -92,8 +111,40 @@ class UpdateRule:
         object.__setattr__(self, "definitions", definitions)
         for label, expr in self.expressions().items():
             self._check_symbols(f"next value of {label!r}", expr, known)
+        if self.evaluation is not None:
+            point = self._checked_expression("evaluation", self.evaluation)
+            object.__setattr__(self, "evaluation", point)
+            self._check_symbols("the point of evaluation", point, known)
+        for label, expr in self.scalar_expressions().items():
+            self._check_symbols(label, expr, known)
+            self._check_scalar(label, expr, {*tensors, *map(local, definitions)})
         for label, condition in self._conditions().items():
             self._check_condition(label, condition)
+        self._check_use()
+
+    def __hash__(self) -> int:
+        """Agrees with ``==``: equal rules have equal names and expressions."""
+        return hash((self.name, *self.expressions().items()))
+
+    def _check_scalar(self, label: str, expr: sp.Basic, tensors: set[sp.Symbol]) -> None:
+        outside = expr.xreplace({total: sp.Integer(1) for total in expr.atoms(GlobalSum)})
+        found = sorted(symbol.name for symbol in outside.free_symbols & tensors)
+        if found:
+            raise DefinitionError(
+                f"{found[0]!r} belongs to one parameter, and this is for the whole model",
+                where=f"rule {self.name!r}, {label}",
+                hint="it may stand inside of global_sum(…)",
+            )
+
+    def _check_use(self) -> None:
+        used = {symbol.name for expr in self.all_expressions() for symbol in expr.free_symbols}
+        unused = [name for name in self.hyperparameters if name not in used]
+        if unused:
+            raise DefinitionError(
+                f"no expression uses the hyperparameter {unused[0]!r}",
+                where=f"rule {self.name!r}",
+                hint="leave it out",
+            )
 
     def _check_symbols(self, label: str, expr: sp.Expr, known: set[sp.Symbol]) -> None:
         names = [symbol.name for symbol in expr.free_symbols - known]
@@ -123,11 +174,32 @@ class UpdateRule:
         """Returns the next value of the parameter ("param") and of each state by name."""
         return {"param": self.param, **{name: spec.next for name, spec in self.states.items()}}
 
+    def scalar_expressions(self) -> dict[str, sp.Basic]:
+        """Returns what is computed once for the model: next shared values, when the clock goes on.
+
+        The keys say what each is, for errors.
+        """
+        following = {f"next value of {name!r}": spec.next for name, spec in self.shared.items()}
+        return {**following, "the condition of the clock": self.advances}
+
+    def all_expressions(self) -> list[sp.Basic]:
+        """Returns every expression of the rule."""
+        point = [] if self.evaluation is None else [self.evaluation]
+        tensors = [*self.definitions.values(), *self.expressions().values(), *point]
+        return [*tensors, *self.scalar_expressions().values()]
+
+    @property
+    def shared_symbols(self) -> dict[str, sp.Symbol]:
+        """The symbols of the states of the whole model by name."""
+        return {
+            name: counter(name) if spec.is_counter else shared(name)
+            for name, spec in self.shared.items()
+        }
+
     @property
     def is_for_all_shapes(self) -> bool:
         """Whether the rule is the same for parameters of all shapes."""
-        parts = [*self.expressions().values(), *self.definitions.values()]
-        is_free = not any(part.free_symbols & SHAPE_SYMBOLS for part in parts)
+        is_free = not any(part.free_symbols & SHAPE_SYMBOLS for part in self.all_expressions())
         return is_free and all(condition == sp.true for condition in self._conditions().values())
 
     def for_shape(self, shape: Shape, parameter: str | None = None) -> UpdateRule:
@@ -171,11 +243,29 @@ class UpdateRule:
             for name, expr in self.definitions.items()
         }
         param = _resolved(self.param, values, where)
-        used = _used(needed, [param, *(spec.next for spec in states.values())])
+        point = self.evaluation
+        if point is not None:
+            point = _resolved(point, values, where)
+        results = [
+            param,
+            *(spec.next for spec in states.values()),
+            param if point is None else point,
+        ]
+        used = _used(needed, results)
         for name in used:
             _resolved(needed[name], values, where)
         definitions = {name: expr for name, expr in needed.items() if name in used}
-        return UpdateRule(self.name, param, states, self.hyperparameters, definitions)
+        taken = [*results, *definitions.values(), *self.scalar_expressions().values()]
+        names = {symbol.name for expr in taken for symbol in expr.free_symbols}
+        return replace(
+            self,
+            param=param,
+            states=states,
+            hyperparameters={k: v for k, v in self.hyperparameters.items() if k in names},
+            definitions=definitions,
+            requires=sp.true,
+            evaluation=point,
+        )
 
     def state_shape(self, name: str, shape: Shape) -> Shape:
         """Returns the shape of a state for a parameter of this shape."""
@@ -197,8 +287,31 @@ class UpdateRule:
         merged = {**self.hyperparameters, **hyperparameters}
         return replace(self, hyperparameters=merged)
 
+    def _checked_shared(self) -> dict[str, Shared]:
+        for name, spec in self.shared.items():
+            if not isinstance(spec, Shared):
+                raise DefinitionError(
+                    f"a state of the model must be a Shared, got {type(spec).__name__} {spec!r}",
+                    where=f"rule {self.name!r}, shared {name!r}",
+                    hint="such as Shared(next, initial=0)",
+                )
+        return {
+            name: replace(
+                spec,
+                next=self._checked_expression(name, spec.next),
+                initial=exact_number(spec.initial, f"initial value of {name!r}"),
+            )
+            for name, spec in self.shared.items()
+        }
+
     def _checked_state(self, name: str, spec: State) -> State:
         where = f"rule {self.name!r}, state {name!r}"
+        if not isinstance(spec, State):
+            raise DefinitionError(
+                f"a state must be a State, got {type(spec).__name__} {spec!r}",
+                where=where,
+                hint="such as State(next, initial=0)",
+            )
         check_rule(spec.shape, where)
         initial = spec.initial
         if initial != PARAM:
@@ -207,6 +320,11 @@ class UpdateRule:
 
     def _checked_expression(self, name: str, expr: Any) -> sp.Expr:
         if isinstance(expr, sp.Expr):
+            if expr.has(sp.I, sp.nan, sp.zoo, sp.oo, -sp.oo):
+                raise DefinitionError(
+                    f"an expression must be real and finite, got {expr}",
+                    where=f"rule {self.name!r}, {name!r}",
+                )
             return rationalize(expr)
         return exact_number(expr, f"next value of {name!r} in rule {self.name!r}")
 

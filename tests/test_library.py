@@ -103,7 +103,8 @@ FORBIDDEN = {"If", "Loop", "Scan"}
 
 
 def test_every_entry_of_the_library_is_here() -> None:
-    assert set(SCHEDULES) == set(schedules.__all__)
+    driven_by_a_metric = {"reduce_on_plateau"}  # tests/schedules/test_plateau.py
+    assert set(SCHEDULES) == set(schedules.__all__) - driven_by_a_metric
     assert {make().name for make in OPTIMIZERS.values()} == set(optimizers.__all__)
 
 

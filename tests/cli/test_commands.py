@@ -68,6 +68,18 @@ def test_show_a_class_of_torch() -> None:
     assert values["300"] < 0.1
 
 
+def test_a_class_that_waits_for_a_metric(tmp_path: Path) -> None:
+    words = ["torch:ReduceLROnPlateau", "--patience", "1", "--factor", "0.5"]
+    text = run("show", *words)
+    assert text.startswith("optimizer: reduce_on_plateau\nparam <- ")
+    assert "  patience = 1\n" in text
+    run("export", *words, "-o", tmp_path, "--params", "lr=", "--dtype", "f64")
+    session = cf.OptimizerSession.from_files(tmp_path, {"lr": np.array(0.5)})
+    for metric, rate in ((2.0, 0.5), (1.0, 0.5), (1.0, 0.5), (1.0, 0.25), (0.5, 0.25)):
+        session.step({"lr": np.array(metric)})
+        assert session.params["lr"] == rate
+
+
 def test_show_until_ends_the_table() -> None:
     assert rows_of(run("show", *LINEAR, "--until", "4")) == [
         ["0", "1.0", "start"],

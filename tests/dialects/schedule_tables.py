@@ -94,11 +94,10 @@ NO_VALUE: dict[str, tuple[type[ClosedFormError], str, str]] = {
     "pa-0076": (DefinitionError, "total_steps must be at least 4", "zero_decay_steps"),
     "th-0041": (DomainError, "step_size must be above 0, got 0", "error"),
     "th-0126": (DomainError, "T_max must be above 0, got 0", "error"),
-    **dict.fromkeys(
-        ("th-0252", "th-0255", "th-0256"),
-        (DefinitionError, "ReduceLROnPlateau is driven by a metric", "metric_driven"),
-    ),
 }
+
+# No function of the step: compared as update rules, over the metrics of the record.
+METRIC_DRIVEN = ("th-0252", "th-0255", "th-0256")
 
 # The documented formula has no value, or a reading that the reference does not share.
 SHIPPED_ONLY: dict[str, tuple[type[ClosedFormError], str, str]] = {

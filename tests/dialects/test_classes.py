@@ -347,8 +347,8 @@ BAD: dict[str, tuple[str, str, dict[str, Any], str]] = {
         "ReduceLROnPlateau",
         {"patience": 3},
         "ReduceLROnPlateau is driven by a metric, so it is no schedule: its value is no function "
-        "of the step (torch > ReduceLROnPlateau): it needs an update rule with the metric as an "
-        "input",
+        "of the step (torch > ReduceLROnPlateau): build its update rule with "
+        "closedform.dialects.metric_rule",
     ),
     "no cosine left": (
         "pytorch_accelerated",

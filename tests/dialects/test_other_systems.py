@@ -158,8 +158,8 @@ BAD: dict[str, tuple[str, str, dict[str, Any], str]] = {
         "PlateauLRScheduler",
         {},
         "PlateauLRScheduler is driven by a metric, so it is no schedule: its value is no function "
-        "of the step (timm > PlateauLRScheduler): it needs an update rule with the metric as an "
-        "input",
+        "of the step (timm > PlateauLRScheduler): build its update rule with "
+        "closedform.dialects.metric_rule",
     ),
     "noise": (
         "timm",

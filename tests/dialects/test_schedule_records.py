@@ -17,6 +17,7 @@ from closedform.language.exact import to_float
 from tests.dialects.schedule_tables import (
     DEFECTS,
     DOCUMENTED_ONLY,
+    METRIC_DRIVEN,
     NO_VALUE,
     REFUSED,
     SAME_AS_SHIPPED,
@@ -24,13 +25,12 @@ from tests.dialects.schedule_tables import (
     UNFLAGGED_DEFECTS,
 )
 from tests.reference.records import Row, schedule_records
+from tests.support.metrics import run_metric_rule
 
 TOLERANCE = 1e-12
 RECORDS = {row["id"]: row for row in schedule_records()}
 COMPARED = [
-    key
-    for key in RECORDS
-    if key not in REFUSED and key not in NO_VALUE and key not in DOCUMENTED_ONLY
+    key for key in RECORDS if key not in {*REFUSED, *NO_VALUE, *DOCUMENTED_ONLY, *METRIC_DRIVEN}
 ]
 
 
@@ -152,9 +152,20 @@ def test_member_before_the_step_at_which_torch_raises() -> None:
     assert_values(row, build(row, as_shipped=False), row["steps"], values_of(row))
 
 
+@pytest.mark.parametrize("key", METRIC_DRIVEN)
+def test_metric_driven_record_is_reproduced(key: str) -> None:
+    row = RECORDS[key]
+    assert flags(key) == {"metric_driven"}
+    kwargs = {name: value for name, value in row["kwargs"].items() if name != "metrics"}
+    rule = dialects.metric_rule(row["system"], row["class"], kwargs)
+    metrics = row["kwargs"]["metrics"]
+    assert run_metric_rule(rule, row["values"][0], metrics) == row["values"][1:]
+
+
 def test_every_record_is_accounted_for() -> None:
-    counts = (len(COMPARED), len(REFUSED), len(NO_VALUE), len(DOCUMENTED_ONLY))
-    print(f"{counts[0]} schedule records compared, {counts[1]} refused as by the reference,")
+    counts = tuple(map(len, (COMPARED, REFUSED, NO_VALUE, DOCUMENTED_ONLY, METRIC_DRIVEN)))
+    print(f"{counts[0]} schedule records compared, {counts[4]} as rules that wait for a metric,")
+    print(f"{counts[1]} refused as by the reference,")
     print(f"{counts[2]} without a value refused, {counts[3]} by the documented formula alone;")
     print(
         f"{sum(map(is_defect, COMPARED))} of the compared are defects, {len(CLOSED)} closed forms"
@@ -166,8 +177,9 @@ def test_every_record_is_accounted_for() -> None:
     assert {flag for key in RECORDS for flag in flags(key)} <= DEFECTS.keys() | HARMLESS
 
 
-# Records: compared, refused as by the reference, without a value, documented formula alone.
-COUNTS = (518, 20, 23, 4)
+# Records: compared, refused as by the reference, without a value, documented formula alone,
+# compared as rules.
+COUNTS = (518, 20, 20, 4, 3)
 
 # Flags whose records have the same values by the documented formula, or are in another table.
 HARMLESS = {
@@ -177,6 +189,6 @@ HARMLESS = {
     "zero_decay_steps",  # NO_VALUE.
     "zero_lr_min",  # NO_VALUE.
     "non_finite",  # NO_VALUE.
-    "metric_driven",  # NO_VALUE.
+    "metric_driven",  # METRIC_DRIVEN.
     "error",  # The steps before it are compared, or the record is in a table.
 }

@@ -121,6 +121,8 @@ def _from_dialect(
             hint=nearest(class_name, (*known.schedules, *known.optimizers)),
         )
     try:
+        if cf.dialects.DIALECTS[system].schedules[class_name].rule is not None:
+            return cf.dialects.metric_rule(system, class_name, arguments, base=dialect.base)
         return cf.dialects.schedule(
             system,
             class_name,

@@ -32,6 +32,7 @@ from closedform.dialects.entries import (
     Dialect,
     Parameter,
     ScheduleEntry,
+    build_rule,
     build_schedule,
     fill,
     find_schedule,
@@ -59,6 +60,7 @@ __all__ = [
     "configure_scheduler",
     "configure_scheduler_params",
     "known_as",
+    "metric_rule",
     "names",
     "optimizer",
     "own_schedule",
@@ -225,6 +227,37 @@ def schedules(
         else None
         for context, is_met in zip(contexts, matches, strict=True)
     ]
+
+
+def metric_rule(
+    system: str, name: str, kwargs: Mapping[str, Any], base: Any = None, group_index: int = 0
+) -> UpdateRule:
+    """Returns the update rule of a scheduler class that is driven by a metric.
+
+    Its parameter is the scheduled value, its gradient the metric: ``OptimizerSession(rule,
+    params={"lr": np.array(0.1)})`` runs it, ``session.step({"lr": metric})`` after each epoch.
+
+    Args:
+        system: One of ``DIALECTS``.
+        name: The class name, exactly.
+        kwargs: Its arguments without the optimizer.
+        base: The value before scheduling, where the class has a warmup.
+        group_index: The param group, for arguments that are a list with one for each group.
+
+    Raises:
+        UnknownNameError: There is no such system or class.
+        ArgumentError: An argument is missing or unknown.
+        DefinitionError: The class waits for no metric, or the arguments have no meaning.
+
+    Example:
+        >>> rule = metric_rule("torch", "ReduceLROnPlateau", {"patience": 3})
+        >>> rule.hyperparameters["patience"], list(rule.states)
+        (3, ['best', 'num_bad_epochs', 'cooldown_counter'])
+    """
+    context = Context(
+        system, _dialect(system).schedules, base=base, bases=(base,), group_index=group_index
+    )
+    return build_rule(name, kwargs, context)
 
 
 def optimizer(

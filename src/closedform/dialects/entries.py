@@ -90,6 +90,7 @@ class Context:
 
 
 ScheduleBuilder = Callable[[Mapping[str, Any], Context], Schedule]
+RuleBuilder = Callable[[Mapping[str, Any], Context], UpdateRule]
 Touches = Callable[[Mapping[str, Any], str], bool]
 """From the arguments and a key of the param group to whether the class drives that key."""
 
@@ -112,6 +113,7 @@ class ScheduleEntry:
         generic: Name by which the builder knows each argument, where it differs.
         children: The argument that holds sub-schedules, if it has one.
         touches: Whether it drives the key that is asked for.
+        rule: For a class that is driven by a metric, what builds its update rule.
     """
 
     name: str
@@ -121,6 +123,7 @@ class ScheduleEntry:
     generic: Mapping[str, str] = field(default_factory=dict)
     children: str | None = None
     touches: Touches = touches_all
+    rule: RuleBuilder | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +202,25 @@ def build_schedule(name: Any, kwargs: Any, context: Context) -> Schedule:
             f"{entry.name} leaves {context.key} as it is with these arguments", where=inner.where
         )
     return entry.build(arguments, inner)
+
+
+def build_rule(name: Any, kwargs: Any, context: Context) -> UpdateRule:
+    """Returns the update rule of a class that is driven by a metric.
+
+    Raises:
+        UnknownNameError: The system has no such class.
+        ArgumentError: An argument is missing or unknown.
+        DefinitionError: The class is a function of the step, or the arguments have no meaning.
+    """
+    entry = find_schedule(name, context)
+    inner = replace(context, path=(entry.name,))
+    if entry.rule is None:
+        raise DefinitionError(
+            f"{entry.name} is driven by the step alone, not by a metric",
+            where=inner.where,
+            hint="build it with closedform.dialects.schedule",
+        )
+    return entry.rule(generic_arguments(entry, kwargs, inner.where), inner)
 
 
 def is_touched(name: Any, kwargs: Any, context: Context) -> bool:

@@ -19,7 +19,8 @@ from closedform.dialects.entries import (
     ScheduleBuilder,
     ScheduleEntry,
 )
-from closedform.dialects.torch_leaves import base_value, metric_driven
+from closedform.dialects.plateaus import TORCH_ARGUMENTS, metric_entry, torch_plateau
+from closedform.dialects.torch_leaves import base_value
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, t
 from closedform.schedules import (
@@ -196,15 +197,7 @@ _ENTRIES = (
         (_WARMUP, Parameter("timescale", None, checks.count(1))),
         _warmed(_inverse_root),
     ),
-    ScheduleEntry(
-        "reduce_lr_on_plateau",
-        ("reduce_on_plateau",),
-        tuple(
-            Parameter(name, None)
-            for name in ("mode", "factor", "patience", "threshold", "cooldown", "min_lr", "eps")
-        ),
-        metric_driven,
-    ),
+    metric_entry("reduce_lr_on_plateau", TORCH_ARGUMENTS, torch_plateau),
     ScheduleEntry(
         "cosine_with_min_lr",
         ("cosine_annealing",),

@@ -19,10 +19,12 @@ from closedform.dialects.entries import (
     ScheduleBuilder,
     ScheduleEntry,
 )
-from closedform.dialects.torch_leaves import base_value, metric_driven
+from closedform.dialects.plateaus import metric_entry, timm_plateau
+from closedform.dialects.torch_leaves import base_value
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, t
 from closedform.schedules import multi_step, step_decay
+from closedform.schedules.plateau import MODES
 
 Arguments = Mapping[str, Any]
 Fall = Callable[[Arguments, sp.Expr], sp.Expr]
@@ -147,14 +149,14 @@ _WARMUP = (
     Parameter("warmup_t", 0, checks.count(0)),
     Parameter("warmup_lr_init", 0.0, checks.number),
 )
-_REST = (
-    Parameter("t_in_epochs", True, checks.flag),
+_NOISE = (
     Parameter("noise_range_t", None),
     Parameter("noise_type", "normal"),
     Parameter("noise_pct", 0.67, checks.number),
     Parameter("noise_std", 1.0, checks.number),
     Parameter("noise_seed", 42),
 )
+_REST = (Parameter("t_in_epochs", True, checks.flag), *_NOISE)
 _LOW = Parameter("lr_min", 0.0, checks.at_least(0))
 _LENGTH = Parameter("t_initial", REQUIRED, checks.count(1))
 _CYCLES = (
@@ -209,14 +211,19 @@ _ENTRIES = (
         (Parameter("decay_t", REQUIRED, checks.milestones), *_DECAYS),
         _milestones,
     ),
-    ScheduleEntry(
+    metric_entry(
         "PlateauLRScheduler",
-        ("reduce_on_plateau",),
-        tuple(
-            Parameter(name, None)
-            for name in ("decay_rate", "patience_t", "threshold", "cooldown_t", "mode", "lr_min")
+        (
+            Parameter("decay_rate", 0.1, checks.in_range(0, 1)),
+            Parameter("patience_t", 10, checks.count(0)),
+            Parameter("threshold", 1e-4, checks.number),
+            Parameter("cooldown_t", 0, checks.count(0)),
+            *_WARMUP,
+            _LOW,
+            Parameter("mode", "max", checks.choice(*MODES)),
+            *_NOISE,
         ),
-        metric_driven,
+        timm_plateau,
     ),
     ScheduleEntry(
         "WSDLRScheduler",

@@ -167,7 +167,7 @@ def triangles(given: Arguments, context: Context) -> Schedule:
     bounds = ("base_lr", "max_lr")
     if context.key == "momentum":
         bounds = ("max_momentum", "base_momentum")
-    low, high = (_number_of_group(given, name, context) for name in bounds)
+    low, high = (number_of_group(given, name, context) for name in bounds)
     scale = given["scale_fn"]
     if scale is not None:
         scale = parse_function(scale, f"scale_fn of {context.where}", "x")
@@ -203,17 +203,17 @@ def one_cycle_policy(given: Arguments, context: Context) -> Schedule:
     }
     if context.key == "momentum":
         high, low = (
-            _number_of_group(given, name, context) for name in ("max_momentum", "base_momentum")
+            number_of_group(given, name, context) for name in ("max_momentum", "base_momentum")
         )
         return one_cycle_momentum(high, low, **arguments)
-    peak = _number_of_group(given, "max_lr", context)
+    peak = number_of_group(given, "max_lr", context)
     start = peak / given["div_factor"]
     return one_cycle(start, peak, start / given["final_div_factor"], **arguments)
 
 
 def one_cycle_start(kwargs: Mapping[str, Any], context: Context) -> sp.Expr:
     """Returns the rate that a OneCycleLR writes into its group as the one to start from."""
-    peak = _number_of_group(kwargs, "max_lr", context)
+    peak = number_of_group(kwargs, "max_lr", context)
     return peak / checks.divisor(kwargs.get("div_factor", 25.0), "div_factor", context.where)
 
 
@@ -222,18 +222,13 @@ def is_cycled(given: Arguments, key: str) -> bool:
     return key != "momentum" or bool(given["cycle_momentum"])
 
 
-def metric_driven(given: Arguments, context: Context) -> Schedule:
-    """A scheduler that waits for a metric is no function of the step."""
-    del given
-    raise DefinitionError(
-        f"{context.path[-1]} is driven by a metric, so it is no schedule: its value is no function "
-        "of the step",
-        where=context.where,
-        hint="it needs an update rule with the metric as an input",
-    )
+def number_of_group(given: Arguments, name: str, context: Context) -> sp.Expr:
+    """Returns the number that an argument holds for the group.
 
-
-def _number_of_group(given: Arguments, name: str, context: Context) -> sp.Expr:
+    Raises:
+        ArgumentError: The argument is missing.
+        DefinitionError: It is no finite number, or a list without one for the group.
+    """
     if name not in given:
         raise ArgumentError(f"missing argument {name!r}", where=context.where)
     return checks.number(of_group(given[name], name, context), name, context.where)

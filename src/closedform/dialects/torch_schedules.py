@@ -19,6 +19,7 @@ from closedform.dialects.entries import (
     Touches,
     touches_all,
 )
+from closedform.dialects.plateaus import TORCH_ARGUMENTS, metric_entry, torch_plateau
 from closedform.language import Schedule
 from closedform.schedules.cyclic import MODES, SCALE_MODES
 from closedform.schedules.one_cycle import ANNEALS
@@ -120,18 +121,7 @@ _ENTRIES = (
     ScheduleEntry(
         "ChainedScheduler", ("chained",), (_MEMBERS,), composites.product, children="schedulers"
     ),
-    ScheduleEntry(
-        "ReduceLROnPlateau",
-        ("reduce_on_plateau",),
-        tuple(
-            Parameter(name, None)
-            for name in (
-                *("mode", "factor", "patience", "threshold", "threshold_mode", "cooldown"),
-                *("min_lr", "eps", "metrics"),
-            )
-        ),
-        leaves.metric_driven,
-    ),
+    metric_entry("ReduceLROnPlateau", TORCH_ARGUMENTS, torch_plateau),
     _entry(
         "CyclicLR",
         ("cyclic",),

@@ -240,21 +240,19 @@ class Schedule:
         Raises:
             DefinitionError: A bound is no finite number, or ``low`` is above ``high``.
         """
-        bounds = [
-            None if bound is None else exact_number(bound, name)
-            for bound, name in ((low, "low"), (high, "high"))
-        ]
-        if None not in bounds and bounds[0] > bounds[1]:
+        lowest = None if low is None else exact_number(low, "low")
+        highest = None if high is None else exact_number(high, "high")
+        if lowest is not None and highest is not None and lowest > highest:
             raise DefinitionError(
                 f"low must be at most high, got {low!r} and {high!r}",
                 where=f"schedule {self.name!r}",
                 hint="give the lower bound first",
             )
         expr = self.expr
-        if bounds[0] is not None:
-            expr = sp.Max(expr, bounds[0])
-        if bounds[1] is not None:
-            expr = sp.Min(expr, bounds[1])
+        if lowest is not None:
+            expr = sp.Max(expr, lowest)
+        if highest is not None:
+            expr = sp.Min(expr, highest)
         return self._with(expr, self.hyperparameters)
 
     def shift(self, steps: int) -> Schedule:

@@ -1,6 +1,7 @@
 """The library of schedules: one function per schedule, generic in what it schedules.
 
-Each returns a ``Schedule`` whose formula keeps its hyperparameters as symbols.
+Each returns a ``Schedule`` whose formula keeps its hyperparameters as symbols;
+``reduce_on_plateau``, which waits for a metric, an ``UpdateRule``.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from closedform.schedules.exponential import exponential, multiplicative, step_d
 from closedform.schedules.given import function, table
 from closedform.schedules.inverse import inverse_square_root, inverse_time, noam, power
 from closedform.schedules.one_cycle import one_cycle, one_cycle_momentum
+from closedform.schedules.plateau import reduce_on_plateau
 from closedform.schedules.polynomial import linear, polynomial
 from closedform.schedules.restarts import cosine_hard_restarts, warm_restarts
 from closedform.schedules.wsd import trapezoidal, wsd, wsd_checkpoints
@@ -50,6 +52,7 @@ __all__ = [
     "piecewise_constant",
     "polynomial",
     "power",
+    "reduce_on_plateau",
     "repeat",
     "rex",
     "scale",

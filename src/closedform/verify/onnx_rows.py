@@ -1,0 +1,299 @@
+"""ONNX operators read as ops of graphs, the inverse of ``exporters/onnx_ops.py``.
+
+One row for each operator that our exporter writes, and a few that others write in their place. What
+a graph has no op for is made of those that it has, by the definition in the ONNX standard: the
+truncating Div of integers, the Mod of C, Sign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+from closedform.errors import VerificationError
+from closedform.exporters.onnx_ops import ELEMENT_TYPES
+from closedform.ir import Builder, DType, Op, Shape, TensorType, Value, broadcast
+
+DTYPES: Mapping[int, DType] = {number: dtype for dtype, number in ELEMENT_TYPES.items()}
+
+
+@dataclass(slots=True)
+class Reader:
+    """The values read so far.
+
+    Attributes:
+        builder: Takes the nodes.
+        values: The value behind each ONNX name.
+        arrays: The constants among them.
+        remainders: Of a value that is the Mod of C, its operands; the same of Sign and of Mod.
+    """
+
+    builder: Builder
+    values: dict[str, Value] = field(default_factory=dict)
+    arrays: dict[str, Any] = field(default_factory=dict)
+    remainders: dict[Value, tuple[Value, Value]] = field(default_factory=dict)
+    signs: dict[Value, Value] = field(default_factory=dict)
+
+    def emit(self, op: Op, *operands: Value, **attributes: Any) -> Value:
+        """Adds a node."""
+        return self.builder.emit(op, *operands, **attributes)
+
+    def constant(self, number: int, like: Value) -> Value:
+        """Adds a scalar constant in the dtype of a value."""
+        return self.builder.const(number, like.type.dtype)
+
+    def whole_numbers(self, name: str) -> tuple[int, ...]:
+        """Returns the integers of an operand that has to be a constant, such as a shape."""
+        if name not in self.arrays:
+            raise VerificationError(f"its operand {name!r} is no constant")
+        return tuple(int(number) for number in self.arrays[name].ravel())
+
+
+Row = Callable[[Reader, NodeProto, tuple[Value, ...]], Value]
+
+
+def add_constant(reader: Reader, name: str, tensor: TensorProto) -> None:
+    """Adds an initializer.
+
+    Raises:
+        VerificationError: Its type has no meaning here, or its data is not in the model.
+    """
+    if tensor.data_location == TensorProto.EXTERNAL or tensor.data_type not in DTYPES:
+        raise VerificationError(
+            f"the constant {name!r} cannot be read",
+            hint="its type has no meaning here, or its data lies in another file",
+        )
+    array = numpy_helper.to_array(tensor)
+    reader.arrays[name] = array
+    reader.values[name] = reader.builder.const(array, DTYPES[tensor.data_type])
+
+
+def _attributes(node: NodeProto, **known: Any) -> dict[str, Any]:
+    """The attributes of a node over their defaults; one that is not known is refused."""
+    found = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    for name in found:
+        if name not in known:
+            raise VerificationError(f"its attribute {name!r} has no meaning here")
+    return {**known, **found}
+
+
+def _same(op: Op) -> Row:
+    """An operator that is an op of the graph language; one of any number of operands is folded."""
+
+    def row(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+        _attributes(node)
+        if op in (Op.MIN, Op.MAX):
+            result = operands[0]
+            for operand in operands[1:]:
+                result = reader.emit(op, result, operand)
+            return result
+        return reader.emit(op, *operands)
+
+    return row
+
+
+def _mirrored(op: Op) -> Row:
+    def row(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+        _attributes(node)
+        return reader.emit(op, *operands[::-1])
+
+    return row
+
+
+def _identity(_: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+    _attributes(node)
+    return operands[0]
+
+
+def _constant(reader: Reader, node: NodeProto, _: tuple[Value, ...]) -> Value:
+    found = _attributes(node, value=None)["value"]
+    if found is None:
+        raise VerificationError("it is no constant tensor")
+    add_constant(reader, node.output[0], found)
+    return reader.values[node.output[0]]
+
+
+def _division(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+    """Div: of integers it truncates; where a remainder was taken off first it is the floor."""
+    _attributes(node)
+    dividend, divisor = operands
+    if not dividend.type.dtype.is_integer:
+        return reader.emit(Op.DIV, dividend, divisor)
+    above = reader.builder.node(dividend)
+    if above.op is Op.SUB:
+        whole, rest = (_behind(reader, index) for index in above.operands)
+        if rest == reader.emit(Op.FLOOR_MOD, whole, divisor):
+            return reader.emit(Op.FLOOR_DIV, whole, divisor)
+    quotient = reader.emit(Op.FLOOR_DIV, dividend, divisor)
+    next_one = reader.emit(Op.ADD, quotient, reader.constant(1, quotient))
+    return reader.emit(Op.WHERE, _is_rounded_down(reader, *operands), next_one, quotient)
+
+
+def _behind(reader: Reader, index: int) -> Value:
+    return Value(index, reader.builder.node(Value(index, TensorType(DType.BOOL))).type)
+
+
+def _is_rounded_down(reader: Reader, dividend: Value, divisor: Value) -> Value:
+    """Whether the floor of a quotient is not the integer towards zero."""
+    remainder = reader.emit(Op.FLOOR_MOD, dividend, divisor)
+    zero = reader.constant(0, divisor)
+    is_exact = reader.emit(Op.EQ, remainder, zero)
+    below, divisor_below = (reader.emit(Op.LT, value, zero) for value in (dividend, divisor))
+    one_way = reader.emit(Op.AND, below, reader.emit(Op.NOT, divisor_below))
+    other_way = reader.emit(Op.AND, reader.emit(Op.NOT, below), divisor_below)
+    return reader.emit(
+        Op.AND, reader.emit(Op.NOT, is_exact), reader.emit(Op.OR, one_way, other_way)
+    )
+
+
+def _modulo(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+    """Mod: with fmod=1 the remainder has the sign of the dividend, as in C."""
+    is_fmod = _attributes(node, fmod=0)["fmod"]
+    remainder = reader.emit(Op.FLOOR_MOD, *operands)
+    if not is_fmod:
+        return remainder
+    shifted = reader.emit(Op.SUB, remainder, operands[1])
+    result = reader.emit(Op.WHERE, _is_rounded_down(reader, *operands), shifted, remainder)
+    reader.remainders[result] = operands[0], operands[1]
+    return result
+
+
+def _sign(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+    _attributes(node)
+    (operand,) = operands
+    zero, one, less = (reader.constant(number, operand) for number in (0, 1, -1))
+    above = reader.emit(Op.WHERE, reader.emit(Op.LT, zero, operand), one, zero)
+    result = reader.emit(Op.WHERE, reader.emit(Op.LT, operand, zero), less, above)
+    reader.signs[result] = operand
+    return result
+
+
+def _where(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+    """Where; the Mod of C with the divisor added where the signs differ is the floored one."""
+    _attributes(node)
+    condition, then, other = operands
+    found = reader.remainders.get(other)
+    if found is not None and then == reader.emit(Op.ADD, other, found[1]):
+        zero = reader.constant(0, other)
+        is_opposite = reader.emit(Op.LT, other, zero)
+        by_signs = _signs_differ(reader, other, found[1])
+        is_positive = _is_positive(reader, found[1])
+        if condition in by_signs or (condition == is_opposite and is_positive):
+            return reader.emit(Op.FLOOR_MOD, *found)
+    return reader.emit(Op.WHERE, *operands)
+
+
+def _signs_differ(reader: Reader, remainder: Value, divisor: Value) -> list[Value]:
+    signs = {operand: sign for sign, operand in reader.signs.items()}
+    if remainder not in signs or divisor not in signs:
+        return []
+    product = reader.emit(Op.MUL, signs[remainder], signs[divisor])
+    return [reader.emit(Op.LT, product, reader.constant(0, product))]
+
+
+def _is_positive(reader: Reader, value: Value) -> bool:
+    node = reader.builder.node(value)
+    return node.op is Op.CONST and bool(np.all(node.array() > 0))
+
+
+def _cast(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+    found = _attributes(node, to=None, saturate=1)
+    if found["to"] not in DTYPES:
+        raise VerificationError(f"it casts to a type without meaning here: {found['to']}")
+    return reader.emit(Op.CAST, operands[0], to=DTYPES[found["to"]])
+
+
+def _reduce_sum(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+    found = _attributes(node, axes=None, keepdims=1, noop_with_empty_axes=0)
+    rank = operands[0].type.rank
+    listed = reader.whole_numbers(node.input[1]) if len(node.input) > 1 else found["axes"]
+    if not listed:
+        listed = () if found["noop_with_empty_axes"] else tuple(range(rank))
+    axes = tuple(sorted(axis % rank for axis in listed)) if rank else ()
+    return reader.emit(Op.REDUCE_SUM, operands[0], axes=axes, keepdims=bool(found["keepdims"]))
+
+
+def _transpose(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+    order = _attributes(node, perm=None)["perm"]
+    permutation = range(operands[0].type.rank)[::-1] if order is None else order
+    return reader.emit(Op.TRANSPOSE, operands[0], permutation=tuple(permutation))
+
+
+def _reshape(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+    is_zero_kept = _attributes(node, allowzero=0)["allowzero"]
+    before = operands[0].type.shape
+    wanted: list[int | str] = list(reader.whole_numbers(node.input[1]))
+    if not is_zero_kept:
+        wanted = [before[axis] if dim == 0 else dim for axis, dim in enumerate(wanted)]
+    if -1 in wanted:
+        wanted[wanted.index(-1)] = _remaining(before, wanted)
+    return reader.emit(Op.RESHAPE, operands[0], shape=tuple(wanted))
+
+
+def _remaining(before: Shape, wanted: Sequence[int | str]) -> int | str:
+    """The size that a -1 stands for: the one name that is missing, or the quotient of the sizes."""
+    names = [dim for dim in before if isinstance(dim, str) and dim not in wanted]
+    if len(names) == 1:
+        return names[0]
+    sizes = [dim for dim in before if isinstance(dim, int)]
+    others = [dim for dim in wanted if isinstance(dim, int) and dim != -1]
+    total, known = int(np.prod(sizes)), int(np.prod(others))
+    if names or known == 0 or total % known:
+        raise VerificationError(f"the size of its axis -1 is not known, from {list(before)}")
+    return total // known
+
+
+def _expand(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+    _attributes(node)
+    shape = broadcast(operands[0].type.shape, reader.whole_numbers(node.input[1]))
+    return reader.emit(Op.BROADCAST_TO, operands[0], shape=shape)
+
+
+def _gather(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+    if _attributes(node, axis=0)["axis"] != 0:
+        raise VerificationError("it gathers along another axis than the first")
+    return reader.emit(Op.LOOKUP, *operands)
+
+
+ONNX_ROWS: Mapping[str, Row] = {
+    "Abs": _same(Op.ABS),
+    "Add": _same(Op.ADD),
+    "And": _same(Op.AND),
+    "Cast": _cast,
+    "Constant": _constant,
+    "Cos": _same(Op.COS),
+    "Div": _division,
+    "Equal": _same(Op.EQ),
+    "Exp": _same(Op.EXP),
+    "Expand": _expand,
+    "Floor": _same(Op.FLOOR),
+    "Gather": _gather,
+    "Greater": _mirrored(Op.LT),
+    "GreaterOrEqual": _mirrored(Op.LE),
+    "Identity": _identity,
+    "Less": _same(Op.LT),
+    "LessOrEqual": _same(Op.LE),
+    "Log": _same(Op.LOG),
+    "MatMul": _same(Op.MATMUL),
+    "Max": _same(Op.MAX),
+    "Min": _same(Op.MIN),
+    "Mod": _modulo,
+    "Mul": _same(Op.MUL),
+    "Neg": _same(Op.NEG),
+    "Not": _same(Op.NOT),
+    "Or": _same(Op.OR),
+    "Pow": _same(Op.POW),
+    "ReduceSum": _reduce_sum,
+    "Reshape": _reshape,
+    "Sign": _sign,
+    "Sin": _same(Op.SIN),
+    "Sqrt": _same(Op.SQRT),
+    "Sub": _same(Op.SUB),
+    "Transpose": _transpose,
+    "Where": _where,
+}
+"""What each ONNX operator computes."""

@@ -94,7 +94,7 @@ class Canonical:
         self.terms: dict[int, Term] = {}  # generators that are terms
         self._sign_of = sign_of
         self._generators: dict[Hashable, int] = {}
-        self._whole: set[int] = set()  # generators that are integers
+        self.whole: set[int] = set()  # generators that are integers
         self._logs: dict[int, Quotient] = {}  # generators log(f), by index: f
         self._relations: dict[int, tuple[int, Quotient]] = {}  # index: g^n = value
         self._denominators: dict[Hashable, int] = {}  # of the multiples of an angle or exponent
@@ -154,7 +154,7 @@ class Canonical:
         index = self._index((node.op, node.value, *keys))
         self.terms[index] = node
         if node.op in (Op.FLOOR, Op.SIGN) or (node.op is Op.SYMBOL and node.value.integer):
-            self._whole.add(index)
+            self.whole.add(index)
         return generator(index)
 
     def _index(self, key: Hashable) -> int:
@@ -214,7 +214,7 @@ class Canonical:
         if not part.below.is_one():
             return False
         exponents = next(iter(part.above.to_dict()))
-        return all(not times or index in self._whole for index, times in enumerate(exponents))
+        return all(not times or index in self.whole for index, times in enumerate(exponents))
 
     # --- powers ----------------------------------------------------------------------------------
 
@@ -376,3 +376,23 @@ def _primes(constant: fmpq) -> list[tuple[Quotient, int]]:
                 (number(fmpq(prime)), direction * times) for prime, times in fmpz(part).factor()
             ]
     return found
+
+
+def integral_scale(term: Term) -> int | None:
+    """Returns an integer L >= 1 such that ``L * term`` is a polynomial in integers over integers.
+
+    None where the term is no polynomial in integer symbols.
+    """
+    engine = Canonical(lambda _: Sign.ANY)
+    try:
+        form = engine.of(term)
+    except (TooLarge, ZeroDivisionError, NotCanonical):
+        return None
+    if not form.below.is_one():
+        return None
+    scale = 1
+    for exponents, coefficient in form.above.to_dict().items():
+        if any(times and index not in engine.whole for index, times in enumerate(exponents)):
+            return None
+        scale = math.lcm(scale, int(fmpq(coefficient).q))
+    return scale

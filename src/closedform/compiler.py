@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,13 +21,15 @@ from closedform.errors import DefinitionError, ExportError, nearest
 from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Graph, Role
 from closedform.ir.passes import DEFAULT
+from closedform.ir.program import Program, flatten
 from closedform.ir.types import DType, Shape
 from closedform.language.exact import to_float
 from closedform.language.printing import latex
 from closedform.language.schedule import Schedule
 from closedform.language.update_rule import UpdateRule
 from closedform.lowering.domain import MAX_STEP
-from closedform.lowering.rule import RuleFor, lower_init, lower_step
+from closedform.lowering.double_float import Precision
+from closedform.lowering.model import RuleFor, lower_evaluation, lower_init, lower_program
 from closedform.lowering.schedule import lower_schedule
 from closedform.version import __version__
 
@@ -111,6 +113,7 @@ def compile_schedule(
     scalar_dtype: DType | str = DType.F64,
     step_dtype: DType | str = DType.I64,
     inputs: Iterable[str] = (),
+    precision: Precision | str = Precision.SINGLE,
 ) -> Graph:
     """Returns the graph ``step -> value`` of a schedule.
 
@@ -121,8 +124,12 @@ def compile_schedule(
         scalar_dtype: Dtype that is computed in, f64 or f32.
         step_dtype: Dtype of the step, i64 or i32.
         inputs: Names of hyperparameters that become inputs of the graph.
+        precision: "single" computes in the scalar dtype; "double-float" in pairs of float32, for
+            devices without float64: a graph of f32 and integers whose value is within 0.501 ulp.
 
     Raises:
+        ExportError: An option has no such value, or double-float is asked for with another dtype
+            than f32.
         LoweringError: The expression cannot be expressed in a graph.
         DomainError: The schedule has no finite real value at some step.
         ExportError: ``inputs`` is a string.
@@ -133,11 +140,13 @@ def compile_schedule(
             where=f"schedule {schedule.name!r}",
             hint=f"give inputs=({inputs!r},)",
         )
+    place = f"schedule {schedule.name!r}"
     lowered = lower_schedule(
         schedule,
         step_shape=step_shape,
         dtype=_dtype(dtype, "dtype"),
         scalar_dtype=_dtype(scalar_dtype, "scalar_dtype"),
+        precision=_precision(precision, place, dtype=dtype, scalar_dtype=scalar_dtype),
         step_dtype=_dtype(step_dtype, "step_dtype"),
         inputs=inputs,
     )
@@ -153,14 +162,55 @@ def compile_step(
     step_dtype: DType | str = DType.I64,
 ) -> Graph:
     """Returns the graph of one step of a rule on parameters of these shapes."""
-    lowered = lower_step(
-        rule,
-        params,
+    members = [RuleFor(rule, params)]
+    program = compile_program(
+        rule.name, members, dtype=dtype, scalar_dtype=scalar_dtype, step_dtype=step_dtype
+    )
+    return flatten(program)
+
+
+def compile_program(
+    name: str,
+    members: Sequence[RuleFor],
+    *,
+    dtype: DType | str = DType.F32,
+    scalar_dtype: DType | str = DType.F64,
+    step_dtype: DType | str = DType.I64,
+) -> Program:
+    """Returns one step of a model: its scalars, and a graph for each kind of tensor.
+
+    The passes run on each part, so that the cost grows with the number of kinds of tensors.
+    """
+    lowered = lower_program(
+        name,
+        members,
         dtype=_dtype(dtype, "dtype"),
         scalar_dtype=_dtype(scalar_dtype, "scalar_dtype"),
         step_dtype=_dtype(step_dtype, "step_dtype"),
     )
-    return DEFAULT(lowered)
+    return lowered.map(DEFAULT)
+
+
+def compile_evaluation(
+    rule: UpdateRule,
+    params: Mapping[str, Shape],
+    *,
+    dtype: DType | str = DType.F32,
+    scalar_dtype: DType | str = DType.F64,
+    step_dtype: DType | str = DType.I64,
+) -> Graph:
+    """Returns the point at which a model is evaluated: parameters and states to parameters.
+
+    Outputs are ``evaluation.<parameter>``; the step is the number of steps done.
+    """
+    lowered = lower_evaluation(
+        rule.name,
+        [RuleFor(rule, params)],
+        dtype=_dtype(dtype, "dtype"),
+        scalar_dtype=_dtype(scalar_dtype, "scalar_dtype"),
+        step_dtype=_dtype(step_dtype, "step_dtype"),
+    )
+    return flatten(lowered.map(DEFAULT))
 
 
 def compile_init(
@@ -184,6 +234,20 @@ def _dtype(value: DType | str, argument: str) -> DType:
         legal = " or ".join(choices)
         raise ExportError(f"{argument} must be {legal}, got {value!r}")
     return DType(value)
+
+
+def _precision(value: Precision | str, place: str, **dtypes: DType | str) -> Precision:
+    if value not in list(Precision):
+        legal = " or ".join(Precision)
+        raise ExportError(f"precision must be {legal}, got {value!r}", where=place)
+    for argument, dtype in dtypes.items():
+        if value == Precision.DOUBLE_FLOAT and dtype != DType.F32:
+            raise ExportError(
+                f"precision 'double-float' computes in float32, got {argument} {dtype!s}",
+                where=place,
+                hint='give dtype="f32" and scalar_dtype="f32"',
+            )
+    return Precision(value)
 
 
 def evaluate_schedule(schedule: Schedule, step: int | ArrayLike) -> float | NDArray[np.float64]:

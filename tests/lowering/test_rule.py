@@ -32,7 +32,10 @@ LR, RHO = hyper("lr"), hyper("rho")
 
 
 def rule(param: Any, states: Any = None, **values: Any) -> UpdateRule:
-    return UpdateRule("test", param, states or {}, {"lr": 0.5, "rho": 20, **values})
+    expressions = [sp.sympify(param), *(spec.next for spec in (states or {}).values())]
+    used = {symbol.name for expr in expressions for symbol in expr.free_symbols}
+    given = {"lr": 0.5, "rho": 20, **values}
+    return UpdateRule("test", param, states or {}, {k: v for k, v in given.items() if k in used})
 
 
 def run(tested: UpdateRule, step: int = 0, **arrays: Any) -> dict[str, Any]:

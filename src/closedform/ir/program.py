@@ -1,22 +1,29 @@
 """One step of a whole model: a graph of scalars, a graph for each kind of tensor, and its calls.
 
-    program ::= scalars, bodies, calls
+    program ::= stages, scalars, bodies, calls
+    stage   ::= scalars, bodies, calls: the parts of sums over all parameters
     call    ::= parameter, body, the scalars that the body takes
 
-What the step computes from the clock and hyperparameters alone stands once in ``scalars``. A body
-is the step of one tensor; tensors of one rule and shape share it. ``flatten`` makes one graph.
+What the step computes from the clock, hyperparameters and states of the whole model stands once in
+``scalars``. A body is the step of one tensor; tensors of one rule and shape share it. Where a rule
+takes sums over all parameters, each stage has bodies that give a tensor's part of some of them; the
+parts are added over the tensors (and over the shards of a tensor), and the totals are inputs of all
+later graphs of scalars. ``flatten`` makes one graph of the whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from closedform.ir.graph import Builder, Graph, Node, Role, Value
+from closedform.ir.graph import Builder, Graph, Role, Value
 from closedform.ir.ops import Op
 
 PARAM, GRAD, STATE, SCALAR, NEXT = "param", "grad", "state.", "scalar.", "next."
-"""Names of a body: ``param``, ``grad``, ``state.<state>``, ``scalar.<place>`` in, ``next.…`` out."""
+"""Names of a body: ``param``, ``grad``, ``state.<state>``, ``scalar.<place>``; ``next.…`` out."""
+
+INPUT, SHARED, TOTAL = "input.", "shared.", "sum."
+"""Other names: ``input.<name>`` of a body; ``shared.<state>`` and ``sum.<place>`` of scalars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +42,51 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """The parts of some sums over all parameters.
+
+    Attributes:
+        scalars: Step, hyperparameters, shared states and earlier totals to the scalars.
+        bodies: One tensor to its parts, ``sum.<place>``.
+        calls: Which parameter takes which body.
+    """
+
+    scalars: Graph
+    bodies: tuple[Graph, ...]
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """One step of a model.
 
     Attributes:
         name: An identifier.
-        scalars: Step and hyperparameters to ``next.step`` and the scalars.
+        scalars: Step, hyperparameters, shared states and totals to ``next.step``,
+            ``next.shared.<state>`` and the scalars.
         bodies: The steps of one tensor.
         calls: Which parameter takes which body, in the order of the model.
+        stages: What is summed over all parameters first, in order.
     """
 
     name: str
     scalars: Graph
     bodies: tuple[Graph, ...]
     calls: tuple[Call, ...]
+    stages: tuple[Stage, ...] = ()
+
+    def map(self, function: Callable[[Graph], Graph]) -> Program:
+        """Returns the program with a function applied to each of its graphs.
+
+        A stage whose bodies take no scalars has a graph without outputs, which is left alone.
+        """
+
+        def mapped(part: Stage | Program) -> tuple[Graph, tuple[Graph, ...], tuple[Call, ...]]:
+            scalars = function(part.scalars) if part.scalars.outputs else part.scalars
+            return scalars, tuple(map(function, part.bodies)), part.calls
+
+        stages = tuple(Stage(*mapped(stage)) for stage in self.stages)
+        return Program(self.name, *mapped(self), stages)
 
 
 def outer_name(name: str, param: str) -> str:
@@ -60,45 +98,75 @@ def outer_name(name: str, param: str) -> str:
     """
     bare = name.removeprefix(NEXT)
     prefix = name[: len(name) - len(bare)]
-    if bare.startswith(STATE):
-        return f"{prefix}{STATE}{param}.{bare.removeprefix(STATE)}"
+    for kind in (STATE, INPUT):
+        if bare.startswith(kind):
+            return f"{prefix}{kind}{param}.{bare.removeprefix(kind)}"
     return f"{prefix}{bare}.{param}"
 
 
 def flatten(program: Program) -> Graph:
     """Returns the whole step as one graph.
 
-    Inputs are those of the scalar graph, then of each call; outputs are ``next.step``, then those
-    of each call.
+    Inputs are those of the scalar graph, then of each call; outputs are ``next.step`` and the
+    shared states, then those of each call.
     """
     builder = Builder(program.name)
-    scalars = _copy(builder, program.scalars, {})
-    builder.output("next.step", scalars["next.step"])
+    values = _inputs(builder, program.scalars)
     for call in program.calls:
-        body = program.bodies[call.body]
-        given = {f"{SCALAR}{place}": scalars[name] for place, name in enumerate(call.scalars)}
-        for node in body.inputs:
-            name = node.attribute("name")
-            if not name.startswith(SCALAR):
-                outer = outer_name(name, call.param)
-                given[name] = builder.input(outer, node.type, Role(node.attribute("role")))
-        for name, value in _copy(builder, body, given).items():
+        values |= _inputs(builder, program.bodies[call.body], call.param)
+    for stage in program.stages:
+        scalars = _copy(builder, stage.scalars, values)
+        totals: dict[str, Value] = {}
+        for call in stage.calls:
+            for name, part in _call(builder, stage.bodies, call, scalars, values).items():
+                known = totals.get(name)
+                totals[name] = part if known is None else builder.emit(Op.ADD, known, part)
+        values |= totals
+    scalars = _copy(builder, program.scalars, values)
+    for name, value in scalars.items():
+        if not name.startswith(SCALAR):
+            builder.output(name, value)
+    for call in program.calls:
+        for name, value in _call(builder, program.bodies, call, scalars, values).items():
             builder.output(outer_name(name, call.param), value)
     return builder.build()
+
+
+def _inputs(builder: Builder, graph: Graph, param: str | None = None) -> dict[str, Value]:
+    """Adds the inputs of a graph of scalars, or of a call, that come from outside."""
+    values = {}
+    for node in graph.inputs:
+        name = node.attribute("name")
+        if not name.startswith((SCALAR, TOTAL)):
+            outer = name if param is None else outer_name(name, param)
+            values[outer] = builder.input(outer, node.type, Role(node.attribute("role")))
+    return values
+
+
+def _call(
+    builder: Builder,
+    bodies: tuple[Graph, ...],
+    call: Call,
+    scalars: Mapping[str, Value],
+    values: Mapping[str, Value],
+) -> dict[str, Value]:
+    """Adds the body of a call, and names its outputs."""
+    body = bodies[call.body]
+    given = {f"{SCALAR}{place}": scalars[name] for place, name in enumerate(call.scalars)}
+    for node in body.inputs:
+        name = node.attribute("name")
+        if not name.startswith(SCALAR):
+            given[name] = values[outer_name(name, call.param)]
+    return _copy(builder, body, given)
 
 
 def _copy(builder: Builder, graph: Graph, given: Mapping[str, Value]) -> dict[str, Value]:
     """Adds the nodes of a graph, its inputs replaced by the given values, and names its outputs."""
     values: list[Value] = []
     for node in graph.nodes:
-        name = node.attribute("name") if node.op is Op.INPUT else None
-        known = given.get(name) if name is not None else None
-        values.append(known if known is not None else _emit(builder, node, values))
+        if node.op is Op.INPUT:
+            values.append(given[node.attribute("name")])
+            continue
+        operands = (values[index] for index in node.operands)
+        values.append(builder.emit(node.op, *operands, **dict(node.attributes)))
     return {output.name: values[output.index] for output in graph.outputs}
-
-
-def _emit(builder: Builder, node: Node, values: list[Value]) -> Value:
-    if node.op is Op.INPUT:
-        return builder.input(node.attribute("name"), node.type, node.attribute("role"))
-    operands = (values[index] for index in node.operands)
-    return builder.emit(node.op, *operands, **dict(node.attributes))

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import sympy as sp
 
 from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.language.functions import FloorDiv, FloorMod
+from closedform.language.model import NonFinite
 from closedform.lowering.arithmetic import lower_add, lower_mul, lower_power
 from closedform.lowering.conditions import lower_comparison, lower_condition
 from closedform.lowering.context import Handler, Lowering, Rules
@@ -48,6 +50,15 @@ def _floor_mod(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     return low.emit(Op.FLOOR_MOD, *(low.operand(arg, expr, domain) for arg in expr.args))
 
 
+def _non_finite(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    """An infinity is above the largest number, and what is no number compares false."""
+    operand = low.real(expr.args[0], domain)
+    dtype = operand.type.dtype
+    largest = low.builder.const(np.finfo(dtype.numpy).max, dtype)
+    is_finite = low.emit(Op.LE, low.emit(Op.ABS, operand), largest)
+    return low.cast(low.emit(Op.NOT, is_finite), dtype)
+
+
 HANDLERS: Mapping[type[sp.Basic], Handler] = {
     sp.Add: lower_add,
     sp.Mul: lower_mul,
@@ -64,6 +75,7 @@ HANDLERS: Mapping[type[sp.Basic], Handler] = {
     Held: lambda low, expr, domain: low.real(expr.pieces, domain),
     FloorDiv: _floor_div,
     FloorMod: _floor_mod,
+    NonFinite: _non_finite,
     **TENSOR_HANDLERS,
 }
 

@@ -9,8 +9,9 @@ and lowered once for each shape; parameters of one rule and shape share the grap
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import sympy as sp
@@ -19,9 +20,10 @@ from closedform.errors import LoweringError
 from closedform.ir.graph import Builder, Graph, Role, Value
 from closedform.ir.ops import Op
 from closedform.ir.program import GRAD as GRAD_NAME
-from closedform.ir.program import NEXT, STATE, Call, Program, flatten
+from closedform.ir.program import INPUT, NEXT, SHARED, STATE, TOTAL
 from closedform.ir.program import PARAM as PARAM_NAME
 from closedform.ir.types import DType, Shape, TensorType
+from closedform.language.model import tensor_input
 from closedform.language.schedule import Schedule
 from closedform.language.shapes import EPSILON
 from closedform.language.symbols import GRAD, PARAM, local, state
@@ -31,17 +33,21 @@ from closedform.lowering.body import BodyLowering
 from closedform.lowering.context import Lowering
 from closedform.lowering.domain import LAST_STEP, Domain, clock_domain
 from closedform.lowering.guard import guard
+from closedform.lowering.integers import lower_integer
+from closedform.lowering.interval import ALL, Interval
 from closedform.lowering.lower import RULES
 from closedform.lowering.schedule import declare_hypers, hyper_interval, prepare
 from closedform.lowering.simplify import simplify
+from closedform.lowering.sums import sum_symbol
 
+Body = tuple[Graph, tuple[Value, ...]]
+"""A graph of one tensor, and the outer scalars that it takes."""
 
-@dataclass(frozen=True, slots=True)
-class RuleFor:
-    """A rule and the parameters that take it, with their shapes by name."""
+EVALUATION = "evaluation"
+"""The name of the point of evaluation of a parameter."""
 
-    rule: UpdateRule
-    params: Mapping[str, Shape]
+# Half of the integers: what counts may be added to without an overflow.
+COUNTED = {dtype: Interval(Fraction(0), Fraction(last // 2)) for dtype, last in LAST_STEP.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,63 +67,7 @@ class _Prepared:
     tensors: tuple[sp.Symbol, ...]
 
 
-def lower_step(
-    rule: UpdateRule,
-    params: Mapping[str, Shape],
-    *,
-    dtype: DType,
-    scalar_dtype: DType,
-    step_dtype: DType,
-) -> Graph:
-    """Returns the graph of one step, not yet optimised.
-
-    Inputs ``step``, open hyperparameters, then ``param.<name>``, ``grad.<name>`` and
-    ``state.<name>.<state>`` for each parameter; outputs ``next.step`` and the same names with
-    ``next.`` before them.
-    """
-    members = [RuleFor(rule, params)]
-    return flatten(
-        lower_program(
-            rule.name, members, dtype=dtype, scalar_dtype=scalar_dtype, step_dtype=step_dtype
-        )
-    )
-
-
-def lower_program(
-    name: str,
-    members: Sequence[RuleFor],
-    *,
-    dtype: DType,
-    scalar_dtype: DType,
-    step_dtype: DType,
-) -> Program:
-    """Returns one step of a model whose parameters take one rule or several, not yet optimised.
-
-    An open hyperparameter of one name is one input, whichever rules have it.
-    """
-    builder = Builder(name)
-    step = builder.input("step", TensorType(step_dtype), Role.STEP)
-    builder.output("next.step", builder.emit(Op.ADD, step, builder.const(1, step_dtype)))
-    inputs: dict[str, Value] = {}
-    names: dict[Value, str] = {}
-    bodies: dict[Graph, int] = {}
-    calls: list[Call] = []
-    for member in members:
-        lowering = _RuleLowering(member.rule, builder, step, inputs, dtype, scalar_dtype)
-        known: dict[Shape, tuple[Graph, tuple[Value, ...]]] = {}
-        for param, shape in member.params.items():
-            if shape not in known:
-                known[shape] = lowering.body(param, shape)
-            body, scalars = known[shape]
-            place = bodies.setdefault(body, len(bodies))
-            taken = tuple(names.setdefault(value, f"scalar.{len(names)}") for value in scalars)
-            calls.append(Call(param, place, taken))
-    for value, label in names.items():
-        builder.output(label, value)
-    return Program(name, builder.build(), tuple(bodies), tuple(calls))
-
-
-class _RuleLowering:
+class RuleLowering:
     """Lowers one rule for parameters of any shapes, its scalars into one graph.
 
     Args:
@@ -139,12 +89,15 @@ class _RuleLowering:
         scalar: DType,
     ) -> None:
         self.rule = rule
-        self.step = step
         self.dtype = dtype
         self.scalar = scalar
         self.place = f"rule {rule.name!r}"
         symbols, self.numbers, domain = _hyperparameters(rule, builder, step, scalar, inputs)
         self.numbers[EPSILON] = sp.Rational(float(np.finfo(dtype.numpy).eps))
+        names = [symbol.name for expr in rule.all_expressions() for symbol in expr.free_symbols]
+        totals = {sum_symbol(name) for name in names if name.startswith(TOTAL)}
+        # Totals and states of the model are data, as tensors are: their values are not known.
+        self.data = frozenset(totals | set(rule.shared_symbols.values()))
         points = {symbol: interval(number, Domain()) for symbol, number in self.numbers.items()}
         self.domain = Domain({**domain.bounds, **points})
         self.outer = Lowering(
@@ -162,7 +115,25 @@ class _RuleLowering:
     def _bind(self, expr: sp.Expr, inside: Domain) -> sp.Expr:
         return simplify(expr.xreplace(self.numbers), inside, self.place)
 
-    def prepared(self, rule: UpdateRule) -> _Prepared:
+    def _ready(self, label: str, expr: sp.Basic, tensors: frozenset[sp.Symbol]) -> sp.Basic:
+        place = f"{self.place}, {label}"
+        simple = simplify(expr, self.domain, place)
+        known = tensors | self.data
+        return guard(simple, self.domain, place, tensors=known, numbers=self.numbers)
+
+    def scalar_value(self, label: str, expr: sp.Basic, *, is_integer: bool = False) -> Value:
+        """Returns what is computed once for the model, in the scalar dtype or that of the step."""
+        ready = self._bind(self._ready(label, expr, frozenset()), self.domain)
+        if is_integer:
+            return lower_integer(self.outer, ready, self.domain)
+        return self.outer.cast(self.outer.real(ready, self.domain), self.scalar)
+
+    def condition(self, label: str, condition: sp.Basic) -> Value:
+        """Returns a condition on scalars."""
+        ready = self._ready(label, condition, frozenset())
+        return self.outer.condition(ready, self.domain)
+
+    def _prepared_rule(self, rule: UpdateRule) -> _Prepared:
         """Returns a resolved rule, simplified and guarded; rules that are equal share it."""
         key = (*rule.definitions.items(), *rule.expressions().items())
         if key not in self._prepared:
@@ -170,7 +141,8 @@ class _RuleLowering:
         return self._prepared[key]
 
     def _prepare(self, rule: UpdateRule) -> _Prepared:
-        tensors = [PARAM, *(state(name) for name in rule.states), GRAD]
+        others = map(tensor_input, rule.inputs)
+        tensors = [PARAM, *(state(name) for name in rule.states), GRAD, *others]
         scalars: dict[sp.Symbol, sp.Expr] = {}
         definitions: dict[str, sp.Expr] = {}
         for name, given in rule.definitions.items():
@@ -181,11 +153,10 @@ class _RuleLowering:
             definitions[name] = expr
             tensors.append(local(name))
 
+        known = frozenset(tensors)
+
         def ready(label: str, expr: sp.Expr) -> sp.Expr:
-            place = f"{self.place}, {label}"
-            simple = simplify(expr.xreplace(scalars), self.domain, place)
-            known = frozenset(tensors)
-            return guard(simple, self.domain, place, tensors=known, numbers=self.numbers)
+            return self._ready(label, expr.xreplace(scalars), known)
 
         return _Prepared(
             rule,
@@ -197,68 +168,69 @@ class _RuleLowering:
             tuple(tensors),
         )
 
-    def body(self, param: str, shape: Shape) -> tuple[Graph, tuple[Value, ...]]:
-        """Returns the step of a parameter of this shape, and the outer scalars that it takes."""
-        ready = self.prepared(self.rule.for_shape(shape, param))
-        builder = Builder(self.rule.name)
-        low = BodyLowering(
-            self.outer,
-            RULES,
-            builder,
-            self.step,
-            f"{self.place}, parameter {param!r}",
-            scalar=self.scalar,
-            tensor=self.dtype,
-            symbols=_tensor_inputs(ready.rule, builder, shape, self.dtype),
-            tensors=ready.tensors,
-        )
-        for name, expr in ready.definitions.items():
-            low.define(local(name), low.tensor_value(expr, self.domain))
+    def step(self, param: str, shape: Shape) -> Body:
+        """Returns the step of a parameter of this shape."""
+        ready, low = self._begin(self.rule.for_shape(shape, param), param, shape)
         for label, expr in ready.results.items():
             value = low.tensor_value(expr, self.domain)
             is_param = label == "param"
             wanted = shape if is_param else ready.rule.state_shape(label, shape)
             output = PARAM_NAME if is_param else f"{STATE}{label}"
             shaped = _shaped(low, value, wanted, f"{label!r} of {param!r}")
-            builder.output(f"{NEXT}{output}", shaped)
-        return builder.build(), tuple(low.taken)
+            low.builder.output(f"{NEXT}{output}", shaped)
+        return low.builder.build(), tuple(low.taken)
 
+    def parts(self, param: str, shape: Shape) -> Body:
+        """Returns what a parameter adds to the sums that are the rule's definitions."""
+        ready, low = self._begin(self.rule.for_shape(shape, param), param, shape, is_sparing=True)
+        for name in ready.rule.definitions:
+            if name.startswith(TOTAL):
+                if name not in ready.definitions:
+                    raise low.error(f"global_sum({ready.rule.definitions[name]}) sums no tensor")
+                value = _shaped(low, low.symbol(local(name)), shape, name)
+                axes = tuple(range(len(shape)))
+                part = low.builder.emit(Op.REDUCE_SUM, value, axes=axes, keepdims=False)
+                low.builder.output(name, low.cast(part, self.scalar))
+        return low.builder.build(), tuple(low.taken)
 
-def lower_init(name: str, members: Sequence[RuleFor], *, dtype: DType) -> Graph:
-    """Returns the graph of the states before the first step.
+    def point(self, param: str, shape: Shape) -> Body:
+        """Returns the parameter of a rule for the point of evaluation."""
+        ready, low = self._begin(self.rule.for_shape(shape, param), param, shape, is_sparing=True)
+        value = low.tensor_value(ready.results["param"], self.domain)
+        low.builder.output(EVALUATION, _shaped(low, value, shape, f"evaluation of {param!r}"))
+        return low.builder.build(), tuple(low.taken)
 
-    Inputs ``param.<name>`` where a state starts from the parameter; outputs ``step`` (0) and
-    ``state.<name>.<state>``.
-    """
-    builder = Builder(f"{name}_init")
-    builder.output("step", builder.const(0, DType.I64))
-    for member in members:
-        for param, shape in member.params.items():
-            _start(builder, member.rule.for_shape(shape, param), param, shape, dtype)
-    return builder.build()
-
-
-def _start(builder: Builder, rule: UpdateRule, param: str, shape: Shape, dtype: DType) -> None:
-    """Adds the states of one parameter to the graph of the start."""
-    given = None
-    if any(spec.initial == PARAM for spec in rule.states.values()):
-        given = builder.input(f"param.{param}", TensorType(dtype, shape), Role.PARAM)
-    for label, spec in rule.states.items():
-        wanted = rule.state_shape(label, shape)
-        if spec.initial == PARAM and given is not None:
-            builder.output(f"state.{param}.{label}", given)
-            continue
-        fill = builder.const(float(spec.initial), dtype)
-        value = builder.emit(Op.BROADCAST_TO, fill, shape=wanted) if wanted else fill
-        builder.output(f"state.{param}.{label}", value)
+    def _begin(
+        self, rule: UpdateRule, param: str, shape: Shape, *, is_sparing: bool = False
+    ) -> tuple[_Prepared, BodyLowering]:
+        """Starts the graph of a parameter; a sparing one has no inputs that it does not need."""
+        ready = self._prepared_rule(rule)
+        builder = Builder(self.rule.name)
+        needed = None
+        if is_sparing:
+            taken = [*ready.definitions.values(), ready.results["param"]]
+            needed = {symbol for expr in taken for symbol in expr.free_symbols}
+        low = BodyLowering(
+            self.outer,
+            RULES,
+            builder,
+            self.outer.step,
+            f"{self.place}, parameter {param!r}",
+            scalar=self.scalar,
+            tensor=self.dtype,
+            symbols=_tensor_inputs(ready.rule, builder, shape, self.dtype, needed),
+            tensors=ready.tensors,
+        )
+        for name, expr in ready.definitions.items():
+            low.define(local(name), low.tensor_value(expr, self.domain))
+        return ready, low
 
 
 def _hyperparameters(
     rule: UpdateRule, builder: Builder, step: Value, scalar: DType, inputs: dict[str, Value]
 ) -> tuple[dict[sp.Symbol, Value], dict[sp.Symbol, sp.Expr], Domain]:
     """Values of open and scheduled symbols, numbers of the others, and what is known of them."""
-    expressions = (*rule.expressions().values(), *rule.definitions.values())
-    used = {s.name: s for expr in expressions for s in expr.free_symbols}
+    used = {s.name: s for expr in rule.all_expressions() for s in expr.free_symbols}
     numbers: dict[sp.Symbol, sp.Expr] = {}
     symbols: dict[sp.Symbol, Value] = {}
     intervals = {}
@@ -277,6 +249,9 @@ def _hyperparameters(
             intervals[symbol] = interval(expr, clock_domain(last=LAST_STEP[step.type.dtype]))
         else:
             numbers[symbol] = value
+    for name, symbol in rule.shared_symbols.items():
+        symbols[symbol] = inputs[f"{SHARED}{name}"]
+        intervals[symbol] = COUNTED[step.type.dtype] if symbol.is_integer else ALL
     return symbols, numbers, clock_domain(intervals, last=LAST_STEP[step.type.dtype])
 
 
@@ -294,17 +269,20 @@ def _scheduled(
 
 
 def _tensor_inputs(
-    rule: UpdateRule, builder: Builder, shape: Shape, dtype: DType
+    rule: UpdateRule, builder: Builder, shape: Shape, dtype: DType, needed: set[sp.Symbol] | None
 ) -> dict[sp.Symbol, Value]:
     full = TensorType(dtype, shape)
-    values = {
-        PARAM: builder.input(PARAM_NAME, full, Role.PARAM),
-        GRAD: builder.input(GRAD_NAME, full, Role.GRAD),
-    }
+    wanted = {PARAM: (PARAM_NAME, full, Role.PARAM), GRAD: (GRAD_NAME, full, Role.GRAD)}
     for label in rule.states:
         type_ = TensorType(dtype, rule.state_shape(label, shape))
-        values[state(label)] = builder.input(f"{STATE}{label}", type_, Role.STATE)
-    return values
+        wanted[state(label)] = (f"{STATE}{label}", type_, Role.STATE)
+    for name in rule.inputs:
+        wanted[tensor_input(name)] = (f"{INPUT}{name}", full, Role.GRAD)
+    return {
+        symbol: builder.input(*given)
+        for symbol, given in wanted.items()
+        if needed is None or symbol in needed
+    }
 
 
 def _shaped(low: Lowering, value: Value, shape: Shape, what: str) -> Value:

@@ -1,0 +1,222 @@
+"""Models to programs: rules for named parameters become graphs of scalars and of single tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import LoweringError
+from closedform.ir.graph import Builder, Graph, Role, Value
+from closedform.ir.ops import Op
+from closedform.ir.program import NEXT, SHARED, Call, Program, Stage
+from closedform.ir.types import DType, Shape, TensorType
+from closedform.language.symbols import PARAM
+from closedform.language.update_rule import UpdateRule
+from closedform.lowering.rule import Body, RuleLowering
+from closedform.lowering.sums import SumTable, evaluation_rule, parts_rule
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFor:
+    """A rule and the parameters that take it, with their shapes by name."""
+
+    rule: UpdateRule
+    params: Mapping[str, Shape]
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """The dtypes of tensors, of scalars and of the step."""
+
+    tensor: DType
+    scalar: DType
+    step: DType
+
+
+def lower_program(
+    name: str,
+    members: Sequence[RuleFor],
+    *,
+    dtype: DType,
+    scalar_dtype: DType,
+    step_dtype: DType,
+) -> Program:
+    """Returns one step of a model whose parameters take one rule or several, not yet optimised.
+
+    The scalar graph takes ``step``, the open hyperparameters and the states of the whole model; one
+    of one name is one input, whichever rules have it. A sum is over the parameters of the rules
+    that have it.
+    """
+    kinds = Kinds(dtype, scalar_dtype, step_dtype)
+    table = SumTable()
+    named = [(*table.named(member.rule), member.params) for member in members]
+    stages = []
+    totals: list[str] = []
+    for level in table.levels:
+        stage = _Part(name, kinds, members, totals)
+        for rule, parts, params in named:
+            here = {key: expr for key, expr in parts.items() if key in level}
+            if here:
+                lowering = stage.lowering(parts_rule(rule, here))
+                stage.add(params, lowering.parts)
+        stages.append(Stage(*stage.finish()))
+        totals.extend(level)
+    part = _Part(name, kinds, members, totals)
+    following = part.builder.emit(Op.ADD, part.step, part.builder.const(1, step_dtype))
+    lowerings = [(part.lowering(rule), params) for rule, _, params in named]
+    _clock(part, following, [lowering for lowering, _ in lowerings])
+    _shared(part, [lowering for lowering, _ in lowerings])
+    for lowering, params in lowerings:
+        part.add(params, lowering.step)
+    return Program(name, *part.finish(), tuple(stages))
+
+
+def lower_evaluation(
+    name: str,
+    members: Sequence[RuleFor],
+    *,
+    dtype: DType,
+    scalar_dtype: DType,
+    step_dtype: DType,
+) -> Program:
+    """Returns the point at which a model is evaluated after a step: ``evaluation.<parameter>``.
+
+    The step is the number of steps done, as after the last one.
+    """
+    part = _Part(name, Kinds(dtype, scalar_dtype, step_dtype), members, ())
+    for member in members:
+        part.add(member.params, part.lowering(evaluation_rule(member.rule)).point)
+    return Program(name, *part.finish())
+
+
+class _Part:
+    """A graph of scalars and the graphs of tensors that take them, under construction."""
+
+    def __init__(
+        self, name: str, kinds: Kinds, members: Sequence[RuleFor], totals: Sequence[str]
+    ) -> None:
+        self.kinds = kinds
+        self.builder = Builder(name)
+        self.step = self.builder.input("step", TensorType(kinds.step), Role.STEP)
+        self.inputs: dict[str, Value] = {}
+        for member in members:
+            for key, spec in member.rule.shared.items():
+                self._declare(f"{SHARED}{key}", kinds, Role.STATE, is_counter=spec.is_counter)
+        for key in totals:
+            self._declare(key, kinds, Role.HYPER)
+        self._names: dict[Value, str] = {}
+        self._bodies: dict[Graph, int] = {}
+        self._calls: list[Call] = []
+
+    def _declare(self, name: str, kinds: Kinds, role: Role, *, is_counter: bool = False) -> None:
+        if name not in self.inputs:
+            type_ = TensorType(kinds.step if is_counter else kinds.scalar)
+            self.inputs[name] = self.builder.input(name, type_, role)
+
+    def lowering(self, rule: UpdateRule) -> RuleLowering:
+        """Returns the lowering of a rule into this part."""
+        kinds = self.kinds
+        return RuleLowering(rule, self.builder, self.step, self.inputs, kinds.tensor, kinds.scalar)
+
+    def add(self, params: Mapping[str, Shape], lower: Callable[[str, Shape], Body]) -> None:
+        """Adds a call for each parameter; those of one shape share the body."""
+        known: dict[Shape, Body] = {}
+        for param, shape in params.items():
+            if shape not in known:
+                known[shape] = lower(param, shape)
+            body, scalars = known[shape]
+            place = self._bodies.setdefault(body, len(self._bodies))
+            taken = tuple(self._names.setdefault(v, f"scalar.{len(self._names)}") for v in scalars)
+            self._calls.append(Call(param, place, taken))
+
+    def finish(self) -> tuple[Graph, tuple[Graph, ...], tuple[Call, ...]]:
+        """Returns the graph of scalars, the bodies and the calls."""
+        for value, label in self._names.items():
+            self.builder.output(label, value)
+        return self.builder.build(), tuple(self._bodies), tuple(self._calls)
+
+
+def _clock(part: _Part, following: Value, lowerings: Sequence[RuleLowering]) -> None:
+    """Adds the next step: the following one, where the rules let the clock go on."""
+    label = "the condition of the clock"
+    given = [lowering for lowering in lowerings if lowering.rule.advances != sp.true]
+    _check_agreement(label, [(one, one.rule.advances) for one in given])
+    if given:
+        goes_on = given[0].condition(label, given[0].rule.advances)
+        following = part.builder.emit(Op.WHERE, goes_on, following, part.step)
+    part.builder.output(f"{NEXT}step", following)
+
+
+def _shared(part: _Part, lowerings: Sequence[RuleLowering]) -> None:
+    """Adds the next values of the states of the model."""
+    owners: dict[str, list[RuleLowering]] = {}
+    for lowering in lowerings:
+        for name in lowering.rule.shared:
+            owners.setdefault(name, []).append(lowering)
+    for name, having in owners.items():
+        label = f"next value of {name!r}"
+        _check_agreement(label, [(one, one.rule.shared[name]) for one in having])
+        spec = having[0].rule.shared[name]
+        value = having[0].scalar_value(label, spec.next, is_integer=spec.is_counter)
+        part.builder.output(f"{NEXT}{SHARED}{name}", value)
+
+
+def _check_agreement(label: str, given: Sequence[tuple[RuleLowering, Any]]) -> None:
+    """Raises where rules of one model say different things of it."""
+    said = []
+    for lowering, value in given:
+        expr = value if isinstance(value, sp.Basic) else value.next
+        rest = () if isinstance(value, sp.Basic) else (value.initial, value.is_counter)
+        said.append((expr.xreplace(lowering.numbers), *rest))
+    for (lowering, _), other in zip(given, said, strict=True):
+        if other != said[0]:
+            raise LoweringError(
+                f"the rules of a model must agree on {label}, got {said[0][0]} and {other[0]}",
+                where=f"rules {given[0][0].rule.name!r} and {lowering.rule.name!r}",
+                hint="give both the same hyperparameters there",
+            )
+
+
+def lower_init(
+    name: str,
+    members: Sequence[RuleFor],
+    *,
+    dtype: DType,
+    scalar_dtype: DType = DType.F64,
+    step_dtype: DType = DType.I64,
+) -> Graph:
+    """Returns the graph of the states before the first step.
+
+    Inputs ``param.<name>`` where a state starts from the parameter; outputs ``step`` (0),
+    ``shared.<state>`` and ``state.<name>.<state>``.
+    """
+    builder = Builder(f"{name}_init")
+    builder.output("step", builder.const(0, DType.I64))
+    common = {key: spec for member in members for key, spec in member.rule.shared.items()}
+    for key, spec in common.items():
+        if spec.is_counter:
+            builder.output(f"{SHARED}{key}", builder.const(int(spec.initial), step_dtype))
+        else:
+            builder.output(f"{SHARED}{key}", builder.const(float(spec.initial), scalar_dtype))
+    for member in members:
+        for param, shape in member.params.items():
+            _start(builder, member.rule.for_shape(shape, param), param, shape, dtype)
+    return builder.build()
+
+
+def _start(builder: Builder, rule: UpdateRule, param: str, shape: Shape, dtype: DType) -> None:
+    """Adds the states of one parameter to the graph of the start."""
+    given = None
+    if any(spec.initial == PARAM for spec in rule.states.values()):
+        given = builder.input(f"param.{param}", TensorType(dtype, shape), Role.PARAM)
+    for label, spec in rule.states.items():
+        wanted = rule.state_shape(label, shape)
+        if spec.initial == PARAM and given is not None:
+            builder.output(f"state.{param}.{label}", given)
+            continue
+        fill = builder.const(float(spec.initial), dtype)
+        value = builder.emit(Op.BROADCAST_TO, fill, shape=wanted) if wanted else fill
+        builder.output(f"state.{param}.{label}", value)

@@ -1,0 +1,153 @@
+"""Sums over all parameters: each gets a name, a level, and the rules that take part in it.
+
+A rule with global sums becomes one with symbols in their places. Sums of the same expression are
+one, whichever rules have it; one whose expression holds other sums is of a higher level.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import sympy as sp
+
+from closedform.errors import LoweringError
+from closedform.ir.program import TOTAL
+from closedform.language.model import GlobalSum, Shared
+from closedform.language.symbols import PARAM, local
+from closedform.language.update_rule import State, UpdateRule
+
+Definitions = tuple[tuple[str, sp.Expr], ...]
+
+
+class SumTable:
+    """The sums of a model; rules are put into it one after the other."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[sp.Expr, Definitions], str] = {}
+        self._levels: dict[str, int] = {}
+
+    @property
+    def levels(self) -> list[tuple[str, ...]]:
+        """The names of the sums by level."""
+        count = max(self._levels.values(), default=-1) + 1
+        return [
+            tuple(name for name, level in self._levels.items() if level == wanted)
+            for wanted in range(count)
+        ]
+
+    def named(self, rule: UpdateRule) -> tuple[UpdateRule, dict[str, sp.Expr]]:
+        """Returns a rule with symbols for its sums, and what it adds to each by name."""
+        if not any(expr.has(GlobalSum) for expr in rule.all_expressions()):
+            return rule, {}
+        parts: dict[str, sp.Expr] = {}
+        definitions: dict[str, sp.Expr] = {}
+
+        def name(expr: sp.Basic) -> sp.Basic:
+            return self._rewritten(expr, definitions, parts)
+
+        for key, expr in rule.definitions.items():
+            definitions[key] = name(expr)
+        states = {key: replace(spec, next=name(spec.next)) for key, spec in rule.states.items()}
+        common = {key: replace(spec, next=name(spec.next)) for key, spec in rule.shared.items()}
+        named = replace(
+            rule,
+            param=name(rule.param),
+            states=states,
+            shared=common,
+            advances=name(rule.advances),
+            evaluation=None if rule.evaluation is None else name(rule.evaluation),
+            definitions=definitions,
+            hyperparameters={**rule.hyperparameters, **dict.fromkeys(parts)},
+        )
+        return named, parts
+
+    def _rewritten(
+        self, expr: sp.Basic, definitions: dict[str, sp.Expr], parts: dict[str, sp.Expr]
+    ) -> sp.Basic:
+        while True:
+            inner = [s for s in expr.atoms(GlobalSum) if not s.args[0].has(GlobalSum)]
+            if not inner:
+                return expr
+            symbols = {}
+            for total in sorted(inner, key=sp.default_sort_key):
+                key = self._name(total.args[0], definitions)
+                parts[key] = total.args[0]
+                symbols[total] = sum_symbol(key)
+            expr = expr.xreplace(symbols)
+
+    def _name(self, expr: sp.Expr, definitions: dict[str, sp.Expr]) -> str:
+        used = _used(expr, definitions)
+        key = (expr, used)
+        if key not in self._names:
+            symbols = {s.name for part in (expr, *(e for _, e in used)) for s in part.free_symbols}
+            below = [self._levels[name] for name in symbols if name in self._levels]
+            self._names[key] = f"{TOTAL}{len(self._names)}"
+            self._levels[self._names[key]] = max(below, default=-1) + 1
+        return self._names[key]
+
+
+def sum_symbol(name: str) -> sp.Symbol:
+    """Returns the symbol of a sum by its name."""
+    return sp.Symbol(name, real=True)
+
+
+def parts_rule(rule: UpdateRule, parts: dict[str, sp.Expr]) -> UpdateRule:
+    """Returns a rule with a definition for each part; its next values mean nothing."""
+    definitions = {**rule.definitions, **parts}
+    return narrowed(rule, sp.Add(*(local(name) for name in parts)), _still(rule), definitions)
+
+
+def evaluation_rule(rule: UpdateRule) -> UpdateRule:
+    """Returns a rule whose parameter is the point of evaluation; other next values mean nothing.
+
+    Raises:
+        LoweringError: The point takes a sum over all parameters.
+    """
+    point = PARAM if rule.evaluation is None else rule.evaluation
+    definitions = dict(rule.definitions)
+    needed = [point, *(value for _, value in _used(point, definitions))]
+    if any(expr.has(GlobalSum) for expr in needed):
+        raise LoweringError(
+            "the point of evaluation takes a sum over all parameters",
+            where=f"rule {rule.name!r}",
+            hint="keep the sum as a state of the model",
+        )
+    return narrowed(rule, point, _still(rule), definitions)
+
+
+def _still(rule: UpdateRule) -> dict[str, State]:
+    """The states, for their types alone."""
+    return {key: replace(spec, next=sp.Integer(0)) for key, spec in rule.states.items()}
+
+
+def narrowed(
+    rule: UpdateRule,
+    param: sp.Expr,
+    states: dict[str, State],
+    definitions: dict[str, sp.Expr],
+) -> UpdateRule:
+    """Returns a rule with other expressions, and the definitions and hyperparameters they need."""
+    kept = dict(_used(param, definitions))
+    taken = [param, *kept.values()]
+    names = {symbol.name for expr in taken for symbol in expr.free_symbols}
+    return replace(
+        rule,
+        param=param,
+        states=states,
+        definitions=kept,
+        hyperparameters={key: v for key, v in rule.hyperparameters.items() if key in names},
+        shared={key: Shared(sp.Integer(0), 0, s.is_counter) for key, s in rule.shared.items()},
+        advances=sp.true,
+        evaluation=None,
+    )
+
+
+def _used(expr: sp.Expr, definitions: dict[str, sp.Expr]) -> Definitions:
+    """The definitions that an expression needs, directly or through others, in order."""
+    wanted = set(expr.free_symbols)
+    used = []
+    for name, value in reversed(list(definitions.items())):
+        if local(name) in wanted:
+            used.append((name, value))
+            wanted |= value.free_symbols
+    return tuple(reversed(used))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from closedform.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from closedform import dialects, optimizers, schedules
+    from closedform import dialects, optimizers, schedules, training
     from closedform.compiler import compile, to_onnx, to_torch
     from closedform.config import Recipe, load_config, load_schedules
     from closedform.errors import ClosedFormError
@@ -67,7 +67,7 @@ _HOME = {
         "closedform.language",
     ),
 }
-_MODULES = ("dialects", "optimizers", "schedules")
+_MODULES = ("dialects", "optimizers", "schedules", "training")
 
 __all__ = [
     "GRAD",
@@ -96,6 +96,7 @@ __all__ = [
     "t",
     "to_onnx",
     "to_torch",
+    "training",
     "transpose",
 ]
 

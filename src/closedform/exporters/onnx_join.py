@@ -1,0 +1,148 @@
+"""ONNX models one behind the other, as one model: an output feeds the later input of its name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import onnx
+from onnx import ModelProto, ValueInfoProto, helper
+
+from closedform.errors import ExportError
+
+
+def join_models(
+    models: Mapping[str, ModelProto],
+    name: str,
+    *,
+    outputs: Sequence[str],
+    metadata: Mapping[str, str] | None = None,
+) -> ModelProto:
+    """Returns one checked model that runs several in their order.
+
+    Inputs of one name are one input. An output of a model feeds each later model that has an input
+    of its name, which then is no input of the whole. Values between are named after their model:
+    ``update/mul_7``.
+
+    Args:
+        models: The models by a name for each, in their order.
+        name: Name of the joined graph.
+        outputs: Which outputs the joined model has, in this order.
+        metadata: The metadata_props.
+
+    Raises:
+        ExportError: Two models give one name different types, versions of an operator set differ,
+            two outputs share a name, an output is unknown, or ONNX refuses the result.
+    """
+    joined = onnx.GraphProto(name=name)
+    inputs: dict[str, ValueInfoProto] = {}
+    made: dict[str, ValueInfoProto] = {}
+    opsets: dict[str, int] = {}
+    functions: dict[tuple[str, str], onnx.FunctionProto] = {}
+    for label, model in models.items():
+        _unite_opsets(opsets, model, label)
+        graph = _named_apart(model.graph, label, name)
+        for value in graph.input:
+            _unite_input(inputs, made, value, label)
+        for value in graph.output:
+            if value.name in made or value.name in inputs:
+                raise ExportError(
+                    f"output {value.name!r} is an input or output of another model, too",
+                    where=f"model {label!r}",
+                )
+            made[value.name] = value
+        joined.node.extend(graph.node)
+        joined.initializer.extend(graph.initializer)
+        functions |= {(function.domain, function.name): function for function in model.functions}
+    unknown = [output for output in outputs if output not in made]
+    if unknown:
+        raise ExportError(f"no model has an output {unknown[0]!r}", where=f"graph {name!r}")
+    joined.input.extend(inputs.values())
+    joined.output.extend(made[output] for output in outputs)
+    result = helper.make_model(
+        joined,
+        opset_imports=[helper.make_opsetid(domain, version) for domain, version in opsets.items()],
+        ir_version=max(model.ir_version for model in models.values()),
+        functions=list(functions.values()),
+    )
+    helper.set_model_props(result, dict(sorted((metadata or {}).items())))
+    _check(result, name)
+    return result
+
+
+def _unite_opsets(opsets: dict[str, int], model: ModelProto, label: str) -> None:
+    for entry in model.opset_import:
+        known = opsets.setdefault(entry.domain, entry.version)
+        if known != entry.version:
+            raise ExportError(
+                f"operator set {entry.domain!r} must have one version, got {known} and "
+                f"{entry.version}",
+                where=f"model {label!r}",
+                hint="export all models with the same opset",
+            )
+
+
+def _unite_input(
+    inputs: dict[str, ValueInfoProto],
+    made: Mapping[str, ValueInfoProto],
+    value: ValueInfoProto,
+    label: str,
+) -> None:
+    source = made.get(value.name, inputs.get(value.name))
+    if source is None:
+        inputs[value.name] = value
+        return
+    have, want = source.type.tensor_type, value.type.tensor_type
+    if have.elem_type != want.elem_type or not _fits(have.shape, want.shape):
+        raise ExportError(
+            f"{value.name!r} must have one type, got {_type(source)} and {_type(value)}",
+            where=f"model {label!r}",
+        )
+
+
+def _fits(have: onnx.TensorShapeProto, want: onnx.TensorShapeProto) -> bool:
+    """Whether two shapes may be one: free sizes fit every size."""
+    if len(have.dim) != len(want.dim):
+        return False
+    return all(
+        not (a.HasField("dim_value") and b.HasField("dim_value")) or a.dim_value == b.dim_value
+        for a, b in zip(have.dim, want.dim, strict=True)
+    )
+
+
+def _type(value: ValueInfoProto) -> str:
+    type_ = value.type.tensor_type
+    sizes = ",".join(d.dim_param or str(d.dim_value) for d in type_.shape.dim)
+    return f"{onnx.TensorProto.DataType.Name(type_.elem_type).lower()}[{sizes}]"
+
+
+def _named_apart(graph: onnx.GraphProto, label: str, where: str) -> onnx.GraphProto:
+    """A copy in which all but inputs and outputs is named after the model."""
+    copy = onnx.GraphProto()
+    copy.CopyFrom(graph)
+    public = {value.name for value in (*copy.input, *copy.output)}
+
+    def renamed(names: Collection[str]) -> list[str]:
+        return [name if not name or name in public else f"{label}/{name}" for name in names]
+
+    for node in copy.node:
+        if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
+            raise ExportError(
+                f"node {node.name!r} is control flow ({node.op_type})",
+                where=f"graph {where!r}, model {label!r}",
+                hint="a training graph holds none",
+            )
+        node.input[:] = renamed(node.input)
+        node.output[:] = renamed(node.output)
+        node.name = f"{label}/{node.name}" if node.name else ""
+    for initializer in copy.initializer:
+        (initializer.name,) = renamed([initializer.name])
+    return copy
+
+
+def _check(model: ModelProto, name: str) -> None:
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise ExportError(
+            f"ONNX refuses the joined model: {str(error).strip()}", where=f"graph {name!r}"
+        ) from error

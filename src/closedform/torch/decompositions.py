@@ -1,0 +1,205 @@
+"""Backward and random operators of torch in terms of those that its ONNX exporter has rules for.
+
+Each entry computes what the operator computes, with operators of the core set. Randomness has no
+ONNX form that two runtimes agree on: every draw becomes a comparison with uniform numbers that are
+an input of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch._decomp import core_aten_decompositions, get_decompositions
+
+_ATEN = torch.ops.aten
+
+_NORMALISATION = (
+    _ATEN._native_batch_norm_legit,
+    _ATEN._native_batch_norm_legit_functional,
+    _ATEN.native_batch_norm_backward,
+)
+"""Batch normalisation: torch has the decompositions, but not in its core set."""
+
+
+def decompositions(uniform: Iterable[torch.Tensor]) -> dict[Any, Callable[..., Any]]:
+    """Returns the decompositions of a training step, by operator.
+
+    Args:
+        uniform: Tensors of uniform numbers in [0, 1), one for each random draw, in their order.
+    """
+    draws = iter(uniform)
+
+    def bernoulli(like: torch.Tensor, probability: float, **_: Any) -> torch.Tensor:
+        return (next(draws) < probability).to(like.dtype)
+
+    def bernoulli_(target: torch.Tensor, probability: float = 0.5, **_: Any) -> torch.Tensor:
+        return target.copy_(next(draws) < probability)
+
+    def dropout(
+        value: torch.Tensor, probability: float, train: bool | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if train is False or probability == 0:
+            return value, torch.ones_like(value, dtype=torch.bool)
+        kept = next(draws) < 1 - probability
+        factor = 0.0 if probability == 1 else 1 / (1 - probability)
+        return value * kept * factor, kept
+
+    return {
+        **core_aten_decompositions(),
+        **get_decompositions(list(_NORMALISATION)),
+        **_BACKWARD,
+        _ATEN.bernoulli.p: bernoulli,
+        _ATEN.bernoulli_.float: bernoulli_,
+        _ATEN.native_dropout.default: dropout,
+    }
+
+
+RANDOM: Mapping[Any, int] = {
+    _ATEN.bernoulli_.float: 0,
+    _ATEN.bernoulli.p: 0,
+    _ATEN.native_dropout.default: 0,
+}
+"""Random operators that become inputs: which argument has the shape of the numbers drawn."""
+
+
+def convolution_backward(
+    grad: torch.Tensor,
+    value: torch.Tensor,
+    weight: torch.Tensor,
+    bias_sizes: list[int] | None,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+    output_mask: list[bool],
+) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+    """Returns the gradients of a convolution in its input, its weight and its bias.
+
+    The input's is the transposed convolution of ``grad`` with the weight. The weight's is the
+    convolution of the input with ``grad``, batch and channels exchanged, stride and dilation
+    exchanged, cut to the size of the weight. A transposed convolution is its own mirror image.
+    """
+    del bias_sizes, output_padding
+    wide, narrow = (grad, value) if transposed else (value, grad)
+    in_input = in_weight = in_bias = None
+    if output_mask[0]:
+        in_input = (
+            _convolve(grad, weight, stride, padding, dilation, groups)
+            if transposed
+            else _unconvolve(grad, weight, value, stride, padding, dilation, groups)
+        )
+    if output_mask[1]:
+        in_weight = _correlate(wide, narrow, weight, stride, padding, dilation, groups)
+    if output_mask[2]:
+        in_bias = grad.sum([0, *range(2, grad.dim())])
+    return in_input, in_weight, in_bias
+
+
+def _convolve(
+    value: torch.Tensor,
+    weight: torch.Tensor,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    groups: int,
+) -> torch.Tensor:
+    none = [0] * len(stride)
+    result: torch.Tensor = _ATEN.convolution(
+        value, weight, None, stride, padding, dilation, False, none, groups
+    )
+    return result
+
+
+def _unconvolve(
+    grad: torch.Tensor,
+    weight: torch.Tensor,
+    like: torch.Tensor,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    groups: int,
+) -> torch.Tensor:
+    """The transposed convolution whose result has the size of ``like``."""
+    missing = []
+    for axis, (step, pad, spread) in enumerate(zip(stride, padding, dilation, strict=True), 2):
+        reach = (grad.shape[axis] - 1) * step - 2 * pad + spread * (weight.shape[axis] - 1) + 1
+        missing.append(like.shape[axis] - reach)
+    result: torch.Tensor = _ATEN.convolution(
+        grad, weight, None, stride, padding, dilation, True, missing, groups
+    )
+    return result
+
+
+def _correlate(
+    wide: torch.Tensor,
+    narrow: torch.Tensor,
+    weight: torch.Tensor,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    groups: int,
+) -> torch.Tensor:
+    """The gradient in the weight: each group's channels beside each other as one batch."""
+    batch, channels, *space = wide.shape
+    per_group = channels // groups
+    beside = wide.reshape(batch, groups, per_group, *space).transpose(0, 2)
+    beside = beside.reshape(per_group, groups * batch, *space)
+    result = _convolve(beside, narrow.transpose(0, 1), dilation, padding, stride, groups)
+    for axis, size in enumerate(weight.shape[2:], 2):
+        result = result.narrow(axis, 0, size)
+    return result.transpose(0, 1)
+
+
+def max_pool2d_backward(
+    grad: torch.Tensor,
+    value: torch.Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    ceil_mode: bool,
+    indices: torch.Tensor,
+) -> torch.Tensor:
+    """Returns the gradient of a maximum pooling: each goes where its maximum stood."""
+    del kernel_size, stride, padding, dilation, ceil_mode
+    flat = torch.zeros_like(value).flatten(-2)
+    spread = flat.scatter_add(-1, indices.flatten(-2), grad.flatten(-2))
+    return spread.view(value.shape)
+
+
+def avg_pool2d_backward(
+    grad: torch.Tensor,
+    value: torch.Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> torch.Tensor:
+    """Returns the gradient of an average pooling: a transposed convolution with a constant kernel.
+
+    Raises:
+        NotImplementedError: Windows of unequal counts (``ceil_mode``, or padding not counted).
+    """
+    padded = any(padding) if padding else False
+    if ceil_mode or (padded and not count_include_pad):
+        raise NotImplementedError("avg_pool2d with ceil_mode or uncounted padding")
+    height, width = kernel_size if len(kernel_size) == 2 else kernel_size * 2
+    step = [height, width] if not stride else (stride if len(stride) == 2 else stride * 2)
+    pad = padding if len(padding) == 2 else (padding or [0]) * 2
+    channels = value.shape[1]
+    share = 1 / (divisor_override or height * width)
+    kernel = torch.full((channels, 1, height, width), share, dtype=grad.dtype)
+    return _unconvolve(grad, kernel, value, list(step), list(pad), [1, 1], channels)
+
+
+_BACKWARD: Mapping[Any, Callable[..., Any]] = {
+    _ATEN.convolution_backward.default: convolution_backward,
+    _ATEN.max_pool2d_with_indices_backward.default: max_pool2d_backward,
+    _ATEN.avg_pool2d_backward.default: avg_pool2d_backward,
+}

@@ -1,0 +1,128 @@
+"""Traced operators to ONNX by torch's own exporter, and what it could not do in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import onnx
+import torch
+from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+from closedform.errors import ExportError
+
+Tensors = dict[str, torch.Tensor]
+
+BATCH = "batch"
+"""The name of the free size of a batch."""
+
+FREE = ("batch", "random")
+"""Kinds of inputs whose first size is the free one."""
+
+PLACE = "custom"
+"""Where torch keeps notes on a traced operator; ours is the module that calls it."""
+
+
+def write_onnx(
+    traced: torch.fx.GraphModule,
+    arguments: tuple[Tensors, ...],
+    kinds: Sequence[str],
+    outputs: Sequence[str],
+    opset: int,
+    where: str,
+) -> onnx.ModelProto:
+    """Returns the ONNX model of traced operators.
+
+    Args:
+        traced: The operators.
+        arguments: Example tensors by name, a group for each kind.
+        kinds: The kinds of the groups; an input is ``<kind>.<name>``.
+        outputs: Names of the outputs.
+        opset: ONNX opset.
+        where: The model, named in errors.
+
+    Raises:
+        ExportError: An operator has no ONNX form.
+    """
+
+    class Traced(torch.nn.Module):
+        def forward(self, values: list[torch.Tensor]) -> Any:
+            left = iter(values)
+            return traced(*({name: next(left) for name in of} for of in arguments))
+
+    named = [(kind, name) for kind, of in zip(kinds, arguments, strict=True) for name in of]
+    size = torch.export.Dim(BATCH)
+    try:
+        with quiet():
+            program = torch.onnx.export(
+                Traced(),
+                ([value for of in arguments for value in of.values()],),
+                dynamo=True,
+                opset_version=opset,
+                dynamic_shapes=([{0: size} if kind in FREE else None for kind, _ in named],),
+                input_names=[f"{kind}.{name}" for kind, name in named],
+                output_names=list(outputs),
+                verbose=False,
+            )
+    except torch.onnx.OnnxExporterError as error:
+        raise _unsupported(traced, opset, error, where) from error
+    if program is None:
+        raise ExportError("torch wrote no ONNX model", where=where)
+    model: onnx.ModelProto = program.model_proto
+    return model
+
+
+def _unsupported(
+    traced: torch.fx.GraphModule, opset: int, error: Exception, where: str
+) -> ExportError:
+    """Names the operator that torch's exporter has no rule for, and the module that calls it."""
+    with quiet():
+        registry = ONNXRegistry.from_torchlib(opset_version=opset)
+    for node in traced.graph.nodes:
+        if isinstance(node.target, torch._ops.OpOverload) and not registry.is_registered(
+            node.target
+        ):
+            place = node.meta.get(PLACE, {}).get("module", "the backward pass")
+            return ExportError(
+                f"the operator {node.target} has no ONNX form, in {place}",
+                where=where,
+                hint="write it with other operators",
+            )
+    return explained(error, where)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keeps torch's exporter from warning of what it does inside."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def explained(error: Exception, where: str) -> ExportError:
+    """Returns what torch refused, in one line, and what to do."""
+    told = _innermost(error)
+    kind = type(told).__name__
+    text = str(told).strip().splitlines()[0] if str(told).strip() else kind
+    if "DataDependent" in kind or "data-dependent" in str(told) or "Unbacked" in kind:
+        return ExportError(
+            f"the model takes a decision that depends on data: {text}",
+            where=where,
+            hint="write it with torch.where; a graph has no control flow",
+        )
+    return ExportError(f"torch cannot trace the model: {kind}: {text}", where=where)
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error

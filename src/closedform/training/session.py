@@ -1,0 +1,361 @@
+"""A training step in onnxruntime: parameters, states and buffers on the session's own memory.
+
+Invariant: two sets of arrays. A step reads one and writes the other, which then is the current one;
+both ways are bound once, so that nothing is copied, and a step that fails has written only to the
+set that nobody looks at. What no step changes is the same in both.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from closedform.errors import SessionError, StateError, nearest
+from closedform.runtime.onnx_session import OnnxSession, Port, open_session
+
+Array = NDArray[Any]
+
+TRAIN_FILE, INIT_FILE, EVAL_FILE = "train.onnx", "init.onnx", "eval.onnx"
+LOSS, LEARNING_RATE = "loss", "learning_rate"
+_CARRIED = ("step", "param.", "state.", "buffer.")
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What a training step says.
+
+    Attributes:
+        step: The number of steps done after it.
+        loss: The loss of the batch, before the update.
+        learning_rate: That of this step; None where it is an input of the graph.
+    """
+
+    step: int
+    loss: float
+    learning_rate: float | None
+
+
+class TrainSession:
+    """Trains with the files of ``closedform.training.export``, without torch.
+
+    Args:
+        path: The folder of ``train.onnx``, ``init.onnx`` and ``eval.onnx``, or the first of them.
+        seed: Of the random inputs (dropout); each step draws from its own stream, so that a run
+            that is resumed draws what an uninterrupted one does.
+        providers: Execution providers of onnxruntime; the CPU if None.
+        threads: Threads within an op; onnxruntime's own choice if None.
+
+    Raises:
+        SessionError: A file is missing or is no such model.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        seed: int = 0,
+        providers: Sequence[str] | None = None,
+        threads: int | None = None,
+    ) -> None:
+        given = Path(path)
+        self._folder = given.parent if given.suffix == ".onnx" else given
+        train = given if given.suffix == ".onnx" else given / TRAIN_FILE
+        self._where = f"file {str(train)!r}"
+        self._options: dict[str, Any] = {"providers": providers, "threads": threads}
+        self._session = open_session(train, **self._options)
+        self._forward: OnnxSession | None = None
+        self._seed = seed
+        inputs, outputs = self._session.inputs, self._session.outputs
+        self._carried = {n: p for n, p in inputs.items() if n.startswith(_CARRIED)}
+        self._batch = {n: p for n, p in inputs.items() if n.startswith("batch.")}
+        self._random = {n: p for n, p in inputs.items() if n.startswith("random.")}
+        rest = inputs.keys() - self._carried.keys() - self._batch.keys() - self._random.keys()
+        self._hypers = {name: inputs[name] for name in inputs if name in rest}
+        if "step" not in inputs or LOSS not in outputs:
+            raise SessionError(
+                "a training step has an input 'step' and an output 'loss'",
+                where=self._where,
+                hint="export it with closedform.training.export",
+            )
+        self._sets = self._begin(), self._begin()
+        self._told = {
+            n: np.zeros((), outputs[n].dtype) for n in (LOSS, LEARNING_RATE) if n in outputs
+        }
+        self._current = 0
+        self._ways = [self._bind(0), self._bind(1)]
+
+    def _begin(self) -> dict[str, Array]:
+        """The arrays that a step hands on, as they are before the first one."""
+        initial = open_session(self._folder / INIT_FILE)
+        names = list(initial.outputs)
+        made = dict(zip(names, initial.raw.run(names, {}), strict=True))
+        missing = [name for name in self._carried if name not in made]
+        if missing:
+            raise SessionError(
+                f"{INIT_FILE} gives no {missing[0]!r}",
+                where=self._where,
+                hint="export both files together",
+            )
+        return {name: np.array(made[name], order="C") for name in self._carried}
+
+    def _bind(self, current: int) -> Any:
+        """What a step always reads and writes."""
+        binding = self._session.raw.io_binding()
+        read, write = self._sets[current], self._sets[1 - current]
+        for name, array in read.items():
+            _bind_array(binding.bind_input, name, array)
+            if f"next.{name}" in self._session.outputs:
+                _bind_array(binding.bind_output, f"next.{name}", write[name])
+        for name, array in self._told.items():
+            _bind_array(binding.bind_output, name, array)
+        return binding
+
+    @property
+    def t(self) -> int:
+        """The number of steps done."""
+        return int(self._sets[self._current]["step"])
+
+    @property
+    def params(self) -> Mapping[str, Array]:
+        """The parameters by name: read-only views that hold until the next step."""
+        return self._named("param.")
+
+    @property
+    def states(self) -> Mapping[str, Array]:
+        """The states of the rule by ``<parameter>.<state>``: views as ``params``."""
+        return self._named("state.")
+
+    @property
+    def buffers(self) -> Mapping[str, Array]:
+        """The model's buffers by name: views as ``params``."""
+        return self._named("buffer.")
+
+    def _named(self, prefix: str) -> Mapping[str, Array]:
+        views = {}
+        for name, array in self._sets[self._current].items():
+            if name.startswith(prefix):
+                views[name.removeprefix(prefix)] = view = array.view()
+                view.flags.writeable = False
+        return MappingProxyType(views)
+
+    def step(self, batch: Sequence[Array] | Mapping[str, Array], **hyper: float) -> StepResult:
+        """Does one training step. After a failure nothing has changed.
+
+        Args:
+            batch: The tensors of the batch, in the order of the export or by name.
+            **hyper: Hyperparameters that are inputs of the graph.
+
+        Raises:
+            SessionError: A tensor or hyperparameter is missing, unknown or does not fit, or
+                onnxruntime fails.
+        """
+        named = self._checked(batch)
+        binding = self._ways[self._current]
+        for name, array in named.items():
+            binding.bind_cpu_input(name, array)
+        rows = next(iter(named.values())).shape[0]
+        for name, array in self._draw(rows).items():
+            binding.bind_cpu_input(name, array)
+        for name, value in self._hyper_values(hyper).items():
+            binding.bind_cpu_input(name, value)
+        try:
+            self._session.raw.run_with_iobinding(binding)
+        except Exception as error:  # onnxruntime's errors share no other base
+            raise SessionError(f"onnxruntime failed: {error}", where=self._where) from error
+        self._current = 1 - self._current
+        rate = self._told.get(LEARNING_RATE)
+        return StepResult(self.t, float(self._told[LOSS]), None if rate is None else float(rate))
+
+    def fit(
+        self,
+        batches: Iterable[Sequence[Array] | Mapping[str, Array]],
+        *,
+        progress: bool = True,
+        total: int | None = None,
+        **hyper: float,
+    ) -> list[StepResult]:
+        """Does a step for each batch and returns what they say.
+
+        Args:
+            batches: The batches.
+            progress: Whether to draw a bar with the loss and the learning rate.
+            total: The number of batches, for the bar; ``len(batches)`` where there is one.
+            **hyper: As in ``step``.
+        """
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        if total is None and isinstance(batches, Sized):
+            total = len(batches)
+        results = []
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+        with Progress(*columns, disable=not progress) as bar:
+            task = bar.add_task("", total=total)
+            for batch in batches:
+                result = self.step(batch, **hyper)
+                results.append(result)
+                rate = "" if result.learning_rate is None else f"  lr {result.learning_rate:.3g}"
+                bar.update(task, advance=1, description=f"loss {result.loss:.4f}{rate}")
+        return results
+
+    def predict(self, *inputs: Array) -> Any:
+        """Returns the model's output in evaluation mode, an array or a tuple of arrays.
+
+        Raises:
+            SessionError: ``eval.onnx`` is missing, or an input does not fit.
+        """
+        if self._forward is None:
+            self._forward = open_session(self._folder / EVAL_FILE, **self._options)
+        wanted = {n: p for n, p in self._forward.inputs.items() if n.startswith("batch.")}
+        if len(inputs) != len(wanted):
+            raise SessionError(
+                f"the model takes {len(wanted)} inputs, got {len(inputs)}", where=self._where
+            )
+        feeds = dict(zip(wanted, inputs, strict=True))
+        for name, port in wanted.items():
+            _check(feeds[name], port, self._where)
+        now = self._sets[self._current]
+        feeds |= {name: now[name] for name in self._forward.inputs if name in now}
+        outputs = self._forward.raw.run(None, feeds)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes step, parameters, states and buffers as a safetensors file.
+
+        The bytes go to a temporary file in the same folder, which then takes the name: an
+        interrupted save leaves the previous file.
+        """
+        from safetensors.numpy import save
+
+        target = Path(path)
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+        try:
+            with temporary.open("xb") as file:
+                file.write(save(self._sets[self._current]))
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        except OSError as error:
+            raise SessionError(
+                f"cannot write the state: {error}", where=f"file {str(target)!r}"
+            ) from error
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Reads what ``save`` wrote; nothing changes unless all of it fits.
+
+        Raises:
+            StateError: The file is none of this model, or cannot be read.
+        """
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
+        where = f"file {os.fspath(path)!r}"
+        try:
+            found = load_file(path)
+        except (OSError, SafetensorError) as error:
+            raise StateError(f"cannot read the state: {error}", where=where) from error
+        for name in found:
+            if name not in self._carried:
+                raise StateError(
+                    f"{name!r} is nothing of this model",
+                    where=where,
+                    hint=nearest(name, self._carried),
+                )
+        for name, array in self._sets[0].items():
+            got = found.get(name)
+            if got is None or got.dtype != array.dtype or got.shape != array.shape:
+                have = "nothing" if got is None else _type(got)
+                raise StateError(f"{name!r} must be {_type(array)}, got {have}", where=where)
+        for name, array in found.items():
+            for arrays in self._sets:
+                np.copyto(arrays[name], array)
+
+    def _checked(self, batch: Sequence[Array] | Mapping[str, Array]) -> dict[str, Array]:
+        names = [name.removeprefix("batch.") for name in self._batch]
+        if isinstance(batch, Mapping):
+            given = dict(batch)
+        else:
+            if len(batch) != len(names):
+                raise SessionError(
+                    f"a batch has {len(names)} tensors ({', '.join(names)}), got {len(batch)}",
+                    where=self._where,
+                )
+            given = dict(zip(names, batch, strict=True))
+        for name in given:
+            if name not in names:
+                raise SessionError(
+                    f"unknown tensor {name!r} in the batch",
+                    where=self._where,
+                    hint=nearest(name, names),
+                )
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise SessionError(f"the batch has no {missing[0]!r}", where=self._where)
+        ordered = {
+            key: _check(given[name], port, self._where)
+            for name, (key, port) in zip(names, self._batch.items(), strict=True)
+        }
+        rows = {array.shape[0] for array in ordered.values()}
+        if len(rows) != 1 or 0 in rows:
+            raise SessionError(
+                f"the tensors of a batch must share a first size above 0, got {sorted(rows)}",
+                where=self._where,
+            )
+        return ordered
+
+    def _draw(self, rows: int) -> dict[str, Array]:
+        """Uniform numbers for the random inputs, from a stream of this step."""
+        if not self._random:
+            return {}
+        generator = np.random.default_rng((self._seed, self.t))
+        return {
+            name: generator.random([rows if n is None else n for n in port.shape]).astype(
+                port.dtype
+            )
+            for name, port in self._random.items()
+        }
+
+    def _hyper_values(self, given: Mapping[str, float]) -> dict[str, Array]:
+        for name in given:
+            if name not in self._hypers:
+                hint = nearest(name, self._hypers) if self._hypers else "the graph has none"
+                raise SessionError(f"unknown hyperparameter {name!r}", where=self._where, hint=hint)
+        missing = [name for name in self._hypers if name not in given]
+        if missing:
+            raise SessionError(
+                f"hyperparameter {missing[0]!r} has no value",
+                where=self._where,
+                hint=f"give it with each step: step(batch, {missing[0]}=…)",
+            )
+        return {name: np.asarray(given[name], self._hypers[name].dtype) for name in given}
+
+
+def _bind_array(bind: Any, name: str, array: Array) -> None:
+    bind(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+
+
+def _check(array: object, port: Port, where: str) -> Array:
+    """A contiguous array of the dtype and shape of a port, whose free sizes fit all."""
+    if not isinstance(array, np.ndarray):
+        raise SessionError(
+            f"{port.name!r} must be a NumPy array {port}, got {type(array).__name__}", where=where
+        )
+    fits = len(array.shape) == len(port.shape) and all(
+        want is None or want == have for want, have in zip(port.shape, array.shape, strict=True)
+    )
+    if array.dtype != port.dtype or not fits:
+        raise SessionError(f"{port.name!r} must be {port}, got {_type(array)}", where=where)
+    return np.ascontiguousarray(array)
+
+
+def _type(array: Array) -> str:
+    return f"{array.dtype}[{','.join(map(str, array.shape))}]"

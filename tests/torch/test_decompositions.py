@@ -94,7 +94,7 @@ class _Draws(TorchDispatchMode):
     """Gives torch's random operators the numbers that the graph is given."""
 
     def __init__(self, numbers: list[torch.Tensor]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.left = list(numbers)
 
     def __torch_dispatch__(

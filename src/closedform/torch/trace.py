@@ -167,7 +167,7 @@ class _RandomOperators(TorchDispatchMode):
     """Notes the sizes of every random draw."""
 
     def __init__(self, where: str) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.where = where
         self.shapes: list[torch.Size] = []
 

@@ -14,6 +14,7 @@ get another one of its interval; then the proof fails, and the verdict is UNKNOW
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -29,6 +30,7 @@ from closedform.verify.terms import Op, Term
 # that belongs to neither has about 53 bits in both (float64), so one of fewer is no accident.
 _FEW_BITS = {DType.F64: 40, DType.F32: 18}
 _PRECISION = 192
+_MOST_COMBINED = 40
 
 
 def rounding_interval(number: float, dtype: DType) -> tuple[fmpq, fmpq]:
@@ -105,12 +107,10 @@ class Constants:
 
     def __init__(self, sources: Iterable[Term] = ()) -> None:
         self._known: dict[tuple[float, DType], Term] = {}
-        self._rationals: dict[float, list[fmpq]] = {}
         self._irrationals: list[tuple[Term, fmpq, fmpq]] = []
         rationals, irrationals = _numbers(sources)
-        for number in rationals:
-            nearest = float(int(number.p) / int(number.q))
-            self._rationals.setdefault(nearest, []).append(number)
+        self._rationals = sorted(rationals)
+        self._derived: list[fmpq] | None = None
         for term in (terms.PI, *irrationals):
             ends = enclosure(term)
             if ends is not None and (ends[0] > 0 or ends[1] < 0):
@@ -125,17 +125,27 @@ class Constants:
 
     def _recover(self, number: float, dtype: DType) -> Term:
         low, high = rounding_interval(number, dtype)
-        for candidate in self._rationals.get(number, ()):
-            if low <= candidate <= high:
-                return terms.rational(candidate)
         simplest = simplest_between(low, high)
-        if bits(simplest) <= _FEW_BITS[dtype]:
-            return terms.rational(simplest)
+        found = _between(self._rationals, low, high)
+        if not found and bits(simplest) > _FEW_BITS[dtype]:
+            found = _between(self._sums_and_products(), low, high)
+        if found or bits(simplest) <= _FEW_BITS[dtype]:
+            return terms.rational(min(found or [simplest], key=bits))
         multiples = [
             (bits(factor), position, terms.multiply(terms.rational(factor), term))
             for position, (term, factor) in enumerate(self._multiples(low, high))
         ]
         return min([(bits(simplest), len(multiples), terms.rational(simplest)), *multiples])[2]
+
+    def _sums_and_products(self) -> list[fmpq]:
+        """What one operation makes of two rational numbers of the source, or of one and 2."""
+        if self._derived is None:
+            own = [*self._rationals, fmpq(2)] if len(self._rationals) <= _MOST_COMBINED else []
+            pairs = [(a, b) for a in own for b in own]
+            made = {number for a, b in pairs for number in (a + b, a - b, a * b, b - a)}
+            made |= {a / b for a, b in pairs if b != 0}
+            self._derived = sorted(made)
+        return self._derived
 
     def _multiples(self, low: fmpq, high: fmpq) -> Iterator[tuple[Term, fmpq]]:
         """The simplest multiple of each irrational number that is surely in an interval."""
@@ -145,6 +155,10 @@ class Constants:
             greatest = min(max(pair) for pair in quotients)
             if least <= greatest:
                 yield term, simplest_between(least, greatest)
+
+
+def _between(ordered: list[fmpq], low: fmpq, high: fmpq) -> list[fmpq]:
+    return ordered[bisect_left(ordered, low) : bisect_right(ordered, high)]
 
 
 def _numbers(sources: Iterable[Term]) -> tuple[dict[fmpq, None], dict[Term, None]]:

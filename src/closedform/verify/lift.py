@@ -1,8 +1,8 @@
 """Lift: a graph read back as terms, one row for each op of the graph language.
 
-A graph is read over the exact numbers: integers do not wrap, floats do not round, a cast between
-floats is nothing, one to an integer truncates. That no integer wraps is for the caller to ask of
-``ir.ranges``; how far rounding goes is for the certificate of numerics to say.
+A graph is read over the exact numbers: floats do not round, a cast between floats is nothing, one
+to an integer truncates. An integer that may leave its dtype is undefined where it does. How far
+rounding goes is for the certificate of numerics to say.
 
 Tensors are read elementwise. The term of a tensor is that of each of its elements, in symbols that
 stand for one element of an input, so all tensors that meet in a node must have one shape or be
@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from closedform.errors import VerificationError
-from closedform.ir import DType, Graph, Node, Op, Role, Shape
+from closedform.ir import STEP_MAX, DType, Graph, Node, Op, Role, Shape, ranges
+from closedform.ir.interval import full
 from closedform.language import t
 from closedform.verify import terms
 from closedform.verify.tables import element, is_integer, total
@@ -49,6 +50,7 @@ def lift_graph(
     *,
     constant: Constant = as_stored,
     symbols: Mapping[str, Term] | None = None,
+    last: int = STEP_MAX,
 ) -> dict[str, Term]:
     """Returns the term of each output, by name.
 
@@ -57,6 +59,7 @@ def lift_graph(
         constant: What a float constant stands for; the number it holds, if not given.
         symbols: Terms of inputs by name. The step is ``t``, an integer that is not negative; any
             other input is a real or integer symbol of its name, if not given.
+        last: The last step at which the graph may run.
 
     Raises:
         VerificationError: An operation is not elementwise, no scalar and no known reduction.
@@ -66,7 +69,7 @@ def lift_graph(
         >>> lift_graph(compile(schedules.linear(0, 1, 4)))["value"]
         (1/4 * min(t, 4))
     """
-    lifter = Lifter(graph, constant, {**_inputs(graph), **(symbols or {})})
+    lifter = Lifter(graph, constant, {**_inputs(graph), **(symbols or {})}, last)
     return {output.name: lifter.result(output.index) for output in graph.outputs}
 
 
@@ -79,19 +82,40 @@ def _inputs(graph: Graph) -> dict[str, Term]:
     }
 
 
+_WRAPPING = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.NEG, Op.ABS, Op.REDUCE_SUM})
+
+
+def _within(value: Lifted, dtype: DType) -> Lifted:
+    """An integer where it fits its dtype, undefined where it would wrap."""
+    if isinstance(value, Row):
+        return Row(tuple(_fitting(term, dtype) for term in value.terms))
+    return _fitting(value, dtype)
+
+
+def _fitting(value: Term, dtype: DType) -> Term:
+    low, high = (terms.rational(end) for end in full(dtype).ends)
+    fits = terms.both(terms.less_equal(low, value), terms.less_equal(value, high))
+    return terms.ite(fits, value, terms.UNDEFINED)
+
+
 class Lifter:
     """The terms of the nodes of one graph, in order."""
 
-    def __init__(self, graph: Graph, constant: Constant, symbols: Mapping[str, Term]) -> None:
+    def __init__(
+        self, graph: Graph, constant: Constant, symbols: Mapping[str, Term], last: int
+    ) -> None:
         self.graph = graph
         self.constant = constant
         self.symbols = symbols
         self.values: list[Lifted] = []
-        for node in graph.nodes:
+        for node, interval in zip(graph.nodes, ranges(graph, last), strict=True):
             operands = tuple(self.values[operand] for operand in node.operands)
             if node.op in ELEMENTWISE:
                 self._check_shapes(node, operands)
-            self.values.append(LIFTS[node.op](self, node, operands))
+            value = LIFTS[node.op](self, node, operands)
+            dtype = node.type.dtype
+            may_wrap = node.op in _WRAPPING and dtype.is_integer and interval == full(dtype)
+            self.values.append(_within(value, dtype) if may_wrap else value)
 
     def result(self, index: int) -> Term:
         """Returns the term of a node that is an output."""
@@ -243,9 +267,9 @@ def _lookup(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
     table, index = operands
     if isinstance(index, Row):
         raise lifter.error(node, "its index is a row")
+    if lifter.graph.nodes[node.operands[0]].op is not Op.CONST:
+        raise lifter.error(node, "its table is no constant of one axis")
     if not isinstance(table, Row):
-        if not terms.is_rational(table):
-            raise lifter.error(node, "its table is no constant of one axis")
         return table
     return element(table.terms, index)
 

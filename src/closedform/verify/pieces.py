@@ -239,6 +239,9 @@ def _constant(node: Term, first: int, last: int, lines: Sequence[Line]) -> Itera
     if not all(line.is_constant for line in lines):
         yield first, last, None
         return
+    if node.op is Op.POWER and lines[0].height in (0, 1) and lines[1].height > 0:
+        yield first, last, lines[0]
+        return
     result = terms.rebuild(node, tuple(terms.rational(line.height) for line in lines))
     yield first, last, Line(NO_SLOPE, result.value) if terms.is_rational(result) else result
 

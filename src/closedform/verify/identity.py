@@ -1,0 +1,201 @@
+"""Equality of two terms on a run of steps, cheapest way first.
+
+1. Both are lines: the numbers are compared.
+2. They are written alike, or in their normal forms the identity engine (``canonical``) finds that
+   their difference is 0.
+3. Floors of lines repeat with a common period M: the clock is written as ``M * cycle + phase`` with
+   0 <= phase < M, the floors become whole multiples of the cycle, and the steps of one period are
+   compared run by run. That covers all steps of the run, and may cover more.
+
+The engine says that two terms are equal wherever both are defined. That the second one is defined
+on the run, ``is_defined`` shows by the signs of its denominators, radicands and arguments of log.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from flint import fmpq
+
+from closedform.verify import signs, terms
+from closedform.verify.canonical import is_zero
+from closedform.verify.normal import normal, opaque_cosines
+from closedform.verify.pieces import Line, Value, aligned, as_term, runs_of
+from closedform.verify.terms import Op, Sign, Term
+
+_LONGEST_PERIOD = 10**12
+CYCLE = terms.symbol("cycle", integer=True, sign=Sign.NONNEGATIVE)
+ANGLE = terms.symbol("angle")
+PHASE = terms.symbol("phase", integer=True, sign=Sign.NONNEGATIVE)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps from ``first`` to ``last`` of a clock."""
+
+    clock: Term
+    first: int
+    last: int
+
+    def sign_of(self, node: Term) -> Sign:
+        """Returns the sign of a term at all of these steps, as far as it is plain."""
+        runs = runs_of(node, self.clock, self.first, self.last)
+        return signs.weakest([self._sign_of_value(run.value, run.first, run.last) for run in runs])
+
+    def _sign_of_value(self, value: Value, first: int, last: int) -> Sign:
+        if isinstance(value, Line):
+            return _sign_of_line(value, first, last)
+        steps = Steps(self.clock, first, last)
+        return terms.fold(value, steps._sign_of_node)
+
+    def _sign_of_node(self, node: Term, args: list[Sign]) -> Sign:
+        """The sign of a node from those of its arguments; that of a line from the line."""
+        found = signs.of_node(node, args)
+        is_strict = found in (Sign.POSITIVE, Sign.NEGATIVE)
+        if is_strict or node.op not in (Op.ADD, Op.MULTIPLY, Op.SYMBOL, Op.FLOOR):
+            return found
+        runs = runs_of(node, self.clock, self.first, self.last)
+        lines = [(run.value, run.first, run.last) for run in runs if isinstance(run.value, Line)]
+        if len(lines) < len(runs):
+            return found
+        return signs.weakest([_sign_of_line(*line) for line in lines])
+
+
+def _sign_of_line(line: Line, first: int, last: int) -> Sign:
+    """The sign of a line; other symbols add what their declarations say."""
+    ends = line.at(first), line.at(last)
+    pushes = [_push(symbol, times) for symbol, times in line.others]
+    if all(push > 0 for push in pushes) and min(ends) >= 0:
+        return Sign.POSITIVE if min(ends) > 0 else Sign.NONNEGATIVE
+    if all(push < 0 for push in pushes) and max(ends) <= 0:
+        return Sign.NEGATIVE if max(ends) < 0 else Sign.NONPOSITIVE
+    return Sign.ANY
+
+
+def _push(symbol: Term, times: fmpq) -> int:
+    """1 where a multiple of a symbol is never below 0, -1 where never above, 0 if unknown."""
+    upward = {Sign.POSITIVE: 1, Sign.NONNEGATIVE: 1, Sign.NEGATIVE: -1, Sign.NONPOSITIVE: -1}
+    return upward.get(symbol.value.sign, 0) * (1 if times > 0 else -1)
+
+
+def are_equal(left: Value, right: Value, steps: Steps) -> str | None:
+    """Returns the name of the way in which two values are shown to be equal on some steps."""
+    if isinstance(left, Line) and isinstance(right, Line):
+        if steps.first == steps.last:
+            same = left.at(steps.first) == right.at(steps.first) and left.others == right.others
+            return "lines" if same else None
+        return "lines" if left == right else None
+    one, other = as_term(left, steps.clock), as_term(right, steps.clock)
+    if steps.first == steps.last:
+        one, other = (_at(side, steps) for side in (one, other))
+    if one == other:
+        return "structure"
+    if _are_identical(one, other, steps):
+        return "identity"
+    if steps.clock != PHASE and _are_equal_by_period(one, other, steps):
+        return "period"
+    return None
+
+
+def _at(side: Term, steps: Steps) -> Term:
+    """A term at the only step."""
+    (run,) = runs_of(side, steps.clock, steps.first, steps.first)
+    return as_term(run.value, steps.clock)
+
+
+def _are_identical(left: Term, right: Term, steps: Steps) -> bool:
+    """Whether two terms have one canonical form; cosines first as what is equal to itself alone."""
+    span = steps.clock, steps.first, steps.last
+    one, other = (normal(side, *span) for side in (left, right))
+    difference = terms.subtract(one, other)
+    return (
+        one == other
+        or is_zero(opaque_cosines(difference), steps.sign_of)
+        or is_zero(difference, steps.sign_of)
+        or _is_zero_by_angle(difference, steps)
+    )
+
+
+def _is_zero_by_angle(difference: Term, steps: Steps) -> bool:
+    """Whether a term is 0 after an angle, a line in the clock, has become the variable.
+
+    Angles that differ by quarters of a turn are then whole multiples and constants that the engine
+    knows; of ``t/640 - 63/64`` alone it would have to make multiples of 1/640.
+    """
+    tried = set()
+    for node in terms.walk(difference):
+        if node.op not in (Op.COSPI, Op.SINPI):
+            continue
+        (angle, *more) = runs_of(node.args[0], steps.clock, steps.first, steps.last)
+        line = angle.value
+        if more or not isinstance(line, Line) or line.slope == 0 or line in tried:
+            continue
+        tried.add(line)
+        shift = terms.subtract(ANGLE, as_term(replace(line, slope=fmpq(0)), steps.clock))
+        clock = terms.divide(shift, terms.rational(line.slope))
+        angled = terms.substitute(difference, {steps.clock: clock})
+        if is_zero(angled, _signs_behind(as_term(line, steps.clock), steps)):
+            return True
+    return False
+
+
+def _signs_behind(angle: Term, steps: Steps) -> Callable[[Term], Sign]:
+    """The signs of terms in the angle."""
+    return lambda node: steps.sign_of(terms.substitute(node, {ANGLE: angle}))
+
+
+def _are_equal_by_period(left: Term, right: Term, steps: Steps) -> bool:
+    period = _period(steps, left, right)
+    if period is None:
+        return False
+    clock = terms.add(terms.multiply(terms.rational(period), CYCLE), PHASE)
+    cycles = [terms.substitute(side, {steps.clock: clock}) for side in (left, right)]
+    lists = [runs_of(side, PHASE, 0, period - 1) for side in cycles]
+    return all(
+        are_equal(one, other, Steps(PHASE, first, last)) is not None
+        for first, last, (one, other) in aligned(*lists)
+    )
+
+
+def _period(steps: Steps, *sides: Term) -> int | None:
+    """The least number of steps after which all floors of lines have grown by integers."""
+    period = 1
+    for node in terms.walk(*sides):
+        if node.op is not Op.FLOOR:
+            continue
+        runs = runs_of(node.args[0], steps.clock, steps.first, steps.last)
+        if len(runs) == 1 and isinstance(runs[0].value, Line):
+            period = math.lcm(period, int(runs[0].value.slope.q))
+    return period if 1 < period <= _LONGEST_PERIOD else None
+
+
+def is_defined(value: Value, steps: Steps) -> bool:
+    """Returns whether a value is shown to be defined at every one of some steps."""
+    if isinstance(value, Line):
+        return True
+    return all(_operand_fits(node, steps) for node in terms.walk(value))
+
+
+def _operand_fits(node: Term, steps: Steps) -> bool:
+    match node.op:
+        case Op.UNDEFINED | Op.LOOKUP:
+            return False
+        case Op.DIVIDE:
+            return steps.sign_of(node.args[1]) in (Sign.POSITIVE, Sign.NEGATIVE)
+        case Op.LOG:
+            return steps.sign_of(node.args[0]) is Sign.POSITIVE
+        case Op.POWER:
+            return _power_fits(node.args[0], node.args[1], steps)
+        case _:
+            return True
+
+
+def _power_fits(base: Term, exponent: Term, steps: Steps) -> bool:
+    if terms.is_rational(exponent) and exponent.value >= 0:
+        return exponent.value.q == 1 or steps.sign_of(base) in (Sign.POSITIVE, Sign.NONNEGATIVE)
+    if steps.sign_of(base) is Sign.POSITIVE:
+        return True
+    is_growing = steps.sign_of(exponent) is Sign.POSITIVE
+    return is_growing and steps.sign_of(base) is Sign.NONNEGATIVE

@@ -1,0 +1,121 @@
+"""Normal forms on a run of steps: angles within a quarter or half turn, minima in one order.
+
+1. ``sin(pi u)`` is ``cos(pi (u - 1/2))``; a cosine is even, has the period 2, and changes its sign
+   over a half turn, so an angle that is a line gets a positive first coefficient, a constant in
+   [0, 1), and no even multiples of integers; one that is a constant comes to [0, 1/2].
+2. Square roots of rational numbers are a rational number times the root of an integer without
+   square factors, and stand above the line.
+3. The arguments of min and max are put in the order of their values at the first step.
+
+Each rule is an equation of real numbers: both sides are equal wherever they are defined.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from flint import arb, fmpq, fmpz
+
+from closedform.verify import terms
+from closedform.verify.exact import value as value_of
+from closedform.verify.pieces import Line, as_term, runs_of
+from closedform.verify.tables import is_integer
+from closedform.verify.terms import Op, Term
+
+_HALF = fmpq(1, 2)
+
+
+def normal(root: Term, clock: Term, first: int, last: int) -> Term:
+    """Returns an equal term in the normal form of the steps from ``first`` to ``last``."""
+
+    def make(node: Term, args: list[Term]) -> Term:
+        if node.op in (Op.COSPI, Op.SINPI):
+            return _cosine(node, args[0])
+        if node.op in (Op.MINIMUM, Op.MAXIMUM):
+            args.sort(key=_size)
+        if node.op is Op.POWER and all(terms.is_rational(arg) for arg in args):
+            return _root(args[0].value, args[1].value)
+        if node.op is Op.DIVIDE:
+            above = _inverse(args[1])
+            return terms.divide(*args) if above is None else terms.multiply(args[0], above)
+        return terms.rebuild(node, tuple(args)) if args else node
+
+    def _cosine(node: Term, angle: Term) -> Term:
+        (run, *more) = runs_of(angle, clock, first, last)
+        if more or not isinstance(run.value, Line):
+            return terms.rebuild(node, (angle,))
+        shift = _HALF if node.op is Op.SINPI else fmpq(0)
+        sign, line = _reduced(replace(run.value, height=run.value.height - shift))
+        return terms.multiply(terms.rational(sign), terms.cospi(as_term(line, clock)))
+
+    def _size(node: Term) -> float:
+        names = terms.symbols(node)
+        point = dict.fromkeys(names, fmpq(1)) | {clock.value.name: fmpq(first)}
+        found = value_of(node, point)
+        if isinstance(found, arb):
+            return float(found.mid())
+        return float(int(found.p) / int(found.q)) if isinstance(found, fmpq) else 0.0
+
+    return terms.fold(root, make)
+
+
+def _root(base: fmpq, exponent: fmpq) -> Term:
+    """A half-integer power of a rational number: ``(p/q)^(n/2) = (pq)^(n/2) / q^n``."""
+    plain = terms.power(terms.rational(base), terms.rational(exponent))
+    if exponent.q != 2 or base <= 0 or not 0 < exponent < 8 or max(base.p, base.q) > 2**32:
+        return plain
+    outside, inside = fmpq(1, int(base.q) ** int(exponent.p)), 1
+    for prime, times in fmpz(int(base.p) * int(base.q)).factor():
+        whole, rest = divmod(int(times) * int(exponent.p), 2)
+        outside *= int(prime) ** whole
+        inside *= int(prime) ** rest
+    root = terms.power(terms.rational(inside), terms.HALF) if inside > 1 else terms.ONE
+    return terms.multiply(terms.rational(outside), root)
+
+
+def _inverse(below: Term) -> Term | None:
+    """One over ``r * s^(1/2)`` for rational r and s: ``s^(1/2) / (r * s)``."""
+    factors = below.args if below.op is Op.MULTIPLY else (below,)
+    roots = [node for node in factors if _is_root(node)]
+    others = [node.value for node in factors if terms.is_rational(node)]
+    if len(roots) != 1 or len(roots) + len(others) < len(factors) or 0 in others:
+        return None
+    (root,) = roots
+    number = root.args[0].value * (others[0] if others else fmpq(1))
+    return terms.multiply(terms.rational(1 / number), root)
+
+
+def _is_root(node: Term) -> bool:
+    is_power = node.op is Op.POWER and node.args[1] == terms.HALF
+    return is_power and terms.is_rational(node.args[0]) and bool(node.args[0].value > 0)
+
+
+def opaque_cosines(root: Term) -> Term:
+    """Returns the term with each cosine as a function of which only equality is known."""
+
+    def make(node: Term, args: list[Term]) -> Term:
+        if node.op is Op.COSPI:
+            return terms.opaque("cospi", *args)
+        return terms.rebuild(node, tuple(args)) if args else node
+
+    return terms.fold(root, make)
+
+
+def _reduced(angle: Line) -> tuple[int, Line]:
+    """(s, u) with ``cos(pi angle) = s cos(pi u)``."""
+    others = tuple(
+        (symbol, times)
+        for symbol, times in angle.others
+        if not (is_integer(symbol) and times.q == 1 and times.p % 2 == 0)
+    )
+    line = replace(angle, others=others)
+    leading = next((n for n in (line.slope, *(n for _, n in others), line.height) if n != 0), 0)
+    if leading < 0:
+        line = line.scaled(fmpq(-1))
+    height = line.height - 2 * fmpq((line.height / 2).floor())
+    sign = 1
+    if height >= 1:
+        sign, height = -1, height - 1
+    if line.slope == 0 and not others and height > _HALF:
+        sign, height = -sign, 1 - height
+    return sign, replace(line, height=height)

@@ -1,0 +1,267 @@
+"""Translation validation: the graph that is exported is its source.
+
+The graph is lifted (``lift``), its float constants become exact numbers (``constants``), and what
+comes out is compared with the source at every step at which the graph may run: 0 to 2**50, or to
+2**31 - 1 where the step has 32 bits. Both are divided into runs of steps on which no branch changes
+(``pieces``), and compared run by run: as lines, as written, by the identity engine, by periods
+(``identity``), and where that is not enough by the prover.
+
+What PROVED says: read over the real numbers, with each float constant replaced by an exact number
+that rounds to it, the graph has the value of its source at every step at which the source has one.
+It does not say how far rounding goes; that is measured by the certificate of numerics.
+
+What REFUTED says: at the point that it names the two differ, whatever numbers that round to the
+constants of the graph are put in their places. Anything else is UNKNOWN.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+from flint import arb, ctx, fmpq
+
+from closedform.errors import VerificationError
+from closedform.ir import DType, Graph, Role
+from closedform.language import Schedule, t
+from closedform.lowering.domain import LAST_STEP
+from closedform.verify import terms
+from closedform.verify.constants import Constants, rounding_interval
+from closedform.verify.definedness import obligations
+from closedform.verify.exact import Undefined
+from closedform.verify.exact import value as value_of
+from closedform.verify.identity import Steps, are_equal, is_defined
+from closedform.verify.lift import Constant, lift_graph
+from closedform.verify.pieces import Value, aligned, as_term, runs_of
+from closedform.verify.prover import prove
+from closedform.verify.terms import Sign, Term
+from closedform.verify.verdict import Status, Verdict
+
+CLOCK = terms.term(t)
+BUDGET = 10.0
+"""Seconds for one validation, if nothing else is said."""
+
+MEANING = (
+    "read over the real numbers, with each float constant at most half a unit in its last place "
+    "from an exact number, the graph has the value of its source at every step from 0 to {last}"
+)
+
+_POINTS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """An output of a graph and what it has to be.
+
+    Attributes:
+        name: The name of the output.
+        source: What it has to be.
+        lifted: What it is, with exact constants.
+        stored: What it is, with a symbol for each float constant.
+        balls: The numbers that round to each of these constants, by the name of its symbol.
+    """
+
+    name: str
+    source: Term
+    lifted: Term
+    stored: Term
+    balls: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run of steps on which two values were not shown to be equal, or not to be defined."""
+
+    steps: Steps
+    source: Value
+    lifted: Value
+    is_equal: bool
+
+
+def validate(source: Schedule, graph: Graph, *, budget: float = BUDGET) -> Verdict:
+    """Returns whether a graph is its source, at every step at which it may run.
+
+    Args:
+        source: What the graph was made of.
+        graph: The graph, as it will be exported.
+        budget: The seconds that it may take.
+
+    Example:
+        >>> from closedform import compile, schedules
+        >>> lr = schedules.cosine(3e-4, 3e-5, 1000)
+        >>> validate(lr, compile(lr)).status
+        <Status.PROVED: 'PROVED'>
+        >>> validate(schedules.cosine(3e-4, 3e-5, 999), compile(lr)).status
+        <Status.REFUTED: 'REFUTED'>
+    """
+    begun = time.monotonic()
+    try:
+        verdict = _validate(source, graph, begun + budget)
+    except VerificationError as error:
+        verdict = Verdict(Status.UNKNOWN, reason=str(error))
+    except RecursionError:
+        verdict = Verdict(Status.UNKNOWN, reason="the terms are nested too deeply")
+    return verdict.after(time.monotonic() - begun)
+
+
+def _validate(source: Schedule, graph: Graph, deadline: float) -> Verdict:
+    last = LAST_STEP[_step_dtype(graph)]
+    tactics: dict[str, None] = {}
+    open_runs: list[tuple[Pair, OpenRun]] = []
+    for pair in _pairs(source, graph, last):
+        open_runs += [(pair, run) for run in _compare(pair, Steps(CLOCK, 0, last), tactics)]
+    for pair, run in open_runs:
+        found = _refutation(pair, run.steps)
+        if found is not None:
+            return found
+    for pair, run in open_runs:
+        verdict = _prove(pair, run, deadline)
+        if not verdict.proved:
+            return verdict
+        tactics.update(dict.fromkeys(verdict.tactics))
+    return Verdict(Status.PROVED, tuple(tactics), reason=MEANING.format(last=last))
+
+
+def _step_dtype(graph: Graph) -> DType:
+    steps = [node for node in graph.inputs if node.attribute("role") == Role.STEP]
+    return steps[0].type.dtype if steps else DType.I64
+
+
+def _pairs(source: Schedule, graph: Graph, last: int) -> Iterator[Pair]:
+    inputs = {
+        node.attribute("name") for node in graph.inputs if node.attribute("role") == Role.HYPER
+    }
+    wanted = source_term(source, inputs)
+    symbols = {name: node for name, node in terms.symbols(wanted).items() if name in inputs}
+    constants = Constants([wanted, terms.term(source.bound)])
+    lifted = lift_graph(graph, constant=constants, symbols=symbols, last=last)
+    balls: dict[str, Any] = {}
+    stored = lift_graph(graph, constant=_ball_symbol(balls), symbols=symbols, last=last)
+    for name, term in lifted.items():
+        yield Pair(name, wanted, term, stored[name], balls)
+
+
+def source_term(schedule: Schedule, inputs: frozenset[str] | set[str] = frozenset()) -> Term:
+    """Returns the term of a schedule with its numbers put in, but for those that are inputs.
+
+    The numbers are put in where SymPy cannot rewrite what comes out.
+    """
+    root = terms.term(schedule.expr)
+    numbers = {
+        node: terms.term(schedule.hyperparameters[name])
+        for name, node in terms.symbols(root).items()
+        if name in schedule.hyperparameters and name not in inputs
+    }
+    return terms.substitute(root, numbers)
+
+
+def _ball_symbol(balls: dict[str, Any]) -> Constant:
+    """Names each float constant by a symbol, and notes the numbers that round to it."""
+
+    def constant(number: float, dtype: DType) -> Term:
+        name = f"constant {number!r} of {dtype}"
+        if name not in balls:
+            low, high = rounding_interval(number, dtype)
+            with ctx.workprec(128):
+                balls[name] = arb(low).union(arb(high))
+        return terms.symbol(name)
+
+    return constant
+
+
+def _compare(pair: Pair, steps: Steps, tactics: dict[str, None]) -> Iterator[OpenRun]:
+    """Yields the runs that stay open; notes what showed the others."""
+    both = [
+        runs_of(side, steps.clock, steps.first, steps.last) for side in (pair.source, pair.lifted)
+    ]
+    for first, last, (wanted, lifted) in aligned(*both):
+        run = Steps(steps.clock, first, last)
+        way = are_equal(wanted, lifted, run)
+        if way is None or not is_defined(lifted, run):
+            yield OpenRun(run, wanted, lifted, way is not None)
+        if way is not None:
+            tactics[way] = None
+
+
+# --- what is open is refuted at a point, or proved by the prover ----------------------------------
+
+
+def _refutation(pair: Pair, steps: Steps) -> Verdict | None:
+    """A point at which no numbers that round to the constants make the graph its source."""
+    for point in _points(pair, steps):
+        wanted = value_of(pair.source, point)
+        found = value_of(pair.stored, {**point, **pair.balls})
+        if isinstance(wanted, Undefined) or not _differ(wanted, found):
+            continue
+        shown = {name: sp.Rational(int(value.p), int(value.q)) for name, value in point.items()}
+        reason = f"{pair.name} is {_text(found)}, and its source {_text(wanted)}"
+        return Verdict(Status.REFUTED, ("points",), shown, reason)
+    return None
+
+
+def _differ(wanted: fmpq | arb, found: fmpq | arb | Undefined) -> bool:
+    if isinstance(found, Undefined):
+        return True
+    return not arb(wanted).overlaps(arb(found))
+
+
+def _text(value: fmpq | arb | Undefined) -> str:
+    if isinstance(value, Undefined):
+        return f"undefined ({value.reason})"
+    return arb(value).str(12, radius=False) if isinstance(value, arb) else str(value)
+
+
+def _points(pair: Pair, steps: Steps) -> Iterator[dict[str, fmpq]]:
+    """The ends of the run and what is beside them first, then steps between, near and far."""
+    draw = random.Random(f"{steps.first}..{steps.last}")
+    width = steps.last - steps.first
+    near = [*range(min(width, 6) + 1), *(width - back for back in range(min(width, 3) + 1))]
+    spread = [width * part // 16 for part in range(17)]
+    doubling = [2**power for power in range(width.bit_length()) if 2**power <= width]
+    drawn = [draw.randint(0, width) for _ in range(_POINTS)]
+    others = {**terms.symbols(pair.source), **terms.symbols(pair.lifted)}
+    others.pop(steps.clock.value.name, None)
+    for offset in dict.fromkeys((*near, *spread, *doubling, *drawn)):
+        values = {name: _drawn(node, draw) for name, node in others.items()}
+        yield {**values, steps.clock.value.name: fmpq(steps.first + offset)}
+
+
+def _drawn(symbol: Term, draw: random.Random) -> fmpq:
+    """A number that the declaration of a symbol admits."""
+    size = fmpq(draw.choice((1, 2, 3, 7, 10, 100, 1000)))
+    if not symbol.value.integer:
+        size /= draw.choice((1, 2, 5, 100, 1000))
+    if symbol.value.sign in (Sign.NEGATIVE, Sign.NONPOSITIVE):
+        return -size
+    return -size if symbol.value.sign is Sign.ANY and draw.random() < 0.4 else size
+
+
+def _prove(pair: Pair, run: OpenRun, deadline: float) -> Verdict:
+    clock, steps = run.steps.clock, run.steps
+    wanted, lifted = (as_term(value, clock) for value in (run.source, run.lifted))
+    taken = (
+        terms.less_equal(terms.rational(steps.first), clock),
+        terms.less_equal(clock, terms.rational(steps.last)),
+    )
+    goals = [terms.equal(wanted, lifted)] if not run.is_equal else []
+    goals += [obligation.claim for obligation in obligations(lifted)]
+    tactics: dict[str, None] = {}
+    for goal in goals:
+        left = deadline - time.monotonic()
+        verdict = prove(goal, assume=taken, budget=left) if left > 0 else None
+        if verdict is None or not verdict.proved:
+            return _unknown(pair, steps, verdict)
+        tactics.update(dict.fromkeys(verdict.tactics))
+    return Verdict(Status.PROVED, tuple(tactics))
+
+
+def _unknown(pair: Pair, steps: Steps, verdict: Verdict | None) -> Verdict:
+    said = "the budget ended" if verdict is None else f"the prover says {verdict}"
+    return Verdict(
+        Status.UNKNOWN,
+        reason=f"{pair.name} at the steps from {steps.first} to {steps.last}: {said}",
+    )

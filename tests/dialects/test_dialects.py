@@ -24,7 +24,7 @@ def test_systems_and_names() -> None:
     ]
     names = dialects.names("cerebras")
     assert names.optimizers[:4] == ("SGD", "Adam", "AdamW", "RMSprop")
-    assert len(names.optimizers) == 13
+    assert len(names.optimizers) == 15
     assert names.schedules[:3] == ("ConstantLR", "ConstantWD", "ConstantScheduler")
     assert len(names.schedules) == 60
     assert dialects.names("torch").schedules == (

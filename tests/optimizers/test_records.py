@@ -6,6 +6,7 @@ own error table: ``max |p - q| / max(|q|, 0.01 R)``, R the larger rms of q and o
 tensor. The bound is twice the row of the class: the reference's error, and ours of equal size.
 """
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ from closedform.language import Schedule, UpdateRule, t
 from tests.reference.records import Array, OptimizerRecord, optimizer_records, reference_error
 
 RECORDS = {record.id: record for record in optimizer_records()}
+SYSTEMS = {"hf": "huggingface"}
 
 # Float64 records: 12 steps of about 10 roundings of 1.1e-16 in p, of values that are up to 100
 # times smaller than the tensor's scale.
@@ -44,32 +46,38 @@ BEYOND_ROW = {
     "cb_Adadelta_026": "rho 1, spike: cerebras errs by 5.6 rows, this step by 5.6",
     "cb_RAdam_027": "beta2 0.9999, rho in float32: cerebras errs by 2.4 rows, this step by 0.0",
     "cb_RAdam_039": "beta2 0.99999, the branch flips early: cerebras errs by 3856 rows, we by 0.0",
+    "cb_Lion_028": "lr 0.1, weight decay 1: cerebras errs by 3.9 rows, this step by 1.9",
+    "cb_RAdam_032": "beta2 0.9999, rho in float32: cerebras errs by 2.3 rows, this step by 0.0",
+    "hf_Adafactor_028": "parameters near 1e-5, lr 0.05: HF errs by 2.9 rows, this step by 1.3",
     "pt_RAdam_005": "huge gradients: torch errs by 4.1 rows, this step by 3.4",
 }
 
-T32 = "hyperparameters are float32 tensors: 1 - beta is formed in float32, another rule"
-LR_T32 = "lr and weight decay are written as float32 tensors, rounded before the step"
+# Records of Muon in which one rounding to bf16 falls the other way: float32 sums of products are in
+# another order. Judged by 1e-2 of each step done, as the specification of the records says.
+FLIPPED = {"pt_Muon_000": 1e-3 * 2**0.5}
+
 CENTERED = "constant gradients, centered: the reference rounds a variance below 0; see its test"
 NONFINITE = "eps 0 with zero gradients: parameters are not finite; see the test of eps 0"
 
-
+OTHER_CLASSES = {
+    "amp.optimizer_step": "a transform of a rule, not a rule",
+    "SparseAdam": "rows of a sparse gradient: a gradient here is a whole tensor",
+}
 NOT_COMPARED = {
-    "cb_ASGD_028": "ASGD takes a scheduled rate one step late there; eta is of this step here",
-    "pt_Rprop_022": "a schedule writes lr, which no step of Rprop reads: it is no input here",
-    # Two that this step misses: it errs by more than the reference. Not explained yet.
-    "cb_Lamb_021": "mixed gradients, lr 0.1: this step errs by 27 rows, cerebras by 9.6",
-    "pt_ASGD_027": "a 0-d parameter near 0 at step 7: this step errs by 5.6 rows, torch by 0.4",
+    "cb_Muon_029": "lr as a float32 tensor is rounded to bf16 there: a rate that is off by 2e-3",
+    "cb_Muon_031": "lr as a float32 tensor is rounded to bf16 there: a rate that is off by 2e-3",
 }
 
 
 def reason_to_exclude(record: OptimizerRecord) -> str | None:
     row = record.row
-    reasons = {"t32": T32, "lr_t32": LR_T32}
+    if row["class"] in OTHER_CLASSES:
+        return OTHER_CLASSES[row["class"]]
     if record.id in NOT_COMPARED:
         return NOT_COMPARED[record.id]
     if "rounds negative" in row.get("note", ""):
         return CENTERED
-    return reasons.get(row.get("hp", "")) or (NONFINITE if row["nonfinite"] else None)
+    return NONFINITE if row["nonfinite"] else None
 
 
 EXCLUDED = {key: reason for key, record in RECORDS.items() if (reason := reason_to_exclude(record))}
@@ -79,7 +87,24 @@ FLOAT32 = [k for k, r in RECORDS.items() if k not in EXCLUDED and r.row["dtype"]
 
 def rule_of(system: str, name: str, kwargs: Mapping[str, Any]) -> UpdateRule:
     """The rule as the reference ships it: what the records were made with."""
-    return dialects.optimizer(system, name, kwargs, as_shipped=True)
+    return dialects.optimizer(SYSTEMS.get(system, system), name, kwargs, as_shipped=True)
+
+
+def as_schedule(values: list[float]) -> Schedule:
+    pieces = [(value, t < step) for step, value in enumerate(values[:-1], 1)]
+    return Schedule(sp.Piecewise(*pieces, (values[-1], True)))
+
+
+def written_values(record: OptimizerRecord) -> dict[str, list[float]]:
+    """What is written into the param groups before each step, by hyperparameter."""
+    row = record.row
+    named = {"lr": row.get("lr_schedule"), "weight_decay": row.get("wd_schedule")}
+    if row["class"] == "Rprop":
+        del named["lr"]  # no step reads it
+    if row["class"] == "ASGD" and named["lr"]:
+        # There the rate of a step is the state eta, which the step before made of its own lr.
+        named["lr"] = [row["kwargs"].get("lr", 0.01), *named["lr"][:-1]]
+    return {key: values for key, values in named.items() if values}
 
 
 @dataclass
@@ -110,9 +135,12 @@ def course(
     """Parameters and states after each step, from 1."""
     row = record.row
     kind = np.float64 if dtype is DType.F64 else np.float32
-    named = {"lr": row.get("lr_schedule"), "weight_decay": row.get("wd_schedule")}
-    written = {key: values for key, values in named.items() if values}
-    inputs = extra if extra is not None else dict.fromkeys(written)
+    written = written_values(record)
+    if extra is None and row["class"] == "ASGD" and "lr" in written:
+        extra = {"lr": as_schedule(written["lr"])}  # as an input it is not known to be above 0
+    inputs: dict[str, Any] = dict(dict.fromkeys(written) if extra is None else extra)
+    if row["class"] == "Rprop" and row.get("lr_schedule"):
+        inputs["lr"] = row["lr_schedule"][0]  # what the step sizes of the first step start from
     groups = list(runs(record, dtype, inputs))
     params = [initial.astype(kind) for initial in record.initial()]
     after_params, after_states = {}, {}
@@ -133,6 +161,12 @@ def course(
         after_params[step] = list(params)
         after_states[step] = {name: a for run in groups for name, a in run.states.items()}
     return after_params, after_states
+
+
+@functools.cache
+def plain_course(key: str) -> tuple[dict[int, list[Array]], dict[int, dict[str, Array]]]:
+    """The float32 course of a record, which several tests look at."""
+    return course(RECORDS[key], DType.F32)
 
 
 def difference(ours: list[Array], theirs: list[Array], initial: list[Array]) -> float:
@@ -165,7 +199,12 @@ def stored(record: OptimizerRecord) -> dict[int, list[Array]]:
 @pytest.mark.parametrize("key", FLOAT32)
 def test_float32_record_within_twice_the_reference_error(key: str) -> None:
     record = RECORDS[key]
-    params, _ = course(record, DType.F32)
+    params, _ = plain_course(key)
+    if key in FLIPPED:
+        for step, reference in stored(record).items():
+            for ours, theirs in zip(params[step], reference, strict=True):
+                np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-2 * step * FLIPPED[key])
+        return
     bound = 2 * row_of(record)
     if key in BEYOND_ROW:
         true, _ = course(record, DType.F64)
@@ -188,53 +227,57 @@ def test_float64_record_is_reproduced(key: str) -> None:
 
 
 # Derived from the step here: running powers of cerebras, the step counter of torch.
-DERIVED_STATES = {"beta1_power", "beta2_power", "step", "eta", "mu"}
+DERIVED_STATES = {"beta1_power", "beta2_power", "step", "eta", "mu", "RMS"}
 
 # exp_avg and exp_avg_sq are sums of at most 100 terms of positive weights that sum to 1, each with
 # four float32 roundings of 6e-8; relative to the largest element.
 STATE_TOLERANCE = 1e-5
 
 
-def rounded_beta(record: OptimizerRecord) -> float:
-    """What 1 - beta2 errs by where NAdam and RAdam form it from a float32 beta2."""
-    if record.row["class"] not in ("NAdam", "RAdam"):
+DECAYS = ("beta1", "beta2", "alpha", "rho", "momentum")
+
+
+def rounded_decay(record: OptimizerRecord) -> float:
+    """What 1 - beta errs by where a system forms it from a float32 beta.
+
+    NAdam and RAdam of cerebras do so always, all its classes where hyperparameters are tensors.
+    """
+    row = record.row
+    is_rounded = row.get("hp") == "t32" or row["class"] in ("NAdam", "RAdam")
+    if not is_rounded:
         return 0
-    beta2 = float(record.row["kwargs"].get("betas", (0.9, 0.999))[1])
-    return 2 * float(np.spacing(np.float32(beta2))) / (1 - beta2)
+    found = rule_of(row["system"], row["class"], row["kwargs"]).hyperparameters
+    decays = [float(found[name]) for name in DECAYS if name in found and found[name] < 1]
+    return max((2 * float(np.spacing(np.float32(b))) / (1 - b) for b in decays), default=0)
 
 
 @pytest.mark.parametrize("key", FLOAT32)
 def test_states_bear_the_names_and_values_of_the_system(key: str) -> None:
     record = RECORDS[key]
-    _, states = course(record, DType.F32)
+    _, states = plain_course(key)
     names = {name.rsplit(".", 1)[1] for name in states[1]}
     assert names == set(record.row["states"]) - DERIVED_STATES
     for step in record.row["state_steps"]:
         for name in names:
             for index, reference in enumerate(record.state(name, step)):
+                if reference is None:
+                    assert f"state.p{index}.{name}" not in states[step]
+                    continue
                 ours = states[step][f"state.p{index}.{name}"]
                 scale = float(np.abs(reference[np.isfinite(reference)]).max(initial=0.0))
-                bound = (STATE_TOLERANCE + rounded_beta(record)) * scale + 1e-44  # two denormals
+                bound = (STATE_TOLERANCE + rounded_decay(record)) * scale + 1e-44  # two denormals
                 np.testing.assert_allclose(ours, reference, rtol=0, atol=bound)
 
 
-SCHEDULED = [
-    k for k in FLOAT32 if RECORDS[k].row.get("lr_schedule") or RECORDS[k].row.get("wd_schedule")
-]
-
-
-def as_schedule(values: list[float]) -> Schedule:
-    pieces = [(value, t < step) for step, value in enumerate(values[:-1], 1)]
-    return Schedule(sp.Piecewise(*pieces, (values[-1], True)))
+SCHEDULED = [k for k in FLOAT32 if written_values(RECORDS[k]) and RECORDS[k].row["class"] != "ASGD"]
 
 
 @pytest.mark.parametrize("key", SCHEDULED)
 def test_schedule_inside_is_the_same_as_an_input(key: str) -> None:
     record = RECORDS[key]
     row = record.row
-    named = {"lr": row.get("lr_schedule"), "weight_decay": row.get("wd_schedule")}
-    inside = {name: as_schedule(values) for name, values in named.items() if values}
-    with_inputs, _ = course(record, DType.F32)
+    inside = {name: as_schedule(values) for name, values in written_values(record).items()}
+    with_inputs, _ = plain_course(key)
     with_schedule, _ = course(record, DType.F32, inside)
     for step in row["param_steps"]:
         for a, b in zip(with_schedule[step], with_inputs[step], strict=True):
@@ -270,4 +313,4 @@ def test_every_record_is_accounted_for() -> None:
     print(f"{len(EXCLUDED)} excluded, of {len(RECORDS)}: {sorted(set(EXCLUDED.values()))}")
     assert len(FLOAT32) + len(FLOAT64) + len(EXCLUDED) == len(RECORDS)
     assert set(BEYOND_ROW) <= set(FLOAT32)
-    assert (len(FLOAT32), len(FLOAT64), len(EXCLUDED)) == (425, 31, 45)
+    assert (len(FLOAT32), len(FLOAT64), len(EXCLUDED)) == (546, 35, 48)

@@ -66,9 +66,12 @@ class OptimizerRecord:
     def parameter(self, step: int) -> list[Array]:
         return self._cut(self._raw("param")[self.row["param_steps"].index(step)], self.shapes)
 
-    def state(self, name: str, step: int) -> list[Array]:
-        shapes = [tuple(shape) for shape in self.row["states"][name]]
-        return self._cut(self._raw(f"state/{name}")[self.row["state_steps"].index(step)], shapes)
+    def state(self, name: str, step: int) -> list[Array | None]:
+        """The state of each parameter, None where it has none."""
+        shapes = self.row["states"][name]
+        flat = self._raw(f"state/{name}")[self.row["state_steps"].index(step)]
+        parts = iter(self._cut(flat, [tuple(shape) for shape in shapes if shape is not None]))
+        return [None if shape is None else next(parts) for shape in shapes]
 
     def _raw(self, name: str) -> Array:
         return _arrays(self.row["file"])[f"{self.id}/{name}"]

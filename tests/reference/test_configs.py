@@ -19,7 +19,6 @@ import yaml
 
 import closedform as cf
 from closedform.config import load_schedules
-from closedform.errors import ConfigError
 from closedform.language import Schedule, t
 from tests.support.exact import evaluate_exactly, mpf
 
@@ -97,10 +96,6 @@ def test_schedule_is_exact_in_onnxruntime(config: Path, tmp_path: Path) -> None:
 
 
 def test_optimizer_steps_in_onnxruntime(config: Path, tmp_path: Path) -> None:
-    if config.stem.startswith("t5_11B"):
-        with pytest.raises(ConfigError, match="AdaFactor"):
-            cf.load_config(config)
-        return
     recipe = cf.load_config(config)
     shapes = {"layer.weight": (3, 4), "layer.bias": (4,)}
     models = cf.to_onnx(recipe.optimizer, tmp_path, params=shapes)
@@ -117,4 +112,6 @@ def test_optimizer_steps_in_onnxruntime(config: Path, tmp_path: Path) -> None:
     # The first learning rates of a warmup may be too small to move a float32 weight.
     for name in params:
         assert np.isfinite(session.params[name]).all()
-        assert np.abs(session.states["exp_avg"][name]).min() > 0
+    for by_name in session.states.values():
+        for moment in by_name.values():
+            assert np.abs(moment).min() > 0

@@ -12,6 +12,7 @@ from typing import Any
 from closedform.dialects import (
     cerebras_optimizers,
     cerebras_schedules,
+    huggingface_optimizers,
     huggingface_schedules,
     keras_schedules,
     optax_schedules,
@@ -76,7 +77,9 @@ DIALECTS = {
         cerebras_optimizers.OPTIMIZERS,
         cerebras_optimizers.AS_SHIPPED,
     ),
-    "huggingface": Dialect("huggingface", huggingface_schedules.SCHEDULES, {}),
+    "huggingface": Dialect(
+        "huggingface", huggingface_schedules.SCHEDULES, huggingface_optimizers.OPTIMIZERS
+    ),
     "keras": Dialect("keras", keras_schedules.SCHEDULES, {}),
     "optax": Dialect("optax", optax_schedules.SCHEDULES, {}),
     "pytorch_accelerated": Dialect(
@@ -266,12 +269,12 @@ def optimizer(
     """Returns the update rule of an optimizer class, its states named as that system names them.
 
     Args:
-        system: ``"cerebras"`` or ``"torch"``.
+        system: ``"cerebras"``, ``"torch"`` or ``"huggingface"``.
         name: The class name, exactly.
         kwargs: Its arguments without the parameters. A hyperparameter may be a Schedule, or None
             for an input of the graph.
-        as_shipped: Whether to keep a defect that changes the mathematics of the class; of those
-            that are here, only cerebras NAdam has one.
+        as_shipped: Whether to keep a defect that changes the mathematics of the class: the doubled
+            factor of cerebras NAdam, the momentum that cerebras Muon never writes back.
 
     Raises:
         UnknownNameError: There is no such system or class.

@@ -11,9 +11,11 @@ from typing import Any
 
 from closedform.dialects import checks
 from closedform.dialects.entries import OptimizerEntry, Parameter
+from closedform.errors import DefinitionError
 from closedform.language import UpdateRule
 from closedform.optimizers import (
     adadelta,
+    adafactor,
     adagrad,
     adam,
     adamax,
@@ -21,6 +23,7 @@ from closedform.optimizers import (
     asgd,
     lamb,
     lion,
+    muon,
     nadam,
     radam,
     rmsprop,
@@ -87,6 +90,37 @@ def _asgd(given: Mapping[str, Any]) -> UpdateRule:
     return asgd(**given)
 
 
+def _adafactor(given: Mapping[str, Any]) -> UpdateRule:
+    arguments = dict(given)
+    for name in ("relative_step", "warmup_init"):
+        if checks.flag(arguments.pop(name), name, "cerebras > Adafactor"):
+            raise DefinitionError(
+                f"Adafactor has no {name}, got True",
+                where="cerebras > Adafactor",
+                hint="schedule lr: the step here reads nothing else",
+            )
+    arguments["decay_rate"] = -checks.number(
+        arguments["decay_rate"], "decay_rate", "cerebras > Adafactor"
+    )
+    arguments["beta1"] = 0 if arguments["beta1"] is None else arguments["beta1"]
+    return adafactor(**arguments, relative_step=False)
+
+
+def _muon(given: Mapping[str, Any]) -> UpdateRule:
+    return muon(**given, **_MUON_FORM)
+
+
+def _muon_as_shipped(given: Mapping[str, Any]) -> UpdateRule:
+    return muon(**given, **_MUON_FORM, lost_buffer=True)
+
+
+_MUON_FORM: Mapping[str, Any] = {
+    "lookahead": "sum",
+    "scale": "match_rms_adamw",
+    "decay": "scaled",
+    "floor": "added",
+    "precision": "bf16",
+}
 _ADAM = (
     Parameter("lr", 1e-3),
     Parameter("betas", (0.9, 0.999)),
@@ -119,6 +153,13 @@ _NADAM = (
     Parameter("eps", 1e-8),
     _WEIGHT_DECAY,
     Parameter("momentum_decay", 4e-3),
+)
+_MUON = (
+    Parameter("lr", 0.02),
+    Parameter("weight_decay", 0.01),
+    Parameter("momentum", 0.95),
+    Parameter("nesterov", True),
+    Parameter("ns_steps", 5),
 )
 _MORE_ENTRIES = (
     OptimizerEntry(
@@ -186,9 +227,28 @@ _MORE_ENTRIES = (
         ),
         _asgd,
     ),
+    OptimizerEntry(
+        "Adafactor",
+        (
+            Parameter("lr"),
+            Parameter("eps", (1e-30, 1e-3)),
+            Parameter("clip_threshold", 1.0),
+            Parameter("decay_rate", -0.8),
+            Parameter("beta1", None),
+            _WEIGHT_DECAY,
+            Parameter("scale_parameter", True),
+            Parameter("relative_step", False),
+            Parameter("warmup_init", False),
+        ),
+        _adafactor,
+    ),
+    OptimizerEntry("Muon", _MUON, _muon),
 )
 OPTIMIZERS = {entry.name: entry for entry in (*_ENTRIES, *_MORE_ENTRIES)}
 """Entries that ``dialects.optimizer`` does not list yet."""
 
-AS_SHIPPED = {"NAdam": OptimizerEntry("NAdam", _NADAM, _nadam_as_shipped)}
+AS_SHIPPED = {
+    "NAdam": OptimizerEntry("NAdam", _NADAM, _nadam_as_shipped),
+    "Muon": OptimizerEntry("Muon", _MUON, _muon_as_shipped),
+}
 """Entries that reproduce a defect of the system, in the place of those above."""

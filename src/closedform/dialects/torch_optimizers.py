@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
+
+import sympy as sp
 
 from closedform.dialects import checks
 from closedform.dialects.entries import OptimizerEntry, Parameter
-from closedform.language import UpdateRule
+from closedform.language import RANK, UpdateRule
 from closedform.optimizers import (
     adadelta,
+    adafactor,
     adagrad,
     adam,
     adamax,
     adamw,
     asgd,
+    muon,
     nadam,
     radam,
     rmsprop,
@@ -69,6 +74,22 @@ def _rprop(given: Mapping[str, Any]) -> UpdateRule:
 
 def _asgd(given: Mapping[str, Any]) -> UpdateRule:
     return asgd(**_mathematics(given))
+
+
+def _adafactor(given: Mapping[str, Any]) -> UpdateRule:
+    arguments = _mathematics(given)
+    arguments["clip_threshold"] = arguments.pop("d")
+    arguments["decay_rate"] = -checks.number(
+        arguments.pop("beta2_decay"), "beta2_decay", "torch > Adafactor"
+    )
+    return adafactor(**arguments, floor="clamped", decay="plain")
+
+
+def _muon(given: Mapping[str, Any]) -> UpdateRule:
+    arguments = dict(given)
+    scale = arguments.pop("adjust_lr_fn")
+    made = muon(**arguments, scale="original" if scale is None else scale, precision="bf16_fused")
+    return replace(made, requires=sp.Eq(RANK, 2))
 
 
 def _mathematics(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -212,6 +233,33 @@ _MORE_ENTRIES = (
             _CAPTURABLE,
         ),
         _asgd,
+    ),
+    OptimizerEntry(
+        "Adafactor",
+        (
+            Parameter("lr", 1e-2),
+            Parameter("beta2_decay", -0.8),
+            Parameter("eps", (None, 1e-3)),
+            Parameter("d", 1.0),
+            Parameter("weight_decay", 0.0),
+            Parameter("foreach", None, checks.flag),
+            Parameter("maximize", False),
+        ),
+        _adafactor,
+    ),
+    OptimizerEntry(
+        "Muon",
+        (
+            Parameter("lr", 1e-3),
+            Parameter("weight_decay", 0.1),
+            Parameter("momentum", 0.95),
+            Parameter("nesterov", True),
+            Parameter("ns_coefficients", (3.4445, -4.775, 2.0315)),
+            Parameter("eps", 1e-7),
+            Parameter("ns_steps", 5),
+            Parameter("adjust_lr_fn", None),
+        ),
+        _muon,
     ),
 )
 OPTIMIZERS = {entry.name: entry for entry in (*_ENTRIES, *_MORE_ENTRIES)}

@@ -73,23 +73,48 @@ class _TensorFunction(sp.Function):
     def _eval_is_real(self) -> bool:
         return True
 
+    # Printers choose by the name of a class, and SymPy has a MatMul and a Transpose of its own.
+    def _sympystr(self, printer: Any) -> str:
+        return f"{type(self).__name__}({', '.join(printer._print(arg) for arg in self.args)})"
 
-class ReduceSum(_TensorFunction):
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        body = self._formula(printer)
+        return body if exp is None else rf"\left({body}\right)^{{{exp}}}"
+
+    def _formula(self, printer: Any) -> str:
+        name = type(self).__name__
+        inside = ", ".join(printer._print(arg) for arg in self.args)
+        return rf"\operatorname{{{name}}}\left({inside}\right)"
+
+
+class _Reduction(_TensorFunction):
+    """A function of the elements along some axes."""
+
+    nargs = (1, 3)
+    symbol = ""
+
+    def _formula(self, printer: Any) -> str:
+        axes = ", ".join(str(axis) for axis in self.args[1].args) if len(self.args) > 1 else ""
+        below = f"_{{{axes}}}" if axes else ""
+        return rf"{self.symbol}{below}\left({printer._print(self.args[0])}\right)"
+
+
+class ReduceSum(_Reduction):
     """Sum of a tensor over all its axes, a scalar; or over ``axes``, kept with size 1 or not."""
 
-    nargs = (1, 3)
+    symbol = r"\operatorname{sum}"
 
 
-class ReduceMean(_TensorFunction):
+class ReduceMean(_Reduction):
     """Mean of a tensor over all its axes, a scalar; or over ``axes``, kept with size 1 or not."""
 
-    nargs = (1, 3)
+    symbol = r"\operatorname{mean}"
 
 
-class ReduceMax(_TensorFunction):
+class ReduceMax(_Reduction):
     """Largest element of a tensor over ``axes``; NaN where there is one, -inf of no elements."""
 
-    nargs = (1, 3)
+    symbol = r"\max"
 
 
 class MatMul(_TensorFunction):
@@ -97,11 +122,18 @@ class MatMul(_TensorFunction):
 
     nargs = 2
 
+    def _formula(self, printer: Any) -> str:
+        left, right = (printer._print(arg) for arg in self.args)
+        return rf"\left({left}\right) \left({right}\right)"
+
 
 class Transpose(_TensorFunction):
     """A tensor with its last two axes exchanged."""
 
     nargs = 1
+
+    def _formula(self, printer: Any) -> str:
+        return rf"\left({printer._print(self.args[0])}\right)^{{\top}}"
 
 
 class ExpandDims(_TensorFunction):

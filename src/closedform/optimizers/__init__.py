@@ -2,6 +2,7 @@
 
 from closedform.optimizers.adabelief import adabelief
 from closedform.optimizers.adadelta import adadelta
+from closedform.optimizers.adafactor import adafactor
 from closedform.optimizers.adagrad import adagrad
 from closedform.optimizers.adam import adam, adamw
 from closedform.optimizers.adamax import adamax
@@ -13,6 +14,7 @@ from closedform.optimizers.lamb import lamb
 from closedform.optimizers.laprop import laprop
 from closedform.optimizers.lion import lion
 from closedform.optimizers.mars import mars
+from closedform.optimizers.muon import muon
 from closedform.optimizers.nadam import nadam
 from closedform.optimizers.radam import radam
 from closedform.optimizers.rmsprop import rmsprop
@@ -24,6 +26,7 @@ from closedform.optimizers.yogi import yogi
 __all__ = [
     "adabelief",
     "adadelta",
+    "adafactor",
     "adagrad",
     "adam",
     "adamax",
@@ -36,6 +39,7 @@ __all__ = [
     "laprop",
     "lion",
     "mars",
+    "muon",
     "nadam",
     "radam",
     "rmsprop",

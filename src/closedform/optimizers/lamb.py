@@ -9,7 +9,7 @@ import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, reduce_sum, state, t
 from closedform.optimizers.arguments import flag, hyperparameter, is_zero, two_betas
-from closedform.optimizers.formulas import blend, used_only, weighted
+from closedform.optimizers.formulas import used_only, weighted
 from closedform.optimizers.formulas import square as squared
 
 
@@ -26,7 +26,7 @@ def lamb(
     r"""Returns Lamb.
 
     .. math::
-        m' &= m + (1 - \beta_1)(g - m) \\
+        m' &= \beta_1 m + (1 - \beta_1) g \\
         v' &= \beta_2 v + (1 - \beta_2) g^2 \\
         u &= \frac{m' / c_1}{\sqrt{v' / c_2} + \epsilon} + \lambda p,
         \quad c_i = 1 - \beta_i^{t+1} \\
@@ -55,7 +55,7 @@ def lamb(
 
     Example:
         >>> lamb(correct_bias=False, trust_ratio=False).param
-        -lr*(state.exp_avg + (1 - beta1)*(grad - state.exp_avg))/(eps + sqrt(...)) + param
+        -lr*(beta1*state.exp_avg + grad*(1 - beta1))/(eps + sqrt(...)) + param
 
     Source: You et al. (2020), version 3, algorithm 2. ``Lamb`` of cerebras.pytorch 2.10, without
     bias correction; its ``adam`` is ``trust_ratio=False``. torch has none.
@@ -67,7 +67,8 @@ def lamb(
         "weight_decay": hyperparameter(weight_decay, "weight_decay", "lamb"),
         "largest_norm": hyperparameter(largest_norm, "largest_norm", "lamb"),
     }
-    mean = blend(state("exp_avg"), GRAD, hyper("beta1"))
+    # Not a blend: where the two terms cancel, a blend keeps the rounding of their difference.
+    mean = weighted(state("exp_avg"), GRAD, hyper("beta1"))
     square = weighted(state("exp_avg_sq"), GRAD**2, hyper("beta2"))
     states = {"exp_avg": State(mean), "exp_avg_sq": State(square)}
     if flag(correct_bias, "correct_bias", "lamb"):

@@ -1,0 +1,157 @@
+"""Adafactor: the second moment of a matrix from the means of its rows and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sympy as sp
+
+from closedform.language import (
+    EPSILON,
+    PARAM,
+    RANK,
+    State,
+    UpdateRule,
+    hyper,
+    local,
+    matmul,
+    reduce_mean,
+    state,
+    t,
+)
+from closedform.optimizers.arguments import choice, flag, hyperparameter, is_zero, two
+from closedform.optimizers.formulas import ascent_or_descent, weighted
+from closedform.optimizers.tensor_formulas import IS_FACTORED, Factors, rms, tensor_rule
+
+FLOORS = ("added", "clamped")
+DECAYS = ("scaled", "plain")
+
+_STATES = {
+    "added": (Factors("exp_avg_sq_row", "exp_avg_sq_col"), "exp_avg_sq"),
+    "clamped": (Factors("row_var", "col_var", keepdims=True), "variance"),
+}
+"""The factors of a matrix and the whole second moment of another parameter, as each form names."""
+
+
+def adafactor(
+    lr: Any = 1e-2,
+    eps: Sequence[Any] = (1e-30, 1e-3),
+    clip_threshold: Any = 1,
+    decay_rate: Any = 0.8,
+    beta1: Any = 0,
+    weight_decay: Any = 0,
+    *,
+    scale_parameter: bool = True,
+    relative_step: bool = True,
+    maximize: bool = False,
+    floor: str = "added",
+    decay: str = "scaled",
+) -> UpdateRule:
+    r"""Returns Adafactor.
+
+    .. math::
+        b &= 1 - (t + 1)^{-\gamma}, \quad s = g^2 + \epsilon_1 \\
+        R' &= b R + (1 - b) \operatorname{mean}_{-1}(s), \quad
+        C' = b C + (1 - b) \operatorname{mean}_{-2}(s) \\
+        u &= \frac{g}{\sqrt{R' / \operatorname{mean}_{-1}(R')} \sqrt{C'}}
+        \text{ or, with fewer than two axes, }
+        \frac{g}{\sqrt{V'}}, \quad V' = b V + (1 - b) s \\
+        \hat{u} &= \frac{u}{\max(1, \operatorname{rms}(u) / d)}, \quad
+        \alpha = \max(\epsilon_2, \operatorname{rms}(p)) \, \rho, \quad
+        \rho = \min\left(\eta, \frac{1}{\sqrt{t + 1}}\right) \\
+        p' &= p - \alpha \hat{u} - \alpha \lambda p
+
+    Axes before the last two are batch axes: each of their matrices has factors of its own, the
+    rms is over the whole tensor. With a β₁, m' = β₁ m + (1 - β₁) α û takes the place of α û.
+
+    With ``floor="clamped"`` (torch) s = g², u = g / √max(V', ε₁²) in both cases, for a matrix from
+    V' = R' C' / max(mean(R'), ε₁), and R, C keep their axis, with size 1.
+
+    States, initially 0. A parameter with two axes or more: ``exp_avg_sq_row`` R, its shape without
+    the last axis, ``exp_avg_sq_col`` C, without the last but one; another: ``exp_avg_sq`` V, its
+    shape. Clamped they are ``row_var``, ``col_var``, ``variance``. With a β₁ ``exp_avg`` m.
+
+    Args:
+        lr: The learning rate η >= 0. As every hyperparameter here: a number, a Schedule, or None
+            for an input of the graph.
+        eps: ε₁ >= 0, the floor of the second moment, and ε₂ >= 0, the least scale of a parameter.
+            None as ε₁ is the epsilon of the parameter's dtype, 2**-23 for float32. With (0, 0) a
+            tensor with an element whose gradients were all 0 is not a number after the step.
+        clip_threshold: The root mean square d > 0 of a step that is not scaled down.
+        decay_rate: The exponent γ >= 0.
+        beta1: The decay rate β₁ of the first moment, a number in [0, 1); the number 0 means none.
+        weight_decay: The factor λ >= 0; the number 0 leaves the term out.
+        scale_parameter: False replaces α by ρ.
+        relative_step: False replaces ρ by η.
+        maximize: Whether to ascend: the gradient enters with a minus.
+        floor: Where ε₁ enters: ``"added"`` to the square (the paper) or ``"clamped"`` (torch).
+        decay: What the weight decay is multiplied by: ``"scaled"`` for α, ``"plain"`` for η.
+
+    Raises:
+        DefinitionError: A number out of its range, not two eps, an unknown choice, or a flag that
+            is none.
+
+    Example:
+        >>> rule = adafactor(lr=1e-3, relative_step=False)
+        >>> list(rule.for_shape((3, 4)).states), list(rule.for_shape((4,)).states)
+        (['exp_avg_sq_row', 'exp_avg_sq_col'], ['exp_avg_sq'])
+
+    Source: Shazeer and Stern (2018), algorithms 4 and 5, with sums there in place of means, the
+    same ratio. ``Adafactor`` of transformers 5.23, of cerebras.pytorch 2.10 (without the relative
+    step) and of torch 2.13 (clamped, η λ p as decay).
+    """
+    given1, given2 = two(eps, "eps", "adafactor", "(1e-30, 1e-3)")
+    values = {
+        "lr": hyperparameter(lr, "lr", "adafactor"),
+        "eps1": sp.Integer(0) if given1 is None else hyperparameter(given1, "eps[0]", "adafactor"),
+        "eps2": hyperparameter(given2, "eps[1]", "adafactor"),
+        "clip_threshold": hyperparameter(clip_threshold, "clip_threshold", "adafactor"),
+        "decay_rate": hyperparameter(decay_rate, "decay_rate", "adafactor"),
+        "beta1": hyperparameter(beta1, "beta1", "adafactor", below=1),
+        "weight_decay": hyperparameter(weight_decay, "weight_decay", "adafactor"),
+    }
+    choice(floor, "floor", "adafactor", FLOORS)
+    choice(decay, "decay", "adafactor", DECAYS)
+    gradient = ascent_or_descent(maximize, "adafactor")
+    eps1 = EPSILON if given1 is None else hyper("eps1")
+    states, definitions = _second_moment(gradient, eps1, floor)
+    definitions["clipped"] = local("u") / sp.Max(1, rms(local("u")) / hyper("clip_threshold"))
+    rate = hyper("lr")
+    if flag(relative_step, "relative_step", "adafactor"):
+        rate = sp.Min(rate, 1 / sp.sqrt(t + 1))
+    if flag(scale_parameter, "scale_parameter", "adafactor"):
+        definitions["rate"] = sp.Max(hyper("eps2"), rms(PARAM)) * rate
+        rate = local("rate")
+    change = rate * local("clipped")
+    if not is_zero(values["beta1"]):
+        change = weighted(state("exp_avg"), change, hyper("beta1"))
+        states["exp_avg"] = State(change)
+    param = PARAM - change
+    if not is_zero(values["weight_decay"]):
+        factor = rate if decay == "scaled" else hyper("lr")
+        param = param - factor * hyper("weight_decay") * PARAM
+    return tensor_rule("adafactor", param, states, values, definitions)
+
+
+def _second_moment(
+    gradient: sp.Expr, eps1: sp.Expr, floor: str
+) -> tuple[dict[str, State], dict[str, sp.Expr]]:
+    """The states, and definitions of their next values and of the step ``u``."""
+    is_added = floor == "added"
+    factors, whole = _STATES[floor]
+    decay = 1 - (t + 1) ** -hyper("decay_rate")
+    square = gradient**2 + eps1 if is_added else gradient**2
+    definitions = factors.definitions(square, decay)
+    definitions[whole] = weighted(state(whole), square, decay)
+    if is_added:
+        below = sp.Piecewise((factors.root(), IS_FACTORED), (sp.sqrt(local(whole)), True))
+    else:
+        row, column = local(factors.row), local(factors.column)
+        product = matmul(row, column) / sp.Max(reduce_mean(row, (-2,), keepdims=True), eps1)
+        moment = sp.Piecewise((product, IS_FACTORED), (local(whole), True))
+        below = sp.sqrt(sp.Max(moment, eps1**2))
+    definitions["u"] = gradient / below
+    states = factors.states()
+    states[whole] = State(local(whole), exists=sp.Lt(RANK, 2))
+    return states, definitions

@@ -1,0 +1,195 @@
+"""Muon: momentum made orthogonal by Newton-Schulz iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import DefinitionError
+from closedform.language import (
+    PARAM,
+    RANK,
+    State,
+    UpdateRule,
+    axis_size,
+    hyper,
+    like_param,
+    local,
+    matmul,
+    reduce_sum,
+    reshape,
+    rounded,
+    state,
+    transpose,
+)
+from closedform.optimizers.arguments import choice, flag, hyperparameter, is_zero, whole
+from closedform.optimizers.formulas import ascent_or_descent, blend
+from closedform.optimizers.tensor_formulas import tensor_rule
+
+LOOKAHEADS = ("blend", "sum")
+SCALES = ("original", "match_rms_adamw")
+DECAYS = ("plain", "scaled")
+FLOORS = ("clamped", "added")
+PRECISIONS = ("parameter", "bf16", "bf16_fused")
+COEFFICIENTS = (3.4445, -4.775, 2.0315)
+
+_IS_KERNEL = sp.Eq(RANK, 4)
+_KERNEL_COLUMNS = axis_size(1) * axis_size(2) * axis_size(3)
+_IS_TALL = sp.Or(
+    sp.And(_IS_KERNEL, axis_size(0) > _KERNEL_COLUMNS),
+    sp.And(sp.Not(_IS_KERNEL), axis_size(-2) > axis_size(-1)),
+)
+
+
+def muon(
+    lr: Any = 1e-3,
+    weight_decay: Any = 0.1,
+    momentum: Any = 0.95,
+    nesterov: bool = True,
+    ns_steps: int = 5,
+    ns_coefficients: Sequence[Any] = COEFFICIENTS,
+    eps: Any = 1e-7,
+    *,
+    maximize: bool = False,
+    lookahead: str = "blend",
+    scale: str = "original",
+    decay: str = "plain",
+    floor: str = "clamped",
+    precision: str = "parameter",
+    lost_buffer: bool = False,
+) -> UpdateRule:
+    r"""Returns Muon, for parameters of two axes or more.
+
+    .. math::
+        b' &= b + (1 - \mu)(g - b), \quad e = b' \text{ or, with Nesterov, } g + \mu (b' - g) \\
+        X_0 &= e / \max(\lVert e \rVert_F, \epsilon) \\
+        A &= X_k X_k^\top, \quad X_{k+1} = a X_k + (b A + c A A) X_k \\
+        p' &= p - \eta s X_n - \eta \lambda p,
+        \quad s = \sqrt{\max(1, \text{rows} / \text{columns})}
+
+    The iteration runs on the transposed matrix where there are more rows than columns. A parameter
+    of four axes is the matrix of its first axis by the others; the axes of another before the last
+    two are batch axes. Rows and columns in s are the first two axes.
+
+    State, the parameter's shape and initially 0: ``momentum_buffer`` b.
+
+    Args:
+        lr: The learning rate η >= 0. As every hyperparameter here: a number, a Schedule, or None
+            for an input of the graph.
+        weight_decay: The factor λ >= 0; the number 0 leaves the term out.
+        momentum: The factor μ, a number in [0, 1).
+        nesterov: Whether to look one step ahead.
+        ns_steps: The number n >= 0 of iterations; they are unrolled.
+        ns_coefficients: The numbers a, b, c.
+        eps: The least norm ε >= 0. With 0 a zero gradient gives no number.
+        maximize: Whether to ascend: the gradient enters with a minus.
+        lookahead: Nesterov's e: ``"blend"`` as above (torch, and Jordan's own up to a factor) or
+            ``"sum"`` for g + μ b' (cerebras), in which the gradient weighs more.
+        scale: ``"original"`` as above, or ``"match_rms_adamw"`` for s = √max(rows, columns) / 5.
+        decay: What λ is multiplied by: ``"plain"`` for η, ``"scaled"`` for η s.
+        floor: ``"clamped"`` as above, or ``"added"`` for a norm of ‖e‖ + ε.
+        precision: Where the iteration is rounded: ``"parameter"`` computes in the parameter's
+            dtype, ``"bf16"`` rounds every operation to bf16, ``"bf16_fused"`` every sum of
+            products (torch), and 1e-2 of a step is then rounding.
+        lost_buffer: Whether b is never written back, the defect of cerebras: there is no momentum.
+
+    Raises:
+        DefinitionError: A number out of its range, an unknown choice, or a flag that is none.
+
+    Example:
+        >>> rule = muon(lr=0.02, ns_steps=1)
+        >>> list(rule.for_shape((8, 4)).definitions)
+        ['buffer', 'direction', 'wide', 'unit', 'gram_1', 'x_1', 'orthogonal']
+
+    Source: Jordan et al. (2024), for hidden layers; ``Muon`` of torch 2.13 and of
+    cerebras.pytorch 2.10, whose defaults are lr 0.02 and weight decay 0.01.
+    """
+    values = _checked(lr, weight_decay, momentum, eps, ns_coefficients)
+    whole(ns_steps, "ns_steps", "muon", at_least=0)
+    for name, given, options in (
+        ("lookahead", lookahead, LOOKAHEADS),
+        ("scale", scale, SCALES),
+        ("decay", decay, DECAYS),
+        ("floor", floor, FLOORS),
+        ("precision", precision, PRECISIONS),
+    ):
+        choice(given, name, "muon", options)
+    gradient = ascent_or_descent(maximize, "muon")
+    is_lost = flag(lost_buffer, "lost_buffer", "muon")
+    previous = sp.Integer(0) if is_lost else state("momentum_buffer")
+    definitions = {"buffer": blend(previous, gradient, hyper("momentum"))}
+    direction = local("buffer")
+    if flag(nesterov, "nesterov", "muon"):
+        ahead = direction - gradient if lookahead == "blend" else direction
+        direction = gradient + hyper("momentum") * ahead
+    definitions["direction"] = direction
+    definitions |= _orthogonal(ns_steps, floor, precision)
+    rows, columns = axis_size(0), axis_size(1)
+    size = sp.Max(1, rows / columns) if scale == "original" else sp.Max(rows, columns) / 25
+    rate = hyper("lr") * sp.sqrt(size)
+    step = rate * local("orthogonal")
+    param = PARAM - (rounded(step, "bf16") if precision == "bf16" else step)
+    if not is_zero(values["weight_decay"]):
+        factor = rate if decay == "scaled" else hyper("lr")
+        param = param - factor * hyper("weight_decay") * PARAM
+    kept = state("momentum_buffer") if is_lost else local("buffer")
+    states = {"momentum_buffer": State(kept)}
+    return tensor_rule("muon", param, states, values, definitions, sp.Ge(RANK, 2))
+
+
+def _checked(
+    lr: Any, weight_decay: Any, momentum: Any, eps: Any, coefficients: Any
+) -> dict[str, Any]:
+    is_three = isinstance(coefficients, Sequence) and len(coefficients) == 3
+    if not is_three or isinstance(coefficients, str):
+        raise DefinitionError(
+            f"ns_coefficients must be three numbers, got {coefficients!r}",
+            where="muon",
+            hint=f"try {COEFFICIENTS}",
+        )
+    return {
+        "lr": hyperparameter(lr, "lr", "muon"),
+        "weight_decay": hyperparameter(weight_decay, "weight_decay", "muon"),
+        "momentum": hyperparameter(momentum, "momentum", "muon", below=1),
+        "eps": hyperparameter(eps, "eps", "muon"),
+        **{
+            f"ns_{name}": hyperparameter(value, f"ns_coefficients[{place}]", "muon", at_least=None)
+            for place, (name, value) in enumerate(zip("abc", coefficients, strict=True))
+        },
+    }
+
+
+def _orthogonal(steps: int, floor: str, precision: str) -> dict[str, sp.Expr]:
+    """Definitions from the unit matrix to ``orthogonal``, which has the parameter's shape."""
+
+    def each(value: sp.Expr) -> sp.Expr:
+        return rounded(value, "bf16") if precision == "bf16" else value
+
+    def fused(value: sp.Expr) -> sp.Expr:
+        return value if precision == "parameter" else rounded(value, "bf16")
+
+    matrix = reshape(local("direction"), (axis_size(0), _KERNEL_COLUMNS))
+    given = sp.Piecewise((matrix, _IS_KERNEL), (local("direction"), True))
+    definitions = {"wide": fused(sp.Piecewise((transpose(given), _IS_TALL), (given, True)))}
+    wide = local("wide")
+    length = fused(sp.sqrt(reduce_sum(wide**2, (-2, -1), keepdims=True)))
+    is_clamped = floor == "clamped"
+    length = fused(sp.Max(length, hyper("eps")) if is_clamped else length + hyper("eps"))
+    definitions["unit"] = fused(wide / length)
+    a, b, c = (hyper(f"ns_{name}") for name in "abc")
+    now = local("unit")
+    for step in range(1, steps + 1):
+        gram = local(f"gram_{step}")
+        definitions[f"gram_{step}"] = fused(matmul(now, transpose(now)))
+        if precision == "bf16":
+            square = each(matmul(each(c * gram), gram))
+        else:
+            square = c * matmul(gram, gram)
+        polynomial = fused(each(b * gram) + square)
+        definitions[f"x_{step}"] = fused(each(a * now) + each(matmul(polynomial, now)))
+        now = local(f"x_{step}")
+    upright = sp.Piecewise((transpose(now), _IS_TALL), (now, True))
+    definitions["orthogonal"] = like_param(upright)
+    return definitions

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from closedform import dialects
+from tests.dialects.installed import timm_scheduler
 
 BASE = 0.25
 STEPS = 70
@@ -169,7 +170,7 @@ def test_huggingface(name: str, kwargs: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("name", "kwargs"), TIMM)
 def test_timm(name: str, kwargs: dict[str, Any]) -> None:
     torch = pytest.importorskip("torch")
-    scheduler = pytest.importorskip("timm.scheduler")
+    scheduler = timm_scheduler()
     optimizer = torch.optim.SGD([torch.zeros(1)], lr=BASE)
     made = getattr(scheduler, name)(optimizer, **kwargs)
     theirs = [made._get_lr(step)[0] for step in range(STEPS)]

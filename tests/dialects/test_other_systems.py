@@ -161,12 +161,30 @@ BAD: dict[str, tuple[str, str, dict[str, Any], str]] = {
         "of the step (timm > PlateauLRScheduler): build its update rule with "
         "closedform.dialects.metric_rule",
     ),
-    "noise": (
+    "steps of noise": (
         "timm",
         "StepLRScheduler",
-        {"decay_t": 3, "noise_range_t": 5},
-        "noise is not modelled: timm draws it from torch's generator (timm > StepLRScheduler): "
-        "leave noise_range_t out",
+        {"decay_t": 3, "noise_range_t": [5]},
+        "noise_range_t must be an int >= 0 or two of them, got [5] (timm > StepLRScheduler)",
+    ),
+    "steps of noise out of order": (
+        "timm",
+        "StepLRScheduler",
+        {"decay_t": 3, "noise_range_t": [5, 2]},
+        "noise_range_t must increase, got [5, 2] (timm > StepLRScheduler)",
+    ),
+    "noise of no kind": (
+        "timm",
+        "StepLRScheduler",
+        {"decay_t": 3, "noise_range_t": 5, "noise_type": "norm"},
+        "noise_type must be one of normal, uniform, got 'norm' (timm > StepLRScheduler): "
+        "did you mean 'normal'?",
+    ),
+    "noise of no size": (
+        "timm",
+        "StepLRScheduler",
+        {"decay_t": 3, "noise_range_t": 5, "noise_pct": 0},
+        "noise_pct must be above 0, got 0 (timm > StepLRScheduler)",
     ),
     "decay beyond the run": (
         "timm",

@@ -43,6 +43,7 @@ from closedform.dialects.entries import (
 from closedform.dialects.param_groups import (
     configure_param_groups,
     configure_param_groups_2_2,
+    layer_decay_groups,
 )
 from closedform.dialects.pytorch_accelerated_schedules import wsd_plan
 from closedform.dialects.tags import matching_groups, read_tags
@@ -61,6 +62,7 @@ __all__ = [
     "configure_scheduler",
     "configure_scheduler_params",
     "known_as",
+    "layer_decay_groups",
     "metric_rule",
     "names",
     "optimizer",

@@ -112,6 +112,18 @@ def at_least(low: int) -> Any:
     return check
 
 
+def positive(value: Any, name: str, where: str) -> sp.Expr:
+    """Returns a finite number above 0, exactly.
+
+    Raises:
+        DefinitionError: It is none.
+    """
+    result = number(value, name, where)
+    if result <= 0:
+        raise DefinitionError(f"{name} must be above 0, got {value!r}", where=where)
+    return result
+
+
 def divisor(value: Any, name: str, where: str) -> sp.Expr:
     """Returns a finite number other than 0, exactly.
 

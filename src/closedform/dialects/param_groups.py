@@ -106,6 +106,57 @@ def configure_param_groups_2_2(
     return [group for group in groups if group["params"]]
 
 
+def layer_decay_groups(
+    params: Sequence[str],
+    layers: Sequence[str | Sequence[str]],
+    decay: float,
+    key: str = "adjust_learning_rate",
+) -> list[Group]:
+    r"""Returns a param group for each layer, with a factor that falls from the last to the first.
+
+    .. math:: f_i = d^{\,n - 1 - i} \quad\text{for the layers } i = 0, \dots, n - 1
+
+    Args:
+        params: Names of the parameters, in the order of the model.
+        layers: For each layer from the input to the output, a glob on the whole name of a
+            parameter, or several; the first layer that matches has the parameter.
+        decay: The factor d from each layer to the one before it, above 0.
+        key: The entry of the group that holds the factor: ``adjust_learning_rate`` for the
+            ScalePerParam classes of cerebras, ``lr_scale`` for the schedulers of timm.
+
+    Raises:
+        ConfigError: ``decay`` is not above 0, a parameter is of no layer, or a layer has none.
+
+    Example:
+        >>> groups = layer_decay_groups(
+        ...     ["stem.w", "blocks.0.w", "head.w"], ["stem*", "blocks*", "head*"], 0.5
+        ... )
+        >>> [(group["adjust_learning_rate"], group["params"]) for group in groups]
+        [(0.25, ['stem.w']), (0.5, ['blocks.0.w']), (1.0, ['head.w'])]
+
+    Source: Clark et al., ELECTRA (2020), table 6; ``param_groups_layer_decay`` of timm 1.0.
+    """
+    where = "layer_decay_groups"
+    if isinstance(decay, bool) or not isinstance(decay, int | float) or not 0 < decay:
+        raise ConfigError(f"decay must be a number above 0, got {decay!r}", where=where)
+    globs = [[layer] if isinstance(layer, str) else layer for layer in layers]
+    found: list[list[str]] = [[] for _ in globs]
+    for name in params:
+        index = next((i for i, layer in enumerate(globs) if _matches(name, layer)), None)
+        if index is None:
+            raise ConfigError(
+                f"parameter {name!r} is of no layer",
+                where=where,
+                hint="globs are on the whole name",
+            )
+        found[index].append(name)
+    for layer, members in zip(layers, found, strict=True):
+        if not members:
+            raise ConfigError(f"layer {layer!r} has no parameter", where=where)
+    last = len(globs) - 1
+    return [{"params": members, key: float(decay) ** (last - i)} for i, members in enumerate(found)]
+
+
 def _factors(config: Any, where: str) -> Mapping[str, Any]:
     """The factor of each layer type."""
     if not isinstance(config, Mapping):

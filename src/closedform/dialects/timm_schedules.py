@@ -1,11 +1,13 @@
 """The schedulers of timm 1.0: courses of the group's base value in cycles, after a warmup.
 
-Noise is refused: timm draws it from torch's generator at every step.
+Where noise is asked for it is ours, a formula of the step (``noise.py``): timm draws its own from
+torch's generator, so that as shipped it is refused. A group's ``lr_scale`` is a factor on all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import sympy as sp
@@ -19,6 +21,7 @@ from closedform.dialects.entries import (
     ScheduleBuilder,
     ScheduleEntry,
 )
+from closedform.dialects.noise import KINDS, noise, noise_range, noisy
 from closedform.dialects.plateaus import metric_entry, timm_plateau
 from closedform.dialects.torch_leaves import base_value
 from closedform.errors import DefinitionError
@@ -124,12 +127,6 @@ def _warmed(
     prefix: int | None = None,
 ) -> Schedule:
     """A line to ``peak`` before the course, or, without ``warmup_prefix``, over its beginning."""
-    if given["noise_range_t"] is not None:
-        raise DefinitionError(
-            "noise is not modelled: timm draws it from torch's generator",
-            where=context.where,
-            hint="leave noise_range_t out",
-        )
     warmup = given["warmup_t"]
     if not warmup:
         return course
@@ -145,16 +142,41 @@ def _warmed(
     )
 
 
+def _grouped(build: ScheduleBuilder) -> ScheduleBuilder:
+    """What timm does with the value of every scheduler: noise, then the group's ``lr_scale``."""
+
+    def build_grouped(given: Arguments, context: Context) -> Schedule:
+        made = build(given, context)
+        if given["noise_range_t"] is not None:
+            made = Schedule(_noisy(made.bound, given, context), name=made.name, length=made.length)
+        factor = context.group.get("lr_scale", 1)
+        return made if factor == 1 else made.scale(factor)
+
+    return build_grouped
+
+
+def _noisy(value: sp.Expr, given: Arguments, context: Context) -> sp.Expr:
+    if context.as_shipped:
+        raise DefinitionError(
+            "noise has no value as shipped: timm draws it from torch's generator",
+            where=context.where,
+            hint="leave as_shipped out for noise that is a formula of the step",
+        )
+    seed = 42 if given["noise_seed"] is None else given["noise_seed"]
+    amount = noise(given["noise_type"], given["noise_pct"], given["noise_std"], seed)
+    return noisy(value, amount, given["noise_range_t"])
+
+
 _WARMUP = (
     Parameter("warmup_t", 0, checks.count(0)),
     Parameter("warmup_lr_init", 0.0, checks.number),
 )
 _NOISE = (
-    Parameter("noise_range_t", None),
-    Parameter("noise_type", "normal"),
-    Parameter("noise_pct", 0.67, checks.number),
-    Parameter("noise_std", 1.0, checks.number),
-    Parameter("noise_seed", 42),
+    Parameter("noise_range_t", None, noise_range),
+    Parameter("noise_type", "normal", checks.choice(*KINDS)),
+    Parameter("noise_pct", 0.67, checks.positive),
+    Parameter("noise_std", 1.0, checks.positive),
+    Parameter("noise_seed", None, checks.count(0)),
 )
 _REST = (Parameter("t_in_epochs", True, checks.flag), *_NOISE)
 _LOW = Parameter("lr_min", 0.0, checks.at_least(0))
@@ -246,4 +268,7 @@ _ENTRIES = (
         _wsd,
     ),
 )
-SCHEDULES = {entry.name: entry for entry in _ENTRIES}
+SCHEDULES = {
+    entry.name: entry if entry.rule else replace(entry, build=_grouped(entry.build))
+    for entry in _ENTRIES
+}

@@ -1,0 +1,210 @@
+"""Claims about the values of a schedule: bounds, directions, ends, periods, equality."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import VerificationError
+from closedform.language import Schedule
+from closedform.verify.claims_core import Claim, Goal
+from closedform.verify.claims_reading import (
+    CLOCK,
+    LATER,
+    Condition,
+    claim_about,
+    has_value,
+    read_schedule,
+    said,
+)
+from closedform.verify.terms import (
+    ONE,
+    ZERO,
+    Term,
+    add,
+    equal,
+    less,
+    less_equal,
+    substitute,
+)
+
+
+def bounded(
+    lr: Schedule,
+    low: Any = None,
+    high: Any = None,
+    *,
+    where: Condition = True,
+    assume: Iterable[Condition] = (),
+) -> Claim:
+    """Claims that the value lies between two bounds, which belong to it; None leaves a side open.
+
+    Raises:
+        VerificationError: Neither bound is given.
+
+    Example:
+        >>> from closedform import schedules
+        >>> bounded(schedules.linear(0, 1, 10), 0, 1).verify().status.value
+        'PROVED'
+    """
+    if low is None and high is None:
+        raise VerificationError(
+            "a bound is needed, got neither low nor high",
+            where=f"schedule {lr.name!r}",
+            hint="give one of them",
+        )
+    reading = read_schedule(lr, assume, where)
+    goals, bounds = [], []
+    for bound, relation, sign in ((low, less_equal, ">="), (high, _at_least, "<=")):
+        if bound is None:
+            continue
+        limit = reading.read(bound)
+        bounds.append(limit)
+        shown = (("the value", reading.value), ("the bound", limit))
+        goals.append(
+            Goal(f"value {sign} {said(bound)}", relation(limit, reading.value), shown=shown)
+        )
+    sides = " and ".join(goal.text.removeprefix("value ") for goal in goals)
+    presumes = has_value(reading, *bounds)
+    return claim_about(reading, "bounded", f"the value is {sides}", goals, presumes)
+
+
+def non_negative(
+    lr: Schedule, *, where: Condition = True, assume: Iterable[Condition] = ()
+) -> Claim:
+    """Claims that the value is never below 0."""
+    reading = read_schedule(lr, assume, where)
+    goal = Goal("value >= 0", less_equal(ZERO, reading.value), shown=(("it", reading.value),))
+    sentence = "the value is never below 0"
+    return claim_about(reading, "non_negative", sentence, [goal], has_value(reading))
+
+
+_DIRECTIONS: dict[str, Callable[[Term, Term], Term]] = {
+    "increasing": less_equal,
+    "decreasing": lambda before, after: less_equal(after, before),
+    "constant": equal,
+}
+
+
+def monotone(
+    lr: Schedule,
+    direction: str,
+    *,
+    where: Condition = True,
+    assume: Iterable[Condition] = (),
+) -> Claim:
+    """Claims that the value goes one way from step to step.
+
+    Args:
+        lr: The schedule.
+        direction: ``increasing`` and ``decreasing`` allow steps at which nothing changes;
+            ``constant`` is for no change at all.
+        where: The phase: a condition that both of the steps that are compared satisfy.
+        assume: Conditions on the hyperparameters.
+
+    Raises:
+        VerificationError: ``direction`` is none of the three.
+    """
+    if direction not in _DIRECTIONS:
+        raise VerificationError(
+            f"direction must be one of {', '.join(_DIRECTIONS)}, got {direction!r}",
+            where=f"schedule {lr.name!r}",
+        )
+    reading = read_schedule(lr, assume, where)
+    after = reading.later(reading.value)
+    given = (*reading.given, *map(reading.later, reading.given), less(CLOCK, LATER))
+    goal = Goal(
+        f"the value is {direction}",
+        _DIRECTIONS[direction](reading.value, after),
+        given,
+        shown=(("at t it", reading.value), ("at t' it", after)),
+    )
+    return claim_about(reading, "monotone", goal.text, [goal], has_value(reading))
+
+
+def ends_at(
+    lr: Schedule,
+    value: Any,
+    at: Any = None,
+    *,
+    assume: Iterable[Condition] = (),
+) -> Claim:
+    """Claims that the value is this one from step ``at`` on, for ever.
+
+    Args:
+        lr: The schedule.
+        value: The value at the end.
+        at: The step from which it holds; the length of the schedule if not given.
+        assume: Conditions on the hyperparameters.
+
+    Raises:
+        VerificationError: ``at`` is not given, and the schedule has no length.
+    """
+    begin = lr.duration if at is None else at
+    if begin is None:
+        raise VerificationError(
+            "a schedule without a length has no end",
+            where=f"schedule {lr.name!r}",
+            hint="say from which step on with at",
+        )
+    reading = read_schedule(lr, assume)
+    first, last = reading.read(begin), reading.read(value)
+    reading = replace(reading, where=less_equal(first, CLOCK))
+    shown = (("it", reading.value),)
+    goal = Goal(f"value = {said(value)}", equal(reading.value, last), shown=shown)
+    claim = claim_about(reading, "ends_at", goal.text, [goal], has_value(reading, last))
+    return replace(claim, sentence=f"the value is {said(value)} from step {said(begin)} on")
+
+
+def periodic(lr: Schedule, period: Any, *, assume: Iterable[Condition] = ()) -> Claim:
+    """Claims that the value is the same ``period`` steps later, an integer of at least 1."""
+    reading = read_schedule(lr, assume)
+    steps = reading.read(period)
+    after = substitute(reading.value, {CLOCK: add(CLOCK, steps)})
+    whole = Goal("the period is at least one step", less_equal(ONE, steps))
+    goal = Goal(
+        "the value is the same a period later",
+        equal(after, reading.value),
+        shown=(("it", reading.value), ("a period later it", after)),
+    )
+    sentence = f"the value repeats every {said(period)} steps"
+    presumes = has_value(reading, steps)
+    return claim_about(reading, "periodic", sentence, [whole, goal], presumes)
+
+
+def equal_to(
+    lr: Schedule,
+    other: Schedule | sp.Expr | float,
+    *,
+    where: Condition = True,
+    assume: Iterable[Condition] = (),
+) -> Claim:
+    """Claims that two schedules have the same value at each step that satisfies ``where``.
+
+    Open hyperparameters of one name are one. ``other`` may be an expression, too. It is called
+    ``closedform.claims.equal``.
+    """
+    reading = read_schedule(lr, assume, where)
+    facts = reading.assume
+    if isinstance(other, Schedule):
+        second = read_schedule(other)
+        value, name = second.value, repr(other.name)
+        facts = tuple(dict.fromkeys((*facts, *second.assume)))
+    else:
+        value, name = reading.read(other), said(other)
+    reading = replace(reading, assume=facts)
+    goal = Goal(
+        f"the value is that of {name}",
+        equal(reading.value, value),
+        shown=((repr(lr.name), reading.value), (name, value)),
+    )
+    return claim_about(
+        reading, "equal", f"it is equal to {name}", [goal], has_value(reading, value)
+    )
+
+
+def _at_least(limit: Term, value: Term) -> Term:
+    return less_equal(value, limit)

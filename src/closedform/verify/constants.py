@@ -97,6 +97,7 @@ class Constants:
 
     Args:
         sources: Terms in which the numbers are looked for: the source of the graph.
+        numbers: More numbers, such as the ends of the lines of the source.
 
     Example:
         >>> from math import pi
@@ -105,11 +106,12 @@ class Constants:
         (1/10, (1/196000 * pi))
     """
 
-    def __init__(self, sources: Iterable[Term] = ()) -> None:
+    def __init__(self, sources: Iterable[Term] = (), numbers: Iterable[fmpq] = ()) -> None:
         self._known: dict[tuple[float, DType], Term] = {}
         self._irrationals: list[tuple[Term, fmpq, fmpq]] = []
         rationals, irrationals = _numbers(sources)
-        self._rationals = sorted(rationals)
+        found = {*rationals, *numbers}
+        self._rationals = sorted(found | {-number for number in found})
         self._derived: list[fmpq] | None = None
         for term in (terms.PI, *irrationals):
             ends = enclosure(term)
@@ -140,9 +142,9 @@ class Constants:
     def _sums_and_products(self) -> list[fmpq]:
         """What one operation makes of two rational numbers of the source, or of one and 2."""
         if self._derived is None:
-            own = [*self._rationals, fmpq(2)] if len(self._rationals) <= _MOST_COMBINED else []
+            own = [*self._rationals, fmpq(2)] if len(self._rationals) <= 2 * _MOST_COMBINED else []
             pairs = [(a, b) for a in own for b in own]
-            made = {number for a, b in pairs for number in (a + b, a - b, a * b, b - a)}
+            made = {number for a, b in pairs for number in (a + b, a * b)}
             made |= {a / b for a, b in pairs if b != 0}
             self._derived = sorted(made)
         return self._derived

@@ -36,7 +36,7 @@ from closedform.verify.exact import Undefined
 from closedform.verify.exact import value as value_of
 from closedform.verify.identity import Steps, are_equal, is_defined
 from closedform.verify.lift import Constant, lift_graph
-from closedform.verify.pieces import Value, aligned, as_term, runs_of
+from closedform.verify.pieces import Line, Runs, Value, aligned, as_term, runs_of
 from closedform.verify.prover import prove
 from closedform.verify.terms import Sign, Term
 from closedform.verify.verdict import Status, Verdict
@@ -137,12 +137,21 @@ def _pairs(source: Schedule, graph: Graph, last: int) -> Iterator[Pair]:
     }
     wanted = source_term(source, inputs)
     symbols = {name: node for name, node in terms.symbols(wanted).items() if name in inputs}
-    constants = Constants([wanted, terms.term(source.bound)])
+    runs = runs_of(wanted, CLOCK, 0, last)
+    constants = Constants([wanted, terms.term(source.bound)], _ends_of_lines(runs))
     lifted = lift_graph(graph, constant=constants, symbols=symbols, last=last)
     balls: dict[str, Any] = {}
     stored = lift_graph(graph, constant=_ball_symbol(balls), symbols=symbols, last=last)
     for name, term in lifted.items():
         yield Pair(name, wanted, term, stored[name], balls)
+
+
+def _ends_of_lines(runs: Runs) -> Iterator[fmpq]:
+    """Slopes of lines and their values at both ends, which are constants of a graph of them."""
+    for run in runs:
+        if isinstance(run.value, Line):
+            yield run.value.slope
+            yield from (run.value.at(step) for step in (run.first, run.last, run.last + 1))
 
 
 def source_term(schedule: Schedule, inputs: frozenset[str] | set[str] = frozenset()) -> Term:

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from closedform import optimizers
-from closedform.compiler import compile_init, compile_step
+from closedform.compiler import compile_evaluation, compile_init, compile_step
 from closedform.ir.evaluate import evaluate
 from closedform.ir.types import DType
 from closedform.language import UpdateRule
@@ -49,8 +49,10 @@ def course(rule: UpdateRule) -> list[dict[str, Any]]:
     wanted = [node.attribute("name") for node in init.inputs]
     feed |= evaluate(init, {name: feed[name] for name in wanted})
     results = []
-    for gradient in COURSES["gradients"]:
+    for gradient, hessian in zip(COURSES["gradients"], COURSES["hessians"], strict=True):
         grads = {f"grad.{name}": part for name, part in split(gradient).items()}
+        if rule.inputs:
+            grads |= {f"input.{name}.hessian": part for name, part in split(hessian).items()}
         outputs = evaluate(graph, {**feed, **grads})
         feed = {name.removeprefix("next."): value for name, value in outputs.items()}
         results.append(outputs)
@@ -81,6 +83,35 @@ RULES: dict[str, Callable[[], UpdateRule]] = {
     "adan": lambda: optimizers.adan(0.01, weight_decay=0.1),
     "adan_decoupled": lambda: optimizers.adan(0.01, weight_decay=0.1, decay="decoupled"),
     "mars": lambda: optimizers.mars(0.01, (0.9, 0.99), weight_decay=0.1),
+    "schedule_free_sgd": lambda: optimizers.schedule_free_sgd(
+        0.1, weight_decay=0.1, warmup_steps=3
+    ),
+    "schedule_free_sgd_r": lambda: optimizers.schedule_free_sgd(0.1, 0.8, weight_exponent=1),
+    "schedule_free_adamw": lambda: optimizers.schedule_free_adamw(
+        0.01, (0.9, 0.99), weight_decay=0.1, warmup_steps=3
+    ),
+    "schedule_free_radam": lambda: optimizers.schedule_free_radam(0.01, (0.9, 0.95)),
+    "schedule_free_radam_loud": lambda: optimizers.schedule_free_radam(
+        0.01, (0.9, 0.95), weight_decay=0.1, silent_sgd_phase=False
+    ),
+    "prodigy": lambda: optimizers.prodigy(weight_decay=0.1),
+    "prodigy_options": lambda: optimizers.prodigy(
+        0.5,
+        (0.8, 0.95),
+        weight_decay=0.1,
+        decoupled_weight_decay=False,
+        use_bias_correction=True,
+        safeguard_warmup=True,
+        d0=1e-3,
+        d_coef=2,
+        growth_rate=1.5,
+    ),
+    "dadapt_adam": lambda: optimizers.d_adapt_adam(weight_decay=0.1, decoupled_weight_decay=True),
+    "dadapt_adam_options": lambda: optimizers.d_adapt_adam(
+        0.5, weight_decay=0.1, use_bias_correction=True, growth_rate=1.5, d0=1e-3
+    ),
+    "dadapt_sgd": lambda: optimizers.d_adapt_sgd(momentum=0.8, d0=1e-3),
+    "sophia": lambda: optimizers.sophia(0.01, (0.9, 0.99), gamma=1, clip=0.05, update_period=1),
     "mars_lion": lambda: optimizers.mars(0.01, (0.9, 0.99), weight_decay=0.1, form="lion"),
 }
 
@@ -91,3 +122,13 @@ def test_course_is_that_of_the_package(name: str) -> None:
     for step, (outputs, wanted) in enumerate(zip(results, COURSES[name], strict=True)):
         ours = joined(outputs, "next.param.")
         np.testing.assert_allclose(ours, wanted, rtol=TOLERANCE, err_msg=f"step {step}")
+
+
+@pytest.mark.parametrize("name", [name for name in RULES if f"{name}/x" in COURSES])
+def test_point_of_evaluation_is_that_of_the_package(name: str) -> None:
+    rule = RULES[name]()
+    graph = compile_evaluation(rule, SHAPES, dtype=DType.F64)
+    needed = [node.attribute("name") for node in graph.inputs]
+    for outputs, wanted in zip(course(rule), COURSES[f"{name}/x"], strict=True):
+        point = evaluate(graph, {key: outputs[f"next.{key}"] for key in needed})
+        np.testing.assert_allclose(joined(point, "evaluation."), wanted, rtol=TOLERANCE)

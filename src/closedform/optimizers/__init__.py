@@ -10,17 +10,25 @@ from closedform.optimizers.adan import adan
 from closedform.optimizers.ademamix import ademamix
 from closedform.optimizers.adopt import adopt
 from closedform.optimizers.asgd import asgd
+from closedform.optimizers.d_adaptation import d_adapt_adam, d_adapt_sgd
 from closedform.optimizers.lamb import lamb
 from closedform.optimizers.laprop import laprop
 from closedform.optimizers.lion import lion
 from closedform.optimizers.mars import mars
 from closedform.optimizers.muon import muon
 from closedform.optimizers.nadam import nadam
+from closedform.optimizers.prodigy import prodigy
 from closedform.optimizers.radam import radam
 from closedform.optimizers.rmsprop import rmsprop
 from closedform.optimizers.rprop import rprop
+from closedform.optimizers.schedule_free import (
+    schedule_free_adamw,
+    schedule_free_radam,
+    schedule_free_sgd,
+)
 from closedform.optimizers.sgd import sgd
 from closedform.optimizers.signum import signum, tiger
+from closedform.optimizers.sophia import sophia
 from closedform.optimizers.yogi import yogi
 
 __all__ = [
@@ -35,17 +43,24 @@ __all__ = [
     "ademamix",
     "adopt",
     "asgd",
+    "d_adapt_adam",
+    "d_adapt_sgd",
     "lamb",
     "laprop",
     "lion",
     "mars",
     "muon",
     "nadam",
+    "prodigy",
     "radam",
     "rmsprop",
     "rprop",
+    "schedule_free_adamw",
+    "schedule_free_radam",
+    "schedule_free_sgd",
     "sgd",
     "signum",
+    "sophia",
     "tiger",
     "yogi",
 ]

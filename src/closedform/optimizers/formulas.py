@@ -7,7 +7,7 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.language import GRAD, PARAM, State, UpdateRule, hyper
+from closedform.language import GRAD, PARAM, Shared, State, UpdateRule, hyper, t
 from closedform.optimizers.arguments import flag, is_zero
 
 
@@ -21,13 +21,16 @@ def with_penalty(gradient: sp.Expr, weight_decay: Any) -> sp.Expr:
     return gradient if is_zero(weight_decay) else gradient + hyper("weight_decay") * PARAM
 
 
-def decoupled(weight_decay: Any, param: sp.Expr = PARAM) -> sp.Expr:
+def decoupled(weight_decay: Any, param: sp.Expr = PARAM, rate: sp.Expr | None = None) -> sp.Expr:
     """Returns what decoupled weight decay takes from the parameter, or from what it has become.
+
+    The rate is ``lr``, or another.
 
     It is a term of its own: the factor 1 - lr*weight_decay, rounded to float32, would lose a decay
     below 6e-8 a step.
     """
-    return 0 if is_zero(weight_decay) else hyper("lr") * hyper("weight_decay") * param
+    rate = hyper("lr") if rate is None else rate
+    return 0 if is_zero(weight_decay) else rate * hyper("weight_decay") * param
 
 
 def blend(old: sp.Expr, new: sp.Expr, decay: sp.Expr) -> sp.Expr:
@@ -54,11 +57,36 @@ def sign(value: sp.Expr) -> sp.Expr:
     return sp.Piecewise((1, value > 0), (-1, value < 0), (value, True))
 
 
+def rectification(beta2: sp.Expr, threshold: int) -> tuple[sp.Expr, sp.Expr]:
+    """Returns the length ρ of RAdam's mean of squares, and the factor of the step above a ρ.
+
+    Below the threshold, which is at least 4, the factor is that at the threshold: legal, if not 0.
+    """
+    power = beta2 ** (t + 1)
+    limit = 2 / (1 - beta2) - 1
+    length = limit - 2 * (t + 1) * power / (1 - power)
+    held = sp.Max(length, threshold)
+    factor = sp.sqrt((held - 4) * (held - 2) * limit / ((limit - 4) * (limit - 2) * held))
+    return length, factor
+
+
 def used_only(
-    name: str, param: sp.Expr, states: Mapping[str, State], values: Mapping[str, Any]
+    name: str,
+    param: sp.Expr,
+    states: Mapping[str, State],
+    values: Mapping[str, Any],
+    *,
+    inputs: tuple[str, ...] = (),
+    shared: Mapping[str, Shared] | None = None,
+    evaluation: sp.Expr | None = None,
 ) -> UpdateRule:
     """Returns the rule with the hyperparameters that its expressions have."""
+    common = {} if shared is None else shared
     expressions = [param, *(spec.next for spec in states.values())]
+    expressions += [spec.next for spec in common.values()]
+    expressions += [] if evaluation is None else [evaluation]
     used = {symbol.name for expr in expressions for symbol in expr.free_symbols}
     kept = {key: value for key, value in values.items() if key in used}
-    return UpdateRule(name, param, states, kept)
+    return UpdateRule(
+        name, param, states, kept, inputs=inputs, shared=common, evaluation=evaluation
+    )

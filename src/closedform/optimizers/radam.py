@@ -13,6 +13,7 @@ from closedform.optimizers.formulas import (
     ascent_or_descent,
     blend,
     decoupled,
+    rectification,
     used_only,
     weighted,
     with_penalty,
@@ -84,11 +85,7 @@ def radam(
     mean = blend(state("exp_avg"), gradient, hyper("beta1"))
     square = weighted(state("exp_avg_sq"), gradient**2, beta2)
     correction = 1 - beta2 ** (t + 1)
-    limit = 2 / (1 - beta2) - 1
-    length = limit - 2 * (t + 1) * beta2 ** (t + 1) / correction
-    # Held at 5, where the branch is not taken, the length is legal under the root at every step.
-    held = sp.Max(length, 5)
-    rectified = sp.sqrt((held - 4) * (held - 2) * limit / ((limit - 4) * (limit - 2) * held))
+    length, rectified = rectification(beta2, 5)
     adapted = rectified * sp.sqrt(correction) / (sp.sqrt(square) + hyper("eps"))
     scale = sp.Piecewise((adapted, length > 5), (1, True))
     if _is_never_rectified(values["beta2"]):

@@ -63,30 +63,6 @@ class NotCanonical(Exception):  # noqa: N818 - says that the engine has nothing 
     """A term has no canonical form: it is undefined, or a base is 0."""
 
 
-def polynomial(term: Term) -> dict[Term | None, fmpq] | None:
-    """Returns a linear form: coefficients by symbol or function, the constant under None.
-
-    None where the term is not linear in its generators with rational coefficients.
-    """
-    engine = Canonical(lambda _: Sign.ANY)
-    try:
-        quotient = engine.of(term)
-    except (TooLarge, ZeroDivisionError, NotCanonical):
-        return None
-    if not quotient.below.is_one():
-        return None
-    form: dict[Term | None, fmpq] = {}
-    for exponents, coefficient in quotient.above.to_dict().items():
-        places = [index for index, exponent in enumerate(exponents) if exponent]
-        if not places:
-            form[None] = fmpq(coefficient)
-        elif len(places) == 1 and exponents[places[0]] == 1 and places[0] in engine.terms:
-            form[engine.terms[places[0]]] = fmpq(coefficient)
-        else:
-            return None
-    return form
-
-
 class Canonical:
     """Canonical forms of one term and its parts, over one table of generators."""
 
@@ -266,18 +242,18 @@ class Canonical:
             return [(base, 1)]
         positive: list[tuple[Quotient, int]] = []
         for factor, times in parts:
-            sign = self._sign_of(self._term(factor))
+            sign = self._sign_of(self.term_of(factor))
             if sign in (Sign.NEGATIVE, Sign.NONPOSITIVE):
                 factor = number(fmpq(-1)) * factor
-                content = content * (-1) ** times
+                content = -content if times % 2 else content
                 sign = Sign.POSITIVE if sign is Sign.NEGATIVE else Sign.NONNEGATIVE
             if sign is not Sign.POSITIVE and (sign is not Sign.NONNEGATIVE or times < 0):
                 return [(base, 1)]
             positive.append((factor, times))
         return positive + _primes(content) if content > 0 else [(base, 1)]
 
-    def _term(self, form: Quotient) -> Term:
-        """A polynomial in generators that are terms, as a term."""
+    def term_of(self, form: Quotient) -> Term:
+        """Returns a polynomial in generators that are terms as a term."""
         parts = []
         for exponents, coefficient in form.above.to_dict().items():
             powers = [rational(fmpq(coefficient))]
@@ -396,3 +372,12 @@ def integral_scale(term: Term) -> int | None:
             return None
         scale = math.lcm(scale, int(fmpq(coefficient).q))
     return scale
+
+
+def numerator(term: Term) -> Term | None:
+    """Returns a polynomial that is 0 wherever a term is defined and 0; None where none is found."""
+    engine = Canonical(lambda _: Sign.ANY)
+    try:
+        return engine.term_of(Quotient(engine.of(term).above, number(fmpq(1)).below))
+    except (TooLarge, ZeroDivisionError, NotCanonical):
+        return None

@@ -89,12 +89,12 @@ def _taken(root: Term) -> list[Obligation]:
     partial = _partial_below(root)
     found: dict[Obligation, None] = {}
     pending: list[tuple[Term, _Path]] = [(root, None)]
-    seen: set[tuple[Term, int]] = set()
+    seen: dict[tuple[Term, int], _Path] = {}  # holds the paths: an id lives as long as its object
     while pending:
         node, path = pending.pop()
         if node not in partial or (node, id(path)) in seen:
             continue
-        seen.add((node, id(path)))
+        seen[node, id(path)] = path
         if node.op is Op.ITE:
             condition, then, otherwise = node.args
             if otherwise in partial:

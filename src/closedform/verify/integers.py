@@ -6,7 +6,8 @@ All of it is sound for integers and adds nothing over the reals but what integer
 - ``a != b`` is ``a < b`` or ``b < a``; a disjunction of equalities is one case each;
 - two floors of numbers at most 1 apart differ by 0 or 1;
 - ``a <= b`` is ``a = b`` where the facts contradict ``a < b``;
-- an equality that gives a symbol as a term without it replaces it everywhere.
+- an equality that gives a symbol as a term without it replaces it everywhere;
+- the floor of an integer is that integer.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from itertools import permutations
 
 from closedform.verify.budget import Deadline
-from closedform.verify.canonical import integral_scale, is_zero
+from closedform.verify.canonical import integral_scale, is_zero, numerator
 from closedform.verify.cases import Sequent, is_feasible
 from closedform.verify.solver import ask, entails
 from closedform.verify.syntax import (
@@ -140,11 +141,22 @@ def eliminate(sequent: Sequent, deadline: Deadline) -> Sequent:
         deadline.check()
         found = next(_definitions(sequent.facts), None)
         if found is None:
-            return sequent
+            break
         fact, name, meaning = found
         rest = tuple(each for each in sequent.facts if each is not fact)
         sequent = Sequent(rest, sequent.goal, sequent.floors).replacing({name: meaning})
-    return sequent
+    return sequent.replacing(_floors_of_integers(sequent))
+
+
+def _floors_of_integers(sequent: Sequent) -> dict[Term, Term]:
+    """Floors of polynomials in integers, which are those polynomials."""
+    found = {}
+    for node in walk(sequent.goal, *sequent.facts):
+        if node.op is Op.FLOOR and integral_scale(node.args[0]) == 1:
+            whole = numerator(node.args[0])
+            if whole is not None:
+                found[node] = whole
+    return found
 
 
 def _definitions(facts: Iterable[Term]) -> Iterator[tuple[Term, Term, Term]]:

@@ -8,6 +8,8 @@
    the lemmas hold and the goal does not. Reading integers as reals only ever admits more points.
 5. **quotient of powers**: ``a^k / b^k`` as ``(a/b)^k``, where a >= 0 and b > 0, and order again.
 6. **integer cases** (``integers``): 2 to 5 in each case that integers tell apart.
+7. **turns of a cosine**: for goals ``cos(pi u) != 1`` and ``!= -1``: were it equal, u would be an
+   even or odd integer; 6 on that.
 
 Each tactic proves or gives up; none refutes. What is left are the sequents that were not proved,
 and z3's models of them, where a counterexample is looked for next.
@@ -21,19 +23,27 @@ from dataclasses import dataclass, field
 from flint import fmpq
 
 from closedform.verify.budget import Deadline
-from closedform.verify.canonical import SignOf, is_zero
+from closedform.verify.canonical import SignOf, is_zero, numerator
 from closedform.verify.cases import Sequent, split
 from closedform.verify.integers import conditions_of, eliminate, integer_cases
 from closedform.verify.solver import Reading, ask, entails, has_integers
 from closedform.verify.syntax import (
+    FALSE,
+    MINUS_ONE,
+    ONE,
+    TWO,
     ZERO,
+    add,
     divide,
+    equal,
     less,
     less_equal,
+    multiply,
     negate,
     power,
     substitute,
     subtract,
+    symbol,
 )
 from closedform.verify.tree import Op, Sign, Term, walk
 
@@ -45,6 +55,7 @@ EVALUATION = "evaluation"
 IDENTITY = "identity"
 INTEGER_CASES = "integer cases"
 QUOTIENT_OF_POWERS = "quotient of powers"
+TURNS = "turns of a cosine"
 
 
 @dataclass(slots=True)
@@ -98,11 +109,13 @@ def _prove_case(case: Sequent, result: Climb, deadline: Deadline) -> bool:
     if model is _PROVED:
         return True
     integers = has_integers(case.goal, *case.facts)
-    if integers:
-        parts = integer_cases(case, deadline)
-        if all(_prove_simple(part, result, deadline) is _PROVED for part in parts):
-            result.used(INTEGER_CASES)
-            return True
+    if integers and _prove_by_integers(case, result, deadline):
+        result.used(INTEGER_CASES)
+        return True
+    turned = _at_whole_turns(case)
+    if turned is not None and _prove_by_integers(turned, result, deadline):
+        result.used(TURNS)
+        return True
     readings = (Reading.REAL, Reading.INTEGER) if integers else (Reading.REAL,)
     for reading in readings:
         asked = (*case.facts, negate(case.goal))
@@ -112,6 +125,30 @@ def _prove_case(case: Sequent, result: Climb, deadline: Deadline) -> bool:
     if isinstance(model, Mapping):
         result.models.append(model)
     return False
+
+
+def _prove_by_integers(case: Sequent, result: Climb, deadline: Deadline) -> bool:
+    parts = integer_cases(eliminate(case, deadline), deadline)
+    return all(_prove_simple(part, result, deadline) is _PROVED for part in parts)
+
+
+def _at_whole_turns(case: Sequent) -> Sequent | None:
+    """What would follow if ``cos(pi u)`` were 1 or -1 where the goal is that it is not."""
+    if case.goal.op is not Op.NOT:
+        return None
+    difference = subtract(*case.goal.args[0].args)
+    for node in walk(difference):
+        if node.op is not Op.COSPI:
+            continue
+        for extreme, offset in ((ONE, ZERO), (MINUS_ONE, ONE)):
+            distance = subtract(node, extreme)
+            if is_zero(subtract(difference, distance)) or is_zero(add(difference, distance)):
+                turns = symbol(f"turns#{len(case.floors)}", integer=True)
+                whole = subtract(node.args[0], add(offset, multiply(TWO, turns)))
+                rest = numerator(whole)
+                if rest is not None:
+                    return Sequent((*case.facts, equal(rest, ZERO)), FALSE, case.floors)
+    return None
 
 
 class _Proved:

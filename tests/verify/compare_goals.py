@@ -1,0 +1,29 @@
+"""All goals of the study with the figures: decided, median and worst time. For `make compare`.
+
+No test of `make test`: pytest collects files of this name only when they are named.
+"""
+
+import statistics
+from collections import Counter
+
+from closedform.verify.prover import prove
+from tests.verify.test_goals import GOALS
+
+# What issue 4 asks of a claim, in seconds. The median is far below, the worst depends on z3.
+MEDIAN, WORST = 0.2, 10.0
+
+
+def test_all_goals_of_the_study() -> None:
+    verdicts = [prove(goal.goal, assume=goal.assume) for goal in GOALS]
+    wrong = [
+        f"{goal.name}: {verdict}"
+        for goal, verdict in zip(GOALS, verdicts, strict=True)
+        if verdict.status is not goal.expected
+    ]
+    seconds = [verdict.seconds for verdict in verdicts]
+    counts = Counter(verdict.status.value for verdict in verdicts)
+    median, worst = statistics.median(seconds), max(seconds)
+    print(f"{len(GOALS)} goals: {dict(counts)}, median {median:.3f} s, worst {worst:.2f} s")
+    assert not wrong, "\n".join(wrong)
+    assert median <= MEDIAN
+    assert worst <= WORST

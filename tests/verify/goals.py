@@ -1,0 +1,57 @@
+"""The goals of the feasibility study as data: a name, a truth, what is assumed, what must come out.
+
+Written in our language. `goals_schedules` holds what is asked of 29 schedules, `goals_equalities`
+what relates schedules to each other and to recurrences, `goals_optimizers` what is asked of rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+
+from closedform.verify.terms import Term, equal, less, less_equal, term
+from closedform.verify.verdict import Status
+
+PROVED, REFUTED = Status.PROVED, Status.REFUTED
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """One goal of the table."""
+
+    name: str
+    goal: Term
+    assume: tuple[Term, ...]
+    expected: Status
+
+
+def terms_of(conditions: Iterable[Any]) -> tuple[Term, ...]:
+    return tuple(each if isinstance(each, Term) else term(each) for each in conditions)
+
+
+def same(left: Any, right: Any) -> Term:
+    return equal(term(left), term(right))
+
+
+def at_most(left: Any, right: Any) -> Term:
+    return less_equal(term(left), term(right))
+
+
+def below(left: Any, right: Any) -> Term:
+    return less(term(left), term(right))
+
+
+def at(expr: sp.Expr, replacements: Mapping[sp.Basic, Any]) -> sp.Expr:
+    """An expression at other values, replaced all at once and as it stands."""
+    return expr.xreplace({old: sp.sympify(new) for old, new in replacements.items()})
+
+
+def distinct(goals: Iterable[Goal]) -> list[Goal]:
+    """The goals without those that are stated twice, under the name that comes first."""
+    found: dict[tuple[Term, tuple[Term, ...]], Goal] = {}
+    for each in goals:
+        found.setdefault((each.goal, each.assume), each)
+    return list(found.values())

@@ -113,7 +113,7 @@ class Constants:
         found = {*rationals, *numbers}
         self._rationals = sorted(found | {-number for number in found})
         self._derived: list[fmpq] | None = None
-        for term in (terms.PI, *irrationals):
+        for term in (terms.PI, *irrationals, *(terms.multiply(terms.PI, x) for x in irrationals)):
             ends = enclosure(term)
             if ends is not None and (ends[0] > 0 or ends[1] < 0):
                 self._irrationals.append((term, *ends))

@@ -4,8 +4,8 @@
 2. They are written alike, or in their normal forms the identity engine (``canonical``) finds that
    their difference is 0.
 3. Floors of lines repeat with a common period M: the clock is written as ``M * cycle + phase`` with
-   0 <= phase < M, the floors become whole multiples of the cycle, and the steps of one period are
-   compared run by run. That covers all steps of the run, and may cover more.
+   0 <= phase < M, the floors become whole multiples of the cycle, and the phases are compared run
+   by run. That covers all steps of the run, and may cover more.
 
 The engine says that two terms are equal wherever both are defined. That the second one is defined
 on the run, ``is_defined`` shows by the signs of its denominators, radicands and arguments of log.
@@ -14,7 +14,7 @@ on the run, ``is_defined`` shows by the signs of its denominators, radicands and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from flint import fmpq
@@ -27,6 +27,7 @@ from closedform.verify.terms import Op, Sign, Term
 
 _LONGEST_PERIOD = 10**12
 CYCLE = terms.symbol("cycle", integer=True, sign=Sign.NONNEGATIVE)
+ANY_CYCLE = terms.symbol("any cycle", integer=True)
 ANGLE = terms.symbol("angle")
 PHASE = terms.symbol("phase", integer=True, sign=Sign.NONNEGATIVE)
 
@@ -147,28 +148,48 @@ def _signs_behind(angle: Term, steps: Steps) -> Callable[[Term], Sign]:
 
 
 def _are_equal_by_period(left: Term, right: Term, steps: Steps) -> bool:
-    period = _period(steps, left, right)
-    if period is None:
-        return False
-    clock = terms.add(terms.multiply(terms.rational(period), CYCLE), PHASE)
-    cycles = [terms.substitute(side, {steps.clock: clock}) for side in (left, right)]
-    lists = [runs_of(side, PHASE, 0, period - 1) for side in cycles]
+    return any(
+        _are_equal_in_cycles(left, right, steps, clock, period)
+        for clock, period in _cycles(steps, left, right)
+    )
+
+
+def _are_equal_in_cycles(left: Term, right: Term, steps: Steps, clock: Term, period: int) -> bool:
+    sides = [terms.substitute(side, {steps.clock: clock}) for side in (left, right)]
+    lists = [runs_of(side, PHASE, 0, period - 1) for side in sides]
     return all(
         are_equal(one, other, Steps(PHASE, first, last)) is not None
         for first, last, (one, other) in aligned(*lists)
     )
 
 
-def _period(steps: Steps, *sides: Term) -> int | None:
-    """The least number of steps after which all floors of lines have grown by integers."""
-    period = 1
-    for node in terms.walk(*sides):
-        if node.op is not Op.FLOOR:
+def _cycles(steps: Steps, *sides: Term) -> Iterator[tuple[Term, int]]:
+    """Yields the clock as a term in cycle and phase, and the number of phases, in ways to try.
+
+    First by the common period of all floors. Then by one floor of a line ``(p t + c) / q`` alone:
+    ``p t + c = q * cycle + phase``, where the floor is the cycle; these are more t than there are.
+    """
+    lines = dict.fromkeys(_floored_lines(steps, *sides))
+    period = math.lcm(*(int(line.slope.q) for line in lines))
+    if 1 < period <= _LONGEST_PERIOD:
+        yield terms.add(terms.multiply(terms.rational(period), CYCLE), PHASE), period
+    for line in lines:
+        scale = math.lcm(int(line.slope.q), int(line.height.q))
+        is_long = not 1 < scale <= _LONGEST_PERIOD or scale == period
+        if is_long or line.others or line.slope == 0:
             continue
-        runs = runs_of(node.args[0], steps.clock, steps.first, steps.last)
-        if len(runs) == 1 and isinstance(runs[0].value, Line):
-            period = math.lcm(period, int(runs[0].value.slope.q))
-    return period if 1 < period <= _LONGEST_PERIOD else None
+        cycle = CYCLE if min(line.at(steps.first), line.at(steps.last)) >= 0 else ANY_CYCLE
+        phase = terms.multiply(terms.rational(1, scale), PHASE)
+        shifted = terms.add(cycle, phase, terms.rational(-line.height))
+        yield terms.divide(shifted, terms.rational(line.slope)), scale
+
+
+def _floored_lines(steps: Steps, *sides: Term) -> Iterator[Line]:
+    for node in terms.walk(*sides):
+        if node.op is Op.FLOOR:
+            runs = runs_of(node.args[0], steps.clock, steps.first, steps.last)
+            if len(runs) == 1 and isinstance(runs[0].value, Line):
+                yield runs[0].value
 
 
 def is_defined(value: Value, steps: Steps) -> bool:

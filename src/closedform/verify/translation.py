@@ -147,11 +147,14 @@ def _pairs(source: Schedule, graph: Graph, last: int) -> Iterator[Pair]:
 
 
 def _ends_of_lines(runs: Runs) -> Iterator[fmpq]:
-    """Slopes of lines and their values at both ends, which are constants of a graph of them."""
+    """Slopes of lines and their values at both ends and nearest to 0: constants of their graph."""
     for run in runs:
         if isinstance(run.value, Line):
-            yield run.value.slope
-            yield from (run.value.at(step) for step in (run.first, run.last, run.last + 1))
+            slope, height = run.value.slope, run.value.height
+            root = -height / slope if slope != 0 else fmpq(0)
+            nearest = (int(root.floor()), int(root.ceil()))
+            yield slope
+            yield from (run.value.at(step) for step in (run.first, run.last, *nearest))
 
 
 def source_term(schedule: Schedule, inputs: frozenset[str] | set[str] = frozenset()) -> Term:

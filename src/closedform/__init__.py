@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         transpose,
     )
     from closedform.runtime import OptimizerSession, ScheduleSession
+    from closedform.verify import claims
 
 _HOME = {
     "ClosedFormError": "closedform.errors",
@@ -67,7 +68,13 @@ _HOME = {
         "closedform.language",
     ),
 }
-_MODULES = ("dialects", "optimizers", "schedules", "training")
+_MODULES = {
+    "claims": "closedform.verify.claims",
+    "dialects": "closedform.dialects",
+    "optimizers": "closedform.optimizers",
+    "schedules": "closedform.schedules",
+    "training": "closedform.training",
+}
 
 __all__ = [
     "GRAD",
@@ -80,6 +87,7 @@ __all__ = [
     "State",
     "UpdateRule",
     "chained",
+    "claims",
     "compile",
     "dialects",
     "floor_div",
@@ -103,7 +111,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(f"closedform.{name}")
+        return importlib.import_module(_MODULES[name])
     if name not in _HOME:
         raise AttributeError(f"module 'closedform' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOME[name]), name)

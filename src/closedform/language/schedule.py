@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
+    from closedform.verify.claims_core import Claim
+    from closedform.verify.report import Report
+
 
 class Schedule:
     r"""A value for every step: an expression in the clock ``t`` and hyperparameters.
@@ -206,6 +209,14 @@ class Schedule:
         from closedform.plotting import plot_schedule
 
         return plot_schedule(self, path, steps=steps)
+
+    def verify(
+        self, *claims: Claim, assume: Iterable[sp.Basic] = (), budget: float = 10.0
+    ) -> Report:
+        """Returns the verdicts of claims; see ``closedform.verify.standard.verify_schedule``."""
+        from closedform.verify.standard import verify_schedule
+
+        return verify_schedule(self, *claims, assume=assume, budget=budget)
 
     def then(self, other: Schedule, *, at: Any = None) -> Schedule:
         """Returns this schedule until step ``at``, then ``other`` from its own step 0.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sympy as sp
 from sympy.logic.boolalg import Boolean
@@ -23,6 +23,10 @@ from closedform.language.shapes import (
     shape_values,
 )
 from closedform.language.symbols import GRAD, PARAM, local, state, t
+
+if TYPE_CHECKING:
+    from closedform.verify.claims_core import Claim
+    from closedform.verify.report import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +274,12 @@ class UpdateRule:
     def state_shape(self, name: str, shape: Shape) -> Shape:
         """Returns the shape of a state for a parameter of this shape."""
         return shape_by(self.states[name].shape, shape, f"rule {self.name!r}, state {name!r}")
+
+    def verify(self, *claims: Claim, budget: float = 10.0) -> Report:
+        """Returns the verdicts of claims; see ``closedform.verify.standard_rule.verify_rule``."""
+        from closedform.verify.standard_rule import verify_rule
+
+        return verify_rule(self, *claims, budget=budget)
 
     def bind(self, **hyperparameters: Any) -> UpdateRule:
         """Returns the rule with these hyperparameters changed.

@@ -2,8 +2,8 @@
 
 About a schedule: ``total``, ``finite``, ``where_safe``, ``reached``, ``unambiguous``, ``bounded``,
 ``non_negative``, ``continuous``, ``monotone``, ``ends_at``, ``periodic``, ``equal``,
-``recurrence``, ``area``. About a rule: ``same_rule``, ``invariant``, ``bounded_update``,
-``after_steps``.
+``recurrence``, ``area``. About a rule: ``same_rule``, ``invariant``, ``finite_steps``,
+``bounded_update``, ``after_steps``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,13 @@ from closedform.verify.claims_continuity import continuous
 from closedform.verify.claims_core import BUDGET, Claim, Goal, Proofs
 from closedform.verify.claims_defined import finite, reached, total, unambiguous, where_safe
 from closedform.verify.claims_induction import area, recurrence
-from closedform.verify.claims_rule import after_steps, bounded_update, invariant, same_rule
+from closedform.verify.claims_rule import (
+    after_steps,
+    bounded_update,
+    finite_steps,
+    invariant,
+    same_rule,
+)
 from closedform.verify.claims_values import (
     bounded,
     ends_at,
@@ -35,6 +41,7 @@ __all__ = [
     "ends_at",
     "equal",
     "finite",
+    "finite_steps",
     "invariant",
     "monotone",
     "non_negative",

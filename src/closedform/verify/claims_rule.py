@@ -6,98 +6,27 @@ values, as those without a value do. A schedule inside a rule is its expression 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sympy as sp
 
 from closedform.errors import VerificationError, nearest
-from closedform.language import PARAM, Schedule, UpdateRule, exact_number, state, t
-from closedform.language.numbers import rationalize
-from closedform.language.symbols import local
+from closedform.language import PARAM, UpdateRule, state, t
 from closedform.verify.claims_core import Claim, Goal
 from closedform.verify.claims_reading import Condition, said
-from closedform.verify.definedness import obligations
-from closedform.verify.terms import TRUE, Term, absolute, equal, less_equal, subtract, term
-
-_STEP_LATER = {t: t + 1}
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """One step of a rule with the known hyperparameters in it.
-
-    Attributes:
-        rule: The rule.
-        values: What each hyperparameter symbol that has a value means, by name.
-        param: The parameter after the step.
-        states: Each state after the step, by name.
-        initial: Each state before the first step.
-    """
-
-    rule: UpdateRule
-    values: Mapping[str, sp.Expr]
-    param: sp.Expr
-    states: Mapping[str, sp.Expr]
-    initial: Mapping[str, sp.Expr]
-
-    def read(self, expr: Any) -> Any:
-        """Returns an expression or condition with the known hyperparameters in it."""
-        if isinstance(expr, bool):
-            return sp.true if expr else sp.false
-        if not isinstance(expr, sp.Basic):
-            return exact_number(expr, f"a value in a claim about {self.rule.name}")
-        own = _open_symbols(self)
-        known = {**own, **self.values}
-        exactly = rationalize(expr)
-        places = {s: known[s.name] for s in exactly.free_symbols if s.name in known}
-        return exactly.xreplace(places)
-
-    def after(self) -> dict[sp.Symbol, sp.Expr]:
-        """Returns what parameter and states are after the step, by their symbols."""
-        return {PARAM: self.param, **{state(name): expr for name, expr in self.states.items()}}
-
-
-def _step_of(rule: UpdateRule, open: Iterable[str]) -> _Step:
-    if not isinstance(rule, UpdateRule):
-        raise VerificationError(
-            f"this claim is about an UpdateRule, got {type(rule).__name__}",
-            hint="make one with closedform.UpdateRule or closedform.optimizers",
-        )
-    left_open = set(open)
-    for name in left_open:
-        if name not in rule.hyperparameters:
-            raise VerificationError(
-                f"{name!r} is no hyperparameter",
-                where=f"rule {rule.name!r}",
-                hint=nearest(name, rule.hyperparameters),
-            )
-    values = {
-        name: value.bound if isinstance(value, Schedule) else value
-        for name, value in rule.hyperparameters.items()
-        if value is not None and name not in left_open
-    }
-    # A definition may use those before it.
-    meanings: dict[sp.Symbol, sp.Expr] = {}
-    for name, expr in rule.definitions.items():
-        meanings[local(name)] = expr.xreplace(meanings)
-
-    def known(expr: sp.Expr) -> sp.Expr:
-        whole = expr.xreplace(meanings)
-        names = {s: values[s.name] for s in whole.free_symbols if s.name in values}
-        return whole.xreplace(names)
-
-    next_states = {name: known(spec.next) for name, spec in rule.states.items()}
-    initial = {name: spec.initial for name, spec in rule.states.items()}
-    return _Step(rule, values, known(rule.param), next_states, initial)
-
-
-def _open_symbols(step: _Step) -> dict[str, sp.Symbol]:
-    expressions = (step.param, *step.states.values())
-    found = {s.name: s for expr in expressions for s in expr.free_symbols}
-    return {name: found[name] for name in step.rule.hyperparameters if name in found}
-
+from closedform.verify.claims_step import (
+    STEP_LATER,
+    Step,
+    defined_in,
+    exactly,
+    facts_of,
+    given_by,
+    inductive,
+    open_symbols,
+    step_of,
+)
+from closedform.verify.terms import absolute, equal, less_equal, subtract, term
 
 # --- two rules -----------------------------------------------------------------------------------
 
@@ -147,8 +76,8 @@ def same_rule(
             hint=nearest(unknown[0], {*one.hyperparameters, *other.hyperparameters}),
         )
     replaced = substitution or {}
-    first = _step_of(one, names & set(one.hyperparameters))
-    second = _step_of(other, (names & set(other.hyperparameters)) | set(replaced))
+    first = step_of(one, names & set(one.hyperparameters))
+    second = step_of(other, (names & set(other.hyperparameters)) | set(replaced))
     meaning = _substituted(first, second, replaced)
     coupling = _coupling(first, second, states or {})
     names_of_second = {state(name): expr for name, expr in coupling.items()}
@@ -158,7 +87,7 @@ def same_rule(
         return expr.xreplace({**places, **names_of_second})
 
     conditions = [first.read(each) for each in invariants]
-    given = tuple(fact for each in (first.read(where), *conditions) for fact in _given(each))
+    given = given_by(first.read(where), *conditions)
     pairs = [("the parameter", first.param, seen(second.param))]
     pairs += [
         (f"state {name!r}", expr.xreplace(first.after()), seen(second.states[name]))
@@ -179,29 +108,27 @@ def same_rule(
         shown = ((one.name, left), (other.name, right))
         goals.append(Goal(f"state {name!r} begins the same", equal(left, right), shown=shown))
     presumes = [
-        goal for label, left, right in pairs for goal in _defined(label, (left, right), given)
+        goal for label, left, right in pairs for goal in defined_in(label, (left, right), given)
     ]
     for condition in conditions:
-        inductive, presumed = _inductive(first, condition)
-        goals += inductive
+        kept, presumed = inductive(first, condition, given=sp.And(*conditions))
+        goals += kept
         presumes += presumed
-    facts = _facts(first, assume)
+    facts = facts_of(first, assume)
     sentence = f"{one.name} and {other.name} make the same steps"
     if where is not True:
         sentence += f" where {said(where)}"
     return Claim("same_rule", sentence, one, tuple(goals), tuple(presumes), facts)
 
 
-def _substituted(
-    first: _Step, second: _Step, substitution: Mapping[str, Any]
-) -> dict[str, sp.Expr]:
+def _substituted(first: Step, second: Step, substitution: Mapping[str, Any]) -> dict[str, sp.Expr]:
     """What each open hyperparameter of the second rule is, in the names of the first."""
-    own = _open_symbols(first)
-    meaning = {name: own[name] for name in _open_symbols(second) if name in own}
+    own = open_symbols(first)
+    meaning = {name: own[name] for name in open_symbols(second) if name in own}
     return meaning | {name: first.read(value) for name, value in substitution.items()}
 
 
-def _coupling(first: _Step, second: _Step, states: Mapping[str, Any]) -> dict[str, sp.Expr]:
+def _coupling(first: Step, second: Step, states: Mapping[str, Any]) -> dict[str, sp.Expr]:
     """What each state of the second rule is, in the states of the first."""
     coupling = {}
     for name in states:
@@ -249,34 +176,40 @@ def invariant(
         >>> invariant(optimizers.adam(), state("exp_avg_sq") >= 0).verify().proved
         True
     """
-    step = _step_of(rule, open)
-    goals, presumes = _inductive(step, step.read(condition))
+    step = step_of(rule, open)
+    goals, presumes = inductive(step, step.read(condition))
     sentence = f"{said(condition)} before every step"
-    return Claim("invariant", sentence, rule, goals, presumes, _facts(step, assume))
+    return Claim("invariant", sentence, rule, goals, presumes, facts_of(step, assume))
 
 
-def _inductive(step: _Step, condition: sp.Basic) -> tuple[tuple[Goal, ...], tuple[Goal, ...]]:
-    """The goals that a condition begins and is kept, and what they presume."""
-    begin = {state(name): expr for name, expr in step.initial.items()}
-    first = condition.xreplace({t: sp.Integer(0), **begin})
-    kept = condition.xreplace({**step.after(), **_STEP_LATER})
-    given = _given(condition)
-    shown = tuple(
-        (f"the next {name}", term(expr))
-        for name, expr in step.states.items()
-        if state(name) in condition.free_symbols
-    )
-    goals = (
-        Goal(f"{said(condition)} at the beginning", term(first)),
-        Goal(f"{said(condition)} is kept by a step", term(kept), given, shown=shown),
-    )
-    used = [
-        (f"state {name!r}", expr)
-        for name, expr in step.states.items()
-        if state(name) in condition.free_symbols
-    ]
-    presumes = [goal for label, expr in used for goal in _defined(label, (expr,), given)]
-    return goals, tuple(presumes)
+def finite_steps(
+    rule: UpdateRule,
+    *,
+    invariants: Iterable[sp.Basic] = (),
+    open: Iterable[str] = (),
+    assume: Iterable[Condition] = (),
+) -> Claim:
+    """Claims that the parameter and every state are finite and real after every step.
+
+    Args:
+        rule: The rule.
+        invariants: Conditions on states that hold before every step; they are proved, too.
+        open: Hyperparameters that stand for all their values.
+        assume: Conditions on hyperparameters.
+    """
+    step = step_of(rule, open)
+    conditions = [step.read(each) for each in invariants]
+    given = given_by(*conditions)
+    goals = list(defined_in("the parameter", (step.param,), given))
+    for name, expr in step.states.items():
+        goals += defined_in(f"state {name!r}", (expr,), given)
+    presumes: list[Goal] = []
+    for condition in conditions:
+        kept, presumed = inductive(step, condition, given=sp.And(*conditions))
+        presumes += (*presumed, *kept)
+    facts = facts_of(step, assume)
+    sentence = "every step is finite"
+    return Claim("finite", sentence, rule, tuple(goals), tuple(presumes), facts)
 
 
 def bounded_update(
@@ -301,22 +234,22 @@ def bounded_update(
         >>> bounded_update(optimizers.lion(lr=0.5), 0.5).verify().proved
         True
     """
-    step = _step_of(rule, open)
+    step = step_of(rule, open)
     conditions = [step.read(each) for each in invariants]
-    given = tuple(fact for each in conditions for fact in _given(each))
+    given = given_by(*conditions)
     change = subtract(term(step.param), term(PARAM))
     limit = term(step.read(bound))
     shown = (("the change", change), ("the bound", limit))
     goals = [
         Goal(f"|change| <= {said(bound)}", less_equal(absolute(change), limit), given, shown=shown)
     ]
-    presumes = list(_defined("the parameter", (step.param, step.read(bound)), given))
+    presumes = list(defined_in("the parameter", (step.param, step.read(bound)), given))
     for condition in conditions:
-        inductive, presumed = _inductive(step, condition)
-        goals += inductive
+        kept, presumed = inductive(step, condition, given=sp.And(*conditions))
+        goals += kept
         presumes += presumed
     sentence = f"a step changes the parameter by at most {said(bound)}"
-    facts = _facts(step, assume)
+    facts = facts_of(step, assume)
     return Claim("bounded_update", sentence, rule, tuple(goals), tuple(presumes), facts)
 
 
@@ -344,7 +277,7 @@ def after_steps(
         >>> after_steps(optimizers.adam(betas=(0.9, 0.999)), moments).verify().proved
         True
     """
-    step = _step_of(rule, open)
+    step = step_of(rule, open)
     for name in states:
         if name not in step.states:
             raise VerificationError(
@@ -352,45 +285,22 @@ def after_steps(
                 where=f"rule {rule.name!r}",
                 hint=nearest(name, step.states) if step.states else "it has none",
             )
-    closed = {name: step.read(_exactly(expr)) for name, expr in states.items()}
+    closed = {name: step.read(exactly(expr)) for name, expr in states.items()}
     places = {state(name): expr for name, expr in closed.items()}
-    given = _given(step.read(where))
+    given = given_by(step.read(where))
     goals: list[Goal] = []
     presumes: list[Goal] = []
     for name, expr in closed.items():
         begin, wanted = term(expr.xreplace({t: sp.Integer(0)})), term(step.initial[name])
         made = step.states[name].xreplace(places)
-        later = expr.xreplace(_STEP_LATER)
+        later = expr.xreplace(STEP_LATER)
         shown = (("the step", term(made)), ("the formula", term(later)))
         goals += [
             Goal(f"{name} begins so", equal(begin, wanted), shown=(("it", begin),)),
             Goal(f"a step keeps {name} so", equal(term(made), term(later)), given, shown=shown),
         ]
-        presumes += _defined(name, (made, expr, later), given)
+        presumes += defined_in(name, (made, expr, later), given)
     sentence = ", ".join(f"{name} = {said(expr)}" for name, expr in states.items())
-    facts = _facts(step, assume)
+    facts = facts_of(step, assume)
     sentence = f"after t steps with one gradient {sentence}"
     return Claim("after_steps", sentence, rule, tuple(goals), tuple(presumes), facts)
-
-
-# --- what they share -----------------------------------------------------------------------------
-
-
-def _exactly(expr: Any) -> Any:
-    return expr if isinstance(expr, sp.Basic) else exact_number(expr, "the value of a state")
-
-
-def _given(condition: sp.Basic) -> tuple[Term, ...]:
-    found = term(condition)
-    return () if found == TRUE else (found,)
-
-
-def _facts(step: _Step, assume: Iterable[Condition]) -> tuple[Term, ...]:
-    facts = (term(step.read(condition)) for condition in assume)
-    return tuple(fact for fact in dict.fromkeys(facts) if fact != TRUE)
-
-
-def _defined(label: str, exprs: Iterable[sp.Expr], given: tuple[Term, ...]) -> Iterator[Goal]:
-    for expr in exprs:
-        for found in obligations(term(expr)):
-            yield Goal(f"in {label}, {found.text} is defined", found.goal, (*given, *found.path))

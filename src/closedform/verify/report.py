@@ -30,7 +30,8 @@ class Finding:
     @property
     def shown(self) -> str:
         """The verdict as a word: PROVED, REFUTED, UNKNOWN, or NO for a refuted question."""
-        return ANSWER_NO if self.verdict.refuted and self.claim.is_question else self.verdict.status
+        is_no = self.verdict.refuted and self.claim.is_question
+        return ANSWER_NO if is_no else self.verdict.status.value
 
     @property
     def detail(self) -> str:

@@ -24,7 +24,7 @@ BASE = frozenset({"errors"})
 AUTHORS = BASE | {"language"}
 LIBRARY = AUTHORS | {"schedules", "optimizers", "transforms"}
 COMPILER = AUTHORS | {"lowering", "ir", "exporters", "version"}
-OUTER = {"plotting", "runtime", "torch", "training", "verify"}
+OUTER = {"plotting", "runtime", "torch", "training", "verify", "web"}
 ALL_BUT_CLI = LIBRARY | COMPILER | {"dialects", "config", "compiler"} | OUTER
 ARRAYS = frozenset({"numpy", "ml_dtypes"})
 EXACT = frozenset({"sympy", "mpmath"})
@@ -62,6 +62,7 @@ ROOMS = {
         COMPILER | {"compiler", "runtime", "torch"},
         ARRAYS | {"onnx", "safetensors", "rich"},
     ),
+    "web": Room(ALL_BUT_CLI - {"torch"}, frozenset({"sympy"})),
     "verify": Room(
         ALL_BUT_CLI - {"torch"}, EXACT | ARRAYS | {"flint", "z3", "onnx", "onnxruntime"}
     ),
@@ -86,13 +87,14 @@ LOCAL_IMPORTS = {
     ("language/update_rule.py", "closedform.compiler"): "a rule shows and checks its graph",
     ("language/update_rule.py", "closedform.verify"): "rule.verify()",
     ("compiler.py", "onnx"): "to_onnx gives a ModelProto",
+    ("compiler.py", "closedform.verify"): "to_onnx validates what it writes",
     ("compiler.py", "torch"): "to_torch gives an nn.Module, an extra",
     ("training/export.py", "torch"): "the model to trace is an nn.Module, an extra",
     ("training/export.py", "closedform.torch"): "torch traces the model; a session needs none",
 }
 
 # language and ir meet in lowering; these show the whole way or stand above it.
-MEETING_ROOMS = frozenset({"lowering", "compiler", "verify", "cli", "__init__"})
+MEETING_ROOMS = frozenset({"lowering", "compiler", "verify", "web", "cli", "__init__"})
 
 # --- what is banned everywhere ----------------------------------------------------------------
 

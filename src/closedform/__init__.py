@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     )
     from closedform.runtime import OptimizerSession, ScheduleSession
     from closedform.verify import claims
+    from closedform.verify.onnx_schedule import lift
 
 _HOME = {
     "ClosedFormError": "closedform.errors",
@@ -45,6 +46,7 @@ _HOME = {
     "Recipe": "closedform.config",
     "load_config": "closedform.config",
     "load_schedules": "closedform.config",
+    "lift": "closedform.verify.onnx_schedule",
     "OptimizerSession": "closedform.runtime",
     "ScheduleSession": "closedform.runtime",
     **dict.fromkeys(
@@ -93,6 +95,7 @@ __all__ = [
     "floor_div",
     "floor_mod",
     "hyper",
+    "lift",
     "load_config",
     "load_schedules",
     "matmul",

@@ -288,6 +288,7 @@ def to_onnx(
     *,
     params: Mapping[str, Shape] | None = None,
     opset: int = 21,
+    validate: bool = True,
     **options: Any,
 ) -> onnx.ModelProto | dict[str, onnx.ModelProto]:
     """Writes a schedule as one ONNX file, or a rule as ``init.onnx`` and ``step.onnx``.
@@ -297,6 +298,7 @@ def to_onnx(
         path: The file of a schedule; the folder of a rule, made if it does not exist.
         params: Shapes by parameter name, for a rule.
         opset: ONNX opset, 7 to 23; one that does not have an op of the graph is refused.
+        validate: Whether to show that a schedule's file is its source; metadata tell the verdict.
         **options: Those of ``compile``.
 
     Returns:
@@ -306,10 +308,13 @@ def to_onnx(
         ExportError: The folder does not exist, or the opset does not have an op.
     """
     from closedform.exporters.onnx_model import to_model, write_model
+    from closedform.verify.artefact import certify
 
     graph = compile(source, params=params, **options)
     if isinstance(source, Schedule):
         model = to_model(graph, opset=opset, **_schedule_facts(source, graph))
+        if validate:
+            certify(source, model)
         write_model(model, path)
         return model
     shapes = params or {}

@@ -31,13 +31,11 @@ from closedform.language import Schedule, t
 from closedform.lowering.domain import LAST_STEP
 from closedform.verify import terms
 from closedform.verify.constants import Constants, rounding_interval
-from closedform.verify.definedness import obligations
 from closedform.verify.exact import Undefined
 from closedform.verify.exact import value as value_of
 from closedform.verify.identity import Steps, are_equal, is_defined
 from closedform.verify.lift import Constant, lift_graph
 from closedform.verify.pieces import Line, Runs, Value, aligned, as_term, runs_of
-from closedform.verify.prover import prove
 from closedform.verify.terms import Sign, Term
 from closedform.verify.verdict import Status, Verdict
 
@@ -253,6 +251,10 @@ def _drawn(symbol: Term, draw: random.Random) -> fmpq:
 
 
 def _prove(pair: Pair, run: OpenRun, deadline: float) -> Verdict:
+    # Few graphs come here, and the solvers behind the prover take longer to load than to validate.
+    from closedform.verify.definedness import obligations
+    from closedform.verify.prover import prove
+
     clock, steps = run.steps.clock, run.steps
     wanted, lifted = (as_term(value, clock) for value in (run.source, run.lifted))
     taken = (

@@ -10,13 +10,16 @@ from closedform.optimizers.adan import adan
 from closedform.optimizers.ademamix import ademamix
 from closedform.optimizers.adopt import adopt
 from closedform.optimizers.asgd import asgd
+from closedform.optimizers.came import came
 from closedform.optimizers.d_adaptation import d_adapt_adam, d_adapt_sgd
 from closedform.optimizers.lamb import lamb
 from closedform.optimizers.laprop import laprop
+from closedform.optimizers.lars import lars
 from closedform.optimizers.lion import lion
 from closedform.optimizers.mars import mars
 from closedform.optimizers.muon import muon
 from closedform.optimizers.nadam import nadam
+from closedform.optimizers.novograd import novograd
 from closedform.optimizers.prodigy import prodigy
 from closedform.optimizers.radam import radam
 from closedform.optimizers.rmsprop import rmsprop
@@ -29,6 +32,7 @@ from closedform.optimizers.schedule_free import (
 from closedform.optimizers.sgd import sgd
 from closedform.optimizers.signum import signum, tiger
 from closedform.optimizers.sophia import sophia
+from closedform.optimizers.stable_adamw import stable_adamw
 from closedform.optimizers.yogi import yogi
 
 __all__ = [
@@ -43,14 +47,17 @@ __all__ = [
     "ademamix",
     "adopt",
     "asgd",
+    "came",
     "d_adapt_adam",
     "d_adapt_sgd",
     "lamb",
     "laprop",
+    "lars",
     "lion",
     "mars",
     "muon",
     "nadam",
+    "novograd",
     "prodigy",
     "radam",
     "rmsprop",
@@ -61,6 +68,7 @@ __all__ = [
     "sgd",
     "signum",
     "sophia",
+    "stable_adamw",
     "tiger",
     "yogi",
 ]

@@ -22,7 +22,7 @@ from closedform.language import (
 )
 from closedform.optimizers.arguments import choice, flag, hyperparameter, is_zero, two
 from closedform.optimizers.formulas import ascent_or_descent, weighted
-from closedform.optimizers.tensor_formulas import IS_FACTORED, Factors, rms, tensor_rule
+from closedform.optimizers.tensor_formulas import IS_FACTORED, Factors, clipped, rms, tensor_rule
 
 FLOORS = ("added", "clamped")
 DECAYS = ("scaled", "plain")
@@ -106,7 +106,6 @@ def adafactor(
         "lr": hyperparameter(lr, "lr", "adafactor"),
         "eps1": sp.Integer(0) if given1 is None else hyperparameter(given1, "eps[0]", "adafactor"),
         "eps2": hyperparameter(given2, "eps[1]", "adafactor"),
-        "clip_threshold": hyperparameter(clip_threshold, "clip_threshold", "adafactor"),
         "decay_rate": hyperparameter(decay_rate, "decay_rate", "adafactor"),
         "beta1": hyperparameter(beta1, "beta1", "adafactor", below=1),
         "weight_decay": hyperparameter(weight_decay, "weight_decay", "adafactor"),
@@ -116,7 +115,7 @@ def adafactor(
     gradient = ascent_or_descent(maximize, "adafactor")
     eps1 = EPSILON if given1 is None else hyper("eps1")
     states, definitions = _second_moment(gradient, eps1, floor)
-    definitions["clipped"] = local("u") / sp.Max(1, rms(local("u")) / hyper("clip_threshold"))
+    values["clip_threshold"], definitions["clipped"] = clipped("u", clip_threshold, "adafactor")
     rate = hyper("lr")
     if flag(relative_step, "relative_step", "adafactor"):
         rate = sp.Min(rate, 1 / sp.sqrt(t + 1))

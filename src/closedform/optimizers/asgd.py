@@ -64,8 +64,8 @@ def asgd(
     }
     gradient = with_penalty(ascent_or_descent(maximize, "asgd"), values["weight_decay"])
     rate = hyper("lr") / (1 + hyper("lambd") * hyper("lr") * t) ** hyper("alpha")
-    # The decay joins the gradient: the factor 1 - lambd*rate, rounded to float32, would err by up to
-    # 3e-8 at each step to the same side, and a term of its own would round the parameter twice.
+    # The decay joins the gradient: the factor 1 - lambd*rate, rounded to float32, would err by up
+    # to 3e-8 at each step to the same side, and a term of its own would round the parameter twice.
     param = PARAM - rate * (gradient + hyper("lambd") * PARAM)
     since = t - hyper("t0")
     averaged = state("ax") + (param - state("ax")) / sp.Max(1, since)

@@ -9,8 +9,8 @@ import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, reduce_sum, state, t
 from closedform.optimizers.arguments import flag, hyperparameter, is_zero, two_betas
-from closedform.optimizers.formulas import used_only, weighted
 from closedform.optimizers.formulas import square as squared
+from closedform.optimizers.formulas import used_only, weighted
 
 
 def lamb(

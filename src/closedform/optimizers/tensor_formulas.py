@@ -8,21 +8,36 @@ from typing import Any
 
 import sympy as sp
 
+from closedform.errors import DefinitionError
 from closedform.language import (
     RANK,
     State,
     UpdateRule,
     Without,
     expand_dims,
+    hyper,
     local,
     reduce_mean,
     reduce_sum,
     state,
 )
+from closedform.optimizers.arguments import hyperparameter, is_zero
 from closedform.optimizers.formulas import weighted
 
 IS_FACTORED = sp.Ge(RANK, 2)
 """A matrix, or a batch of them: its second moment is kept as row and column factors."""
+
+
+def clipped(name: str, clip_threshold: Any, where: str) -> tuple[Any, sp.Expr]:
+    """Returns the checked hyperparameter ``clip_threshold``, and a definition scaled down by it.
+
+    Raises:
+        DefinitionError: It is a number that is not above 0.
+    """
+    value = hyperparameter(clip_threshold, "clip_threshold", where)
+    if is_zero(value):
+        raise DefinitionError("clip_threshold must be above 0, got 0", where=where)
+    return value, local(name) / sp.Max(1, rms(local(name)) / hyper("clip_threshold"))
 
 
 def norm(tensor: sp.Expr) -> sp.Expr:

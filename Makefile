@@ -6,16 +6,18 @@ WORKERS ?= 2
 
 BIN := .venv/bin
 STAMP := .venv/.installed
+COMPARE := .venv-compare/bin
+COMPARE_STAMP := .venv-compare/.installed
 SMOKE := build/wheel-smoke
 SCRIPTS := $(sort $(wildcard benchmarks/[a-z]*.py))
-CODE := $(sort $(patsubst %/,%,src tests $(dir $(wildcard examples/*.py benchmarks/*.py))))
+CODE := $(sort $(patsubst %/,%,src tests $(dir $(wildcard examples/*.py benchmarks/*.py docs/*.py))))
 # One thread a worker: two workers that each start a thread per core slow each other down.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 export MPLBACKEND := Agg
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint format types doctests units wheel-smoke golden compare bench clean
+.PHONY: help demo test lint format types doctests units wheel-smoke golden gallery compare bench clean
 .NOTPARALLEL:
 
 help:
@@ -28,9 +30,10 @@ help:
 	@echo "make doctests     the examples in the docstrings of src"
 	@echo "make units        pytest: tests, README, docs and examples"
 	@echo "make golden       rewrite tests/golden from what the code says now"
-	@echo "make compare      the library beside the values of the reference systems"
+	@echo "make gallery      rewrite docs/gallery.md and its plots from the code"
+	@echo "make compare      the library beside the reference values and the installed packages"
 	@echo "make bench        every script of benchmarks/"
-	@echo "make clean        remove .venv, build outputs and caches"
+	@echo "make clean        remove .venv, .venv-compare, build outputs and caches"
 
 demo: $(STAMP)
 	@echo "== demo: examples/demo.py"
@@ -74,16 +77,24 @@ golden: $(STAMP)
 	@echo "== golden: rewrite tests/golden; review the change with git diff"
 	@$(PYTEST) tests --update-golden
 
-compare: $(STAMP)
+compare: $(STAMP) $(COMPARE_STAMP)
 	@echo "== compare: the values of the reference systems"
-	@$(PYTEST) tests/reference
+	@$(PYTEST) tests/reference tests/dialects/test_schedule_records.py \
+	  tests/dialects/test_config_functions.py tests/dialects/test_other_systems.py
+	@echo "== compare: torch, pytorch-accelerated, transformers, timm and optax as installed"
+	@JAX_ENABLE_X64=1 OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q \
+	  tests/dialects/compare_packages.py tests/dialects/compare_drawn.py
+
+gallery: $(STAMP)
+	@echo "== gallery: rewrite docs/gallery.md; review the change with git diff"
+	@$(BIN)/python docs/gallery.py
 
 bench: $(STAMP)
 	@test -n "$(SCRIPTS)" || { echo "benchmarks/ has no script" >&2; exit 1; }
 	@set -e; for script in $(SCRIPTS); do echo "== bench: $$script"; $(BIN)/python $$script; done
 
 clean:
-	@rm -rf .venv build dist src/*.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv-compare build dist src/*.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@find src tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(STAMP): pyproject.toml constraints.txt
@@ -102,4 +113,14 @@ $(STAMP): pyproject.toml constraints.txt
 	exit 1
 	@echo "== setup: install closedform[torch,plot,dev] with the versions of constraints.txt"
 	@$(BIN)/python -m pip install -qq -e ".[torch,plot,dev]" -c constraints.txt
+	@touch $@
+
+# timm without what it asks for: its schedulers need torch alone, its models torchvision, whose wheel
+# needs the CUDA build of torch.
+$(COMPARE_STAMP): $(STAMP) tests/dialects/compare_requirements.txt
+	@echo "== setup: .venv-compare with torch, transformers, timm, optax and jax, a few minutes"
+	@$(BIN)/python -m venv --clear .venv-compare
+	@$(COMPARE)/python -m pip install -qq -e . -r tests/dialects/compare_requirements.txt \
+	  -c constraints.txt
+	@$(COMPARE)/python -m pip install -qq --no-deps timm==1.0.31
 	@touch $@

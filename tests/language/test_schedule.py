@@ -167,7 +167,7 @@ def test_transforms(change: Callable[[Schedule], Schedule], step: int, value: sp
 
 
 def test_latex_and_notebook() -> None:
-    assert r"t < warmup" in RAMP.latex()
+    assert r"t < \mathit{warmup}" in RAMP.latex()
     assert text(sp.Lt(t, N)) == "t < n"
     assert text(sp.Piecewise((1, N > t), (0, True))) == "Piecewise((1, t < n), (0, True))"
     assert RAMP._repr_latex_().startswith("$\\displaystyle ")

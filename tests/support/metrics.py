@@ -13,7 +13,7 @@ def run_metric_rule(rule: UpdateRule, start: float, metrics: Sequence[float]) ->
     """The value after each metric, in float64."""
     graph = compile_step(rule, {"lr": ()}, dtype="f64")
     states = evaluate(compile_init(rule, {"lr": ()}, dtype="f64"), {})
-    inputs = {**states, "param.lr": np.array(start)}
+    inputs = {**states, "param.lr": np.array(float(start))}
     values = []
     for metric in metrics:
         results = evaluate(graph, {**inputs, "grad.lr": np.array(float(metric))})

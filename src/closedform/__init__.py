@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     )
     from closedform.runtime import OptimizerSession, ScheduleSession
     from closedform.verify import claims
+    from closedform.verify.certificate import Certificate, certify
     from closedform.verify.onnx_schedule import lift
 
 _HOME = {
@@ -47,6 +48,8 @@ _HOME = {
     "load_config": "closedform.config",
     "load_schedules": "closedform.config",
     "lift": "closedform.verify.onnx_schedule",
+    "Certificate": "closedform.verify.certificate",
+    "certify": "closedform.verify.certificate",
     "OptimizerSession": "closedform.runtime",
     "ScheduleSession": "closedform.runtime",
     **dict.fromkeys(
@@ -81,6 +84,7 @@ _MODULES = {
 __all__ = [
     "GRAD",
     "PARAM",
+    "Certificate",
     "ClosedFormError",
     "OptimizerSession",
     "Recipe",
@@ -88,6 +92,7 @@ __all__ = [
     "ScheduleSession",
     "State",
     "UpdateRule",
+    "certify",
     "chained",
     "claims",
     "compile",

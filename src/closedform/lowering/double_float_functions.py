@@ -149,9 +149,11 @@ def _distance(math: Arithmetic, mantissa: Number, reciprocal: Value) -> Number:
     first, second = math.split(mantissa.high)
     near = math.emit(Op.SUB, math.emit(Op.MUL, first, reciprocal), math.single(1.0))
     high, rest = math.two_sum(near, math.emit(Op.MUL, second, reciprocal))
-    if mantissa.low is not None:
-        rest = math.emit(Op.ADD, rest, math.emit(Op.MUL, mantissa.low, reciprocal))
-    return Number(high, rest)
+    if mantissa.low is None:
+        return Number(high, rest)
+    rest = math.emit(Op.ADD, rest, math.emit(Op.MUL, mantissa.low, reciprocal))
+    # The low part of a mantissa is not small beside its distance from 1.
+    return Number(*math.two_sum(high, rest))
 
 
 def _log1p(math: Arithmetic, r: Number) -> Number:

@@ -1,0 +1,38 @@
+"""Transforms: each makes a rule of a rule, and they compose.
+
+The outermost transform sees the gradient that the step is given; each hands its own to the one
+inside. ``skip_nonfinite(clip_by_global_norm(rule, 1))`` tests the gradient as it comes.
+"""
+
+from closedform.transforms.accumulation import accumulate
+from closedform.transforms.averaging import lookahead, weight_average
+from closedform.transforms.caution import cautious
+from closedform.transforms.clipping import (
+    clip_by_global_norm,
+    clip_by_unit_norm,
+    clip_by_value,
+)
+from closedform.transforms.finite import (
+    cerebras_loss_scaling,
+    dynamic_loss_scaling,
+    loss_scaling,
+    skip_nonfinite,
+)
+from closedform.transforms.masks import mask_weight_decay, sparsify, states_to_sparsify
+
+__all__ = [
+    "accumulate",
+    "cautious",
+    "cerebras_loss_scaling",
+    "clip_by_global_norm",
+    "clip_by_unit_norm",
+    "clip_by_value",
+    "dynamic_loss_scaling",
+    "lookahead",
+    "loss_scaling",
+    "mask_weight_decay",
+    "skip_nonfinite",
+    "sparsify",
+    "states_to_sparsify",
+    "weight_average",
+]

@@ -1,0 +1,108 @@
+"""Gradients clipped: by value, by the norm of the whole model, by the norms of units."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import DefinitionError
+from closedform.language import GRAD, PARAM, RANK, UpdateRule, global_sum, reduce_sum
+from closedform.transforms.substitution import bounded, check_rule, with_gradient
+
+UNITS = ("first", "last")
+_LARGEST_RANK = 6
+
+
+def clip_by_value(rule: UpdateRule, value: Any) -> UpdateRule:
+    r"""Returns a rule whose gradient is clamped to [-v, v], element by element.
+
+    Args:
+        rule: The rule.
+        value: The bound v >= 0; 0 clamps all gradients to 0.
+
+    Raises:
+        DefinitionError: The bound is no number, or negative.
+
+    Example:
+        >>> from closedform import optimizers
+        >>> clip_by_value(optimizers.sgd(0.5), 2).definitions
+        {'gradient_1': Max(-2, Min(2, grad))}
+
+    Source: ``clip_grad_value_`` of torch 2.13.
+    """
+    check_rule(rule, "clip_by_value")
+    bound = bounded(value, "value", "clip_by_value", 0)
+    return with_gradient(rule, sp.Max(sp.Min(GRAD, bound), -bound))
+
+
+def clip_by_global_norm(rule: UpdateRule, max_norm: Any, eps: Any = 1e-6) -> UpdateRule:
+    r"""Returns a rule whose gradients together have at most a norm.
+
+    .. math:: g' = g \min\left(1, \frac{M}{G + \epsilon}\right),
+        \quad G = \sqrt{\textstyle\sum g^2} \text{ over all parameters}
+
+    Each tensor's squares are summed in its dtype, as in the systems: gradients above 1.8e19 in
+    float32 have an infinite norm, and are clipped to 0, or to no number where they are infinite.
+
+    Args:
+        rule: The rule.
+        max_norm: The largest norm M >= 0; 0 makes all gradients 0.
+        eps: The term ε >= 0: 1e-6 in torch and cerebras, 0 in optax.
+
+    Raises:
+        DefinitionError: An argument is no number, or negative.
+
+    Source: Pascanu et al. (2013); ``clip_grad_norm_`` of torch 2.13, ``clip_by_global_norm`` of
+    optax 0.2.8.
+    """
+    check_rule(rule, "clip_by_global_norm")
+    bound = bounded(max_norm, "max_norm", "clip_by_global_norm", 0)
+    small = bounded(eps, "eps", "clip_by_global_norm", 0)
+    if bound == 0:
+        return with_gradient(rule, 0 * GRAD)
+    norm = sp.sqrt(global_sum(GRAD**2))
+    return with_gradient(rule, GRAD * sp.Min(1, bound / (norm + small)))
+
+
+def clip_by_unit_norm(
+    rule: UpdateRule, clipping: Any = 0.01, eps: Any = 1e-3, *, units: str = "first"
+) -> UpdateRule:
+    r"""Returns a rule with adaptive gradient clipping (AGC): unit by unit, relative to the weights.
+
+    .. math:: g' = \begin{cases} g & \lVert g \rVert < B \\
+        g\, B / \max(\lVert g \rVert, 10^{-6}) & \text{otherwise} \end{cases}, \quad
+        B = c \max(\lVert p \rVert, \epsilon)
+
+    with the norms of a unit: the slice at one index of an axis, or all of a vector or scalar.
+
+    Args:
+        rule: The rule, for parameters of at most 6 axes.
+        clipping: The largest ratio c >= 0 of the norms.
+        eps: The least norm ε >= 0 of a unit's weights.
+        units: Whether the ``"first"`` axis counts the units (torch) or the ``"last"`` (flax).
+
+    Raises:
+        DefinitionError: A number is negative, or the axis is none of the two.
+
+    Source: Brock et al. (2021), equation 3; ``adaptive_clip_grad`` of timm 1.0,
+    ``adaptive_grad_clip`` of optax 0.2.8, which takes (1, n) as a vector, too.
+    """
+    where = "clip_by_unit_norm"
+    check_rule(rule, where)
+    ratio, least = bounded(clipping, "clipping", where, 0), bounded(eps, "eps", where, 0)
+    if units not in UNITS:
+        raise DefinitionError(f"units must be 'first' or 'last', got {units!r}", where=where)
+    bound = ratio * sp.Max(_unit_norm(PARAM, units), least)
+    norm = _unit_norm(GRAD, units)
+    scaled = GRAD * (bound / sp.Max(norm, sp.Rational(1, 10**6)))
+    return with_gradient(rule, sp.Piecewise((GRAD, norm < bound), (scaled, True)))
+
+
+def _unit_norm(tensor: sp.Expr, units: str) -> sp.Expr:
+    """The norm of each unit, its axis kept, by the number of axes."""
+    branches = [(reduce_sum(tensor**2), RANK < 2)]
+    for rank in range(2, _LARGEST_RANK + 1):
+        axes = tuple(range(1, rank)) if units == "first" else tuple(range(rank - 1))
+        branches.append((reduce_sum(tensor**2, axes, True), sp.Eq(RANK, rank)))
+    return sp.sqrt(sp.Piecewise(*branches))

@@ -1,0 +1,109 @@
+"""Masks: which parameters decay, and which elements are there at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import sympy as sp
+
+from closedform.errors import DefinitionError, nearest
+from closedform.language import GRAD, RANK, State, UpdateRule, hyper, state
+from closedform.transforms.substitution import (
+    check_rule,
+    substituted,
+    with_gradient,
+    with_states,
+)
+
+
+def mask_weight_decay(rule: UpdateRule, decays: sp.Basic | None = None) -> UpdateRule:
+    """Returns a rule whose weight decay is 0 for parameters of some shapes.
+
+    The choice is made by shape before there is a graph: a parameter that does not decay has no
+    node for it. For a choice by name, give those parameters a rule of their own.
+
+    Args:
+        rule: The rule, with a hyperparameter ``weight_decay``.
+        decays: The condition on the shape under which a parameter decays; None for two axes or
+            more, so that biases and the scales of norms do not.
+
+    Raises:
+        DefinitionError: The rule has no weight decay.
+
+    Example:
+        >>> from closedform import optimizers
+        >>> rule = mask_weight_decay(optimizers.sgd(0.5, weight_decay=0.1))
+        >>> rule.for_shape((3,)).param, rule.for_shape((3, 4)).param
+        (-grad*lr + param, -lr*(grad + param*weight_decay) + param)
+    """
+    check_rule(rule, "mask_weight_decay")
+    if "weight_decay" not in rule.hyperparameters:
+        raise DefinitionError(
+            f"rule {rule.name!r} has no weight decay",
+            where="mask_weight_decay",
+            hint="give it a weight_decay above 0",
+        )
+    condition = sp.Ge(RANK, 2) if decays is None else decays
+    decay = hyper("weight_decay")
+    return substituted(rule, {decay: sp.Piecewise((decay, condition), (0, True))})
+
+
+def states_to_sparsify(rule: UpdateRule) -> tuple[str, ...]:
+    """Returns the names of the states that are sparse where the parameter is.
+
+    These are the states of the parameter's shape that start from 0: moments and buffers.
+
+    Example:
+        >>> from closedform import optimizers
+        >>> states_to_sparsify(optimizers.nadam())
+        ('exp_avg', 'exp_avg_sq')
+
+    Source: ``state_names_to_sparsify`` of the optimizers of modelzoo 1.9.
+    """
+    check_rule(rule, "states_to_sparsify")
+    return tuple(
+        name for name, spec in rule.states.items() if spec.shape == "param" and spec.initial == 0
+    )
+
+
+def sparsify(rule: UpdateRule, states: Sequence[str] | None = None) -> UpdateRule:
+    """Returns a rule for parameters of which some elements are pruned.
+
+    Where the mask is 0, the gradient, the next parameter and the next values of the named states
+    are 0, whatever stood there.
+
+    State: ``mask``, shape of the parameter, initially 1; a step leaves it as it is. It is changed
+    from outside, through the state dict.
+
+    Args:
+        rule: The rule.
+        states: The states that are masked, too; None for :func:`states_to_sparsify`.
+
+    Raises:
+        DefinitionError: The rule has no such state, or a state named ``mask``.
+    """
+    check_rule(rule, "sparsify")
+    names = states_to_sparsify(rule) if states is None else tuple(states)
+    for name in names:
+        if name not in rule.states:
+            raise DefinitionError(
+                f"rule {rule.name!r} has no state {name!r}",
+                where="sparsify",
+                hint=nearest(name, rule.states) if rule.states else "it has none",
+            )
+    is_there = state("mask") > 0
+
+    def kept(value: sp.Expr) -> sp.Expr:
+        return sp.Piecewise((value, is_there), (0, True))
+
+    masked = replace(
+        rule,
+        param=kept(rule.param),
+        states={
+            name: replace(spec, next=kept(spec.next)) if name in names else spec
+            for name, spec in rule.states.items()
+        },
+    )
+    masked = with_states(masked, "sparsify", mask=State(state("mask"), 1))
+    return with_gradient(masked, kept(GRAD))

@@ -1,0 +1,178 @@
+"""What the transforms are made of: another gradient, a step that may count for nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import DefinitionError
+from closedform.language import (
+    GRAD,
+    PARAM,
+    Shared,
+    State,
+    UpdateRule,
+    counter,
+    exact_number,
+    local,
+    shared,
+    state,
+)
+
+
+def substituted(
+    rule: UpdateRule,
+    values: dict[sp.Symbol, sp.Expr],
+    first: dict[str, sp.Expr] | None = None,
+) -> UpdateRule:
+    """Returns a rule with symbols replaced in all its expressions, and first definitions."""
+    own = {name: expr.xreplace(values) for name, expr in rule.definitions.items()}
+    return replace(
+        rule,
+        param=rule.param.xreplace(values),
+        states={
+            name: replace(spec, next=spec.next.xreplace(values))
+            for name, spec in rule.states.items()
+        },
+        definitions={**(first or {}), **own},
+        shared={
+            name: replace(spec, next=spec.next.xreplace(values))
+            for name, spec in rule.shared.items()
+        },
+        advances=rule.advances.xreplace(values),
+        evaluation=None if rule.evaluation is None else rule.evaluation.xreplace(values),
+    )
+
+
+def with_gradient(rule: UpdateRule, gradient: sp.Expr) -> UpdateRule:
+    """Returns a rule that takes an expression in place of the gradient, computed once.
+
+    The expression may hold ``GRAD``, ``PARAM`` and whatever else the rule knows.
+    """
+    name = unused_name(rule, "gradient")
+    return substituted(rule, {GRAD: local(name)}, {name: gradient})
+
+
+def unless(rule: UpdateRule, is_done: sp.Basic) -> UpdateRule:
+    """Returns a rule whose step counts for nothing where a condition on the model fails.
+
+    Parameters, states, states of the model and the clock stand still there.
+    """
+
+    def held(following: sp.Expr, before: sp.Expr) -> sp.Expr:
+        return sp.Piecewise((following, is_done), (before, True))
+
+    return replace(
+        rule,
+        param=held(rule.param, PARAM),
+        states={
+            name: replace(spec, next=held(spec.next, state(name)))
+            for name, spec in rule.states.items()
+        },
+        shared={
+            name: replace(spec, next=held(spec.next, shared_symbol(name, spec)))
+            for name, spec in rule.shared.items()
+        },
+        advances=sp.And(rule.advances, is_done),
+    )
+
+
+def with_following_param(rule: UpdateRule) -> tuple[UpdateRule, sp.Symbol]:
+    """Returns the rule with its next parameter as a definition, and the symbol of that."""
+    name = unused_name(rule, "following")
+    defined = {**rule.definitions, name: rule.param}
+    return replace(rule, param=local(name), definitions=defined), local(name)
+
+
+def with_states(rule: UpdateRule, where: str, **states: State) -> UpdateRule:
+    """Returns the rule with further states.
+
+    Raises:
+        DefinitionError: It has one of these names already.
+    """
+    for name in states:
+        if name in rule.states or name in rule.shared:
+            raise _taken(rule, name, where)
+    return replace(rule, states={**rule.states, **states})
+
+
+def with_shared(rule: UpdateRule, where: str, **common: Shared) -> UpdateRule:
+    """Returns the rule with further states of the model.
+
+    Raises:
+        DefinitionError: It has one of these names already.
+    """
+    for name in common:
+        if name in rule.states or name in rule.shared:
+            raise _taken(rule, name, where)
+    return replace(rule, shared={**rule.shared, **common})
+
+
+def with_evaluation(rule: UpdateRule, where: str, point: sp.Expr) -> UpdateRule:
+    """Returns the rule with a point of evaluation.
+
+    Raises:
+        DefinitionError: It has one already.
+    """
+    if rule.evaluation is not None:
+        raise DefinitionError(
+            f"rule {rule.name!r} is evaluated at a point of its own already",
+            where=where,
+            hint="average the parameters of a rule without one",
+        )
+    return replace(rule, evaluation=point)
+
+
+def shared_symbol(name: str, spec: Shared) -> sp.Symbol:
+    """Returns the symbol of a state of the model."""
+    return counter(name) if spec.is_counter else shared(name)
+
+
+def unused_name(rule: UpdateRule, base: str) -> str:
+    """Returns a name for a definition that the rule does not have."""
+    number = 1
+    while f"{base}_{number}" in rule.definitions:
+        number += 1
+    return f"{base}_{number}"
+
+
+def bounded(value: Any, name: str, where: str, low: int, high: int | None = None) -> sp.Expr:
+    """Returns an exact number from ``low`` on, below ``high`` or equal to it.
+
+    Raises:
+        DefinitionError: It is no number, or out of this range.
+    """
+    number = exact_number(value, f"{name} of {where}")
+    if number < low or (high is not None and number > high):
+        wanted = f">= {low}" if high is None else f"in [{low}, {high}]"
+        raise DefinitionError(f"{name} must be {wanted}, got {value!r}", where=where)
+    return number
+
+
+def counted(value: Any, name: str, where: str, low: int = 1) -> sp.Integer:
+    """Returns a number of steps.
+
+    Raises:
+        DefinitionError: It is no integer, or below ``low``.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < low:
+        raise DefinitionError(f"{name} must be an integer >= {low}, got {value!r}", where=where)
+    return sp.Integer(value)
+
+
+def check_rule(rule: object, where: str) -> None:
+    """Raises DefinitionError if a value is no rule."""
+    if not isinstance(rule, UpdateRule):
+        raise DefinitionError(
+            f"a transform takes an UpdateRule, got {type(rule).__name__} {rule!r}", where=where
+        )
+
+
+def _taken(rule: UpdateRule, name: str, where: str) -> DefinitionError:
+    return DefinitionError(
+        f"rule {rule.name!r} has a state {name!r} already",
+        where=where,
+        hint="a transform is applied once",
+    )

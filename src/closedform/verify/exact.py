@@ -41,11 +41,12 @@ _UNDECIDED = _Undecided()
 Result = Any  # fmpq, arb, bool, Undefined or _Undecided
 
 
-def value(term: Term, point: Mapping[str, fmpq], precision: int = 128) -> Any:
+def value(term: Term, point: Mapping[str, Any], precision: int = 128) -> Any:
     """Returns the exact fraction, a ball around the value, or Undefined.
 
     Where the ball stays too wide to decide a comparison in it, at 16 times the precision, it is
-    the ball around all numbers.
+    the ball around all numbers. A point may hold balls, too: then the result holds the values at
+    all numbers in them.
     """
     for bits in (precision, 4 * precision, 16 * precision):
         result = _evaluate_at(term, point, bits)
@@ -65,7 +66,7 @@ def holds(
     return None
 
 
-def _evaluate_at(term: Term, point: Mapping[str, fmpq], bits: int) -> Result:
+def _evaluate_at(term: Term, point: Mapping[str, Any], bits: int) -> Result:
     before = ctx.prec
     ctx.prec = bits
     try:
@@ -74,7 +75,7 @@ def _evaluate_at(term: Term, point: Mapping[str, fmpq], bits: int) -> Result:
         ctx.prec = before
 
 
-def _evaluate(root: Term, point: Mapping[str, fmpq]) -> Result:
+def _evaluate(root: Term, point: Mapping[str, Any]) -> Result:
     """Evaluates by a stack: what a node needs next is pushed until nothing is missing."""
     done: dict[Term, Result] = {}
     pending = [root]
@@ -93,7 +94,7 @@ def _evaluate(root: Term, point: Mapping[str, fmpq]) -> Result:
 
 
 def _step(
-    node: Term, done: dict[Term, Result], point: Mapping[str, fmpq]
+    node: Term, done: dict[Term, Result], point: Mapping[str, Any]
 ) -> tuple[Term | None, Result]:
     """The argument that is needed next, or None and the result."""
     if node.op is Op.ITE:

@@ -1,9 +1,10 @@
 """Proofs and refutations of claims, by a ladder of tactics within a time budget.
 
-The order: points first (most false claims die there, in milliseconds), then the tactics of
-``ladder``, then points again: z3's models of what was left open, points in the regions that were
-left open, and more draws. PROVED is said by a tactic only, REFUTED only of a point that was
-evaluated exactly, anything else is UNKNOWN.
+The order: a goal about the clock alone is walked through (``clock``). Any other one is first
+evaluated at points (most false claims die there, in milliseconds), then the tactics of ``ladder``
+climb, then points again: z3's models of what was left open, points in the regions that were left
+open, and more draws. PROVED is said by a tactic only, REFUTED only of a point that was evaluated
+exactly, anything else is UNKNOWN.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from flint import fmpq
 from closedform.errors import VerificationError
 from closedform.verify.budget import Deadline, OutOfTime
 from closedform.verify.cases import Sequent, TooManyCases
-from closedform.verify.ladder import Climb, climb
+from closedform.verify.clock import RUNS, walk_through
+from closedform.verify.exact import holds
+from closedform.verify.ladder import EVALUATION, Climb, climb
 from closedform.verify.samples import Counterexample, Sampler, Tally, declarations, examine
 from closedform.verify.solver import Reading, ask
-from closedform.verify.syntax import equal, less, rational
-from closedform.verify.tree import TRUTHS, Term, show, symbols
+from closedform.verify.syntax import either, equal, less, negate, rational
+from closedform.verify.tree import TRUTHS, Sign, Term, show, symbols
 from closedform.verify.verdict import Status, Verdict
 
 # Points before the tactics, after a proof, and where nothing else decided.
@@ -75,6 +78,9 @@ def prove(
 def _prove(
     goal: Term, assumptions: tuple[Term, ...], deadline: Deadline, budget: float, seed: int
 ) -> Verdict:
+    walked = _walked(goal, assumptions, deadline.earlier(budget * _CLIMBING_SHARE))
+    if walked is not None:
+        return walked
     sampler = Sampler(goal, assumptions, seed)
     tally = sampler.search(_FIRST_POINTS, deadline.earlier(min(_FIRST_SECONDS, budget / 4)))
     if tally.counterexample is not None:
@@ -103,6 +109,35 @@ def _prove(
     if again.counterexample is not None:
         return _refuted(again.counterexample, SAMPLES, total)
     return _unknown(reason, total)
+
+
+def _walked(goal: Term, assumptions: tuple[Term, ...], deadline: Deadline) -> Verdict | None:
+    """The verdict on a goal without symbols, or with none but the clock; None if not decided."""
+    declared = symbols(goal, *assumptions)
+    statement = either(*(negate(assumption) for assumption in assumptions), goal)
+    if not declared:
+        found = holds(statement, {})
+        if found is None:
+            return None
+        if found is True:
+            return Verdict(Status.PROVED, (EVALUATION,), samples=1)
+        return _refuted(Counterexample({}, "it is false"), EVALUATION, Tally())
+    clock = next(iter(declared.values()))
+    first = _FIRST_STEPS.get(clock.value.sign)
+    if len(declared) > 1 or not clock.value.integer or first is None:
+        return None
+    try:
+        result = walk_through(statement, clock, first, deadline)
+    except OutOfTime:
+        return None
+    if result.counterexample is not None:
+        point = {clock.value.name: fmpq(result.counterexample)}
+        counterexample = examine(goal, assumptions, point)
+        return None if counterexample is None else _refuted(counterexample, RUNS, Tally())
+    return Verdict(Status.PROVED, tuple(result.tactics)) if result.is_proved else None
+
+
+_FIRST_STEPS = {Sign.NONNEGATIVE: 0, Sign.POSITIVE: 1}
 
 
 def _proved(result: Climb, sampler: Sampler, tally: Tally, deadline: Deadline) -> Verdict:

@@ -6,7 +6,7 @@ import itertools
 import math
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ _STEPS_WITHOUT_END = 1000
 _INK = "#1c2733"
 _CURVE = "#1f6feb"
 _QUIET = "#8a94a0"
+_ALARM = "#c62f3b"
 
 # Bits of a braille character by row and column of its dots (Unicode 17.0, block 2800).
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
@@ -73,6 +74,7 @@ def plot_schedule(
     *,
     steps: int | None = None,
     title: str | None = None,
+    remarks: Mapping[int, str] | None = None,
 ) -> Figure:
     """Returns a figure of the schedule; with a path, writes it there too.
 
@@ -82,6 +84,8 @@ def plot_schedule(
             a display. None leaves showing to matplotlib.
         steps: The last step drawn; see ``last_step`` for what holds without it.
         title: The title; the name of the schedule if None.
+        remarks: What is to be said of single steps, such as counterexamples of a claim; those
+            after the last step drawn are left out.
 
     Raises:
         ExportError: matplotlib is not installed, or the file has another suffix.
@@ -99,7 +103,9 @@ def plot_schedule(
     points = _sample(end, marks)
     values = np.asarray(schedule(points), dtype=np.float64)
     figure = _new_figure(drawn_to_file=path is not None)
-    _draw(figure.subplots(), title or schedule.name, points, values, marks)
+    axes = figure.subplots()
+    _draw(axes, title or schedule.name, points, values, marks)
+    _draw_remarks(axes, schedule, {at: says for at, says in (remarks or {}).items() if at <= end})
     if path is not None:
         _write(figure, Path(path))
     return figure
@@ -241,6 +247,20 @@ def _draw(
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(_QUIET)
     axes.tick_params(colors=_INK, length=3)
+
+
+def _draw_remarks(axes: Axes, schedule: Schedule, remarks: Mapping[int, str]) -> None:
+    for step, says in sorted(remarks.items()):
+        place = (step, float(np.asarray(schedule(step))))
+        axes.plot(*place, "o", color=_ALARM, markersize=6, zorder=4)
+        axes.annotate(
+            f"step {step:,}: {says}",
+            place,
+            xytext=(6, 6),
+            textcoords="offset points",
+            color=_ALARM,
+            fontsize=8,
+        )
 
 
 def _ticks(end: int, marks: Sequence[int]) -> list[int]:

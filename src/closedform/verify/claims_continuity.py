@@ -28,7 +28,7 @@ from closedform.verify.claims_reading import (
 from closedform.verify.definedness import obligations
 from closedform.verify.exact import Undefined, value
 from closedform.verify.limits import Directions, directions_of, limits
-from closedform.verify.real_line import TIME, Cell, cells, line_of, moving
+from closedform.verify.real_line import TIME, Cell, as_choices, cells, line_of, moving
 from closedform.verify.terms import (
     FALSE,
     MINUS_ONE,
@@ -72,12 +72,16 @@ def continuous(
     reading = read_schedule(lr, assume)
     spared = [reading.read(place) for place in places]
     root = on_the_line(reading.value)
+    if not lr.open:
+        # The points at which these turn are numbers, too, and forms that meet there are split.
+        root = as_choices(root)
+    pieces = cells(root)
     goals: list[Goal] = []
-    for joint in _joints(cells(root)):
+    for joint in _joints(pieces):
         if rational(joint.time) not in spared:
             goals += joint.goals()
     apart = tuple(negate(equal(TIME, place)) for place in spared)
-    for cell in cells(root):
+    for cell in pieces:
         goals += [_within(cell, goal, apart) for goal in _crossings(cell.value)]
     names = ", ".join(said(place) for place in places)
     sentence = "the value does not jump" + (f" but at t = {names}" if names else "")

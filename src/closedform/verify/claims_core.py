@@ -22,6 +22,9 @@ from closedform.verify.verdict import Status, Verdict
 BUDGET = 10.0
 """Seconds for one claim, if nothing else is said."""
 
+NOTHING_PARTIAL = "its form"
+"""The tactic of claims without goals: nothing in the expression can fail."""
+
 
 @dataclass(frozen=True, slots=True)
 class Goal:
@@ -56,6 +59,8 @@ class Claim:
         presumes: What must be proved before, such as that there is a value at all.
         assume: What is assumed of the symbols, besides their declarations.
         is_question: True for what is asked to be known: to be refuted is then no fault.
+        arguments: Numbers by name, as text, with which the claim of this name can be made again
+            by who reads it in an artefact; None where they say not all.
     """
 
     name: str
@@ -65,6 +70,7 @@ class Claim:
     presumes: tuple[Goal, ...] = ()
     assume: tuple[Term, ...] = ()
     is_question: bool = False
+    arguments: Mapping[str, str] | None = None
 
     def verify(self, *, budget: float = BUDGET, proofs: Proofs | None = None) -> Verdict:
         """Returns the verdict: proved where every goal is, refuted at the first false one.
@@ -87,7 +93,7 @@ class Claim:
             verdicts.append(verdict)
         return Verdict(
             Status.UNKNOWN if unknown else Status.PROVED,
-            tactics=_tactics(verdicts),
+            tactics=_tactics(verdicts) or (NOTHING_PARTIAL,),
             reason=_few(unknown),
             samples=sum(verdict.samples for verdict in verdicts),
             seconds=time.monotonic() - began,

@@ -132,8 +132,12 @@ def claim_about(
     presumes: Iterable[Goal] = (),
     *,
     is_question: bool = False,
+    **arguments: Any,
 ) -> Claim:
-    """Returns a claim about a schedule, each goal asked under the reading's condition."""
+    """Returns a claim about a schedule, each goal asked under the reading's condition.
+
+    The arguments are what the claim was made with; they are kept where all of them are numbers.
+    """
     count = len(reading.given)
     placed = tuple(
         goal
@@ -150,7 +154,20 @@ def claim_about(
         tuple(presumes),
         reading.assume,
         is_question,
+        None if reading.given or reading.assume else as_numbers(**arguments),
     )
+
+
+def as_numbers(**arguments: Any) -> dict[str, str] | None:
+    """Returns arguments as exact fractions in text; None where one is no fraction."""
+    given = {name: value for name, value in arguments.items() if value is not None}
+    numbers = {
+        name: value if isinstance(value, sp.Basic) else exact_number(value, name)
+        for name, value in given.items()
+    }
+    if not all(number.is_Rational for number in numbers.values()):
+        return None
+    return {name: str(number) for name, number in numbers.items()}
 
 
 _LONGEST = 60

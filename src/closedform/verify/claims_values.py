@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -15,20 +16,30 @@ from closedform.verify.claims_reading import (
     CLOCK,
     LATER,
     Condition,
+    Reading,
+    as_numbers,
     claim_about,
     has_value,
     read_schedule,
     said,
 )
+from closedform.verify.real_line import TIME, Cell, as_choices, cells
 from closedform.verify.terms import (
     ONE,
+    RELATIONS,
+    TRUE,
+    UNDEFINED,
     ZERO,
     Term,
     add,
     equal,
+    ite,
     less,
     less_equal,
+    rational,
     substitute,
+    symbols,
+    walk,
 )
 
 
@@ -69,7 +80,8 @@ def bounded(
         )
     sides = " and ".join(goal.text.removeprefix("value ") for goal in goals)
     presumes = has_value(reading, *bounds)
-    return claim_about(reading, "bounded", f"the value is {sides}", goals, presumes)
+    sentence = f"the value is {sides}"
+    return claim_about(reading, "bounded", sentence, goals, presumes, low=low, high=high)
 
 
 def non_negative(
@@ -114,15 +126,61 @@ def monotone(
             where=f"schedule {lr.name!r}",
         )
     reading = read_schedule(lr, assume, where)
+    goals = _step_by_step(reading, direction)
+    if goals is None:
+        goals = [_of_two_steps(reading, direction)]
+    sentence = f"the value is {direction}"
+    return claim_about(reading, "monotone", sentence, goals, has_value(reading))
+
+
+def _of_two_steps(reading: Reading, direction: str) -> Goal:
     after = reading.later(reading.value)
-    given = (*reading.given, *map(reading.later, reading.given), less(CLOCK, LATER))
-    goal = Goal(
+    return Goal(
         f"the value is {direction}",
         _DIRECTIONS[direction](reading.value, after),
-        given,
+        (*reading.given, *map(reading.later, reading.given), less(CLOCK, LATER)),
         shown=(("at t it", reading.value), ("at t' it", after)),
     )
-    return claim_about(reading, "monotone", goal.text, [goal], has_value(reading))
+
+
+def _step_by_step(reading: Reading, direction: str) -> list[Goal] | None:
+    """The goals piece by piece, and from each piece to the next; None where there are no pieces.
+
+    Where every hyperparameter has a value and the condition holds on one run of steps, no two
+    pieces that do not touch need to be compared.
+    """
+    root = substitute(ite(reading.where, reading.value, UNDEFINED), {CLOCK: TIME})
+    if reading.schedule.open or set(symbols(root)) - {"t"}:
+        return None
+    pieces = [
+        cell
+        for cell in cells(as_choices(root))
+        if cell.value != UNDEFINED and (cell.last is None or cell.first <= cell.last)
+    ]
+    runs = itertools.pairwise(pieces)
+    if any(RELATIONS & {node.op for node in walk(cell.value)} for cell in pieces) or any(
+        one.last is None or other.first != one.last + 1 for one, other in runs
+    ):
+        return None
+    goals = [_within(cell, reading, direction) for cell in pieces if TIME in walk(cell.value)]
+    for one, other in itertools.pairwise(pieces):
+        before, after = (
+            substitute(cell.value, {TIME: rational(step)})
+            for cell, step in ((one, one.last), (other, other.first))
+        )
+        text = f"from step {one.last} to step {other.first} it is {direction}"
+        shown = (("before it", before), ("after it", after))
+        goals.append(Goal(text, _DIRECTIONS[direction](before, after), shown=shown))
+    return goals
+
+
+def _within(cell: Cell, reading: Reading, direction: str) -> Goal:
+    here = substitute(cell.value, {TIME: CLOCK})
+    goal = _of_two_steps(replace(reading, value=here, where=TRUE), direction)
+    ends = [less_equal(rational(cell.first), CLOCK)]
+    if cell.last is not None:
+        ends.append(less_equal(LATER, rational(cell.last)))
+    return replace(goal, given=(*goal.given, *ends))
 
 
 def ends_at(
@@ -156,7 +214,8 @@ def ends_at(
     shown = (("it", reading.value),)
     goal = Goal(f"value = {said(value)}", equal(reading.value, last), shown=shown)
     claim = claim_about(reading, "ends_at", goal.text, [goal], has_value(reading, last))
-    return replace(claim, sentence=f"the value is {said(value)} from step {said(begin)} on")
+    sentence = f"the value is {said(value)} from step {said(begin)} on"
+    return replace(claim, sentence=sentence, arguments=as_numbers(value=value, at=begin))
 
 
 def periodic(lr: Schedule, period: Any, *, assume: Iterable[Condition] = ()) -> Claim:
@@ -172,7 +231,7 @@ def periodic(lr: Schedule, period: Any, *, assume: Iterable[Condition] = ()) -> 
     )
     sentence = f"the value repeats every {said(period)} steps"
     presumes = has_value(reading, steps)
-    return claim_about(reading, "periodic", sentence, [whole, goal], presumes)
+    return claim_about(reading, "periodic", sentence, [whole, goal], presumes, period=period)
 
 
 def equal_to(

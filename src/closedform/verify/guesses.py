@@ -19,19 +19,11 @@ from closedform.language import Schedule, t
 from closedform.verify.claims_continuity import on_the_line
 from closedform.verify.claims_reading import CLOCK, Reading
 from closedform.verify.exact import Undefined, holds, value
-from closedform.verify.real_line import Cell, cells
+from closedform.verify.real_line import Cell, as_choices, cells
 from closedform.verify.terms import (
-    ZERO,
-    Op,
     Sign,
     Term,
-    fold,
-    ite,
-    less,
-    less_equal,
-    negative,
     rational,
-    rebuild,
     substitute,
     symbols,
     term,
@@ -113,10 +105,9 @@ def sampled(reading: Reading, seed: int = 0) -> list[Sample]:
 
 def _steps_of(cell: Cell, *, is_one_of_many: bool) -> list[int]:
     """Some steps that lie in a piece."""
-    first = int(cell.low.ceil()) if cell.has_low else int(cell.low.floor()) + 1
-    if cell.high is None:
+    first, last = cell.first, cell.last
+    if last is None:
         return [first + more for more in _STEPS_BEYOND]
-    last = int(cell.high.ceil()) - 1 if cell.high != cell.low else first
     if is_one_of_many:
         return sorted({first, last}) if first <= last else []
     steps = {first, first + 1, (first + last) // 2, last - 1, last}
@@ -125,22 +116,7 @@ def _steps_of(cell: Cell, *, is_one_of_many: bool) -> list[int]:
 
 def _pieces(root: Term) -> list[Cell]:
     """The pieces of a term whose minima, maxima and absolute values are choices, too."""
-    return cells(_as_choices(on_the_line(root)))
-
-
-def _as_choices(root: Term) -> Term:
-    def make(node: Term, args: list[Term]) -> Term:
-        match node.op:
-            case Op.MINIMUM:
-                return ite(less_equal(args[0], args[1]), args[0], args[1])
-            case Op.MAXIMUM:
-                return ite(less_equal(args[1], args[0]), args[0], args[1])
-            case Op.ABSOLUTE:
-                return ite(less(args[0], ZERO), negative(args[0]), args[0])
-            case _:
-                return rebuild(node, tuple(args))
-
-    return fold(root, make)
+    return cells(as_choices(on_the_line(root)))
 
 
 # --- bounds --------------------------------------------------------------------------------------

@@ -10,11 +10,16 @@ from flint import fmpq
 from closedform.verify.terms import (
     FALSE,
     RELATIONS,
+    ZERO,
     Op,
     Sign,
     Term,
     fold,
     is_rational,
+    ite,
+    less,
+    less_equal,
+    negative,
     rational,
     rebuild,
     substitute,
@@ -35,13 +40,27 @@ class Cell:
         low: Where it begins.
         has_low: Whether that point belongs to it.
         high: Where it ends; None where it goes on for ever.
+        has_high: Whether that point belongs to it.
         value: The term there.
     """
 
     low: fmpq
     has_low: bool
     high: fmpq | None
+    has_high: bool
     value: Term
+
+    @property
+    def first(self) -> int:
+        """The first step in it."""
+        return int(self.low.ceil()) if self.has_low else int(self.low.floor()) + 1
+
+    @property
+    def last(self) -> int | None:
+        """The last step in it, before ``first`` where it holds none; None for no end."""
+        if self.high is None:
+            return None
+        return int(self.high.floor()) if self.has_high else int(self.high.ceil()) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +112,7 @@ def cells(root: Term) -> list[Cell]:
     """
     choices = _holding(root, Op.ITE)
     found = _split(root, _Span(fmpq(0), True, None, False), choices)
-    return [Cell(span.low, span.has_low, span.high, value) for span, value in found]
+    return [Cell(span.low, span.has_low, span.high, span.has_high, value) for span, value in found]
 
 
 _Pieces = list[tuple[_Span, Term]]
@@ -101,23 +120,34 @@ _Pieces = list[tuple[_Span, Term]]
 
 def _split(root: Term, span: _Span, choices: set[Term]) -> _Pieces:
     found: _Pieces = []
-    rest: list[tuple[Term, _Span]] = [(root, span)]
+    rest: list[tuple[_Span, Term, bool]] = [(span, root, root not in choices)]
     while rest:
-        node, span = rest.pop()
-        if node not in choices:
+        span, node, is_whole = rest.pop()
+        if is_whole:
             found.append((span, node))
-        elif node.op is not Op.ITE:
-            found += _split_arguments(node, span, choices)
+        elif node.op is Op.ITE:
+            rest.extend(reversed(_branches(node, span, choices)))
         else:
-            points = _breakpoints(node.args[0])
-            if points is None:
-                found.append((span, node))
-                continue
-            branches = []
-            for part, holds in _decided(node.args[0], span, points):
-                branches.append((node.args[1 if holds else 2], part))
-            rest.extend(reversed(branches))
+            found += _split_arguments(node, span, choices)
     return found
+
+
+def _branches(node: Term, span: _Span, choices: set[Term]) -> list[tuple[_Span, Term, bool]]:
+    """The branches of a choice where each is taken, and whether it is whole, without choices.
+
+    A condition that holds choices is split first. One that is no line leaves the choice whole.
+    """
+    condition, then, otherwise = node.args
+    branches: list[tuple[_Span, Term, bool]] = []
+    for part, simple in _split(condition, span, choices):
+        points = _breakpoints(simple)
+        if points is None:
+            branches.append((part, rebuild(node, (simple, then, otherwise)), True))
+            continue
+        for piece, holds in _decided(simple, part, points):
+            taken = then if holds else otherwise
+            branches.append((piece, taken, taken not in choices))
+    return branches
 
 
 def _decided(condition: Term, span: _Span, points: list[fmpq]) -> list[tuple[_Span, bool]]:
@@ -211,3 +241,20 @@ def _holding(root: Term, op: Op) -> set[Term]:
         if any(arg in found for arg in node.args):
             found.add(node)
     return found
+
+
+def as_choices(root: Term) -> Term:
+    """Returns the term with each minimum, maximum and absolute value as the choice that it is."""
+
+    def make(node: Term, args: list[Term]) -> Term:
+        match node.op:
+            case Op.MINIMUM:
+                return ite(less_equal(args[0], args[1]), args[0], args[1])
+            case Op.MAXIMUM:
+                return ite(less_equal(args[1], args[0]), args[0], args[1])
+            case Op.ABSOLUTE:
+                return ite(less(args[0], ZERO), negative(args[0]), args[0])
+            case _:
+                return rebuild(node, tuple(args))
+
+    return fold(root, make)

@@ -128,6 +128,8 @@ def _entry(finding: Finding) -> dict[str, Any]:
         "verdict": finding.verdict.status.value,
         "tactics": list(finding.verdict.tactics),
     }
+    if finding.claim.arguments is not None:
+        entry["arguments"] = dict(finding.claim.arguments)
     if finding.verdict.counterexample is not None:
         point = finding.verdict.counterexample
         entry["counterexample"] = {name: str(number) for name, number in point.items()}

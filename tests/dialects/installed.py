@@ -1,5 +1,6 @@
 """The packages that `make compare` installs, found as far as their schedulers need them."""
 
+import functools
 import importlib
 import importlib.util
 import sys
@@ -7,6 +8,7 @@ import types
 from typing import Any
 
 
+@functools.cache
 def timm_scheduler() -> Any:
     """The module timm.scheduler, without what else timm loads: models, which need torchvision.
 

@@ -45,6 +45,9 @@ def sequential(
         [0, 1/2, 1, 1/2, 0]
         >>> lr.bind(steps_2=4).exact(6)
         1/2
+
+    Source: ``SequentialLR`` of torch 2.13 and of cerebras.pytorch 2.10, whose members are not in
+    local time where they hold others; ``join_schedules`` of optax.
     """
     members, shared = _merge("sequential", schedules)
     if milestones is None:
@@ -73,6 +76,10 @@ def chained(schedules: Sequence[Schedule], *, name: str = "chained") -> Schedule
 
     .. math:: f(t) = f_0(t) \prod_{i \ge 1} f_i(t) / f_i(0)
 
+    Args:
+        schedules: At least one; only the first keeps its size.
+        name: Name of the result.
+
     Raises:
         DefinitionError: No schedules, or a later one begins at 0.
 
@@ -80,6 +87,9 @@ def chained(schedules: Sequence[Schedule], *, name: str = "chained") -> Schedule
         >>> from closedform.schedules import constant, linear
         >>> chained([constant(3), linear(2, 1, 10)]).exact(5)
         9/4
+
+    Source: ``ChainedLR`` of cerebras.pytorch 2.10; ``ChainedScheduler`` of torch 2.13 for members
+    that are factors of the base value.
     """
     members, shared = _merge("chained", schedules)
     expr = members[0].expr
@@ -116,6 +126,8 @@ def repeat(schedule: Schedule, every: Any = None, *, name: str = "repeat") -> Sc
         >>> saw = repeat(linear(0, 1, 4))
         >>> [saw.exact(step) for step in (0, 3, 4, 6)]
         [0, 3/4, 0, 1/2]
+
+    Source: the cycles of ``CyclicLR`` and of timm's schedulers, for any shape.
     """
     period = schedule.duration if every is None else whole_steps(every, "every")
     if period is None:
@@ -154,6 +166,8 @@ def splice(schedule: Schedule, at: Any, new: Schedule, *, name: str = "splice") 
         >>> longer = splice(linear(1, 0, 10), 5, linear(1, 0, 20))
         >>> [longer.exact(step) for step in (4, 5, 10, 20)]
         [3/5, 3/4, 1/2, 0]
+
+    Source: none; it is what a run does whose number of steps is changed on the way.
     """
     mark = whole_steps(at, "at")
     members, shared = _merge("splice", (schedule, new))

@@ -70,7 +70,13 @@ __all__ = [
 
 
 def scale(schedule: Schedule, factor: Any) -> Schedule:
-    """Returns ``factor`` times a schedule.
+    r"""Returns ``factor`` times a schedule.
+
+    .. math:: g(t) = c\, f(t)
+
+    Args:
+        schedule: The schedule f.
+        factor: The factor c, such as that of a param group.
 
     Raises:
         DefinitionError: ``factor`` is no finite number.
@@ -78,5 +84,7 @@ def scale(schedule: Schedule, factor: Any) -> Schedule:
     Example:
         >>> scale(linear(0, 1, 10), 0.5).exact(10)
         1/2
+
+    Source: ``ScalePerParamLR`` of cerebras.pytorch 2.10.
     """
     return schedule.scale(factor)

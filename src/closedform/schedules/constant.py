@@ -30,6 +30,8 @@ def constant(value: Any, steps: Any = None) -> Schedule:
     Example:
         >>> constant(0.1).exact(1000)
         1/10
+
+    Source: ``ConstantLR`` of cerebras.pytorch 2.10; that of torch is ``piecewise_constant``.
     """
     length = None if steps is None else whole_length(positive_steps(steps, "steps", "constant"))
     return Schedule(hyper("value"), name="constant", length=length, value=value)

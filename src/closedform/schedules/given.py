@@ -18,7 +18,9 @@ def function(
     length: Any = None,
     **hyperparameters: Any,
 ) -> Schedule:
-    """Returns the schedule that an expression in ``t``, or a Python function of ``t``, defines.
+    r"""Returns the schedule that an expression in ``t``, or a Python function of ``t``, defines.
+
+    .. math:: f(t) = \text{what is given}
 
     Args:
         definition: A SymPy expression in ``closedform.t`` and symbols, or a function that is
@@ -62,6 +64,8 @@ def table(values: Sequence[Any]) -> Schedule:
         >>> schedule = table([0.1, 0.5, 0.25])
         >>> [schedule.exact(step) for step in (0, 1, 2, 9)]
         [1/10, 1/2, 1/4, 1/4]
+
+    Source: none; it is for what is measured, drawn by hand or computed elsewhere.
     """
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise DefinitionError(

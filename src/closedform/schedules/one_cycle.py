@@ -81,8 +81,9 @@ def one_cycle_momentum(
 ) -> Schedule:
     r"""Returns the momentum beside ``one_cycle``: down to ``low`` at its peak, and up again.
 
-    The phases are those of ``one_cycle``, their values high, low, high; with three phases the last
-    one holds high.
+    .. math:: f(t) = w_j(p) \quad\text{over the phases of } \texttt{one\_cycle}
+
+    The values between which they go are high, low, high; with three phases the last one holds high.
 
     Args:
         high: The value at step 0 and at the end.

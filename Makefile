@@ -17,7 +17,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 export MPLBACKEND := Agg
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint format types doctests units wheel-smoke golden gallery compare bench clean
+.PHONY: help demo test lint format types doctests units wheel-smoke golden gallery compare compare-web bench clean
 .NOTPARALLEL:
 
 help:
@@ -32,6 +32,7 @@ help:
 	@echo "make golden       rewrite tests/golden from what the code says now"
 	@echo "make gallery      rewrite docs/gallery.md and its plots from the code"
 	@echo "make compare      the library beside the reference values and the installed packages"
+	@echo "make compare-web  training and the gallery in Node and headless Chromium"
 	@echo "make bench        every script of benchmarks/"
 	@echo "make clean        remove .venv, .venv-compare, build outputs and caches"
 
@@ -88,6 +89,12 @@ compare: $(STAMP) $(COMPARE_STAMP)
 gallery: $(STAMP)
 	@echo "== gallery: rewrite docs/gallery.md; review the change with git diff"
 	@$(BIN)/python docs/gallery.py
+
+compare-web: $(STAMP)
+	@echo "== compare-web: training and the gallery in Node and Chromium (needs node, npm, chromium)"
+	@mkdir -p build/web && cd build/web && npm install --silent --no-fund --no-audit --ignore-scripts \
+	  --prefix . onnxruntime-web@1.30 katex@0.19 playwright-core@1.65
+	@$(BIN)/python -m pytest tests/web/compare_browser.py
 
 bench: $(STAMP)
 	@test -n "$(SCRIPTS)" || { echo "benchmarks/ has no script" >&2; exit 1; }

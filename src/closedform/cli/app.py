@@ -17,6 +17,8 @@ from closedform.cli.output import error_line
 from closedform.cli.plot import plot
 from closedform.cli.run import run
 from closedform.cli.show import show
+from closedform.cli.verify import verify
+from closedform.cli.web import gallery, web
 from closedform.errors import ClosedFormError
 
 FREE_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -81,6 +83,9 @@ app.command("show", context_settings=FREE_ARGUMENTS)(show)
 app.command("plot", context_settings=FREE_ARGUMENTS)(plot)
 app.command("export", context_settings=FREE_ARGUMENTS)(export)
 app.command("run", context_settings=FREE_ARGUMENTS)(run)
+app.command("verify", context_settings=FREE_ARGUMENTS)(verify)
+app.command("web")(web)
+app.command("gallery")(gallery)
 
 
 def main() -> None:

@@ -1,0 +1,169 @@
+// One training step after the other with the graph of train.onnx, in any onnxruntime for JavaScript.
+
+const ARRAYS = {
+  float32: Float32Array,
+  float64: Float64Array,
+  int32: Int32Array,
+  int64: BigInt64Array,
+  bool: Uint8Array,
+};
+
+// A tensor of any dtype from plain numbers or a typed array.
+export function makeTensor(ort, dtype, values, dims) {
+  const kind = ARRAYS[dtype];
+  if (!kind) throw new Error(`no array holds ${dtype}`);
+  if (values instanceof kind) return new ort.Tensor(dtype, values, dims);
+  const convert = dtype === "int64" ? (value) => BigInt(value) : (value) => Number(value);
+  return new ort.Tensor(dtype, kind.from(Array.from(values, convert)), dims);
+}
+
+// Uniform numbers in [0, 1) from a seed and a step: mulberry32.
+export function uniform(seed, step, count) {
+  let state = (seed * 0x9e3779b1 + step * 0x85ebca6b) >>> 0;
+  const numbers = new Float32Array(count);
+  for (let i = 0; i < count; i += 1) {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    numbers[i] = ((mixed ^ (mixed >>> 14)) >>> 8) / 2 ** 24;
+  }
+  return numbers;
+}
+
+// The order of the rows in one pass over the data: Fisher-Yates with the numbers above.
+export function shuffled(count, seed, epoch) {
+  const order = Uint32Array.from({ length: count }, (_, i) => i);
+  const numbers = uniform(seed + 1, epoch, count);
+  for (let i = count - 1; i > 0; i -= 1) {
+    const j = Math.floor(numbers[i] * (i + 1));
+    [order[i], order[j]] = [order[j], order[i]];
+  }
+  return order;
+}
+
+// Tensors of a safetensors file by name: {dtype, dims, values}.
+export function readSafetensors(buffer) {
+  if (buffer.byteLength < 8) throw new Error("the file is no safetensors file: it is too short");
+  const size = Number(new DataView(buffer).getBigUint64(0, true));
+  if (size > buffer.byteLength - 8) throw new Error("the file is no safetensors file: bad header");
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, size)));
+  const names = { F32: "float32", F64: "float64", I32: "int32", I64: "int64", U8: "bool" };
+  const tensors = {};
+  for (const [name, entry] of Object.entries(header)) {
+    if (name === "__metadata__") continue;
+    const dtype = names[entry.dtype];
+    if (!dtype) throw new Error(`tensor ${name} has dtype ${entry.dtype}, which no array holds`);
+    const [start, end] = entry.data_offsets;
+    const bytes = buffer.slice(8 + size + start, 8 + size + end);
+    tensors[name] = { dtype, dims: entry.shape, values: new ARRAYS[dtype](bytes) };
+  }
+  return tensors;
+}
+
+// Rows of a tensor in an order, as typed array.
+export function takeRows(tensor, rows) {
+  const width = tensor.dims.slice(1).reduce((a, b) => a * b, 1);
+  const values = new tensor.values.constructor(rows.length * width);
+  rows.forEach((row, i) => {
+    values.set(tensor.values.subarray(row * width, (row + 1) * width), i * width);
+  });
+  return { dtype: tensor.dtype, dims: [rows.length, ...tensor.dims.slice(1)], values };
+}
+
+export class Trainer {
+  // `manifest` names the inputs of train.onnx: [{name, dtype, dims}], null for a free size.
+  constructor(ort, manifest, train, init) {
+    this.ort = ort;
+    this.manifest = manifest;
+    this.session = train;
+    this.start = init;
+    this.carried = {};
+    const of = (prefix) => manifest.inputs.filter((input) => input.name.startsWith(prefix));
+    this.batch = of("batch.");
+    this.random = of("random.");
+  }
+
+  // Back to the parameters and states of init.onnx.
+  async reset() {
+    this.carried = { ...(await this.start.run({})) };
+    return this;
+  }
+
+  get step() {
+    return Number(this.carried.step.data[0]);
+  }
+
+  // Checks that the data has a tensor for each input of the batch; returns the number of rows.
+  rowsOf(data) {
+    let rows = null;
+    for (const { name, dtype, dims } of this.batch) {
+      const short = name.slice("batch.".length);
+      const found = data[short];
+      const want = `${dtype}[${dims.map((size) => size ?? "n").join(",")}]`;
+      if (!found) {
+        const names = Object.keys(data).join(", ");
+        throw new Error(`the data has no tensor ${short} (${want}); it has ${names}`);
+      }
+      const fits = found.dtype === dtype && found.dims.length === dims.length
+        && dims.every((size, i) => size === null || size === found.dims[i]);
+      if (!fits) throw new Error(`${short} must be ${want}, got ${found.dtype}[${found.dims}]`);
+      if (rows !== null && rows !== found.dims[0]) {
+        throw new Error(`the tensors have ${rows} and ${found.dims[0]} rows`);
+      }
+      [rows] = found.dims;
+    }
+    return rows;
+  }
+
+  // One step on the given rows; returns {step, loss, learningRate}.
+  async train(data, rows, { hyper = {}, seed = 0 } = {}) {
+    const feeds = {};
+    for (const { name, dtype, dims } of this.manifest.inputs) {
+      if (name in this.carried) feeds[name] = this.carried[name];
+      else if (name.startsWith("batch.")) {
+        const part = takeRows(data[name.slice("batch.".length)], rows);
+        feeds[name] = makeTensor(this.ort, part.dtype, part.values, part.dims);
+      } else if (name.startsWith("random.")) {
+        const sizes = dims.map((size) => size ?? rows.length);
+        const count = sizes.reduce((a, b) => a * b, 1);
+        const place = this.random.findIndex((input) => input.name === name);
+        const numbers = uniform(seed * 31 + place + 2, this.step, count);
+        feeds[name] = makeTensor(this.ort, dtype, numbers, sizes);
+      } else feeds[name] = makeTensor(this.ort, dtype, [hyper[name]], []);
+    }
+    const results = await this.session.run(feeds);
+    for (const name of Object.keys(this.carried)) {
+      if (`next.${name}` in results) this.carried[name] = results[`next.${name}`];
+    }
+    const rate = results.learning_rate;
+    return {
+      step: this.step,
+      loss: Number(results.loss.data[0]),
+      learningRate: rate ? Number(rate.data[0]) : null,
+    };
+  }
+
+  // Step, parameters, states and buffers as the bytes of a safetensors file.
+  save() {
+    const kinds = { float32: "F32", float64: "F64", int32: "I32", int64: "I64", bool: "U8" };
+    const header = {};
+    let offset = 0;
+    const parts = [];
+    for (const [name, tensor] of Object.entries(this.carried)) {
+      const bytes = new Uint8Array(tensor.data.buffer, tensor.data.byteOffset, tensor.data.byteLength);
+      header[name] = {
+        dtype: kinds[tensor.type],
+        shape: [...tensor.dims],
+        data_offsets: [offset, offset + bytes.length],
+      };
+      offset += bytes.length;
+      parts.push(bytes);
+    }
+    let text = JSON.stringify(header);
+    text = text.padEnd(Math.ceil(text.length / 8) * 8, " ");
+    const head = new Uint8Array(8 + text.length);
+    new DataView(head.buffer).setBigUint64(0, BigInt(text.length), true);
+    head.set(new TextEncoder().encode(text), 8);
+    return new Blob([head, ...parts]);
+  }
+}

@@ -1,0 +1,80 @@
+"""A page that trains a model in the browser with the files of ``closedform.training.export``."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from closedform.errors import ExportError
+from closedform.runtime.onnx_session import OnnxSession, open_session
+from closedform.training.session import INIT_FILE, LOSS, TRAIN_FILE
+from closedform.web.folder import copy_assets, copy_runtime, write_folder
+
+_ASSETS = ("train.js", "trainer.js", "chart.js", "style.css")
+DATA_FILE = "data.safetensors"
+
+
+def write_training_page(
+    train: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    *,
+    data: str | os.PathLike[str] | None = None,
+    packages: str | os.PathLike[str] | None = None,
+) -> Path:
+    """Writes a static page that trains with ``train.onnx`` and returns its ``index.html``.
+
+    The page reads the data from a safetensors file with a tensor for each input of the batch, rows
+    first. It needs a web server for files (``python -m http.server``), and no network.
+
+    Args:
+        train: ``train.onnx``, beside it ``init.onnx``.
+        folder: Where the page goes; a page that is there is replaced.
+        data: A data file that the page begins with.
+        packages: The node_modules folder with onnxruntime-web; one from here up if None.
+
+    Raises:
+        ExportError: A file or package is missing, or the folder holds something else.
+        SessionError: ``train.onnx`` is no training step.
+    """
+    source = Path(train)
+    session = open_session(source)
+    if LOSS not in session.outputs or "step" not in session.inputs:
+        raise ExportError(
+            "the model is no training step: it has no input 'step' or no output 'loss'",
+            where=f"file {str(source)!r}",
+            hint="export one with closedform.training.export",
+        )
+    files = {TRAIN_FILE: source, INIT_FILE: source.with_name(INIT_FILE)}
+    if data is not None:
+        files[DATA_FILE] = Path(data)
+    for path in files.values():
+        if not path.is_file():
+            raise ExportError("the file does not exist", where=f"file {str(path)!r}")
+
+    def fill(made: Path) -> None:
+        copy_runtime(made, None if packages is None else Path(packages))
+        copy_assets(made, _ASSETS)
+        copy_assets(made, ("train.html",))
+        (made / "train.html").rename(made / "index.html")
+        for name, path in files.items():
+            shutil.copyfile(path, made / name)
+        manifest = _manifest(session, DATA_FILE if data is not None else None)
+        (made / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+
+    write_folder(Path(folder), fill)
+    return Path(folder) / "index.html"
+
+
+def _manifest(session: OnnxSession, data: str | None) -> dict[str, Any]:
+    meta = session.raw.get_modelmeta().custom_metadata_map
+    return {
+        "title": meta.get("closedform.model", session.name),
+        "data": data,
+        "inputs": [
+            {"name": name, "dtype": str(port.dtype), "dims": list(port.shape)}
+            for name, port in session.inputs.items()
+        ],
+    }

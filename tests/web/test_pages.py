@@ -1,0 +1,164 @@
+"""Pages as folders: what is in them, and what stops them from being written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from closedform import schedules
+from closedform.cli.app import app
+from closedform.compiler import to_onnx
+from closedform.errors import ExportError
+from closedform.runtime.onnx_session import open_session
+from closedform.schedules.examples import EXAMPLES
+from closedform.web.folder import find_package, write_folder
+from closedform.web.gallery import write_gallery
+from closedform.web.training import write_training_page
+from tests.training.models import CASES
+from tests.training.test_training import made
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Packages of the names that pages need; compare_browser.py uses the real ones."""
+    folder = tmp_path_factory.mktemp("npm")
+    dist = folder / "onnxruntime-web" / "dist"
+    fonts = folder / "katex" / "dist" / "fonts"
+    dist.mkdir(parents=True)
+    fonts.mkdir(parents=True)
+    for package in folder.iterdir():
+        (package / "package.json").write_text("{}")
+    for name in ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm"):
+        (dist / name).write_text(name)
+    for name in ("katex.min.js", "katex.min.css"):
+        (fonts.parent / name).write_text(name)
+    (fonts / "A.woff2").write_text("A")
+    (fonts / "A.ttf").write_text("A")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    made(folder, CASES["mlp"])
+    return folder / "train.onnx"
+
+
+def test_the_training_page_holds_all_it_needs(
+    trained: Path, packages: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "rows"
+    data.write_bytes(b"rows")
+    page = write_training_page(trained, tmp_path / "site", data=data, packages=packages)
+    found = {
+        str(path.relative_to(page.parent)) for path in page.parent.rglob("*") if path.is_file()
+    }
+    assert found == {
+        "index.html",
+        "train.js",
+        "trainer.js",
+        "chart.js",
+        "style.css",
+        "manifest.json",
+        "train.onnx",
+        "init.onnx",
+        "data.safetensors",
+        "ort/ort.wasm.min.mjs",
+        "ort/ort-wasm-simd-threaded.mjs",
+        "ort/ort-wasm-simd-threaded.wasm",
+    }
+    manifest = json.loads((page.parent / "manifest.json").read_text())
+    assert manifest["title"] == "Sequential"
+    assert manifest["data"] == "data.safetensors"
+    inputs = {entry["name"]: entry for entry in manifest["inputs"]}
+    assert inputs["step"] == {"name": "step", "dtype": "int64", "dims": []}
+    assert inputs["batch.input"] == {"name": "batch.input", "dtype": "float32", "dims": [None, 64]}
+    text = page.read_text() + "".join(
+        (page.parent / name).read_text() for name in found if name.endswith(".js")
+    )
+    assert "http://www.w3.org/2000/svg" in text
+    assert not [part for part in text.split('"') if part.startswith(("https:", "//"))]
+
+
+def test_a_page_replaces_a_page_and_nothing_else(
+    trained: Path, packages: Path, tmp_path: Path
+) -> None:
+    site = tmp_path / "site"
+    write_training_page(trained, site, packages=packages)
+    (site / "old.txt").write_text("old")
+    write_training_page(trained, site, packages=packages)
+    assert not (site / "old.txt").exists()
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.tex").write_text("x")
+    with pytest.raises(ExportError, match=r"the folder holds other files .*mine"):
+        write_training_page(trained, mine, packages=packages)
+    assert [path.name for path in mine.iterdir()] == ["thesis.tex"]
+
+
+def test_a_failure_leaves_the_page_that_was_there(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+
+    def works(made: Path) -> None:
+        (made / "manifest.json").write_text("first")
+
+    write_folder(site, works)
+
+    def fails(made: Path) -> None:
+        (made / "manifest.json").write_text("second")
+        raise ExportError("no second")
+
+    with pytest.raises(ExportError, match="no second"):
+        write_folder(site, fails)
+    assert (site / "manifest.json").read_text() == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]
+
+
+def test_what_is_missing_is_named(trained: Path, packages: Path, tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=r"'left-pad' is not installed .*npm install"):
+        find_package("left-pad", packages)
+    to_onnx(schedules.constant(1), tmp_path / "lr.onnx")
+    with pytest.raises(ExportError, match=r"the model is no training step.*lr\.onnx"):
+        write_training_page(tmp_path / "lr.onnx", tmp_path / "site", packages=packages)
+    alone = tmp_path / "alone.onnx"
+    alone.write_bytes(trained.read_bytes())
+    with pytest.raises(ExportError, match=r"the file does not exist .*init\.onnx"):
+        write_training_page(alone, tmp_path / "site", packages=packages)
+    with pytest.raises(ExportError, match=r"the file does not exist .*no-data"):
+        write_training_page(
+            trained, tmp_path / "site", data=tmp_path / "no-data", packages=packages
+        )
+    assert not (tmp_path / "site").exists()
+
+
+def test_a_card_of_the_gallery_is_its_own_graph(packages: Path, tmp_path: Path) -> None:
+    page = write_gallery(tmp_path / "site", names=["cosine", "wsd"], packages=packages)
+    entries = json.loads((page.parent / "manifest.json").read_text())["entries"]
+    assert [entry["name"] for entry in entries] == ["cosine", "wsd"]
+    for entry in entries:
+        session = open_session(page.parent / entry["file"])
+        steps = np.arange(entry["steps"] + 1)
+        feeds = {"step": steps.astype(entry["clock"])}
+        for given in entry["inputs"]:
+            assert given["low"] <= given["value"] <= given["high"]
+            feeds[given["name"]] = np.asarray(given["value"], given["dtype"])
+        (values,) = session.raw.run(None, feeds)
+        made = EXAMPLES[entry["name"]].make()
+        # Inputs keep constants from being folded: a few roundings of values of size 1.
+        assert values == pytest.approx(made(steps), abs=1e-14)  # type: ignore[operator]
+        assert all(verdict["verdict"] in ("PROVED", "NO") for verdict in entry["verdicts"])
+    assert "torch:CosineAnnealingLR" not in entries[0]["systems"]
+    assert "keras:CosineDecay" in entries[0]["systems"]
+
+
+def test_the_commands_say_where_the_page_is(trained: Path, packages: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    words = ["web", str(trained), "-o", str(site), "--packages", str(packages)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0
+    assert f"wrote {site / 'index.html'}" in result.stdout.replace("\n", "")
+    assert f"python -m http.server --directory {site} 8000" in result.stdout.replace("\n", "")

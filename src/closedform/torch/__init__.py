@@ -4,6 +4,7 @@
 classes of other systems under their names there.
 """
 
+from closedform.torch.optimizer import Optimizer
 from closedform.torch.scheduler import ParamScheduler
 
-__all__ = ["ParamScheduler"]
+__all__ = ["Optimizer", "ParamScheduler"]

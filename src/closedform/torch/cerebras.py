@@ -16,10 +16,15 @@ from closedform import dialects
 from closedform.dialects import DIALECTS
 from closedform.errors import ArgumentError, nearest
 from closedform.language import Schedule, t
+from closedform.torch.base import OptimizerBase
 from closedform.torch.configure import NO_OPTIMIZER, Registry, norm_names, trained, with_parameters
+from closedform.torch.named_optimizers import NamedOptimizer, optimizer_class
 from closedform.torch.named_schedulers import NamedScheduler, scheduler_class
 from closedform.torch.scheduler import ParamScheduler, check_optimizer, read_drives
 from closedform.torch.values import assign
+
+Optimizer = OptimizerBase
+"""The base of optimizers of your own: preinitialize, step and state_names_to_sparsify."""
 
 _SYSTEM = "cerebras"
 _GENERIC = ("Scheduler", "LRScheduler", "WeightDecayScheduler")
@@ -152,6 +157,12 @@ SCHEDULERS: dict[str, type[NamedScheduler]] = {
 """The scheduler classes by name."""
 
 
+OPTIMIZERS: dict[str, type[NamedOptimizer]] = {
+    name: optimizer_class(_SYSTEM, entry, __name__)
+    for name, entry in DIALECTS[_SYSTEM].optimizers.items()
+}
+"""The optimizer classes by name."""
+
 _REGISTRY = Registry(SCHEDULERS, (Scheduler, LRScheduler, WeightDecayScheduler))
 
 
@@ -211,13 +222,35 @@ def configure_param_groups(
     return with_parameters(model, groups)
 
 
+def configure_optimizer_params(
+    optimizer_type: str, kwargs: Mapping[str, Any]
+) -> tuple[type[NamedOptimizer], dict[str, Any]]:
+    """Returns the class and arguments of an optimizer config; see ``closedform.dialects``."""
+    name, given = dialects.configure_optimizer_params(optimizer_type, kwargs)
+    return OPTIMIZERS[name], given
+
+
+def configure_optimizer(optimizer_type: str, params: Any, **kwargs: Any) -> NamedOptimizer:
+    """Returns the optimizer of a config.
+
+    Args:
+        optimizer_type: The class name in any letter case.
+        params: Parameters or param groups.
+        **kwargs: The config: ``learning_rate`` and the arguments of the class; others are left out.
+
+    Raises:
+        ConfigError: The class is unknown, or an argument bears a name that it had before.
+    """
+    cls, given = configure_optimizer_params(optimizer_type, kwargs)
+    return cls(params, **given)
+
+
 def __getattr__(name: str) -> Any:
-    if name in SCHEDULERS:
-        return SCHEDULERS[name]
-    raise AttributeError(
-        f"module {__name__!r} has no attribute {name!r}: {nearest(name, SCHEDULERS)}"
-    )
+    known: dict[str, Any] = {**SCHEDULERS, **OPTIMIZERS}
+    if name in known:
+        return known[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}: {nearest(name, known)}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *SCHEDULERS])
+    return sorted([*globals(), *SCHEDULERS, *OPTIMIZERS])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import warnings
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +31,9 @@ from closedform.torch.values import (
 
 _STATE_KEYS = ("last_epoch", "_step_count", "key", "digest", "expression")
 _LONGEST_TEXT = 200
+_MARKED = "_wrapped_by_lr_sched"
+"""The attribute by which torch knows a step that marks itself as called."""
+_CALLS = "_calls"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,16 +133,32 @@ class ParamScheduler(LRScheduler):
         self.step()
 
     def _watch_steps(self) -> None:
-        """Lets ``step`` see whether the optimizer has stepped, as torch's own schedulers do."""
-        hooks = getattr(self.optimizer, "_optimizer_step_post_hooks", None)
-        if hooks is None:  # A wrapper that is no full Optimizer: nothing is said about the order.
-            self.optimizer._opt_called = True  # type: ignore[attr-defined]
-        elif _mark_step not in hooks.values():
-            self.optimizer.register_step_post_hook(_mark_step)
+        """Makes the optimizer's step leave the mark by which torch's schedulers see the order.
+
+        A hook would not do: a step under torch.compile runs none. Nor does an attribute of the
+        optimizer, which a trace sets and loses: what a trace keeps is a list.
+        """
+        step = self.optimizer.step
+        method = getattr(step, "__func__", None)
+        if method is None or hasattr(step, _MARKED):
+            return
+        owner = weakref.ref(self.optimizer)
+        calls = [False]
+
+        @functools.wraps(method)
+        def marked(*args: Any, **kwargs: Any) -> Any:
+            optimizer = owner()
+            optimizer._opt_called = True  # type: ignore[union-attr]
+            calls[0] = True
+            return method(optimizer, *args, **kwargs)
+
+        setattr(marked, _MARKED, True)
+        setattr(marked, _CALLS, calls)
+        self.optimizer.step = marked  # type: ignore[method-assign]
 
     def step(self, epoch: int | None = None) -> None:
         """Goes to the next step, or to step ``epoch``, and writes the values of it."""
-        if self._step_count == 1 and not getattr(self.optimizer, "_opt_called", False):
+        if self._step_count == 1 and _was_skipped(self.optimizer):
             warnings.warn(
                 "scheduler.step() was called before the first optimizer.step(): the first value of "
                 "the schedule is skipped. Call optimizer.step() first.",
@@ -332,9 +353,10 @@ def check_drive(optimizer: Optimizer, drive: Drive, owner: str) -> None:
     check_fits(group[drive.key], drive.values, f"{where}, {drive.key!r}")
 
 
-def _mark_step(optimizer: Optimizer, arguments: Any, named: Any) -> None:
-    del arguments, named
-    optimizer._opt_called = True  # type: ignore[attr-defined]
+def _was_skipped(optimizer: Optimizer) -> bool:
+    step = optimizer.step
+    is_called = getattr(optimizer, "_opt_called", False) or True in getattr(step, _CALLS, ())
+    return hasattr(step, _MARKED) and not is_called
 
 
 def _check_last_epoch(value: Any, where: str) -> None:

@@ -1,0 +1,105 @@
+"""Optimizer classes of other systems, made from the tables of the dialects by one factory."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from closedform import dialects
+from closedform.dialects import DIALECTS
+from closedform.dialects.entries import REQUIRED, OptimizerEntry, fill
+from closedform.errors import ArgumentError
+from closedform.language import UpdateRule
+from closedform.torch.optimizer import Optimizer
+
+
+@dataclass(frozen=True, slots=True)
+class DialectRule:
+    """The source of an optimizer class: its groups hold the arguments of the class.
+
+    Attributes:
+        system: The system.
+        optimizer: The class name.
+        as_shipped: Whether to keep the defects of the system.
+    """
+
+    system: str
+    optimizer: str
+    as_shipped: bool = False
+
+    @property
+    def name(self) -> str:
+        """The system and the class."""
+        return f"{self.system} > {self.optimizer}"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The arguments of the class."""
+        entry = DIALECTS[self.system].optimizers[self.optimizer]
+        return tuple(parameter.name for parameter in entry.parameters)
+
+    def build(self, values: Mapping[str, Any]) -> UpdateRule:
+        """Returns the rule of the class with these arguments."""
+        return dialects.optimizer(self.system, self.optimizer, values, self.as_shipped)
+
+
+class NamedOptimizer(Optimizer):
+    """An optimizer class of another system; its groups hold its arguments, as they do there.
+
+    ``backend`` and ``providers`` are those of ``Optimizer``; ``as_shipped=True`` keeps the defects
+    of the system.
+    """
+
+    system: ClassVar[str]
+    entry: ClassVar[OptimizerEntry]
+
+    def __init__(
+        self,
+        params: Any,
+        *args: Any,
+        backend: str = "eager",
+        providers: Sequence[str] | None = None,
+        as_shipped: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        source = DialectRule(self.system, self.entry.name, as_shipped)
+        names = [parameter.name for parameter in self.entry.parameters]
+        if len(args) > len(names):
+            raise ArgumentError(
+                f"{self.entry.name} takes at most {len(names)} arguments after the parameters, "
+                f"got {len(args)}",
+                where=source.name,
+            )
+        given = dict(zip(names, args, strict=False))
+        for name in kwargs:
+            if name in given:
+                raise ArgumentError(f"argument {name!r} is given twice", where=source.name)
+        defaults = fill(self.entry.parameters, {**given, **kwargs}, source.name)
+        self._begin(params, source, defaults, backend, providers)
+
+
+def optimizer_class(system: str, entry: OptimizerEntry, module: str) -> type[NamedOptimizer]:
+    """Returns the class of an entry, with the signature that it has in its system."""
+    named, only = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    arguments = [
+        inspect.Parameter(p.name, named)
+        if p.default is REQUIRED
+        else inspect.Parameter(p.name, named, default=p.default)
+        for p in entry.parameters
+    ]
+    ours = [
+        inspect.Parameter("backend", only, default="eager"),
+        inspect.Parameter("providers", only, default=None),
+        inspect.Parameter("as_shipped", only, default=False),
+    ]
+    namespace = {
+        "__module__": module,
+        "__qualname__": entry.name,
+        "__doc__": f"``{entry.name}`` of {system}: see ``closedform.dialects.optimizer``.",
+        "__signature__": inspect.Signature([inspect.Parameter("params", named), *arguments, *ours]),
+        "system": system,
+        "entry": entry,
+    }
+    return type(entry.name, (NamedOptimizer,), namespace)

@@ -1,0 +1,27 @@
+"""The classes of torch.optim, each an update rule: ``AdamW(params, …)``, ``backend="compile"``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from closedform.dialects import DIALECTS
+from closedform.errors import nearest
+from closedform.torch.named_optimizers import NamedOptimizer, optimizer_class
+
+OPTIMIZERS: dict[str, type[NamedOptimizer]] = {
+    name: optimizer_class("torch", entry, __name__)
+    for name, entry in DIALECTS["torch"].optimizers.items()
+}
+"""The optimizer classes by name."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in OPTIMIZERS:
+        return OPTIMIZERS[name]
+    raise AttributeError(
+        f"module {__name__!r} has no attribute {name!r}: {nearest(name, OPTIMIZERS)}"
+    )
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *OPTIMIZERS])

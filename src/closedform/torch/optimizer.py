@@ -1,0 +1,392 @@
+"""Optimizer: an update rule as a torch optimizer, in torch, torch.compile or onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from closedform.errors import ArgumentError, DefinitionError, UnknownNameError, nearest
+from closedform.language import Schedule, UpdateRule
+from closedform.torch import kernels
+from closedform.torch.base import STEP, OptimizerBase, place
+from closedform.torch.kernels import BACKENDS, COMPUTED, Job
+from closedform.torch.opened import numbers_of
+from closedform.torch.settings import RuleSource, Variant, Variants
+from closedform.torch.states import adapted_states, first_states
+
+_ACCEPTED_TENSORS = f"dtypes are {', '.join(str(dtype) for dtype in COMPUTED)}"
+
+
+@dataclass(frozen=True, slots=True)
+class GivenRule:
+    """The source of an optimizer whose rule is given: an entry is a hyperparameter by name."""
+
+    rule: UpdateRule
+
+    @property
+    def name(self) -> str:
+        """The name of the rule."""
+        return f"rule {self.rule.name!r}"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The hyperparameters."""
+        return tuple(self.rule.hyperparameters)
+
+    def build(self, values: Mapping[str, Any]) -> UpdateRule:
+        """Returns the rule with these values of its hyperparameters."""
+        rate = values.get("lr", 0)
+        if not isinstance(rate, Schedule) and rate is not None and rate < 0:
+            raise DefinitionError(f"lr must be >= 0, got {rate!r}", where=self.name)
+        return self.rule.bind(**values)
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What a group runs with.
+
+    Attributes:
+        variant: Its rule.
+        inputs: Tensors for the hyperparameters.
+        filled: The numbers that were last written to them.
+        kernels: The kernel of each parameter.
+    """
+
+    variant: Variant
+    inputs: dict[str, Tensor]
+    filled: dict[str, Any] = field(default_factory=dict)
+    kernels: list[Any] = field(default_factory=list)
+
+    def read(self, values: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Returns the hyperparameters of a group as tensors.
+
+        A number is written to its input only where it changed. A trace makes new tensors: AOT
+        autograd of torch 2.13 loses a fill of a tensor that the graph is given.
+        """
+        is_traced = torch.compiler.is_compiling()
+        found: dict[str, Tensor] = {}
+        for name, leaf, _ in self.variant.drives:
+            number, filled = leaf.of(values), self.inputs[name]
+            if isinstance(number, Tensor):
+                found[name] = number.detach().to(filled.device, filled.dtype)
+                continue
+            if is_traced:
+                found[name] = torch.full_like(filled, number)
+                continue
+            if self.filled.get(name) != number:
+                filled.fill_(number)
+                self.filled[name] = number
+            found[name] = filled
+        return found
+
+
+class Optimizer(OptimizerBase):
+    """An update rule as a torch optimizer.
+
+    A group holds the rule's hyperparameters by name, and may give its own; a scheduler of any kind
+    may write numbers there, or fill tensors. A hyperparameter that is a Schedule is inside the
+    graph, driven by the parameter's own step, and is no entry of the group. The states, and the
+    count ``step`` (int64), are made by the constructor on the parameter's device; no step makes
+    state or reads a tensor back to the host. A parameter without a gradient is left as it is, its
+    step too.
+
+    Args:
+        params: Parameters, named parameters, or param groups; all on one device.
+        rule: The update rule.
+        backend: ``"eager"`` for torch, ``"compile"`` for torch.compile, ``"onnxruntime"``.
+        providers: For onnxruntime: its execution providers in order of preference; that of the
+            parameters' device if None.
+
+    Raises:
+        ArgumentError: ``rule`` is none, the backend is unknown, or a parameter is complex, no
+            floating-point number, on another device, or one that onnxruntime cannot read.
+        DefinitionError: A hyperparameter is out of its range.
+        UnknownNameError: A group has no value for a hyperparameter that needs one.
+
+    Example:
+        >>> import closedform as cf
+        >>> weight = torch.nn.Parameter(torch.ones(2))
+        >>> optimizer = Optimizer([weight], cf.optimizers.adamw(lr=0.5, weight_decay=0))
+        >>> weight.sum().backward()
+        >>> optimizer.step()
+        >>> weight.data, sorted(optimizer.state[weight])
+        (tensor([0.5000, 0.5000]), ['exp_avg', 'exp_avg_sq', 'step'])
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        rule: UpdateRule,
+        backend: str = "eager",
+        providers: Sequence[str] | None = None,
+    ) -> None:
+        if not isinstance(rule, UpdateRule):
+            raise ArgumentError(
+                f"an optimizer runs an UpdateRule, got {type(rule).__name__}",
+                hint="make one with closedform.optimizers",
+            )
+        given = {name: value for name, value in rule.hyperparameters.items() if value is not None}
+        defaults = {name: numbers_of(rule).get(name, value) for name, value in given.items()}
+        self._begin(params, GivenRule(rule), defaults, backend, providers)
+
+    def _begin(
+        self,
+        params: Any,
+        source: RuleSource,
+        defaults: dict[str, Any],
+        backend: str,
+        providers: Sequence[str] | None,
+    ) -> None:
+        if backend not in BACKENDS:
+            raise ArgumentError(
+                f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}",
+                where=source.name,
+                hint=nearest(str(backend), BACKENDS),
+            )
+        self._source = source
+        self._backend = backend
+        self._providers = None if providers is None else list(providers)
+        self._scheduled: list[dict[str, Any]] = []
+        self._forget()
+        OptimizerBase.__init__(self, params, defaults, enable_global_step=True)
+
+    def _forget(self) -> None:
+        """Drops what is compiled and planned; the next step makes it again."""
+        self._variants = Variants(self._source)
+        self._plans: dict[int, _Plan] = {}
+        self._compiled = kernels.compiled() if self._backend == "compile" else kernels.run_torch
+
+    # --- groups and states ---------------------------------------------------------------------
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Adds a group, and makes the states of its parameters; all is checked before.
+
+        Raises:
+            ArgumentError: A parameter is one that the constructor refuses.
+            DefinitionError: A hyperparameter is out of its range.
+            UnknownNameError: A hyperparameter has no value.
+        """
+        index = len(self.param_groups)
+        super().add_param_group(param_group)
+        group = self.param_groups[index]
+        try:
+            self._accept(group, index)
+        except Exception:
+            del self.param_groups[index:], self._scheduled[index:]
+            for parameter in group["params"]:
+                self.state.pop(parameter, None)
+            raise
+
+    def _accept(self, group: dict[str, Any], index: int) -> None:
+        for number, parameter in enumerate(group["params"]):
+            self._check_parameter(parameter, place(group, index, number))
+        where = f"{type(self).__name__}, param group {index}"
+        scheduled = {key: group[key] for key in self._source.keys if _is_scheduled(group.get(key))}
+        values = self._checked_values({**group, **scheduled}, where)
+        rule = self._variants.check(values, where)
+        made = [first_states(rule, parameter) for parameter in group["params"]]
+        for key in scheduled:
+            del group[key]
+        if "tags" in group and isinstance(group["tags"], set | frozenset | tuple):
+            group["tags"] = sorted(group["tags"])
+        self._scheduled.append(scheduled)
+        for parameter, states in zip(group["params"], made, strict=True):
+            self.state[parameter] = states
+        self._prepare(index)
+
+    def _check_parameter(self, parameter: Tensor, where: str) -> None:
+        where = f"{type(self).__name__}, {where}"
+        if parameter.dtype not in COMPUTED:
+            kind = "complex" if parameter.is_complex() else str(parameter.dtype)
+            raise ArgumentError(
+                f"a parameter must be a real floating-point tensor, got {kind}",
+                where=where,
+                hint=_ACCEPTED_TENSORS,
+            )
+        first: Tensor = self.param_groups[0]["params"][0]
+        if parameter.device != first.device:
+            raise ArgumentError(
+                f"all parameters must be on one device, got {parameter.device} after "
+                f"{first.device}",
+                where=where,
+                hint="make an optimizer for each device",
+            )
+        if self._backend == "onnxruntime":
+            kernels.check_onnx(parameter, self._providers, where)
+
+    def _checked_values(self, group: Mapping[str, Any], where: str) -> dict[str, Any]:
+        """The entries that the rule reads."""
+        for key in self._source.keys:
+            if key not in group:
+                raise UnknownNameError(
+                    f"the group has no value for {key!r}",
+                    where=where,
+                    hint=f"{self._source.name} needs {', '.join(self._source.keys)}",
+                )
+        return {key: group[key] for key in self._source.keys}
+
+    def preinitialize(self) -> None:
+        """Makes the state of every parameter that has none: ``add_param_group`` has done so."""
+
+    def state_names_to_sparsify(self) -> list[str]:
+        """Returns the names of the states that have the shape of their parameter."""
+        names: dict[str, None] = {}
+        for index in range(len(self.param_groups)):
+            rule = self._rule_of(index)
+            names |= {name: None for name, spec in rule.states.items() if spec.shape == "param"}
+        return list(names)
+
+    def _rule_of(self, index: int) -> UpdateRule:
+        where = f"{type(self).__name__}, param group {index}"
+        return self._variants.check(self._values_of(index), where)
+
+    def _values_of(self, index: int) -> dict[str, Any]:
+        where = f"{type(self).__name__}, param group {index}"
+        return self._checked_values({**self.param_groups[index], **self._scheduled[index]}, where)
+
+    # --- the step ------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Does one step of every parameter that has a gradient.
+
+        Args:
+            closure: Evaluates the model again and returns the loss; it runs with gradients.
+
+        Returns:
+            What the closure returned.
+
+        Raises:
+            ArgumentError: A gradient is sparse; no parameter has been changed.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        work = [job for index in range(len(self.param_groups)) for job in self._work_of(index)]
+        if self._backend == "onnxruntime":
+            for kernel, job in work:
+                kernel.run(job)
+        elif work:
+            self._compiled([kernel.call(job) for kernel, job in work])
+        return loss
+
+    def _work_of(self, index: int) -> list[tuple[Any, Job]]:
+        """The kernel and the job of each parameter of a group that has a gradient."""
+        group = self.param_groups[index]
+        wanted = [
+            (number, parameter)
+            for number, parameter in enumerate(group["params"])
+            if parameter.grad is not None
+        ]
+        if not wanted:
+            return []
+        for number, parameter in wanted:
+            if parameter.grad.layout is not torch.strided:
+                raise ArgumentError(
+                    f"the gradient must be dense, got {parameter.grad.layout}",
+                    where=f"{type(self).__name__}, {place(group, index, number)}",
+                    hint="make the layer with sparse=False",
+                )
+        values = self._values_of(index)
+        plan = self._plans.get(index)
+        if plan is None or not plan.variant.serves(values):
+            plan = self._prepare(index)
+        hypers = plan.read(values)
+        return [(plan.kernels[number], self._job(hypers, param)) for number, param in wanted]
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator] # tracing would trace SymPy
+    def _prepare(self, index: int) -> _Plan:
+        """Compiles what a group needs, and keeps it."""
+        parameters = self.param_groups[index]["params"]
+        where = f"{type(self).__name__}, param group {index}"
+        shape = tuple(parameters[0].shape) if parameters else ()
+        variant = self._variants.of(self._values_of(index), shape, where)
+        plan = _Plan(variant, {name: self._input(index) for name, _, _ in variant.drives})
+        for parameter in parameters:
+            key = tuple(parameter.shape), parameter.dtype
+            if key not in variant.kernels:
+                job = self._job(plan.inputs, parameter)
+                variant.kernels[key] = self._kernel(variant.opened.rule, parameter, job)
+            plan.kernels.append(variant.kernels[key])
+        self._plans[index] = plan
+        return plan
+
+    def _input(self, index: int) -> Tensor:
+        device = self.param_groups[index]["params"][0].device
+        return torch.zeros((), dtype=torch.float64, device=device)
+
+    def _job(self, hypers: Mapping[str, Tensor], parameter: Tensor) -> Job:
+        states = self.state[parameter]
+        carried = {name: value for name, value in states.items() if name != STEP}
+        grad = parameter if parameter.grad is None else parameter.grad
+        return kernels.make_job(states[STEP], hypers, parameter, grad, carried)
+
+    def _kernel(self, rule: UpdateRule, parameter: Tensor, job: Job) -> Any:
+        if self._backend == "onnxruntime":
+            return kernels.onnx_kernel(rule, parameter, job.writes, self._providers)
+        return kernels.torch_kernel(rule, parameter)
+
+    # --- saving and copying --------------------------------------------------------------------
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Takes over a state dict of this optimizer, or of torch's with the same states.
+
+        All of it is checked before anything is changed. ``step`` may be a number or a tensor of any
+        dtype; it may be missing where no step after the first one depends on it.
+
+        Raises:
+            StateError: A group or state is missing, unknown, or of another shape.
+        """
+        found: list[tuple[Tensor, dict[str, Tensor]]] = []
+
+        def adapt(_: Any, given: dict[str, Any]) -> dict[str, Any]:
+            found.extend(adapted_states(given, self._groups_for_load(), self._rule_for_load))
+            return {**given, "state": {}}
+
+        handle = self.register_load_state_dict_pre_hook(adapt)
+        try:
+            super().load_state_dict(dict(state_dict))
+        finally:
+            handle.remove()
+        self.state.update(found)  # torch's own loader would round them to the parameter's dtype.
+
+    def _groups_for_load(self) -> list[tuple[str, dict[str, Any], tuple[str, ...]]]:
+        """Name, group and entries that a saved group must have, of each group."""
+        return [
+            (
+                f"{type(self).__name__}, param group {index}",
+                group,
+                tuple(key for key in self._source.keys if key not in self._scheduled[index]),
+            )
+            for index, group in enumerate(self.param_groups)
+        ]
+
+    def _rule_for_load(self, index: int, saved: Mapping[str, Any]) -> UpdateRule:
+        where = f"{type(self).__name__}, param group {index}"
+        values = self._checked_values({**saved, **self._scheduled[index]}, where)
+        return self._variants.check(values, where)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            **super().__getstate__(),
+            "_source": self._source,
+            "_backend": self._backend,
+            "_providers": self._providers,
+            "_scheduled": self._scheduled,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "_source" in state:  # torch's load_state_dict gives groups and states alone.
+            self._forget()
+
+
+def _is_scheduled(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return any(isinstance(entry, Schedule) for entry in value)
+    return isinstance(value, Schedule)

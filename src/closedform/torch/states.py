@@ -1,0 +1,138 @@
+"""State dicts of optimizers: those of this package and of torch, checked before they are loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import sympy as sp
+import torch
+from torch import Tensor
+
+from closedform.errors import StateError, nearest
+from closedform.language import UpdateRule, t
+from closedform.torch.base import STEP, place
+from closedform.torch.kernels import COMPUTED, initial_states
+
+_DERIVED = ("eta", "mu")
+"""States of torch's ASGD that are functions of the step here."""
+
+Groups = Sequence[tuple[str, dict[str, Any], tuple[str, ...]]]
+RuleOf = Callable[[int, Mapping[str, Any]], UpdateRule]
+
+
+def adapted_states(
+    given: Any, groups: Groups, rule_of: RuleOf
+) -> list[tuple[Tensor, dict[str, Tensor]]]:
+    """Returns the states of each parameter from a state dict, if it fits the groups.
+
+    A parameter without saved state has that of before its first step.
+
+    Args:
+        given: The state dict.
+        groups: Name, group and needed entries of each group that it is loaded into.
+        rule_of: From the place of a group and its saved entries to its rule.
+
+    Raises:
+        StateError: It is no state dict, or does not fit.
+    """
+    if not isinstance(given, Mapping) or not {"state", "param_groups"} <= set(given):
+        got = sorted(given) if isinstance(given, Mapping) else type(given).__name__
+        raise StateError(
+            f"a state dict of an optimizer holds 'state' and 'param_groups', got {got}",
+            hint="load what state_dict() returned",
+        )
+    saved_groups = given["param_groups"]
+    if len(saved_groups) != len(groups):
+        raise StateError(
+            f"the state has {len(saved_groups)} param groups, the optimizer {len(groups)}",
+            where=groups[0][0],
+        )
+    made: list[tuple[Tensor, dict[str, Tensor]]] = []
+    for index, ((where, group, keys), saved) in enumerate(zip(groups, saved_groups, strict=True)):
+        _check_group(group, keys, saved, where)
+        rule = rule_of(index, saved)
+        owner = where.split(",", maxsplit=1)[0]
+        for number, (key, parameter) in enumerate(
+            zip(saved["params"], group["params"], strict=True)
+        ):
+            found = given["state"].get(key)
+            if not found:
+                made.append((parameter, first_states(rule, parameter)))
+                continue
+            spot = f"{owner}, {place(group, index, number)}"
+            made.append((parameter, _checked(found, rule, parameter, spot)))
+    return made
+
+
+def first_states(rule: UpdateRule, parameter: Tensor) -> dict[str, Tensor]:
+    """Returns the step and the states of a parameter before its first step, on its device."""
+    step = torch.zeros((), dtype=torch.int64, device=parameter.device)
+    return {STEP: step, **initial_states(rule, parameter)}
+
+
+def _check_group(
+    group: Mapping[str, Any], keys: Sequence[str], saved: Mapping[str, Any], where: str
+) -> None:
+    missing = [key for key in ("params", *keys) if key not in saved]
+    if missing:
+        raise StateError(
+            f"the saved group has no {missing[0]!r}",
+            where=where,
+            hint="is it the state of another kind of optimizer?",
+        )
+    if len(saved["params"]) != len(group["params"]):
+        raise StateError(
+            f"the saved group has {len(saved['params'])} parameters, the optimizer's "
+            f"{len(group['params'])}",
+            where=where,
+        )
+
+
+def _checked(
+    found: Mapping[str, Any], rule: UpdateRule, parameter: Tensor, where: str
+) -> dict[str, Tensor]:
+    """The states of a parameter as new tensors in the dtypes of this package."""
+    shape = tuple(parameter.shape)
+    resolved = rule.for_shape(shape)
+    for name, value in found.items():
+        is_known = name == STEP or name in resolved.states or name in _DERIVED
+        if not is_known and value is not None:
+            raise StateError(
+                f"unknown state {name!r}", where=where, hint=nearest(name, [STEP, *resolved.states])
+            )
+    made = {STEP: _step(found.get(STEP), rule, parameter, where)}
+    for name in resolved.states:
+        value = found.get(name)
+        if not isinstance(value, Tensor):
+            raise StateError(f"state {name!r} is missing", where=where)
+        wanted = tuple(resolved.state_shape(name, shape))
+        if tuple(value.shape) != wanted:
+            raise StateError(
+                f"state {name!r} must have shape {list(wanted)}, got {list(value.shape)}",
+                where=where,
+            )
+        made[name] = value.detach().to(parameter.device, COMPUTED[parameter.dtype], copy=True)
+    return made
+
+
+def _step(value: Any, rule: UpdateRule, parameter: Tensor, where: str) -> Tensor:
+    if value is None:
+        if not _is_timeless(rule):
+            raise StateError(
+                f"state {STEP!r} is missing",
+                where=where,
+                hint="the steps of this rule depend on their number",
+            )
+        value = 1
+    count = torch.as_tensor(value).detach()
+    if count.numel() != 1 or count.is_complex():
+        raise StateError(f"state {STEP!r} must be one number, got {value!r}", where=where)
+    return count.reshape(()).to(parameter.device, torch.int64, copy=True)
+
+
+def _is_timeless(rule: UpdateRule) -> bool:
+    """Whether all steps after the first one are the same function of the states."""
+    later = sp.Symbol("later", integer=True, positive=True)
+    parts = [*rule.expressions().values(), *rule.definitions.values()]
+    return not any(part.xreplace({t: later}).has(later) for part in parts)

@@ -144,9 +144,7 @@ def _extremum(op: Op) -> Handler:
 
 
 def _absolute(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
-    value = low.number(expr.args[0], domain)
-    is_negative = low.math.emit(Op.LT, value.high, low.math.single(0.0))
-    return low.math.select(is_negative, low.math.negate(value), value)
+    return low.math.absolute(low.number(expr.args[0], domain))
 
 
 def _floor(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:

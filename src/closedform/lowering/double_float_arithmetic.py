@@ -213,6 +213,14 @@ class Arithmetic:
         low = None if x.low is None else self.emit(Op.NEG, x.low)
         return Number(self.emit(Op.NEG, x.high), low, x.scale)
 
+    def absolute(self, x: Number) -> Number:
+        """Returns the size of x."""
+        x = self.settle(x)
+        if x.low is None:
+            return Number(self.emit(Op.ABS, x.high))
+        is_negative = self.emit(Op.LT, x.high, self.single(0.0))
+        return self.select(is_negative, self.negate(x), x)
+
     def floor(self, x: Number) -> Number:
         """Returns the largest integer that is not above x."""
         x = self.settle(x)

@@ -1,9 +1,17 @@
-"""Cosines and sines of rational multiples of pi, reduced in integers, in double-float numbers."""
+"""Cosines and sines in double-float numbers, as the sine of an angle within a quarter turn.
+
+An angle that is a rational multiple of pi is folded to [0, pi] in integers, exactly, as in the
+other lowering. Any other one is folded in double-float numbers: it keeps 48 bits less those of the
+number of its half turns.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import sympy as sp
 
+from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.lowering.annotate import interval
 from closedform.lowering.domain import Domain
@@ -13,33 +21,37 @@ from closedform.lowering.double_float_functions import sine_of_quarter
 from closedform.lowering.trigonometry import complement, fold_angle, rational_angle
 
 
+@dataclass(frozen=True, slots=True)
+class _Folded:
+    """An angle in [0, pi] as a count of parts, so many to a half turn.
+
+    Attributes:
+        count: The angle.
+        rest: pi less the angle.
+        beyond: The size of what a quarter turn is more than the angle.
+        is_obtuse: Whether the angle is more than a quarter turn; None if it never is.
+        parts: Parts to a half turn.
+    """
+
+    count: Number
+    rest: Number
+    beyond: Number
+    is_obtuse: Value | None
+    parts: int
+
+
 def lower_cosine(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
-    """Lowers a cosine: ``cos(pi*F/D)`` with F in [0, D] is ``sin(pi*(D - 2*F)/(2*D))``."""
-    numerator, denominator = _turns(low, expr, expr.args[0])
-    rest = denominator - 2 * fold_angle(numerator, denominator, domain)
-    sine = sine_of_quarter(low.math, low.number(sp.Abs(rest), domain), denominator)
-    if interval(rest, domain).is_nonnegative:
+    """Lowers a cosine: that of x is the sine of pi/2 - x."""
+    folded = _fold(low, expr.args[0], domain)
+    sine = sine_of_quarter(low.math, folded.beyond, folded.parts)
+    if folded.is_obtuse is None:
         return sine
-    zero = low.constant(sp.Integer(0))
-    is_negative = low.math.compare(Op.LT, low.number(rest, domain), zero)
-    return low.math.select(is_negative, low.math.negate(sine), sine)
+    return low.math.select(folded.is_obtuse, low.math.negate(sine), sine)
 
 
 def lower_sine(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
     """Lowers a sine: that of x is the cosine of x - pi/2."""
-    numerator, denominator = _turns(low, expr, expr.args[0])
-    turned = sp.pi * (2 * numerator - denominator) / (2 * denominator)
-    return lower_cosine(low, sp.cos(turned, evaluate=False), domain)
-
-
-def _turns(low: DoubleFloat, expr: sp.Expr, angle: sp.Expr) -> tuple[sp.Expr, int]:
-    turns = rational_angle(low.low, angle)
-    if turns is None:
-        raise low.low.error(
-            f"{expr} has no double-float form: its angle is no rational multiple of pi",
-            "compile with precision='single'",
-        )
-    return turns
+    return lower_cosine(low, sp.cos(expr.args[0] - sp.pi / 2, evaluate=False), domain)
 
 
 def raised_cosine(
@@ -51,11 +63,46 @@ def raised_cosine(
     is_raised = isinstance(core, sp.cos) and constant.is_Rational and factor.is_Rational
     if not is_raised or floor < 0:
         return None
-    numerator, denominator = _turns(low, core, core.args[0])
-    folded = fold_angle(numerator, denominator, domain)
-    rise = complement(folded, denominator) if factor > 0 else folded
-    sine = sine_of_quarter(low.math, low.number(rise, domain), denominator)
+    folded = _fold(low, core.args[0], domain)
+    rise = folded.rest if factor > 0 else folded.count
+    sine = sine_of_quarter(low.math, rise, folded.parts)
     swing = low.math.multiply(low.math.multiply(sine, sine), low.constant(2 * height))
     if floor == 0:
         return swing
     return low.math.add(low.constant(floor), swing, is_same_sign=True)
+
+
+def _fold(low: DoubleFloat, angle: sp.Expr, domain: Domain) -> _Folded:
+    turns = rational_angle(low.low, angle)
+    if turns is None or not low.low.fits_integer(2 * turns[0], domain):
+        return _fold_real(low, angle, domain)
+    numerator, parts = turns
+    count = fold_angle(numerator, parts, domain)
+    acute = parts - 2 * count
+    is_obtuse = None
+    if not interval(acute, domain).is_nonnegative:
+        zero = low.constant(sp.Integer(0))
+        is_obtuse = low.math.compare(Op.LT, low.number(acute, domain), zero)
+    return _Folded(
+        low.number(count, domain),
+        low.number(complement(count, parts), domain),
+        low.number(sp.Abs(acute), domain),
+        is_obtuse,
+        parts,
+    )
+
+
+def _fold_real(low: DoubleFloat, angle: sp.Expr, domain: Domain) -> _Folded:
+    """One part is a half turn: ``count = abs(u - 2*floor((u + 1)/2))`` for u half turns."""
+    turns = sp.Add(*(term / sp.pi for term in sp.Add.make_args(angle)))
+    math, count = low.math, low.number(turns, domain)
+    one = low.constant(sp.Integer(1))
+    values = interval(turns, domain)
+    if not (values.low >= 0 and values.high <= 1):
+        half = low.constant(sp.Rational(1, 2))
+        whole = math.floor(math.multiply(math.add(count, one), half))
+        count = math.absolute(math.add(count, math.multiply(whole, low.constant(sp.Integer(-2)))))
+    acute = math.add(one, math.multiply(count, low.constant(sp.Integer(-2))))
+    is_obtuse = math.compare(Op.LT, acute, low.constant(sp.Integer(0)))
+    rest = math.add(one, math.negate(count))
+    return _Folded(count, rest, math.absolute(acute), is_obtuse, 1)

@@ -19,14 +19,16 @@ import sympy as sp
 
 from closedform.ir.graph import Value
 from closedform.ir.ops import Op
+from closedform.ir.types import DType
 from closedform.language.functions import FloorMod
 from closedform.lowering.annotate import interval
 from closedform.lowering.context import Lowering
 from closedform.lowering.domain import Domain
 from closedform.lowering.simplify import integral_multiple
 
-# Below this ratio of floor to amplitude the direct form loses digits that float32 would show.
-_LOW_FLOOR = sp.Rational(1, 2**16)
+# Below this ratio of floor to amplitude the direct form loses digits that float32 would show: those
+# of the last bits of f64, or any of f32.
+_LOW_FLOOR = {DType.F64: sp.Rational(1, 2**16), DType.F32: sp.Integer(1)}
 
 
 def lower_cosine(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
@@ -60,7 +62,7 @@ def raised_cosine(low: Lowering, constant: sp.Expr, term: sp.Expr, domain: Domai
     folded = fold_angle(numerator, denominator, domain)
     rise = complement(folded, denominator) if factor > 0 else folded
     height, floor = abs(factor), constant - abs(factor)
-    if 0 <= floor < height * _LOW_FLOOR:
+    if 0 <= floor < height * _LOW_FLOOR[low.scalar]:
         return _from_zero(low, floor, height, rise, denominator, domain)
     sine = _sine(low, 2 * rise - denominator, denominator, domain)
     swing = low.emit(Op.MUL, sine, low.constant(height))

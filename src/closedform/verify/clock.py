@@ -296,9 +296,5 @@ def _probes(run: Run) -> Iterator[int]:
 
 def _ball(first: int, last: int) -> arb:
     """The ball that holds all numbers between two steps."""
-    before = ctx.prec
-    ctx.prec = 128
-    try:
+    with ctx.workprec(128):
         return arb(fmpq(first + last, 2), fmpq(last - first, 2))
-    finally:
-        ctx.prec = before

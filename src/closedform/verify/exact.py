@@ -67,12 +67,8 @@ def holds(
 
 
 def _evaluate_at(term: Term, point: Mapping[str, Any], bits: int) -> Result:
-    before = ctx.prec
-    ctx.prec = bits
-    try:
+    with ctx.workprec(bits):
         return _evaluate(term, point)
-    finally:
-        ctx.prec = before
 
 
 def _evaluate(root: Term, point: Mapping[str, Any]) -> Result:

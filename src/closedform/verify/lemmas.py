@@ -3,7 +3,8 @@
 A lemma is instantiated for each such function that a question holds, and for each pair of the same
 kind. Being terms, the same lemmas are audited with ball arithmetic (tests/verify/test_lemmas.py).
 A symbol of a declared integer may be read as any real in a question: a lemma never says that an
-argument is whole, only that a floor is.
+argument is whole, only that a floor is. Where a function is undefined nothing is said of it that
+the value 0 does not satisfy.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def split_into_runs(statement: Term, clock: Term, first: int, last: int) -> list
         >>> t = symbol("t", integer=True)
         >>> runs = split_into_runs(less(minimum(t, rational(5)), rational(9)), t, 0, FOREVER)
         >>> [(run.first, run.statement) for run in runs]
-        [(0, t < 9), (5, true)]
+        [(0, t < 9), (5, t < 9), (6, true)]
     """
     lines = _Lines(statement, clock, (first, last))
     starts = sorted(start for start in lines.starts if first <= start <= last)

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from closedform import __version__
+from closedform.cli.audit import audit
 from closedform.cli.export import export
 from closedform.cli.listing import list_names
 from closedform.cli.output import error_line
@@ -84,6 +85,7 @@ app.command("plot", context_settings=FREE_ARGUMENTS)(plot)
 app.command("export", context_settings=FREE_ARGUMENTS)(export)
 app.command("run", context_settings=FREE_ARGUMENTS)(run)
 app.command("verify", context_settings=FREE_ARGUMENTS)(verify)
+app.command("audit", context_settings=FREE_ARGUMENTS)(audit)
 app.command("web")(web)
 app.command("gallery")(gallery)
 

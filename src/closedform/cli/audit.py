@@ -1,0 +1,121 @@
+"""``closedform audit``: where mistakes of a recipe show, and what other systems make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from closedform.cli.options import AsShipped, BaseValue, Name
+
+if TYPE_CHECKING:
+    from closedform.cli.sources import DialectOptions
+    from closedform.language import Schedule
+    from closedform.verify.audit import Audit, Comparison, Difference
+
+MOST_JUMPS = 20
+
+
+def audit(
+    context: typer.Context,
+    name: Name,
+    until: Annotated[
+        int | None, typer.Option(help="The number of steps T of the run.", min=1)
+    ] = None,
+    key: Annotated[str, typer.Option(help="What a class of a system schedules.")] = "lr",
+    base_value: BaseValue = None,
+    as_shipped: AsShipped = False,
+) -> None:
+    """Audit the schedules of NAME: values around warmup W and end T, peak, area, jumps.
+
+    Then what the same settings (start, peak, end, warmup, decay) are in other systems, with the
+    first step that differs and the one that differs most.
+
+    The arguments of NAME are options: closedform audit cosine --start 3e-4 --end 0 --steps 100.
+    """
+    from closedform.cli.output import heading
+    from closedform.cli.sources import DialectOptions
+    from closedform.verify.audit import audit as audit_of
+
+    options = DialectOptions(key=key, base=base_value, as_shipped=as_shipped)
+    schedules, total = _schedules(name, context.args, options)
+    for scheduled, schedule in schedules.items():
+        heading(f"{scheduled}: {schedule.name}")
+        _show(audit_of(schedule, until or total))
+
+
+def _schedules(
+    name: str, words: list[str], options: DialectOptions
+) -> tuple[Mapping[str, Schedule], int | None]:
+    """The schedules by key, and the number of steps of the run where a config says it."""
+    import closedform as cf
+    from closedform.cli.sources import CONFIG_SUFFIXES, load_source, schedules_of
+
+    if name.lower().endswith(CONFIG_SUFFIXES) and not words:
+        # Not load_config: an audit needs no optimizer, and a config may name one that is unknown.
+        return cf.load_schedules(Path(name))
+    source = load_source(name, words, options)
+    found = schedules_of(source)
+    if not found:
+        raise typer.BadParameter(f"{name} has no schedule to audit")
+    return found, getattr(source, "max_steps", None)
+
+
+def _show(found: Audit) -> None:
+    from closedform.cli.output import table
+    from closedform.language.exact import to_float
+
+    labels = _labels(found)
+    steps = sorted({*found.values, found.peak})
+    rows = [
+        (f"{step:,}", repr(to_float(found.schedule.exact(step))), labels.get(step, ""))
+        for step in steps
+    ]
+    table(("step", "value", ""), rows, numbers=True)
+    print(f"\nsum of the {found.total:,} steps  {found.area!r}")
+    print(f"jumps  {_jumps(found)}\n")
+    if found.settings is None:
+        print("no warmup with one linear or cosine decay: not compared with other systems\n")
+        return
+    s = found.settings
+    print(
+        f"start {to_float(s.start)!r}, peak {to_float(s.peak)!r}, end {to_float(s.end)!r}, "
+        f"warmup {s.warmup:,}, {s.shape} until {s.total:,}, in other systems:\n"
+    )
+    table(
+        ("system", "first step that differs", "step that differs most"),
+        [(each.system, *_cells(each)) for each in found.comparisons],
+    )
+    print()
+
+
+def _labels(found: Audit) -> dict[int, str]:
+    total, warmup = found.total, found.warmup
+    marks = {0: "0", total - 1: "T - 1", total: "T", total + 1: "T + 1"}
+    if warmup:
+        marks = {warmup - 1: "W - 1", warmup: "W"} | marks
+    marks[found.peak] = ", ".join(filter(None, (marks.get(found.peak), "peak")))
+    return marks
+
+
+def _jumps(found: Audit) -> str:
+    if not found.jumps:
+        return "none"
+    shown = "; ".join(str(jump) for jump in found.jumps[:MOST_JUMPS])
+    more = len(found.jumps) - MOST_JUMPS
+    return f"{shown}; and {more} more" if more > 0 else shown
+
+
+def _cells(each: Comparison) -> tuple[str, str]:
+    if each.first is None or each.largest is None:
+        return ("none, proved" if each.is_proved else "none seen"), ""
+    return _cell(each.first), _cell(each.largest)
+
+
+def _cell(found: Difference) -> str:
+    from closedform.language.exact import to_float
+
+    apart = to_float(found.theirs - found.ours)
+    return f"{found.step:,}: {to_float(found.theirs)!r} ({apart:+.3g})"

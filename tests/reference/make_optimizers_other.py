@@ -22,6 +22,8 @@ import torch
 from dadaptation import DAdaptAdam, DAdaptSGD
 from prodigyopt import Prodigy
 
+jax.config.update("jax_enable_x64", True)  # before anything of optax is made
+
 SHAPES = [(2, 3), (4,), ()]
 STEPS = 10
 HERE = Path(__file__).parent
@@ -224,7 +226,11 @@ OPTAX: list[tuple[str, str, Any]] = [
         "lookahead(sgd(0.1, momentum=0.9), 3, 0.5)",
         None,
     ),
-    ("accumulated", "MultiSteps(adam(0.1), 3)", optax.MultiSteps(optax.adam(0.1), 3)),
+    (
+        "accumulated",
+        "MultiSteps(adam(0.1), 3, accumulator_dtype=float64)",
+        optax.MultiSteps(optax.adam(0.1), 3, accumulator_dtype=np.float64),
+    ),
     (
         "clipped_by_norm",
         "chain(clip_by_global_norm(1.5), sgd(0.1))",
@@ -251,7 +257,6 @@ def lookahead_course() -> Iterator[tuple[Any, Any]]:
 
 
 def main() -> None:
-    jax.config.update("jax_enable_x64", True)
     torch.set_default_dtype(torch.float64)  # timm keeps a bias correction in this dtype
     arrays = {"start": START, "gradients": GRADIENTS, "hessians": HESSIANS}
     facts: dict[str, Any] = {"shapes": SHAPES, "steps": STEPS, "courses": {}}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import sympy as sp
 
 from closedform.language import GRAD, Shared, State, UpdateRule, counter, state
@@ -10,7 +12,6 @@ from closedform.transforms.substitution import (
     counted,
     unless,
     with_gradient,
-    with_shared,
     with_states,
 )
 
@@ -46,8 +47,9 @@ def accumulate(rule: UpdateRule, steps: int) -> UpdateRule:
     place = counter("micro_step")
     is_last = sp.Eq(place, count - 1)
     total = state("accumulated") + GRAD
-    held = unless(rule, is_last)
     following = Shared(sp.Piecewise((0, is_last), (place + 1, True)), 0, True)
-    taken = with_shared(with_gradient(held, total / count), "accumulate", micro_step=following)
-    kept = sp.Piecewise((0, is_last), (total, True))
-    return with_states(taken, "accumulate", accumulated=State(kept))
+    held = unless(rule, is_last, "accumulate", micro_step=following)
+    kept = State(sp.Piecewise((0, is_last), (total, True)))
+    named = with_states(held, "accumulate", accumulated=State(state("accumulated")))
+    taken = with_gradient(named, total / count)
+    return replace(taken, states={**taken.states, "accumulated": kept})

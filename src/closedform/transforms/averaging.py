@@ -109,8 +109,7 @@ def lookahead(rule: UpdateRule, steps: int = 5, rate: Any = 0.5) -> UpdateRule:
     is_due = sp.Eq(floor_mod(t + 1, period), 0) if period > 1 else sp.true
     is_due = sp.And(is_due, rule.advances)
     kept = with_states(
-        replace(following, param=sp.Piecewise((synced, is_due), (moved, True))),
-        "lookahead",
-        slow=State(sp.Piecewise((synced, is_due), (slow, True)), PARAM),
+        following, "lookahead", slow=State(sp.Piecewise((synced, is_due), (slow, True)), PARAM)
     )
-    return with_evaluation(kept, "lookahead", slow)
+    stepped = replace(kept, param=sp.Piecewise((synced, is_due), (moved, True)))
+    return with_evaluation(stepped, "lookahead", slow)

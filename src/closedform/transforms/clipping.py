@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import sympy as sp
@@ -96,7 +97,8 @@ def clip_by_unit_norm(
     bound = ratio * sp.Max(_unit_norm(PARAM, units), least)
     norm = _unit_norm(GRAD, units)
     scaled = GRAD * (bound / sp.Max(norm, sp.Rational(1, 10**6)))
-    return with_gradient(rule, sp.Piecewise((GRAD, norm < bound), (scaled, True)))
+    known = replace(rule, requires=sp.And(rule.requires, sp.Le(RANK, _LARGEST_RANK)))
+    return with_gradient(known, sp.Piecewise((GRAD, norm < bound), (scaled, True)))
 
 
 def _unit_norm(tensor: sp.Expr, units: str) -> sp.Expr:
@@ -104,5 +106,7 @@ def _unit_norm(tensor: sp.Expr, units: str) -> sp.Expr:
     branches = [(reduce_sum(tensor**2), RANK < 2)]
     for rank in range(2, _LARGEST_RANK + 1):
         axes = tuple(range(1, rank)) if units == "first" else tuple(range(rank - 1))
-        branches.append((reduce_sum(tensor**2, axes, True), sp.Eq(RANK, rank)))
+        is_last = rank == _LARGEST_RANK
+        condition = sp.true if is_last else sp.Eq(RANK, rank)
+        branches.append((reduce_sum(tensor**2, axes, True), condition))
     return sp.sqrt(sp.Piecewise(*branches))

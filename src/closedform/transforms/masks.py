@@ -97,13 +97,13 @@ def sparsify(rule: UpdateRule, states: Sequence[str] | None = None) -> UpdateRul
     def kept(value: sp.Expr) -> sp.Expr:
         return sp.Piecewise((value, is_there), (0, True))
 
+    named = with_states(rule, "sparsify", mask=State(state("mask"), 1))
     masked = replace(
-        rule,
+        named,
         param=kept(rule.param),
         states={
             name: replace(spec, next=kept(spec.next)) if name in names else spec
-            for name, spec in rule.states.items()
+            for name, spec in named.states.items()
         },
     )
-    masked = with_states(masked, "sparsify", mask=State(state("mask"), 1))
     return with_gradient(masked, kept(GRAD))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -55,11 +56,21 @@ def with_gradient(rule: UpdateRule, gradient: sp.Expr) -> UpdateRule:
     return substituted(rule, {GRAD: local(name)}, {name: gradient})
 
 
-def unless(rule: UpdateRule, is_done: sp.Basic) -> UpdateRule:
+def unless(rule: UpdateRule, is_done: sp.Basic, where: str, **common: Shared) -> UpdateRule:
     """Returns a rule whose step counts for nothing where a condition on the model fails.
 
     Parameters, states, states of the model and the clock stand still there.
+
+    Args:
+        rule: The rule.
+        is_done: The condition.
+        where: What is being made, for errors.
+        **common: Further states of the model, which go on in every step.
+
+    Raises:
+        DefinitionError: The rule has a state of this name already.
     """
+    _check_names(rule, common, where)
 
     def held(following: sp.Expr, before: sp.Expr) -> sp.Expr:
         return sp.Piecewise((following, is_done), (before, True))
@@ -74,7 +85,8 @@ def unless(rule: UpdateRule, is_done: sp.Basic) -> UpdateRule:
         shared={
             name: replace(spec, next=held(spec.next, shared_symbol(name, spec)))
             for name, spec in rule.shared.items()
-        },
+        }
+        | common,
         advances=sp.And(rule.advances, is_done),
     )
 
@@ -92,9 +104,7 @@ def with_states(rule: UpdateRule, where: str, **states: State) -> UpdateRule:
     Raises:
         DefinitionError: It has one of these names already.
     """
-    for name in states:
-        if name in rule.states or name in rule.shared:
-            raise _taken(rule, name, where)
+    _check_names(rule, states, where)
     return replace(rule, states={**rule.states, **states})
 
 
@@ -104,9 +114,7 @@ def with_shared(rule: UpdateRule, where: str, **common: Shared) -> UpdateRule:
     Raises:
         DefinitionError: It has one of these names already.
     """
-    for name in common:
-        if name in rule.states or name in rule.shared:
-            raise _taken(rule, name, where)
+    _check_names(rule, common, where)
     return replace(rule, shared={**rule.shared, **common})
 
 
@@ -170,9 +178,11 @@ def check_rule(rule: object, where: str) -> None:
         )
 
 
-def _taken(rule: UpdateRule, name: str, where: str) -> DefinitionError:
-    return DefinitionError(
-        f"rule {rule.name!r} has a state {name!r} already",
-        where=where,
-        hint="a transform is applied once",
-    )
+def _check_names(rule: UpdateRule, names: Iterable[str], where: str) -> None:
+    for name in names:
+        if name in rule.states or name in rule.shared:
+            raise DefinitionError(
+                f"rule {rule.name!r} has a state {name!r} already",
+                where=where,
+                hint="a transform is applied once",
+            )

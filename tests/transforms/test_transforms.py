@@ -1,0 +1,428 @@
+"""Each transform beside another implementation, in every engine, and what it refuses."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import sympy as sp
+import torch
+from numpy.typing import NDArray
+from torch.optim import swa_utils
+
+from closedform import optimizers, schedules, transforms
+from closedform.compiler import compile_evaluation, compile_init, compile_step
+from closedform.errors import DefinitionError
+from closedform.ir.evaluate import evaluate
+from closedform.ir.types import DType
+from closedform.language import GRAD, PARAM, RANK, UpdateRule, hyper
+from tests.optimizers.test_others import COURSES, SHAPES, joined, split
+from tests.support.courses import course
+from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
+
+Array = NDArray[np.float64]
+GRADIENTS = [split(gradient) for gradient in COURSES["gradients"]]
+START = split(COURSES["start"])
+
+# Ten float64 steps of about 20 roundings of 1.1e-16, on parameters near 1.
+TOLERANCE = 1e-12
+
+Carried = dict[str, Any]
+
+
+def run(rule: UpdateRule, gradients: Any = None) -> list[Carried]:
+    return list(course(rule, START, GRADIENTS if gradients is None else gradients))
+
+
+def params(carried: Carried) -> Array:
+    return joined(carried, "param.")
+
+
+def evaluated(rule: UpdateRule, carried: Carried) -> Array:
+    graph = compile_evaluation(rule, SHAPES, dtype=DType.F64)
+    names = [node.attribute("name") for node in graph.inputs]
+    return joined(evaluate(graph, {name: carried[name] for name in names}), "evaluation.")
+
+
+# --- beside courses of packages ----------------------------------------------------------------
+
+COURSE_OF: dict[str, Callable[[], UpdateRule]] = {
+    "clipped_by_norm": lambda: transforms.clip_by_global_norm(optimizers.sgd(0.1), 1.5, eps=0),
+    "agc": lambda: transforms.clip_by_unit_norm(optimizers.sgd(0.1), 0.1, units="last"),
+    "accumulated": lambda: transforms.accumulate(optimizers.adam(0.1), 3),
+    "lookahead": lambda: transforms.lookahead(optimizers.sgd(0.1, momentum=0.9), 3, 0.5),
+    "adamw_cautious": lambda: transforms.cautious(optimizers.adamw(0.01, weight_decay=0.1)),
+    "lion_cautious": lambda: transforms.cautious(optimizers.lion(0.01, weight_decay=0.1)),
+}
+
+
+@pytest.mark.parametrize("name", COURSE_OF)
+def test_course_is_that_of_the_package(name: str) -> None:
+    for carried, wanted in zip(run(COURSE_OF[name]()), COURSES[name], strict=True):
+        np.testing.assert_allclose(params(carried), wanted, rtol=TOLERANCE)
+
+
+def test_slow_parameters_are_those_of_optax() -> None:
+    rule = COURSE_OF["lookahead"]()
+    for carried, wanted in zip(run(rule), COURSES["lookahead/slow"], strict=True):
+        np.testing.assert_allclose(evaluated(rule, carried), wanted, rtol=TOLERANCE)
+
+
+# --- beside torch, live ------------------------------------------------------------------------
+
+
+def torch_steps(
+    make: Callable[[list[torch.nn.Parameter]], Any],
+    prepare: Callable[[list[torch.nn.Parameter]], Any],
+) -> Iterator[tuple[list[torch.nn.Parameter], Array]]:
+    tensors = [torch.nn.Parameter(torch.tensor(array)) for array in START.values()]
+    optimizer = make(tensors)
+    for gradient in GRADIENTS:
+        for tensor, array in zip(tensors, gradient.values(), strict=True):
+            tensor.grad = torch.tensor(array)
+        prepare(tensors)
+        optimizer.step()
+        yield tensors, np.concatenate([t.detach().numpy().ravel() for t in tensors])
+
+
+def test_clips_are_those_of_torch() -> None:
+    def sgd(tensors: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+        return torch.optim.SGD(tensors, 0.1, momentum=0.9)
+
+    inner = optimizers.sgd(0.1, momentum=0.9)
+    by_norm = transforms.clip_by_global_norm(inner, 1.5)
+    by_value = transforms.clip_by_value(inner, 0.7)
+    pairs: list[tuple[UpdateRule, Callable[[Any], Any]]] = [
+        (by_norm, lambda tensors: torch.nn.utils.clip_grad_norm_(tensors, 1.5)),
+        (by_value, lambda tensors: torch.nn.utils.clip_grad_value_(tensors, 0.7)),
+    ]
+    for rule, prepare in pairs:
+        for carried, (_, wanted) in zip(run(rule), torch_steps(sgd, prepare), strict=True):
+            np.testing.assert_allclose(params(carried), wanted, rtol=TOLERANCE)
+
+
+AVERAGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "swa": ({}, {}),
+    "ema": ({"decay": 0.8}, {"multi_avg_fn": swa_utils.get_ema_multi_avg_fn(0.8)}),
+}
+
+
+@pytest.mark.parametrize("name", AVERAGES)
+@pytest.mark.parametrize(("start", "every"), [(0, 1), (3, 2)])
+def test_averages_are_those_of_torch(name: str, start: int, every: int) -> None:
+    ours, theirs = AVERAGES[name]
+    rule = transforms.weight_average(optimizers.sgd(0.1), **ours, start=start, every=every)
+    averaged: Any = None
+    steps = torch_steps(lambda tensors: torch.optim.SGD(tensors, 0.1), lambda _: None)
+    for step, (carried, (tensors, now)) in enumerate(zip(run(rule), steps, strict=True)):
+        if averaged is None:
+            averaged = swa_utils.AveragedModel(torch.nn.ParameterList(tensors), **theirs)
+        if step >= start and (step - start) % every == 0:
+            averaged.update_parameters(torch.nn.ParameterList(tensors))
+        wanted = np.concatenate([t.detach().numpy().ravel() for t in averaged.parameters()])
+        wanted = now if step < start else wanted
+        np.testing.assert_allclose(evaluated(rule, carried), wanted, rtol=TOLERANCE)
+
+
+def test_average_from_the_first_parameters_on() -> None:
+    rule = transforms.weight_average(optimizers.sgd(0.1), 0.8, first="blend")
+    average, p = COURSES["start"], COURSES["start"]
+    for carried, gradient in zip(run(rule), COURSES["gradients"], strict=True):
+        p = p - 0.1 * gradient
+        average = 0.8 * average + 0.2 * p
+        np.testing.assert_allclose(evaluated(rule, carried), average, rtol=TOLERANCE)
+
+
+def test_loss_scale_is_that_of_torch() -> None:
+    rule = transforms.dynamic_loss_scaling(optimizers.adam(0.1), 64, interval=2)
+    scaler = torch.amp.GradScaler("cpu", init_scale=64, growth_interval=2)
+    tensors = [torch.nn.Parameter(torch.tensor(array)) for array in START.values()]
+    adam = torch.optim.Adam(tensors, 0.1)
+    scale, gradients, wanted, scales = 64.0, [], [], []
+    for step, gradient in enumerate(GRADIENTS):
+        given = {name: array * scale for name, array in gradient.items()}
+        if step in (2, 6):
+            given["p1"] = given["p1"] * [1, np.nan if step == 2 else np.inf, 1, 1]
+        for tensor, array in zip(tensors, given.values(), strict=True):
+            tensor.grad = torch.tensor(array)
+        scaler.scale(torch.zeros(1))  # makes the scale a tensor
+        scaler.step(adam)
+        scaler.update()
+        scale = scaler.get_scale()
+        gradients.append(given)
+        scales.append(scale)
+        wanted.append(np.concatenate([t.detach().numpy().ravel() for t in tensors]))
+    steps = run(rule, gradients)
+    assert [float(carried["shared.loss_scale"]) for carried in steps] == scales
+    assert [int(carried["step"]) for carried in steps] == [1, 2, 2, 3, 4, 5, 5, 6, 7, 8]
+    assert int(steps[-1]["shared.skipped_steps"]) == 2
+    for carried, values in zip(steps, wanted, strict=True):
+        np.testing.assert_allclose(params(carried), values, rtol=TOLERANCE)
+
+
+def test_decay_by_shape_is_that_of_groups_in_torch() -> None:
+    rule = transforms.mask_weight_decay(optimizers.adamw(0.1, weight_decay=0.5))
+
+    def groups(tensors: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+        decaying: list[dict[str, Any]] = [{"params": [x for x in tensors if x.ndim >= 2]}]
+        others = [{"params": [x for x in tensors if x.ndim < 2], "weight_decay": 0}]
+        return torch.optim.AdamW(decaying + others, 0.1, weight_decay=0.5)
+
+    for carried, (_, wanted) in zip(run(rule), torch_steps(groups, lambda _: None), strict=True):
+        np.testing.assert_allclose(params(carried), wanted, rtol=TOLERANCE)
+
+
+# --- steps that count for nothing ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_bad_step_leaves_no_trace(bad: float) -> None:
+    lr = schedules.linear(1, 0, 20)
+    inner = transforms.weight_average(optimizers.nadam(lr), 0.9)
+    rule = transforms.skip_nonfinite(transforms.clip_by_global_norm(inner, 1))
+    spoilt = [dict(gradient) for gradient in GRADIENTS]
+    spoilt[3] = {**spoilt[3], "p2": np.array(bad)}
+    spoilt.insert(0, {**spoilt[0], "p0": np.full((2, 3), bad)})
+    good = [gradient for step, gradient in enumerate(spoilt) if step not in (0, 4)]
+    with_bad, without = run(rule, spoilt), run(rule, good)
+    assert int(with_bad[-1]["shared.skipped_steps"]) == 2
+    for name, value in without[-1].items():
+        if name != "shared.skipped_steps":
+            np.testing.assert_array_equal(with_bad[-1][name], value)
+
+
+def test_the_norm_leaves_out_what_overflows() -> None:
+    huge = {"w": np.array([1e20, 1.0])}
+    for test, moved in (("elements", True), ("norm", False)):
+        rule = transforms.skip_nonfinite(optimizers.sgd(1e-20), test=test)
+        (carried,) = course(rule, {"w": np.zeros(2)}, [huge], DType.F32)
+        assert (carried["param.w"][0] != 0) == moved
+        assert int(carried["step"]) == int(moved)
+
+
+def test_steps_are_counted_once_in_accumulation() -> None:
+    lr = schedules.linear(1, 0, 10)
+    rule = transforms.accumulate(optimizers.sgd(lr), 2)
+    steps = run(rule)
+    assert [int(carried["step"]) for carried in steps] == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5]
+    assert [int(carried["shared.micro_step"]) for carried in steps] == [1, 0] * 5
+    p = COURSES["start"]
+    for step in range(5):
+        p = p - (1 - step / 10) * COURSES["gradients"][2 * step : 2 * step + 2].mean(axis=0)
+    np.testing.assert_allclose(params(steps[-1]), p, rtol=TOLERANCE)
+
+
+def test_pruned_elements_stay_pruned() -> None:
+    rule = transforms.sparsify(optimizers.adamw(0.1))
+    assert transforms.states_to_sparsify(optimizers.adamw()) == ("exp_avg", "exp_avg_sq")
+    graph = compile_step(rule, {"w": (3,)}, dtype=DType.F64)
+    feed: dict[str, Any] = {
+        "step": np.array(4),
+        "param.w": np.array([1.0, 2.0, 3.0]),
+        "grad.w": np.array([1.0, np.nan, 1.0]),
+        "state.w.exp_avg": np.ones(3),
+        "state.w.exp_avg_sq": np.ones(3),
+        "state.w.mask": np.array([1.0, 0.0, 1.0]),
+    }
+    after = evaluate(graph, feed)
+    for name in ("param.w", "state.w.exp_avg", "state.w.exp_avg_sq"):
+        values = after[f"next.{name}"]
+        assert values[1] == 0
+        assert (values[[0, 2]] != 0).all()
+    np.testing.assert_array_equal(after["next.state.w.mask"], feed["state.w.mask"])
+
+
+def test_fixed_scale_is_divided_out() -> None:
+    rule = transforms.loss_scaling(optimizers.sgd(0.1), 16)
+    scaled = [{name: 16 * array for name, array in gradient.items()} for gradient in GRADIENTS]
+    for ours, plain in zip(run(rule, scaled), run(optimizers.sgd(0.1)), strict=True):
+        np.testing.assert_array_equal(params(ours), params(plain))
+
+
+def test_a_norm_of_zero_stops_the_model() -> None:
+    rule = transforms.clip_by_global_norm(optimizers.sgd(0.1), 0)
+    np.testing.assert_array_equal(params(run(rule)[-1]), COURSES["start"])
+
+
+# --- every transform in every engine -----------------------------------------------------------
+
+ADAM = optimizers.adam(schedules.linear(0.1, 0, 40), weight_decay=0.01)
+RULES: dict[str, Callable[[], UpdateRule]] = {
+    "accumulate": lambda: transforms.accumulate(ADAM, 4),
+    "cautious": lambda: transforms.cautious(ADAM),
+    "cerebras_loss_scaling": lambda: transforms.cerebras_loss_scaling(ADAM),
+    "clip_by_global_norm": lambda: transforms.clip_by_global_norm(ADAM, 1),
+    "clip_by_unit_norm": lambda: transforms.clip_by_unit_norm(ADAM),
+    "clip_by_value": lambda: transforms.clip_by_value(ADAM, 0.5),
+    "dynamic_loss_scaling": lambda: transforms.dynamic_loss_scaling(ADAM, 8),
+    "lookahead": lambda: transforms.lookahead(ADAM),
+    "loss_scaling": lambda: transforms.loss_scaling(ADAM, 8),
+    "mask_weight_decay": lambda: transforms.mask_weight_decay(ADAM),
+    "skip_nonfinite": lambda: transforms.skip_nonfinite(ADAM),
+    "sparsify": lambda: transforms.sparsify(ADAM),
+    "weight_average": lambda: transforms.weight_average(ADAM, 0.99, start=3, every=2),
+}
+NO_TRANSFORMS = {"states_to_sparsify"}
+SPECIAL = [0.0, 1.0, -2.5, 1e20, -1e-20, np.inf, -np.inf, np.nan, 3e38, 1e-40]
+
+
+def test_every_transform_is_here() -> None:
+    assert set(RULES) | NO_TRANSFORMS == set(transforms.__all__)
+
+
+def inputs_of(graph: Any, fill: Callable[[str, tuple[int, ...]], Any]) -> dict[str, Any]:
+    feed: dict[str, Any] = {}
+    for node in graph.inputs:
+        name = node.attribute("name")
+        shape = tuple(int(dim) for dim in node.type.shape)
+        feed[name] = np.asarray(fill(name, shape)).astype(node.type.dtype.numpy)
+    return feed
+
+
+@pytest.mark.parametrize("kind", ["normal", "special"])
+@pytest.mark.parametrize("name", RULES)
+def test_transform_in_every_engine(name: str, kind: str) -> None:
+    shapes = {"w": (5, 2), "b": (), "empty": (0, 3)}
+    graph = compile_step(RULES[name](), shapes)
+    rng = np.random.default_rng(1)
+
+    def fill(key: str, shape: tuple[int, ...]) -> Any:
+        if key == "step" or key.startswith("shared."):
+            return 8 if key == "shared.loss_scale" else 3
+        if kind == "special" and key == "grad.w":
+            return np.array(SPECIAL).reshape(shape)
+        return np.abs(rng.normal(size=shape)) + 0.1
+
+    feed = inputs_of(graph, fill)
+    expected = run_evaluator(graph, feed)
+    for results in (run_onnxruntime(graph, feed), run_torch(graph, feed)):
+        for key, value in expected.items():
+            # Sums of ten elements, square roots and quotients: a few roundings of 6e-8 of values
+            # that lie within 100 of each other; smaller ones are denormal or of that sum.
+            np.testing.assert_allclose(results[key], value, rtol=5e-6, atol=1e-7, err_msg=key)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_start_of_a_transform_in_every_engine(name: str) -> None:
+    shapes = {"w": (3, 2), "b": ()}
+    graph = compile_init(RULES[name](), shapes)
+    feed = inputs_of(graph, lambda _, shape: np.full(shape, 2.0))
+    expected = run_evaluator(graph, feed)
+    for results in (run_onnxruntime(graph, feed), run_torch(graph, feed)):
+        for key, value in expected.items():
+            np.testing.assert_array_equal(results[key], value)
+
+
+def test_transforms_compose() -> None:
+    inner = transforms.weight_average(optimizers.adamw(0.1), 0.9)
+    # The outer clip comes first: it sees the mean gradient, and the inner one what it makes of it.
+    clipping = transforms.clip_by_value(transforms.clip_by_global_norm(inner, 1), 2)
+    rule = transforms.dynamic_loss_scaling(transforms.accumulate(clipping, 2), 1)
+    plain = transforms.weight_average(optimizers.adamw(0.1), 0.9)
+    means = [
+        {n: (a[n] + b[n]) / 2 for n in a}
+        for a, b in zip(GRADIENTS[::2], GRADIENTS[1::2], strict=True)
+    ]
+    clipped = []
+    for gradient in means:
+        total = np.sqrt(sum((np.clip(g, -2, 2) ** 2).sum() for g in gradient.values()))
+        factor = min(1, 1 / (total + 1e-6))
+        clipped.append({name: np.clip(g, -2, 2) * factor for name, g in gradient.items()})
+    final, wanted = run(rule)[-1], run(plain, clipped)[-1]
+    for name, value in wanted.items():
+        np.testing.assert_allclose(final[name], value, rtol=TOLERANCE)
+
+
+BAD: dict[str, tuple[Callable[[], UpdateRule], str]] = {
+    "no rule": (
+        lambda: transforms.clip_by_value("adam", 1),  # type: ignore[arg-type]
+        "a transform takes an UpdateRule, got str 'adam' (clip_by_value)",
+    ),
+    "negative value": (
+        lambda: transforms.clip_by_value(ADAM, -2),
+        "value must be >= 0, got -2 (clip_by_value)",
+    ),
+    "norm in text": (
+        lambda: transforms.clip_by_global_norm(ADAM, "1"),
+        "max_norm of clip_by_global_norm must be a number, got str '1': give an int, a float, a "
+        "Fraction or a SymPy number",
+    ),
+    "units": (
+        lambda: transforms.clip_by_unit_norm(ADAM, units="rows"),
+        "units must be 'first' or 'last', got 'rows' (clip_by_unit_norm)",
+    ),
+    "test": (
+        lambda: transforms.skip_nonfinite(ADAM, test="nan"),
+        "test must be 'elements' or 'norm', got 'nan' (skip_nonfinite)",
+    ),
+    "twice": (
+        lambda: transforms.skip_nonfinite(transforms.skip_nonfinite(ADAM)),
+        "rule 'adam' has a state 'skipped_steps' already (skip_nonfinite): a transform is applied "
+        "once",
+    ),
+    "no scale": (
+        lambda: transforms.loss_scaling(ADAM, 0),
+        "scale must be above 0, got 0 (loss_scaling)",
+    ),
+    "backoff": (
+        lambda: transforms.dynamic_loss_scaling(ADAM, backoff=1.5),
+        "backoff must be in [0, 1], got 1.5 (dynamic_loss_scaling)",
+    ),
+    "interval": (
+        lambda: transforms.dynamic_loss_scaling(ADAM, interval=0),
+        "interval must be an integer >= 1, got 0 (dynamic_loss_scaling)",
+    ),
+    "no gradients": (
+        lambda: transforms.accumulate(ADAM, 0),
+        "steps must be an integer >= 1, got 0 (accumulate)",
+    ),
+    "first average": (
+        lambda: transforms.weight_average(ADAM, 0.5, first="zero"),
+        "first must be 'copy' or 'blend', got 'zero' (weight_average)",
+    ),
+    "start": (
+        lambda: transforms.weight_average(ADAM, start=-1),
+        "start must be an integer >= 0, got -1 (weight_average)",
+    ),
+    "two points": (
+        lambda: transforms.lookahead(optimizers.schedule_free_sgd()),
+        "rule 'schedule_free_sgd' is evaluated at a point of its own already (lookahead): average "
+        "the parameters of a rule without one",
+    ),
+    "no step": (
+        lambda: transforms.cautious(transforms.skip_nonfinite(ADAM)),
+        "the next parameter of rule 'adam' is not the parameter less a step (cautious): make the "
+        "rule cautious before other transforms",
+    ),
+    "least": (
+        lambda: transforms.cautious(ADAM, 0),
+        "least must be above 0, got 0 (cautious)",
+    ),
+    "no decay": (
+        lambda: transforms.mask_weight_decay(optimizers.sgd(0.1)),
+        "rule 'sgd' has no weight decay (mask_weight_decay): give it a weight_decay above 0",
+    ),
+    "no such state": (
+        lambda: transforms.sparsify(ADAM, ["exp_average"]),
+        "rule 'adam' has no state 'exp_average' (sparsify): did you mean 'exp_avg'?",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_argument_is_refused(name: str) -> None:
+    build, message = BAD[name]
+    with pytest.raises(DefinitionError) as caught:
+        build()
+    assert str(caught.value) == message
+
+
+def test_a_condition_of_your_own() -> None:
+    rule = transforms.mask_weight_decay(ADAM, sp.Eq(RANK, 1))
+    assert hyper("weight_decay") not in rule.for_shape((2, 2)).param.free_symbols
+    assert "weight_decay" in rule.for_shape((2,)).hyperparameters
+    assert transforms.accumulate(ADAM, 1) is ADAM
+    ascending = UpdateRule("up", PARAM + GRAD)
+    cautious = transforms.cautious(ascending, maximize=True)
+    (carried,) = course(cautious, {"w": np.zeros(2)}, [{"w": np.array([1.0, -2.0])}])
+    np.testing.assert_array_equal(carried["param.w"], [1.0, -2.0])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from closedform import UpdateRule, optimizers, schedules
+from closedform import UpdateRule, optimizers, schedules, transforms
 
 
 class Convnet(nn.Module):
@@ -75,6 +75,7 @@ class Case:
     inputs: Callable[[np.random.Generator, int], Batch]
     rule: UpdateRule
     in_torch: Callable[[nn.Module], torch.optim.Optimizer]
+    max_norm: float | None = None
 
 
 def mlp() -> nn.Module:
@@ -132,7 +133,13 @@ _ONE_CYCLE = schedules.one_cycle(0.005, 0.05, 1e-4, STEPS)
 _WSD = schedules.wsd(1e-3, 1e-5, STEPS, warmup=20, decay=60)
 
 CASES = {
-    "mlp": Case(mlp, vectors, optimizers.adamw(_WARMUP_COSINE, weight_decay=0.1), _adamw),
+    "mlp": Case(
+        mlp,
+        vectors,
+        transforms.clip_by_global_norm(optimizers.adamw(_WARMUP_COSINE, weight_decay=0.1), 0.5),
+        _adamw,
+        max_norm=0.5,
+    ),
     "convnet": Case(Convnet, images, optimizers.sgd(_ONE_CYCLE, momentum=0.9), _momentum),
     "transformer": Case(
         Transformer, characters, optimizers.lion(_WSD), lambda model: Lion(model.parameters())

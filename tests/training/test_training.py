@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from closedform import optimizers, schedules
+from closedform import UpdateRule, optimizers, schedules, transforms
 from closedform.errors import ExportError, SessionError, StateError
 from closedform.training import StepResult, TrainSession, export
 from tests.training.models import CASES, STEPS, Case, batches, mlp, vectors
@@ -44,6 +44,8 @@ def trained_in_torch(model: nn.Module, case: Case, steps: int) -> list[float]:
         optimizer.zero_grad()
         loss = functional.cross_entropy(model(torch.from_numpy(inputs)), torch.from_numpy(targets))
         loss.backward()
+        if case.max_norm is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), case.max_norm)
         optimizer.step()
         losses.append(loss.item())
     return losses
@@ -146,6 +148,71 @@ def test_an_interrupted_save_leaves_the_previous_file(
         "state.safetensors",
         "train.onnx",
     ]
+
+
+def with_rule(rule: UpdateRule) -> Case:
+    return Case(mlp, vectors, rule, CASES["mlp"].in_torch)
+
+
+def test_a_batch_that_is_not_finite_is_skipped(tmp_path: Path) -> None:
+    session, _ = made(tmp_path, with_rule(transforms.skip_nonfinite(optimizers.adamw(0.01))))
+    good = list(batches(CASES["mlp"], 2))
+    bad = (np.full_like(good[0][0], np.nan), good[0][1])
+    session.step(good[0])
+    before = {name: value.copy() for name, value in {**session.params, **session.states}.items()}
+    result = session.step(bad)
+    assert np.isnan(result.loss)
+    assert session.t == result.step == 1
+    now = {**session.params, **session.states}
+    assert all(np.array_equal(now[name], value) for name, value in before.items())
+    assert session.shared["skipped_steps"] == 1
+    session.step(good[1])
+    assert session.t == 2
+    session.save(tmp_path / "state")
+    again = TrainSession(tmp_path, threads=1)
+    again.load(tmp_path / "state")
+    assert again.shared["skipped_steps"] == session.shared["skipped_steps"]
+
+
+def test_an_average_of_the_weights_is_what_is_evaluated(tmp_path: Path) -> None:
+    rule = transforms.weight_average(optimizers.sgd(0.1), 0.9)
+    session, model = made(tmp_path, with_rule(rule))
+    rows = list(batches(CASES["mlp"], 30))
+    session.fit(rows, progress=False)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    averaged = torch.optim.swa_utils.AveragedModel(
+        model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9)
+    )
+    for inputs, targets in rows:
+        optimizer.zero_grad()
+        output = model(torch.from_numpy(inputs))
+        functional.cross_entropy(output, torch.from_numpy(targets)).backward()
+        optimizer.step()
+        averaged.update_parameters(model)
+    inputs, _ = rows[0]
+    wanted = averaged(torch.from_numpy(inputs)).detach().numpy()
+    # float32 of another order, over 30 steps.
+    assert session.predict(inputs) == pytest.approx(wanted, rel=1e-4, abs=1e-4)
+    plain = model(torch.from_numpy(inputs)).detach().numpy()
+    assert np.abs(plain - wanted).max() > 0.05
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        optimizers.schedule_free_adamw(0.01),
+        optimizers.prodigy(1.0),
+        transforms.accumulate(optimizers.adamw(0.01), 2),
+        transforms.lookahead(optimizers.sgd(0.1, momentum=0.9)),
+    ],
+    ids=lambda rule: str(rule.name),
+)
+def test_rules_with_states_of_the_model_train(rule: UpdateRule, tmp_path: Path) -> None:
+    session, _ = made(tmp_path, with_rule(rule))
+    losses = [result.loss for result in session.fit(batches(CASES["mlp"], 150), progress=False)]
+    assert np.mean(losses[-10:]) < losses[0] / 2
+    inputs, _ = next(batches(CASES["mlp"], 1))
+    assert np.isfinite(session.predict(inputs)).all()
 
 
 def test_frozen_parameters_stay(tmp_path: Path) -> None:

@@ -69,6 +69,19 @@ def join_models(
     return result
 
 
+def renamed(model: ModelProto, names: Mapping[str, str]) -> ModelProto:
+    """Returns a copy of a model with other names for some of its values."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    graph = copy.graph
+    for value in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
+        value.name = names.get(value.name, value.name)
+    for node in graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
+    return copy
+
+
 def _unite_opsets(opsets: dict[str, int], model: ModelProto, label: str) -> None:
     for entry in model.opset_import:
         known = opsets.setdefault(entry.domain, entry.version)

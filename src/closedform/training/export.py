@@ -11,11 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, helper, numpy_helper
 
-from closedform.compiler import CLOCK, compile_init, compile_schedule, compile_step
+from closedform.compiler import (
+    CLOCK,
+    compile_evaluation,
+    compile_init,
+    compile_schedule,
+    compile_step,
+)
 from closedform.errors import ExportError
-from closedform.exporters.onnx_join import join_models
+from closedform.exporters.onnx_join import join_models, renamed
 from closedform.exporters.onnx_model import IR_VERSION, to_model, write_model
+from closedform.ir.types import Shape
 from closedform.language import Schedule, UpdateRule
+from closedform.lowering.rule import EVALUATION
 from closedform.training.session import (
     EVAL_FILE,
     INIT_FILE,
@@ -40,12 +48,13 @@ def export(
 ) -> dict[str, ModelProto]:
     """Writes one training step of a model as ``train.onnx``, with ``init.onnx`` and ``eval.onnx``.
 
-    ``train.onnx`` is ``(step, param.*, state.*, buffer.*, batch.*, random.*) -> (next.step,
-    next.param.*, next.state.*, next.buffer.*, loss, learning_rate)``. Its random inputs are uniform
-    numbers in [0, 1), one for each dropout; hyperparameters of the rule without a value are inputs
-    under their names. ``init.onnx`` takes nothing and gives the step, the parameters as they are
-    now, the buffers and the first states. ``eval.onnx`` is the forward in evaluation mode. Every
-    size of batch will do.
+    ``train.onnx`` is ``(step, param.*, state.*, shared.*, buffer.*, batch.*, random.*) ->
+    (next.step, next.param.*, next.state.*, next.shared.*, next.buffer.*, loss, learning_rate)``.
+    Its random inputs are uniform numbers in [0, 1), one for each dropout; hyperparameters of the
+    rule without a value are inputs under their names. ``init.onnx`` takes nothing and gives the
+    step, the parameters as they are now, the buffers and the first states. ``eval.onnx`` is the
+    forward in evaluation mode, at the rule's point of evaluation where it has one (averages,
+    schedule-free). Every size of batch will do.
 
     Args:
         model: A module; frozen parameters (``requires_grad=False``) stay as they are.
@@ -98,12 +107,7 @@ def export(
         INIT_FILE: join_models(
             {"values": values, "states": start}, "init", outputs=begun, metadata=facts
         ),
-        EVAL_FILE: join_models(
-            {"model": traced.forward},
-            "eval",
-            outputs=[output.name for output in traced.forward.graph.output],
-            metadata=facts,
-        ),
+        EVAL_FILE: _evaluation(rule, traced.forward, shapes, dtype, opset),
     }
     _write(models, Path(path))
     return models
@@ -140,12 +144,20 @@ def _learning_rate(rule: UpdateRule, opset: int) -> ModelProto | None:
         return None
     schedule = value if isinstance(value, Schedule) else Schedule(value, name="lr")
     model = to_model(compile_schedule(schedule), opset=opset)
-    (output,) = model.graph.output
-    for node in model.graph.node:
-        node.output[:] = [LEARNING_RATE if name == output.name else name for name in node.output]
-        node.input[:] = [LEARNING_RATE if name == output.name else name for name in node.input]
-    output.name = LEARNING_RATE
-    return model
+    return renamed(model, {model.graph.output[0].name: LEARNING_RATE})
+
+
+def _evaluation(
+    rule: UpdateRule, forward: ModelProto, shapes: Mapping[str, Shape], dtype: str, opset: int
+) -> ModelProto:
+    """The forward at the point of evaluation of the rule, where it has one."""
+    parts = {"model": forward}
+    if rule.evaluation is not None:
+        point = to_model(compile_evaluation(rule, shapes, dtype=dtype), opset=opset)
+        at_point = {f"param.{name}": f"{EVALUATION}.{name}" for name in shapes}
+        parts = {"point": point, "model": renamed(forward, at_point)}
+    outputs = [output.name for output in forward.graph.output]
+    return join_models(parts, "eval", outputs=outputs)
 
 
 def _constants(

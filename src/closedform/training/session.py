@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 TRAIN_FILE, INIT_FILE, EVAL_FILE = "train.onnx", "init.onnx", "eval.onnx"
 LOSS, LEARNING_RATE = "loss", "learning_rate"
-_CARRIED = ("step", "param.", "state.", "buffer.")
+_CARRIED = ("step", "param.", "state.", "shared.", "buffer.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +132,11 @@ class TrainSession:
     def states(self) -> Mapping[str, Array]:
         """The states of the rule by ``<parameter>.<state>``: views as ``params``."""
         return self._named("state.")
+
+    @property
+    def shared(self) -> Mapping[str, Array]:
+        """The states of the whole model, such as a count of skipped steps: views as ``params``."""
+        return self._named("shared.")
 
     @property
     def buffers(self) -> Mapping[str, Array]:

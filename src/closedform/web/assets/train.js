@@ -89,7 +89,7 @@ async function run() {
 }
 
 function offerHypers(manifest) {
-  const known = ["step", "param.", "state.", "buffer.", "batch.", "random."];
+  const known = ["step", "param.", "state.", "shared.", "buffer.", "batch.", "random."];
   for (const { name } of manifest.inputs) {
     if (known.some((prefix) => name === prefix || (prefix.endsWith(".") && name.startsWith(prefix)))) continue;
     const label = document.createElement("label");

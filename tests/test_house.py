@@ -25,7 +25,7 @@ AUTHORS = BASE | {"language"}
 LIBRARY = AUTHORS | {"schedules", "optimizers", "transforms"}
 COMPILER = AUTHORS | {"lowering", "ir", "exporters", "version"}
 OUTER = {"plotting", "runtime", "torch", "training", "verify", "web"}
-ALL_BUT_CLI = LIBRARY | COMPILER | {"dialects", "config", "compiler"} | OUTER
+ALL_BUT_CLI = LIBRARY | COMPILER | {"dialects", "config", "compiler", "model_files"} | OUTER
 ARRAYS = frozenset({"numpy", "ml_dtypes"})
 EXACT = frozenset({"sympy", "mpmath"})
 
@@ -53,8 +53,9 @@ ROOMS = {
     "ir": Room(BASE, ARRAYS),
     "exporters": Room(BASE | {"ir"}, ARRAYS),
     "compiler": Room(COMPILER, EXACT | ARRAYS),
+    "model_files": Room(COMPILER | {"compiler"}, EXACT | ARRAYS),
     "plotting": Room(AUTHORS, frozenset({"numpy", "sympy", "matplotlib"})),
-    "runtime": Room(COMPILER | {"compiler"}, ARRAYS | {"onnx", "onnxruntime"}),
+    "runtime": Room(COMPILER | {"compiler", "model_files"}, ARRAYS | {"onnx", "onnxruntime"}),
     "torch": Room(
         COMPILER | {"compiler", "dialects", "runtime"}, ARRAYS | {"onnx", "sympy", "torch"}
     ),
@@ -88,13 +89,17 @@ LOCAL_IMPORTS = {
     ("language/update_rule.py", "closedform.verify"): "rule.verify()",
     ("compiler.py", "onnx"): "to_onnx gives a ModelProto",
     ("compiler.py", "closedform.verify"): "to_onnx validates what it writes",
+    ("compiler.py", "closedform.model_files"): "to_onnx writes the files of a rule",
+    ("model_files.py", "onnx"): "write_rule gives ModelProtos",
     ("compiler.py", "torch"): "to_torch gives an nn.Module, an extra",
     ("training/export.py", "torch"): "the model to trace is an nn.Module, an extra",
     ("training/export.py", "closedform.torch"): "torch traces the model; a session needs none",
 }
 
 # language and ir meet in lowering; these show the whole way or stand above it.
-MEETING_ROOMS = frozenset({"lowering", "compiler", "verify", "web", "cli", "__init__"})
+MEETING_ROOMS = frozenset(
+    {"lowering", "compiler", "model_files", "training", "verify", "web", "cli", "__init__"}
+)
 
 # --- what is banned everywhere ----------------------------------------------------------------
 

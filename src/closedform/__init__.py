@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from closedform.language import (
         GRAD,
         PARAM,
+        RANK,
+        Group,
         Schedule,
         State,
         UpdateRule,
@@ -56,6 +58,8 @@ _HOME = {
         (
             "GRAD",
             "PARAM",
+            "RANK",
+            "Group",
             "Schedule",
             "State",
             "UpdateRule",
@@ -84,8 +88,10 @@ _MODULES = {
 __all__ = [
     "GRAD",
     "PARAM",
+    "RANK",
     "Certificate",
     "ClosedFormError",
+    "Group",
     "OptimizerSession",
     "Recipe",
     "Schedule",

@@ -11,7 +11,6 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from closedform.exporters.torch_module import ScheduleModule
+    from closedform.verify.report import Report
 
 CLOCK = "t is the number of optimizer steps done; the first step runs with t = 0"
 """The convention of the clock, written into every artefact."""
@@ -73,16 +73,17 @@ def compile(
                 where=f"rule {source.name!r}",
                 hint='give params={"w": (3, 4), …}',
             )
-        _check_shapes(params, f"rule {source.name!r}")
-        _check_options(options, compile_step, f"rule {source.name!r}")
+        check_shapes(params, f"rule {source.name!r}")
+        check_options(options, compile_step, f"rule {source.name!r}")
         return compile_step(source, params, **options)
-    _check_options(options, compile_schedule, f"schedule {source.name!r}")
+    check_options(options, compile_schedule, f"schedule {source.name!r}")
     if params is not None:
         raise ExportError("a schedule has no parameters", where=f"schedule {source.name!r}")
     return compile_schedule(source, **options)
 
 
-def _check_shapes(params: Mapping[str, Shape], where: str) -> None:
+def check_shapes(params: Mapping[str, Shape], where: str) -> None:
+    """Raises ExportError if a shape is no tuple of sizes."""
     for name, shape in params.items():
         sizes = shape if isinstance(shape, tuple) else (None,)
         if not all(isinstance(n, str) or (type(n) is int and n >= 0) for n in sizes):
@@ -93,9 +94,10 @@ def _check_shapes(params: Mapping[str, Shape], where: str) -> None:
             )
 
 
-def _check_options(
-    options: Mapping[str, Any], function: Callable[..., Graph], where: str, *taken: str
+def check_options(
+    options: Mapping[str, Any], function: Callable[..., object], where: str, *taken: str
 ) -> None:
+    """Raises ExportError if an option is no keyword of the function, or one that is taken."""
     parameters = inspect.signature(function).parameters.values()
     known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in taken]
     for name in options:
@@ -144,10 +146,10 @@ def compile_schedule(
     lowered = lower_schedule(
         schedule,
         step_shape=step_shape,
-        dtype=_dtype(dtype, "dtype"),
-        scalar_dtype=_dtype(scalar_dtype, "scalar_dtype"),
+        dtype=tensor_dtype(dtype, "dtype"),
+        scalar_dtype=tensor_dtype(scalar_dtype, "scalar_dtype"),
         precision=_precision(precision, place, dtype=dtype, scalar_dtype=scalar_dtype),
-        step_dtype=_dtype(step_dtype, "step_dtype"),
+        step_dtype=tensor_dtype(step_dtype, "step_dtype"),
         inputs=inputs,
     )
     return DEFAULT(lowered)
@@ -184,9 +186,9 @@ def compile_program(
     lowered = lower_program(
         name,
         members,
-        dtype=_dtype(dtype, "dtype"),
-        scalar_dtype=_dtype(scalar_dtype, "scalar_dtype"),
-        step_dtype=_dtype(step_dtype, "step_dtype"),
+        dtype=tensor_dtype(dtype, "dtype"),
+        scalar_dtype=tensor_dtype(scalar_dtype, "scalar_dtype"),
+        step_dtype=tensor_dtype(step_dtype, "step_dtype"),
     )
     return lowered.map(DEFAULT)
 
@@ -206,9 +208,9 @@ def compile_evaluation(
     lowered = lower_evaluation(
         rule.name,
         [RuleFor(rule, params)],
-        dtype=_dtype(dtype, "dtype"),
-        scalar_dtype=_dtype(scalar_dtype, "scalar_dtype"),
-        step_dtype=_dtype(step_dtype, "step_dtype"),
+        dtype=tensor_dtype(dtype, "dtype"),
+        scalar_dtype=tensor_dtype(scalar_dtype, "scalar_dtype"),
+        step_dtype=tensor_dtype(step_dtype, "step_dtype"),
     )
     return flatten(lowered.map(DEFAULT))
 
@@ -218,7 +220,7 @@ def compile_init(
 ) -> Graph:
     """Returns the graph of the states of a rule before the first step."""
     members = [RuleFor(rule, params)]
-    return DEFAULT(lower_init(rule.name, members, dtype=_dtype(dtype, "dtype")))
+    return DEFAULT(lower_init(rule.name, members, dtype=tensor_dtype(dtype, "dtype")))
 
 
 _CHOICES = {
@@ -228,7 +230,8 @@ _CHOICES = {
 }
 
 
-def _dtype(value: DType | str, argument: str) -> DType:
+def tensor_dtype(value: DType | str, argument: str) -> DType:
+    """Returns the dtype that an option asks for; ExportError if it is none of its choices."""
     choices = _CHOICES[argument]
     if value not in choices:
         legal = " or ".join(choices)
@@ -289,6 +292,7 @@ def to_onnx(
     params: Mapping[str, Shape] | None = None,
     opset: int = 21,
     validate: bool = True,
+    claims: Report | None = None,
     **options: Any,
 ) -> onnx.ModelProto | dict[str, onnx.ModelProto]:
     """Writes a schedule as one ONNX file, or a rule as ``init.onnx`` and ``step.onnx``.
@@ -299,7 +303,9 @@ def to_onnx(
         params: Shapes by parameter name, for a rule.
         opset: ONNX opset, 7 to 23; one that does not have an op of the graph is refused.
         validate: Whether to show that a schedule's file is its source; metadata tell the verdict.
-        **options: Those of ``compile``.
+        claims: A report on a schedule, as ``verify()`` gives it, for the metadata.
+        **options: Those of ``compile``; for a rule also ``groups``, parameters with a rule of their
+            own, and ``inline``, one flat graph in place of local functions.
 
     Returns:
         The checked model, or the two models by name.
@@ -308,34 +314,21 @@ def to_onnx(
         ExportError: The folder does not exist, or the opset does not have an op.
     """
     from closedform.exporters.onnx_model import to_model, write_model
+    from closedform.model_files import write_rule
     from closedform.verify.artefact import certify
 
+    if isinstance(source, UpdateRule):
+        if claims is not None:
+            raise ExportError(
+                "claims are written for a schedule, got a rule", where=f"rule {source.name!r}"
+            )
+        return write_rule(source, path, params, opset=opset, **options)
     graph = compile(source, params=params, **options)
-    if isinstance(source, Schedule):
-        model = to_model(graph, opset=opset, **_schedule_facts(source, graph))
-        if validate:
-            certify(source, model)
-        write_model(model, path)
-        return model
-    shapes = params or {}
-    init = compile_init(source, shapes, dtype=options.get("dtype", DType.F32))
-    facts = _rule_facts(source)
-    models = {
-        "init": to_model(init, opset=opset, **facts),
-        "step": to_model(graph, opset=opset, **facts),
-    }
-    folder = Path(path)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ExportError(
-            f"cannot make the folder: {error.strerror}",
-            where=f"folder {str(folder)!r}",
-            hint="a rule is written as two files: name a folder for them",
-        ) from error
-    for name, model in models.items():
-        write_model(model, folder / f"{name}.onnx")
-    return models
+    model = to_model(graph, opset=opset, **_schedule_facts(source, graph, claims))
+    if validate:
+        certify(source, model)
+    write_model(model, path)
+    return model
 
 
 def to_torch(schedule: Schedule, **options: Any) -> ScheduleModule:
@@ -356,15 +349,15 @@ def to_torch(schedule: Schedule, **options: Any) -> ScheduleModule:
             f"to_torch takes a Schedule, got {type(schedule).__name__}",
             hint="run an UpdateRule with OptimizerSession",
         )
-    _check_options(options, compile_schedule, f"schedule {schedule.name!r}", "step_shape")
+    check_options(options, compile_schedule, f"schedule {schedule.name!r}", "step_shape")
     graph = compile_schedule(schedule, step_shape=("n",), **options)
     return ScheduleModule(graph, _defaults(schedule, graph))
 
 
-def _schedule_facts(schedule: Schedule, graph: Graph) -> dict[str, Any]:
+def _schedule_facts(schedule: Schedule, graph: Graph, claims: Report | None) -> dict[str, Any]:
     values = {name: str(value) for name, value in schedule.hyperparameters.items()}
     return {
-        "metadata": _metadata(schedule.expr, values),
+        "metadata": _metadata(schedule.expr, values, claims),
         "defaults": _defaults(schedule, graph),
         "docs": {"step": CLOCK, "value": f"value of schedule {schedule.name}"},
     }
@@ -377,16 +370,12 @@ def _defaults(schedule: Schedule, graph: Graph) -> dict[str, float]:
     return {name: to_float(known[name]) for name in names if name in known}
 
 
-def _rule_facts(rule: UpdateRule) -> dict[str, Any]:
-    values = {
-        name: str(value.bound) if isinstance(value, Schedule) else str(value)
-        for name, value in rule.hyperparameters.items()
-    }
-    return {"metadata": _metadata(rule.param, values), "docs": {"step": CLOCK}}
-
-
-def _metadata(expr: sp.Expr, hyperparameters: Mapping[str, str]) -> dict[str, str]:
+def _metadata(
+    expr: sp.Expr, hyperparameters: Mapping[str, str], claims: Report | None = None
+) -> dict[str, str]:
+    stated = {} if claims is None else {"closedform.claims": claims.as_metadata()}
     return {
+        **stated,
         "closedform.version": __version__,
         "closedform.clock": CLOCK,
         "closedform.expression": sp.srepr(expr),

@@ -6,18 +6,18 @@ import importlib.metadata
 import os
 import secrets
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import ModelProto, ValueInfoProto, helper
+from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto, helper
 
 from closedform.errors import ExportError, nearest
 from closedform.exporters.onnx_ops import BF16_MIN_OPSET, ELEMENT_TYPES, ONNX_OPS, Writer
 from closedform.ir.graph import Graph, Node, Role, input_names
 from closedform.ir.ops import Op
-from closedform.ir.types import DType
+from closedform.ir.types import DType, TensorType
 
 DEFAULT_OPSET = 21
 MIN_OPSET = 7
@@ -52,31 +52,74 @@ def to_model(
         ExportError: The opset is out of range or too old for an op, a name in ``docs`` or
             ``defaults`` is unknown, a default does not fit its input, or ONNX refuses the model.
     """
-    _check_opset(graph, opset)
+    check_opset(graph, opset)
     docs = dict(docs or {})
     _check_known("doc string", docs, (graph.name, *_interface(graph)), graph)
-    writer = Writer(graph, _value_names(graph), opset)
-    for node, name in zip(graph.nodes, writer.names, strict=True):
-        operands = tuple(writer.names[operand] for operand in node.operands)
-        ONNX_OPS[node.op].emit(writer, node, operands, name)
+    writer, outputs = written(graph, opset)
     _write_defaults(writer, dict(defaults or {}))
-    outputs = _write_outputs(writer)
     for value in (*writer.inputs, *outputs):
         value.doc_string = docs.get(value.name, "")
     body = helper.make_graph(
         writer.nodes, graph.name, writer.inputs, outputs, initializer=writer.initializers
     )
+    return finish_model(body, opset, metadata, doc=docs.get(graph.name, ""))
+
+
+def written(graph: Graph, opset: int) -> tuple[Writer, list[ValueInfoProto]]:
+    """Returns the inputs, initializers and nodes of a graph, and its outputs.
+
+    Raises:
+        ExportError: An input and an output share a name.
+    """
+    writer = Writer(graph, _value_names(graph), opset)
+    for node, name in zip(graph.nodes, writer.names, strict=True):
+        operands = tuple(writer.names[operand] for operand in node.operands)
+        ONNX_OPS[node.op].emit(writer, node, operands, name)
+    return writer, _write_outputs(writer)
+
+
+def finish_model(
+    body: GraphProto,
+    opset: int,
+    metadata: Mapping[str, str] | None = None,
+    *,
+    doc: str = "",
+    functions: Sequence[FunctionProto] = (),
+    domain: str | None = None,
+) -> ModelProto:
+    """Returns a model of this graph that passed the full checker and strict shape inference.
+
+    Args:
+        body: The graph.
+        opset: The version of the standard operators.
+        metadata: The metadata_props, written in the order of their keys.
+        doc: The doc string of the model.
+        functions: Its local functions.
+        domain: The domain of the functions.
+
+    Raises:
+        ExportError: ONNX refuses the model.
+    """
+    imports = [helper.make_opsetid("", opset)]
+    if domain is not None:
+        imports.append(helper.make_opsetid(domain, 1))
     model = helper.make_model(
         body,
-        opset_imports=[helper.make_opsetid("", opset)],
+        opset_imports=imports,
         ir_version=IR_VERSION,
         producer_name=PRODUCER,
         producer_version=_package_version(),
-        doc_string=docs.get(graph.name, ""),
+        doc_string=doc,
+        functions=list(functions),
     )
     helper.set_model_props(model, dict(sorted((metadata or {}).items())))
-    _check_model(model, graph)
+    _check_model(model, body.name)
     return model
+
+
+def type_info(name: str, type_: TensorType) -> ValueInfoProto:
+    """Returns the declaration of an input or output."""
+    return helper.make_tensor_value_info(name, ELEMENT_TYPES[type_.dtype], type_.shape)
 
 
 def serialize(model: ModelProto) -> bytes:
@@ -116,7 +159,8 @@ def write_model(model: ModelProto, path: str | os.PathLike[str]) -> Path:
     return target
 
 
-def _check_opset(graph: Graph, opset: int) -> None:
+def check_opset(graph: Graph, opset: int) -> None:
+    """Raises ExportError if the opset is out of range or too old for an op of the graph."""
     where = f"graph {graph.name!r}"
     if type(opset) is not int or not MIN_OPSET <= opset <= MAX_OPSET:
         raise ExportError(
@@ -195,9 +239,7 @@ def _write_outputs(writer: Writer) -> list[ValueInfoProto]:
         type_ = writer.graph.nodes[output.index].type
         if writer.names[output.index] != output.name:
             writer.call("Identity", writer.names[output.index], into=output.name)
-        declared.append(
-            helper.make_tensor_value_info(output.name, ELEMENT_TYPES[type_.dtype], type_.shape)
-        )
+        declared.append(type_info(output.name, type_))
     return declared
 
 
@@ -224,14 +266,14 @@ def _write_defaults(writer: Writer, defaults: Mapping[str, Number]) -> None:
         writer.add_initializer(name, type_, array.astype(type_.dtype.numpy).tobytes())
 
 
-def _check_model(model: ModelProto, graph: Graph) -> None:
+def _check_model(model: ModelProto, name: str) -> None:
     try:
         onnx.checker.check_model(model, full_check=True)
         onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise ExportError(
             f"ONNX refuses the model: {str(error).strip()}",
-            where=f"graph {graph.name!r}",
+            where=f"graph {name!r}",
             hint="check the graph with closedform.ir.check; if it passes, this is our defect",
         ) from error
 

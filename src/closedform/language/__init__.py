@@ -29,6 +29,7 @@ from closedform.language.functions import (
     rounded,
     transpose,
 )
+from closedform.language.groups import Group, from_param_groups
 from closedform.language.model import (
     GlobalSum,
     NonFinite,
@@ -56,6 +57,7 @@ __all__ = [
     "FloorDiv",
     "FloorMod",
     "GlobalSum",
+    "Group",
     "LikeParam",
     "MatMul",
     "NonFinite",
@@ -77,6 +79,7 @@ __all__ = [
     "expand_dims",
     "floor_div",
     "floor_mod",
+    "from_param_groups",
     "global_sum",
     "hyper",
     "like_param",

@@ -196,7 +196,7 @@ def reduce_sum(x: Any, axes: Sequence[int] | None = None, keepdims: bool = False
 def reduce_mean(x: Any, axes: Sequence[int] | None = None, keepdims: bool = False) -> sp.Expr:
     """Returns the mean of a tensor over some axes: the sum divided by the number of elements.
 
-    Args, Raises: those of :func:`reduce_sum`. The mean of no elements is not a number.
+    Args, Raises: those of :func:`reduce_sum`. The mean of no elements is 0.
     """
     return _reduction(ReduceMean, "reduce_mean", x, axes, keepdims)
 

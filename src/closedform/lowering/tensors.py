@@ -51,7 +51,8 @@ def _reduce_mean(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     if not all(isinstance(size, int) for size in sizes):
         raise low.error(f"{expr.func} needs sizes that are numbers, got {operand.type}")
     total = low.builder.emit(Op.REDUCE_SUM, operand, axes=axes, keepdims=keepdims)
-    count = math.prod(int(size) for size in sizes)
+    # The mean of no elements is 0: an empty parameter leaves no NaN in a state.
+    count = max(math.prod(int(size) for size in sizes), 1)
     return low.emit(Op.DIV, total, low.builder.const(count, operand.type.dtype))
 
 

@@ -1,0 +1,163 @@
+"""Groups of parameters: which parameter of a model takes which rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import DefinitionError, nearest
+from closedform.language.numbers import exact_number
+from closedform.language.schedule import Schedule
+from closedform.language.shapes import SHAPE_SYMBOLS, Shape, shape_values
+from closedform.language.update_rule import UpdateRule
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Parameters that take a rule of their own.
+
+    Attributes:
+        params: Names or globs on whole names, such as ``"*.bias"``; one or several.
+        rule: Their rule; None for that of the model.
+        changes: Hyperparameters by name that differ from the rule's: numbers, Schedules, None.
+        factors: Hyperparameters by name that are multiplied by a number, numbers and Schedules.
+        shapes: The condition on the shape under which a parameter of such a name is meant.
+
+    Example:
+        >>> no_decay = Group(("*bias", "*norm*"), changes={"weight_decay": 0})
+        >>> slower = Group("embedding*", factors={"lr": 0.5})
+    """
+
+    params: str | Sequence[str]
+    rule: UpdateRule | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    factors: Mapping[str, Any] = field(default_factory=dict)
+    shapes: sp.Basic = sp.true
+
+    @property
+    def globs(self) -> tuple[str, ...]:
+        """The names and globs as a tuple."""
+        return (self.params,) if isinstance(self.params, str) else tuple(self.params)
+
+    def matches(self, name: str, shape: Shape) -> bool:
+        """Returns whether a parameter is meant."""
+        if not any(fnmatchcase(name, glob) for glob in self.globs):
+            return False
+        met = self.shapes.xreplace(shape_values(shape))
+        if met.free_symbols & SHAPE_SYMBOLS:
+            raise DefinitionError(
+                f"the condition {met} is not decided by the shape {list(shape)}",
+                where=f"group {list(self.globs)}, parameter {name!r}",
+                hint="write it on RANK first, such as sp.Ge(RANK, 2)",
+            )
+        return bool(met)
+
+    def bound(self, rule: UpdateRule) -> UpdateRule:
+        """Returns the rule of the group's parameters; ``rule`` is that of the model.
+
+        Raises:
+            DefinitionError: It has no hyperparameter of a name, or one that is an input of the
+                graph is to be multiplied.
+        """
+        own = rule if self.rule is None else self.rule
+        changes = dict(self.changes)
+        for name, factor in self.factors.items():
+            where = f"group {list(self.globs)}, factor of {name!r}"
+            if name not in own.hyperparameters:
+                raise DefinitionError(
+                    f"rule {own.name!r} has no hyperparameter {name!r}",
+                    where=where,
+                    hint=nearest(name, own.hyperparameters),
+                )
+            value = changes.get(name, own.hyperparameters[name])
+            if value is None:
+                raise DefinitionError(
+                    f"{name!r} is an input of the graph, which has no factor here",
+                    where=where,
+                    hint="give it a number or a Schedule",
+                )
+            number = exact_number(factor, f"factor of {name!r}")
+            is_schedule = isinstance(value, Schedule)
+            changes[name] = (
+                value.scale(number) if is_schedule else exact_number(value, name) * number
+            )
+        return own.bind(**changes) if changes else own
+
+
+def assigned(
+    rule: UpdateRule, params: Mapping[str, Shape], groups: Sequence[Group] = ()
+) -> list[tuple[UpdateRule, dict[str, Shape]]]:
+    """Returns each rule with the parameters that take it: the first group that means one has it.
+
+    Parameters that no group means take ``rule`` itself.
+
+    Raises:
+        DefinitionError: A group means no parameter, or cannot be made from the rule.
+
+    Example:
+        >>> from closedform.language import GRAD, PARAM, hyper
+        >>> sgd = UpdateRule("sgd", PARAM - hyper("lr") * GRAD, {}, {"lr": 1})
+        >>> shapes = {"w": (2, 3), "b": (3,)}
+        >>> parts = assigned(sgd, shapes, [Group("b", factors={"lr": 0.5})])
+        >>> [(part.hyperparameters, list(names)) for part, names in parts]
+        [({'lr': 1}, ['w']), ({'lr': 1/2}, ['b'])]
+    """
+    members: list[dict[str, Shape]] = [{} for _ in (None, *groups)]
+    for name, shape in params.items():
+        meant = (i for i, group in enumerate(groups, 1) if group.matches(name, shape))
+        members[next(meant, 0)][name] = shape
+    for group, names in zip(groups, members[1:], strict=True):
+        if not names:
+            raise DefinitionError(
+                f"the group {list(group.globs)} means no parameter that is left",
+                where=f"rule {rule.name!r}",
+                hint="globs are on the whole name, and the first group that means one has it",
+            )
+    rules = [rule, *(group.bound(rule) for group in groups)]
+    return [(own, names) for own, names in zip(rules, members, strict=True) if names]
+
+
+def from_param_groups(param_groups: Sequence[Mapping[str, Any]], rule: UpdateRule) -> list[Group]:
+    """Returns groups for the param groups of other systems, such as ``configure_param_groups``.
+
+    A dict holds ``params``, a list of names; its other entries are hyperparameters that differ.
+    ``adjust_learning_rate`` is a factor of ``lr``; ``tags`` are for schedulers and left out, and so
+    is a 0 for a hyperparameter that the rule has not: its term is 0 already.
+
+    Raises:
+        DefinitionError: A param group has no ``params``.
+
+    Example:
+        >>> from closedform.language import PARAM, hyper
+        >>> decay = UpdateRule("decay", PARAM - hyper("lr") * PARAM, {}, {"lr": 1})
+        >>> group = {"params": ["b"], "weight_decay": 0, "adjust_learning_rate": 0.5}
+        >>> from_param_groups([group], decay)
+        [Group(params=('b',), rule=None, changes={}, factors={'lr': 0.5}, shapes=True)]
+    """
+    groups = []
+    for index, given in enumerate(param_groups):
+        if not isinstance(given, Mapping) or "params" not in given:
+            raise DefinitionError(
+                f"a param group is a mapping with 'params', got {given!r}",
+                where=f"param group {index}",
+            )
+        names = tuple(_literal(name) for name in given["params"])
+        factor = given.get("adjust_learning_rate", 1)
+        known = ("params", "tags", "adjust_learning_rate")
+        changes = {
+            key: value
+            for key, value in given.items()
+            if key not in known and (key in rule.hyperparameters or value != 0)
+        }
+        if names:
+            groups.append(Group(names, None, changes, {"lr": factor} if factor != 1 else {}))
+    return groups
+
+
+def _literal(name: str) -> str:
+    """A glob that matches this name alone."""
+    return "".join(f"[{char}]" if char in "*?[" else char for char in name)

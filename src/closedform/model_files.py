@@ -1,0 +1,178 @@
+"""The files of a model's optimizer: ``init.onnx`` and ``step.onnx``, with rules by group.
+
+What stands in a file beside the graph: the clock's convention, the rule as mathematics, its
+hyperparameters and, where there are groups, who takes what.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import sympy as sp
+
+from closedform.compiler import CLOCK, check_options, check_shapes, compile_program, tensor_dtype
+from closedform.errors import ExportError
+from closedform.ir.graph import Graph
+from closedform.ir.passes import DEFAULT
+from closedform.ir.program import Program, flatten
+from closedform.ir.types import DType, Shape
+from closedform.language.groups import Group, assigned
+from closedform.language.printing import latex
+from closedform.language.schedule import Schedule
+from closedform.language.update_rule import UpdateRule
+from closedform.lowering.model import RuleFor, lower_init
+from closedform.version import __version__
+
+if TYPE_CHECKING:
+    import onnx
+
+Members = Sequence[tuple[UpdateRule, Mapping[str, Shape]]]
+
+
+def model_program(
+    rule: UpdateRule,
+    params: Mapping[str, Shape],
+    groups: Sequence[Group] = (),
+    *,
+    dtype: DType | str = DType.F32,
+    scalar_dtype: DType | str = DType.F64,
+    step_dtype: DType | str = DType.I64,
+) -> Program:
+    """Returns one step of a model, its calls in the order of ``params``.
+
+    Args:
+        rule: The rule of the parameters that no group means.
+        params: Shapes by parameter name.
+        groups: Parameters with a rule of their own.
+        dtype: Dtype of parameters, gradients and states, f32 or f64.
+        scalar_dtype: Dtype that scalars are computed in, f64 or f32.
+        step_dtype: Dtype of the step, i64 or i32.
+
+    Raises:
+        DefinitionError: A group means no parameter, or a rule is not for a parameter's shape.
+        LoweringError: An expression cannot be expressed in a graph.
+    """
+    members = [RuleFor(*member) for member in assigned(rule, params, groups)]
+    program = compile_program(
+        rule.name, members, dtype=dtype, scalar_dtype=scalar_dtype, step_dtype=step_dtype
+    )
+    place = {name: index for index, name in enumerate(params)}
+    calls = tuple(sorted(program.calls, key=lambda call: place[call.param]))
+    return replace(program, calls=calls)
+
+
+def model_init(
+    rule: UpdateRule,
+    params: Mapping[str, Shape],
+    groups: Sequence[Group] = (),
+    *,
+    dtype: DType | str = DType.F32,
+    scalar_dtype: DType | str = DType.F64,
+    step_dtype: DType | str = DType.I64,
+) -> Graph:
+    """Returns the graph of the states of a model before the first step; as ``model_program``."""
+    members = [RuleFor(*member) for member in assigned(rule, params, groups)]
+    return DEFAULT(
+        lower_init(
+            rule.name,
+            members,
+            dtype=tensor_dtype(dtype, "dtype"),
+            scalar_dtype=tensor_dtype(scalar_dtype, "scalar_dtype"),
+            step_dtype=tensor_dtype(step_dtype, "step_dtype"),
+        )
+    )
+
+
+def write_rule(
+    rule: UpdateRule,
+    path: str | PathLike[str],
+    params: Mapping[str, Shape] | None,
+    *,
+    groups: Sequence[Group] = (),
+    inline: bool = False,
+    opset: int = 21,
+    **options: Any,
+) -> dict[str, onnx.ModelProto]:
+    """Writes ``init.onnx`` and ``step.onnx`` into a folder, and returns the models by name.
+
+    Args:
+        rule: The rule of the parameters that no group means.
+        path: The folder; it is made if it does not exist.
+        params: Shapes by parameter name.
+        groups: Parameters with a rule of their own.
+        inline: Whether ``step.onnx`` is one flat graph; else the step of a kind of tensor is a
+            local function that each of them calls.
+        opset: ONNX opset.
+        **options: ``dtype``, ``scalar_dtype`` and ``step_dtype`` of ``model_program``.
+
+    Raises:
+        ExportError: There are no parameters, an option is unknown, the folder cannot be made, or
+            the opset does not have an op.
+    """
+    from closedform.exporters.onnx_model import to_model, write_model
+    from closedform.exporters.onnx_program import to_program_model
+
+    where = f"rule {rule.name!r}"
+    if not params:
+        raise ExportError(
+            "a rule is compiled for parameters, got none",
+            where=where,
+            hint='give params={"w": (3, 4), …}',
+        )
+    check_shapes(params, where)
+    check_options(options, model_program, where)
+    program = model_program(rule, params, groups, **options)
+    init = model_init(rule, params, groups, **options)
+    facts = rule_facts(rule, assigned(rule, params, groups) if groups else ())
+    step = (
+        to_model(flatten(program), opset=opset, **facts)
+        if inline
+        else to_program_model(program, opset=opset, **facts)
+    )
+    models = {"init": to_model(init, opset=opset, **facts), "step": step}
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ExportError(
+            f"cannot make the folder: {error.strerror}",
+            where=f"folder {str(folder)!r}",
+            hint="a rule is written as two files: name a folder for them",
+        ) from error
+    for name, model in models.items():
+        write_model(model, folder / f"{name}.onnx")
+    return models
+
+
+def rule_facts(rule: UpdateRule, members: Members = ()) -> dict[str, Any]:
+    """Returns the metadata and doc strings of a rule's files."""
+    metadata = {
+        "closedform.version": __version__,
+        "closedform.clock": CLOCK,
+        "closedform.expression": sp.srepr(rule.param),
+        "closedform.latex": latex(rule.param),
+        "closedform.hyperparameters": json.dumps(_values(rule), sort_keys=True),
+    }
+    if rule.definitions:
+        named = {name: sp.srepr(expr) for name, expr in rule.definitions.items()}
+        metadata["closedform.definitions"] = json.dumps(named)
+    if members:
+        metadata["closedform.groups"] = json.dumps(
+            [
+                {"rule": own.name, "hyperparameters": _values(own), "params": list(params)}
+                for own, params in members
+            ]
+        )
+    return {"metadata": metadata, "docs": {"step": CLOCK}}
+
+
+def _values(rule: UpdateRule) -> dict[str, str]:
+    return {
+        name: str(value.bound) if isinstance(value, Schedule) else str(value)
+        for name, value in rule.hyperparameters.items()
+    }

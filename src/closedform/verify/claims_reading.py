@@ -14,7 +14,19 @@ from closedform.language.numbers import rationalize
 from closedform.language.printing import text
 from closedform.verify.claims_core import Claim, Goal
 from closedform.verify.definedness import Kind, Obligation, obligations
-from closedform.verify.terms import FALSE, TRUE, Term, substitute, term
+from closedform.verify.terms import (
+    FALSE,
+    HALF,
+    TRUE,
+    Op,
+    Term,
+    cospi,
+    fold,
+    rebuild,
+    substitute,
+    subtract,
+    term,
+)
 
 CLOCK = term(t)
 LATER = term(sp.Symbol("t'", integer=True, nonnegative=True))
@@ -77,9 +89,18 @@ def read_schedule(
 
 
 def value_term(schedule: Schedule) -> Term:
-    """Returns the term of a schedule's value at ``t``."""
-    found: Term = schedule.memo("term", lambda: term(schedule.bound))
+    """Returns the term of a schedule's value at ``t``, with its sines as cosines.
+
+    What the prover knows of waves it knows of cosines; files hold sines where those are exacter.
+    """
+    found: Term = schedule.memo("term", lambda: fold(term(schedule.bound), _with_cosines))
     return found
+
+
+def _with_cosines(node: Term, args: list[Term]) -> Term:
+    if node.op is Op.SINPI:
+        return cospi(subtract(HALF, args[0]))
+    return rebuild(node, tuple(args))
 
 
 def read_about(schedule: Schedule, expr: Any) -> Term:

@@ -63,12 +63,15 @@ def verify_file(path: str | PathLike[str], *, budget: float = BUDGET) -> tuple[S
     where = f"file {str(path)!r}"
     stated = _stated(model, where)
     lifted = lift(model)
-    asked = [_again(entry, lifted, where) for entry in stated]
-    standard = verify_schedule(lifted, budget=budget)
-    sentences = {claim.sentence for claim in asked}
-    found = [each for each in standard if each.claim.sentence not in sentences]
-    again = check(lifted.name, asked, budget=budget)
-    return lifted, Report(f"file {Path(path).name!r}", (*found, *again))
+    found = {each.claim.sentence: each for each in verify_schedule(lifted, budget=budget)}
+    asked = []
+    for entry in stated:
+        same = found.pop(str(entry.get("sentence")), None)
+        asked.append(_again(entry, lifted, where) if same is None else same.claim)
+    again = check(
+        lifted.name, (replace(claim, is_question=False) for claim in asked), budget=budget
+    )
+    return lifted, Report(f"file {Path(path).name!r}", (*found.values(), *again))
 
 
 def _stated(model: ModelProto, where: str) -> list[dict[str, Any]]:
@@ -107,4 +110,4 @@ def _again(entry: dict[str, Any], lifted: Schedule, where: str) -> Claim:
         raise VerificationError(
             f"the claim {name!r} cannot be made of {numbers!r}", where=where
         ) from None
-    return replace(made, is_question=False)
+    return made

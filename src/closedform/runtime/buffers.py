@@ -30,12 +30,14 @@ class Buffers:
         arrays: The writable arrays by the input name in the step model.
         params: Read-only views by parameter name.
         states: Read-only views by state name, then by parameter name.
+        shared: Read-only views of the states of the whole model by name.
     """
 
     block: NDArray[np.uint8]
     arrays: dict[str, Array]
     params: Mapping[str, Array]
     states: Mapping[str, Mapping[str, Array]]
+    shared: Mapping[str, Array]
 
 
 def allocate(layout: Layout) -> Buffers:
@@ -58,7 +60,14 @@ def allocate(layout: Layout) -> Buffers:
         state: MappingProxyType({n: _read_only(arrays[port.name]) for n, port in ports.items()})
         for state, ports in layout.states.items()
     }
-    return Buffers(block, arrays, MappingProxyType(params), MappingProxyType(states))
+    shared = {name: _read_only(arrays[port.name]) for name, port in layout.shared.items()}
+    return Buffers(
+        block,
+        arrays,
+        MappingProxyType(params),
+        MappingProxyType(states),
+        MappingProxyType(shared),
+    )
 
 
 def fixed_shape(port: Port) -> tuple[int, ...]:

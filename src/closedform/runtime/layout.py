@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from closedform.errors import SessionError
 from closedform.runtime.onnx_session import OnnxSession, Port
 
 STEP = "step"
 NEXT = "next."
+STATE, SHARED, INPUT = "state.", "shared.", "input."
 
 _HINT = "export the rule with closedform.to_onnx"
 
@@ -24,6 +26,8 @@ class Layout:
         states: States by state name, then by parameter name.
         hypers: Hyperparameter inputs that every step must give, by name.
         optional: Hyperparameter inputs with a default, by name.
+        shared: States of the whole model by name.
+        inputs: Tensors that a step takes beside gradients by their name, then by parameter name.
     """
 
     rule: str
@@ -32,12 +36,14 @@ class Layout:
     states: dict[str, dict[str, Port]]
     hypers: dict[str, Port]
     optional: dict[str, Port]
+    shared: dict[str, Port] = field(default_factory=dict)
+    inputs: dict[str, dict[str, Port]] = field(default_factory=dict)
 
     @property
     def carried(self) -> tuple[Port, ...]:
         """All that one step hands to the next: the clock, parameters, states."""
         states = (port for by_name in self.states.values() for port in by_name.values())
-        return (self.step, *self.params.values(), *states)
+        return (self.step, *self.shared.values(), *self.params.values(), *states)
 
 
 def read_layout(session: OnnxSession) -> Layout:
@@ -66,21 +72,33 @@ def read_layout(session: OnnxSession) -> Layout:
             hint=_HINT,
         )
     taken = {STEP, *(f"{kind}.{name}" for name in params for kind in ("param", "grad"))}
-    states: dict[str, dict[str, Port]] = {}
-    for path, port in _named(inputs, "state.").items():
-        name, _, state = path.rpartition(".")
-        if name not in params:
-            raise SessionError(
-                f"state {port.name!r} belongs to no parameter",
-                where=where,
-                hint=f"its parameters are {_listed(params)}",
-            )
-        states.setdefault(state, {})[name] = port
-        taken.add(port.name)
+    shared = _named(inputs, SHARED)
+    states = _by_param(inputs, STATE, params, "state", where)
+    others = _by_param(inputs, INPUT, params, "input", where)
+    of_tensors = (*states.values(), *others.values())
+    taken |= {port.name for by_name in (shared, *of_tensors) for port in by_name.values()}
     hypers = {name: port for name, port in inputs.items() if name not in taken}
-    layout = Layout(session.name, inputs[STEP], params, states, hypers, session.optional)
+    known = (params, states, hypers, session.optional, shared, others)
+    layout = Layout(session.name, inputs[STEP], *known)
     _check_ports(session, layout, grads, where)
     return layout
+
+
+def _by_param(
+    ports: dict[str, Port], prefix: str, params: Mapping[str, Port], what: str, where: str
+) -> dict[str, dict[str, Port]]:
+    """Ports of tensors that belong to parameters, by their name, then by parameter name."""
+    found: dict[str, dict[str, Port]] = {}
+    for path, port in _named(ports, prefix).items():
+        name, _, label = path.rpartition(".")
+        if name not in params:
+            raise SessionError(
+                f"{what} {port.name!r} belongs to no parameter",
+                where=where,
+                hint=f"its parameters are {_listed(dict(params))}",
+            )
+        found.setdefault(label, {})[name] = port
+    return found
 
 
 def _named(ports: dict[str, Port], prefix: str) -> dict[str, Port]:
@@ -109,6 +127,6 @@ def _check_ports(session: OnnxSession, layout: Layout, grads: dict[str, Port], w
             raise SessionError(
                 f"input {grad.name!r} must be {param}, got {grad}", where=where, hint=_HINT
             )
-    for port in (*layout.hypers.values(), *layout.optional.values()):
+    for port in (*layout.hypers.values(), *layout.optional.values(), *layout.shared.values()):
         if port.shape:
             raise SessionError(f"input {port.name!r} must have rank 0, got {port}", where=where)

@@ -28,11 +28,13 @@ from closedform.runtime.buffers import (
 )
 from closedform.runtime.layout import NEXT, STEP, Layout, read_layout
 from closedform.runtime.onnx_session import ModelSource, OnnxSession, Port, open_session
+from closedform.runtime.start import common_dtype, fill_states
 
 INIT_FILE = "init.onnx"
 STEP_FILE = "step.onnx"
+EVALUATION_FILE = "evaluation.onnx"
 
-_STATE_KEYS: Mapping[str, object] = dict.fromkeys(("rule", "step", "params", "states"))
+_STATE_KEYS = ("rule", "step", "params", "states")
 
 
 @dataclass(slots=True)
@@ -71,6 +73,7 @@ class OptimizerSession:
     _ways: list[_Way]
     _hypers: dict[str, Array]
     _current: int
+    _point: OnnxSession | None
 
     def __init__(
         self,
@@ -80,18 +83,21 @@ class OptimizerSession:
         providers: Sequence[str] | None = None,
         threads: int | None = None,
     ) -> None:
-        from closedform.compiler import compile_init, compile_step
+        from closedform.compiler import compile_evaluation, compile_init, compile_step
 
         if not isinstance(rule, UpdateRule):
             raise SessionError(
                 f"an optimizer session runs an UpdateRule, got {type(rule).__name__}",
                 hint="make one with closedform.optimizers, or use ScheduleSession for a schedule",
             )
-        dtype = _common_dtype(params, f"rule {rule.name!r}")
+        dtype = common_dtype(params, f"rule {rule.name!r}")
         shapes = {name: array.shape for name, array in params.items()}
         init = compile_init(rule, shapes, dtype=dtype)
         step = compile_step(rule, shapes, dtype=dtype)
         self._start(init, step, params, providers, threads)
+        if rule.evaluation is not None:
+            point = compile_evaluation(rule, shapes, dtype=dtype)
+            self._point = open_session(point, providers=providers, threads=threads)
 
     @classmethod
     def from_files(
@@ -109,7 +115,10 @@ class OptimizerSession:
         """
         path = Path(folder)
         models = path / INIT_FILE, path / STEP_FILE
-        return cls.from_models(*models, params, providers=providers, threads=threads)
+        session = cls.from_models(*models, params, providers=providers, threads=threads)
+        if (path / EVALUATION_FILE).exists():
+            session._point = open_session(path / EVALUATION_FILE, threads=threads)
+        return session
 
     @classmethod
     def from_models(
@@ -135,6 +144,7 @@ class OptimizerSession:
         threads: int | None,
     ) -> None:
         session = open_session(step, providers=providers, threads=threads)
+        self._point = None
         self._layout = read_layout(session)
         self._where = f"rule {self._layout.rule!r}"
         self._raw = session.raw
@@ -146,7 +156,7 @@ class OptimizerSession:
         arrays = self._sets[0].arrays
         for name, port in self._layout.params.items():
             np.copyto(arrays[port.name], params[name])
-        _fill_states(open_session(init, threads=threads), self._layout, arrays, self._where)
+        fill_states(open_session(init, threads=threads), self._layout, arrays, self._where)
         ports = {**self._layout.hypers, **self._layout.optional}
         self._hypers = {name: np.zeros((), port.dtype) for name, port in ports.items()}
         self._ways = [self._bind(0), self._bind(1)]
@@ -183,28 +193,49 @@ class OptimizerSession:
         """The states by state name, then parameter name: views that last as ``params`` do."""
         return self._sets[self._current].states
 
-    def step(self, grads: Mapping[str, Array], **hyper: float) -> None:
+    @property
+    def shared(self) -> Mapping[str, Array]:
+        """The states of the whole model by name: views of numbers that last as ``params`` do."""
+        return self._sets[self._current].shared
+
+    def evaluated(self) -> dict[str, Array]:
+        """Returns copies of the parameters at which the model is to be evaluated.
+
+        These are the parameters themselves, unless the rule has a point of evaluation of its own,
+        such as an average of the weights.
+        """
+        if self._point is None:
+            return {name: array.copy() for name, array in self.params.items()}
+        arrays = self._sets[self._current].arrays
+        names = [f"evaluation.{name}" for name in self.params]
+        values = self._point.raw.run(names, {name: arrays[name] for name in self._point.inputs})
+        return dict(zip(self.params, values, strict=True))
+
+    def step(
+        self,
+        grads: Mapping[str, Array],
+        inputs: Mapping[str, Mapping[str, Array]] | None = None,
+        **hyper: float,
+    ) -> None:
         """Does one step. The gradients are read where they lie; after a failure nothing changed.
 
         Args:
             grads: The gradient of each parameter: a C-contiguous array of its dtype and shape.
+            inputs: Other tensors that the rule takes, by their name, then by parameter name.
             **hyper: Values of the hyperparameters that are inputs of the model; those with a
                 default may be left out.
 
         Raises:
-            SessionError: A gradient or hyperparameter is missing, unknown or does not fit, or
-                onnxruntime fails.
+            SessionError: A gradient, input or hyperparameter is missing, unknown or does not fit,
+                or onnxruntime fails.
         """
-        spare = self._sets[1 - self._current]
-        check_names(grads, self._layout.params, "gradient", self._where)
-        for name, port in self._layout.params.items():
-            _check_gradient(grads[name], port, name, spare, self._where)
+        tensors = self._checked_tensors(grads, {} if inputs is None else inputs)
         values = _hyper_values(hyper, self._layout, self._where)
         way = self._prepared(values)
-        for name in self._layout.params:
-            address = grads[name].ctypes.data
+        for name, array in tensors.items():
+            address = array.ctypes.data
             if way.addresses.get(name) != address:
-                _bind_array(way.binding.bind_input, f"grad.{name}", grads[name])
+                _bind_array(way.binding.bind_input, name, array)
                 way.addresses[name] = address
         try:
             self._raw.run_with_iobinding(way.binding)
@@ -215,6 +246,25 @@ class OptimizerSession:
                 hint="the parameters and states are those before the step",
             ) from error
         self._current = 1 - self._current
+
+    def _checked_tensors(
+        self, grads: Mapping[str, Array], inputs: Mapping[str, Mapping[str, Array]]
+    ) -> dict[str, Array]:
+        """The gradients and other tensors of a step by input name, if each fits."""
+        spare = self._sets[1 - self._current]
+        params, where = self._layout.params, self._where
+        check_names(grads, params, "gradient", where)
+        checked = {}
+        for name, port in params.items():
+            what = f"the gradient of {name!r}"
+            checked[f"grad.{name}"] = _check_tensor(grads[name], port, what, spare, where)
+        check_names(inputs, self._layout.inputs, "input", where)
+        for label, ports in self._layout.inputs.items():
+            check_names(inputs[label], ports, f"parameter of input {label!r}", where)
+            for name, port in ports.items():
+                what = f"the {label} of {name!r}"
+                checked[port.name] = _check_tensor(inputs[label][name], port, what, spare, where)
+        return checked
 
     def _prepared(self, hyper: Mapping[str, Array]) -> _Way:
         """The way out of the current set with just these hyperparameters bound."""
@@ -231,8 +281,10 @@ class OptimizerSession:
     def state_dict(self) -> dict[str, Any]:
         """Returns the name of the rule, the step, and copies of all parameters and states.
 
-        The keys are "rule", "step", "params" (by name) and "states" (by state, then by name).
+        The keys are "rule", "step", "params" (by name) and "states" (by state, then by name); and
+        "shared" (by name), where the rule has states of the whole model.
         """
+        shared = {name: array.copy() for name, array in self.shared.items()}
         return {
             "rule": self._layout.rule,
             "step": self.t,
@@ -241,6 +293,7 @@ class OptimizerSession:
                 state: {name: array.copy() for name, array in by_name.items()}
                 for state, by_name in self.states.items()
             },
+            **({"shared": shared} if shared else {}),
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -262,67 +315,8 @@ def _bind_array(bind: Any, name: str, array: Array) -> None:
     bind(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
 
 
-def _common_dtype(params: Mapping[str, Array], where: str) -> str:
-    """The dtype of all parameters in the words of the compiler."""
-    words = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
-    if not isinstance(params, Mapping):
-        raise SessionError(
-            f"parameters must be a mapping of names to arrays, got {type(params).__name__}",
-            where=where,
-            hint='give {"w": array}',
-        )
-    if not params:
-        raise SessionError("an optimizer needs parameters, got none", where=where)
-    for name, array in params.items():
-        if not isinstance(array, np.ndarray) or array.dtype not in words:
-            is_array = isinstance(array, np.ndarray)
-            got = f"dtype {array.dtype}" if is_array else f"a {type(array).__name__}"
-            raise SessionError(
-                f"parameter {name!r} must be a NumPy array of float32 or float64, got {got}",
-                where=where,
-                hint="convert it with numpy.asarray(…, numpy.float32)",
-            )
-    dtypes = {array.dtype for array in params.values()}
-    if len(dtypes) > 1:
-        listed = ", ".join(f"{name!r} {array.dtype}" for name, array in params.items())
-        raise SessionError(
-            f"the parameters must share one dtype, got {listed}",
-            where=where,
-            hint="use a session for each dtype",
-        )
-    return words[dtypes.pop()]
-
-
-def _fill_states(
-    init: OnnxSession, layout: Layout, arrays: Mapping[str, Array], where: str
-) -> None:
-    """Runs the model of the start on the parameters and writes the clock and the states."""
-    for name in init.inputs:
-        if name not in arrays or not name.startswith("param."):
-            raise SessionError(
-                f"the init model has an input {name!r} that is no parameter of the step model",
-                where=where,
-                hint="export both models of the rule again, together",
-            )
-    wanted = [port for port in layout.carried if not port.name.startswith("param.")]
-    for port in wanted:
-        start = init.outputs.get(port.name)
-        if start is None or start.shape != port.shape or start.dtype.kind != port.dtype.kind:
-            got = "none" if start is None else str(start)
-            raise SessionError(
-                f"output {port.name!r} of the init model must be {port}, got {got}",
-                where=where,
-                hint="export both models of the rule again, together",
-            )
-    names = [port.name for port in wanted]
-    values = init.raw.run(names, {name: arrays[name] for name in init.inputs})
-    for name, value in zip(names, values, strict=True):
-        np.copyto(arrays[name], value, casting="same_kind")
-
-
-def _check_gradient(grad: object, port: Port, name: str, spare: Buffers, where: str) -> None:
-    what = f"the gradient of {name!r}"
-    array = check_array(grad, port, what, where)
+def _check_tensor(given: object, port: Port, what: str, spare: Buffers, where: str) -> Array:
+    array = check_array(given, port, what, where)
     if not (array.flags.c_contiguous and array.flags.aligned):
         raise SessionError(
             f"{what} must be C-contiguous, got strides {list(array.strides)}",
@@ -335,6 +329,7 @@ def _check_gradient(grad: object, port: Port, name: str, spare: Buffers, where: 
             where=where,
             hint="a view of the parameters before the last step is stale; copy it",
         )
+    return array
 
 
 def _hyper_values(hyper: Mapping[str, float], layout: Layout, where: str) -> dict[str, Array]:
@@ -361,7 +356,8 @@ def _checked_state(state_dict: Mapping[str, Any], layout: Layout, where: str) ->
 
     The step is at most ``MAX_STEP``: no graph is made for a later one.
     """
-    check_names(state_dict, _STATE_KEYS, "key", f"state dict for {where}", StateError)
+    keys = dict.fromkeys((*_STATE_KEYS, *(("shared",) if layout.shared else ())))
+    check_names(state_dict, keys, "key", f"state dict for {where}", StateError)
     if state_dict["rule"] != layout.rule:
         raise StateError(
             f"the state dict belongs to rule {state_dict['rule']!r}",
@@ -385,6 +381,11 @@ def _checked_state(state_dict: Mapping[str, Any], layout: Layout, where: str) ->
         for name, port in ports.items():
             what = f"state {state!r} of {name!r}"
             found[port.name] = check_array(by_name[name], port, what, where, StateError)
+    shared = _checked_mapping(state_dict.get("shared", {}), "'shared'", where)
+    check_names(shared, layout.shared, "state of the model", where, StateError)
+    for name, port in layout.shared.items():
+        what = f"state {name!r} of the model"
+        found[port.name] = check_array(shared[name], port, what, where, StateError)
     return found
 
 

@@ -134,7 +134,7 @@ class Lowering:
             nearest = float("inf")
         except TypeError:
             raise self.error(f"the constant {number} is not a real number") from None
-        if not np.isfinite(nearest) or abs(nearest) > np.finfo(dtype.numpy).max:
+        if not np.isfinite(nearest) or abs(nearest) > float(np.finfo(dtype.numpy).max):
             raise self.error(f"the constant {number} is not finite in {dtype}")
         return self.builder.const(nearest, dtype)
 

@@ -56,7 +56,8 @@ def lower_rounded(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
         LoweringError: A class has no double-float form.
     """
     pairs = DoubleFloat(low, HANDLERS)
-    return pairs.math.rounded(pairs.number(expr, domain))
+    largest = interval(expr, domain).absolute().high
+    return pairs.math.rounded(pairs.number(expr, domain), is_bounded=largest < 2**126)
 
 
 def _add(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:

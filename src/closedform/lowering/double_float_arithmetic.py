@@ -110,9 +110,23 @@ class Arithmetic:
             low = low if low is None else self.emit(Op.MUL, low, factor)
         return Number(high, low)
 
-    def rounded(self, number: Number) -> Value:
-        """Returns the number as one float32, rounded once."""
-        return self.settle(replace(number, low=None)).high
+    def rounded(self, number: Number, *, is_bounded: bool = False) -> Value:
+        """Returns the number as one float32, rounded once.
+
+        Args:
+            number: Any number.
+            is_bounded: It does not overflow. Then it is rounded once also where it is subnormal:
+                there the scale rounds the high part again, and what that and the low part are off
+                decides the last bit.
+        """
+        value = self.settle(replace(number, low=None)).high
+        if number.low is None or len(number.scale) == 0 or not is_bounded:
+            return value
+        back = value
+        for factor in reversed(number.scale):
+            back = self.emit(Op.DIV, back, factor)
+        rest = self.emit(Op.ADD, self.emit(Op.SUB, number.high, back), number.low)
+        return self.emit(Op.ADD, value, self.settle(Number(rest, None, number.scale)).high)
 
     def two_sum(self, a: Value, b: Value) -> tuple[Value, Value]:
         """Returns (s, e) with s = a + b rounded and s + e == a + b."""

@@ -13,6 +13,7 @@ import sympy as sp
 
 from closedform.ir.graph import Value
 from closedform.ir.ops import Op
+from closedform.language.functions import FloorMod
 from closedform.lowering.annotate import interval
 from closedform.lowering.domain import Domain
 from closedform.lowering.double_float_arithmetic import Number
@@ -42,7 +43,11 @@ class _Folded:
 
 def lower_cosine(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
     """Lowers a cosine: that of x is the sine of pi/2 - x."""
-    folded = _fold(low, expr.args[0], domain)
+    return _cosine_of(low, expr.args[0], domain)
+
+
+def _cosine_of(low: DoubleFloat, angle: sp.Expr, domain: Domain) -> Number:
+    folded = _fold(low, angle, domain)
     sine = sine_of_quarter(low.math, folded.beyond, folded.parts)
     if folded.is_obtuse is None:
         return sine
@@ -51,7 +56,7 @@ def lower_cosine(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
 
 def lower_sine(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
     """Lowers a sine: that of x is the cosine of x - pi/2."""
-    return lower_cosine(low, sp.cos(expr.args[0] - sp.pi / 2, evaluate=False), domain)
+    return _cosine_of(low, _angle(low, expr), domain)
 
 
 def raised_cosine(
@@ -60,10 +65,10 @@ def raised_cosine(
     """Lowers ``m + a*(1 - cos(phi))``, m >= 0, as ``m + 2*a*sin(phi/2)**2``: nothing cancels."""
     factor, core = term.as_coeff_Mul()
     floor, height = constant - abs(factor), abs(factor)
-    is_raised = isinstance(core, sp.cos) and constant.is_Rational and factor.is_Rational
+    is_raised = isinstance(core, sp.cos | sp.sin) and constant.is_Rational and factor.is_Rational
     if not is_raised or floor < 0:
         return None
-    folded = _fold(low, core.args[0], domain)
+    folded = _fold(low, _angle(low, core), domain)
     rise = folded.rest if factor > 0 else folded.count
     sine = sine_of_quarter(low.math, rise, folded.parts)
     swing = low.math.multiply(low.math.multiply(sine, sine), low.constant(2 * height))
@@ -72,13 +77,27 @@ def raised_cosine(
     return low.math.add(low.constant(floor), swing, is_same_sign=True)
 
 
+def _angle(low: DoubleFloat, wave: sp.Expr) -> sp.Expr:
+    """The angle of which a cosine or sine is the cosine."""
+    (angle,) = wave.args
+    if isinstance(wave, sp.cos):
+        return angle
+    turns = rational_angle(low.low, angle)
+    if turns is not None:
+        # Within one turn, so that twice the numerator fits the integers, too.
+        angle = sp.pi * FloorMod(turns[0], sp.Integer(2 * turns[1])) / turns[1]
+    return angle - sp.pi / 2
+
+
 def _fold(low: DoubleFloat, angle: sp.Expr, domain: Domain) -> _Folded:
     turns = rational_angle(low.low, angle)
-    if turns is None or not low.low.fits_integer(2 * turns[0], domain):
+    if turns is None:
         return _fold_real(low, angle, domain)
     numerator, parts = turns
     count = fold_angle(numerator, parts, domain)
     acute = parts - 2 * count
+    if not low.low.fits_integer(acute, domain):
+        return _fold_real(low, angle, domain)
     is_obtuse = None
     if not interval(acute, domain).is_nonnegative:
         zero = low.constant(sp.Integer(0))

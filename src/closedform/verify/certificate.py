@@ -76,7 +76,7 @@ class Certificate:
         share = f"{100 * found.rounded_share:.4f} %"
         lines = [
             f"schedule {self.schedule!r} in {self.engine}, {self.dtype}, "
-            f"steps {self.first}..{self.last}",
+            f"{self.count:,} steps from {self.first} to {self.last}",
             self._basis(),
             f"  {found.ulp.value:.5g} ulp of the value, at t = {found.ulp.step}",
             f"  {found.ulp_of_scale.value:.5g} ulp of scale ({self.scale:.4g}), "
@@ -90,8 +90,8 @@ class Certificate:
 
     def _basis(self) -> str:
         if self.is_exhaustive:
-            return f"proved, each of {self.count:,} steps compared with ball arithmetic:"
-        return f"measured at {self.measured.steps:,} of {self.count:,} steps, not proved elsewhere:"
+            return f"proved, each of these {self.count:,} steps compared with ball arithmetic:"
+        return f"measured at {self.measured.steps:,} of them, not proved at the others:"
 
     def _bound_text(self, bound: Bound) -> Sequence[str]:
         unit = float(unit_in_last_place(np.array([self.scale]), np.zeros(1), self.dtype)[0])

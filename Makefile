@@ -88,7 +88,7 @@ compare: $(STAMP) $(COMPARE_STAMP)
 
 gallery: $(STAMP)
 	@echo "== gallery: rewrite docs/gallery.md; review the change with git diff"
-	@$(BIN)/python docs/gallery.py
+	@$(BIN)/python docs/build_gallery.py
 
 compare-web: $(STAMP)
 	@echo "== compare-web: training and the gallery in Node and Chromium (needs node, npm, chromium)"

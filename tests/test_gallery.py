@@ -6,7 +6,7 @@ import pytest
 import sympy as sp
 
 from closedform import dialects, schedules
-from docs import gallery
+from docs import build_gallery as gallery
 
 
 def test_page_says_what_the_code_says() -> None:
@@ -39,7 +39,7 @@ def test_schedule_without_an_example_stops_it(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(schedules, "__all__", [*schedules.__all__, "new_one"])
     with pytest.raises(SystemExit) as caught:
         gallery.page()
-    assert str(caught.value) == "docs/gallery.py: give each schedule one example: ['new_one']"
+    assert str(caught.value) == "docs/build_gallery.py: give each schedule one example: ['new_one']"
 
 
 @pytest.mark.parametrize("name", ["warm_restarts", "reduce_on_plateau"])

@@ -1,9 +1,9 @@
 """Every block of README.md and of the pages under docs/ is run.
 
 A page's blocks run in order in one namespace and one empty folder: ```python blocks as Python
-(those with `>>>` as doctests, whose shown values must match), and in ```console blocks the lines
-`$ closedform ...`, which must exit with 0. Lines shown below such a command must stand in what
-it prints, in that order; `...` stands for any lines.
+(those that begin with `>>>` as doctests, whose shown values must match), and in ```console blocks
+the lines `$ closedform ...`, which must exit with 0. Lines shown below such a command must stand in
+what it prints, in that order; `...` stands for any lines.
 """
 
 import doctest
@@ -83,7 +83,7 @@ def missing_line(shown: tuple[str, ...], printed: str) -> str | None:
 
 
 def run_python(block: Block, namespace: dict[str, Any]) -> None:
-    if ">>> " in block.text:
+    if block.text.lstrip().startswith(">>> "):
         test = doctest.DocTestParser().get_doctest(
             block.text, namespace, block.page, block.page, block.line - 1
         )

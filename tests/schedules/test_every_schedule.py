@@ -1,8 +1,8 @@
 """What every schedule of the library has: one row each, and a new one without a row fails here.
 
-A row is the length of its example (``docs/gallery.py``) and the arguments that it refuses. From it:
-a docstring with formula, arguments, errors, doctest and source; LaTeX; golden IR, which is run; the
-length; its errors; onnxruntime beside the exact value.
+A row is the length of its example (``docs/build_gallery.py``) and the arguments that it refuses.
+From it: a docstring with formula, arguments, errors, doctest and source; LaTeX; golden IR, which is
+run; the length; its errors; onnxruntime beside the exact value.
 """
 
 import inspect
@@ -22,7 +22,7 @@ from closedform.ir.ops import OPS
 from closedform.ir.text import parse_graph, print_graph
 from closedform.language import Schedule, UpdateRule
 from closedform.language.exact import to_float
-from docs.gallery import EXAMPLES
+from docs.build_gallery import EXAMPLES
 from tests.conftest import GOLDEN
 from tests.support.engines import run_onnxruntime
 

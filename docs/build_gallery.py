@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -238,7 +238,9 @@ def page() -> str:
     """Returns the whole page."""
     missing = set(schedules.__all__) ^ set(EXAMPLES)
     if missing:
-        raise SystemExit(f"docs/gallery.py: give each schedule one example: {sorted(missing)}")
+        raise SystemExit(
+            f"docs/build_gallery.py: give each schedule one example: {sorted(missing)}"
+        )
     return "\n".join([_INTRODUCTION, *(card(name) for name in EXAMPLES)])
 
 
@@ -253,16 +255,18 @@ def draw(name: str, folder: Path) -> Path:
     return path
 
 
-def main() -> None:
-    """Writes the page and its plots, and removes plots of what is no longer there."""
+def main(names: Sequence[str]) -> None:
+    """Writes the page and these plots, or all, and removes plots of what is no longer there."""
     PLOTS.mkdir(exist_ok=True)
-    drawn = {draw(name, PLOTS) for name in EXAMPLES}
-    for old in set(PLOTS.iterdir()) - drawn:
-        old.unlink()
     PAGE.write_text(page(), encoding="utf-8", newline="\n")
-    size = sum(path.stat().st_size for path in drawn)
-    sys.stdout.write(f"{PAGE}: {len(drawn)} schedules, {size:,} bytes of plots\n")
+    for name in names or EXAMPLES:
+        draw(name, PLOTS)
+    for path in PLOTS.iterdir():
+        if path.stem not in EXAMPLES:
+            path.unlink()
+    size = sum(path.stat().st_size for path in PLOTS.iterdir())
+    sys.stdout.write(f"{PAGE}: {len(EXAMPLES)} schedules, {size:,} bytes of plots\n")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from closedform.dialects import DIALECTS, wsd_plan
 from closedform.torch.named_schedulers import NamedScheduler, scheduler_class
@@ -53,6 +53,9 @@ class _Stateful(NamedScheduler):
         """Moves the clock and writes; the order of the optimizer's step is of no matter here."""
         self._step_count += 1
         self._update_lr(epoch)
+
+
+_Made = TypeVar("_Made", bound=_Stateful)
 
 
 class _Cosine(_Stateful):
@@ -147,8 +150,9 @@ class _Wsd(_Stateful):
         return cls(optimizer, num_warmup_steps=warmup, **kwargs)
 
 
-def _made(name: str, base: type[_Stateful]) -> type[NamedScheduler]:
-    return scheduler_class(_SYSTEM, DIALECTS[_SYSTEM].schedules[name], "lr", __name__, base)
+def _made(name: str, base: type[_Made]) -> type[_Made]:
+    entry = DIALECTS[_SYSTEM].schedules[name]
+    return cast("type[_Made]", scheduler_class(_SYSTEM, entry, "lr", __name__, base))
 
 
 CosineLrScheduler = _made("CosineLrScheduler", _Cosine)

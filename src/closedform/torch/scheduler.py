@@ -158,7 +158,7 @@ class ParamScheduler(LRScheduler):
 
     def step(self, epoch: int | None = None) -> None:
         """Goes to the next step, or to step ``epoch``, and writes the values of it."""
-        if self._step_count == 1 and _was_skipped(self.optimizer):
+        if self._step_count == 1 and epoch is None and _was_skipped(self.optimizer):
             warnings.warn(
                 "scheduler.step() was called before the first optimizer.step(): the first value of "
                 "the schedule is skipped. Call optimizer.step() first.",

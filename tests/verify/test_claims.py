@@ -15,7 +15,8 @@ from closedform.verify.claims_core import Claim, Goal, Proofs, number_text, valu
 from closedform.verify.terms import FALSE, ONE, TRUE, less, rational, symbol
 from closedform.verify.verdict import Status
 
-PEAK, END, W, N = hyper("peak"), hyper("end"), *sp.symbols("warmup steps", integer=True)
+PEAK, END = hyper("peak"), hyper("end")
+W, N = sp.symbols("warmup steps", integer=True)
 POSITIVE = [W >= 1, N > W, END >= 0, PEAK >= END]
 LINEAR = schedules.linear(0, 1, 10)
 OPEN = LINEAR.unbind()

@@ -25,7 +25,7 @@ from closedform.language.groups import Group, assigned
 from closedform.language.printing import latex
 from closedform.language.schedule import Schedule
 from closedform.language.update_rule import UpdateRule
-from closedform.lowering.model import RuleFor, lower_init
+from closedform.lowering.model import RuleFor, lower_evaluation, lower_init
 from closedform.version import __version__
 
 if TYPE_CHECKING:
@@ -88,6 +88,29 @@ def model_init(
     )
 
 
+def model_evaluation(
+    rule: UpdateRule,
+    params: Mapping[str, Shape],
+    groups: Sequence[Group] = (),
+    *,
+    dtype: DType | str = DType.F32,
+    scalar_dtype: DType | str = DType.F64,
+    step_dtype: DType | str = DType.I64,
+) -> Graph | None:
+    """Returns the graph of the point of evaluation of a model; None if it is the parameters."""
+    members = [RuleFor(*member) for member in assigned(rule, params, groups)]
+    if all(member.rule.evaluation is None for member in members):
+        return None
+    program = lower_evaluation(
+        rule.name,
+        members,
+        dtype=tensor_dtype(dtype, "dtype"),
+        scalar_dtype=tensor_dtype(scalar_dtype, "scalar_dtype"),
+        step_dtype=tensor_dtype(step_dtype, "step_dtype"),
+    )
+    return flatten(program.map(DEFAULT))
+
+
 def write_rule(
     rule: UpdateRule,
     path: str | PathLike[str],
@@ -99,6 +122,8 @@ def write_rule(
     **options: Any,
 ) -> dict[str, onnx.ModelProto]:
     """Writes ``init.onnx`` and ``step.onnx`` into a folder, and returns the models by name.
+
+    A model that is evaluated at a point of its own, such as an average, gets ``evaluation.onnx``.
 
     Args:
         rule: The rule of the parameters that no group means.
@@ -135,6 +160,9 @@ def write_rule(
         else to_program_model(program, opset=opset, **facts)
     )
     models = {"init": to_model(init, opset=opset, **facts), "step": step}
+    point = model_evaluation(rule, params, groups, **options)
+    if point is not None:
+        models["evaluation"] = to_model(point, opset=opset, **facts)
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from closedform import optimizers, transforms
+from closedform.compiler import to_onnx
 from closedform.errors import SessionError, StateError
 from closedform.runtime import OptimizerSession
 
@@ -48,8 +50,13 @@ def test_shared_states_travel_in_the_state_dict() -> None:
         other.load_state_dict(missing)
 
 
-def test_point_of_evaluation() -> None:
-    averaged = OptimizerSession(transforms.weight_average(optimizers.sgd(1)), START)
+@pytest.mark.parametrize("is_read_from_files", [False, True])
+def test_point_of_evaluation(is_read_from_files: bool, tmp_path: Path) -> None:
+    rule = transforms.weight_average(optimizers.sgd(1))
+    averaged = OptimizerSession(rule, START)
+    if is_read_from_files:
+        to_onnx(rule, tmp_path, params={n: a.shape for n, a in START.items()}, dtype="f64")
+        averaged = OptimizerSession.from_files(tmp_path, START)
     plain = OptimizerSession(optimizers.sgd(1), START)
     for _ in range(3):
         averaged.step(GRADS)

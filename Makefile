@@ -64,6 +64,7 @@ wheel-smoke: $(STAMP)
 	  || { cat $(SMOKE)/build.log; exit 1; }
 	@$(BIN)/python -m venv $(SMOKE)/venv
 	@$(SMOKE)/venv/bin/python -m pip install -qq -c constraints.txt $(SMOKE)/dist/*.whl
+	@cd $(SMOKE) && ../../$(BIN)/python ../../tests/wheel_smoke_files.py train
 	@cd $(SMOKE) && venv/bin/python -I ../../tests/wheel_smoke.py
 
 doctests: $(STAMP)

@@ -51,6 +51,17 @@ def check_command(*arguments: str) -> None:
     assert done.stdout.strip(), f"closedform {' '.join(arguments)} prints nothing"
 
 
+def check_training_files_train() -> None:
+    session = cf.training.TrainSession("train")
+    inputs = np.random.default_rng(0).normal(size=(60, 16, 8)).astype(np.float32)
+    results = session.fit([(x, x[:, :3].argmax(1)) for x in inputs], progress=False)
+    assert results[-1].loss < results[0].loss / 2, results
+    assert session.predict(inputs[0]).shape == (16, 3)
+    session.save("trained.safetensors")
+    session.load("trained.safetensors")
+    print(f"a model trains without torch: loss {results[0].loss:.2f} -> {results[-1].loss:.2f}")
+
+
 def main() -> None:
     check_installed()
     check_import_is_light()
@@ -59,6 +70,7 @@ def main() -> None:
     print("a schedule compiles, exports and runs in onnxruntime", onnxruntime.__version__)
     check_command("--help")
     check_command("list")
+    check_training_files_train()
     print("closedform --help and closedform list answer")
 
 

@@ -90,7 +90,8 @@ def walk_through(statement: Term, clock: Term, first: int, deadline: Deadline) -
     while pending:
         deadline.check()
         run, depth = pending.pop()
-        runs = split_into_runs(run.statement, clock, run.first, run.last)
+        parts = split_into_runs(run.statement, clock, run.first, run.last, deadline.check)
+        runs = list(parts)
         is_new = len(runs) > 1 or runs[0].statement != run.statement
         if is_new and depth < _DEEPEST:
             if len(runs) > 1:
@@ -280,7 +281,7 @@ def walk_run(run: Run, clock: Term, deadline: Deadline) -> Walkthrough:
     """Returns what is decided of a statement on one run, split again where that helps."""
     result = Walkthrough()
     decider = _Decider(clock, result, deadline)
-    for each in split_into_runs(run.statement, clock, run.first, run.last):
+    for each in split_into_runs(run.statement, clock, run.first, run.last, deadline.check):
         if not decider.is_proved(each):
             break
     return result

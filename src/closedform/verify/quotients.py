@@ -15,7 +15,8 @@ from flint import Ordering, fmpq, fmpq_mpoly_ctx
 GENERATORS = 48
 _MOST_TERMS = 3000
 _MOST_PRODUCTS = 60_000
-_LARGEST_DEGREE = 600
+_MOST_PAIRS = 40_000  # of terms, for a common divisor
+_LARGEST_DEGREE = 300
 _MOST_BITS = 20_000
 
 
@@ -115,7 +116,9 @@ def reduced(above: Any, below: Any) -> Quotient:
     if above.is_zero():
         return number(fmpq(0))
     if not below.is_constant():
-        if min(len(above), len(below)) > 1 and _degree(above, below) > _LARGEST_DEGREE:
+        is_long = len(above) * len(below) > _MOST_PAIRS
+        is_high = _degree(above, below) > _LARGEST_DEGREE
+        if min(len(above), len(below)) > 1 and (is_long or is_high):
             raise TooLarge
         divisor = above.gcd(below)
         if not divisor.is_one():

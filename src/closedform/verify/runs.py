@@ -9,7 +9,7 @@ branches costs n, not n * n.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from flint import fmpq
@@ -42,8 +42,21 @@ class Run:
     statement: Term
 
 
-def split_into_runs(statement: Term, clock: Term, first: int, last: int) -> list[Run]:
-    """Returns the runs of a statement, in order; one, the same, where nothing is to be split.
+def split_into_runs(
+    statement: Term,
+    clock: Term,
+    first: int,
+    last: int,
+    check: Callable[[], None] = lambda: None,
+) -> Iterator[Run]:
+    """Yields the runs of a statement, in order; one, the same, where nothing is to be split.
+
+    Args:
+        statement: A truth.
+        clock: An integer symbol.
+        first: The first step.
+        last: The last step, or FOREVER.
+        check: Called before each run; it may raise.
 
     Example:
         >>> from closedform.verify.terms import less, minimum, rational, symbol
@@ -55,7 +68,9 @@ def split_into_runs(statement: Term, clock: Term, first: int, last: int) -> list
     lines = _Lines(statement, clock, (first, last))
     starts = sorted(start for start in lines.starts if first <= start <= last)
     ends = [start - 1 for start in starts[1:]] + [last]
-    return [Run(start, end, lines.on(start, end)) for start, end in zip(starts, ends, strict=True)]
+    for start, end in zip(starts, ends, strict=True):
+        check()
+        yield Run(start, end, lines.on(start, end))
 
 
 class _Lines:

@@ -99,9 +99,9 @@ def _reason(goal: Term, found: bool | Undefined, point: Mapping[str, fmpq]) -> s
 def _number(found: fmpq | arb | Undefined) -> str:
     if isinstance(found, Undefined):
         return "undefined"
-    if isinstance(found, arb):
-        return str(found.str(12, radius=False))
-    return str(found) if found.q < 10**12 else f"{float(int(found.p) / int(found.q))!r}"
+    if isinstance(found, fmpq) and max(abs(found.p), found.q) < 10**12:
+        return str(found)
+    return str(arb(found).str(12, radius=False))
 
 
 class Sampler:

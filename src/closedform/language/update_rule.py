@@ -10,6 +10,7 @@ import sympy as sp
 from sympy.logic.boolalg import Boolean
 
 from closedform.errors import DefinitionError
+from closedform.language.functions import WHOLE_TENSOR
 from closedform.language.model import GlobalSum, Shared, counter, shared, tensor_input
 from closedform.language.numbers import exact_number, rationalize
 from closedform.language.schedule import Schedule
@@ -124,6 +125,7 @@ class UpdateRule:
             self._check_scalar(label, expr, {*tensors, *map(local, definitions)})
         for label, condition in self._conditions().items():
             self._check_condition(label, condition)
+        self._check_sums({*tensors, *map(local, definitions)})
         self._check_use()
 
     def __hash__(self) -> int:
@@ -139,6 +141,16 @@ class UpdateRule:
                 where=f"rule {self.name!r}, {label}",
                 hint="it may stand inside of global_sum(…)",
             )
+
+    def _check_sums(self, tensors: set[sp.Symbol]) -> None:
+        totals = {total for expr in self.all_expressions() for total in expr.atoms(GlobalSum)}
+        for total in sorted(totals, key=sp.default_sort_key):
+            if not total.free_symbols & tensors:
+                raise DefinitionError(
+                    f"global_sum({total.args[0]}) sums no tensor",
+                    where=f"rule {self.name!r}",
+                    hint="it is over the elements of PARAM, GRAD, states, inputs or definitions",
+                )
 
     def _check_use(self) -> None:
         used = {symbol.name for expr in self.all_expressions() for symbol in expr.free_symbols}
@@ -205,6 +217,17 @@ class UpdateRule:
         """Whether the rule is the same for parameters of all shapes."""
         is_free = not any(part.free_symbols & SHAPE_SYMBOLS for part in self.all_expressions())
         return is_free and all(condition == sp.true for condition in self._conditions().values())
+
+    @property
+    def is_elementwise(self) -> bool:
+        """Whether each element of a parameter takes its step by itself.
+
+        Then parameters may be stepped in any pieces: no expression looks at a shape or adds up
+        elements, and all states have the parameter's shape.
+        """
+        has_whole = any(expr.has(GlobalSum, *WHOLE_TENSOR) for expr in self.all_expressions())
+        has_shapes = any(spec.shape != "param" for spec in self.states.values())
+        return self.is_for_all_shapes and not has_whole and not has_shapes
 
     def for_shape(self, shape: Shape, parameter: str | None = None) -> UpdateRule:
         """Returns the rule for a parameter of this shape: its static structure is resolved.

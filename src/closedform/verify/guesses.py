@@ -36,6 +36,8 @@ _DRAWS = 24
 _TRIES = 4000
 _STEPS_BEYOND = (0, 1, 2, 3, 5, 8, 13, 40, 100, 1000)
 _MANY_CELLS = 64
+_MANY_TURNS = 16
+_MOST_SAMPLES = 600
 _LARGEST_CANDIDATE = 24
 """Nodes, or digits, of a candidate for a bound: larger ones say nothing to a reader."""
 
@@ -100,6 +102,8 @@ def sampled(reading: Reading, seed: int = 0) -> list[Sample]:
                 number = value(cell.value, point)
                 if not isinstance(number, Undefined):
                     found.append(Sample(point, number))
+    if len(found) > _MOST_SAMPLES and declared.keys() - {"t"}:
+        return random.Random(seed).sample(found, _MOST_SAMPLES)
     return found
 
 
@@ -133,12 +137,13 @@ class Bound:
 _MOST_PARTS = 4
 
 
-def bounds(reading: Reading, samples: Sequence[Sample], *, is_lower: bool) -> Iterator[Bound]:
+def bounds(
+    candidates: Sequence[Bound], samples: Sequence[Sample], *, is_lower: bool
+) -> Iterator[Bound]:
     """Yields bounds that no sample contradicts, the simplest first, of one size the nearest first.
 
     Each is a value of the schedule, a hyperparameter or 0, or the least (greatest) of a few.
     """
-    candidates = _candidates(reading, samples)
     columns = {
         each.expr: [_at(each.term, sample.point) for sample in samples] for each in candidates
     }
@@ -183,12 +188,13 @@ def _joined(chosen: tuple[Bound, ...], *, is_lower: bool) -> Bound:
     return Bound(joined, term(joined))
 
 
-def _candidates(reading: Reading, samples: Sequence[Sample]) -> list[Bound]:
+def candidates_of(reading: Reading, samples: Sequence[Sample]) -> list[Bound]:
+    """Returns what a bound may be made of: 0, values where the schedule turns, hyperparameters."""
     schedule = reading.schedule
     exprs: dict[sp.Expr, None] = {sp.Integer(0): None}
     if not schedule.open:
         exprs.update(dict.fromkeys(_extremes(samples)))
-    elif schedule.expr.count(Relational) <= _MANY_CELLS:
+    elif schedule.expr.count(Relational) <= _MANY_TURNS:
         exprs.update(dict.fromkeys(_values_at_turns(schedule)))
     for symbol in sorted(schedule.expr.free_symbols - {t}, key=str):
         # What is declared as positive is a length or a factor, not a value of the schedule.

@@ -20,7 +20,7 @@ from closedform.verify.claims_core import BUDGET, Claim, Proofs
 from closedform.verify.claims_defined import finite, reached, total, where_safe
 from closedform.verify.claims_reading import Condition, Reading, read_schedule
 from closedform.verify.claims_values import bounded, ends_at, monotone, non_negative
-from closedform.verify.guesses import Sample, bounds, phases, sampled
+from closedform.verify.guesses import Bound, bounds, candidates_of, phases, sampled
 from closedform.verify.report import Finding, Report, check
 from closedform.verify.terms import Op, walk
 
@@ -99,8 +99,11 @@ class _Standard:
         if 0 < branches <= _MOST_BRANCHES:
             yield reached(lr, assume=assume)
         samples = sampled(reading)
-        low = self._bound(reading, samples, is_lower=True)
-        high = self._bound(reading, samples, is_lower=False)
+        candidates = candidates_of(reading, samples)
+        low, high = (
+            self._bound(bounds(candidates, samples, is_lower=side), is_lower=side)
+            for side in (True, False)
+        )
         if low is not None or high is not None:
             yield bounded(lr, low, high, assume=assume)
         if not lr.open or assume:
@@ -109,21 +112,24 @@ class _Standard:
         yield from self._phases(reading)
         yield from self._end()
 
-    def _bound(self, reading: Reading, samples: list[Sample], *, is_lower: bool) -> Any:
-        """The first guess that is proved; else the first one that is not refuted; else None."""
-        until = time.monotonic() + self.budget
+    def _bound(self, guesses: Iterable[Bound], *, is_lower: bool) -> Any:
+        """The first guess that is proved; else the first one that is not refuted; else None.
+
+        Both bounds together may take the time of one claim.
+        """
+        until = time.monotonic() + self.budget / 2
         kept = None
-        for guess in islice(bounds(reading, samples, is_lower=is_lower), _MOST_GUESSES):
+        for guess in islice(guesses, _MOST_GUESSES):
             sides = (guess.expr, None) if is_lower else (None, guess.expr)
             claim = bounded(self.lr, *sides, assume=self.assume)
             left = until - time.monotonic()
-            verdict = claim.verify(budget=max(left, 0.1), proofs=self.proofs)
+            if left <= 0:
+                break
+            verdict = claim.verify(budget=left, proofs=self.proofs)
             if verdict.proved:
                 return guess.expr
             if verdict.unknown and kept is None:
                 kept = guess.expr
-            if left <= 0:
-                break
         return kept
 
     def _phases(self, reading: Reading) -> Iterator[Claim]:

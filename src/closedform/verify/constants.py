@@ -3,7 +3,8 @@
 A graph holds floats where its source has exact numbers: 1/10, pi/196000, log(999/1000). Each float
 is the rounding of some exact number, and of infinitely many others. ``Constants`` names one: a
 number of the source itself, or the simplest rational that rounds to the float, or the simplest
-rational multiple of pi or of another irrational number of the source.
+rational multiple of pi or of another irrational number of the source; where none is simple, the
+shortest decimal.
 
 How the number is found proves nothing and need not: what is checked, in ball arithmetic, is that it
 lies in the interval of the reals that round to the float (``rounding_interval``). What is proved of
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 
 import numpy as np
 from flint import arb, fmpq
@@ -29,6 +31,7 @@ from closedform.verify.terms import Op, Term
 # Two families of numbers of one size are told apart by bits of numerator and denominator. A number
 # that belongs to neither has about 53 bits in both (float64), so one of fewer is no accident.
 _FEW_BITS = {DType.F64: 40, DType.F32: 18}
+_MOST_BITS = {DType.F64: 48, DType.F32: 22}
 _PRECISION = 192
 _MOST_COMBINED = 40
 
@@ -137,7 +140,9 @@ class Constants:
             (bits(factor), position, terms.multiply(terms.rational(factor), term))
             for position, (term, factor) in enumerate(self._multiples(low, high))
         ]
-        return min([(bits(simplest), len(multiples), terms.rational(simplest)), *multiples])[2]
+        rational = (bits(simplest), len(multiples), terms.rational(simplest))
+        best = min([rational, *multiples])
+        return best[2] if best[0] <= _MOST_BITS[dtype] else shortest_decimal(number, dtype)
 
     def _sums_and_products(self) -> list[fmpq]:
         """What one operation makes of two rational numbers of the source, or of one and 2."""
@@ -157,6 +162,16 @@ class Constants:
             greatest = min(max(pair) for pair in quotients)
             if least <= greatest:
                 yield term, simplest_between(least, greatest)
+
+
+def shortest_decimal(number: float, dtype: DType) -> Term:
+    """Returns the decimal of the fewest digits that rounds to a float, the one that its repr shows.
+
+    Example:
+        >>> shortest_decimal(0.30000000000000004, DType.F64)
+        7500000000000001/25000000000000000
+    """
+    return terms.rational(Fraction(str(dtype.numpy.type(number))))
 
 
 def _between(ordered: list[fmpq], low: fmpq, high: fmpq) -> list[fmpq]:

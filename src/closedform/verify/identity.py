@@ -14,21 +14,20 @@ on the run, ``is_defined`` shows by the signs of its denominators, radicands and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from flint import fmpq
 
 from closedform.verify import signs, terms
 from closedform.verify.canonical import is_zero
-from closedform.verify.normal import normal, opaque_cosines
+from closedform.verify.normal import by_angles, normal, opaque_cosines
 from closedform.verify.pieces import Line, Value, aligned, as_term, runs_of
 from closedform.verify.terms import Op, Sign, Term
 
 _LONGEST_PERIOD = 10**12
 CYCLE = terms.symbol("cycle", integer=True, sign=Sign.NONNEGATIVE)
 ANY_CYCLE = terms.symbol("any cycle", integer=True)
-ANGLE = terms.symbol("angle")
 PHASE = terms.symbol("phase", integer=True, sign=Sign.NONNEGATIVE)
 
 
@@ -107,44 +106,19 @@ def _at(side: Term, steps: Steps) -> Term:
 
 
 def _are_identical(left: Term, right: Term, steps: Steps) -> bool:
-    """Whether two terms have one canonical form; cosines first as what is equal to itself alone."""
+    """Whether two terms have one canonical form.
+
+    With cosines as what is equal to itself alone, then with angles as variables, then as they are.
+    """
     span = steps.clock, steps.first, steps.last
     one, other = (normal(side, *span) for side in (left, right))
     difference = terms.subtract(one, other)
     return (
         one == other
         or is_zero(opaque_cosines(difference), steps.sign_of)
+        or is_zero(by_angles(difference, *span), steps.sign_of)
         or is_zero(difference, steps.sign_of)
-        or _is_zero_by_angle(difference, steps)
     )
-
-
-def _is_zero_by_angle(difference: Term, steps: Steps) -> bool:
-    """Whether a term is 0 after an angle, a line in the clock, has become the variable.
-
-    Angles that differ by quarters of a turn are then whole multiples and constants that the engine
-    knows; of ``t/640 - 63/64`` alone it would have to make multiples of 1/640.
-    """
-    tried = set()
-    for node in terms.walk(difference):
-        if node.op not in (Op.COSPI, Op.SINPI):
-            continue
-        (angle, *more) = runs_of(node.args[0], steps.clock, steps.first, steps.last)
-        line = angle.value
-        if more or not isinstance(line, Line) or line.slope == 0 or line in tried:
-            continue
-        tried.add(line)
-        shift = terms.subtract(ANGLE, as_term(replace(line, slope=fmpq(0)), steps.clock))
-        clock = terms.divide(shift, terms.rational(line.slope))
-        angled = terms.substitute(difference, {steps.clock: clock})
-        if is_zero(angled, _signs_behind(as_term(line, steps.clock), steps)):
-            return True
-    return False
-
-
-def _signs_behind(angle: Term, steps: Steps) -> Callable[[Term], Sign]:
-    """The signs of terms in the angle."""
-    return lambda node: steps.sign_of(terms.substitute(node, {ANGLE: angle}))
 
 
 def _are_equal_by_period(left: Term, right: Term, steps: Steps) -> bool:

@@ -23,6 +23,7 @@ from closedform.verify.tables import is_integer
 from closedform.verify.terms import Op, Term
 
 _HALF = fmpq(1, 2)
+_LARGEST_RATIO = 16
 
 
 def normal(root: Term, clock: Term, first: int, last: int) -> Term:
@@ -99,6 +100,44 @@ def opaque_cosines(root: Term) -> Term:
         return terms.rebuild(node, tuple(args)) if args else node
 
     return terms.fold(root, make)
+
+
+def by_angles(root: Term, clock: Term, first: int, last: int) -> Term:
+    """Returns the term with the angles of its cosines as variables of their own.
+
+    Angles that are small multiples of one another, but for quarters of a turn, are multiples of one
+    variable. What is 0 for all values of the variables is 0 at the angles.
+    """
+    bases: list[tuple[Line, Term]] = []
+
+    def angle_of(line: Line) -> Term:
+        for base, symbol in bases:
+            ratio = line.slope / base.slope
+            rest = _rest(line, base, ratio)
+            if rest is not None:
+                multiple = terms.multiply(terms.rational(ratio), symbol)
+                return terms.add(multiple, terms.rational(rest))
+        bases.append((line, terms.symbol(f"angle {len(bases)}")))
+        return bases[-1][1]
+
+    def make(node: Term, args: list[Term]) -> Term:
+        if node.op is Op.COSPI:
+            runs = runs_of(args[0], clock, first, last)
+            line = runs[0].value
+            if len(runs) == 1 and isinstance(line, Line) and line.slope != 0:
+                return terms.cospi(angle_of(line))
+        return terms.rebuild(node, tuple(args)) if args else node
+
+    return terms.fold(root, make)
+
+
+def _rest(line: Line, base: Line, ratio: fmpq) -> fmpq | None:
+    """``line - ratio * base`` where the ratio is small and this is a multiple of 1/4."""
+    if max(abs(int(ratio.p)), int(ratio.q)) > _LARGEST_RATIO:
+        return None
+    multiple = base.scaled(ratio)
+    rest = line.height - multiple.height
+    return rest if line.others == multiple.others and (4 * rest).q == 1 else None
 
 
 def _reduced(angle: Line) -> tuple[int, Line]:

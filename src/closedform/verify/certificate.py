@@ -95,8 +95,8 @@ class Certificate:
 
     def _bound_text(self, bound: Bound) -> Sequence[str]:
         unit = float(unit_in_last_place(np.array([self.scale]), np.zeros(1), self.dtype)[0])
-        if not np.isfinite(bound.absolute):
-            return (f"no bound was found at every step, on {bound.intervals:,} intervals",)
+        if not bound.absolute < self.scale:
+            return (f"no bound below the values was found, on {bound.intervals:,} intervals",)
         relative = "" if bound.relative is None else f", {bound.relative:.3g} relative"
         return (
             f"proved at every step, by error analysis on {bound.intervals:,} intervals:",

@@ -72,18 +72,30 @@ class Compiled:
         kind: What it returns.
         function: The function; of a truth, it returns a bool.
         line: The same as a line, where it is one.
-        starts: First steps of the segments of a term that branches by thresholds of the step.
-        parts: What the term is on each segment.
+        branch: (n, before, after) of a term that is ``before`` for t < n, else ``after``.
         threshold: Of a truth: (n, below) if it holds exactly for t < n, or exactly for t >= n.
     """
 
     kind: Kind
     function: Function
     line: Line | None = None
-    starts: tuple[int, ...] = ()
-    parts: tuple[Compiled, ...] = ()
+    branch: tuple[int, Compiled, Compiled] | None = None
     threshold: tuple[int, bool] | None = None
 
-    def segments(self) -> tuple[tuple[int, ...], tuple[Compiled, ...]]:
-        """Returns the starts and the parts; one of all steps where it does not branch."""
-        return (self.starts, self.parts) if self.parts else ((0,), (self,))
+    def segments(self) -> tuple[list[int], list[Compiled]]:
+        """Returns first steps and parts: what the term is from each of these steps on."""
+        starts: list[int] = []
+        parts: list[Compiled] = []
+        pending: list[tuple[Compiled, int, float]] = [(self, 0, math.inf)]
+        while pending:
+            part, first, end = pending.pop()
+            if part.branch is None:
+                starts.append(first)
+                parts.append(part)
+                continue
+            milestone, before, after = part.branch
+            if milestone < end:
+                pending.append((after, max(first, milestone), end))
+            if milestone > first:
+                pending.append((before, first, min(end, milestone)))
+        return starts, parts

@@ -323,20 +323,18 @@ def _choice(_: Term, args: list[Compiled]) -> Compiled:
 
 
 def _branched(milestone: int, before: Compiled, after: Compiled) -> Compiled:
-    """``before`` for t < milestone, else ``after``, the segments of both side by side."""
-    if milestone <= 0:
-        return after
-    early_starts, early = before.segments()
-    late_starts, late = after.segments()
-    kept = bisect.bisect_left(early_starts, milestone)
-    skipped = bisect.bisect_right(late_starts, milestone) - 1
-    starts = (*early_starts[:kept], milestone, *late_starts[skipped + 1 :])
-    parts = (*early[:kept], *late[skipped:])
+    """``before`` for t < milestone, else ``after``; the segments of both are found when called."""
+    segments: list[tuple[list[int], list[Compiled]]] = []
 
     def value(t: int) -> Any:
+        if not segments:
+            segments.append(result.segments())
+        starts, parts = segments[0]
         return parts[bisect.bisect_right(starts, t) - 1].function(t)
 
-    return Compiled(max(part.kind for part in parts), value, starts=starts, parts=parts)
+    kind = max(before.kind, after.kind)
+    result = Compiled(kind, value, branch=(milestone, before, after))
+    return result
 
 
 Rule = Callable[[Term, list[Compiled]], Compiled]

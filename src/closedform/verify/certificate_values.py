@@ -42,7 +42,7 @@ class Values:
             self._compiled = compile_term(term)
 
     @property
-    def starts(self) -> tuple[int, ...]:
+    def starts(self) -> list[int]:
         """First steps of the branches that thresholds of the step decide."""
         return self._compiled.segments()[0]
 

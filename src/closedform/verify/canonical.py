@@ -352,32 +352,3 @@ def _primes(constant: fmpq) -> list[tuple[Quotient, int]]:
                 (number(fmpq(prime)), direction * times) for prime, times in fmpz(part).factor()
             ]
     return found
-
-
-def integral_scale(term: Term) -> int | None:
-    """Returns an integer L >= 1 such that ``L * term`` is a polynomial in integers over integers.
-
-    None where the term is no polynomial in integer symbols.
-    """
-    engine = Canonical(lambda _: Sign.ANY)
-    try:
-        form = engine.of(term)
-    except (TooLarge, ZeroDivisionError, NotCanonical):
-        return None
-    if not form.below.is_one():
-        return None
-    scale = 1
-    for exponents, coefficient in form.above.to_dict().items():
-        if any(times and index not in engine.whole for index, times in enumerate(exponents)):
-            return None
-        scale = math.lcm(scale, int(fmpq(coefficient).q))
-    return scale
-
-
-def numerator(term: Term) -> Term | None:
-    """Returns a polynomial that is 0 wherever a term is defined and 0; None where none is found."""
-    engine = Canonical(lambda _: Sign.ANY)
-    try:
-        return engine.term_of(Quotient(engine.of(term).above, number(fmpq(1)).below))
-    except (TooLarge, ZeroDivisionError, NotCanonical):
-        return None

@@ -7,7 +7,7 @@ All of it is sound for integers and adds nothing over the reals but what integer
 - two floors of numbers at most 1 apart differ by 0 or 1;
 - ``a <= b`` is ``a = b`` where the facts contradict ``a < b``;
 - an equality that gives a symbol as a term without it replaces it everywhere;
-- the floor of an integer is that integer.
+- ``floor(n + u)`` is ``n + floor(u)`` for an integer n.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from collections.abc import Iterable, Iterator
 from itertools import permutations
 
 from closedform.verify.budget import Deadline
-from closedform.verify.canonical import integral_scale, is_zero, numerator
+from closedform.verify.canonical import is_zero
 from closedform.verify.cases import Sequent, is_feasible
+from closedform.verify.polynomials import integral_scale, whole_part
 from closedform.verify.solver import ask, entails
 from closedform.verify.syntax import (
     MINUS_ONE,
@@ -26,6 +27,7 @@ from closedform.verify.syntax import (
     add,
     both,
     equal,
+    floor,
     less,
     less_equal,
     multiply,
@@ -149,13 +151,13 @@ def eliminate(sequent: Sequent, deadline: Deadline) -> Sequent:
 
 
 def _floors_of_integers(sequent: Sequent) -> dict[Term, Term]:
-    """Floors of polynomials in integers, which are those polynomials."""
+    """Floors of integers, and of integers and a rest, with the integers taken out."""
     found = {}
     for node in walk(sequent.goal, *sequent.facts):
-        if node.op is Op.FLOOR and integral_scale(node.args[0]) == 1:
-            whole = numerator(node.args[0])
-            if whole is not None:
-                found[node] = whole
+        if node.op is Op.FLOOR:
+            parts = whole_part(node.args[0])
+            if parts is not None:
+                found[node] = add(parts[0], floor(parts[1]))
     return found
 
 

@@ -23,9 +23,10 @@ from dataclasses import dataclass, field
 from flint import fmpq
 
 from closedform.verify.budget import Deadline
-from closedform.verify.canonical import SignOf, is_zero, numerator
+from closedform.verify.canonical import SignOf, is_zero
 from closedform.verify.cases import Sequent, split
 from closedform.verify.integers import conditions_of, eliminate, integer_cases
+from closedform.verify.polynomials import numerator
 from closedform.verify.solver import Reading, ask, entails, has_integers
 from closedform.verify.syntax import (
     FALSE,

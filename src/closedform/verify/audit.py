@@ -21,12 +21,12 @@ from closedform import dialects, schedules
 from closedform.errors import VerificationError
 from closedform.language import Schedule, t
 from closedform.language.exact import to_float
-from closedform.verify.claims_continuity import Jump, jumps, on_the_line
+from closedform.verify.claims_continuity import Jump, jumps, pieces_of
 from closedform.verify.claims_reading import CLOCK, read_schedule
 from closedform.verify.claims_values import equal_to
 from closedform.verify.exact import Undefined, value
 from closedform.verify.guesses import phases
-from closedform.verify.real_line import TIME, as_choices, cells
+from closedform.verify.real_line import TIME
 from closedform.verify.terms import rational, substitute, walk
 
 _MOST_STEPS = 100_000_000
@@ -204,8 +204,7 @@ def _warmup_of(schedule: Schedule) -> int | None:
 
 def _held_from(schedule: Schedule) -> int | None:
     """The step from which on the value is held for ever."""
-    root = as_choices(on_the_line(read_schedule(schedule).value))
-    last = cells(root)[-1]
+    last = pieces_of(schedule)[-1]
     return None if TIME in walk(last.value) else last.first
 
 

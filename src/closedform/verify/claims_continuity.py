@@ -14,6 +14,7 @@ from typing import Any
 
 from flint import arb, fmpq
 
+from closedform.errors import VerificationError
 from closedform.language import Schedule
 from closedform.verify.claims_core import Claim, Goal, number_text
 from closedform.verify.claims_reading import (
@@ -24,6 +25,7 @@ from closedform.verify.claims_reading import (
     has_value,
     read_schedule,
     said,
+    value_term,
 )
 from closedform.verify.definedness import obligations
 from closedform.verify.exact import Undefined, value
@@ -71,11 +73,8 @@ def continuous(
     places = tuple(jumps)
     reading = read_schedule(lr, assume)
     spared = [reading.read(place) for place in places]
-    root = on_the_line(reading.value)
-    if not lr.open:
-        # The points at which these turn are numbers, too, and forms that meet there are split.
-        root = as_choices(root)
-    pieces = cells(root)
+    # Without open hyperparameters the points at which minima turn are numbers, too.
+    pieces = cells(on_the_line(reading.value)) if lr.open else pieces_of(lr)
     goals: list[Goal] = []
     for joint in _joints(pieces):
         if rational(joint.time) not in spared:
@@ -88,6 +87,12 @@ def continuous(
     presumes = has_value(reading)
     claim = claim_about(reading, "continuous", sentence, goals, presumes)
     return replace(claim, is_question=is_question)
+
+
+def pieces_of(lr: Schedule) -> list[Cell]:
+    """Returns the pieces of a schedule without open hyperparameters; minima, too, are choices."""
+    found: list[Cell] = lr.memo("pieces", lambda: cells(as_choices(on_the_line(value_term(lr)))))
+    return found
 
 
 def on_the_line(root: Term) -> Term:
@@ -296,7 +301,13 @@ def jumps(lr: Schedule, until: int, most: int = 1000) -> tuple[Jump, ...]:
         >>> [(jump.step, str(jump.after)) for jump in jumps(schedules.step_decay(1, 0.5, 10), 25)]
         [(10, '1/2'), (20, '1/4')]
     """
-    pieces = cells(on_the_line(read_schedule(lr).value))
+    if lr.open:
+        raise VerificationError(
+            f"{lr.open[0]} has no value",
+            where=f"schedule {lr.name!r}",
+            hint="give it one with bind()",
+        )
+    pieces = pieces_of(lr)
     joints = itertools.chain(_joints(pieces), *(_floor_joints(cell, until) for cell in pieces))
     ordered = sorted(
         (joint for joint in joints if joint.time <= until), key=lambda joint: joint.time

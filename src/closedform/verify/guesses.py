@@ -16,7 +16,7 @@ from flint import arb, fmpq
 from sympy.core.relational import Relational
 
 from closedform.language import Schedule, t
-from closedform.verify.claims_continuity import on_the_line
+from closedform.verify.claims_continuity import on_the_line, pieces_of
 from closedform.verify.claims_reading import CLOCK, Reading
 from closedform.verify.exact import Undefined, holds, value
 from closedform.verify.real_line import Cell, as_choices, cells
@@ -93,7 +93,11 @@ def sampled(reading: Reading, seed: int = 0) -> list[Sample]:
     declared = symbols(reading.value)
     for parameters in draws(reading, seed):
         known = {declared[name]: rational(number) for name, number in parameters.items()}
-        pieces = _pieces(substitute(reading.value, known))
+        pieces = (
+            cells(as_choices(on_the_line(substitute(reading.value, known))))
+            if known
+            else pieces_of(reading.schedule)
+        )
         if known and len(pieces) > _MANY_CELLS:
             pieces = random.Random(seed).sample(pieces, _MANY_CELLS)
         for cell in pieces:
@@ -116,11 +120,6 @@ def _steps_of(cell: Cell, *, is_one_of_many: bool) -> list[int]:
         return sorted({first, last}) if first <= last else []
     steps = {first, first + 1, (first + last) // 2, last - 1, last}
     return [step for step in sorted(steps) if first <= step <= last]
-
-
-def _pieces(root: Term) -> list[Cell]:
-    """The pieces of a term whose minima, maxima and absolute values are choices, too."""
-    return cells(as_choices(on_the_line(root)))
 
 
 # --- bounds --------------------------------------------------------------------------------------
@@ -271,7 +270,7 @@ _STEPS_OF_PHASE = 17
 
 def phases(reading: Reading) -> tuple[Phase, ...]:
     """Returns the phases of a schedule without open hyperparameters; none where it often turns."""
-    pieces = _pieces(reading.value)
+    pieces = pieces_of(reading.schedule)
     if len(pieces) > _MANY_CELLS:
         return ()
     found: list[Phase] = []

@@ -1,0 +1,40 @@
+"""The standard claims over the whole library and every config: each schedule's are decided.
+
+Not collected with the tests, since it takes minutes; `make compare` runs it. Its figures, with the
+times, are printed by `benchmarks/claims.py`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from closedform.config import load_schedules
+from tests.reference.test_configs import CONFIGS
+from tests.test_library import SCHEDULES
+from tests.verify.usual import usual
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_entry_is_decided_in_its_usual_use(name: str) -> None:
+    schedule = SCHEDULES[name]().unbind()
+    report = schedule.verify(assume=usual(schedule))
+    assert not report.unknown, str(report)
+    assert not report.refuted, str(report)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_entry_is_decided_in_its_whole_domain(name: str) -> None:
+    report = SCHEDULES[name]().unbind().verify()
+    assert not report.unknown, str(report)
+    assert not report.refuted, str(report)
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_config_is_decided(path: Path) -> None:
+    found, _ = load_schedules(path)
+    for schedule in found.values():
+        report = schedule.verify()
+        assert not report.unknown, str(report)
+        assert not report.refuted, str(report)

@@ -1,0 +1,34 @@
+"""What the usual use of a library schedule says of its hyperparameters, beyond its domain.
+
+With these the standard claims say more: a learning rate that begins, turns and ends at or above 0
+is never below, and a fall only falls. An entry without a row is verified for its whole domain.
+"""
+
+from __future__ import annotations
+
+import sympy as sp
+
+from closedform.language import Schedule
+
+
+def usual(schedule: Schedule) -> list[sp.Basic]:
+    """The conditions on the open hyperparameters of a schedule, by their names."""
+    found: list[sp.Basic] = []
+    for symbol in schedule.open:
+        stem = symbol.name.rstrip("_0123456789")
+        found += [rule for rule in _RULES.get(stem, lambda _: [])(symbol) if rule != sp.true]
+    return found
+
+
+# By the name of a hyperparameter what it usually is; a number after the name is that of a member.
+_RULES = {
+    **dict.fromkeys(
+        ("value", "start", "end", "peak", "low", "high", "infimum", "warmup_start", "factor"),
+        lambda symbol: [symbol >= 0],
+    ),
+    **dict.fromkeys(("rate", "gamma", "rise"), lambda symbol: [symbol > 0, symbol <= 1]),
+    "scale": lambda symbol: [symbol >= 0],
+    "power": lambda symbol: [symbol > 0],
+    "exponent": lambda symbol: [symbol <= 0],
+    "ratio": lambda symbol: [symbol >= 1],
+}

@@ -11,7 +11,7 @@ in a graph of its own. What compiles under no bound stays a number as well.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, assert_never
@@ -64,7 +64,7 @@ def is_within(value: float, bound: Bound) -> bool:
 def weakest_bounds(
     rule: UpdateRule, names: Iterable[str], shape: tuple[int, ...]
 ) -> dict[str, Bound]:
-    """Returns the weakest bound under which each hyperparameter can be an input, if any.
+    """Returns the weakest bounds under which hyperparameters can be inputs, for those that can.
 
     Args:
         rule: A rule in which each of them has a number.
@@ -72,9 +72,9 @@ def weakest_bounds(
         shape: The shape of a parameter to compile for.
     """
     wanted = [name for name in names if name in _used(rule)]
-    free = dict.fromkeys(wanted, Bound.ANY)
-    if _compiles(open_with(rule, free), shape):
-        return free
+    for tried in _likely(rule, wanted):
+        if _compiles(open_with(rule, tried), shape):
+            return tried
     found: dict[str, Bound] = {}
     for name in wanted:
         number = float(rule.hyperparameters[name])
@@ -84,6 +84,15 @@ def weakest_bounds(
                 found = tried
                 break
     return found
+
+
+def _likely(rule: UpdateRule, names: Sequence[str]) -> Iterator[dict[str, Bound]]:
+    """Bounds that most rules compile with, to save the search: numbers near 1 are decay rates."""
+    free = dict.fromkeys(names, Bound.ANY)
+    yield free
+    rates = [name for name in names if 0.5 <= float(rule.hyperparameters[name]) < 1]
+    if rates:
+        yield {**free, **dict.fromkeys(rates, Bound.BELOW_ONE)}
 
 
 def _used(rule: UpdateRule) -> set[str]:

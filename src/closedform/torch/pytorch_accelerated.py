@@ -6,7 +6,7 @@ construction, and the first ``step()`` sets it again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -65,7 +65,7 @@ class _Cosine(_Stateful):
         total_num_epochs: Any = Placeholder.NUM_EPOCHS,
         num_update_steps_per_epoch: Any = Placeholder.NUM_UPDATE_STEPS_PER_EPOCH,
         **kwargs: Any,
-    ) -> Callable[..., Any]:
+    ) -> partial[Any]:
         """Returns the class with these arguments, for the Trainer to call with the optimizer."""
         return partial(
             cls,
@@ -123,7 +123,7 @@ class _Wsd(_Stateful):
         num_update_steps_per_epoch: Any = Placeholder.PER_PROCESS_NUM_UPDATE_STEPS_PER_EPOCH,
         num_warmup_epochs: int | None = None,
         **kwargs: Any,
-    ) -> Callable[..., Any]:
+    ) -> partial[Any]:
         """Returns a function that the Trainer calls with the optimizer.
 
         Args:

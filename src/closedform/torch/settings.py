@@ -84,7 +84,9 @@ class Variant:
                 return False
         for _, leaf, (low, high) in self.drives:
             number = leaf.of(values)
-            if not isinstance(number, Tensor) and not low <= number <= high:
+            if isinstance(number, Tensor):
+                continue
+            if not isinstance(number, int | float) or not low <= number <= high:
                 return False
         return True
 

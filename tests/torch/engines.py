@@ -1,0 +1,62 @@
+"""One rule in the three backends of the Optimizer, on all shapes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import closedform as cf
+from closedform.errors import DefinitionError
+from closedform.language import UpdateRule
+from closedform.torch import Optimizer
+from tests.torch.training import SHAPES, parameters, steps, values
+
+LIBRARY: Mapping[str, Any] = {
+    name: getattr(cf.optimizers, name) for name in cf.optimizers.__all__ if name.islower()
+}
+"""The library: each function with its defaults."""
+
+FLIPS = {"lion", "signum", "rprop", "tiger", "muon", "mars"}
+"""Rules with a sign, or bfloat16 iterations: an ulp before it is a whole step after it."""
+
+
+def shapes_of(rule: UpdateRule) -> list[tuple[int, ...]]:
+    """The shapes that a rule is for."""
+    kept = []
+    for shape in SHAPES:
+        try:
+            rule.for_shape(shape)
+        except DefinitionError:
+            continue
+        kept.append(shape)
+    return kept
+
+
+def trained(rule: UpdateRule, backend: str, count: int) -> list[Tensor]:
+    """The parameters after so many steps."""
+    params = parameters(shapes_of(rule))
+    optimizer = Optimizer(params, rule, backend=backend)
+    steps(optimizer, params, count)
+    return values(params)
+
+
+def distance(rule: UpdateRule, name: str, backend: str, count: int) -> tuple[float, float]:
+    """The largest difference of a backend to eager, and what it may be.
+
+    A step rounds some ten times, by 6e-8 of numbers of about 1, and the states carry it on. Where
+    signs decide, a difference of one ulp may turn single elements by a whole step, twice the rate.
+    """
+    eager, other = trained(rule, "eager", count), trained(rule, backend, count)
+    found = max(
+        (float((a - b).abs().max()) for a, b in zip(eager, other, strict=True) if a.numel()),
+        default=0.0,
+    )
+    rate = rule.hyperparameters.get("lr", 0.01)
+    bound = 10 * count * 6e-8
+    return found, bound + (2 * float(rate) * count if name in FLIPS else 0)
+
+
+def is_finite(values: list[Tensor]) -> bool:
+    """Whether all values are finite."""
+    return all(bool(torch.isfinite(value).all()) for value in values)

@@ -66,6 +66,16 @@ def model_program(
     return replace(program, calls=calls)
 
 
+def model_step(
+    rule: UpdateRule,
+    params: Mapping[str, Shape],
+    groups: Sequence[Group] = (),
+    **options: Any,
+) -> Graph:
+    """Returns one step of a model as one flat graph; arguments are those of ``model_program``."""
+    return flatten(model_program(rule, params, groups, **options))
+
+
 def model_init(
     rule: UpdateRule,
     params: Mapping[str, Shape],

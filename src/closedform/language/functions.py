@@ -154,6 +154,19 @@ class LikeParam(_TensorFunction):
     nargs = 1
 
 
+WHOLE_TENSOR = (
+    ReduceSum,
+    ReduceMean,
+    ReduceMax,
+    MatMul,
+    Transpose,
+    ExpandDims,
+    Reshape,
+    LikeParam,
+)
+"""Functions whose elements depend on more than the elements of their operands at one place."""
+
+
 class Rounded(_TensorFunction):
     """A tensor rounded to a stored dtype, in the dtype that it had."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -55,12 +55,12 @@ def allocate(layout: Layout) -> Buffers:
         .reshape(fixed_shape(port))
         for port in layout.carried
     }
-    params = {name: _read_only(arrays[port.name]) for name, port in layout.params.items()}
+    params = {name: read_only(arrays[port.name]) for name, port in layout.params.items()}
     states = {
-        state: MappingProxyType({n: _read_only(arrays[port.name]) for n, port in ports.items()})
+        state: MappingProxyType({n: read_only(arrays[port.name]) for n, port in ports.items()})
         for state, ports in layout.states.items()
     }
-    shared = {name: _read_only(arrays[port.name]) for name, port in layout.shared.items()}
+    shared = {name: read_only(arrays[port.name]) for name, port in layout.shared.items()}
     return Buffers(
         block,
         arrays,
@@ -68,6 +68,11 @@ def allocate(layout: Layout) -> Buffers:
         MappingProxyType(states),
         MappingProxyType(shared),
     )
+
+
+def bind_array(bind: Callable[..., None], name: str, array: Array) -> None:
+    """Binds an input or output of onnxruntime to an array; it must live while the binding does."""
+    bind(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
 
 
 def fixed_shape(port: Port) -> tuple[int, ...]:
@@ -80,7 +85,8 @@ def byte_count(port: Port) -> int:
     return math.prod(fixed_shape(port)) * port.dtype.itemsize
 
 
-def _read_only(array: Array) -> Array:
+def read_only(array: Array) -> Array:
+    """Returns a view that cannot be written to."""
     view = array.view()
     view.flags.writeable = False
     return view

@@ -1,56 +1,33 @@
 """An update rule in onnxruntime, on the session's own buffers.
 
-Invariant: two sets of buffers, A and B. A step reads the clock, parameters and states from the
-current set and writes all of them to the other one, which then is the current one. Both ways are
-bound once, so no parameter or state is copied by a step, and a step that fails has written only
-to the set that nobody looks at.
+A rule on elements runs over flat buckets, one on whole tensors tensor by tensor, and a model with
+sums over all parameters as one graph on two sets of buffers: see ``buckets``, ``tensors`` and
+``two_sets``.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from closedform.errors import SessionError, StateError
-from closedform.language import UpdateRule
-from closedform.lowering.domain import MAX_STEP
-from closedform.runtime.buffers import (
-    Array,
-    Buffers,
-    allocate,
-    check_array,
-    check_names,
-)
-from closedform.runtime.layout import NEXT, STEP, Layout, read_layout
-from closedform.runtime.onnx_session import ModelSource, OnnxSession, Port, open_session
-from closedform.runtime.start import common_dtype, fill_states
+from closedform.errors import SessionError
+from closedform.language import Group, UpdateRule
+from closedform.language.groups import assigned, is_separable
+from closedform.runtime.buckets import bucket_parts
+from closedform.runtime.buffers import Array
+from closedform.runtime.checks import checked_state, checked_tensors, hyper_values
+from closedform.runtime.in_place import InPlace, Member, Part
+from closedform.runtime.layout import STEP
+from closedform.runtime.onnx_session import ModelSource, OnnxSession, open_session
+from closedform.runtime.start import common_dtype
+from closedform.runtime.tensors import tensor_parts
+from closedform.runtime.two_sets import TwoSets
 
 INIT_FILE = "init.onnx"
 STEP_FILE = "step.onnx"
 EVALUATION_FILE = "evaluation.onnx"
-
-_STATE_KEYS = ("rule", "step", "params", "states")
-
-
-@dataclass(slots=True)
-class _Way:
-    """A prepared run from one set of buffers to the other.
-
-    Attributes:
-        binding: What onnxruntime reads and writes.
-        addresses: Where each gradient lay when it was bound; the same address need not be bound
-            again, since a gradient's dtype and shape never change.
-        hypers: The hyperparameters that are bound.
-    """
-
-    binding: Any
-    addresses: dict[str, int] = field(default_factory=dict)
-    hypers: set[str] = field(default_factory=set)
 
 
 class OptimizerSession:
@@ -59,6 +36,7 @@ class OptimizerSession:
     Args:
         rule: The rule; it is compiled here for the shapes and the dtype of ``params``.
         params: The parameters by name, all float32 or all float64. They are copied.
+        groups: Parameters with a rule of their own.
         providers: Execution providers of onnxruntime; the CPU if None.
         threads: Threads within an op; onnxruntime's own choice if None.
 
@@ -66,13 +44,7 @@ class OptimizerSession:
         SessionError: The parameters are none, no arrays, or of mixed dtypes.
     """
 
-    _layout: Layout
-    _where: str
-    _raw: Any
-    _sets: tuple[Buffers, Buffers]
-    _ways: list[_Way]
-    _hypers: dict[str, Array]
-    _current: int
+    _engine: InPlace | TwoSets
     _point: OnnxSession | None
 
     def __init__(
@@ -80,10 +52,11 @@ class OptimizerSession:
         rule: UpdateRule,
         params: Mapping[str, Array],
         *,
+        groups: Sequence[Group] = (),
         providers: Sequence[str] | None = None,
         threads: int | None = None,
     ) -> None:
-        from closedform.compiler import compile_evaluation, compile_init, compile_step
+        from closedform.model_files import model_evaluation, model_init, model_step
 
         if not isinstance(rule, UpdateRule):
             raise SessionError(
@@ -92,11 +65,15 @@ class OptimizerSession:
             )
         dtype = common_dtype(params, f"rule {rule.name!r}")
         shapes = {name: array.shape for name, array in params.items()}
-        init = compile_init(rule, shapes, dtype=dtype)
-        step = compile_step(rule, shapes, dtype=dtype)
-        self._start(init, step, params, providers, threads)
-        if rule.evaluation is not None:
-            point = compile_evaluation(rule, shapes, dtype=dtype)
+        if is_separable(rule, groups):
+            self._engine = _in_place(rule, params, groups, dtype, providers, threads)
+        else:
+            init = model_init(rule, shapes, groups, dtype=dtype)
+            step = model_step(rule, shapes, groups, dtype=dtype)
+            self._engine = TwoSets(init, step, params, providers, threads)
+        point = model_evaluation(rule, shapes, groups, dtype=dtype)
+        self._point = None
+        if point is not None:
             self._point = open_session(point, providers=providers, threads=threads)
 
     @classmethod
@@ -132,71 +109,37 @@ class OptimizerSession:
     ) -> OptimizerSession:
         """Returns a session for two models or graphs: that of the start and that of the step."""
         session = object.__new__(cls)
-        session._start(init, step, params, providers, threads)
+        session._engine = TwoSets(init, step, params, providers, threads)
+        session._point = None
         return session
-
-    def _start(
-        self,
-        init: ModelSource,
-        step: ModelSource,
-        params: Mapping[str, Array],
-        providers: Sequence[str] | None,
-        threads: int | None,
-    ) -> None:
-        session = open_session(step, providers=providers, threads=threads)
-        self._point = None
-        self._layout = read_layout(session)
-        self._where = f"rule {self._layout.rule!r}"
-        self._raw = session.raw
-        check_names(params, self._layout.params, "parameter", self._where)
-        for name, port in self._layout.params.items():
-            check_array(params[name], port, f"parameter {name!r}", self._where)
-        self._sets = allocate(self._layout), allocate(self._layout)
-        self._current = 0
-        arrays = self._sets[0].arrays
-        for name, port in self._layout.params.items():
-            np.copyto(arrays[port.name], params[name])
-        fill_states(open_session(init, threads=threads), self._layout, arrays, self._where)
-        ports = {**self._layout.hypers, **self._layout.optional}
-        self._hypers = {name: np.zeros((), port.dtype) for name, port in ports.items()}
-        self._ways = [self._bind(0), self._bind(1)]
-
-    def _bind(self, current: int) -> _Way:
-        """Binds what a step carries: inputs to one set of buffers, outputs to the other."""
-        binding = self._raw.io_binding()
-        read, write = self._sets[current].arrays, self._sets[1 - current].arrays
-        for port in self._layout.carried:
-            _bind_array(binding.bind_input, port.name, read[port.name])
-            _bind_array(binding.bind_output, f"{NEXT}{port.name}", write[port.name])
-        return _Way(binding)
 
     @property
     def rule_name(self) -> str:
         """The name of the rule."""
-        return self._layout.rule
+        return self._engine.layout.rule
 
     @property
     def t(self) -> int:
         """The number of steps done."""
-        return int(self._sets[self._current].arrays[STEP])
+        return int(self._engine.arrays[STEP])
 
     @property
     def params(self) -> Mapping[str, Array]:
         """The parameters by name: read-only views, which hold these values until the next step.
 
-        After it they show old values, and later ones overwrite them: copy what must last.
+        After it they show these or later values: copy what must last, and ask again for the new.
         """
-        return self._sets[self._current].params
+        return self._engine.params
 
     @property
     def states(self) -> Mapping[str, Mapping[str, Array]]:
         """The states by state name, then parameter name: views that last as ``params`` do."""
-        return self._sets[self._current].states
+        return self._engine.states
 
     @property
     def shared(self) -> Mapping[str, Array]:
         """The states of the whole model by name: views of numbers that last as ``params`` do."""
-        return self._sets[self._current].shared
+        return self._engine.shared
 
     def evaluated(self) -> dict[str, Array]:
         """Returns copies of the parameters at which the model is to be evaluated.
@@ -206,22 +149,24 @@ class OptimizerSession:
         """
         if self._point is None:
             return {name: array.copy() for name, array in self.params.items()}
-        arrays = self._sets[self._current].arrays
+        arrays = self._engine.arrays
         names = [f"evaluation.{name}" for name in self.params]
         values = self._point.raw.run(names, {name: arrays[name] for name in self._point.inputs})
         return dict(zip(self.params, values, strict=True))
 
     def step(
         self,
-        grads: Mapping[str, Array],
-        inputs: Mapping[str, Mapping[str, Array]] | None = None,
+        grads: Mapping[str, Array | None],
+        inputs: Mapping[str, Mapping[str, Array | None]] | None = None,
         **hyper: float,
     ) -> None:
         """Does one step. The gradients are read where they lie; after a failure nothing changed.
 
         Args:
-            grads: The gradient of each parameter: a C-contiguous array of its dtype and shape.
-            inputs: Other tensors that the rule takes, by their name, then by parameter name.
+            grads: The gradient of each parameter: a C-contiguous array of its dtype and shape, or
+                None, and then the parameter and its states stay as they are. The clock goes on.
+            inputs: Other tensors that the rule takes, by their name, then by parameter name; None
+                where the gradient is None.
             **hyper: Values of the hyperparameters that are inputs of the model; those with a
                 default may be left out.
 
@@ -229,54 +174,19 @@ class OptimizerSession:
             SessionError: A gradient, input or hyperparameter is missing, unknown or does not fit,
                 or onnxruntime fails.
         """
-        tensors = self._checked_tensors(grads, {} if inputs is None else inputs)
-        values = _hyper_values(hyper, self._layout, self._where)
-        way = self._prepared(values)
+        engine, where = self._engine, f"rule {self.rule_name!r}"
+        given = {} if inputs is None else inputs
+        tensors = checked_tensors(grads, given, engine.layout, where)
         for name, array in tensors.items():
-            address = array.ctypes.data
-            if way.addresses.get(name) != address:
-                _bind_array(way.binding.bind_input, name, array)
-                way.addresses[name] = address
-        try:
-            self._raw.run_with_iobinding(way.binding)
-        except Exception as error:  # onnxruntime's errors share no other base
-            raise SessionError(
-                f"onnxruntime failed in step {self.t}: {error}",
-                where=self._where,
-                hint="the parameters and states are those before the step",
-            ) from error
-        self._current = 1 - self._current
-
-    def _checked_tensors(
-        self, grads: Mapping[str, Array], inputs: Mapping[str, Mapping[str, Array]]
-    ) -> dict[str, Array]:
-        """The gradients and other tensors of a step by input name, if each fits."""
-        spare = self._sets[1 - self._current]
-        params, where = self._layout.params, self._where
-        check_names(grads, params, "gradient", where)
-        checked = {}
-        for name, port in params.items():
-            what = f"the gradient of {name!r}"
-            checked[f"grad.{name}"] = _check_tensor(grads[name], port, what, spare, where)
-        check_names(inputs, self._layout.inputs, "input", where)
-        for label, ports in self._layout.inputs.items():
-            check_names(inputs[label], ports, f"parameter of input {label!r}", where)
-            for name, port in ports.items():
-                what = f"the {label} of {name!r}"
-                checked[port.name] = _check_tensor(inputs[label][name], port, what, spare, where)
-        return checked
-
-    def _prepared(self, hyper: Mapping[str, Array]) -> _Way:
-        """The way out of the current set with just these hyperparameters bound."""
-        if not self._ways[self._current].hypers <= hyper.keys():
-            self._ways[self._current] = self._bind(self._current)
-        way = self._ways[self._current]
-        for name, value in hyper.items():
-            np.copyto(self._hypers[name], value)
-            if name not in way.hypers:
-                _bind_array(way.binding.bind_input, name, self._hypers[name])
-                way.hypers.add(name)
-        return way
+            if array is not None and engine.holds(array):
+                label, _, param = name.partition(".")
+                what = f"the gradient of {param!r}" if label == "grad" else f"the input {name!r}"
+                raise SessionError(
+                    f"{what} lies in memory that this step writes",
+                    where=where,
+                    hint=engine.alias_hint,
+                )
+        engine.step(tensors, hyper_values(hyper, engine.layout, where))
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the name of the rule, the step, and copies of all parameters and states.
@@ -286,7 +196,7 @@ class OptimizerSession:
         """
         shared = {name: array.copy() for name, array in self.shared.items()}
         return {
-            "rule": self._layout.rule,
+            "rule": self._engine.layout.rule,
             "step": self.t,
             "params": {name: array.copy() for name, array in self.params.items()},
             "states": {
@@ -305,91 +215,30 @@ class OptimizerSession:
         Raises:
             StateError: It belongs to another rule or other parameters; the first misfit is named.
         """
-        found = _checked_state(state_dict, self._layout, self._where)
-        arrays = self._sets[self._current].arrays
-        for name, value in found.items():
-            np.copyto(arrays[name], value)
-
-
-def _bind_array(bind: Any, name: str, array: Array) -> None:
-    bind(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
-
-
-def _check_tensor(given: object, port: Port, what: str, spare: Buffers, where: str) -> Array:
-    array = check_array(given, port, what, where)
-    if not (array.flags.c_contiguous and array.flags.aligned):
-        raise SessionError(
-            f"{what} must be C-contiguous, got strides {list(array.strides)}",
-            where=where,
-            hint="pass numpy.ascontiguousarray(…)",
+        self._engine.write(
+            checked_state(state_dict, self._engine.layout, f"rule {self.rule_name!r}")
         )
-    if np.may_share_memory(array, spare.block):
-        raise SessionError(
-            f"{what} lies in memory that this step writes",
-            where=where,
-            hint="a view of the parameters before the last step is stale; copy it",
-        )
-    return array
 
 
-def _hyper_values(hyper: Mapping[str, float], layout: Layout, where: str) -> dict[str, Array]:
-    """The hyperparameters as arrays of their dtypes, all checked."""
-    known = {**layout.hypers, **layout.optional}
-    expected = {**layout.hypers, **{name: known[name] for name in hyper if name in known}}
-    check_names(hyper, expected, "hyperparameter", where)
-    values = {}
-    for name, value in hyper.items():
-        array = np.asarray(value)
-        dtype = known[name].dtype
-        kinds = "iuf" if dtype.kind == "f" else "iu"
-        if array.ndim or array.dtype.kind not in kinds:
-            raise SessionError(
-                f"hyperparameter {name!r} must be a number ({known[name]}), got {value!r}",
-                where=where,
-            )
-        values[name] = array.astype(dtype)
-    return values
-
-
-def _checked_state(state_dict: Mapping[str, Any], layout: Layout, where: str) -> dict[str, Array]:
-    """The arrays of a state dict by input name, if each fits.
-
-    The step is at most ``MAX_STEP``: no graph is made for a later one.
-    """
-    keys = dict.fromkeys((*_STATE_KEYS, *(("shared",) if layout.shared else ())))
-    check_names(state_dict, keys, "key", f"state dict for {where}", StateError)
-    if state_dict["rule"] != layout.rule:
-        raise StateError(
-            f"the state dict belongs to rule {state_dict['rule']!r}",
-            where=where,
-            hint="load it into a session of that rule",
-        )
-    step = state_dict["step"]
-    top = min(int(np.iinfo(layout.step.dtype).max), MAX_STEP)
-    if isinstance(step, bool) or not isinstance(step, int | np.integer) or not 0 <= step <= top:
-        raise StateError(f"'step' must be an integer in 0..{top}, got {step!r}", where=where)
-    params = _checked_mapping(state_dict["params"], "'params'", where)
-    states = _checked_mapping(state_dict["states"], "'states'", where)
-    found = {STEP: np.asarray(step, layout.step.dtype)}
-    check_names(params, layout.params, "parameter", where, StateError)
-    for name, port in layout.params.items():
-        found[port.name] = check_array(params[name], port, f"parameter {name!r}", where, StateError)
-    check_names(states, layout.states, "state", where, StateError)
-    for state, ports in layout.states.items():
-        by_name = _checked_mapping(states[state], f"state {state!r}", where)
-        check_names(by_name, ports, f"parameter of state {state!r}", where, StateError)
-        for name, port in ports.items():
-            what = f"state {state!r} of {name!r}"
-            found[port.name] = check_array(by_name[name], port, what, where, StateError)
-    shared = _checked_mapping(state_dict.get("shared", {}), "'shared'", where)
-    check_names(shared, layout.shared, "state of the model", where, StateError)
-    for name, port in layout.shared.items():
-        what = f"state {name!r} of the model"
-        found[port.name] = check_array(shared[name], port, what, where, StateError)
-    return found
-
-
-def _checked_mapping(value: object, what: str, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise StateError(f"{what} must be a mapping, got {type(value).__name__}", where=where)
-    return value
+def _in_place(
+    rule: UpdateRule,
+    params: Mapping[str, Array],
+    groups: Sequence[Group],
+    dtype: str,
+    providers: Sequence[str] | None,
+    threads: int | None,
+) -> InPlace:
+    """The engine of a model that is stepped part by part."""
+    shapes = {name: array.shape for name, array in params.items()}
+    members = [
+        Member(own, {name: params[name] for name in names})
+        for own, names in assigned(rule, shapes, groups)
+    ]
+    arrays: dict[str, Array] = {}
+    parts: list[Part] = []
+    for member in members:
+        make = bucket_parts if member.rule.is_elementwise else tensor_parts
+        own, steps = make(member, dtype, providers, threads)
+        arrays |= own
+        parts += steps
+    return InPlace(rule.name, members, tuple(params), arrays, parts)

@@ -15,6 +15,10 @@ from closedform.runtime.onnx_session import ModelSource, OnnxSession, Port, open
 
 STEP = "step"
 
+BLOCK = 256
+"""Steps that a model of vectors computes at once when it is asked for one: about the price of one,
+and a training loop asks for the following ones next."""
+
 
 class ScheduleSession:
     """Runs a schedule in onnxruntime.
@@ -47,6 +51,8 @@ class ScheduleSession:
         self._session = session
         self._step = session.inputs[STEP]
         (self._output,) = session.outputs.values()
+        self._ahead: list[float] = []
+        self._ahead_from = 0
 
     @property
     def name(self) -> str:
@@ -70,11 +76,27 @@ class ScheduleSession:
             SessionError: A step is no integer or out of range, or a hyperparameter is missing,
                 unknown or no number.
         """
+        if type(step) is int and not hyper:
+            place = step - self._ahead_from
+            if 0 <= place < len(self._ahead):
+                return self._ahead[place]
         where = f"schedule {self.name!r}"
         steps = _checked_steps(step, self._step, where)
         feeds = self._hyper_feeds(hyper, where)
-        values = self._run(steps, feeds)
-        return values.item() if steps.ndim == 0 else values
+        if steps.ndim:
+            return self._run(steps, feeds)
+        if hyper or not self._step.shape:
+            return float(self._run(steps, feeds))
+        return self._look_ahead(int(steps))
+
+    def _look_ahead(self, step: int) -> float:
+        """The value at a step; those of the steps after it are kept for the next calls."""
+        last = min(step + BLOCK - 1, _top(self._step))
+        block = np.arange(step, last + 1, dtype=self._step.dtype)
+        # In float64, which holds a float32 exactly: one kind of Python float.
+        self._ahead = self._run(block, {}).astype(np.float64).tolist()
+        self._ahead_from = step
+        return self._ahead[0]
 
     def _run(self, steps: NDArray[Any], feeds: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
         """One run for a model of vectors, a run for each step for a model of single steps."""
@@ -151,7 +173,7 @@ def _checked_steps(step: int | ArrayLike, port: Port, where: str) -> NDArray[Any
             hint="count the optimizer steps done so far, from 0",
         )
     low, high = int(steps.min()), int(steps.max())
-    top = min(int(np.iinfo(port.dtype).max), MAX_STEP)
+    top = _top(port)
     if low < 0 or high > top:
         wrong = low if low < 0 else high
         raise SessionError(
@@ -160,6 +182,11 @@ def _checked_steps(step: int | ArrayLike, port: Port, where: str) -> NDArray[Any
             hint="count the optimizer steps done so far, from 0",
         )
     return steps.astype(port.dtype)
+
+
+def _top(port: Port) -> int:
+    """The largest step that a model takes."""
+    return min(int(np.iinfo(port.dtype).max), MAX_STEP)
 
 
 def _number(value: float, port: Port, where: str) -> NDArray[Any]:

@@ -1,0 +1,91 @@
+"""Rules on whole tensors, one tensor after the other: one session for each rule and shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from closedform.language import PARAM
+from closedform.runtime.buffers import Array
+from closedform.runtime.in_place import ALL, Member, Part, Tensors
+from closedform.runtime.layout import STATE
+from closedform.runtime.onnx_session import OnnxSession, open_session
+
+
+class Tensor:
+    """One parameter with its states: see ``Part``.
+
+    Args:
+        session: The step of a parameter of this shape.
+        param: The parameter's name.
+        current: Its arrays by input name for the parameter ``all``.
+        scratch: Memory of the results, shared by the parameters of this rule and shape.
+    """
+
+    def __init__(
+        self,
+        session: OnnxSession,
+        param: str,
+        current: Mapping[str, Array],
+        scratch: Mapping[str, Array],
+    ) -> None:
+        self.session = session
+        self.params: tuple[str, ...] = (param,)
+        self._current = current
+        self._scratch = scratch
+
+    def current(self) -> Mapping[str, Array]:
+        """Returns what the run reads of parameters and states, by input name."""
+        return self._current
+
+    def scratch(self) -> Mapping[str, Array]:
+        """Returns the memory of what replaces them."""
+        return self._scratch
+
+    def taken(self, port: str, tensors: Tensors) -> Array:
+        """Returns the gradient or other tensor of an input; zeros where there is none."""
+        given = tensors[port.replace(ALL, self.params[0], 1)]
+        return np.zeros_like(self._current[f"param.{ALL}"]) if given is None else given
+
+    def commit(self, tensors: Tensors) -> None:
+        """Copies the results into place, unless there is no gradient."""
+        if tensors[f"grad.{self.params[0]}"] is not None:
+            for name, array in self._current.items():
+                np.copyto(array, self._scratch[name])
+
+
+def tensor_parts(
+    member: Member, dtype: str, providers: Sequence[str] | None, threads: int | None
+) -> tuple[dict[str, Array], list[Part]]:
+    """Returns the arrays of a rule's parameters and states by input name, and its tensors.
+
+    Args:
+        member: A rule and its parameters.
+        dtype: Their dtype in the words of the compiler.
+        providers: Execution providers of onnxruntime.
+        threads: Threads within an op.
+    """
+    from closedform.model_files import model_step
+
+    arrays: dict[str, Array] = {}
+    parts: list[Part] = []
+    kinds: dict[tuple[int, ...], tuple[OnnxSession, dict[str, Array]]] = {}
+    for name, given in member.params.items():
+        rule = member.rule.for_shape(given.shape, name)
+        own = {f"param.{ALL}": given.copy()}
+        for label, spec in rule.states.items():
+            shape = tuple(int(size) for size in rule.state_shape(label, given.shape))
+            own[f"{STATE}{ALL}.{label}"] = (
+                given.copy()
+                if spec.initial == PARAM
+                else np.full(shape, float(spec.initial), given.dtype)
+            )
+        if given.shape not in kinds:
+            graph = model_step(member.rule, {ALL: given.shape}, dtype=dtype)
+            session = open_session(graph, providers=providers, threads=threads)
+            scratch = {port: np.empty_like(array) for port, array in own.items()}
+            kinds[given.shape] = session, scratch
+        parts.append(Tensor(kinds[given.shape][0], name, own, kinds[given.shape][1]))
+        arrays |= {port.replace(f".{ALL}", f".{name}", 1): a for port, a in own.items()}
+    return arrays, parts

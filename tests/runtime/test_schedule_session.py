@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import sympy as sp
 
+from closedform import schedules
 from closedform.errors import SessionError
 from closedform.exporters.onnx_model import serialize, to_model, write_model
 from closedform.ir.graph import Graph
@@ -119,3 +120,15 @@ def test_invalid(action: Callable[[], object], message: str) -> None:
     with pytest.raises(SessionError) as caught:
         action()
     assert str(caught.value) == message
+
+
+def test_steps_asked_one_by_one_are_those_of_a_vector() -> None:
+    lr = schedules.warm_restarts(0.1, 0.01, 7, multiplier=2)
+    session = ScheduleSession(lr)
+    steps = [0, 1, 255, 256, 257, 5, 1000, 999, 1254, 1255, 2**50 - 1, 2**50, 3]
+    at_once = session(np.array(steps))
+    assert [session(step) for step in steps] == list(np.asarray(at_once))
+    with pytest.raises(SessionError, match=rf"must be in 0\.\.{2**50}, got {2**50 + 1}"):
+        session(2**50 + 1)
+    with pytest.raises(SessionError, match="got -1"):
+        session(-1)

@@ -1,0 +1,107 @@
+"""Two ways of one task, measured in turn in one process: A B A B …, and the ratio of the medians."""
+
+from __future__ import annotations
+
+import gc
+import importlib.metadata
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+Task = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A figure beside the bar that it must keep.
+
+    Attributes:
+        task: What is measured.
+        figure: The figure: a ratio, or a size in the unit.
+        bar: The largest figure that keeps the bar; None for a figure without one.
+        says: What stands behind it: medians, counts.
+        unit: Empty for a ratio.
+    """
+
+    task: str
+    figure: float
+    bar: float | None
+    says: str = ""
+    unit: str = ""
+
+    @property
+    def is_kept(self) -> bool:
+        """True where the figure is within its bar, or there is none."""
+        return self.bar is None or self.figure <= self.bar
+
+
+def medians(
+    *tasks: Task, rounds: int = 15, warm: int = 3, repeat: int = 1, least: float = 0.0
+) -> list[float]:
+    """Returns the median time of each task in seconds, each measured in turn in every round.
+
+    Args:
+        *tasks: The tasks.
+        rounds: How often all of them are measured.
+        warm: Rounds before, which are not counted.
+        repeat: Calls of a task in one measurement.
+        least: Seconds of rounds to go on for, where the rounds are over sooner.
+    """
+    times: list[list[float]] = [[] for _ in tasks]
+    for _ in range(warm):
+        for task in tasks:
+            task()
+    gc.collect()
+    gc.disable()
+    begin = time.perf_counter()
+    try:
+        while len(times[0]) < rounds or time.perf_counter() - begin < least:
+            for task, taken in zip(tasks, times, strict=True):
+                start = time.perf_counter()
+                for _ in range(repeat):
+                    task()
+                taken.append((time.perf_counter() - start) / repeat)
+    finally:
+        gc.enable()
+    return [statistics.median(taken) for taken in times]
+
+
+def compared(task: str, bar: float | None, ours: float, peer: float, name: str) -> Row:
+    """Returns the row of the ratio of two times."""
+    return Row(task, ours / peer, bar, f"{readable(ours)} against {readable(peer)} of {name}")
+
+
+def readable(seconds: float) -> str:
+    """Returns a time with its unit.
+
+    Example:
+        >>> readable(0.00123)
+        '1.23 ms'
+    """
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def machine(packages: Iterable[str]) -> str:
+    """Returns processor, cores and versions."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    processor = f"{names[0] if names else platform.machine()}, {os.cpu_count()} cores"
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
+    return f"{processor}; Python {platform.python_version()}, {versions}"
+
+
+def show(rows: Sequence[Row]) -> None:
+    """Prints rows as a table."""
+    width = max(len(row.task) for row in rows)
+    for row in rows:
+        bar = "" if row.bar is None else f"<= {row.bar:g} {'kept' if row.is_kept else 'BROKEN'}"
+        figure = f"{row.figure:.3g}{' ' + row.unit if row.unit else ''}"
+        print(f"{row.task:<{width}}  {figure:>10}  {bar:<15} {row.says}".rstrip())

@@ -1,0 +1,233 @@
+"""Schedules at work: a scheduler's step, values in Python, vectors and single runs in onnxruntime.
+
+python benchmarks/schedules.py
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import sympy as sp
+import torch
+from _side_by_side import Row, compared, machine, medians, show
+from onnx import TensorProto, helper
+
+import closedform as cf
+from closedform.language import Schedule
+from closedform.schedules.examples import EXAMPLES
+from closedform.torch import ParamScheduler
+
+WARMUP, TOTAL, PEAK, FLOOR = 2000, 100_000, 3e-4, 3e-5
+MILLION = 1_000_000
+
+
+def warmup_cosine() -> Schedule:
+    return cf.schedules.linear(0, PEAK, WARMUP).then(
+        cf.schedules.cosine(PEAK, FLOOR, TOTAL - WARMUP)
+    )
+
+
+def optimizer() -> torch.optim.Optimizer:
+    return torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+
+
+def scheduler_steps() -> Iterator[Row]:
+    """A step of a scheduler, beside the same class of torch."""
+    made = torch.optim.lr_scheduler
+    pairs: dict[str, tuple[Any, Schedule]] = {
+        "CosineAnnealingLR": (
+            lambda o: made.CosineAnnealingLR(o, TOTAL),
+            cf.schedules.cosine_annealing(0.1, 0, TOTAL),
+        ),
+        "OneCycleLR": (
+            lambda o: made.OneCycleLR(o, 0.1, total_steps=TOTAL),
+            cf.schedules.one_cycle(0.004, 0.1, 4e-7, TOTAL),
+        ),
+        "LambdaLR": (
+            lambda o: made.LambdaLR(o, lambda step: 0.95 ** (step // 1000)),
+            cf.schedules.step_decay(0.1, 0.95, 1000),
+        ),
+        "MultiStepLR": (
+            lambda o: made.MultiStepLR(o, [30_000, 60_000]),
+            cf.schedules.multi_step(0.1, 0.1, [30_000, 60_000]),
+        ),
+        "SequentialLR": (
+            lambda o: made.SequentialLR(
+                o,
+                [made.LinearLR(o, 0.01, 1, WARMUP), made.CosineAnnealingLR(o, TOTAL)],
+                [WARMUP],
+            ),
+            warmup_cosine(),
+        ),
+    }
+    for name, (theirs, schedule) in pairs.items():
+        peers, ours = optimizer(), optimizer()
+        peer, mine = theirs(peers), ParamScheduler(ours, schedule)
+        peers.step()
+        ours.step()
+        mine_s, peer_s = medians(mine.step, peer.step, rounds=60, repeat=200)
+        yield compared(f"ParamScheduler.step(), {name}", 1.0, mine_s, peer_s, f"torch's {name}")
+
+
+def where_form(steps: np.ndarray) -> np.ndarray:
+    """The schedule as people write it in NumPy."""
+    progress = np.clip((steps - WARMUP) / (TOTAL - WARMUP), 0, 1)
+    cosine = FLOOR + (PEAK - FLOOR) * (1 + np.cos(np.pi * progress)) / 2
+    return np.where(steps < WARMUP, PEAK * steps / WARMUP, cosine)
+
+
+def values() -> Iterator[Row]:
+    """Values in Python and in onnxruntime."""
+    lr = warmup_cosine()
+    steps = np.arange(MILLION)
+    graph = cf.compile(lr, step_shape=("n",))
+    session = cf.ScheduleSession(graph, threads=1)
+    assert np.allclose(session(steps), where_form(steps), rtol=1e-12)
+    ours, mine, peer = medians(
+        lambda: session(steps), lambda: lr(steps), lambda: where_form(steps), rounds=15
+    )
+    yield compared("10^6 steps in onnxruntime", 1.0, ours, peer, "NumPy's where-form")
+    yield compared("10^6 steps, lr(steps)", None, mine, peer, "NumPy's where-form")
+    single = cf.ScheduleSession(cf.compile(lr))
+    identity = identity_session()
+    feeds = {"step": np.array(5)}
+    steps_on = itertools.count()
+    ours, alone, peer = medians(
+        lambda: session(next(steps_on)),
+        lambda: single(5),
+        lambda: identity.run(None, feeds),
+        rounds=60,
+        repeat=300,
+    )
+    name = "a model of one Identity"
+    yield compared("one ScheduleSession run, step after step", 2.5, ours, peer, name)
+    yield compared("the same, a file of one step", None, alone, peer, name)
+    (once,) = medians(lambda: lr(5), rounds=60, repeat=300)
+    yield Row("lr(5), a float", once * 1e6, None, unit="µs")
+
+
+def identity_session() -> Any:
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["step"], ["value"])],
+        "identity",
+        [value("step", TensorProto.INT64, ())],
+        [value("value", TensorProto.INT64, ())],
+    )
+    opset = [helper.make_opsetid("", 21)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=10)
+    return ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+
+
+class Where(torch.nn.Module):
+    """A schedule as a torch user writes it: its formula on Python numbers, with torch.where."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__()
+        self.schedule = schedule
+
+    def forward(self, step: torch.Tensor) -> torch.Tensor:
+        value = torch_value(self.schedule.expr, step, self.schedule.hyperparameters)
+        return value if isinstance(value, torch.Tensor) else torch.full_like(step, value)
+
+
+def torch_value(expr: Any, step: torch.Tensor, numbers: Any) -> Any:
+    """An expression in torch, one call for each of its operations."""
+    if expr == cf.t:
+        return step.to(torch.float64)
+    if expr.is_number or expr.is_Symbol:
+        return float(numbers.get(expr.name) if expr.is_Symbol else expr)
+    if isinstance(expr, sp.Piecewise):
+        result = torch_value(expr.args[-1][0], step, numbers)
+        for value, condition in reversed(expr.args[:-1]):
+            branch = torch_value(value, step, numbers)
+            taken = torch_value(condition, step, numbers)
+            result = torch.where(taken, as_tensor(branch), as_tensor(result))
+        return result
+    arguments = [torch_value(arg, step, numbers) for arg in expr.args]
+    return CALLS[expr.func.__name__](arguments)
+
+
+def as_tensor(value: Any) -> torch.Tensor:
+    return value if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=torch.float64)
+
+
+def folded(call: Any) -> Any:
+    def fold(arguments: list[Any]) -> Any:
+        result = arguments[0]
+        for argument in arguments[1:]:
+            result = call(result, argument)
+        return result
+
+    return fold
+
+
+CALLS: dict[str, Any] = {
+    "Add": folded(lambda a, b: a + b),
+    "Mul": folded(lambda a, b: a * b),
+    "Pow": lambda a: a[0] ** a[1],
+    "Min": folded(lambda a, b: torch.minimum(as_tensor(a), as_tensor(b))),
+    "Max": folded(lambda a, b: torch.maximum(as_tensor(a), as_tensor(b))),
+    "Abs": lambda a: torch.abs(a[0]),
+    "cos": lambda a: torch.cos(a[0]),
+    "sin": lambda a: torch.sin(a[0]),
+    "exp": lambda a: torch.exp(a[0]),
+    "log": lambda a: torch.log(a[0]),
+    "tanh": lambda a: torch.tanh(a[0]),
+    "floor": lambda a: torch.floor(as_tensor(a[0])),
+    "ceiling": lambda a: torch.ceil(as_tensor(a[0])),
+    "FloorDiv": lambda a: torch.floor(a[0] / a[1]),
+    "FloorMod": lambda a: torch.remainder(as_tensor(a[0]), as_tensor(a[1])),
+    "StrictLessThan": lambda a: as_tensor(a[0]) < as_tensor(a[1]),
+    "LessThan": lambda a: as_tensor(a[0]) <= as_tensor(a[1]),
+    "StrictGreaterThan": lambda a: as_tensor(a[0]) > as_tensor(a[1]),
+    "GreaterThan": lambda a: as_tensor(a[0]) >= as_tensor(a[1]),
+    "Equality": lambda a: as_tensor(a[0]) == as_tensor(a[1]),
+    "Unequality": lambda a: as_tensor(a[0]) != as_tensor(a[1]),
+    "And": folded(torch.logical_and),
+    "Or": folded(torch.logical_or),
+    "Not": lambda a: torch.logical_not(a[0]),
+}
+
+
+def node_counts() -> Iterator[Row]:
+    """Nodes of each export, beside torch's export of the same branches with torch.where."""
+    ratios = {}
+    for name, example in EXAMPLES.items():
+        schedule = example.make()
+        if not isinstance(schedule, Schedule):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            ours = len(cf.to_onnx(schedule, Path(folder) / "lr.onnx").graph.node)
+        theirs = torch.onnx.export(
+            Where(schedule), (torch.tensor(3),), dynamo=True, opset_version=21, verbose=False
+        )
+        model: onnx.ModelProto = theirs.model_proto
+        ratios[name] = ours / max(1, len(model.graph.node))
+    worst = max(ratios, key=lambda name: ratios[name])
+    yield Row(
+        "nodes of an export, median over the library",
+        statistics.median(ratios.values()),
+        0.7,
+        f"against torch.onnx.export of torch.where; most {ratios[worst]:.2f}, {worst}",
+    )
+
+
+def rows() -> Iterator[Row]:
+    """All of this script."""
+    yield from scheduler_steps()
+    yield from values()
+    yield from node_counts()
+
+
+if __name__ == "__main__":
+    print(machine(("closedform", "torch", "numpy", "onnxruntime")))
+    show(list(rows()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,8 @@ import sympy as sp
 from sympy.logic.boolalg import Boolean
 
 from closedform.errors import DefinitionError
-from closedform.language.functions import WHOLE_TENSOR
+from closedform.language.definitions import holds, resolved, taken_by
+from closedform.language.functions import STORED, WHOLE_TENSOR
 from closedform.language.model import GlobalSum, Shared, counter, shared, tensor_input
 from closedform.language.numbers import exact_number, rationalize
 from closedform.language.schedule import Schedule
@@ -69,6 +70,8 @@ class UpdateRule:
             next value of a shared state may hold. Elsewhere the step counts for nothing.
         evaluation: The point at which the model is evaluated, where that is not the parameter: an
             expression in the parameter, states and ``t`` after a step.
+        stored: The dtype of parameters and gradients outside, ``"bf16"`` or ``"f16"``, where that
+            is not the one that is computed in, and that states have.
 
     Expressions may use the symbols of the shape (``RANK``, ``SIZE``, ``axis_size``): ``for_shape``
     replaces them, and a ``Piecewise`` on them is then one of its branches.
@@ -88,12 +91,18 @@ class UpdateRule:
     shared: Mapping[str, Shared] = field(default_factory=dict)
     advances: sp.Basic = sp.true
     evaluation: sp.Expr | None = None
+    stored: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.isidentifier():
             raise DefinitionError(
                 f"a rule's name must be an identifier, got {self.name!r}",
                 hint="graphs and files bear it: letters, digits and underscores",
+            )
+        if self.stored not in (None, *STORED):
+            raise DefinitionError(
+                f"stored must be one of {STORED} or None, got {self.stored!r}",
+                where=f"rule {self.name!r}",
             )
         values = {
             key: value
@@ -254,34 +263,33 @@ class UpdateRule:
         whose = "" if parameter is None else f" of parameter {parameter!r}"
         where = f"rule {self.name!r}, shape {list(shape)}{whose}"
         values = shape_values(shape)
-        if not _holds(self.requires, values, where):
+        if not holds(self.requires, values, where):
             raise DefinitionError(
                 f"the rule is for shapes with {self.requires} alone",
                 where=where,
                 hint="give the other parameters a rule of their own",
             )
         states = {
-            name: State(_resolved(spec.next, values, where), spec.initial, spec.shape)
+            name: State(resolved(spec.next, values, where), spec.initial, spec.shape)
             for name, spec in self.states.items()
-            if _holds(spec.exists, values, where)
+            if holds(spec.exists, values, where)
         }
         needed = {
-            name: _resolved(expr, values, where, is_final=False)
+            name: resolved(expr, values, where, is_final=False)
             for name, expr in self.definitions.items()
         }
-        param = _resolved(self.param, values, where)
+        param = resolved(self.param, values, where)
         point = self.evaluation
         if point is not None:
-            point = _resolved(point, values, where)
+            point = resolved(point, values, where)
         results = [
             param,
             *(spec.next for spec in states.values()),
             param if point is None else point,
         ]
-        used = _used(needed, results)
-        for name in used:
-            _resolved(needed[name], values, where)
-        definitions = {name: expr for name, expr in needed.items() if name in used}
+        definitions = taken_by(results, needed)
+        for expr in definitions.values():
+            resolved(expr, values, where)
         taken = [*results, *definitions.values(), *self.scalar_expressions().values()]
         names = {symbol.name for expr in taken for symbol in expr.free_symbols}
         return replace(
@@ -360,33 +368,3 @@ class UpdateRule:
                 )
             return rationalize(expr)
         return exact_number(expr, f"next value of {name!r} in rule {self.name!r}")
-
-
-def _resolved(
-    expr: sp.Basic, values: Mapping[sp.Symbol, sp.Expr], where: str, *, is_final: bool = True
-) -> sp.Basic:
-    """An expression with the symbols of the shape replaced; all of them, where it is final."""
-    result = expr.xreplace(values)
-    left = sorted(symbol.name for symbol in result.free_symbols & SHAPE_SYMBOLS)
-    if left and is_final:
-        raise DefinitionError(
-            f"the shape has no number for {left[0]}",
-            where=where,
-            hint="give sizes as integers, or make the expression a branch of a Piecewise on RANK",
-        )
-    return result
-
-
-def _holds(condition: sp.Basic, values: Mapping[sp.Symbol, sp.Expr], where: str) -> bool:
-    return bool(_resolved(condition, values, where))
-
-
-def _used(definitions: Mapping[str, sp.Expr], results: Sequence[sp.Expr]) -> set[str]:
-    """The names of the definitions that results need, directly or through others."""
-    wanted = {symbol for expr in results for symbol in expr.free_symbols}
-    used = set()
-    for name, expr in reversed(list(definitions.items())):
-        if local(name) in wanted:
-            used.add(name)
-            wanted |= expr.free_symbols
-    return used

@@ -90,6 +90,10 @@ def test_parts() -> None:
             "an expression must be real and finite, got nan .*'buffer'",
         ),
         (
+            lambda: momentum(stored="f8"),
+            r"stored must be one of \('bf16', 'f16'\) or None, got 'f8' .*rule 'momentum'",
+        ),
+        (
             lambda: momentum(shared={"scale": 2}),
             "a state of the model must be a Shared, got int 2 .*shared 'scale'.*such as Shared",
         ),

@@ -211,7 +211,9 @@ def _start(builder: Builder, rule: UpdateRule, param: str, shape: Shape, dtype: 
     """Adds the states of one parameter to the graph of the start."""
     given = None
     if any(spec.initial == PARAM for spec in rule.states.values()):
-        given = builder.input(f"param.{param}", TensorType(dtype, shape), Role.PARAM)
+        stored = dtype if rule.stored is None else DType(rule.stored)
+        given = builder.input(f"param.{param}", TensorType(stored, shape), Role.PARAM)
+        given = given if stored is dtype else builder.emit(Op.CAST, given, to=dtype)
     for label, spec in rule.states.items():
         wanted = rule.state_shape(label, shape)
         if spec.initial == PARAM and given is not None:

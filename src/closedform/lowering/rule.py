@@ -91,6 +91,7 @@ class RuleLowering:
         self.rule = rule
         self.dtype = dtype
         self.scalar = scalar
+        self.stored = dtype if rule.stored is None else DType(rule.stored)
         self.place = f"rule {rule.name!r}"
         symbols, self.numbers, domain = _hyperparameters(rule, builder, step, scalar, inputs)
         self.numbers[EPSILON] = sp.Rational(float(np.finfo(dtype.numpy).eps))
@@ -177,6 +178,7 @@ class RuleLowering:
             wanted = shape if is_param else ready.rule.state_shape(label, shape)
             output = PARAM_NAME if is_param else f"{STATE}{label}"
             shaped = _shaped(low, value, wanted, f"{label!r} of {param!r}")
+            shaped = low.cast(shaped, self.stored) if is_param else shaped
             low.builder.output(f"{NEXT}{output}", shaped)
         return low.builder.build(), tuple(low.taken)
 
@@ -197,7 +199,8 @@ class RuleLowering:
         """Returns the parameter of a rule for the point of evaluation."""
         ready, low = self._begin(self.rule.for_shape(shape, param), param, shape, is_sparing=True)
         value = low.tensor_value(ready.results["param"], self.domain)
-        low.builder.output(EVALUATION, _shaped(low, value, shape, f"evaluation of {param!r}"))
+        shaped = _shaped(low, value, shape, f"evaluation of {param!r}")
+        low.builder.output(EVALUATION, low.cast(shaped, self.stored))
         return low.builder.build(), tuple(low.taken)
 
     def _begin(
@@ -218,7 +221,7 @@ class RuleLowering:
             f"{self.place}, parameter {param!r}",
             scalar=self.scalar,
             tensor=self.dtype,
-            symbols=_tensor_inputs(ready.rule, builder, shape, self.dtype, needed),
+            symbols=_tensor_inputs(ready.rule, builder, shape, self.dtype, self.stored, needed),
             tensors=ready.tensors,
         )
         for name, expr in ready.definitions.items():
@@ -269,20 +272,28 @@ def _scheduled(
 
 
 def _tensor_inputs(
-    rule: UpdateRule, builder: Builder, shape: Shape, dtype: DType, needed: set[sp.Symbol] | None
+    rule: UpdateRule,
+    builder: Builder,
+    shape: Shape,
+    dtype: DType,
+    stored: DType,
+    needed: set[sp.Symbol] | None,
 ) -> dict[sp.Symbol, Value]:
-    full = TensorType(dtype, shape)
-    wanted = {PARAM: (PARAM_NAME, full, Role.PARAM), GRAD: (GRAD_NAME, full, Role.GRAD)}
+    """The tensors of a body in the dtype that is computed in, whatever they are stored in."""
+    given = TensorType(stored, shape)
+    wanted = {PARAM: (PARAM_NAME, given, Role.PARAM), GRAD: (GRAD_NAME, given, Role.GRAD)}
     for label in rule.states:
         type_ = TensorType(dtype, rule.state_shape(label, shape))
         wanted[state(label)] = (f"{STATE}{label}", type_, Role.STATE)
     for name in rule.inputs:
-        wanted[tensor_input(name)] = (f"{INPUT}{name}", full, Role.GRAD)
-    return {
-        symbol: builder.input(*given)
-        for symbol, given in wanted.items()
-        if needed is None or symbol in needed
-    }
+        wanted[tensor_input(name)] = (f"{INPUT}{name}", given, Role.GRAD)
+    values = {}
+    for symbol, described in wanted.items():
+        if needed is None or symbol in needed:
+            value = builder.input(*described)
+            is_computed_in = value.type.dtype is dtype
+            values[symbol] = value if is_computed_in else builder.emit(Op.CAST, value, to=dtype)
+    return values
 
 
 def _shaped(low: Lowering, value: Value, shape: Shape, what: str) -> Value:

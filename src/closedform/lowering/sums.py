@@ -12,6 +12,7 @@ import sympy as sp
 
 from closedform.errors import LoweringError
 from closedform.ir.program import TOTAL
+from closedform.language.definitions import taken_by
 from closedform.language.model import GlobalSum, Shared
 from closedform.language.symbols import PARAM, local
 from closedform.language.update_rule import State, UpdateRule
@@ -76,7 +77,7 @@ class SumTable:
             expr = expr.xreplace(symbols)
 
     def _name(self, expr: sp.Expr, definitions: dict[str, sp.Expr]) -> str:
-        used = _used(expr, definitions)
+        used = tuple(taken_by([expr], definitions).items())
         key = (expr, used)
         if key not in self._names:
             symbols = {s.name for part in (expr, *(e for _, e in used)) for s in part.free_symbols}
@@ -105,7 +106,7 @@ def evaluation_rule(rule: UpdateRule) -> UpdateRule:
     """
     point = PARAM if rule.evaluation is None else rule.evaluation
     definitions = dict(rule.definitions)
-    needed = [point, *(value for _, value in _used(point, definitions))]
+    needed = [point, *taken_by([point], definitions).values()]
     if any(expr.has(GlobalSum) for expr in needed):
         raise LoweringError(
             "the point of evaluation takes a sum over all parameters",
@@ -127,7 +128,7 @@ def narrowed(
     definitions: dict[str, sp.Expr],
 ) -> UpdateRule:
     """Returns a rule with other expressions, and the definitions and hyperparameters they need."""
-    kept = dict(_used(param, definitions))
+    kept = taken_by([param], definitions)
     taken = [param, *kept.values()]
     names = {symbol.name for expr in taken for symbol in expr.free_symbols}
     return replace(
@@ -140,14 +141,3 @@ def narrowed(
         advances=sp.true,
         evaluation=None,
     )
-
-
-def _used(expr: sp.Expr, definitions: dict[str, sp.Expr]) -> Definitions:
-    """The definitions that an expression needs, directly or through others, in order."""
-    wanted = set(expr.free_symbols)
-    used = []
-    for name, value in reversed(list(definitions.items())):
-        if local(name) in wanted:
-            used.append((name, value))
-            wanted |= value.free_symbols
-    return tuple(reversed(used))

@@ -19,6 +19,7 @@ from closedform.transforms.finite import (
     skip_nonfinite,
 )
 from closedform.transforms.masks import mask_weight_decay, sparsify, states_to_sparsify
+from closedform.transforms.precision import master_weights
 
 __all__ = [
     "accumulate",
@@ -31,6 +32,7 @@ __all__ = [
     "lookahead",
     "loss_scaling",
     "mask_weight_decay",
+    "master_weights",
     "skip_nonfinite",
     "sparsify",
     "states_to_sparsify",

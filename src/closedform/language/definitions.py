@@ -1,0 +1,62 @@
+"""The parts of an update rule that follow from its expressions: what a shape makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import sympy as sp
+
+from closedform.errors import DefinitionError
+from closedform.language.shapes import SHAPE_SYMBOLS
+from closedform.language.symbols import local
+
+Values = Mapping[sp.Symbol, sp.Expr]
+
+
+def resolved(expr: sp.Basic, values: Values, where: str, *, is_final: bool = True) -> sp.Basic:
+    """Returns an expression with the symbols of the shape replaced.
+
+    Args:
+        expr: The expression.
+        values: Numbers of those symbols.
+        where: What it belongs to, for errors.
+        is_final: Whether every symbol of the shape must have a number.
+
+    Raises:
+        DefinitionError: A symbol that must has none.
+    """
+    result = expr.xreplace(values)
+    left = sorted(symbol.name for symbol in result.free_symbols & SHAPE_SYMBOLS)
+    if left and is_final:
+        raise DefinitionError(
+            f"the shape has no number for {left[0]}",
+            where=where,
+            hint="give sizes as integers, or make the expression a branch of a Piecewise on RANK",
+        )
+    return result
+
+
+def holds(condition: sp.Basic, values: Values, where: str) -> bool:
+    """Returns whether a condition on the shape holds.
+
+    Raises:
+        DefinitionError: It asks for a number that the shape does not have.
+    """
+    return bool(resolved(condition, values, where))
+
+
+def taken_by(results: Iterable[sp.Basic], definitions: Mapping[str, sp.Expr]) -> dict[str, sp.Expr]:
+    """Returns the definitions that expressions need, directly or through others, in order.
+
+    Example:
+        >>> a, b = local("a"), local("b")
+        >>> taken_by([b + 1], {"a": sp.Symbol("x"), "b": a**2, "c": a})
+        {'a': x, 'b': local.a**2}
+    """
+    wanted = {symbol for expr in results for symbol in expr.free_symbols}
+    taken: dict[str, sp.Expr] = {}
+    for name, expr in reversed(list(definitions.items())):
+        if local(name) in wanted:
+            taken[name] = expr
+            wanted |= expr.free_symbols
+    return dict(reversed(list(taken.items())))

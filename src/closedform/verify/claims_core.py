@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flint import arb, fmpq
@@ -16,7 +16,17 @@ from flint import arb, fmpq
 from closedform.language import Schedule, UpdateRule
 from closedform.verify.exact import Undefined, value
 from closedform.verify.prover import prove
-from closedform.verify.terms import FALSE, TRUE, Term, exact, negate
+from closedform.verify.terms import (
+    FALSE,
+    TRUE,
+    Op,
+    Term,
+    exact,
+    negate,
+    substitute,
+    symbol,
+    walk,
+)
 from closedform.verify.verdict import Status, Verdict
 
 BUDGET = 10.0
@@ -147,13 +157,52 @@ def _decide(goal: Goal, facts: tuple[Term, ...], budget: float) -> Verdict:
     if goal.statement == TRUE:
         return Verdict(Status.PROVED, tactics=("arithmetic",))
     if not goal.is_somewhere:
-        return prove(goal.statement, assume=facts, budget=budget)
+        return _prove(goal.statement, facts, budget)
     nowhere = prove(negate(goal.statement), assume=facts, budget=budget)
     if nowhere.proved:
         return Verdict(Status.REFUTED, nowhere.tactics, reason="it is so nowhere")
     if nowhere.refuted:
         return Verdict(Status.PROVED, ("a point",), samples=nowhere.samples)
     return nowhere
+
+
+GENERALIZED = "for any choice"
+"""The tactic of a proof for any number in the place of what many branches choose from."""
+
+_MANY_BRANCHES = 8
+_GENERAL_SECONDS = 0.5
+
+
+def _prove(statement: Term, facts: tuple[Term, ...], budget: float) -> Verdict:
+    """A proof of the statement; where it has many branches, first of what does not need them.
+
+    What holds whatever number stands in the place of each choice holds for the choices, too.
+    """
+    if sum(1 for node in walk(statement) if node.op is Op.ITE) > _MANY_BRANCHES:
+        general = _generalized(statement)
+        seconds = min(_GENERAL_SECONDS, budget)
+        verdict = prove(general, assume=facts, budget=seconds)
+        if verdict.proved:
+            return replace(verdict, tactics=(GENERALIZED, *verdict.tactics))
+        budget -= seconds
+    return prove(statement, assume=facts, budget=max(budget, 0.0))
+
+
+def _generalized(statement: Term) -> Term:
+    """The statement with a symbol of its own in the place of each outermost choice."""
+    inner: set[Term] = set()
+    places: dict[Term, Term] = {}
+    pending = [statement]
+    while pending:
+        node = pending.pop()
+        if node in inner:
+            continue
+        inner.add(node)
+        if node.op is Op.ITE:
+            places[node] = symbol(f"choice {len(places) + 1}")
+        else:
+            pending.extend(node.args)
+    return substitute(statement, places)
 
 
 def _refuted(goal: Goal, verdict: Verdict, before: list[Verdict]) -> Verdict:

@@ -1,0 +1,206 @@
+"""Sessions in parts: buckets and tensors beside the flat graph, bit for bit, and their memory."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import sympy as sp
+
+from closedform import optimizers, schedules
+from closedform.errors import SessionError
+from closedform.exporters.onnx_model import to_model
+from closedform.language import RANK, Group, UpdateRule
+from closedform.model_files import model_init, model_step
+from closedform.runtime import OptimizerSession
+from closedform.runtime.buckets import bucket_parts
+from closedform.runtime.in_place import InPlace, Member
+from tests.test_library import OPTIMIZERS
+
+SHAPES: dict[str, tuple[int, ...]] = {
+    "w": (5, 7),
+    "layer.0.bias": (3,),
+    "all": (2, 2),
+    "s": (),
+    "none": (0, 2),
+    "kernel": (3, 2, 2, 1),
+}
+
+
+def drawn(seed: int, shapes: dict[str, tuple[int, ...]]) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {n: np.asarray(rng.normal(size=s), np.float32) for n, s in shapes.items()}
+
+
+def of_graph(rule: UpdateRule, params: dict[str, Any], groups: list[Group]) -> OptimizerSession:
+    """A session for the flat graph of the whole model."""
+    shapes = {name: array.shape for name, array in params.items()}
+    init, step = model_init(rule, shapes, groups), model_step(rule, shapes, groups)
+    return OptimizerSession.from_models(to_model(init), to_model(step), params, threads=1)
+
+
+def contents(session: OptimizerSession) -> dict[str, Any]:
+    states = {f"{s} {n}": a for s, by in session.states.items() for n, a in by.items()}
+    return {"t": np.array(session.t), **session.params, **states, **session.shared}
+
+
+MODELS: dict[str, tuple[Callable[[], UpdateRule], list[Group]]] = {
+    **{name: (make, []) for name, make in OPTIMIZERS.items()},
+    "groups": (
+        lambda: optimizers.adamw(schedules.cosine(0.1, 0, 9), weight_decay=0.1),
+        [
+            Group("*bias", changes={"weight_decay": 0}),
+            Group("*", optimizers.muon(0.02), shapes=sp.Eq(RANK, 2)),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_parts_are_the_flat_graph_bit_for_bit(name: str) -> None:
+    make, groups = MODELS[name]
+    rule = make()
+    smallest = 2 if rule.name == "muon" else 0
+    shapes = {key: shape for key, shape in SHAPES.items() if len(shape) >= smallest}
+    params = drawn(1, shapes)
+    sessions = (
+        OptimizerSession(rule, params, groups=groups, threads=1),
+        of_graph(rule, params, groups),
+    )
+    inputs = {label: drawn(7, shapes) for label in rule.inputs}
+    for step in range(3):
+        grads = drawn(10 + step, shapes)
+        for session in sessions:
+            session.step(grads, inputs)
+    found, expected = map(contents, sessions)
+    assert found.keys() == expected.keys()
+    for key, array in expected.items():
+        assert found[key].dtype == array.dtype
+        np.testing.assert_array_equal(found[key], array, err_msg=key)
+
+
+@pytest.mark.parametrize("piece", [1, 4, 16, 1000])
+def test_pieces_of_any_size_give_the_same_bits(piece: int) -> None:
+    rule = optimizers.adamw(0.1, weight_decay=0.1)
+    params = drawn(2, SHAPES)
+    member = Member(rule, params)
+    engine = InPlace(
+        "adamw", [member], list(params), *bucket_parts(member, "f32", None, 1, piece=piece)
+    )
+    whole = of_graph(rule, params, [])
+    for step in range(3):
+        grads = drawn(20 + step, SHAPES)
+        engine.step({f"grad.{name}": grad for name, grad in grads.items()}, {})
+        whole.step(grads)
+    assert engine.arrays["step"] == 3
+    for name, array in whole.params.items():
+        np.testing.assert_array_equal(engine.params[name], array)
+
+
+RULES: dict[str, Callable[[], UpdateRule]] = {
+    "buckets": lambda: optimizers.adamw(0.1),
+    "tensors": lambda: optimizers.adafactor(0.1),
+}
+
+
+def whole_graph(rule: UpdateRule, params: dict[str, Any]) -> OptimizerSession:
+    return of_graph(rule, params, [])
+
+
+@pytest.mark.parametrize("make", [OptimizerSession, whole_graph])
+@pytest.mark.parametrize("name", RULES)
+def test_a_parameter_without_a_gradient_stays_as_it_is(name: str, make: Any) -> None:
+    params, grads = drawn(3, SHAPES), drawn(4, SHAPES)
+    session = make(RULES[name](), params)
+    session.step(grads)
+    before = session.state_dict()
+    session.step({**drawn(5, SHAPES), "w": None, "s": None})
+    after = session.state_dict()
+    assert after["step"] == 2
+    for key in SHAPES:
+        is_still = key in ("w", "s", "none")
+        assert np.array_equal(after["params"][key], before["params"][key]) == is_still
+        for state, by_name in after["states"].items():
+            if key in by_name:
+                same = np.array_equal(by_name[key], before["states"][state][key])
+                assert same == is_still
+    session.step(grads)
+    assert session.t == 3
+    assert not np.array_equal(session.params["w"], after["params"]["w"])
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_gradient_that_is_a_state_is_refused(name: str) -> None:
+    session = OptimizerSession(RULES[name](), drawn(3, {"w": (4,), "v": (4,)}))
+    with pytest.raises(SessionError) as caught:
+        session.step({"w": drawn(1, {"w": (4,)})["w"], "v": session.params["w"]})
+    assert str(caught.value) == (
+        f"the gradient of 'v' lies in memory that this step writes (rule {session.rule_name!r}): "
+        "the parameters and states change where they lie; copy what a step reads"
+    )
+    assert session.t == 0
+
+
+def test_state_dicts_go_from_one_kind_of_session_to_the_other() -> None:
+    rule, params = optimizers.adam(0.1), drawn(3, SHAPES)
+    parts, whole = OptimizerSession(rule, params), of_graph(rule, params, [])
+    parts.step(drawn(4, SHAPES))
+    whole.load_state_dict(parts.state_dict())
+    for session in (parts, whole):
+        session.step(drawn(5, SHAPES))
+    for key, array in contents(whole).items():
+        np.testing.assert_array_equal(contents(parts)[key], array)
+
+
+def test_a_model_of_empty_tensors_has_a_clock() -> None:
+    empty = {"w": np.zeros((0, 3), np.float32)}
+    for rule in (optimizers.adamw(), optimizers.adafactor()):
+        session = OptimizerSession(rule, empty)
+        session.step(empty)
+        assert session.t == 1
+
+
+def test_an_open_hyperparameter_is_given_with_each_step() -> None:
+    rule = optimizers.sgd(None)
+    session = OptimizerSession(rule, {"w": np.zeros(3, np.float32)})
+    session.step({"w": np.ones(3, np.float32)}, lr=0.5)
+    assert session.params["w"].tolist() == [-0.5] * 3
+
+
+class Failing:
+    """A part that fails in onnxruntime's place at a run."""
+
+    def __init__(self, part: Any) -> None:
+        self._part = part
+        self.is_failing = True
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "session" and self.is_failing:
+            raise RuntimeError("no memory for 12345 bytes")
+        return getattr(self._part, name)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_step_that_fails_halfway_says_so(place: int) -> None:
+    params, grads = drawn(3, {"w": (4,)}), drawn(4, {"w": (4,)})
+    member = Member(optimizers.adam(), params)
+    arrays, parts = bucket_parts(member, "f32", None, 1, piece=2)
+    engine = InPlace("adam", [member], ["w"], arrays, parts)
+    failing = Failing(parts[place])
+    engine._parts = (*parts[:place], failing, *parts[place + 1 :])
+    start = engine.params["w"].copy()
+    tensors = {"grad.w": grads["w"]}
+    with pytest.raises(SessionError, match="failed in step 0: no memory for 12345 bytes"):
+        engine.step(tensors, {})
+    assert np.array_equal(engine.params["w"], start) == (place == 0)
+    failing.is_failing = False
+    if place == 1:
+        with pytest.raises(SessionError) as caught:
+            engine.step(tensors, {})
+        assert str(caught.value) == (
+            "the last step failed halfway (rule 'adam'): load a state dict, such as that of the "
+            "last checkpoint"
+        )
+        engine.write({"param.w": start})
+    engine.step(tensors, {})
+    assert engine.arrays["step"] == 1

@@ -201,7 +201,8 @@ def ends_at(
     Raises:
         VerificationError: ``at`` is not given, and the schedule has no length.
     """
-    begin = lr.duration if at is None else at
+    length = lr.duration if lr.length is None else lr.length
+    begin = length if at is None else at
     if begin is None:
         raise VerificationError(
             "a schedule without a length has no end",

@@ -97,12 +97,29 @@ def _show_values(schedule: Schedule, until: int | None) -> None:
 
 
 def _show_rule(rule: UpdateRule, *, latex: bool, shapes: dict[str, tuple[int, ...]] | None) -> None:
+    import sympy as sp
+
     from closedform.language.printing import latex as in_latex
 
+    def said(expr: sp.Basic) -> str:
+        return in_latex(expr) if latex else formula(expr)
+
+    for name, expr in rule.definitions.items():
+        print(f"local.{name} = {said(expr)}")
     for name, expr in rule.expressions().items():
-        print(f"{name} <- {in_latex(expr) if latex else formula(expr)}")
+        print(f"{name} <- {said(expr)}")
+    for name, common in rule.shared.items():
+        print(f"shared.{name} <- {said(common.next)}")
+    if rule.advances != sp.true:
+        print(f"the clock goes on where {said(rule.advances)}")
+    if rule.evaluation is not None:
+        print(f"evaluated at {said(rule.evaluation)}")
+    for name in rule.inputs:
+        print(f"  input.{name} is given to every step, shape of param")
     for name, state in rule.states.items():
         print(f"  {name} begins at {state.initial}, shape of {state.shape}")
+    for name, common in rule.shared.items():
+        print(f"  shared.{name} begins at {common.initial}, one for the model")
     for name, value in rule.hyperparameters.items():
         print(f"  {name} = {_said(value)}")
     print()

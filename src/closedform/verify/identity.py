@@ -67,10 +67,11 @@ def _sign_of_line(line: Line, first: int, last: int) -> Sign:
     """The sign of a line; other symbols add what their declarations say."""
     ends = line.at(first), line.at(last)
     pushes = [_push(symbol, times) for symbol, times in line.others]
+    is_strict = any(symbol.value.sign in signs.STRICT for symbol, _ in line.others)
     if all(push > 0 for push in pushes) and min(ends) >= 0:
-        return Sign.POSITIVE if min(ends) > 0 else Sign.NONNEGATIVE
+        return Sign.POSITIVE if is_strict or min(ends) > 0 else Sign.NONNEGATIVE
     if all(push < 0 for push in pushes) and max(ends) <= 0:
-        return Sign.NEGATIVE if max(ends) < 0 else Sign.NONPOSITIVE
+        return Sign.NEGATIVE if is_strict or max(ends) < 0 else Sign.NONPOSITIVE
     return Sign.ANY
 
 

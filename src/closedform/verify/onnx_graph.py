@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 
 import onnx
-from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, ValueInfoProto, helper, inliner, numpy_helper
 
 from closedform.errors import ClosedFormError, VerificationError, nearest
 from closedform.ir import Builder, Graph, Role, TensorType
@@ -27,11 +27,12 @@ def read_model(source: ModelProto | str | PathLike[str]) -> Graph:
     files of a rule (``param.w``) have these roles; the others are hyperparameters.
 
     Raises:
-        VerificationError: The file cannot be read, or holds an operator, type, domain or attribute
-            that has no meaning here; the message names the node.
+        VerificationError: The file cannot be read, or holds an operator, type or attribute that has
+            no meaning here; the message names the node.
     """
     model = source if isinstance(source, ModelProto) else load_model(Path(source))
-    _check_domains(model)
+    if model.functions:
+        model = inliner.inline_local_functions(model)
     body = model.graph
     reader = Reader(Builder(body.name or "model"))
     given = [value for value in body.input if value.name]
@@ -79,17 +80,6 @@ def load_model(path: Path) -> ModelProto:
     return model
 
 
-def _check_domains(model: ModelProto) -> None:
-    foreign = [entry.domain for entry in model.opset_import if entry.domain not in ("", "ai.onnx")]
-    if foreign or model.functions:
-        what = f"the operator domain {foreign[0]!r}" if foreign else "functions of its own"
-        raise VerificationError(
-            f"the model uses {what}",
-            where=f"graph {model.graph.name!r}",
-            hint="only the standard operators have a meaning here",
-        )
-
-
 def _step_of(inputs: Sequence[ValueInfoProto]) -> str | None:
     """The name of the clock."""
     integers = [value.name for value in inputs if _type_of(value).dtype.is_integer]
@@ -120,8 +110,9 @@ def _read_node(reader: Reader, node: NodeProto) -> None:
     where = f"node {node.name or node.output[0]!r}, operator {node.op_type}"
     row = ONNX_ROWS.get(node.op_type)
     if row is None or node.domain not in ("", "ai.onnx"):
+        of = f" of the domain {node.domain!r}" if node.domain else ""
         raise VerificationError(
-            f"the operator {node.op_type!r} has no meaning here",
+            f"the operator {node.op_type!r}{of} has no meaning here",
             where=where,
             hint=nearest(node.op_type, ONNX_ROWS),
         )

@@ -9,7 +9,7 @@ from closedform.verify.terms import Op, Sign, Term
 
 _ABOVE = frozenset({Sign.POSITIVE, Sign.NONNEGATIVE})
 _BELOW = frozenset({Sign.NEGATIVE, Sign.NONPOSITIVE})
-_STRICT = frozenset({Sign.POSITIVE, Sign.NEGATIVE})
+STRICT = frozenset({Sign.POSITIVE, Sign.NEGATIVE})
 _OPPOSITE = {
     Sign.POSITIVE: Sign.NEGATIVE,
     Sign.NEGATIVE: Sign.POSITIVE,
@@ -52,7 +52,7 @@ def _product(_: Term, args: list[Sign]) -> Sign:
     if Sign.ANY in args:
         return Sign.ANY
     is_negative = sum(arg in _BELOW for arg in args) % 2 == 1
-    size = Sign.POSITIVE if all(arg in _STRICT for arg in args) else Sign.NONNEGATIVE
+    size = Sign.POSITIVE if all(arg in STRICT for arg in args) else Sign.NONNEGATIVE
     return _OPPOSITE[size] if is_negative else size
 
 
@@ -97,7 +97,7 @@ RULES: Mapping[Op, Rule] = {
     Op.FLOOR: _floor,
     Op.MINIMUM: _extremum,
     Op.MAXIMUM: _extremum,
-    Op.ABSOLUTE: lambda node, args: Sign.POSITIVE if args[0] in _STRICT else Sign.NONNEGATIVE,
+    Op.ABSOLUTE: lambda node, args: Sign.POSITIVE if args[0] in STRICT else Sign.NONNEGATIVE,
     Op.ITE: lambda node, args: weakest(args[1:]),
 }
 """What the sign of each kind of term follows from."""

@@ -11,14 +11,15 @@ that rounds to it, the graph has the value of its source at every step at which 
 It does not say how far rounding goes; that is measured by the certificate of numerics.
 
 What REFUTED says: at the point that it names the two differ, whatever numbers that round to the
-constants of the graph are put in their places. Anything else is UNKNOWN.
+constants of the graph are put in their places; of a graph that computes in pairs of float32, that
+its value as computed is further off than rounding can bring it. Anything else is UNKNOWN.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,7 @@ import sympy as sp
 from flint import arb, ctx, fmpq
 
 from closedform.errors import VerificationError
-from closedform.ir import DType, Graph, Op, Role
+from closedform.ir import DType, Graph, Op, Role, evaluate
 from closedform.language import Schedule, t
 from closedform.lowering.domain import LAST_STEP
 from closedform.verify import terms
@@ -53,6 +54,8 @@ PAIRS = (
     "read over the real numbers they say nothing, the certificate of numerics measures them"
 )
 _SPLITTER = 4097.0
+# Of the largest value that is seen: far more than float32 rounds, far less than a fault changes.
+_LARGEST_ERROR = 2.0**-18
 _POINTS = 24
 # The paths through more undecided branches than this are too many to be listed.
 _MOST_BRANCHES = 24
@@ -127,7 +130,8 @@ def _validate(source: Schedule, graph: Graph, deadline: float) -> Verdict:
         runs = _compare(pair, Steps(CLOCK, 0, last), tactics, deadline)
         open_runs += [(pair, run) for run in runs]
     for pair, run in open_runs:
-        found = _refutation(pair, run.steps)
+        points = _points(pair, run.steps)
+        found = _computed(graph, pair, points) if is_paired else _refutation(pair, points)
         if found is not None:
             return found
     if is_paired:
@@ -163,7 +167,7 @@ def _pairs(source: Schedule, graph: Graph, last: int) -> Iterator[Pair]:
     constants = Constants([wanted, terms.term(source.bound)], _ends_of_lines(runs))
     lifted = lift_graph(graph, constant=constants, symbols=symbols, last=last)
     balls: dict[str, Any] = {}
-    stored = lift_graph(graph, constant=_ball_symbol(balls), symbols=symbols, last=last)
+    stored = lift_graph(graph, constant=_ball_symbol(balls, constants), symbols=symbols, last=last)
     for name, term in lifted.items():
         yield Pair(name, wanted, term, stored[name], balls)
 
@@ -193,10 +197,16 @@ def source_term(schedule: Schedule, inputs: frozenset[str] | set[str] = frozense
     return terms.substitute(root, numbers)
 
 
-def _ball_symbol(balls: dict[str, Any]) -> Constant:
-    """Names each float constant by a symbol, and notes the numbers that round to it."""
+def _ball_symbol(balls: dict[str, Any], exact: Constant) -> Constant:
+    """Names each float constant by a symbol, and notes the numbers that round to it.
+
+    A whole number stands for itself, if the source has no other number that rounds to it.
+    """
 
     def constant(number: float, dtype: DType) -> Term:
+        found = exact(number, dtype)
+        if terms.is_rational(found) and found.value.q == 1 and found.value == terms.exact(number):
+            return found
         name = f"constant {number!r} of {dtype}"
         if name not in balls:
             low, high = rounding_interval(number, dtype)
@@ -227,17 +237,38 @@ def _compare(
 # --- what is open is refuted at a point, or proved by the prover ----------------------------------
 
 
-def _refutation(pair: Pair, steps: Steps) -> Verdict | None:
+def _refutation(pair: Pair, points: Iterable[Mapping[str, fmpq]]) -> Verdict | None:
     """A point at which no numbers that round to the constants make the graph its source."""
-    for point in _points(pair, steps):
+    for point in points:
         wanted = value_of(pair.source, point)
         found = value_of(pair.stored, {**point, **pair.balls})
         if isinstance(wanted, Undefined) or not _differ(wanted, found):
             continue
-        shown = {name: sp.Rational(int(value.p), int(value.q)) for name, value in point.items()}
-        reason = f"{pair.name} is {_text(found)}, and its source {_text(wanted)}"
-        return Verdict(Status.REFUTED, ("points",), shown, reason)
+        return _refuted(pair, point, _text(found), wanted)
     return None
+
+
+def _computed(graph: Graph, pair: Pair, points: Iterable[Mapping[str, fmpq]]) -> Verdict | None:
+    """A step at which the value of a graph is further off than rounding to float32 can bring it."""
+    found = []
+    for point in points:
+        wanted = value_of(pair.source, point)
+        if not isinstance(wanted, Undefined) and set(point) == {CLOCK.value.name}:
+            step = int(point[CLOCK.value.name].p)
+            found.append((point, wanted, float(evaluate(graph, {"step": step})[pair.name])))
+    scale = max((abs(float(arb(wanted))) for _, wanted, _ in found), default=0.0)
+    for point, wanted, computed in found:
+        if not abs(computed - float(arb(wanted))) <= scale * _LARGEST_ERROR:
+            return _refuted(pair, point, f"computed as {computed}", wanted)
+    return None
+
+
+def _refuted(
+    pair: Pair, point: Mapping[str, fmpq], found: str, wanted: fmpq | arb | Undefined
+) -> Verdict:
+    shown = {name: sp.Rational(int(value.p), int(value.q)) for name, value in point.items()}
+    reason = f"{pair.name} is {found}, and its source {_text(wanted)}"
+    return Verdict(Status.REFUTED, ("points",), shown, reason)
 
 
 def _differ(wanted: fmpq | arb, found: fmpq | arb | Undefined) -> bool:
@@ -301,9 +332,16 @@ def _prove(pair: Pair, run: OpenRun, deadline: float) -> Verdict:
         left = deadline - time.monotonic()
         verdict = prove(goal, assume=taken, budget=left) if left > 0 else None
         if verdict is None or not verdict.proved:
-            return _unknown(pair, steps, verdict)
+            return _refutation(pair, _exact_point(verdict)) or _unknown(pair, steps, verdict)
         tactics.update(dict.fromkeys(verdict.tactics))
     return Verdict(Status.PROVED, tuple(tactics))
+
+
+def _exact_point(verdict: Verdict | None) -> list[dict[str, fmpq]]:
+    """Where the prover refutes: with the numbers that were found; what others do is to be seen."""
+    if verdict is None or verdict.counterexample is None:
+        return []
+    return [{name: terms.exact(value) for name, value in verdict.counterexample.items()}]
 
 
 def _unknown(pair: Pair, steps: Steps, verdict: Verdict | None) -> Verdict:

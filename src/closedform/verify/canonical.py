@@ -160,15 +160,26 @@ class Canonical:
     def _angle(self, multiple: fmpq, part: Quotient) -> tuple[Quotient, Quotient]:
         constant = part.constant
         if constant is not None:
-            multiple = multiple - 2 * fmpq((multiple / 2).floor())
-            if int(multiple.q) in (1, 2, 3, 4, 6):
-                return self._special_angle(multiple)
+            return self._constant_angle(multiple - 2 * fmpq(((multiple + 1) / 2).floor()), part)
         if multiple.q == 1 and self._is_whole(part):
             if int(multiple.p) % 2 == 0:
                 return number(fmpq(1)), number(fmpq(0))
             index = self._index(("alternating", part.key))
             self._relations[index] = 2, number(fmpq(1))
             return generator(index), number(fmpq(0))
+        return self._general_angle(multiple, part)
+
+    def _constant_angle(self, multiple: fmpq, part: Quotient) -> tuple[Quotient, Quotient]:
+        """An angle from -pi to pi, by one from -pi/2 to pi/2."""
+        if int(multiple.q) in (1, 2, 3, 4, 6):
+            return self._special_angle(multiple)
+        if abs(multiple) <= fmpq(1, 2):
+            return self._general_angle(multiple, part)
+        half_turn = fmpq(1) if multiple > 0 else fmpq(-1)
+        cosine, sine = self._general_angle(half_turn - multiple, part)
+        return number(fmpq(-1)) * cosine, sine
+
+    def _general_angle(self, multiple: fmpq, part: Quotient) -> tuple[Quotient, Quotient]:
         cosine, times = self._base("cos", part.key, multiple)
         sine, _ = self._base("sin", part.key, multiple)
         c, s = generator(cosine), generator(sine)

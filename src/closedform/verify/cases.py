@@ -7,7 +7,9 @@ proved is the sequent proved:
 - ``floor(u)`` as a new integer n with ``n <= u < n + 1`` and the order to other floors: n exists,
   and is the floor, so this says neither more nor less.
 
-A case whose facts the order solver refutes is left out: there is nothing to prove in it.
+A case whose facts the order solver refutes is left out: there is nothing to prove in it. In a long
+chain of conditions each branch is given its own and the two before it, no others: fewer facts never
+prove more, and what a branch needs is nearly always the border to its neighbour.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ from closedform.verify.tree import Op, Term, walk
 
 _CHOICES = frozenset({Op.ITE, Op.MINIMUM, Op.MAXIMUM, Op.ABSOLUTE, Op.SIGN, Op.FLOOR})
 _FEASIBLE_MS = 300
-_MOST_CASES = 200
+_MOST_CASES = 300
+_LONG_CHAIN = 10
+_KEPT = 2
 
 
 class TooManyCases(Exception):  # noqa: N818 - a bound that is met, not a fault
@@ -93,19 +97,21 @@ def split(sequent: Sequent, deadline: Deadline) -> list[Sequent]:
             cases.append(current)
         elif node.op is Op.FLOOR:
             pending.append(_without_floor(current, node, deadline))
+        elif len(chain := _chain(node)) > _LONG_CHAIN:
+            pending.extend(_branches_of(current, chain))
         else:
             pending.extend(_without_choice(current, node, deadline))
     return cases
 
 
-def is_feasible(facts: tuple[Term, ...], deadline: Deadline) -> bool:
+def is_feasible(
+    facts: tuple[Term, ...], deadline: Deadline, readings: tuple[Reading, ...] = (Reading.REAL,)
+) -> bool:
     """Returns False only where the order solver shows that some facts contradict each other."""
     milliseconds = deadline.milliseconds(_FEASIBLE_MS)
-    if ask(facts, milliseconds, with_lemmas=False).refuted:
-        return False
-    if not has_integers(*facts):
-        return True
-    return not ask(facts, milliseconds, Reading.INTEGER, with_lemmas=False).refuted
+    return not any(
+        ask(facts, milliseconds, reading, with_lemmas=False).refuted for reading in readings
+    )
 
 
 def _innermost_choice(root: Term) -> Term | None:
@@ -133,6 +139,32 @@ def _without_choice(sequent: Sequent, node: Term, deadline: Deadline) -> Iterato
         if node.op is Op.ITE:
             goal = _settle(goal, node.args[0], holds=condition == node.args[0])
         yield replace(case, goal=goal)
+
+
+def _chain(node: Term) -> list[Term]:
+    """The choices of a chain: each is the last part of the one before it."""
+    if node.op is not Op.ITE:
+        return []
+    links = [node]
+    while links[-1].args[2].op is Op.ITE:
+        links.append(links[-1].args[2])
+    return links
+
+
+def _branches_of(sequent: Sequent, chain: list[Term]) -> Iterator[Sequent]:
+    """The branches of a long chain, the last one first."""
+    excluded = [negate(link.args[0]) for link in chain]
+    last = chain[-1].args[2]
+    yield _at_branch(sequent, chain[0], excluded[-_KEPT:], last)
+    for place in reversed(range(len(chain))):
+        condition, value, _ = chain[place].args
+        facts = [*excluded[max(0, place - _KEPT) : place], condition]
+        yield _at_branch(sequent, chain[0], facts, value)
+
+
+def _at_branch(sequent: Sequent, head: Term, facts: list[Term], value: Term) -> Sequent:
+    case = sequent.knowing(*facts)
+    return replace(case, goal=substitute(case.goal, {head: value}))
 
 
 def _settle(goal: Term, condition: Term, *, holds: bool) -> Term:

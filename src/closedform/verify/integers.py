@@ -19,7 +19,7 @@ from closedform.verify.budget import Deadline
 from closedform.verify.canonical import is_zero
 from closedform.verify.cases import Sequent, is_feasible
 from closedform.verify.polynomials import integral_scale, whole_part
-from closedform.verify.solver import ask, entails
+from closedform.verify.solver import Reading, ask, entails
 from closedform.verify.syntax import (
     MINUS_ONE,
     ONE,
@@ -39,6 +39,7 @@ from closedform.verify.syntax import (
 from closedform.verify.tree import Op, Term, symbols, walk
 
 _DEEPEST = 5
+_READINGS = (Reading.REAL, Reading.INTEGER)
 _MOST_ATTEMPTS = 12
 _CURVED = frozenset(
     {Op.FLOOR, Op.COSPI, Op.SINPI, Op.POWER, Op.LOG, Op.EXP, Op.DIVIDE, Op.OPAQUE, Op.LOOKUP}
@@ -66,7 +67,7 @@ def _cases(
                 )
                 for alternative in alternatives:
                     case = rest.knowing(*tighten([alternative]))
-                    if is_feasible(case.facts, deadline):
+                    if is_feasible(case.facts, deadline, _READINGS):
                         yield from _cases(case, done, depth + 1, deadline)
                 return
         pair = _neighbouring_floors(tight, done, deadline)
@@ -74,7 +75,7 @@ def _cases(
             lower, upper = pair
             for difference in (ZERO, ONE):
                 case = tight.knowing(equal(upper, add(lower, difference)))
-                if is_feasible(case.facts, deadline):
+                if is_feasible(case.facts, deadline, _READINGS):
                     yield from _cases(case, done | {pair}, depth + 1, deadline)
             return
     yield tight.knowing(*_squeezed(facts, deadline))

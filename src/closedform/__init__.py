@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from closedform.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from closedform import dialects, optimizers, schedules, training
+    from closedform import dialects, optimizers, schedules, training, transforms
     from closedform.compiler import compile, to_onnx, to_torch
     from closedform.config import Recipe, load_config, load_schedules
     from closedform.errors import ClosedFormError
@@ -23,17 +23,23 @@ if TYPE_CHECKING:
         RANK,
         Group,
         Schedule,
+        Shared,
         State,
         UpdateRule,
         chained,
+        counter,
         floor_div,
         floor_mod,
+        global_sum,
         hyper,
         matmul,
+        non_finite,
         reduce_sum,
         sequential,
+        shared,
         state,
         t,
+        tensor_input,
         transpose,
     )
     from closedform.runtime import OptimizerSession, ScheduleSession
@@ -61,17 +67,23 @@ _HOME = {
             "RANK",
             "Group",
             "Schedule",
+            "Shared",
             "State",
             "UpdateRule",
             "chained",
+            "counter",
             "floor_div",
             "floor_mod",
+            "global_sum",
             "hyper",
             "matmul",
+            "non_finite",
             "reduce_sum",
             "sequential",
+            "shared",
             "state",
             "t",
+            "tensor_input",
             "transpose",
         ),
         "closedform.language",
@@ -83,6 +95,7 @@ _MODULES = {
     "optimizers": "closedform.optimizers",
     "schedules": "closedform.schedules",
     "training": "closedform.training",
+    "transforms": "closedform.transforms",
 }
 
 __all__ = [
@@ -96,29 +109,36 @@ __all__ = [
     "Recipe",
     "Schedule",
     "ScheduleSession",
+    "Shared",
     "State",
     "UpdateRule",
     "certify",
     "chained",
     "claims",
     "compile",
+    "counter",
     "dialects",
     "floor_div",
     "floor_mod",
+    "global_sum",
     "hyper",
     "lift",
     "load_config",
     "load_schedules",
     "matmul",
+    "non_finite",
     "optimizers",
     "reduce_sum",
     "schedules",
     "sequential",
+    "shared",
     "state",
     "t",
+    "tensor_input",
     "to_onnx",
     "to_torch",
     "training",
+    "transforms",
     "transpose",
 ]
 

@@ -285,3 +285,26 @@ def test_pieces_cost_the_same_however_many() -> None:
     sizes = [len(compile_schedule(library.table(values)).nodes) for values in tables]
     assert sizes[0] == sizes[1]
     assert len(compile_schedule(library.warm_restarts(1, 0, 7, 2)).nodes) < 25
+
+
+FINE = 1.4234567890123457
+
+
+@pytest.mark.parametrize(
+    ("schedule", "value"),
+    [
+        (library.cosine_k_decay(1, 0, 24, FINE), lambda n: swing(1, 0, (n / 24) ** FINE)),
+        (library.power(1, -FINE, 24), lambda n: (max(n, 24) / 24) ** -FINE),
+        (library.polynomial(1, 0, 24, FINE), lambda n: (1 - n / 24) ** FINE),
+    ],
+)
+def test_exponents_of_many_digits_are_worked_out(
+    schedule: Schedule, value: Callable[[int], float]
+) -> None:
+    """SymPy works 24 to such a power out as 3 to the power of 10^16."""
+    steps = range(24)
+    expected = [value(n) for n in steps]
+    # Two roundings of the quotient and its power, and those of the cosine.
+    np.testing.assert_allclose(schedule(np.array(steps)), expected, rtol=0, atol=5e-16)
+    exact = [float(schedule.exact(n)) for n in steps]
+    np.testing.assert_allclose(exact, expected, rtol=0, atol=5e-16)

@@ -55,7 +55,7 @@ def _cycled(fall: Fall) -> ScheduleBuilder:
 
 def _cosine(given: Arguments, progress: sp.Expr) -> sp.Expr:
     k = given["k_decay"]
-    return (1 + sp.cos(sp.pi * (progress if k == 1 else progress**k))) / 2
+    return (1 + sp.cos(sp.pi * _raised(progress, k))) / 2
 
 
 def _tanh(given: Arguments, progress: sp.Expr) -> sp.Expr:
@@ -66,7 +66,12 @@ def _tanh(given: Arguments, progress: sp.Expr) -> sp.Expr:
 
 def _polynomial(given: Arguments, progress: sp.Expr) -> sp.Expr:
     k = given["k_decay"]
-    return (1 - (progress if k == 1 else progress**k)) ** given["power"]
+    return (1 - _raised(progress, k)) ** given["power"]
+
+
+def _raised(progress: sp.Expr, k: sp.Expr) -> sp.Expr:
+    """A power of the progress, which is below 1; as a Min SymPy does not take it apart."""
+    return progress if k == 1 else sp.Min(progress, 1) ** k
 
 
 def _steps(given: Arguments, context: Context) -> Schedule:

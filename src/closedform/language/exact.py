@@ -19,6 +19,11 @@ _DIGITS = 60
 _MOST_BITS = 100_000
 _LONG_DIGITS = 80
 
+# Powers with a finer exponent are Floats, too: 24**(14234567890123457/10**16) would never end in
+# SymPy 1.14, which works 3**14234567890123457 out.
+FINEST = 10_000
+"""The largest denominator of an exponent of which SymPy works powers of numbers out."""
+
 
 def value_at(expr: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> sp.Expr:
     """Returns the exact value of ``expr`` with each symbol replaced by its number.
@@ -102,7 +107,7 @@ def _power(base: sp.Expr, exponent: sp.Expr) -> sp.Expr:
     """A power, as a Float of many digits where the exact one would be too long to work out."""
     if base.is_Rational and exponent.is_Rational:
         bits = max(int(base.p).bit_length(), int(base.q).bit_length())
-        if bits * abs(exponent) > _MOST_BITS:
+        if bits * abs(exponent) > _MOST_BITS or exponent.q > FINEST:
             return sp.Float(base, _LONG_DIGITS) ** exponent
     return base**exponent
 

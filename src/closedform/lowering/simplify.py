@@ -21,6 +21,7 @@ import sympy as sp
 from sympy.core.relational import Relational
 
 from closedform.errors import LoweringError
+from closedform.language.exact import FINEST
 from closedform.language.functions import FloorDiv, FloorMod
 from closedform.language.symbols import t
 from closedform.lowering.annotate import decide, interval, is_integral
@@ -66,6 +67,12 @@ class _Simplifier:
                 where=self.place,
                 hint="SymPy rewrites it wrongly at construction; write closedform.floor_mod",
             )
+        if isinstance(expr, sp.Pow) and expr.exp.is_Rational and expr.exp.q > FINEST:
+            # Its base stays a Min or Max: SymPy takes (t/24)**k apart, and 24**k takes it for ever.
+            base = expr.base
+            kept = isinstance(base, sp.Min | sp.Max)
+            parts = [self.visit(arg, domain) for arg in (base.args if kept else (base,))]
+            return (base.func(*parts) if kept else parts[0]) ** expr.exp
         args = [self.visit(arg, domain) for arg in expr.args]
         if isinstance(expr, Relational):
             plain = tuple(args) == expr.args and not expr.has(sp.Min, sp.Max)

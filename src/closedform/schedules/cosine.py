@@ -222,7 +222,8 @@ def cosine_k_decay(
     given = {"peak": peak, "end": end, "steps": number, "warmup": rising, "cooldown": cooling}
     progress = (t - w) / (n - w - c)
     if exponent != 1:
-        progress = progress ** hyper("k", positive=True)
+        # Not (c*x)**k, which SymPy writes as c**k * x**k: 24**1.4234567890123457 takes it for ever.
+        progress = sp.Min(progress, 1) ** hyper("k", positive=True)
         given["k"] = exponent
     pieces = [(along_cosine(a, b, progress), t < n - c), (b, True)]
     if rising:

@@ -138,7 +138,7 @@ def power(value: Any, exponent: Any, warmup: Any = 1) -> Schedule:
     number = positive_steps(warmup, "warmup", "power", NO_WARMUP)
     v, k, w = hyper("value"), hyper("exponent"), hyper("warmup", positive=True)
     return Schedule(
-        v * (sp.Max(t, w) / w) ** k, name="power", value=value, exponent=exponent, warmup=number
+        v * sp.Max(t / w, 1) ** k, name="power", value=value, exponent=exponent, warmup=number
     )
 
 

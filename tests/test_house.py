@@ -69,7 +69,9 @@ ROOMS = {
     ),
     "cli": Room(
         ALL_BUT_CLI | {"cli", ""},
-        EXACT | ARRAYS | {"typer", "click", "rich", "yaml", "matplotlib", "onnx", "onnxruntime"},
+        EXACT
+        | ARRAYS
+        | {"typer", "click", "rich", "yaml", "matplotlib", "onnx", "onnxruntime", "safetensors"},
     ),
     "__init__": Room(ALL_BUT_CLI, ARRAYS | {"sympy"}),
     "__main__": Room(frozenset({"cli"})),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from closedform.cli.options import AsShipped, BaseValue, Name
+from closedform.cli.options import AsShipped, BaseValue, OptionalName
 
 if TYPE_CHECKING:
     from closedform.config import Recipe
@@ -30,14 +30,23 @@ class Dtype(StrEnum):
 
 def export(
     context: typer.Context,
-    name: Name,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="A folder, or for one schedule an .onnx file.")
     ],
+    name: OptionalName = None,
+    optimizer: Annotated[
+        str | None, typer.Option(help="An optimizer, in the place of NAME.")
+    ] = None,
     params: Annotated[
         list[str] | None,
-        typer.Option(help="Name and shape of a parameter, such as w=64x10; once for each."),
+        typer.Option(
+            help="Name and shape of a parameter, such as w=64x10, or an npz or safetensors file "
+            "that holds all; once for each."
+        ),
     ] = None,
+    inline: Annotated[
+        bool, typer.Option("--inline", help="step.onnx is one flat graph, without functions.")
+    ] = False,
     hyper_inputs: Annotated[
         list[str] | None,
         typer.Option("--input", help="A hyperparameter that becomes an input; once for each."),
@@ -56,22 +65,23 @@ def export(
     """Export NAME to ONNX: schedule.onnx, and with --params init.onnx and step.onnx.
 
     The arguments of NAME are options: closedform export cosine --start 3e-4 --end 0 --steps 100
-    -o lr.onnx.
+    -o lr.onnx, closedform export --optimizer adamw --params model.safetensors -o adamw.
     """
-    from closedform.cli.arguments import parse_shapes
     from closedform.cli.output import progress
+    from closedform.cli.shapes import shapes_of
     from closedform.cli.sources import DialectOptions, load_source
     from closedform.language import Schedule
 
-    shapes = parse_shapes(params or [])
+    name, words = _named(name, optimizer, context.args)
+    shapes = shapes_of(params or [])
     options = DialectOptions(key=key, base=base_value, as_shipped=as_shipped)
-    source = load_source(name, context.args, options)
+    source = load_source(name, words, options)
     _check(source, shapes, output)
     common: dict[str, Any] = {"opset": opset} | ({"dtype": dtype.value} if dtype else {})
     own = {"step_shape": ("n",) if vector else (), "inputs": tuple(hyper_inputs or ())}
     tasks = [*_schedule_tasks(source, output, {**common, **own})]
     if shapes and not isinstance(source, Schedule):
-        tasks.append(_rule_task(source, output, {**common, "params": shapes}))
+        tasks.append(_rule_task(source, output, {**common, "params": shapes, "inline": inline}))
     folder = output.parent if _is_file(output) else output
     with _folder(folder), progress("compile and export", len(tasks)) as bar:
         for task in tasks:
@@ -79,6 +89,21 @@ def export(
             bar.advance(description=f"wrote {task.files[-1].name}")
     for path in (path for task in tasks for path in task.files):
         print(f"{path}  {path.stat().st_size:,} bytes")
+
+
+def _named(
+    name: str | None, optimizer: str | None, words: Sequence[str]
+) -> tuple[str, Sequence[str]]:
+    """The name that is exported, and the words that are its arguments."""
+    if optimizer is None:
+        if name is None:
+            raise typer.BadParameter("what is to be exported? Give NAME or --optimizer")
+        return name, words
+    if name is not None and not name.startswith("-"):
+        raise typer.BadParameter(f"--optimizer takes the place of NAME, got {name!r} as well")
+    has_system = ":" in optimizer
+    full = optimizer if has_system else f"optimizer:{optimizer}"
+    return full, words if name is None else [name, *words]
 
 
 @contextmanager

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-Name = Annotated[str, typer.Argument(help="A name of the library, SYSTEM:CLASS, or a config file.")]
+_MEANING = "A name of the library, SYSTEM:CLASS, or a config file."
+Name = Annotated[str, typer.Argument(help=_MEANING)]
+OptionalName = Annotated[str | None, typer.Argument(help=_MEANING)]
 
 BaseValue = Annotated[
     float | None, typer.Option(help="The optimizer's own value, where a class scales it.")

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from closedform.config import Recipe
     from closedform.language import Schedule, UpdateRule
 
+KINDS = ("schedules", "optimizers")
+"""The parts of the library; ``optimizer:adamw`` names one of them."""
+
 CONFIG_SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -46,7 +49,8 @@ def load_source(
     """Returns what a name on the command line means, with its arguments from the other words.
 
     Args:
-        name: A config file, ``system:Class``, or a schedule or optimizer of the library.
+        name: A config file, ``system:Class``, or a schedule or optimizer of the library, also as
+            ``schedule:name`` and ``optimizer:name``.
         words: The words that the command itself has no use for.
         dialect: For a class of a system, how it is read.
 
@@ -61,7 +65,10 @@ def load_source(
         if arguments:
             raise typer.BadParameter(f"a config file takes no --{next(iter(arguments))}")
         return cf.load_config(Path(name))
-    if ":" in name:
+    kind, colon, own = name.partition(":")
+    if colon and f"{kind}s" in KINDS:
+        return _from_library(own, arguments, (f"{kind}s",))
+    if colon:
         return _from_dialect(name, arguments, dialect)
     return _from_library(name, arguments)
 
@@ -139,11 +146,14 @@ def _from_dialect(
         ) from None
 
 
-def _from_library(name: str, arguments: Mapping[str, Any]) -> Schedule | UpdateRule:
-    known = {**library("optimizers"), **library("schedules")}
+def _from_library(
+    name: str, arguments: Mapping[str, Any], kinds: Sequence[str] = KINDS
+) -> Schedule | UpdateRule:
+    known = {key: make for kind in kinds for key, make in library(kind).items()}
     if name not in known:
+        what = " or ".join(kind.removesuffix("s") for kind in kinds)
         raise UnknownNameError(
-            f"the library has no schedule or optimizer {name!r}",
+            f"the library has no {what} {name!r}",
             hint=f"{_in_a_system(name) or nearest(name, known)} `closedform list` shows all",
         )
     function = known[name]

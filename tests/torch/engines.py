@@ -23,7 +23,7 @@ FLIPS = {"lion", "signum", "rprop", "tiger", "muon", "mars"}
 
 def shapes_of(rule: UpdateRule) -> list[tuple[int, ...]]:
     """The shapes that a rule is for."""
-    kept = []
+    kept: list[tuple[int, ...]] = []
     for shape in SHAPES:
         try:
             rule.for_shape(shape)

@@ -1,4 +1,4 @@
-"""What an optimizer refuses: each message names group and parameter, and nothing is half applied."""
+"""What an optimizer refuses: messages name group and parameter, and nothing is half applied."""
 
 import copy
 from typing import Any
@@ -55,7 +55,7 @@ def bad_groups() -> list[tuple[Any, type[ClosedFormError], tuple[str, ...]]]:
         (
             [{"params": [good], "lr": "fast"}],
             DefinitionError,
-            ("param group 0", "'lr'", "'fast'"),
+            ("param group 0", "lr", "must be a number", "'fast'"),
         ),
     ]
 
@@ -64,11 +64,9 @@ def bad_groups() -> list[tuple[Any, type[ClosedFormError], tuple[str, ...]]]:
 @pytest.mark.parametrize("kind", ["rule", "class"])
 def test_groups_are_checked_before_anything_is_made(number: int, kind: str) -> None:
     groups, error, parts = bad_groups()[number]
+    make: Any = cerebras.AdamW if kind == "class" else lambda given: Optimizer(given, ADAMW)
     with pytest.raises(error) as caught:
-        if kind == "rule":
-            Optimizer(groups, ADAMW)
-        else:
-            cerebras.AdamW(groups)
+        make(groups)
     for part in parts:
         assert part in str(caught.value)
 
@@ -111,7 +109,7 @@ def test_a_sparse_gradient_stops_the_step_before_any_parameter() -> None:
     first, second = parameters([(2,), (3, 2)])
     optimizer = cerebras.AdamW([{"params": [first]}, {"params": [second]}])
     first.grad = torch.ones(2)
-    second.grad = torch.sparse_coo_tensor([[0]], [[1.0, 1.0]], (3, 2), check_invariants=True)
+    second.grad = torch.eye(3, 2).to_sparse()
     before, state = values([first, second]), copy.deepcopy(optimizer.state_dict())
     with pytest.raises(ArgumentError) as caught:
         optimizer.step()
@@ -184,13 +182,13 @@ def test_backends_and_providers_are_checked() -> None:
     assert "did you mean 'onnxruntime'" in str(caught.value)
     with pytest.raises(ArgumentError, match="runs an UpdateRule, got Schedule"):
         Optimizer(parameters(), cf.schedules.constant(1))  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match="float32 and float64, got torch.bfloat16") as caught:
+    with pytest.raises(ArgumentError, match=r"float32 and float64, got torch\.bfloat16") as caught:
         Optimizer(parameters(dtype=torch.bfloat16), ADAMW, backend="onnxruntime")
     assert "param group 0, parameter 0" in str(caught.value)
     with pytest.raises(ArgumentError, match="reads the memory of device cpu"):
         Optimizer(parameters(), ADAMW, "onnxruntime", providers=["CUDAExecutionProvider"])
+    providers = ["CoreMLExecutionProvider", "CPUExecutionProvider"]
     with pytest.raises(SessionError, match="no provider 'CoreMLExecutionProvider' here"):
-        providers = ["CoreMLExecutionProvider", "CPUExecutionProvider"]
         Optimizer(parameters(), ADAMW, "onnxruntime", providers=providers)
 
 
@@ -219,12 +217,12 @@ def test_steps_are_counted_only_where_they_are() -> None:
         def preinitialize(self) -> None:
             pass
 
-        def step(self, closure: Any = None) -> None:
+        def step(self, closure: Any = None) -> Any:
             pass
 
         def state_names_to_sparsify(self) -> list[str]:
             return []
 
     (param,) = parameters([(2,)])
-    with pytest.raises(ArgumentError, match="counts no steps.*enable_global_step=True"):
+    with pytest.raises(ArgumentError, match=r"counts no steps.*enable_global_step=True"):
         Bare([param], {}).increment_global_step(param)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import sympy as sp
 import torch
 from torch import Tensor
 
@@ -18,11 +19,15 @@ from closedform.compiler import compile_init, compile_step
 from closedform.errors import ArgumentError, SessionError
 from closedform.exporters.torch_module import GraphProgram, to_module
 from closedform.language import UpdateRule
+from closedform.language.model import GlobalSum
 from closedform.runtime.onnx_session import open_session
 
 BACKENDS = ("eager", "compile", "onnxruntime")
 NAME = "p"
-"""The name of the parameter in the graph of a kernel."""
+"""The name of a parameter in the graph of a kernel, before its number."""
+
+SHARED = "shared."
+"""What the names of states of the whole model begin with."""
 
 COMPUTED = {
     torch.float64: torch.float64,
@@ -42,30 +47,50 @@ class Job:
     """What a kernel works on, as its graph names it.
 
     Attributes:
-        reads: Each input by name: the step, hyperparameters, parameter, gradient and states.
-        writes: Each output by name; all but hyperparameters and gradient are written in place.
+        reads: Each input by name: the step, hyperparameters, parameters, gradients and states.
+        writes: Each output by name, and where it goes: the tensors that were read; a number of the
+            whole model goes to every parameter.
     """
 
     reads: Mapping[str, Tensor]
-    writes: Mapping[str, Tensor]
+    writes: Mapping[str, tuple[Tensor, ...]]
+
+
+def is_joint(rule: UpdateRule) -> bool:
+    """Returns whether all parameters step together: by sums over them, or states of the model."""
+    has_sums = any(expr.atoms(GlobalSum) for expr in rule.all_expressions())
+    return has_sums or bool(rule.shared) or rule.advances != sp.true
 
 
 def make_job(
-    step: Tensor,
     hypers: Mapping[str, Tensor],
-    param: Tensor,
-    grad: Tensor,
-    states: Mapping[str, Tensor],
+    members: Sequence[tuple[Tensor, Tensor, Mapping[str, Tensor]]],
 ) -> Job:
-    """Returns the job of one parameter."""
-    carried = {"step": step, f"param.{NAME}": param}
-    carried |= {f"state.{NAME}.{name}": value for name, value in states.items()}
-    reads = {**carried, **hypers, f"grad.{NAME}": grad}
-    return Job(reads, {f"next.{name}": value for name, value in carried.items()})
+    """Returns the job of one parameter, or of several that step together.
+
+    Args:
+        hypers: The hyperparameters by name.
+        members: Each parameter with its gradient and its states, the step among them.
+    """
+    reads = dict(hypers)
+    writes: dict[str, tuple[Tensor, ...]] = {}
+    for number, (param, grad, states) in enumerate(members):
+        reads |= {f"param.{NAME}{number}": param, f"grad.{NAME}{number}": grad}
+        writes[f"next.param.{NAME}{number}"] = (param,)
+        for name, value in states.items():
+            is_common = name == "step" or name.startswith(SHARED)
+            whole = name if is_common else f"state.{NAME}{number}.{name}"
+            reads.setdefault(whole, value)
+            writes[f"next.{whole}"] = (*writes.get(f"next.{whole}", ()), value)
+    return Job(reads, writes)
 
 
 def initial_states(rule: UpdateRule, param: Tensor) -> dict[str, Tensor]:
-    """Returns the states of a parameter before its first step, on its device."""
+    """Returns the states of a parameter before its first step, on its device.
+
+    Those of the whole model are among them, named ``shared.<name>``: each parameter has its own
+    copy, and all are written alike.
+    """
     dtype = COMPUTED[param.dtype]
     graph = compile_init(rule, {NAME: tuple(param.shape)}, dtype=_WORDS[dtype])
     program = to_module(graph)
@@ -75,8 +100,12 @@ def initial_states(rule: UpdateRule, param: Tensor) -> dict[str, Tensor]:
     return {
         name.removeprefix(prefix): value.to(param.device)
         for name, value in zip(program.output_names, values, strict=True)
-        if name.startswith(prefix)
+        if name.startswith((prefix, SHARED))
     }
+
+
+Call = tuple[GraphProgram, list[Tensor], list[tuple[Tensor, ...]]]
+"""A program, what it reads and what it writes, in its order."""
 
 
 @dataclass(slots=True)
@@ -91,7 +120,7 @@ class TorchKernel:
     program: GraphProgram
     computed: torch.dtype
 
-    def call(self, job: Job) -> tuple[GraphProgram, list[Tensor], list[Tensor]]:
+    def call(self, job: Job) -> Call:
         """Returns the program, what it reads and what it writes, in its order."""
         reads = [self._read(name, job.reads[name]) for name in self.program.input_names]
         return self.program, reads, [job.writes[name] for name in self.program.output_names]
@@ -116,7 +145,7 @@ class OnnxKernel:
         """Does the step of one parameter."""
         reads = {name: value.contiguous() for name, value in job.reads.items()}
         addresses = [value.data_ptr() for value in reads.values()]
-        key = id(job.reads[f"param.{NAME}"])
+        key = id(job.reads[f"param.{NAME}0"])
         known = self.bindings.get(key)
         if known is None or known[1] != addresses:
             known = self._bound(reads), addresses
@@ -126,8 +155,9 @@ class OnnxKernel:
             torch.cuda.current_stream(device).synchronize()
         self.raw.run_with_iobinding(known[0])
         known[0].synchronize_outputs()
-        for name, target in job.writes.items():
-            target.copy_(self.scratch[name])
+        for name, targets in job.writes.items():
+            for target in targets:
+                target.copy_(self.scratch[name])
 
     def _bound(self, reads: Mapping[str, Tensor]) -> Any:
         binding = self.raw.io_binding()
@@ -138,32 +168,39 @@ class OnnxKernel:
         return binding
 
 
-def torch_kernel(rule: UpdateRule, param: Tensor) -> TorchKernel:
-    """Returns the kernel of a rule for parameters like this one, in torch."""
-    dtype = COMPUTED[param.dtype]
-    graph = compile_step(rule, {NAME: tuple(param.shape)}, dtype=_WORDS[dtype])
+def torch_kernel(rule: UpdateRule, params: Sequence[Tensor]) -> TorchKernel:
+    """Returns the kernel of a rule for parameters like these, in torch."""
+    dtype = COMPUTED[params[0].dtype]
+    graph = compile_step(rule, _shapes(params), dtype=_WORDS[dtype])
     return TorchKernel(to_module(graph), dtype)
 
 
 def onnx_kernel(
-    rule: UpdateRule, param: Tensor, writes: Mapping[str, Tensor], providers: Sequence[str] | None
+    rule: UpdateRule, params: Sequence[Tensor], job: Job, providers: Sequence[str] | None
 ) -> OnnxKernel:
-    """Returns the kernel of a rule for parameters like this one, in onnxruntime.
+    """Returns the kernel of a rule for parameters like these, in onnxruntime.
 
     Raises:
         SessionError: onnxruntime has no provider for the parameter's device, or not the one that
             is asked for.
     """
-    graph = compile_step(rule, {NAME: tuple(param.shape)}, dtype=_WORDS[param.dtype])
-    wanted = [_PROVIDERS[param.device.type]] if providers is None else list(providers)
+    graph = compile_step(rule, _shapes(params), dtype=_WORDS[params[0].dtype])
+    wanted = [_PROVIDERS[params[0].device.type]] if providers is None else list(providers)
     session = open_session(graph, providers=wanted)
     if session.raw.get_providers()[0] != wanted[0]:
         raise SessionError(
             f"onnxruntime fell back to {session.raw.get_providers()[0]}, expected {wanted[0]}",
             where=f"rule {rule.name!r}",
         )
-    scratch = {name: torch.empty_like(value) for name, value in writes.items()}
-    return OnnxKernel(session.raw, {k: v.contiguous() for k, v in scratch.items()})
+    scratch = {
+        name: torch.empty_like(targets[0], memory_format=torch.contiguous_format)
+        for name, targets in job.writes.items()
+    }
+    return OnnxKernel(session.raw, scratch)
+
+
+def _shapes(params: Sequence[Tensor]) -> dict[str, tuple[int, ...]]:
+    return {f"{NAME}{number}": tuple(param.shape) for number, param in enumerate(params)}
 
 
 def check_onnx(param: Tensor, providers: Sequence[str] | None, where: str) -> None:
@@ -184,12 +221,17 @@ def check_onnx(param: Tensor, providers: Sequence[str] | None, where: str) -> No
         )
 
 
-def run_torch(calls: Sequence[tuple[Any, list[Tensor], list[Tensor]]]) -> None:
+def run_torch(calls: Sequence[Call]) -> None:
     """Does the steps of several parameters; this is what torch.compile gets."""
     for program, reads, writes in calls:
         results = program(*reads)
-        for target, result in zip(writes, results, strict=True):
-            target.copy_(result)
+        for targets, result in zip(writes, _results(results), strict=True):
+            for target in targets:
+                target.copy_(result)
+
+
+def _results(value: Any) -> tuple[Tensor, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
 compiled = partial(torch.compile, run_torch, fullgraph=True, dynamic=False)

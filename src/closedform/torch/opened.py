@@ -96,14 +96,13 @@ def _likely(rule: UpdateRule, names: Sequence[str]) -> Iterator[dict[str, Bound]
 
 
 def _used(rule: UpdateRule) -> set[str]:
-    parts = [*rule.expressions().values(), *rule.definitions.values()]
-    return {symbol.name for part in parts for symbol in part.free_symbols}
+    return {symbol.name for part in rule.all_expressions() for symbol in part.free_symbols}
 
 
 def open_with(rule: UpdateRule, bounds: Mapping[str, Bound]) -> OpenRule:
     """Returns the rule with these hyperparameters as inputs, held to their bounds."""
     bounded: dict[sp.Basic, sp.Basic] = {}
-    for part in [*rule.expressions().values(), *rule.definitions.values()]:
+    for part in rule.all_expressions():
         for symbol in part.free_symbols:
             if symbol.name in bounds:
                 bounded[symbol] = _bounded(symbol, bounds[symbol.name])
@@ -115,6 +114,11 @@ def open_with(rule: UpdateRule, bounds: Mapping[str, Bound]) -> OpenRule:
         param=rule.param.xreplace(bounded),
         states=states,
         definitions={name: expr.xreplace(bounded) for name, expr in rule.definitions.items()},
+        shared={
+            name: replace(spec, next=spec.next.xreplace(bounded))
+            for name, spec in rule.shared.items()
+        },
+        advances=rule.advances.xreplace(bounded),
         hyperparameters={**rule.hyperparameters, **dict.fromkeys(bounds)},
     )
     return OpenRule(opened, dict(bounds))

@@ -3,85 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from closedform.errors import ArgumentError, DefinitionError, UnknownNameError, nearest
+from closedform.errors import ArgumentError, UnknownNameError, nearest
 from closedform.language import Schedule, UpdateRule
 from closedform.torch import kernels
-from closedform.torch.base import STEP, OptimizerBase, place
+from closedform.torch.base import OptimizerBase, place
 from closedform.torch.kernels import BACKENDS, COMPUTED, Job
 from closedform.torch.opened import numbers_of
-from closedform.torch.settings import RuleSource, Variant, Variants
+from closedform.torch.plans import GivenRule, Plan
+from closedform.torch.settings import RuleSource, Variants
 from closedform.torch.states import adapted_states, first_states
 
 _ACCEPTED_TENSORS = f"dtypes are {', '.join(str(dtype) for dtype in COMPUTED)}"
-
-
-@dataclass(frozen=True, slots=True)
-class GivenRule:
-    """The source of an optimizer whose rule is given: an entry is a hyperparameter by name."""
-
-    rule: UpdateRule
-
-    @property
-    def name(self) -> str:
-        """The name of the rule."""
-        return f"rule {self.rule.name!r}"
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The hyperparameters."""
-        return tuple(self.rule.hyperparameters)
-
-    def build(self, values: Mapping[str, Any]) -> UpdateRule:
-        """Returns the rule with these values of its hyperparameters."""
-        rate = values.get("lr", 0)
-        if not isinstance(rate, Schedule) and rate is not None and rate < 0:
-            raise DefinitionError(f"lr must be >= 0, got {rate!r}", where=self.name)
-        return self.rule.bind(**values)
-
-
-@dataclass(slots=True)
-class _Plan:
-    """What a group runs with.
-
-    Attributes:
-        variant: Its rule.
-        inputs: Tensors for the hyperparameters.
-        filled: The numbers that were last written to them.
-        kernels: The kernel of each parameter.
-    """
-
-    variant: Variant
-    inputs: dict[str, Tensor]
-    filled: dict[str, Any] = field(default_factory=dict)
-    kernels: list[Any] = field(default_factory=list)
-
-    def read(self, values: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Returns the hyperparameters of a group as tensors.
-
-        A number is written to its input only where it changed. A trace makes new tensors: AOT
-        autograd of torch 2.13 loses a fill of a tensor that the graph is given.
-        """
-        is_traced = torch.compiler.is_compiling()
-        found: dict[str, Tensor] = {}
-        for name, leaf, _ in self.variant.drives:
-            number, filled = leaf.of(values), self.inputs[name]
-            if isinstance(number, Tensor):
-                found[name] = number.detach().to(filled.device, filled.dtype)
-                continue
-            if is_traced:
-                found[name] = torch.full_like(filled, number)
-                continue
-            if self.filled.get(name) != number:
-                filled.fill_(number)
-                self.filled[name] = number
-            found[name] = filled
-        return found
 
 
 class Optimizer(OptimizerBase):
@@ -157,7 +94,7 @@ class Optimizer(OptimizerBase):
     def _forget(self) -> None:
         """Drops what is compiled and planned; the next step makes it again."""
         self._variants = Variants(self._source)
-        self._plans: dict[int, _Plan] = {}
+        self._plans: dict[int, Plan] = {}
         self._compiled = kernels.compiled() if self._backend == "compile" else kernels.run_torch
 
     # --- groups and states ---------------------------------------------------------------------
@@ -188,6 +125,7 @@ class Optimizer(OptimizerBase):
         scheduled = {key: group[key] for key in self._source.keys if _is_scheduled(group.get(key))}
         values = self._checked_values({**group, **scheduled}, where)
         rule = self._variants.check(values, where)
+        self._check_rule(rule, group, where)
         made = [first_states(rule, parameter) for parameter in group["params"]]
         for key in scheduled:
             del group[key]
@@ -197,6 +135,21 @@ class Optimizer(OptimizerBase):
         for parameter, states in zip(group["params"], made, strict=True):
             self.state[parameter] = states
         self._prepare(index)
+
+    def _check_rule(self, rule: UpdateRule, group: Mapping[str, Any], where: str) -> None:
+        if rule.inputs:
+            raise ArgumentError(
+                f"the rule {rule.name!r} takes tensors beside the gradient: {list(rule.inputs)}",
+                where=where,
+                hint="step it with closedform.OptimizerSession",
+            )
+        dtypes = {param.dtype for param in group["params"]}
+        if kernels.is_joint(rule) and (len(self.param_groups) > 1 or len(dtypes) > 1):
+            raise ArgumentError(
+                f"all parameters step together in the rule {rule.name!r}: they must be one param "
+                f"group of one dtype, got {len(self.param_groups)} groups of {len(dtypes)} dtypes",
+                where=where,
+            )
 
     def _check_parameter(self, parameter: Tensor, where: str) -> None:
         where = f"{type(self).__name__}, {where}"
@@ -297,21 +250,35 @@ class Optimizer(OptimizerBase):
         if plan is None or not plan.variant.serves(values):
             plan = self._prepare(index)
         hypers = plan.read(values)
-        return [(plan.kernels[number], self._job(hypers, param)) for number, param in wanted]
+        if plan.is_joint:
+            if len(wanted) < len(group["params"]):
+                raise self._lacking(group, index)
+            return [(plan.kernels[0], self._job(hypers, group["params"]))]
+        return [(plan.kernels[number], self._job(hypers, [param])) for number, param in wanted]
+
+    def _lacking(self, group: Mapping[str, Any], index: int) -> ArgumentError:
+        number = next(n for n, param in enumerate(group["params"]) if param.grad is None)
+        return ArgumentError(
+            "all parameters step together in this rule, and one has no gradient",
+            where=f"{type(self).__name__}, {place(group, index, number)}",
+            hint="give it a gradient of zeros, or leave it out of the optimizer",
+        )
 
     @torch.compiler.disable  # type: ignore[untyped-decorator] # tracing would trace SymPy
-    def _prepare(self, index: int) -> _Plan:
+    def _prepare(self, index: int) -> Plan:
         """Compiles what a group needs, and keeps it."""
         parameters = self.param_groups[index]["params"]
         where = f"{type(self).__name__}, param group {index}"
         shape = tuple(parameters[0].shape) if parameters else ()
         variant = self._variants.of(self._values_of(index), shape, where)
-        plan = _Plan(variant, {name: self._input(index) for name, _, _ in variant.drives})
-        for parameter in parameters:
-            key = tuple(parameter.shape), parameter.dtype
+        inputs = {name: self._input(index) for name, _, _ in variant.drives}
+        plan = Plan(variant, inputs, is_joint=kernels.is_joint(variant.opened.rule))
+        together = [parameters] if plan.is_joint else [[param] for param in parameters]
+        for members in together:
+            key = tuple((tuple(param.shape), param.dtype) for param in members)
             if key not in variant.kernels:
-                job = self._job(plan.inputs, parameter)
-                variant.kernels[key] = self._kernel(variant.opened.rule, parameter, job)
+                job = self._job(inputs, members)
+                variant.kernels[key] = self._kernel(variant.opened.rule, members, job)
             plan.kernels.append(variant.kernels[key])
         self._plans[index] = plan
         return plan
@@ -320,16 +287,17 @@ class Optimizer(OptimizerBase):
         device = self.param_groups[index]["params"][0].device
         return torch.zeros((), dtype=torch.float64, device=device)
 
-    def _job(self, hypers: Mapping[str, Tensor], parameter: Tensor) -> Job:
-        states = self.state[parameter]
-        carried = {name: value for name, value in states.items() if name != STEP}
-        grad = parameter if parameter.grad is None else parameter.grad
-        return kernels.make_job(states[STEP], hypers, parameter, grad, carried)
+    def _job(self, hypers: Mapping[str, Tensor], params: Sequence[Tensor]) -> Job:
+        members = [
+            (param, param if param.grad is None else param.grad, self.state[param])
+            for param in params
+        ]
+        return kernels.make_job(hypers, members)
 
-    def _kernel(self, rule: UpdateRule, parameter: Tensor, job: Job) -> Any:
+    def _kernel(self, rule: UpdateRule, params: Sequence[Tensor], job: Job) -> Any:
         if self._backend == "onnxruntime":
-            return kernels.onnx_kernel(rule, parameter, job.writes, self._providers)
-        return kernels.torch_kernel(rule, parameter)
+            return kernels.onnx_kernel(rule, params, job, self._providers)
+        return kernels.torch_kernel(rule, params)
 
     # --- saving and copying --------------------------------------------------------------------
 

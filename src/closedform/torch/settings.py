@@ -236,14 +236,14 @@ def _idle(source: RuleSource, rule: UpdateRule, numbers: Mapping[str, Any]) -> f
 
 
 def _content(rule: UpdateRule) -> tuple[Any, ...]:
-    return rule.expressions(), dict(rule.definitions), dict(rule.hyperparameters)
+    return rule.all_expressions(), dict(rule.hyperparameters)
 
 
 def _only_difference(one: UpdateRule, other: UpdateRule) -> str | None:
     """The hyperparameter in which two rules differ, if it is all that they differ in."""
     if one.hyperparameters.keys() != other.hyperparameters.keys():
         return None
-    if (one.expressions(), one.definitions) != (other.expressions(), other.definitions):
+    if one.all_expressions() != other.all_expressions():
         return None
     names = [
         name for name, value in one.hyperparameters.items() if other.hyperparameters[name] != value

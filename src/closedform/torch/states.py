@@ -12,7 +12,7 @@ from torch import Tensor
 from closedform.errors import StateError, nearest
 from closedform.language import UpdateRule, t
 from closedform.torch.base import STEP, place
-from closedform.torch.kernels import COMPUTED, initial_states
+from closedform.torch.kernels import initial_states
 
 _DERIVED = ("eta", "mu")
 """States of torch's ASGD that are functions of the step here."""
@@ -93,26 +93,23 @@ def _checked(
     found: Mapping[str, Any], rule: UpdateRule, parameter: Tensor, where: str
 ) -> dict[str, Tensor]:
     """The states of a parameter as new tensors in the dtypes of this package."""
-    shape = tuple(parameter.shape)
-    resolved = rule.for_shape(shape)
+    first = first_states(rule, parameter)
     for name, value in found.items():
-        is_known = name == STEP or name in resolved.states or name in _DERIVED
-        if not is_known and value is not None:
-            raise StateError(
-                f"unknown state {name!r}", where=where, hint=nearest(name, [STEP, *resolved.states])
-            )
+        if name not in first and name not in _DERIVED and value is not None:
+            raise StateError(f"unknown state {name!r}", where=where, hint=nearest(name, first))
     made = {STEP: _step(found.get(STEP), rule, parameter, where)}
-    for name in resolved.states:
+    for name, start in first.items():
+        if name == STEP:
+            continue
         value = found.get(name)
         if not isinstance(value, Tensor):
             raise StateError(f"state {name!r} is missing", where=where)
-        wanted = tuple(resolved.state_shape(name, shape))
-        if tuple(value.shape) != wanted:
+        if value.shape != start.shape:
             raise StateError(
-                f"state {name!r} must have shape {list(wanted)}, got {list(value.shape)}",
+                f"state {name!r} must have shape {list(start.shape)}, got {list(value.shape)}",
                 where=where,
             )
-        made[name] = value.detach().to(parameter.device, COMPUTED[parameter.dtype], copy=True)
+        made[name] = value.detach().to(start.device, start.dtype, copy=True)
     return made
 
 
@@ -134,5 +131,5 @@ def _step(value: Any, rule: UpdateRule, parameter: Tensor, where: str) -> Tensor
 def _is_timeless(rule: UpdateRule) -> bool:
     """Whether all steps after the first one are the same function of the states."""
     later = sp.Symbol("later", integer=True, positive=True)
-    parts = [*rule.expressions().values(), *rule.definitions.values()]
+    parts = rule.all_expressions()
     return not any(part.xreplace({t: later}).has(later) for part in parts)

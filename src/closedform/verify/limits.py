@@ -91,7 +91,7 @@ def _direction(root: Term) -> int | None:
 
 
 def _directions(root: Term) -> dict[Term, int | None]:
-    """Which way each node moves as the clock grows: 1, -1, 0 or None where it is not read."""
+    """Which way each node strictly moves with the clock: 1, -1, 0; None where it is not read."""
     ways: dict[Term, int | None] = {}
     signs: dict[Term, int | None] = {}
     for node in walk(root):
@@ -112,9 +112,14 @@ _Ways = list[int | None]
 
 
 def _common(_: Term, ways: _Ways, __: _Signs) -> int | None:
-    """Sums, minima, maxima: one way if no operand goes another."""
+    """Sums: one way if no operand goes another."""
     moved = {way for way in ways if way != 0}
     return moved.pop() if len(moved) == 1 else None
+
+
+def _all_together(_: Term, ways: _Ways, __: _Signs) -> int | None:
+    """Minima and maxima: one way if all operands go it; beside a constant they may stand still."""
+    return ways[0] if len(set(ways)) == 1 else None
 
 
 def _of_product(node: Term, ways: _Ways, signs: _Signs) -> int | None:
@@ -152,8 +157,8 @@ def _same(_: Term, ways: _Ways, __: _Signs) -> int | None:
 
 _RULES: Mapping[Op, Callable[[Term, _Ways, _Signs], int | None]] = {
     Op.ADD: _common,
-    Op.MINIMUM: _common,
-    Op.MAXIMUM: _common,
+    Op.MINIMUM: _all_together,
+    Op.MAXIMUM: _all_together,
     Op.MULTIPLY: _of_product,
     Op.DIVIDE: _of_quotient,
     Op.POWER: _of_power,

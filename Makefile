@@ -82,7 +82,8 @@ golden: $(STAMP)
 compare: $(STAMP) $(COMPARE_STAMP)
 	@echo "== compare: the values of the reference systems"
 	@$(PYTEST) tests/reference tests/dialects/test_schedule_records.py \
-	  tests/dialects/test_config_functions.py tests/dialects/test_other_systems.py
+	  tests/dialects/test_config_functions.py tests/dialects/test_other_systems.py \
+	  tests/optimizers/compare_accuracy.py
 	@echo "== compare: torch, pytorch-accelerated, transformers, timm and optax as installed"
 	@JAX_ENABLE_X64=1 OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q \
 	  tests/dialects/compare_packages.py tests/dialects/compare_drawn.py
@@ -99,7 +100,7 @@ compare-web: $(STAMP)
 
 bench: $(STAMP)
 	@test -n "$(SCRIPTS)" || { echo "benchmarks/ has no script" >&2; exit 1; }
-	@set -e; for script in $(SCRIPTS); do echo "== bench: $$script"; $(BIN)/python $$script; done
+	@set -e; for script in $(SCRIPTS); do echo "== bench: $$script"; PYTHONPATH=. $(BIN)/python $$script; done
 
 clean:
 	@rm -rf .venv .venv-compare build dist src/*.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,18 @@
+"""The float32 error of five torch forms beside torch's own; the others are for make compare."""
+
+import pytest
+
+from tests.optimizers import compare_accuracy
+
+# Bias corrections, products over the steps, a small learning rate, running means, factors.
+QUICK = ("AdamW default", "NAdam wd lr=.02", "ASGD default", "RMSprop default", "Adafactor default")
+
+
+@pytest.mark.parametrize("key", QUICK)
+def test_error_is_at_most_that_of_torch(key: str) -> None:
+    compare_accuracy.check(key)
+
+
+def test_table_is_that_of_the_reference() -> None:
+    assert len(compare_accuracy.ROWS) == 24
+    assert set(QUICK) | set(compare_accuracy.LARGER) <= set(compare_accuracy.ROWS)

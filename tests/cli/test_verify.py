@@ -1,0 +1,203 @@
+"""``closedform verify`` and ``closedform audit``: what they print, draw and exit with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import helper
+from typer.testing import CliRunner
+
+import closedform as cf
+from closedform.cli import app
+from closedform.cli.verify import summary
+from closedform.verify.report import Report
+
+CONFIGS = Path(__file__).parents[1] / "reference" / "configs"
+CONFIG = Path(__file__).parents[2] / "examples" / "configs" / "gpt3_111m.yaml"
+LINEAR = ["linear", "--start", "1", "--end", "0", "--steps", "10"]
+BELOW = ["linear", "--start", "1", "--end", "-1", "--steps", "10"]
+STAIRS = ["step_decay", "--value", "1", "--gamma", "0.5", "--steps", "10"]
+
+
+def run(*words: object) -> tuple[int, str]:
+    environment = {"COLUMNS": "160", "NO_COLOR": "1"}
+    result = CliRunner().invoke(app, [str(word) for word in words], env=environment)
+    return result.exit_code, result.stdout + result.stderr
+
+
+def test_a_schedule_is_proved() -> None:
+    code, text = run("verify", *LINEAR)
+    assert code == 0
+    assert text.startswith("linear\nverdict")
+    assert "PROVED    the value is >= 0 and <= 1 " in text
+    assert "9 proved, in " in text
+
+
+def test_a_claim_that_is_refuted_is_exit_code_1() -> None:
+    code, text = run("verify", *BELOW)
+    assert code == 1
+    line = next(line for line in text.splitlines() if line.startswith("REFUTED"))
+    assert "the value is never below 0" in line
+    assert "t = " in line
+    assert "value >= 0, it is -" in line
+    assert "8 proved, 1 refuted, in " in text
+
+
+def test_a_question_is_no_fault() -> None:
+    code, text = run("verify", *STAIRS, "--strict")
+    assert code == 0
+    assert "NO        the value does not jump" in text
+    assert "from 1 to 1/2 at step 10" in text
+    assert "1 answered no" in text
+
+
+def test_unknown_is_exit_code_2_if_strict(tmp_path: Path) -> None:
+    path = tmp_path / "lr.onnx"
+    model = cf.to_onnx(cf.schedules.linear(1, 0, 10), path)
+    assert isinstance(model, onnx.ModelProto)
+    claims = [{"claim": "best", "verdict": "PROVED", "sentence": "it is best"}]
+    helper.set_model_props(model, {"closedform.claims": json.dumps(claims)})
+    onnx.save(model, path)
+    code, text = run("verify", path)
+    assert code == 0
+    assert "UNKNOWN   stated in the file: it is best" in text
+    assert "1 unknown, in " in text
+    assert run("verify", path, "--strict")[0] == 2
+
+
+def test_a_refutation_outweighs_what_is_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "lr.onnx"
+    model = cf.to_onnx(cf.schedules.linear(1, -1, 10), path)
+    assert isinstance(model, onnx.ModelProto)
+    claims = [{"claim": "best", "verdict": "PROVED"}]
+    helper.set_model_props(model, {"closedform.claims": json.dumps(claims)})
+    onnx.save(model, path)
+    assert run("verify", path, "--strict")[0] == 1
+
+
+def test_a_file_is_read_and_not_believed(tmp_path: Path) -> None:
+    path = tmp_path / "lr.onnx"
+    model = cf.to_onnx(cf.schedules.linear(1, 0, 10), path)
+    assert isinstance(model, onnx.ModelProto)
+    lie = {"claim": "bounded", "verdict": "PROVED", "arguments": {"high": "1/2"}}
+    helper.set_model_props(model, {"closedform.claims": json.dumps([lie])})
+    onnx.save(model, path)
+    code, text = run("verify", path)
+    assert code == 1
+    assert "REFUTED   the value is <= 1/2" in text
+    assert text.startswith("lr.onnx\n")
+
+
+def test_all_values_of_the_hyperparameters() -> None:
+    code, text = run("verify", *LINEAR, "--symbolic")
+    assert code == 0
+    assert "the value is >= Min(end, start) and <= Max(end, start)" in text
+
+
+def test_a_config_and_its_optimizer() -> None:
+    code, text = run("verify", CONFIG)
+    assert code == 0
+    assert text.startswith("lr: ")
+    assert "optimizer: " in text
+    assert "every step is finite" in text
+
+
+def test_an_optimizer_alone() -> None:
+    code, text = run("verify", "adam")
+    assert code == 0
+    assert "PROVED    state.exp_avg_sq >= 0 before every step" in text
+
+
+def test_a_class_of_a_system() -> None:
+    words = ["torch:OneCycleLR", "--max-lr", "1", "--total-steps", "10", "--anneal-strategy"]
+    shipped = [*words, "linear", "--base-value", "1"]
+    code, text = run("verify", *shipped)
+    assert code == 1
+    assert "the value is never below 0" in text
+
+
+def test_counterexamples_are_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "lr.svg"
+    code, text = run("verify", *BELOW, "-o", path)
+    assert code == 1
+    assert text.endswith(f"{path}\n")
+    drawn = path.read_text()
+    assert drawn.startswith("<?xml")
+    plain = tmp_path / "plain.svg"
+    run("plot", *BELOW, "-o", plain)
+    assert "#c62f3b" in drawn
+    assert "#c62f3b" not in plain.read_text()
+
+
+def test_a_counterexample_gives_open_hyperparameters_their_values(tmp_path: Path) -> None:
+    path = tmp_path / "lr.svg"
+    assert run("verify", *STAIRS, "--symbolic", "-o", path)[0] == 0
+    assert path.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["adam", "-o", "x.png"], "there is no schedule to draw: leave -o out"),
+        (
+            [*LINEAR, "--symbolic", "-o", "x.png"],
+            "end has no value to draw with: leave -o or --symbolic out",
+        ),
+        (["lr.onnx", "--start", "3"], "an .onnx file takes no --start"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(words: list[str], message: str) -> None:
+    code, text = run("verify", *words)
+    assert code == 2
+    assert message in " ".join(text.replace("│", " ").split())
+
+
+def test_a_file_that_is_none_is_one_line(tmp_path: Path) -> None:
+    code, text = run("verify", tmp_path / "none.onnx")
+    assert code == 1
+    assert text.startswith("error: ")
+    assert "none.onnx" in text
+
+
+def test_summary_of_nothing() -> None:
+    assert summary(Report("nothing", ())) == "nothing asked, in 0.00 s"
+
+
+# --- audit ---------------------------------------------------------------------------------------
+
+
+def test_audit_of_a_config() -> None:
+    (path,) = CONFIGS.glob("111m-*.yaml")
+    code, text = run("audit", path)
+    assert code == 0
+    rows = [line.split() for line in text.splitlines()]
+    assert ["0", "0.0", "0"] in rows
+    assert ["1,525", "0.0006", "W,", "peak"] in rows
+    assert ["9,037", "6e-05", "T"] in rows
+    assert "jumps  none" in text
+    assert "peak 0.0006, end 6e-05, warmup 1,525, linear until 9,037" in text
+    assert ["cerebras", "none,", "proved"] in rows
+    assert ["torch", "0:", "6e-12", "(+6e-12)", "0:", "6e-12", "(+6e-12)"] in rows
+
+
+def test_audit_of_a_schedule_that_jumps() -> None:
+    code, text = run("audit", *STAIRS, "--until", "300")
+    assert code == 0
+    assert "jumps  from 1 to 1/2 at step 10; from 1/2 to 1/4 at step 20; " in text
+    assert "and 10 more" in text
+    assert "not compared with other systems" in text
+    assert "sum of the 300 steps  " in text
+
+
+def test_audit_of_a_config_whose_optimizer_is_unknown() -> None:
+    (path,) = CONFIGS.glob("t5_11B-*.yaml")
+    assert run("audit", path)[0] == 0
+
+
+def test_audit_needs_a_schedule() -> None:
+    code, text = run("audit", "adam")
+    assert code == 2
+    assert "adam has no schedule to audit" in text

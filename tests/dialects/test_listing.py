@@ -24,6 +24,7 @@ KERAS: list[tuple[str, dict[str, Any]]] = [
     ("PolynomialDecay", {"initial_learning_rate": 1, "decay_steps": 9}),
     ("InverseTimeDecay", {"initial_learning_rate": 1, "decay_steps": 9, "decay_rate": 0.5}),
     ("CosineDecay", {"initial_learning_rate": 1, "decay_steps": 9}),
+    ("CosineDecayRestarts", {"initial_learning_rate": 1, "first_decay_steps": 9}),
 ]
 LINE = {"class": "linear_schedule", "kwargs": dict(OPTAX[1][1])}
 JOINED = {"schedules": [LINE, LINE], "boundaries": [8]}
@@ -55,7 +56,7 @@ def called(build: Callable[[], object]) -> set[str]:
     return seen
 
 
-def build(row: Row) -> object:
+def build(row: Row) -> Schedule | list[Schedule | None]:
     if "param_groups" not in row:
         return dialects.schedule(row["system"], row["class"], row["kwargs"], base=row["base"])
     groups = [{**group, "adjust_learning_rate": 0.5} for group in row["param_groups"]]

@@ -2,5 +2,6 @@
 
 from closedform.runtime.optimizer import OptimizerSession
 from closedform.runtime.schedule import ScheduleSession
+from closedform.runtime.state_layouts import from_layout, to_layout
 
-__all__ = ["OptimizerSession", "ScheduleSession"]
+__all__ = ["OptimizerSession", "ScheduleSession", "from_layout", "to_layout"]

@@ -187,6 +187,8 @@ def main() -> None:
         train("torch AdamW + LambdaLR", model, digits, in_torch(model, torch_form, rates))
     )
     report(console, outcomes, steps)
+    for verified in (lr.verify(), recipe.optimizer.verify()):
+        console.print(f"\nproved of the {verified}\n", highlight=False, soft_wrap=True)
     for path in sorted(BUILD.glob("*.*")) + sorted(BUILD.glob("torch_form/*")):
         if path.suffix in (".onnx", ".png"):
             console.print(f"{path}  {path.stat().st_size:,} bytes", highlight=False)

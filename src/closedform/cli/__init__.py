@@ -1,4 +1,4 @@
-"""The command line: ``closedform list | show | plot | export | run``, one file per command."""
+"""The command line ``closedform``: list, show, plot, export, run, verify, audit, one file each."""
 
 from __future__ import annotations
 

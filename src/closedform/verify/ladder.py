@@ -6,10 +6,9 @@
    It assumes that both sides are defined.
 4. **order** (``solver``): z3 finds no real point, then no point with integers, where the facts and
    the lemmas hold and the goal does not. Reading integers as reals only ever admits more points.
-5. **quotient of powers**: ``a^k / b^k`` as ``(a/b)^k``, where a >= 0 and b > 0, and order again.
-6. **integer cases** (``integers``): 2 to 5 in each case that integers tell apart.
-7. **turns of a cosine**: for goals ``cos(pi u) != 1`` and ``!= -1``: were it equal, u would be an
-   even or odd integer; 6 on that.
+5. **integer cases** (``integers``): 2 to 4 in each case that integers tell apart.
+6. **turns of a cosine**: for goals ``cos(pi u) != 1`` and ``!= -1``: were it equal, u would be an
+   even or odd integer; 5 on that.
 
 Each tactic proves or gives up; none refutes. What is left are the sequents that were not proved,
 and z3's models of them, where a counterexample is looked for next.
@@ -35,14 +34,11 @@ from closedform.verify.syntax import (
     TWO,
     ZERO,
     add,
-    divide,
     equal,
     less,
     less_equal,
     multiply,
     negate,
-    power,
-    substitute,
     subtract,
     symbol,
 )
@@ -55,7 +51,6 @@ _MODEL_MS = 1000
 EVALUATION = "evaluation"
 IDENTITY = "identity"
 INTEGER_CASES = "integer cases"
-QUOTIENT_OF_POWERS = "quotient of powers"
 TURNS = "turns of a cosine"
 
 
@@ -162,7 +157,7 @@ _PROVED = _Proved()
 def _prove_simple(
     case: Sequent, result: Climb, deadline: Deadline
 ) -> _Proved | Mapping[str, fmpq] | None:
-    """Rungs 2 to 5 on a sequent without choices."""
+    """Rungs 2 to 4 on a sequent without choices."""
     if case.goal.op is Op.TRUE:
         result.used(EVALUATION)
         return _PROVED
@@ -181,13 +176,6 @@ def _prove_simple(
         return _PROVED
     integers = has_integers(goal, *facts)
     reading, model = entails(facts, goal, deadline.milliseconds(_ORDER_MS), integers)
-    if reading is None:
-        combined = _with_combined_powers(goal, sign_of)
-        if combined is not None:
-            milliseconds = deadline.milliseconds(_ORDER_MS)
-            reading, _ = entails(facts, combined, milliseconds, integers)
-            if reading is not None:
-                result.used(QUOTIENT_OF_POWERS)
     if reading is None:
         return model
     result.used(reading.value)
@@ -221,18 +209,3 @@ def _sign_goals(term: Term) -> tuple[tuple[Sign, Term], ...]:
         (Sign.NONNEGATIVE, less_equal(ZERO, term)),
         (Sign.NONPOSITIVE, less_equal(term, ZERO)),
     )
-
-
-def _with_combined_powers(goal: Term, sign_of: SignOf) -> Term | None:
-    """The goal with quotients of powers of one exponent as powers of quotients; None without."""
-    replacements = {}
-    for node in walk(goal):
-        if node.op is not Op.DIVIDE:
-            continue
-        above, below = node.args
-        if above.op is not Op.POWER or below.op is not Op.POWER or above.args[1] != below.args[1]:
-            continue
-        is_positive = sign_of(below.args[0]) is Sign.POSITIVE
-        if is_positive and sign_of(above.args[0]) in (Sign.POSITIVE, Sign.NONNEGATIVE):
-            replacements[node] = power(divide(above.args[0], below.args[0]), above.args[1])
-    return substitute(goal, replacements) if replacements else None

@@ -13,7 +13,7 @@ from closedform.verify.terms import Sign, Term
 CLOCK = terms.term(t)
 ALL = Steps(CLOCK, 0, 2**50)
 x = sp.Symbol("x", positive=True)
-n = sp.Integer
+v = sp.Symbol("v", real=True)
 
 
 def shown(left: sp.Expr, right: sp.Expr, steps: Steps = ALL) -> list[str | None]:
@@ -59,6 +59,10 @@ EQUAL = {
         sp.Min((t + 1) * sp.sqrt(10) / 800, 1 / sp.sqrt(t + 1)),
     ),
     "hyperparameter": (x * (t + 1) - x * t, x),
+    "bias correction": (
+        sp.sqrt(v) / sp.sqrt(1 - sp.Rational(9, 10) ** (t + 1)),
+        (1 / sp.sqrt(1 - sp.exp((t + 1) * sp.log(sp.Rational(9, 10))))) * sp.sqrt(v),
+    ),
 }
 
 DIFFERENT = {

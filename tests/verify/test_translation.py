@@ -24,7 +24,8 @@ from closedform.ir import Builder, DType, Graph, Op, Role, TensorType
 from closedform.language import Schedule, floor_mod
 from closedform.verify import artefact, translation
 from closedform.verify.artefact import KEY, as_json, certify
-from closedform.verify.translation import MEANING, PAIRS, source_term, validate
+from closedform.verify.sources import source_term
+from closedform.verify.translation import MEANING, PAIRS, validate
 from closedform.verify.verdict import Status, Verdict
 from tests.reference.records import schedule_records
 from tests.test_library import SCHEDULES
@@ -258,7 +259,7 @@ def test_a_refuted_file_is_not_written(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(VerificationError) as caught:
         cf.to_onnx(schedules.linear(0, 1, 8).rename("warm"), path)
     assert str(caught.value) == (
-        "the model is not its source: at t = 1 value is 0.111111111111, and its source 1/8 "
+        "the model is not its source: at t = 1 value is 1/9, and its source 1/8 "
         "(schedule 'warm'): this is a defect of the compiler: report it; validate=False exports "
         "all the same"
     )

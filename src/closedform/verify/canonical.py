@@ -253,7 +253,7 @@ class Canonical:
             return [(base, 1)]
         positive: list[tuple[Quotient, int]] = []
         for factor, times in parts:
-            sign = self._sign_of(self.term_of(factor))
+            sign = self._sign_of_form(factor)
             if sign in (Sign.NEGATIVE, Sign.NONPOSITIVE):
                 factor = number(fmpq(-1)) * factor
                 content = -content if times % 2 else content
@@ -262,6 +262,12 @@ class Canonical:
                 return [(base, 1)]
             positive.append((factor, times))
         return positive + _primes(content) if content > 0 else [(base, 1)]
+
+    def _sign_of_form(self, form: Quotient) -> Sign:
+        try:
+            return self._sign_of(self.term_of(form))
+        except TooLarge:  # it holds powers or waves, which are no terms here
+            return Sign.ANY
 
     def term_of(self, form: Quotient) -> Term:
         """Returns a polynomial in generators that are terms as a term."""

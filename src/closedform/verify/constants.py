@@ -3,8 +3,8 @@
 A graph holds floats where its source has exact numbers: 1/10, pi/196000, log(999/1000). Each float
 is the rounding of some exact number, and of infinitely many others. ``Constants`` names one: a
 number of the source itself, or the simplest rational that rounds to the float, or the simplest
-rational multiple of pi or of another irrational number of the source; where none is simple, the
-shortest decimal.
+rational multiple of pi or of another irrational number of the source, or the root of the simplest
+rational; where none is simple, the shortest decimal.
 
 How the number is found proves nothing and need not: what is checked, in ball arithmetic, is that it
 lies in the interval of the reals that round to the float (``rounding_interval``). What is proved of
@@ -141,7 +141,7 @@ class Constants:
             for position, (term, factor) in enumerate(self._multiples(low, high))
         ]
         rational = (bits(simplest), len(multiples), terms.rational(simplest))
-        best = min([rational, *multiples])
+        best = min([rational, _root(low, high, len(multiples) + 1), *multiples])
         return best[2] if best[0] <= _MOST_BITS[dtype] else shortest_decimal(number, dtype)
 
     def _sums_and_products(self) -> list[fmpq]:
@@ -162,6 +162,14 @@ class Constants:
             greatest = min(max(pair) for pair in quotients)
             if least <= greatest:
                 yield term, simplest_between(least, greatest)
+
+
+def _root(low: fmpq, high: fmpq, place: int) -> tuple[int, int, Term]:
+    """The square root of the simplest rational whose root is in an interval, and its bits."""
+    size = sorted((abs(low), abs(high)))
+    squared = simplest_between(size[0] * size[0], size[1] * size[1])
+    root = terms.square_root(terms.rational(squared))
+    return bits(squared), place, root if low > 0 else terms.negative(root)
 
 
 def shortest_decimal(number: float, dtype: DType) -> Term:

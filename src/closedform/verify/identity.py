@@ -16,12 +16,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from flint import fmpq
 
 from closedform.verify import signs, terms
 from closedform.verify.canonical import is_zero
-from closedform.verify.normal import by_angles, normal, opaque_cosines
+from closedform.verify.normal import by_angles, normal, opaque_cosines, with_one_condition
 from closedform.verify.pieces import Line, Value, aligned, as_term, runs_of
 from closedform.verify.terms import Op, Sign, Term
 
@@ -113,6 +114,8 @@ def _are_identical(left: Term, right: Term, steps: Steps) -> bool:
     """
     span = steps.clock, steps.first, steps.last
     one, other = (normal(side, *span) for side in (left, right))
+    if any(node.op is Op.ITE for node in terms.walk(one, other)):
+        one, other = with_one_condition(one, other, partial(_are_same, steps))
     difference = terms.subtract(one, other)
     return (
         one == other
@@ -120,6 +123,10 @@ def _are_identical(left: Term, right: Term, steps: Steps) -> bool:
         or is_zero(by_angles(difference, *span), steps.sign_of)
         or is_zero(difference, steps.sign_of)
     )
+
+
+def _are_same(steps: Steps, one: Term, other: Term) -> bool:
+    return one == other or is_zero(terms.subtract(one, other), steps.sign_of)
 
 
 def _are_equal_by_period(left: Term, right: Term, steps: Steps) -> bool:

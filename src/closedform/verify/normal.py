@@ -12,6 +12,7 @@ Each rule is an equation of real numbers: both sides are equal wherever they are
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from flint import arb, fmpq, fmpz
@@ -58,6 +59,35 @@ def normal(root: Term, clock: Term, first: int, last: int) -> Term:
         return float(int(found.p) / int(found.q)) if isinstance(found, fmpq) else 0.0
 
     return terms.fold(root, make)
+
+
+def with_one_condition(
+    left: Term, right: Term, are_same: Callable[[Term, Term], bool]
+) -> tuple[Term, Term]:
+    """Returns two terms with the conditions of their choices that say the same written alike.
+
+    Args:
+        left: A term.
+        right: Another one.
+        are_same: Whether two numbers are equal wherever they are defined.
+    """
+    seen: list[Term] = []
+
+    def make(node: Term, args: list[Term]) -> Term:
+        rebuilt = terms.rebuild(node, tuple(args)) if args else node
+        if rebuilt.op not in terms.RELATIONS:
+            return rebuilt
+        for known in seen:
+            if known == rebuilt or (known.op is rebuilt.op and _say_the_same(known, rebuilt)):
+                return known
+        seen.append(rebuilt)
+        return rebuilt
+
+    def _say_the_same(one: Term, other: Term) -> bool:
+        differences = [terms.subtract(*relation.args) for relation in (one, other)]
+        return are_same(*differences)
+
+    return terms.fold(left, make), terms.fold(right, make)
 
 
 def _root(base: fmpq, exponent: fmpq) -> Term:

@@ -10,6 +10,10 @@ What PROVED says: read over the real numbers, with each float constant replaced 
 that rounds to it, the graph has the value of its source at every step at which the source has one.
 It does not say how far rounding goes; that is measured by the certificate of numerics.
 
+Of an update rule it says that at every step, for all numbers in the tensors for which rule and
+graph both have a value, each output has the value of the rule. A sum over a tensor and a product of
+matrices are functions of what is under them: equal where that is.
+
 What REFUTED says: at the point that it names the two differ, whatever numbers that round to the
 constants of the graph are put in their places; of a graph that computes in pairs of float32, that
 its value as computed is further off than rounding can bring it. Anything else is UNKNOWN.
@@ -28,7 +32,7 @@ from flint import arb, ctx, fmpq
 
 from closedform.errors import VerificationError
 from closedform.ir import DType, Graph, Op, Role, evaluate
-from closedform.language import Schedule, t
+from closedform.language import Schedule, UpdateRule, t
 from closedform.lowering.domain import LAST_STEP
 from closedform.verify import terms
 from closedform.verify.constants import Constants, rounding_interval
@@ -36,7 +40,8 @@ from closedform.verify.exact import Undefined
 from closedform.verify.exact import value as value_of
 from closedform.verify.identity import Steps, are_equal, is_defined
 from closedform.verify.lift import Constant, lift_graph
-from closedform.verify.pieces import Line, Runs, Value, aligned, as_term, runs_of
+from closedform.verify.pieces import Line, Value, aligned, as_term, runs_of
+from closedform.verify.sources import rule_terms, source_term
 from closedform.verify.terms import Sign, Term
 from closedform.verify.verdict import Status, Verdict
 
@@ -49,6 +54,11 @@ MEANING = (
     "from an exact number, the graph has the value of its source at every step from 0 to {last}"
 )
 
+MEANING_OF_RULES = (
+    "read over the real numbers, with each float constant at most half a unit in its last place "
+    "from an exact number, each output has the value of its rule at every step from 0 to {last}, "
+    "for all tensors for which both have one"
+)
 PAIRS = (
     "it computes in pairs of float32, whose second parts are the rounding errors of the first: "
     "read over the real numbers they say nothing, the certificate of numerics measures them"
@@ -90,7 +100,7 @@ class OpenRun:
     is_equal: bool
 
 
-def validate(source: Schedule, graph: Graph, *, budget: float = BUDGET) -> Verdict:
+def validate(source: Schedule | UpdateRule, graph: Graph, *, budget: float = BUDGET) -> Verdict:
     """Returns whether a graph is its source, at every step at which it may run.
 
     Args:
@@ -116,18 +126,19 @@ def validate(source: Schedule, graph: Graph, *, budget: float = BUDGET) -> Verdi
     return verdict.after(time.monotonic() - begun)
 
 
-def _validate(source: Schedule, graph: Graph, deadline: float) -> Verdict:
+def _validate(source: Schedule | UpdateRule, graph: Graph, deadline: float) -> Verdict:
     last = LAST_STEP[_step_dtype(graph)]
     tactics: dict[str, None] = {}
     open_runs: list[tuple[Pair, OpenRun]] = []
     is_paired = _computes_in_pairs(graph)
+    is_rule = isinstance(source, UpdateRule)
     for pair in _pairs(source, graph, last):
         if is_paired:
             open_runs.append(
                 (pair, OpenRun(Steps(CLOCK, 0, last), pair.source, pair.lifted, False))
             )
             continue
-        runs = _compare(pair, Steps(CLOCK, 0, last), tactics, deadline)
+        runs = _compare(pair, Steps(CLOCK, 0, last), tactics, deadline, is_rule)
         open_runs += [(pair, run) for run in runs]
     for pair, run in open_runs:
         points = _points(pair, run.steps)
@@ -137,11 +148,12 @@ def _validate(source: Schedule, graph: Graph, deadline: float) -> Verdict:
     if is_paired:
         return Verdict(Status.UNKNOWN, reason=PAIRS)
     for pair, run in open_runs:
-        verdict = _prove(pair, run, deadline)
+        verdict = _prove(pair, run, deadline, is_rule)
         if not verdict.proved:
             return verdict
         tactics.update(dict.fromkeys(verdict.tactics))
-    return Verdict(Status.PROVED, tuple(tactics), reason=MEANING.format(last=last))
+    meaning = MEANING_OF_RULES if is_rule else MEANING
+    return Verdict(Status.PROVED, tuple(tactics), reason=meaning.format(last=last))
 
 
 def _computes_in_pairs(graph: Graph) -> bool:
@@ -157,44 +169,53 @@ def _step_dtype(graph: Graph) -> DType:
     return steps[0].type.dtype if steps else DType.I64
 
 
-def _pairs(source: Schedule, graph: Graph, last: int) -> Iterator[Pair]:
+def _pairs(source: Schedule | UpdateRule, graph: Graph, last: int) -> list[Pair]:
+    """The outputs of a graph; those that differ in the name of their parameter alone once."""
     inputs = {
         node.attribute("name") for node in graph.inputs if node.attribute("role") == Role.HYPER
     }
-    wanted = source_term(source, inputs)
-    symbols = {name: node for name, node in terms.symbols(wanted).items() if name in inputs}
-    runs = runs_of(wanted, CLOCK, 0, last)
-    constants = Constants([wanted, terms.term(source.bound)], _ends_of_lines(runs))
+    if isinstance(source, Schedule):
+        wanted = [(output.name, "", source_term(source, inputs)) for output in graph.outputs]
+        exact = [terms.term(source.bound)]
+    else:
+        wanted, exact = list(rule_terms(source, graph)), []
+    roots = [root for _, _, root in wanted]
+    symbols = {name: node for name, node in terms.symbols(*roots).items() if name in inputs}
+    numbers = [end for root in roots for end in _ends_of_lines(root, last)]
+    constants = Constants([*dict.fromkeys(roots), *exact], numbers)
     lifted = lift_graph(graph, constant=constants, symbols=symbols, last=last)
     balls: dict[str, Any] = {}
-    stored = lift_graph(graph, constant=_ball_symbol(balls, constants), symbols=symbols, last=last)
-    for name, term in lifted.items():
-        yield Pair(name, wanted, term, stored[name], balls)
+    ball_symbol = _ball_symbol(balls, constants)
+    stored = lift_graph(graph, constant=ball_symbol, symbols=symbols, last=last)
+    found: dict[tuple[Term, Term], Pair] = {}
+    for name, param, root in wanted:
+        sides = root, lifted[name]
+        found.setdefault(
+            tuple(_without_name(side, param) for side in sides),  # type: ignore[arg-type]
+            Pair(name, *sides, stored[name], balls),
+        )
+    return list(found.values())
 
 
-def _ends_of_lines(runs: Runs) -> Iterator[fmpq]:
+def _without_name(side: Term, param: str) -> Term:
+    """A term with the symbols of one parameter, and of it alone, under names without it."""
+    own = {
+        node: terms.symbol(name.replace(f".{param}", ".", 1))
+        for name, node in terms.symbols(side).items()
+        if param and f"{name}.".find(f".{param}.") > 0
+    }
+    return terms.substitute(side, own)
+
+
+def _ends_of_lines(root: Term, last: int) -> Iterator[fmpq]:
     """Slopes of lines and their values at both ends and nearest to 0: constants of their graph."""
-    for run in runs:
+    for run in runs_of(root, CLOCK, 0, last):
         if isinstance(run.value, Line):
             slope, height = run.value.slope, run.value.height
-            root = -height / slope if slope != 0 else fmpq(0)
-            nearest = (int(root.floor()), int(root.ceil()))
+            zero = -height / slope if slope != 0 else fmpq(0)
+            nearest = (int(zero.floor()), int(zero.ceil()))
             yield slope
             yield from (run.value.at(step) for step in (run.first, run.last, *nearest))
-
-
-def source_term(schedule: Schedule, inputs: frozenset[str] | set[str] = frozenset()) -> Term:
-    """Returns the term of a schedule with its numbers put in, but for those that are inputs.
-
-    The numbers are put in where SymPy cannot rewrite what comes out.
-    """
-    root = terms.term(schedule.expr)
-    numbers = {
-        node: terms.term(schedule.hyperparameters[name])
-        for name, node in terms.symbols(root).items()
-        if name in schedule.hyperparameters and name not in inputs
-    }
-    return terms.substitute(root, numbers)
 
 
 def _ball_symbol(balls: dict[str, Any], exact: Constant) -> Constant:
@@ -218,7 +239,7 @@ def _ball_symbol(balls: dict[str, Any], exact: Constant) -> Constant:
 
 
 def _compare(
-    pair: Pair, steps: Steps, tactics: dict[str, None], deadline: float
+    pair: Pair, steps: Steps, tactics: dict[str, None], deadline: float, is_rule: bool
 ) -> Iterator[OpenRun]:
     """Yields the runs that stay open; notes what showed the others."""
     both = [
@@ -228,7 +249,7 @@ def _compare(
         run = Steps(steps.clock, first, last)
         is_late = time.monotonic() > deadline
         way = None if is_late else are_equal(wanted, lifted, run)
-        if way is None or not is_defined(lifted, run):
+        if way is None or not (is_rule or is_defined(lifted, run)):
             yield OpenRun(run, wanted, lifted, way is not None)
         if way is not None:
             tactics[way] = None
@@ -308,7 +329,7 @@ def _drawn(symbol: Term, draw: random.Random) -> fmpq:
     return -size if symbol.value.sign is Sign.ANY and draw.random() < 0.4 else size
 
 
-def _prove(pair: Pair, run: OpenRun, deadline: float) -> Verdict:
+def _prove(pair: Pair, run: OpenRun, deadline: float, is_rule: bool) -> Verdict:
     # Few graphs come here, and the solvers behind the prover take longer to load than to validate.
     from closedform.verify.definedness import obligations
     from closedform.verify.prover import prove
@@ -323,7 +344,8 @@ def _prove(pair: Pair, run: OpenRun, deadline: float) -> Verdict:
     def goals() -> Iterator[Term]:
         if not run.is_equal:
             yield terms.equal(wanted, lifted)
-        yield from (obligation.claim for obligation in obligations(lifted))
+        if not is_rule:
+            yield from (obligation.claim for obligation in obligations(lifted))
 
     if sum(node.op is terms.Op.ITE for node in terms.walk(lifted)) > _MOST_BRANCHES:
         return _unknown(pair, steps, None)
@@ -332,7 +354,8 @@ def _prove(pair: Pair, run: OpenRun, deadline: float) -> Verdict:
         left = deadline - time.monotonic()
         verdict = prove(goal, assume=taken, budget=left) if left > 0 else None
         if verdict is None or not verdict.proved:
-            return _refutation(pair, _exact_point(verdict)) or _unknown(pair, steps, verdict)
+            refuted = _refutation(pair, _exact_point(verdict))
+            return _unknown(pair, steps, verdict) if refuted is None else refuted
         tactics.update(dict.fromkeys(verdict.tactics))
     return Verdict(Status.PROVED, tuple(tactics))
 

@@ -188,7 +188,7 @@ def main() -> None:
     )
     report(console, outcomes, steps)
     for verified in (lr.verify(), recipe.optimizer.verify()):
-        console.print(f"\nproved of the {verified}\n", highlight=False, soft_wrap=True)
+        console.print(f"\n{verified}", highlight=False, soft_wrap=True)
     for path in sorted(BUILD.glob("*.*")) + sorted(BUILD.glob("torch_form/*")):
         if path.suffix in (".onnx", ".png"):
             console.print(f"{path}  {path.stat().st_size:,} bytes", highlight=False)

@@ -7,10 +7,10 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.language import PARAM, State, UpdateRule, hyper, local, reduce_mean, state, t
+from closedform.language import PARAM, State, UpdateRule, hyper, local, state, t
 from closedform.optimizers.arguments import hyperparameter, is_zero, two_betas
 from closedform.optimizers.formulas import ascent_or_descent, blend, weighted
-from closedform.optimizers.tensor_formulas import tensor_rule
+from closedform.optimizers.tensor_formulas import rms, tensor_rule
 
 
 def stable_adamw(
@@ -50,7 +50,7 @@ def stable_adamw(
 
     Example:
         >>> list(stable_adamw().states), list(stable_adamw().definitions)
-        (['exp_avg', 'exp_avg_sq'], ['exp_avg', 'exp_avg_sq', 'rate'])
+        (['exp_avg', 'exp_avg_sq'], ['exp_avg', 'exp_avg_sq', 'lag', 'rate'])
 
     Source: Wortsman et al. (2023), algorithm 2.
     """
@@ -66,8 +66,9 @@ def stable_adamw(
         "exp_avg": blend(state("exp_avg"), gradient, _corrected("beta1")),
         "exp_avg_sq": weighted(state("exp_avg_sq"), gradient**2, _corrected("beta2")),
     }
-    lag = sp.sqrt(reduce_mean(gradient**2 / sp.Max(square, eps_symbol**2)))
-    definitions["rate"] = hyper("lr") / sp.Max(1, lag)
+    # A quotient is squared, not its parts: they overflow where it does not.
+    definitions["lag"] = gradient / sp.sqrt(sp.Max(square, eps_symbol**2))
+    definitions["rate"] = hyper("lr") / sp.Max(1, rms(local("lag")))
     param = PARAM - local("rate") * mean / (sp.sqrt(square) + eps_symbol)
     if not is_zero(values["weight_decay"]):
         param = param - local("rate") * hyper("weight_decay") * PARAM

@@ -70,6 +70,11 @@ def _ball(part: Compiled) -> Function:
     return lambda t: arb(function(t))
 
 
+def _of_kind(part: Compiled, kind: Kind) -> Function:
+    """The function as a ball where a ball is wanted; flint does not check what it is given."""
+    return _ball(part) if kind is Kind.BALL else part.function
+
+
 def _rational(node: Term, _: list[Compiled]) -> Compiled:
     return _of_line(Line(0, int(node.value.p), int(node.value.q)))
 
@@ -119,7 +124,7 @@ def _multiply(_: Term, args: list[Compiled]) -> Compiled:
 def _joined(args: Sequence[Compiled], combine: Callable[[Any, Any], Any]) -> Compiled:
     """A fold of functions from the left, all in the widest of their kinds."""
     kind = max(arg.kind for arg in args)
-    functions = [_ball(arg) if kind is Kind.BALL else arg.function for arg in args]
+    functions = [_of_kind(arg, kind) for arg in args]
 
     def join(first: Function, second: Function) -> Function:
         return lambda t: combine(first(t), second(t))
@@ -318,19 +323,21 @@ def _choice(_: Term, args: list[Compiled]) -> Compiled:
     if condition.threshold is not None:
         milestone, is_below = condition.threshold
         return _branched(milestone, *((then, other) if is_below else (other, then)))
-    test, first, second = condition.function, then.function, other.function
-    return Compiled(max(then.kind, other.kind), lambda t: first(t) if test(t) else second(t))
+    kind = max(then.kind, other.kind)
+    test, first, second = condition.function, _of_kind(then, kind), _of_kind(other, kind)
+    return Compiled(kind, lambda t: first(t) if test(t) else second(t))
 
 
 def _branched(milestone: int, before: Compiled, after: Compiled) -> Compiled:
     """``before`` for t < milestone, else ``after``; the segments of both are found when called."""
-    segments: list[tuple[list[int], list[Compiled]]] = []
+    segments: list[tuple[list[int], list[Function]]] = []
 
     def value(t: int) -> Any:
         if not segments:
-            segments.append(result.segments())
-        starts, parts = segments[0]
-        return parts[bisect.bisect_right(starts, t) - 1].function(t)
+            starts, parts = result.segments()
+            segments.append((starts, [_of_kind(part, kind) for part in parts]))
+        starts, functions = segments[0]
+        return functions[bisect.bisect_right(starts, t) - 1](t)
 
     kind = max(before.kind, after.kind)
     result = Compiled(kind, value, branch=(milestone, before, after))

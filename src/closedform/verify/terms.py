@@ -273,6 +273,8 @@ _READERS: Mapping[type, _Reader] = {
     sp.Min: _of(minimum),
     sp.Max: _of(maximum),
     sp.Abs: _of(absolute),
+    # SymPy makes 2**re(x) of Abs(2**x); all values are real.
+    sp.re: lambda expr, read: read(expr.args[0]),
     sp.sign: _of(sign),
     sp.Piecewise: _piecewise,
     ReduceSum: lambda expr, read: opaque("reduce_sum", read(expr.args[0])),

@@ -305,7 +305,8 @@ def to_onnx(
         validate: Whether to show that a schedule's file is its source; metadata tell the verdict.
         claims: A report on a schedule, as ``verify()`` gives it, for the metadata.
         **options: Those of ``compile``; for a rule also ``groups``, parameters with a rule of their
-            own, and ``inline``, one flat graph in place of local functions.
+            own, ``inline``, one flat graph in place of local functions, and ``parts``, the graphs
+            of single tensors as files of their own.
 
     Returns:
         The checked model, or the two models by name.

@@ -19,7 +19,7 @@ from closedform.compiler import CLOCK, check_options, check_shapes, compile_prog
 from closedform.errors import ExportError
 from closedform.ir.graph import Graph
 from closedform.ir.passes import DEFAULT
-from closedform.ir.program import Program, flatten
+from closedform.ir.program import Program, Stage, flatten
 from closedform.ir.types import DType, Shape
 from closedform.language.groups import Group, assigned
 from closedform.language.printing import latex
@@ -30,6 +30,8 @@ from closedform.version import __version__
 
 if TYPE_CHECKING:
     import onnx
+
+CALLS_FILE = "calls.json"
 
 Members = Sequence[tuple[UpdateRule, Mapping[str, Shape]]]
 
@@ -128,6 +130,7 @@ def write_rule(
     *,
     groups: Sequence[Group] = (),
     inline: bool = False,
+    parts: bool = False,
     opset: int = 21,
     **options: Any,
 ) -> dict[str, onnx.ModelProto]:
@@ -142,6 +145,8 @@ def write_rule(
         groups: Parameters with a rule of their own.
         inline: Whether ``step.onnx`` is one flat graph; else the step of a kind of tensor is a
             local function that each of them calls.
+        parts: Whether to write the parts of ``step.onnx`` too, for tensors that lie in shards or on
+            several devices: see ``program_files``.
         opset: ONNX opset.
         **options: ``dtype``, ``scalar_dtype`` and ``step_dtype`` of ``model_program``.
 
@@ -173,6 +178,11 @@ def write_rule(
     point = model_evaluation(rule, params, groups, **options)
     if point is not None:
         models["evaluation"] = to_model(point, opset=opset, **facts)
+    graphs, calls = program_files(program) if parts else ({}, None)
+    models |= {
+        name: to_model(graph, opset=opset, metadata=facts["metadata"])
+        for name, graph in graphs.items()
+    }
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -184,7 +194,41 @@ def write_rule(
         ) from error
     for name, model in models.items():
         write_model(model, folder / f"{name}.onnx")
+    if calls is not None:
+        text = json.dumps(calls, indent=1)
+        (folder / CALLS_FILE).write_text(text + "\n", encoding="utf-8")
     return models
+
+
+def program_files(program: Program) -> tuple[dict[str, Graph], dict[str, Any]]:
+    """Returns the graphs of a step by file name, and who takes which.
+
+    - ``partial_<k>_<i>``: from one tensor, or one shard of it, to its part of some sums, ``sum.…``;
+      the sums of stage k are the parts of all, added. ``partial_<k>_scalars`` gives what these
+      graphs take as ``scalar.…``, where they take any.
+    - ``scalars``: from step, hyperparameters, shared states and sums to the next step, the next
+      shared states and the scalars.
+    - ``apply_<i>``: the step of one tensor or shard.
+
+    The calls say for each parameter which graph it takes, and which outputs of the graph of scalars
+    are the ``scalar.0``, ``scalar.1``, … of it.
+    """
+
+    def made(part: Stage | Program, body: str, scalars: str) -> list[dict[str, Any]]:
+        if part.scalars.outputs:
+            graphs[scalars] = part.scalars
+        graphs.update({f"{body}{place}": graph for place, graph in enumerate(part.bodies)})
+        return [
+            {"param": call.param, "graph": f"{body}{call.body}", "scalars": list(call.scalars)}
+            for call in part.calls
+        ]
+
+    graphs: dict[str, Graph] = {}
+    stages = [
+        made(stage, f"partial_{place}_", f"partial_{place}_scalars")
+        for place, stage in enumerate(program.stages)
+    ]
+    return graphs, {"stages": stages, "apply": made(program, "apply_", "scalars")}
 
 
 def rule_facts(rule: UpdateRule, members: Members = ()) -> dict[str, Any]:
@@ -199,6 +243,13 @@ def rule_facts(rule: UpdateRule, members: Members = ()) -> dict[str, Any]:
     if rule.definitions:
         named = {name: sp.srepr(expr) for name, expr in rule.definitions.items()}
         metadata["closedform.definitions"] = json.dumps(named)
+    if rule.shared:
+        following = {name: sp.srepr(spec.next) for name, spec in rule.shared.items()}
+        metadata["closedform.shared"] = json.dumps(following)
+    if rule.advances != sp.true:
+        metadata["closedform.advances"] = sp.srepr(rule.advances)
+    if rule.evaluation is not None:
+        metadata["closedform.evaluation"] = sp.srepr(rule.evaluation)
     if members:
         metadata["closedform.groups"] = json.dumps(
             [

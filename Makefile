@@ -87,6 +87,12 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@echo "== compare: torch, pytorch-accelerated, transformers, timm and optax as installed"
 	@JAX_ENABLE_X64=1 OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q \
 	  tests/dialects/compare_packages.py tests/dialects/compare_drawn.py
+	@echo "== compare: the prover: all goals, random goals, its lemmas, and z3 beside cvc5"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_goals.py \
+	  tests/verify/compare_soundness.py tests/verify/compare_lemmas.py
+	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/verify/compare_solvers.py
+	@echo "== compare: certificates of every step of every config, and of the double-float lowering"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_certificates.py
 
 gallery: $(STAMP)
 	@echo "== gallery: rewrite docs/gallery.md; review the change with git diff"
@@ -126,10 +132,10 @@ $(STAMP): pyproject.toml constraints.txt
 
 # timm without what it asks for: its schedulers need torch alone, its models torchvision, whose wheel
 # needs the CUDA build of torch.
-$(COMPARE_STAMP): $(STAMP) tests/dialects/compare_requirements.txt
+$(COMPARE_STAMP): $(STAMP) tests/dialects/compare_requirements.txt tests/verify/compare_requirements.txt
 	@echo "== setup: .venv-compare with torch, transformers, timm, optax and jax, a few minutes"
 	@$(BIN)/python -m venv --clear .venv-compare
 	@$(COMPARE)/python -m pip install -qq -e . -r tests/dialects/compare_requirements.txt \
-	  -c constraints.txt
+	  -r tests/verify/compare_requirements.txt -c constraints.txt
 	@$(COMPARE)/python -m pip install -qq --no-deps timm==1.0.31
 	@touch $@

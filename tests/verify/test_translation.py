@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +17,19 @@ from onnx import helper, numpy_helper
 
 import closedform as cf
 from closedform import compiler, dialects, hyper, schedules, t
-from closedform.compiler import compile_schedule
+from closedform.compiler import compile_schedule, compile_step
 from closedform.config import load_schedules
 from closedform.errors import ClosedFormError, VerificationError
 from closedform.exporters.onnx_model import to_model
-from closedform.ir import Builder, DType, Graph, Op, Role, TensorType
+from closedform.ir import Builder, DType, Graph, Op, Output, Role, TensorType
 from closedform.language import Schedule, floor_mod
 from closedform.verify import artefact, translation
 from closedform.verify.artefact import KEY, as_json, certify
 from closedform.verify.sources import source_term
-from closedform.verify.translation import MEANING, PAIRS, validate
+from closedform.verify.translation import MEANING, MEANING_OF_RULES, PAIRS, validate
 from closedform.verify.verdict import Status, Verdict
 from tests.reference.records import schedule_records
-from tests.test_library import SCHEDULES
+from tests.test_library import OPTIMIZERS, SCHEDULES
 
 CONFIGS = sorted((Path(__file__).parents[1] / "reference" / "configs").glob("*.yaml"))
 NARROW: dict[str, Any] = {"dtype": "f32", "scalar_dtype": "f32", "step_dtype": "i32"}
@@ -215,6 +216,61 @@ def test_the_budget_is_kept() -> None:
     verdict = validate(lr, graph, budget=1.0)
     assert verdict.unknown
     assert time.monotonic() - begun < 10  # a machine that others use as well
+
+
+# --- rules ----------------------------------------------------------------------------------
+
+# What the lifting or the prover does not reach, with the reason that the verdict gives.
+ROWS = "has no meaning to the prover"
+MODEL = "states of the whole model"
+OPEN_RULES = {
+    **dict.fromkeys(("adafactor", "adafactor_clamped", "came", "stable_adamw"), ROWS),
+    **dict.fromkeys(("muon", "muon_bf16"), ROWS),
+    **dict.fromkeys(("schedule_free_sgd", "schedule_free_adamw", "schedule_free_radam"), MODEL),
+    **dict.fromkeys(("prodigy", "d_adapt_adam", "d_adapt_sgd"), MODEL),
+    # Correction under a root beside roots of degree 250, choices in choices, tables of betas.
+    **dict.fromkeys(("nadam", "radam", "lamb", "ademamix"), "at the steps from"),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_rule_is_proved_or_listed(name: str) -> None:
+    rule = OPTIMIZERS[name]()
+    graph = compile_step(rule, {"w": (3, 4), "v": (3, 4)})
+    verdict = validate(rule, graph, budget=10.0)
+    assert not verdict.refuted, verdict
+    if name in OPEN_RULES:
+        assert verdict.unknown, f"{name} is proved now: take it off the list"
+        assert OPEN_RULES[name] in verdict.reason
+    else:
+        assert verdict.proved, verdict
+        assert verdict.reason == MEANING_OF_RULES.format(last=2**50)
+
+
+def test_another_rule_is_refuted() -> None:
+    graph = compile_step(cf.optimizers.sgd(0.1, momentum=0.9), {"w": (2,)})
+    assert validate(cf.optimizers.sgd(0.1, momentum=0.9), graph).proved
+    verdict = validate(cf.optimizers.sgd(0.1, momentum=0.8), graph)
+    assert verdict.refuted
+    assert verdict.counterexample is not None
+    assert set(verdict.counterexample) >= {"t", "grad.w"}
+
+
+def test_parameters_that_are_exchanged_are_found() -> None:
+    rule = cf.optimizers.sgd(0.1)
+    graph = compile_step(rule, {"a": (2,), "b": (2,)})
+    first, second, third = graph.outputs
+    exchanged = replace(
+        graph, outputs=(first, Output(second.name, third.index), Output(third.name, second.index))
+    )
+    assert validate(rule, graph).proved
+    assert validate(rule, exchanged).refuted
+
+
+def test_names_of_parameters_may_hold_dots() -> None:
+    rule = cf.optimizers.adamw(lr=0.1)
+    graph = compile_step(rule, {"layer": (2,), "layer.exp_avg": (2,), "layer.0.w": (3,)})
+    assert validate(rule, graph).proved
 
 
 # --- files ----------------------------------------------------------------------------------

@@ -204,6 +204,10 @@ def _numbers(sources: Iterable[Term]) -> tuple[dict[fmpq, None], dict[Term, None
                 irrationals[terms.multiply(*factors)] = None
         elif node.op is Op.POWER and constant[node.args[0]]:
             irrationals[terms.log(node.args[0])] = None
+        elif node.op is Op.POWER and constant[node.args[1]]:
+            base, exponent = node.args
+            factors = [arg for arg in base.args if constant[arg]] if base.op is Op.MULTIPLY else []
+            irrationals.update(dict.fromkeys(terms.power(arg, exponent) for arg in factors))
         elif node.op is Op.LOOKUP:
             rationals.update(dict.fromkeys(node.value))
     return rationals, irrationals

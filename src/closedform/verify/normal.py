@@ -29,6 +29,7 @@ _LARGEST_RATIO = 16
 
 def normal(root: Term, clock: Term, first: int, last: int) -> Term:
     """Returns an equal term in the normal form of the steps from ``first`` to ``last``."""
+    names = terms.symbols(root)
 
     def make(node: Term, args: list[Term]) -> Term:
         if node.op in (Op.COSPI, Op.SINPI):
@@ -51,8 +52,9 @@ def normal(root: Term, clock: Term, first: int, last: int) -> Term:
         return terms.multiply(terms.rational(sign), terms.cospi(as_term(line, clock)))
 
     def _size(node: Term) -> float:
-        names = terms.symbols(node)
-        point = dict.fromkeys(names, fmpq(1)) | {clock.value.name: fmpq(first)}
+        # Odd numbers, so that different terms seldom meet: equal sizes stay in the order they had.
+        values = {name: fmpq(2 * place + 3, 7) for place, name in enumerate(names)}
+        point = {**values, clock.value.name: fmpq(first)}
         found = value_of(node, point)
         if isinstance(found, arb):
             return float(found.mid())

@@ -40,7 +40,7 @@ from closedform.verify.exact import Undefined
 from closedform.verify.exact import value as value_of
 from closedform.verify.identity import Steps, are_equal, is_defined
 from closedform.verify.lift import Constant, lift_graph
-from closedform.verify.pieces import Line, Value, aligned, as_term, runs_of
+from closedform.verify.pieces import Line, Runs, Value, aligned, as_term, runs_of
 from closedform.verify.sources import rule_terms, source_term
 from closedform.verify.terms import Sign, Term
 from closedform.verify.verdict import Status, Verdict
@@ -181,8 +181,10 @@ def _pairs(source: Schedule | UpdateRule, graph: Graph, last: int) -> list[Pair]
         wanted, exact = list(rule_terms(source, graph)), []
     roots = [root for _, _, root in wanted]
     symbols = {name: node for name, node in terms.symbols(*roots).items() if name in inputs}
-    numbers = [end for root in roots for end in _ends_of_lines(root, last)]
-    constants = Constants([*dict.fromkeys(roots), *exact], numbers)
+    runs = [run for root in dict.fromkeys(roots) for run in runs_of(root, CLOCK, 0, last)]
+    on_runs = (run.value for run in runs if isinstance(run.value, Term))
+    looked_at = dict.fromkeys((*roots, *exact, *on_runs))
+    constants = Constants(looked_at, _ends_of_lines(runs))
     lifted = lift_graph(graph, constant=constants, symbols=symbols, last=last)
     balls: dict[str, Any] = {}
     ball_symbol = _ball_symbol(balls, constants)
@@ -207,9 +209,9 @@ def _without_name(side: Term, param: str) -> Term:
     return terms.substitute(side, own)
 
 
-def _ends_of_lines(root: Term, last: int) -> Iterator[fmpq]:
+def _ends_of_lines(runs: Runs) -> Iterator[fmpq]:
     """Slopes of lines and their values at both ends and nearest to 0: constants of their graph."""
-    for run in runs_of(root, CLOCK, 0, last):
+    for run in runs:
         if isinstance(run.value, Line):
             slope, height = run.value.slope, run.value.height
             zero = -height / slope if slope != 0 else fmpq(0)

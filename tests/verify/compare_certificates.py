@@ -1,0 +1,95 @@
+"""Certificates of every step: all configs in onnxruntime, and the ten schedules in double-float.
+
+For `make compare`. No test of `make test`: pytest collects files of this name only when they are
+named; a million steps of a schedule take seconds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+import yaml
+
+from closedform.compiler import compile_schedule
+from closedform.config import load_schedules
+from closedform.exporters.onnx_model import serialize, to_model
+from closedform.exporters.torch_module import to_module
+from closedform.ir.graph import Array, Graph
+from closedform.verify.certificate import EXHAUSTIVE, certify
+from tests.reference.test_configs import CONFIGS, lengths
+from tests.support.study import STUDY, compile_double_float
+
+# The bars of issue 4.
+ULP_OF_SCALE, ROUNDED_SHARE, ULP = 2, 0.9999, 0.51
+
+
+def last_step(config: Path) -> int:
+    """A little past everything that the config names."""
+    found = lengths(yaml.safe_load(config.read_text()))
+    return int(1.05 * max([*found, *np.cumsum(found)])) + 10
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: str(path.stem))
+def test_every_step_of_every_config(config: Path) -> None:
+    schedules, _ = load_schedules(config)
+    for key, schedule in schedules.items():
+        double = compile_schedule(schedule, step_shape=("n",))
+        single = compile_schedule(schedule, step_shape=("n",), dtype="f32")
+        count = last_step(config) + 1
+        for start in range(0, count, EXHAUSTIVE):
+            steps = range(start, min(start + EXHAUSTIVE, count))
+            first = certify(schedule, double, steps, engine="onnxruntime")
+            second = certify(schedule, single, steps, engine="onnxruntime")
+            assert first.is_exhaustive
+            assert second.is_exhaustive
+            worst = first.measured.ulp_of_scale
+            share = second.measured.rounded_share
+            print(f"\n{key} {steps}: {worst.value:.3f} ulp of scale, {100 * share:.4f} % rounded")
+            assert worst.value <= ULP_OF_SCALE, first
+            assert share >= ROUNDED_SHARE, second
+
+
+def in_torch(graph: Graph) -> Any:
+    module = to_module(graph)
+
+    def torch_eager(steps: Array) -> Array:
+        with torch.no_grad():
+            return np.asarray(module(torch.from_numpy(steps)).numpy())
+
+    return torch_eager
+
+
+def in_onnxruntime(graph: Graph, level: Any) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = level
+    session = onnxruntime.InferenceSession(
+        serialize(to_model(graph)), options, providers=["CPUExecutionProvider"]
+    )
+
+    def onnxruntime_at_a_level(steps: Array) -> Array:
+        return np.asarray(session.run(None, {"step": steps})[0])
+
+    return onnxruntime_at_a_level
+
+
+@pytest.mark.parametrize("name", STUDY)
+def test_a_million_steps_of_the_study_in_double_float(name: str) -> None:
+    schedule = STUDY[name]
+    graph = compile_double_float(schedule)
+    levels = onnxruntime.GraphOptimizationLevel
+    engines = (
+        in_onnxruntime(graph, levels.ORT_DISABLE_ALL),
+        in_onnxruntime(graph, levels.ORT_ENABLE_ALL),
+        in_torch(graph),
+    )
+    found = [certify(schedule, graph, range(10**6 + 1), engine=engine) for engine in engines]
+    assert all(one.is_exhaustive for one in found)
+    assert all(one.measured == found[0].measured for one in found)
+    print(f"\n{found[0]}")
+    assert found[0].measured.ulp.value <= ULP
+    assert found[0].measured.rounded_share >= ROUNDED_SHARE

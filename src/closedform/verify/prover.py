@@ -25,6 +25,7 @@ from closedform.verify.ladder import EVALUATION, Climb, climb
 from closedform.verify.samples import Counterexample, Sampler, Tally, declarations, examine
 from closedform.verify.solver import Reading, ask
 from closedform.verify.syntax import either, equal, less, negate, rational
+from closedform.verify.tensors import without_tensor_functions
 from closedform.verify.tree import TRUTHS, Sign, Term, show, symbols
 from closedform.verify.verdict import Status, Verdict
 
@@ -78,7 +79,8 @@ def prove(
 def _prove(
     goal: Term, assumptions: tuple[Term, ...], deadline: Deadline, budget: float, seed: int
 ) -> Verdict:
-    walked = _walked(goal, assumptions, deadline.earlier(budget * _CLIMBING_SHARE))
+    elementwise, given = without_tensor_functions(goal, assumptions)
+    walked = _walked(elementwise, given, deadline.earlier(budget * _CLIMBING_SHARE))
     if walked is not None:
         return walked
     sampler = Sampler(goal, assumptions, seed)
@@ -89,8 +91,8 @@ def _prove(
     result = Climb()
     climbing = deadline.earlier(budget * _CLIMBING_SHARE)
     try:
-        given = (*declarations(goal, *assumptions), *assumptions)
-        result = climb(Sequent(given, goal, {}), climbing)
+        facts = (*declarations(elementwise, *given), *given)
+        result = climb(Sequent(facts, elementwise, {}), climbing)
         if result.is_proved:
             return _proved(result, sampler, tally, deadline)
         found = _from_models(result, sampler)

@@ -30,6 +30,8 @@ WARMED = Schedule(
     name="warmed",
 )
 CLOSED = Schedule(sp.Piecewise((PEAK * t / W, t <= W), (PEAK, True)), name="closed")
+RESTARTS = schedules.warm_restarts(1, 0, 10, multiplier=2).unbind("start", "end")
+RESTARTS = Schedule(RESTARTS.bound.xreplace({hyper("start"): PEAK}), name="restarts")
 GAP = Schedule(sp.Piecewise((1, t < 5), (2, t > 5)), name="gap")
 DEAD = Schedule(sp.Piecewise((1, t < W), (2, t < W - 1), (3, True)), name="dead")
 POLE = Schedule(1 / (t - 7), name="pole")
@@ -69,6 +71,14 @@ PAIRS: dict[str, tuple[Callable[[], Claim], Callable[[], Claim]]] = {
     "bounded where": (
         lambda: claims.bounded(LINEAR, high=0.5, where=t <= 5),
         lambda: claims.bounded(LINEAR, high=0.5, where=t <= 6),
+    ),
+    "bounded by parity": (
+        lambda: claims.bounded(schedules.step_decay(1, -0.5, 4), -0.5, 1),
+        lambda: claims.bounded(schedules.step_decay(1, -0.5, 4), -0.25, 1),
+    ),
+    "bounded for any choice": (
+        lambda: claims.bounded(RESTARTS, END, PEAK, assume=[END <= PEAK]),
+        lambda: claims.bounded(RESTARTS, END, PEAK),
     ),
     "non_negative": (
         lambda: claims.non_negative(OPEN, assume=[hyper("start") >= 0, hyper("end") >= 0]),

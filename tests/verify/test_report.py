@@ -77,6 +77,12 @@ def test_text_has_a_line_for_each() -> None:
     assert lines[4].startswith("  UNKNOWN  it is hard")
 
 
+def test_symbols_of_the_prover_are_not_shown() -> None:
+    found = report(QUESTION)["continuous"]
+    assert any(" " in name for name in found.verdict.counterexample or {})
+    assert "floor" not in found.detail.partition(":")[0]
+
+
 def test_metadata_is_json_without_times() -> None:
     entries = json.loads(ALL.as_metadata())
     assert [entry["claim"] for entry in entries] == ["bounded", "bounded", "continuous", "hard"]

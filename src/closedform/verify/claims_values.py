@@ -24,19 +24,28 @@ from closedform.verify.claims_reading import (
     said,
 )
 from closedform.verify.real_line import TIME, Cell, as_choices, cells
+from closedform.verify.tables import is_integer
 from closedform.verify.terms import (
     ONE,
     RELATIONS,
     TRUE,
+    TWO,
     UNDEFINED,
     ZERO,
+    Op,
     Term,
     add,
     equal,
+    floor_modulo,
+    fold,
+    is_rational,
     ite,
     less,
     less_equal,
+    negative,
+    power,
     rational,
+    rebuild,
     substitute,
     symbols,
     walk,
@@ -68,6 +77,7 @@ def bounded(
             hint="give one of them",
         )
     reading = read_schedule(lr, assume, where)
+    value = by_parity(reading.value)
     goals, bounds = [], []
     for bound, relation, sign in ((low, less_equal, ">="), (high, _at_least, "<=")):
         if bound is None:
@@ -75,9 +85,7 @@ def bounded(
         limit = reading.read(bound)
         bounds.append(limit)
         shown = (("the value", reading.value), ("the bound", limit))
-        goals.append(
-            Goal(f"value {sign} {said(bound)}", relation(limit, reading.value), shown=shown)
-        )
+        goals.append(Goal(f"value {sign} {said(bound)}", relation(limit, value), shown=shown))
     sides = " and ".join(goal.text.removeprefix("value ") for goal in goals)
     presumes = has_value(reading, *bounds)
     sentence = f"the value is {sides}"
@@ -89,9 +97,28 @@ def non_negative(
 ) -> Claim:
     """Claims that the value is never below 0."""
     reading = read_schedule(lr, assume, where)
-    goal = Goal("value >= 0", less_equal(ZERO, reading.value), shown=(("it", reading.value),))
+    value = by_parity(reading.value)
+    goal = Goal("value >= 0", less_equal(ZERO, value), shown=(("it", reading.value),))
     sentence = "the value is never below 0"
     return claim_about(reading, "non_negative", sentence, [goal], has_value(reading))
+
+
+def by_parity(root: Term) -> Term:
+    """Returns the same value with whole powers of negative numbers by cases, even and odd.
+
+    What the prover knows of powers it knows of positive bases.
+    """
+
+    def make(node: Term, args: list[Term]) -> Term:
+        if node.op is not Op.POWER or not is_rational(args[0]) or not is_integer(args[1]):
+            return rebuild(node, tuple(args))
+        base, exponent = args
+        if is_rational(exponent) or base.value >= 0:
+            return rebuild(node, (base, exponent))
+        size = power(negative(base), exponent)
+        return ite(equal(floor_modulo(exponent, TWO), ZERO), size, negative(size))
+
+    return fold(root, make)
 
 
 _DIRECTIONS: dict[str, Callable[[Term, Term], Term]] = {

@@ -40,7 +40,9 @@ class Finding:
         if self.verdict.proved:
             return f"by {', '.join(self.verdict.tactics)}" if self.verdict.tactics else ""
         point = self.verdict.counterexample or {}
-        place = ", ".join(f"{name} = {number}" for name, number in point.items())
+        # The prover's own symbols, such as "floor 1", have a space in their names.
+        shown = {name: number for name, number in point.items() if " " not in name}
+        place = ", ".join(f"{name} = {number}" for name, number in shown.items())
         return ": ".join(part for part in (place, self.verdict.reason) if part)
 
 

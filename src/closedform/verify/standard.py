@@ -125,7 +125,7 @@ class _Standard:
             left = until - time.monotonic()
             if left <= 0:
                 break
-            verdict = claim.verify(budget=left, proofs=self.proofs)
+            verdict = claim.verify(budget=min(left, self.budget / 4), proofs=self.proofs)
             if verdict.proved:
                 return guess.expr
             if verdict.unknown and kept is None:

@@ -34,6 +34,8 @@ GRADIENTS: dict[str, Array] = {
 OVERFLOWING = {"adafactor", "adafactor_clamped", "came"}
 # What has no value without a first gradient.
 UNDEFINED_AT_ZERO = {"d_adapt_sgd"}
+# What divides every element by a norm of the whole model: one that is no number spoils them all.
+SPREADING = {"d_adapt_sgd"}
 
 
 def engines(graph: Graph) -> list[Any]:
@@ -84,7 +86,7 @@ def test_edges_in_every_engine(name: str) -> None:
             assert is_finite == (name not in OVERFLOWING)
         if kind == "zeros":
             assert is_finite == (name not in UNDEFINED_AT_ZERO)
-        if kind == "not finite" and rule.is_elementwise:
+        if kind == "not finite" and rule.is_elementwise and name not in SPREADING:
             assert np.isfinite(feed["param.w"]).sum() >= SHAPE[0] * SHAPE[1] - 3
 
 

@@ -4,6 +4,7 @@
 ``make_optimizers_other.py`` from the packages named in ``optimizers_other.json``.
 """
 
+import functools
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -41,8 +42,10 @@ def joined(values: Mapping[str, Any], prefix: str) -> Array:
     return np.concatenate([np.ravel(values[f"{prefix}{name}"]) for name in SHAPES])
 
 
-def course(rule: UpdateRule) -> list[dict[str, Any]]:
-    """What each step gives, by the evaluator in float64."""
+@functools.cache
+def course(name: str) -> list[dict[str, Any]]:
+    """What each step of a rule gives, by the evaluator in float64."""
+    rule = RULES[name]()
     graph = compile_step(rule, SHAPES, dtype=DType.F64)
     feed: dict[str, Any] = {f"param.{n}": part for n, part in split(COURSES["start"]).items()}
     init = compile_init(rule, SHAPES, dtype=DType.F64)
@@ -118,7 +121,7 @@ RULES: dict[str, Callable[[], UpdateRule]] = {
 
 @pytest.mark.parametrize("name", RULES)
 def test_course_is_that_of_the_package(name: str) -> None:
-    results = course(RULES[name]())
+    results = course(name)
     for step, (outputs, wanted) in enumerate(zip(results, COURSES[name], strict=True)):
         ours = joined(outputs, "next.param.")
         np.testing.assert_allclose(ours, wanted, rtol=TOLERANCE, err_msg=f"step {step}")
@@ -129,6 +132,6 @@ def test_point_of_evaluation_is_that_of_the_package(name: str) -> None:
     rule = RULES[name]()
     graph = compile_evaluation(rule, SHAPES, dtype=DType.F64)
     needed = [node.attribute("name") for node in graph.inputs]
-    for outputs, wanted in zip(course(rule), COURSES[f"{name}/x"], strict=True):
+    for outputs, wanted in zip(course(name), COURSES[f"{name}/x"], strict=True):
         point = evaluate(graph, {key: outputs[f"next.{key}"] for key in needed})
         np.testing.assert_allclose(joined(point, "evaluation."), wanted, rtol=TOLERANCE)

@@ -10,7 +10,8 @@ COMPARE := .venv-compare/bin
 COMPARE_STAMP := .venv-compare/.installed
 SMOKE := build/wheel-smoke
 SCRIPTS := $(sort $(wildcard benchmarks/[a-z]*.py))
-CODE := $(sort $(patsubst %/,%,src tests $(dir $(wildcard examples/*.py benchmarks/*.py docs/*.py))))
+CODE := $(sort $(patsubst %/,%,src tests $(dir $(wildcard examples/*.py benchmarks/*.py)))) \
+  $(wildcard docs/*.py)
 # One thread a worker: two workers that each start a thread per core slow each other down.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
@@ -87,6 +88,11 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@echo "== compare: torch, pytorch-accelerated, transformers, timm and optax as installed"
 	@JAX_ENABLE_X64=1 OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q \
 	  tests/dialects/compare_packages.py tests/dialects/compare_drawn.py
+	@echo "== compare: training loops of other packages; published tests of pytorch-accelerated"
+	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s \
+	  tests/torch/compare_clients.py tests/torch/compare_pytorch_accelerated.py
+	@echo "== compare: every rule in eager, torch.compile and onnxruntime, 100 steps"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/torch/compare_backends.py
 	@echo "== compare: the prover: all goals, random goals, its lemmas, and z3 beside cvc5"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_goals.py \
 	  tests/verify/compare_soundness.py tests/verify/compare_lemmas.py

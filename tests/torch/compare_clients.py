@@ -211,7 +211,7 @@ def test_pytorch_accelerated(tmp_path: Path) -> None:
     for _ in range(2):
         for inputs, targets in DataLoader(dataset(), batch_size=4):
             second.optimizer.zero_grad()
-            nn.functional.mse_loss(second.model(inputs), targets).backward()  # type: ignore[no-untyped-call]
+            nn.functional.mse_loss(second.model(inputs), targets).backward()
             second.optimizer.step()
             scheduler.step()
     with warnings.catch_warnings():

@@ -27,7 +27,7 @@ DIFFERENCES = {
     "test_wsd_pre_decay_continuation_multiple_checkpoints": ROUNDING,
     "test_wsd_info_consistency": CACHE,
     "test_wsd_continuation_info_consistency": CACHE,
-    "test_wsd_invalid_configurations": "asks for AssertionError; ours is a ValueError that says why",
+    "test_wsd_invalid_configurations": "asks for AssertionError; ours is a ValueError",
     "test_wsd_continuation_state": (
         "reads previous_checkpoint_step, which a stateless formula has not (spec 4.3: a load "
         "brings back the old run's arguments)"

@@ -73,7 +73,7 @@ def train(run: Run, first: int, last: int) -> list[float]:
         for inputs, targets in batches[step * ACCUMULATED : (step + 1) * ACCUMULATED]:
             loss = nn.functional.mse_loss(run.model(inputs), targets) / ACCUMULATED
             total += float(loss.detach())
-            run.scaler.scale(loss * (torch.inf if step == 7 else 1)).backward()  # type: ignore[no-untyped-call]
+            run.scaler.scale(loss * (torch.inf if step == 7 else 1)).backward()
         scale = run.scaler.get_scale()
         run.scaler.step(run.optimizer)
         run.scaler.update()
@@ -104,8 +104,8 @@ def test_plain_torch_with_scaler_and_accumulation(maker: str) -> None:
         second.load(first.save())
         assert train(second, cut, STEPS) == losses[cut:]
         for one, two in zip(
-            values(whole.model.parameters()),  # type: ignore[arg-type]
-            values(second.model.parameters()),  # type: ignore[arg-type]
+            values(whole.model.parameters()),
+            values(second.model.parameters()),
             strict=True,
         ):
             assert torch.equal(one, two)
@@ -130,7 +130,7 @@ def test_the_loop_of_timm(in_epochs: bool) -> None:
         rates = []
         for number, (inputs, targets) in enumerate(data()[:per_epoch]):
             optimizer.zero_grad()
-            nn.functional.mse_loss(built(inputs), targets).backward()  # type: ignore[no-untyped-call]
+            nn.functional.mse_loss(built(inputs), targets).backward()
             optimizer.step()
             rates.append(optimizer.param_groups[0]["lr"])
             scheduler.step_update(num_updates=epoch * per_epoch + number + 1, metric=1.0)

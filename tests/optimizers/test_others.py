@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from closedform import optimizers
+from closedform import optimizers, schedules
 from closedform.compiler import compile_evaluation, compile_init, compile_step
+from closedform.errors import DefinitionError
 from closedform.ir.evaluate import evaluate
 from closedform.ir.types import DType
-from closedform.language import UpdateRule
+from closedform.language import PARAM, UpdateRule
 from tests.reference.records import ROOT
 
 Array = NDArray[np.float64]
@@ -135,3 +136,103 @@ def test_point_of_evaluation_is_that_of_the_package(name: str) -> None:
     for outputs, wanted in zip(course(name), COURSES[f"{name}/x"], strict=True):
         point = evaluate(graph, {key: outputs[f"next.{key}"] for key in needed})
         np.testing.assert_allclose(joined(point, "evaluation."), wanted, rtol=TOLERANCE)
+
+
+def test_states_of_the_model_have_their_initial_values() -> None:
+    rule = optimizers.prodigy(d0=0.25)
+    starts = {name: (float(spec.initial), spec.is_counter) for name, spec in rule.shared.items()}
+    assert starts == {"d": (0.25, False), "d_max": (0.25, False), "d_numerator": (0, False)}
+    assert rule.states["p0"].initial == PARAM
+    free = optimizers.schedule_free_sgd()
+    assert {name: spec.initial for name, spec in free.shared.items()} == {
+        "lr_max": 0,
+        "weight_sum": 0,
+    }
+
+
+LINE = schedules.linear(1, 0, 4)
+BAD: dict[str, tuple[Callable[[], UpdateRule], str]] = {
+    "signum momentum": (
+        lambda: optimizers.signum(momentum=1),
+        "momentum must be in [0, 1), got 1 (signum)",
+    ),
+    "signum flag": (
+        lambda: optimizers.signum(decoupled_weight_decay=0),  # type: ignore[arg-type]
+        "decoupled_weight_decay must be True or False, got int 0 (signum)",
+    ),
+    "tiger beta": (lambda: optimizers.tiger(beta=-1), "beta must be in [0, 1), got -1 (tiger)"),
+    "adabelief eps": (
+        lambda: optimizers.adabelief(eps_root=-1e-9),
+        "eps_root must be >= 0, got -1e-09 (adabelief)",
+    ),
+    "yogi start": (
+        lambda: optimizers.yogi(initial_accumulator=None),
+        "initial_accumulator must be a number, got None (yogi): a state starts from it, before "
+        "there is a step",
+    ),
+    "laprop betas": (
+        lambda: optimizers.laprop(betas=(0.9,)),
+        "betas must be two numbers, got (0.9,) (laprop): try (0.9, 0.999)",
+    ),
+    "ademamix betas": (
+        lambda: optimizers.ademamix(betas=(0.9, 0.999)),
+        "betas must be three numbers, got (0.9, 0.999) (ademamix): try (0.9, 0.999, 0.9999)",
+    ),
+    "ademamix third beta": (
+        lambda: optimizers.ademamix(betas=(0.9, 0.999, 1)),
+        "betas[2] must be in [0, 1), got 1 (ademamix)",
+    ),
+    "ademamix steps": (
+        lambda: optimizers.ademamix(alpha_steps=0),
+        "alpha_steps must be an integer >= 1, got 0 (ademamix)",
+    ),
+    "adan decay": (
+        lambda: optimizers.adan(decay="coupled"),
+        "decay must be one of 'proximal', 'decoupled', got 'coupled' (adan)",
+    ),
+    "adopt exponent": (
+        lambda: optimizers.adopt(clip_exponent=-2),
+        "clip_exponent must be >= 0, got -2 (adopt)",
+    ),
+    "mars form": (
+        lambda: optimizers.mars(form="sgd"),
+        "form must be one of 'adamw', 'lion', got 'sgd' (mars)",
+    ),
+    "sophia period": (
+        lambda: optimizers.sophia(update_period=2.5),  # type: ignore[arg-type]
+        "update_period must be an integer >= 1, got 2.5 (sophia)",
+    ),
+    "schedule-free momentum": (
+        lambda: optimizers.schedule_free_sgd(momentum=0),
+        "momentum must be above 0, got 0 (schedule_free_sgd)",
+    ),
+    "schedule-free beta": (
+        lambda: optimizers.schedule_free_adamw(betas=(0, 0.9)),
+        "betas[0] must be above 0, got 0 (schedule_free_adamw)",
+    ),
+    "schedule-free warmup": (
+        lambda: optimizers.schedule_free_sgd(warmup_steps=-3),
+        "warmup_steps must be an integer >= 0, got -3 (schedule_free_sgd)",
+    ),
+    "prodigy d0": (
+        lambda: optimizers.prodigy(d0=LINE),
+        "d0 must be a number, got a Schedule (prodigy): a state starts from it, before there is a "
+        "step",
+    ),
+    "prodigy growth": (
+        lambda: optimizers.prodigy(growth_rate=0.5),
+        "growth_rate must be >= 1, got 0.5 (prodigy)",
+    ),
+    "d_adapt growth": (
+        lambda: optimizers.d_adapt_sgd(growth_rate=0),
+        "growth_rate must be >= 1, got 0 (d_adapt_sgd)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_argument_is_refused(name: str) -> None:
+    build, message = BAD[name]
+    with pytest.raises(DefinitionError) as caught:
+        build()
+    assert str(caught.value) == message

@@ -1,5 +1,6 @@
 """What `prove` says, refuses and keeps: verdicts, assumptions, contradictions, its budget."""
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -255,10 +256,13 @@ def nested_clock(depth: int) -> sp.Expr:
 @pytest.mark.parametrize("name", ADVERSARIAL)
 def test_the_budget_is_kept(name: str) -> None:
     budget = 0.6
-    verdict = prove(ADVERSARIAL[name](), budget=budget)
-    # One question to z3, one common divisor and one exact evaluation are not interrupted; each is
-    # bounded in size. 2 s is for those, on a machine that runs other tests beside this one.
-    assert verdict.seconds < budget + 2
+    goal = ADVERSARIAL[name]()
+    begun = time.process_time()
+    verdict = prove(goal, budget=budget)
+    # Measured in the time of this process: what else the machine runs is none of the prover's.
+    # Writing one question for z3, one common divisor and one exact evaluation are not interrupted;
+    # each is bounded in size, and 1.5 s is several times what the longest of them takes.
+    assert time.process_time() - begun < budget + 1.5
     assert verdict.status in Status
 
 

@@ -6,7 +6,7 @@ from flint import fmpq
 from closedform.verify.bounds import Interval, linear_bounds, satisfied
 from closedform.verify.budget import Deadline
 from closedform.verify.exact import holds
-from closedform.verify.samples import Sampler, declarations, examine
+from closedform.verify.samples import Sampler, declarations, examine, simplified
 from closedform.verify.terms import (
     ONE,
     TWO,
@@ -152,6 +152,20 @@ def test_a_counterexample_says_what_is_wrong(
     assert found is not None
     assert reason in found.reason
     assert found.is_undefined == reason.startswith("undefined")
+
+
+def test_a_counterexample_is_made_simpler() -> None:
+    given = (less(A, B), less(rational(1, 3), A))
+    goal = less(add(A, multiply(B, T)), rational(40))
+    found = examine(goal, given, {"a": fmpq(617, 99), "b": fmpq(1234, 7), "t": fmpq(61)})
+    assert found is not None
+    simple = simplified(found, goal, given, LONG)
+    assert simple.point == {"a": 1, "b": 2, "t": 30}
+    assert simple.reason == "the left side is 61, the right side is 40"
+    assert simplified(found, goal, given, Deadline.after(-1)) == found
+    pole = examine(less(divide(ONE, T), ONE), (), {"t": fmpq(0)})
+    assert pole is not None
+    assert simplified(pole, less(divide(ONE, T), ONE), (), LONG) == pole
 
 
 def test_a_point_outside_the_assumptions_is_none() -> None:

@@ -47,3 +47,7 @@ class Deadline:
         """
         self.check()
         return max(1, min(most, int(self.left * 1000)))
+
+
+NEVER = Deadline(float("inf"))
+"""A moment that does not come."""

@@ -8,7 +8,7 @@ undefined one, as in the language. Opaque functions of tensors are read on tenso
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,60 +81,61 @@ def _evaluate(root: Term, point: Mapping[str, Any]) -> Result:
             pending.pop()
             continue
         missing, result = _step(node, done, point)
-        if missing is None:
+        if missing:
+            pending.extend(missing)
+        else:
             done[node] = result
             pending.pop()
-        else:
-            pending.append(missing)
     return done[root]
 
 
 def _step(
     node: Term, done: dict[Term, Result], point: Mapping[str, Any]
-) -> tuple[Term | None, Result]:
-    """The argument that is needed next, or None and the result."""
+) -> tuple[Sequence[Term], Result]:
+    """The arguments that are needed next, or none and the result."""
     if node.op is Op.ITE:
         return _step_choice(node, done)
     if node.op in (Op.AND, Op.OR):
         return _step_junction(node, done)
-    for arg in node.args:
-        if arg not in done:
-            return arg, None
+    missing = [arg for arg in node.args if arg not in done]
+    if missing:
+        return missing, None
     args = [done[arg] for arg in node.args]
     for kind in (Undefined, _Undecided):
         for arg in args:
             if isinstance(arg, kind):
-                return None, arg
-    return None, _checked(_HANDLERS[node.op](node, args, point))
+                return (), arg
+    return (), _checked(_HANDLERS[node.op](node, args, point))
 
 
 def _checked(result: Result) -> Result:
     return _UNDECIDED if isinstance(result, arb) and not result.is_finite() else result
 
 
-def _step_choice(node: Term, done: dict[Term, Result]) -> tuple[Term | None, Result]:
+def _step_choice(node: Term, done: dict[Term, Result]) -> tuple[Sequence[Term], Result]:
     condition = node.args[0]
     if condition not in done:
-        return condition, None
+        return (condition,), None
     taken = done[condition]
     if isinstance(taken, Undefined | _Undecided):
-        return None, taken
+        return (), taken
     branch = node.args[1 if taken else 2]
-    return (None, done[branch]) if branch in done else (branch, None)
+    return ((), done[branch]) if branch in done else ((branch,), None)
 
 
-def _step_junction(node: Term, done: dict[Term, Result]) -> tuple[Term | None, Result]:
+def _step_junction(node: Term, done: dict[Term, Result]) -> tuple[Sequence[Term], Result]:
+    missing = [arg for arg in node.args if arg not in done]
+    if missing:
+        return missing, None
+    results = [done[arg] for arg in node.args]
     decisive = node.op is Op.OR
-    poison: Result = None
-    for arg in node.args:
-        if arg not in done:
-            return arg, None
-        result = done[arg]
-        if result is decisive:
-            return None, decisive
-        if isinstance(result, _Undecided) or (isinstance(result, Undefined) and poison is None):
-            poison = result
-    return None, (not decisive) if poison is None else poison
+    if decisive in results:
+        return (), decisive
+    for kind in (_Undecided, Undefined):
+        for result in results:
+            if isinstance(result, kind):
+                return (), result
+    return (), not decisive
 
 
 # --- arithmetic on fractions and balls -----------------------------------------------------------

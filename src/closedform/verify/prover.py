@@ -22,7 +22,14 @@ from closedform.verify.cases import Sequent, TooManyCases
 from closedform.verify.clock import RUNS, walk_through
 from closedform.verify.exact import holds
 from closedform.verify.ladder import EVALUATION, Climb, climb
-from closedform.verify.samples import Counterexample, Sampler, Tally, declarations, examine
+from closedform.verify.samples import (
+    Counterexample,
+    Sampler,
+    Tally,
+    declarations,
+    examine,
+    simplified,
+)
 from closedform.verify.solver import Reading, ask
 from closedform.verify.syntax import either, equal, less, negate, rational
 from closedform.verify.tensors import without_tensor_functions
@@ -36,6 +43,7 @@ _LAST_POINTS, _LAST_SECONDS = 1500, 2.0
 # The part of the budget that the tactics may use; the rest is for the last points.
 _CLIMBING_SHARE = 0.7
 _REGIONAL_DRAWS = 24
+_SIMPLIFYING_SECONDS = 0.1
 
 SAMPLES = "samples"
 MODELS = "z3's model"
@@ -66,7 +74,7 @@ def prove(
         >>> prove(less_equal(cospi(x), ONE)).status
         <Status.PROVED: 'PROVED'>
         >>> prove(less(cospi(x), ONE)).counterexample
-        {'x': -6}
+        {'x': 0}
     """
     begun = time.monotonic()
     if goal.op not in TRUTHS:
@@ -84,9 +92,14 @@ def _prove(
     if walked is not None:
         return walked
     sampler = Sampler(goal, assumptions, seed)
+
+    def refuted(found: Counterexample, tactic: str, tried: Tally) -> Verdict:
+        soon = deadline.earlier(_SIMPLIFYING_SECONDS)
+        return _refuted(simplified(found, goal, sampler.assumptions, soon), tactic, tried)
+
     tally = sampler.search(_FIRST_POINTS, deadline.earlier(min(_FIRST_SECONDS, budget / 4)))
     if tally.counterexample is not None:
-        return _refuted(tally.counterexample, SAMPLES, tally)
+        return refuted(tally.counterexample, SAMPLES, tally)
     reason = "no tactic proved it"
     result = Climb()
     climbing = deadline.earlier(budget * _CLIMBING_SHARE)
@@ -97,10 +110,10 @@ def _prove(
             return _proved(result, sampler, tally, deadline)
         found = _from_models(result, sampler)
         if found is not None:
-            return _refuted(found, MODELS, tally)
+            return refuted(found, MODELS, tally)
         found = _from_regions(result, sampler, climbing, seed)
         if found is not None:
-            return _refuted(found, REGIONS, tally)
+            return refuted(found, REGIONS, tally)
         reason = f"{len(result.open)} of its cases were not proved"
     except OutOfTime:
         reason = f"the budget of {budget:g} s ended"
@@ -109,7 +122,7 @@ def _prove(
     again = sampler.search(_LAST_POINTS, deadline.earlier(_LAST_SECONDS))
     total = Tally(tally.held + again.held, tally.undecided + again.undecided)
     if again.counterexample is not None:
-        return _refuted(again.counterexample, SAMPLES, total)
+        return refuted(again.counterexample, SAMPLES, total)
     return _unknown(reason, total)
 
 

@@ -85,6 +85,33 @@ def examine(
     return Counterexample(dict(point), _reason(goal, found, point), isinstance(found, Undefined))
 
 
+def simplified(
+    found: Counterexample, goal: Term, assumptions: tuple[Term, ...], deadline: Deadline
+) -> Counterexample:
+    """Returns a counterexample of the same kind with simpler numbers, where there is one nearby.
+
+    Each value in turn becomes the first of 0, 1, 2, -1, 1/2, its floor, and the floor of its half
+    that keeps the counterexample one.
+    """
+    declared = symbols(goal, *assumptions)
+    for name in sorted(found.point, key=lambda name: (name == "t", name)):
+        before = found.point[name]
+        is_integer = declared[name].value.integer
+        for number in (*_SIMPLE, fmpq(before.floor()), fmpq((before / 2).floor())):
+            if deadline.left <= 0 or (number == before and number in _SIMPLE):
+                break
+            if number == before or (is_integer and number.q != 1):
+                continue
+            other = examine(goal, assumptions, {**found.point, name: number})
+            if other is not None and other.is_undefined == found.is_undefined:
+                found = other
+                break
+    return found
+
+
+_SIMPLE = tuple(fmpq(*pair) for pair in ((0, 1), (1, 1), (2, 1), (-1, 1), (1, 2)))
+
+
 def _reason(goal: Term, found: bool | Undefined, point: Mapping[str, fmpq]) -> str:
     if isinstance(found, Undefined):
         return f"undefined there: {found.reason}"

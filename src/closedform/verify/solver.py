@@ -17,6 +17,7 @@ from typing import Any
 import z3
 from flint import fmpq
 
+from closedform.verify.budget import NEVER, Deadline
 from closedform.verify.lemmas import is_function, lemmas_of, lemmas_of_pair
 from closedform.verify.syntax import negate
 from closedform.verify.tree import RELATIONS, TRUTHS, Op, Sign, Term, walk
@@ -59,11 +60,17 @@ def ask(
     *,
     with_lemmas: bool = True,
 ) -> Answer:
-    """Returns whether some facts contradict each other, or a model of them."""
+    """Returns whether some facts contradict each other, or a model of them.
+
+    The time is for writing the question, too; where it ends there, there is no answer.
+    """
     asked = tuple(facts)
     if _is_too_large(asked):
         return Answer(refuted=False)
-    return Question(asked, reading, with_lemmas=with_lemmas).answer(max(1, milliseconds))
+    deadline = Deadline.after(milliseconds / 1000)
+    question = Question(asked, reading, with_lemmas=with_lemmas, deadline=deadline)
+    left = int(deadline.left * 1000)
+    return question.answer(left) if left > 0 else Answer(refuted=False)
 
 
 def _is_too_large(facts: tuple[Term, ...]) -> bool:
@@ -104,9 +111,15 @@ class Question:
     """One question to z3: facts, the lemmas of their functions, the declarations of symbols."""
 
     def __init__(
-        self, facts: Iterable[Term], reading: Reading, *, with_lemmas: bool = True
+        self,
+        facts: Iterable[Term],
+        reading: Reading,
+        *,
+        with_lemmas: bool = True,
+        deadline: Deadline = NEVER,
     ) -> None:
         self.reading = reading
+        self._deadline = deadline
         self._numbers: dict[Term, Any] = {}
         self._truths: dict[Term, Any] = {}
         self._definitions: list[Any] = []
@@ -153,7 +166,7 @@ class Question:
         """States the lemmas; those of lemmas (a sine's cosine, a floor's power) included."""
         met: list[Term] = []
         position = 0
-        while position < min(len(self._functions), _MOST_STATED):
+        while position < min(len(self._functions), _MOST_STATED) and self._deadline.left > 0:
             node = self._functions[position]
             position += 1
             lemmas = lemmas_of(node)

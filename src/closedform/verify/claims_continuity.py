@@ -29,7 +29,7 @@ from closedform.verify.claims_reading import (
 )
 from closedform.verify.definedness import obligations
 from closedform.verify.exact import Undefined, value
-from closedform.verify.limits import Directions, directions_of, limits
+from closedform.verify.limits import Directions, directions_of, is_non_negative, limits
 from closedform.verify.real_line import TIME, Cell, as_choices, cells, line_of, moving
 from closedform.verify.terms import (
     FALSE,
@@ -152,6 +152,7 @@ class _Floors:
     there: dict[Term, Term]
     after: dict[Term, Term]
     facts: tuple[Term, ...]
+    past: tuple[Term, ...]
     whole: tuple[Term, ...]
 
 
@@ -188,18 +189,19 @@ def _at_crossings(
         )
         if case.whole:
             places = " and ".join(condition_text(node) for node in case.whole)
-            yield from _meeting(f"where {places} is whole", *sides, case.facts, (ZERO, TIME))
+            yield from _meeting(f"where {places} is whole", *sides, case.facts, case.past)
             continue
         for first, second in dict.fromkeys(_unordered(node) for node in relations):
             crossing = equal(substitute(first, case.there), substitute(second, case.there))
             text = f"at {condition_text(equal(first, second))}"
-            yield from _meeting(text, *sides, (*case.facts, crossing), (ZERO, TIME))
+            yield from _meeting(text, *sides, (*case.facts, crossing), case.past)
 
 
 def _floor_case(floors: list[Term], choice: tuple[bool, ...], ways: Directions) -> _Floors:
     """The case that some floors have whole arguments, where they jump, and the others have not."""
     before, there, after = {}, {}, {}
     facts: list[Term] = []
+    past = [less(ZERO, TIME)]
     for index, (node, is_whole) in enumerate(zip(floors, choice, strict=True), 1):
         count = symbol(f"floor {index}", integer=True)
         (inner,) = node.args
@@ -211,8 +213,13 @@ def _floor_case(floors: list[Term], choice: tuple[bool, ...], ways: Directions) 
             if is_whole
             else [less(count, inner), less(inner, add(count, ONE))]
         )
+        if is_non_negative(inner):
+            facts.append(less_equal(ZERO, count))
+            if is_whole and ways[node] > 0:
+                # It rose to where it is from what was not below 0.
+                past.append(less_equal(ONE, count))
     whole = tuple(node.args[0] for node, picked in zip(floors, choice, strict=True) if picked)
-    return _Floors(before, there, after, tuple(facts), whole)
+    return _Floors(before, there, after, tuple(facts), tuple(past), whole)
 
 
 def _unordered(relation: Term) -> tuple[Term, Term]:
@@ -226,12 +233,15 @@ def _meeting(
     there: Term,
     after: Term,
     facts: tuple[Term, ...],
-    clock: tuple[Term, ...],
+    past: tuple[Term, ...],
 ) -> list[Goal]:
-    """The goals that the limits and the value at a point are defined, and one."""
+    """The goals that the limits and the value at a point are defined, and one.
+
+    ``past`` is what is known besides where there is something before the point.
+    """
     shown = (("before it", before), ("there it", there), ("after it", after))
     goals = []
-    for limit, given in ((before, (*facts, less(*clock)) if clock else facts), (after, facts)):
+    for limit, given in ((before, (*facts, *past)), (after, facts)):
         if limit == there:
             continue
         goals += [

@@ -146,7 +146,7 @@ def _of_quotient(node: Term, ways: _Ways, signs: _Signs) -> int | None:
 def _of_power(node: Term, ways: _Ways, signs: _Signs) -> int | None:
     """A power of what is not negative, to a constant exponent of known sign."""
     base, exponent = node.args
-    if ways[1] != 0 or not _is_non_negative(base):
+    if ways[1] != 0 or not is_non_negative(base):
         return None
     return _times(ways[0], signs[exponent])
 
@@ -198,12 +198,14 @@ def _sign(node: Term, signs: _Ways) -> int | None:
 
 def _sign_of_sum(node: Term, signs: _Ways) -> int | None:
     """1 where one term is above 0 and none may be below."""
-    least = all(_is_non_negative(arg) for arg in node.args)
+    least = all(is_non_negative(arg) for arg in node.args)
     enough = all if node.op is Op.MINIMUM else any
     return 1 if least and enough(sign == 1 for sign in signs) else None
 
 
-def _is_non_negative(root: Term) -> bool:
+def is_non_negative(root: Term) -> bool:
+    """Returns whether a term is at least 0 by how it is written, wherever it is defined."""
+
     def make(node: Term, args: list[bool]) -> bool:
         if is_rational(node):
             return bool(node.value >= 0)

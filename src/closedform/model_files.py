@@ -19,7 +19,7 @@ from closedform.compiler import CLOCK, check_options, check_shapes, compile_prog
 from closedform.errors import ExportError
 from closedform.ir.graph import Graph
 from closedform.ir.passes import DEFAULT
-from closedform.ir.program import Program, Stage, flatten
+from closedform.ir.program import Program, Stage, flatten, split
 from closedform.ir.types import DType, Shape
 from closedform.language.groups import Group, assigned
 from closedform.language.printing import latex
@@ -76,6 +76,25 @@ def model_step(
 ) -> Graph:
     """Returns one step of a model as one flat graph; arguments are those of ``model_program``."""
     return flatten(model_program(rule, params, groups, **options))
+
+
+def part_graphs(
+    name: str,
+    members: Sequence[tuple[UpdateRule, Sequence[Shape]]],
+    *,
+    dtype: DType | str = DType.F32,
+) -> list[list[tuple[Graph | None, ...]]]:
+    """Returns, for each rule and each of its shapes, the graphs of one parameter called ``all``.
+
+    These are its part in each stage of the sums over all parameters, None where it has none, and
+    its step: see ``closedform.ir.program.split``.
+    """
+    named = [
+        RuleFor(rule, {f"p{i}_{j}": shape for j, shape in enumerate(shapes)})
+        for i, (rule, shapes) in enumerate(members)
+    ]
+    program = compile_program(name, named, dtype=dtype)
+    return [[split(program, param, "all") for param in member.params] for member in named]
 
 
 def model_init(

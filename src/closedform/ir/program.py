@@ -14,7 +14,7 @@ later graphs of scalars. ``flatten`` makes one graph of the whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from closedform.ir.graph import Builder, Graph, Role, Value
 from closedform.ir.ops import Op
@@ -129,6 +129,44 @@ def flatten(program: Program) -> Graph:
     for call in program.calls:
         for name, value in _call(builder, program.bodies, call, scalars, values).items():
             builder.output(outer_name(name, call.param), value)
+    return builder.build()
+
+
+def split(program: Program, param: str, name: str) -> tuple[Graph | None, ...]:
+    """Returns the graphs of one parameter: its part in each stage, then its step.
+
+    Totals are inputs of theirs, ``sum.<place>``, and what a part adds to them outputs. A stage in
+    which the parameter has no part is None.
+
+    Args:
+        program: One step of a model.
+        param: The parameter.
+        name: What it is called in the graphs.
+    """
+    parts: list[Stage | Program] = [*program.stages, program]
+    return tuple(_alone(program.name, part, param, name) for part in parts)
+
+
+def _alone(title: str, part: Stage | Program, param: str, name: str) -> Graph | None:
+    calls = [replace(call, param=name) for call in part.calls if call.param == param]
+    if not calls:
+        return None
+    builder = Builder(title)
+    values = {
+        node.attribute("name"): builder.input(
+            node.attribute("name"), node.type, Role(node.attribute("role"))
+        )
+        for node in part.scalars.inputs
+    }
+    for call in calls:
+        values |= _inputs(builder, part.bodies[call.body], name)
+    scalars = _copy(builder, part.scalars, values)
+    for label, value in scalars.items():
+        if not label.startswith(SCALAR):
+            builder.output(label, value)
+    for call in calls:
+        for label, value in _call(builder, part.bodies, call, scalars, values).items():
+            builder.output(label if label.startswith(TOTAL) else outer_name(label, name), value)
     return builder.build()
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import DefinitionError, nearest
-from closedform.language.model import GlobalSum
 from closedform.language.numbers import exact_number
 from closedform.language.schedule import Schedule
 from closedform.language.shapes import SHAPE_SYMBOLS, Shape, shape_values
@@ -120,20 +119,6 @@ def assigned(
             )
     rules = [rule, *(group.bound(rule) for group in groups)]
     return [(own, names) for own, names in zip(rules, members, strict=True) if names]
-
-
-def is_separable(rule: UpdateRule, groups: Sequence[Group] = ()) -> bool:
-    """Returns whether the parameters of a model may be stepped one after the other.
-
-    No rule takes a sum over all parameters, or stores parameters in a dtype of their own; where
-    there are groups, no rule has states of the whole model or a clock that may stand, which are for
-    all groups at once.
-    """
-    rules = [rule, *(group.bound(rule) for group in groups)]
-    has_sums = any(expr.has(GlobalSum) for own in rules for expr in own.all_expressions())
-    is_simple = all(not own.shared and own.advances == sp.true for own in rules)
-    is_plain = not has_sums and all(own.stored is None for own in rules)
-    return is_plain and (is_simple or not groups)
 
 
 def from_param_groups(param_groups: Sequence[Mapping[str, Any]], rule: UpdateRule) -> list[Group]:

@@ -231,10 +231,11 @@ class UpdateRule:
     def is_elementwise(self) -> bool:
         """Whether each element of a parameter takes its step by itself.
 
-        Then parameters may be stepped in any pieces: no expression looks at a shape or adds up
-        elements, and all states have the parameter's shape.
+        Then parameters may be stepped in any pieces, once the sums over all parameters are known:
+        no other expression looks at a shape or adds up elements, and all states have the
+        parameter's shape.
         """
-        has_whole = any(expr.has(GlobalSum, *WHOLE_TENSOR) for expr in self.all_expressions())
+        has_whole = any(expr.has(*WHOLE_TENSOR) for expr in self.all_expressions())
         has_shapes = any(spec.shape != "param" for spec in self.states.values())
         return self.is_for_all_shapes and not has_whole and not has_shapes
 

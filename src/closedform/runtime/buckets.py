@@ -15,9 +15,8 @@ import numpy as np
 
 from closedform.language import PARAM
 from closedform.runtime.buffers import Array
-from closedform.runtime.in_place import ALL, Member, Part, Tensors
+from closedform.runtime.in_place import ALL, Member, Part, Sessions, Tensors
 from closedform.runtime.layout import STATE
-from closedform.runtime.onnx_session import OnnxSession, open_session
 
 PIECE = 2**18
 """Elements of a piece: 1 MiB of float32, so that what a step computes stays in the cache."""
@@ -65,9 +64,9 @@ class Piece:
     """A piece of a bucket: see ``Part``."""
 
     def __init__(
-        self, session: OnnxSession, bucket: _Bucket, first: int, segments: Sequence[Segment]
+        self, sessions: Sessions, bucket: _Bucket, first: int, segments: Sequence[Segment]
     ) -> None:
-        self.session = session
+        self.sessions = sessions
         self.params = tuple(segment.param for segment in segments)
         self._bucket = bucket
         self._segments = tuple(segments)
@@ -105,26 +104,16 @@ class Piece:
 
 
 def bucket_parts(
-    member: Member,
-    dtype: str,
-    providers: Sequence[str] | None,
-    threads: int | None,
-    piece: int = PIECE,
+    member: Member, sessions: Sessions, piece: int = PIECE
 ) -> tuple[dict[str, Array], list[Part]]:
     """Returns the arrays of a rule's parameters and states by input name, and its pieces.
 
     Args:
         member: An elementwise rule and its parameters.
-        dtype: Their dtype in the words of the compiler.
-        providers: Execution providers of onnxruntime.
-        threads: Threads within an op.
+        sessions: Those of a vector of any size.
         piece: Elements of a piece.
     """
-    from closedform.model_files import model_step
-
     rule, params = member.rule, member.params
-    graph = model_step(rule, {ALL: ("n",)}, dtype=dtype)
-    session = open_session(graph, providers=providers, threads=threads)
     flat = np.concatenate([array.reshape(-1) for array in params.values()])
     flats = {f"param.{ALL}": flat}
     for label, spec in rule.states.items():
@@ -134,7 +123,7 @@ def bucket_parts(
     size = min(piece, flat.size)
     bucket = _Bucket(flats, {name: np.empty(size, flat.dtype) for name in flats}, {})
     pieces = list(_pieces(params, piece)) or [(0, [])]
-    parts = [Piece(session, bucket, first, segments) for first, segments in pieces]
+    parts = [Piece(sessions, bucket, first, segments) for first, segments in pieces]
     return dict(_views(flats, params)), [*parts]
 
 

@@ -1,8 +1,9 @@
 """Sessions that step a model part by part, each result copied into the place of what it replaces.
 
-A part is a piece of a flat bucket (``buckets``) or one tensor (``tensors``). Its results go to
-memory of their own first, which parts of a kind share. So a session holds parameters and states
-once.
+A part is a piece of a flat bucket (``buckets``) or one tensor (``tensors``). Where rules take sums
+over all parameters, each part first gives its own, stage by stage; all then know the totals. The
+results of a part go to memory of their own first, which parts of a kind share. So a session holds
+parameters and states once.
 
 Invariant: between steps all arrays belong to the same step. What can fail does so in the first
 part, before anything is copied; after a later failure (memory) the session refuses to step until a
@@ -23,7 +24,7 @@ from numpy.lib.array_utils import byte_bounds
 from closedform.errors import SessionError
 from closedform.language import UpdateRule
 from closedform.runtime.buffers import Array, bind_array, read_only
-from closedform.runtime.layout import INPUT, NEXT, SHARED, STATE, STEP, Layout
+from closedform.runtime.layout import INPUT, NEXT, SHARED, STATE, STEP, TOTAL, Layout
 from closedform.runtime.onnx_session import OnnxSession, Port
 
 ALL = "all"
@@ -33,15 +34,19 @@ Tensors = Mapping[str, Array | None]
 """Gradients and other inputs of a step by input name; None where there is no gradient."""
 
 
+Sessions = tuple[OnnxSession | None, ...]
+"""The part in each stage, None where there is none, and the step, which is always there."""
+
+
 class Part(Protocol):
     """What one run of onnxruntime steps.
 
     Attributes:
-        session: The step of a parameter ``all``.
+        sessions: For a parameter ``all``: its part in each stage of sums, then its step.
         params: The parameters that it belongs to.
     """
 
-    session: OnnxSession
+    sessions: Sessions
     params: tuple[str, ...]
 
     def current(self) -> Mapping[str, Array]:
@@ -92,7 +97,7 @@ class InPlace:
         self._scalars = {STEP: np.zeros((), np.int64)}
         for member in members:
             for label, spec in member.rule.shared.items():
-                port = parts[0].session.inputs[f"{SHARED}{label}"]
+                port = step_of(parts[0]).inputs[f"{SHARED}{label}"]
                 self._scalars[port.name] = np.array(float(spec.initial), port.dtype)
         self.arrays = {**self._scalars, **arrays}
         bounds = sorted(byte_bounds(array) for array in arrays.values() if array.size)
@@ -136,22 +141,49 @@ class InPlace:
                 where=self._where,
                 hint="load a state dict, such as that of the last checkpoint",
             )
+        known = {**self._scalars, **hypers}
+        for stage in range(len(self._parts[0].sessions) - 1):
+            known |= self._totals(stage, tensors, known)
         following = {name: array.copy() for name, array in self._scalars.items()}
         for place, part in enumerate(self._parts):
-            try:
-                _run(part, tensors, {**self._scalars, **hypers}, following)
-            except Exception as error:  # onnxruntime's errors share no other base
-                self._is_broken = place > 0
-                whole = "the parameters and states are those before the step"
-                half = "the step is half done: load a state dict"
-                raise SessionError(
-                    f"onnxruntime failed in step {int(self.arrays[STEP])}: {error}",
-                    where=self._where,
-                    hint=half if self._is_broken else whole,
-                ) from error
+            results = {**following, **part.scratch()}
+            self._run(part, step_of(part), tensors, known, results, is_begun=place > 0)
             part.commit(tensors)
         for name, value in following.items():
             np.copyto(self._scalars[name], value)
+
+    def _totals(self, stage: int, tensors: Tensors, known: Mapping[str, Array]) -> dict[str, Array]:
+        """The sums of a stage over all parts."""
+        totals: dict[str, Array] = {}
+        for part in self._parts:
+            session = part.sessions[stage]
+            if session is not None:
+                own = {name: np.zeros((), port.dtype) for name, port in session.outputs.items()}
+                self._run(part, session, tensors, known, own)
+                totals |= {name: np.asarray(totals.get(name, 0) + v) for name, v in own.items()}
+        return totals
+
+    def _run(
+        self,
+        part: Part,
+        session: OnnxSession,
+        tensors: Tensors,
+        known: Mapping[str, Array],
+        results: Mapping[str, Array],
+        *,
+        is_begun: bool = False,
+    ) -> None:
+        try:
+            run_part(part, session, tensors, known, results)
+        except Exception as error:  # onnxruntime's errors share no other base
+            self._is_broken = is_begun
+            whole = "the parameters and states are those before the step"
+            half = "the step is half done: load a state dict"
+            raise SessionError(
+                f"onnxruntime failed in step {int(self.arrays[STEP])}: {error}",
+                where=self._where,
+                hint=half if is_begun else whole,
+            ) from error
 
     def _layout(self, rule: str, members: Sequence[Member], order: Sequence[str]) -> Layout:
         def port(name: str) -> Port:
@@ -176,12 +208,13 @@ class InPlace:
                 )
         hypers: dict[str, Port] = {}
         optional: dict[str, Port] = {}
-        for session in {id(part.session): part.session for part in self._parts}.values():
+        opened = [one for part in self._parts for one in part.sessions if one is not None]
+        for session in {id(one): one for one in opened}.values():
             taken = [f"grad.{ALL}", f"param.{ALL}", *self._scalars]
             hypers |= {
                 name: found
                 for name, found in session.inputs.items()
-                if name not in taken and not name.startswith((STATE, INPUT))
+                if name not in taken and not name.startswith((STATE, INPUT, TOTAL))
             }
             optional |= session.optional
         shared = {name.removeprefix(SHARED): port(name) for name in self._scalars if name != STEP}
@@ -192,28 +225,36 @@ def _named(ports: Mapping[str, Port], views: Mapping[str, Array]) -> Mapping[str
     return MappingProxyType({name: views[port.name] for name, port in ports.items()})
 
 
-def _run(
+def step_of(part: Part) -> OnnxSession:
+    """Returns the session of the step of a part."""
+    step = part.sessions[-1]
+    if step is None:
+        raise SessionError("a part has no step", hint="this is our defect: report it")
+    return step
+
+
+def run_part(
     part: Part,
+    session: OnnxSession,
     tensors: Tensors,
-    scalars: Mapping[str, Array],
-    following: Mapping[str, Array],
+    known: Mapping[str, Array],
+    results: Mapping[str, Array],
 ) -> None:
-    """Runs one part into its scratch memory; the clock and shared states into ``following``."""
-    binding = part.session.raw.io_binding()
-    current, results = part.current(), part.scratch()
+    """Runs a session on a part; outputs go to ``results``, by input name where they replace one."""
+    binding = session.raw.io_binding()
+    current = part.current()
     alive = []  # a binding holds addresses, not arrays
-    for name in (*part.session.inputs, *part.session.optional):
+    for name in (*session.inputs, *session.optional):
         if name in current:
             array = current[name]
-        elif name in scalars:
-            array = scalars[name]
-        elif name in part.session.optional:
+        elif name in known:
+            array = known[name]
+        elif name in session.optional:
             continue
         else:
             array = part.taken(name, tensors)
         alive.append(array)
         bind_array(binding.bind_input, name, array)
-    for name in part.session.outputs:
-        own = name.removeprefix(NEXT)
-        bind_array(binding.bind_output, name, results[own] if own in results else following[own])
-    part.session.raw.run_with_iobinding(binding)
+    for name in session.outputs:
+        bind_array(binding.bind_output, name, results[name.removeprefix(NEXT)])
+    session.raw.run_with_iobinding(binding)

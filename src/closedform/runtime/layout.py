@@ -10,7 +10,7 @@ from closedform.runtime.onnx_session import OnnxSession, Port
 
 STEP = "step"
 NEXT = "next."
-STATE, SHARED, INPUT = "state.", "shared.", "input."
+STATE, SHARED, INPUT, TOTAL = "state.", "shared.", "input.", "sum."
 
 _HINT = "export the rule with closedform.to_onnx"
 

@@ -1,8 +1,8 @@
 """An update rule in onnxruntime, on the session's own buffers.
 
-A rule on elements runs over flat buckets, one on whole tensors tensor by tensor, and a model with
-sums over all parameters as one graph on two sets of buffers: see ``buckets``, ``tensors`` and
-``two_sets``.
+A rule on elements runs over flat buckets, one on whole tensors tensor by tensor, and a model from
+files, or with parameters in a dtype of their own, on two sets of buffers: see ``buckets``,
+``tensors`` and ``two_sets``.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 
 from closedform.errors import SessionError
 from closedform.language import Group, UpdateRule
-from closedform.language.groups import assigned, is_separable
+from closedform.language.groups import assigned
 from closedform.runtime.buckets import bucket_parts
 from closedform.runtime.buffers import Array
 from closedform.runtime.checks import checked_state, checked_tensors, hyper_values
-from closedform.runtime.in_place import InPlace, Member, Part
+from closedform.runtime.in_place import InPlace, Member, Part, Sessions
 from closedform.runtime.layout import STEP
 from closedform.runtime.onnx_session import ModelSource, OnnxSession, open_session
 from closedform.runtime.start import common_dtype
@@ -65,7 +65,7 @@ class OptimizerSession:
             )
         dtype = common_dtype(params, f"rule {rule.name!r}")
         shapes = {name: array.shape for name, array in params.items()}
-        if is_separable(rule, groups):
+        if all(own.stored is None for own, _ in assigned(rule, shapes, groups)):
             self._engine = _in_place(rule, params, groups, dtype, providers, threads)
         else:
             init = model_init(rule, shapes, groups, dtype=dtype)
@@ -229,16 +229,37 @@ def _in_place(
     threads: int | None,
 ) -> InPlace:
     """The engine of a model that is stepped part by part."""
+    from closedform.model_files import part_graphs
+
     shapes = {name: array.shape for name, array in params.items()}
     members = [
         Member(own, {name: params[name] for name in names})
         for own, names in assigned(rule, shapes, groups)
     ]
+    kinds = [_kinds(member) for member in members]
+    rules = [member.rule for member in members]
+    made = part_graphs(rule.name, list(zip(rules, kinds, strict=True)), dtype=dtype)
     arrays: dict[str, Array] = {}
     parts: list[Part] = []
-    for member in members:
-        make = bucket_parts if member.rule.is_elementwise else tensor_parts
-        own, steps = make(member, dtype, providers, threads)
+    for member, own_kinds, graphs in zip(members, kinds, made, strict=True):
+        sessions: list[Sessions] = [
+            tuple(
+                None if graph is None else open_session(graph, providers=providers, threads=threads)
+                for graph in of_kind
+            )
+            for of_kind in graphs
+        ]
+        if member.rule.is_elementwise:
+            own, steps = bucket_parts(member, sessions[0])
+        else:
+            own, steps = tensor_parts(member, dict(zip(own_kinds, sessions, strict=True)))
         arrays |= own
         parts += steps
     return InPlace(rule.name, members, tuple(params), arrays, parts)
+
+
+def _kinds(member: Member) -> list[Any]:
+    """The shapes that graphs are made for: any vector, or each shape that there is."""
+    if member.rule.is_elementwise:
+        return [("n",)]
+    return list(dict.fromkeys(array.shape for array in member.params.values()))

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from closedform.language import PARAM
 from closedform.runtime.buffers import Array
-from closedform.runtime.in_place import ALL, Member, Part, Tensors
+from closedform.runtime.in_place import ALL, Member, Part, Sessions, Tensors
 from closedform.runtime.layout import STATE
-from closedform.runtime.onnx_session import OnnxSession, open_session
 
 
 class Tensor:
     """One parameter with its states: see ``Part``.
 
     Args:
-        session: The step of a parameter of this shape.
+        sessions: Those of a parameter of this shape.
         param: The parameter's name.
         current: Its arrays by input name for the parameter ``all``.
         scratch: Memory of the results, shared by the parameters of this rule and shape.
@@ -25,12 +24,12 @@ class Tensor:
 
     def __init__(
         self,
-        session: OnnxSession,
+        sessions: Sessions,
         param: str,
         current: Mapping[str, Array],
         scratch: Mapping[str, Array],
     ) -> None:
-        self.session = session
+        self.sessions = sessions
         self.params: tuple[str, ...] = (param,)
         self._current = current
         self._scratch = scratch
@@ -56,21 +55,17 @@ class Tensor:
 
 
 def tensor_parts(
-    member: Member, dtype: str, providers: Sequence[str] | None, threads: int | None
+    member: Member, sessions: Mapping[tuple[int, ...], Sessions]
 ) -> tuple[dict[str, Array], list[Part]]:
     """Returns the arrays of a rule's parameters and states by input name, and its tensors.
 
     Args:
         member: A rule and its parameters.
-        dtype: Their dtype in the words of the compiler.
-        providers: Execution providers of onnxruntime.
-        threads: Threads within an op.
+        sessions: Those of each shape.
     """
-    from closedform.model_files import model_step
-
     arrays: dict[str, Array] = {}
     parts: list[Part] = []
-    kinds: dict[tuple[int, ...], tuple[OnnxSession, dict[str, Array]]] = {}
+    scratch: dict[tuple[int, ...], dict[str, Array]] = {}
     for name, given in member.params.items():
         rule = member.rule.for_shape(given.shape, name)
         own = {f"param.{ALL}": given.copy()}
@@ -81,11 +76,8 @@ def tensor_parts(
                 if spec.initial == PARAM
                 else np.full(shape, float(spec.initial), given.dtype)
             )
-        if given.shape not in kinds:
-            graph = model_step(member.rule, {ALL: given.shape}, dtype=dtype)
-            session = open_session(graph, providers=providers, threads=threads)
-            scratch = {port: np.empty_like(array) for port, array in own.items()}
-            kinds[given.shape] = session, scratch
-        parts.append(Tensor(kinds[given.shape][0], name, own, kinds[given.shape][1]))
+        if given.shape not in scratch:
+            scratch[given.shape] = {port: np.empty_like(array) for port, array in own.items()}
+        parts.append(Tensor(sessions[given.shape], name, own, scratch[given.shape]))
         arrays |= {port.replace(f".{ALL}", f".{name}", 1): a for port, a in own.items()}
     return arrays, parts

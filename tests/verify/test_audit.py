@@ -38,6 +38,11 @@ def test_a_run_that_ends_in_the_warmup_peaks_at_its_end() -> None:
     assert (found.peak, found.total, found.warmup) == (15, 15, 20)
 
 
+def test_a_flat_stretch_is_no_warmup() -> None:
+    assert audit(schedules.wsd(1, 0, 30, 5, 9)).warmup == 5
+    assert audit(schedules.wsd(1, 0, 30, 0, 9)).warmup is None
+
+
 def test_jumps_are_listed() -> None:
     found = audit(schedules.multi_step(1, 0.5, [4, 8]))
     assert [jump.step for jump in found.jumps] == [4, 8]

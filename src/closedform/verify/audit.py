@@ -199,7 +199,13 @@ def _warmup_of(schedule: Schedule) -> int | None:
     found = phases(read_schedule(schedule))
     if not found or found[0].direction != "increasing":
         return None
-    return _held_from(schedule) if found[0].last is None else found[0].last
+    last = _held_from(schedule) if found[0].last is None else found[0].last
+    if last is None:
+        return None
+    # A flat stretch after the rise belongs to the same phase.
+    peak = schedule.exact(last)
+    turns = (cell.first for cell in pieces_of(schedule) if 0 < cell.first <= last)
+    return next((turn for turn in turns if schedule.exact(turn) == peak), last)
 
 
 def _held_from(schedule: Schedule) -> int | None:

@@ -91,6 +91,15 @@ def test_a_file_is_read_and_not_believed(tmp_path: Path) -> None:
     assert text.startswith("lr.onnx\n")
 
 
+def test_an_exported_file_states_its_claims_if_asked(tmp_path: Path) -> None:
+    for options, states_them in (((), False), (("--claims",), True)):
+        path = tmp_path / f"lr{len(options)}.onnx"
+        assert run("export", *LINEAR, "-o", path, *options)[0] == 0
+        keys = {entry.key for entry in onnx.load(path).metadata_props}
+        assert ("closedform.claims" in keys) == states_them
+        assert run("verify", path)[0] == 0
+
+
 def test_all_values_of_the_hyperparameters() -> None:
     code, text = run("verify", *LINEAR, "--symbolic")
     assert code == 0

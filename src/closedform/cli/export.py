@@ -58,6 +58,9 @@ def export(
         Dtype | None, typer.Option(help="f64 for a schedule and f32 for parameters if not given.")
     ] = None,
     opset: Annotated[int, typer.Option(help="The ONNX opset.")] = 21,
+    claims: Annotated[
+        bool, typer.Option("--claims", help="Verify schedules; their files state the verdicts.")
+    ] = False,
     key: Annotated[str, typer.Option(help="What a class of a system schedules.")] = "lr",
     base_value: BaseValue = None,
     as_shipped: AsShipped = False,
@@ -79,7 +82,7 @@ def export(
     _check(source, shapes, output)
     common: dict[str, Any] = {"opset": opset} | ({"dtype": dtype.value} if dtype else {})
     own = {"step_shape": ("n",) if vector else (), "inputs": tuple(hyper_inputs or ())}
-    tasks = [*_schedule_tasks(source, output, {**common, **own})]
+    tasks = [*_schedule_tasks(source, output, {**common, **own}, with_claims=claims)]
     if shapes and not isinstance(source, Schedule):
         tasks.append(_rule_task(source, output, {**common, "params": shapes, "inline": inline}))
     folder = output.parent if _is_file(output) else output
@@ -140,14 +143,22 @@ def _check(source: Source, shapes: Mapping[str, tuple[int, ...]], output: Path) 
         raise typer.BadParameter("there are several files to write: -o must name a folder")
 
 
-def _schedule_tasks(source: Source, output: Path, options: dict[str, Any]) -> Iterator[_Task]:
-    import closedform as cf
+def _schedule_tasks(
+    source: Source, output: Path, options: dict[str, Any], *, with_claims: bool
+) -> Iterator[_Task]:
     from closedform.cli.sources import schedules_of
 
     for key, schedule in schedules_of(source).items():
         name = "schedule.onnx" if key == "lr" else f"schedule.{key}.onnx"
         path = output if _is_file(output) else output / name
-        yield _Task((path,), partial(cf.to_onnx, schedule, path, **options))
+        yield _Task((path,), partial(_write, schedule, path, options, with_claims=with_claims))
+
+
+def _write(schedule: Schedule, path: Path, options: dict[str, Any], *, with_claims: bool) -> None:
+    import closedform as cf
+
+    report = schedule.verify() if with_claims else None
+    cf.to_onnx(schedule, path, claims=report, **options)
 
 
 def _rule_task(source: UpdateRule | Recipe, folder: Path, options: dict[str, Any]) -> _Task:

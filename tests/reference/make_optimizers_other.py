@@ -41,6 +41,8 @@ def drawn() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 START, GRADIENTS, HESSIANS = drawn()
+# Gradients that agree with each other: estimates of the distance to the solution grow with them.
+DRIFT = START + 0.2 * np.random.default_rng(21).normal(size=GRADIENTS.shape)
 
 
 def split(flat: np.ndarray) -> list[np.ndarray]:
@@ -53,12 +55,14 @@ def joined(tensors: Any) -> np.ndarray:
 
 
 def torch_course(
-    make: Callable[[Any], Any], more: Callable[[int], dict[str, Any]] = lambda _: {}
+    make: Callable[[Any], Any],
+    more: Callable[[int], dict[str, Any]] = lambda _: {},
+    gradients: np.ndarray = GRADIENTS,
 ) -> Iterator[Any]:
     params = [torch.nn.Parameter(torch.tensor(part)) for part in split(START)]
     optimizer = make(params)
     for step in range(STEPS):
-        for param, gradient in zip(params, split(GRADIENTS[step]), strict=True):
+        for param, gradient in zip(params, split(gradients[step]), strict=True):
             param.grad = torch.tensor(gradient)
         if hasattr(optimizer, "train"):
             optimizer.train()
@@ -258,7 +262,7 @@ def lookahead_course() -> Iterator[tuple[Any, Any]]:
 
 def main() -> None:
     torch.set_default_dtype(torch.float64)  # timm keeps a bias correction in this dtype
-    arrays = {"start": START, "gradients": GRADIENTS, "hessians": HESSIANS}
+    arrays = {"start": START, "gradients": GRADIENTS, "hessians": HESSIANS, "drift": DRIFT}
     facts: dict[str, Any] = {"shapes": SHAPES, "steps": STEPS, "courses": {}}
 
     def keep(key: str, package: str, what: str, kwargs: dict[str, Any], course: Any) -> None:
@@ -285,7 +289,7 @@ def main() -> None:
         keep(f"{key}/x", "schedulefree", name, kwargs, torch_averages(partial(make, **kwargs)))
     for key, make, kwargs in ADAPTED:
         package = "prodigyopt" if make is Prodigy else "dadaptation"
-        course = torch_course(partial(make, **kwargs))
+        course = torch_course(partial(make, **kwargs), gradients=DRIFT)
         keep(key, package, make.__name__, kwargs, course)
     kwargs = {"lr": 0.01, "betas": (0.9, 0.99), "p": 0.05, "weight_decay": 0.1}
     keep(

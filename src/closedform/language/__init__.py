@@ -11,7 +11,6 @@ from closedform.language.functions import (
     FloorMod,
     LikeParam,
     MatMul,
-    ReduceMax,
     ReduceMean,
     ReduceSum,
     Reshape,
@@ -22,7 +21,6 @@ from closedform.language.functions import (
     floor_mod,
     like_param,
     matmul,
-    reduce_max,
     reduce_mean,
     reduce_sum,
     reshape,
@@ -42,7 +40,7 @@ from closedform.language.model import (
 )
 from closedform.language.numbers import exact_number
 from closedform.language.schedule import Schedule
-from closedform.language.shapes import EPSILON, RANK, SIZE, Along, Without, axis_size
+from closedform.language.shapes import EPSILON, RANK, SIZE, Without, axis_size
 from closedform.language.symbols import GRAD, PARAM, hyper, local, state, t
 from closedform.language.update_rule import State, UpdateRule
 
@@ -52,7 +50,6 @@ __all__ = [
     "PARAM",
     "RANK",
     "SIZE",
-    "Along",
     "ExpandDims",
     "FloorDiv",
     "FloorMod",
@@ -61,7 +58,6 @@ __all__ = [
     "LikeParam",
     "MatMul",
     "NonFinite",
-    "ReduceMax",
     "ReduceMean",
     "ReduceSum",
     "Reshape",
@@ -86,7 +82,6 @@ __all__ = [
     "local",
     "matmul",
     "non_finite",
-    "reduce_max",
     "reduce_mean",
     "reduce_sum",
     "repeat",

@@ -111,12 +111,6 @@ class ReduceMean(_Reduction):
     symbol = r"\operatorname{mean}"
 
 
-class ReduceMax(_Reduction):
-    """Largest element of a tensor over ``axes``; NaN where there is one, -inf of no elements."""
-
-    symbol = r"\max"
-
-
 class MatMul(_TensorFunction):
     """Matrix product over the last two axes."""
 
@@ -157,7 +151,6 @@ class LikeParam(_TensorFunction):
 WHOLE_TENSOR = (
     ReduceSum,
     ReduceMean,
-    ReduceMax,
     MatMul,
     Transpose,
     ExpandDims,
@@ -212,14 +205,6 @@ def reduce_mean(x: Any, axes: Sequence[int] | None = None, keepdims: bool = Fals
     Args, Raises: those of :func:`reduce_sum`. The mean of no elements is 0.
     """
     return _reduction(ReduceMean, "reduce_mean", x, axes, keepdims)
-
-
-def reduce_max(x: Any, axes: Sequence[int] | None = None, keepdims: bool = False) -> sp.Expr:
-    """Returns the largest element of a tensor over some axes; NaN where one of them is.
-
-    Args, Raises: those of :func:`reduce_sum`.
-    """
-    return _reduction(ReduceMax, "reduce_max", x, axes, keepdims)
 
 
 def _reduction(

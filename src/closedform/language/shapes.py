@@ -64,28 +64,17 @@ class Without:
     keepdims: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Along:
-    """The shape rule of a state that has one axis of the parameter; the others have size 1.
-
-    Attributes:
-        axis: The axis, as in ``Without``.
-    """
-
-    axis: int
-
-
-ShapeRule = str | Without | Along
+ShapeRule = str | Without
 NAMED_RULES = ("param", "scalar")
 """Shape rules of a state: that of the parameter, or rank 0."""
 
 
 def check_rule(rule: object, where: str) -> None:
     """Raises DefinitionError if a value is no shape rule."""
-    if isinstance(rule, Without | Along) or rule in NAMED_RULES:
+    if isinstance(rule, Without) or rule in NAMED_RULES:
         return
     raise DefinitionError(
-        f"the shape rule must be one of {NAMED_RULES}, Without(axes) or Along(axis), got {rule!r}",
+        f"the shape rule must be one of {NAMED_RULES} or Without(axes), got {rule!r}",
         where=where,
     )
 
@@ -97,12 +86,11 @@ def shape_by(rule: ShapeRule, shape: Shape, where: str) -> Shape:
         DefinitionError: The parameter has no such axis.
 
     Example:
-        >>> shape_by(Without((-1,)), (2, 3, 4), "rule"), shape_by(Along(1), (2, 3, 4), "rule")
-        ((2, 3), (1, 3, 1))
+        >>> shape_by(Without((-1,)), (2, 3, 4), "rule")
+        (2, 3)
+        >>> shape_by(Without((-2,), keepdims=True), (2, 3, 4), "rule")
+        (2, 1, 4)
     """
-    if isinstance(rule, Along):
-        kept = _places((rule.axis,), shape, where)
-        return tuple(dim if axis in kept else 1 for axis, dim in enumerate(shape))
     if isinstance(rule, Without):
         gone = _places(rule.axes, shape, where)
         if rule.keepdims:

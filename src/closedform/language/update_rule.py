@@ -39,8 +39,8 @@ class State:
         next: Its value after the step, an expression in ``t``, ``PARAM``, ``GRAD``, hyperparameter
             symbols and the ``state(name)`` symbols.
         initial: Its value before the first step: a number, or ``PARAM``.
-        shape: "param" for the parameter's shape, "scalar" for rank 0, ``Without(axes)`` or
-            ``Along(axis)`` for a part of the parameter's shape.
+        shape: "param" for the parameter's shape, "scalar" for rank 0, ``Without(axes)`` for the
+            parameter's shape without some axes.
         exists: The condition on the shape under which a parameter has this state.
     """
 

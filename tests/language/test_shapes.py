@@ -1,0 +1,249 @@
+"""Static structure: what a rule is for a shape, functions of tensors, definitions, refusals."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import sympy as sp
+
+from closedform.compiler import compile_step
+from closedform.errors import DefinitionError, LoweringError
+from closedform.ir.types import Shape
+from closedform.language import (
+    EPSILON,
+    GRAD,
+    PARAM,
+    RANK,
+    SIZE,
+    State,
+    UpdateRule,
+    Without,
+    axis_size,
+    expand_dims,
+    hyper,
+    like_param,
+    local,
+    matmul,
+    reduce_mean,
+    reduce_sum,
+    reshape,
+    rounded,
+    state,
+    t,
+    transpose,
+)
+from closedform.language.printing import latex, text
+from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
+
+RNG = np.random.default_rng(5)
+
+
+def after(expr: sp.Expr, shape: tuple[int, ...], **parts: Any) -> tuple[Any, Any]:
+    """The parameter after a step of a rule, alike in three engines, and the gradient."""
+    graph = compile_step(UpdateRule("test", expr, **parts), {"w": shape})
+    gradient = np.asarray(RNG.normal(size=shape), np.float32)
+    feed = {"step": np.array(3), "param.w": np.zeros(shape, np.float32), "grad.w": gradient}
+    result = run_evaluator(graph, feed)["next.param.w"]
+    for run in (run_onnxruntime, run_torch):
+        # Sums of a few float32 numbers in another order.
+        np.testing.assert_allclose(run(graph, feed)["next.param.w"], result, rtol=1e-6, atol=1e-6)
+    return result, gradient.astype(np.float64)
+
+
+def column(x: Any) -> Any:
+    return x.mean(-2, keepdims=True)
+
+
+FORMULAS: dict[str, tuple[sp.Expr, tuple[int, ...], Callable[[Any], Any]]] = {
+    "mean over all": (PARAM + reduce_mean(GRAD), (2, 3), lambda g: np.full((2, 3), g.mean())),
+    "sum of rows": (
+        PARAM + expand_dims(reduce_sum(GRAD, (-1,)), -1),
+        (2, 3),
+        lambda g: np.broadcast_to(g.sum(-1, keepdims=True), (2, 3)),
+    ),
+    "mean of columns, kept": (
+        PARAM + reduce_mean(GRAD, (-2,), keepdims=True),
+        (2, 3, 4),
+        lambda g: np.broadcast_to(column(g), (2, 3, 4)),
+    ),
+    "two axes": (
+        PARAM + reduce_sum(GRAD, (0, -1), keepdims=True),
+        (2, 3, 4),
+        lambda g: np.broadcast_to(g.sum((0, 2), keepdims=True), (2, 3, 4)),
+    ),
+    "a kernel as a matrix": (
+        like_param(
+            matmul(
+                matmul(
+                    reshape(GRAD, (axis_size(0), SIZE / axis_size(0))),
+                    transpose(reshape(GRAD, (axis_size(0), SIZE / axis_size(0)))),
+                ),
+                reshape(GRAD, (axis_size(0), SIZE / axis_size(0))),
+            )
+        ),
+        (2, 3, 2),
+        lambda g: (g.reshape(2, 6) @ g.reshape(2, 6).T @ g.reshape(2, 6)).reshape(2, 3, 2),
+    ),
+    "sizes are numbers": (GRAD * SIZE / axis_size(-1) + RANK, (3, 4), lambda g: g * 3 + 2),
+    "the epsilon of float32": (PARAM + EPSILON * GRAD, (2,), lambda g: g * 2.0**-23),
+    "a branch by rank": (
+        sp.Piecewise((GRAD / axis_size(-2), sp.Ge(RANK, 2)), (GRAD, True)),
+        (5,),
+        lambda g: g,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_functions_of_tensors(name: str) -> None:
+    expr, shape, formula = FORMULAS[name]
+    result, gradient = after(expr, shape)
+    np.testing.assert_allclose(result, formula(gradient), rtol=1e-6, atol=1e-6)
+
+
+def test_rounding_to_bf16_is_to_the_nearest_even() -> None:
+    graph = compile_step(UpdateRule("test", rounded(GRAD, "bf16")), {"w": (4,)})
+    given = np.array([1 + 2**-8, 1 + 3 * 2**-8, 3e38, np.inf], np.float32)
+    feed = {"step": np.array(0), "param.w": given, "grad.w": given}
+    # 1 + 2**-8 lies between two numbers of 8 bits; so does the next, and goes up.
+    expected = [1, 1 + 2**-6, 226 * 2.0**120, np.inf]
+    for run in (run_evaluator, run_onnxruntime, run_torch):
+        np.testing.assert_allclose(run(graph, feed)["next.param.w"], expected, rtol=1e-7)
+
+
+def test_definitions_are_computed_once_and_scalars_apart() -> None:
+    definitions = {
+        "rate": hyper("lr") / (t + 1),
+        "change": local("rate") * GRAD,
+        "unused": sp.exp(GRAD),
+    }
+    rule = UpdateRule(
+        "test",
+        PARAM - local("change") ** 2 + local("change"),
+        hyperparameters={"lr": 2},
+        definitions=definitions,
+    )
+    graph = compile_step(rule, {"w": (3,)})
+    ops = [str(node.op) for node in graph.nodes if node.type.shape == (3,)]
+    assert ops.count("mul") == 2  # the change, and its square
+    feed = {"step": np.array(3), "param.w": np.zeros(3, np.float32), "grad.w": np.ones(3)}
+    result = run_evaluator(graph, {**feed, "grad.w": np.ones(3, np.float32)})
+    assert result["next.param.w"].tolist() == [0.25] * 3
+
+
+def test_a_rule_for_all_shapes_is_itself_for_each() -> None:
+    rule = UpdateRule("plain", PARAM - GRAD, {"m": State(state("m") + GRAD)})
+    assert rule.is_for_all_shapes
+    assert rule.is_elementwise
+    assert rule.for_shape((2, 3)) is rule
+    assert not UpdateRule("sums", PARAM - reduce_sum(GRAD)).is_elementwise
+    assert not UpdateRule("sizes", PARAM - GRAD * SIZE).is_for_all_shapes
+    scalar = {"n": State(state("n") + 1, shape="scalar")}
+    assert not UpdateRule("counts", PARAM - GRAD * state("n"), scalar).is_elementwise
+
+
+def test_formulas_are_printed() -> None:
+    expr = matmul(transpose(PARAM), GRAD) + reduce_mean(GRAD**2, (-1,)) + reduce_sum(GRAD)
+    assert "MatMul(Transpose(param), grad)" in text(expr)
+    in_latex = latex(expr)
+    names = {name: latex(symbol) for name, symbol in (("p", PARAM), ("g", GRAD))}
+    assert r"\left(\left({p}\right)^{{\top}}\right) \left({g}\right)".format(**names) in in_latex
+    assert r"\operatorname{{mean}}_{{-1}}\left({g}^{{2}}\right)".format(**names) in in_latex
+    assert r"\operatorname{{sum}}\left({g}\right)".format(**names) in in_latex
+
+
+def for_shape(shape: Shape, expr: sp.Expr = PARAM, **parts: Any) -> Callable[[], object]:
+    return lambda: UpdateRule("test", expr, **parts).for_shape(shape, "w")
+
+
+ROWS = {"rows": State(reduce_sum(GRAD, (-1,)), shape=Without((-2,)))}
+BAD: dict[str, tuple[Callable[[], object], str]] = {
+    "axis": (lambda: axis_size(9), "an axis must be an integer in -8..7, got 9 (axis_size)"),
+    "axis of a sum": (
+        lambda: reduce_sum(GRAD, (1.5,)),  # type: ignore[arg-type]
+        "an axis of reduce_sum must be an integer, got 1.5",
+    ),
+    "axis twice": (
+        lambda: reduce_mean(GRAD, (-1, -1)),
+        "reduce_mean must name each axis once, got (-1, -1)",
+    ),
+    "nothing to keep": (
+        lambda: reduce_sum(GRAD, keepdims=True),
+        "reduce_sum keeps axes that are named, got none: name axes",
+    ),
+    "no stored dtype": (
+        lambda: rounded(GRAD, "f8"),
+        "rounded needs one of ('bf16', 'f16'), got 'f8'",
+    ),
+    "no axis of a state": (
+        lambda: UpdateRule("test", PARAM, ROWS).state_shape("rows", (7,)),
+        "a parameter of shape [7] has no axis -2 (rule 'test', state 'rows'): let the state exist "
+        "only for parameters that have the axis",
+    ),
+    "no number": (
+        for_shape((4,), PARAM * axis_size(-3)),
+        "the shape has no number for shape[-3] (rule 'test', shape [4] of parameter 'w'): give "
+        "sizes as integers, or make the expression a branch of a Piecewise on RANK",
+    ),
+    "a named size": (
+        for_shape(("n", 2), PARAM * SIZE),
+        "the shape has no number for shape.size (rule 'test', shape ['n', 2] of parameter 'w'): "
+        "give sizes as integers, or make the expression a branch of a Piecewise on RANK",
+    ),
+    "another shape": (
+        for_shape((3, 3), requires=sp.Eq(RANK, 1)),
+        "the rule is for shapes with Eq(shape.rank, 1) alone (rule 'test', shape [3, 3] of "
+        "parameter 'w'): give the other parameters a rule of their own",
+    ),
+    "a condition on data": (
+        lambda: UpdateRule("test", PARAM, requires=PARAM > 0),
+        "the condition of the rule must be on the shape alone, got param > 0 (rule 'test'): such "
+        "as sp.Ge(closedform.RANK, 2)",
+    ),
+    "a definition before its time": (
+        lambda: UpdateRule("test", PARAM, definitions={"a": local("b"), "b": GRAD}),
+        "'local.b' is neither a state nor a hyperparameter (rule 'test', definition 'a'): add it "
+        "to hyperparameters, states or, before its use, to definitions",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_has_no_meaning_is_refused(name: str) -> None:
+    make, message = BAD[name]
+    with pytest.raises(DefinitionError) as caught:
+        make()
+    assert str(caught.value) == message
+
+
+LOWERED: dict[str, tuple[sp.Expr, Shape, str]] = {
+    "no such axis": (
+        PARAM + reduce_sum(GRAD, (-3,), keepdims=True),
+        (2, 3),
+        "ReduceSum over axis -3 of f32[2,3]: there is no such axis (rule 'test', parameter 'w')",
+    ),
+    "a mean of a named size": (
+        PARAM + reduce_mean(GRAD),
+        ("n",),
+        "ReduceMean needs sizes that are numbers, got f32[n] (rule 'test', parameter 'w')",
+    ),
+    "no place for an axis": (
+        PARAM + expand_dims(GRAD, 5),
+        (2,),
+        "f32[2] cannot get an axis at 5 (rule 'test', parameter 'w')",
+    ),
+    "no size": (
+        like_param(reshape(GRAD, (sp.Rational(3, 2), 4))),
+        (6,),
+        "sizes of reshape must be integers >= 0, got (3/2, 4) (rule 'test', parameter 'w')",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOWERED)
+def test_what_no_graph_can_hold_is_refused(name: str) -> None:
+    expr, shape, message = LOWERED[name]
+    with pytest.raises(LoweringError) as caught:
+        compile_step(UpdateRule("test", expr), {"w": shape})
+    assert str(caught.value) == message

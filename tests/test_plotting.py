@@ -96,6 +96,19 @@ def test_file_is_whole_and_the_same_each_time(tmp_path: Path, name: str, beginni
     assert [entry.name for entry in tmp_path.iterdir()] == [name]
 
 
+def test_remarks_stand_at_their_steps(tmp_path: Path) -> None:
+    lr = schedules.linear(0, 1, 10)
+    figure = plot_schedule(
+        lr, tmp_path / "lr.png", steps=12, remarks={4: "not bounded", 99: "late"}
+    )
+    (axes,) = figure.axes
+    said = [text.get_text() for text in axes.texts]
+    assert "step 4: not bounded" in said
+    assert not [text for text in said if "late" in text]
+    points = [np.asarray(line.get_xydata()).tolist() for line in axes.lines]
+    assert [[4.0, 0.4]] in points
+
+
 def test_schedule_plot_is_the_same_figure(tmp_path: Path) -> None:
     WARMUP.plot(str(tmp_path / "a.svg"), steps=30)
     plot_schedule(WARMUP, tmp_path / "b.svg", steps=30)

@@ -144,8 +144,7 @@ def test_goals_about_the_clock(seed: int) -> None:
     assert counts["REFUTED"] > 5
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_goals_with_parameters(seed: int) -> None:
-    counts = judged(30, seed, clock_only=False, depth=2)
-    assert counts["PROVED"] > 3
-    assert counts["REFUTED"] > 3
+def test_goals_with_parameters() -> None:
+    counts = judged(100, 1, clock_only=False, depth=2)
+    assert counts["PROVED"] > 5
+    assert counts["REFUTED"] > 5

@@ -342,3 +342,23 @@ def test_config_is_refused(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(given)
     assert str(caught.value) == message
+
+
+def test_groups_of_a_recipe_are_those_of_its_system() -> None:
+    optimizer = {"AdamW": {"weight_decay": 0.1, "adjust_learning_rate": {"embedding": 0.25}}}
+    schedule = {"ConstantLR": {"learning_rate": 0.5}}
+    init = {"optimizer": optimizer, "schedulers": [schedule]}
+    recipe = load_config({"trainer": {"init": init}})
+    names = ["embedding.weight", "linear.weight", "linear.bias", "norm.weight"]
+    groups = recipe.groups(names, ["norm"])
+    found = {}
+    for group in groups:
+        values = group.bound(recipe.optimizer).hyperparameters
+        for name in group.globs:
+            found[name] = (float(values["lr"](7)), float(values["weight_decay"]))
+    assert found == {
+        "embedding.weight": (0.125, 0.1),
+        "linear.weight": (0.5, 0.1),
+        "linear.bias": (0.5, 0),
+        "norm.weight": (0.5, 0),
+    }

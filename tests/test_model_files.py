@@ -9,7 +9,7 @@ import pytest
 import sympy as sp
 
 import closedform as cf
-from closedform import optimizers, schedules
+from closedform import optimizers, schedules, transforms
 from closedform.errors import ClosedFormError
 from closedform.exporters.onnx_model import serialize
 from closedform.ir.evaluate import evaluate
@@ -54,6 +54,11 @@ MODELS: dict[str, tuple[UpdateRule, list[Group]]] = {
     "adamw in groups": (optimizers.adamw(COSINE, weight_decay=0.1), [NO_DECAY, SLOWER]),
     "adafactor": (optimizers.adafactor(), []),
     "muon for matrices": (optimizers.adamw(COSINE, weight_decay=0.1), [MATRICES]),
+    "clipped in groups": (
+        transforms.clip_by_global_norm(optimizers.adamw(COSINE, weight_decay=0.1), 0.5),
+        [NO_DECAY, SLOWER],
+    ),
+    "skipped": (transforms.skip_nonfinite(optimizers.sgd(0.1, 0.9)), []),
     "momentum": (optimizers.sgd(0.1, 0.9, dampening=0.5), []),
     "lamb": (optimizers.lamb(), []),
     "novograd": (optimizers.novograd(), [Group("scale", optimizers.sgd(0.1))]),

@@ -7,7 +7,7 @@ letter case, scheduler names without their ``LR``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -18,7 +18,7 @@ import sympy as sp
 from closedform import dialects
 from closedform.config.document import Document, read_document
 from closedform.errors import ClosedFormError, ConfigError, nearest
-from closedform.language import Schedule, UpdateRule, exact_number
+from closedform.language import Group, Schedule, UpdateRule, exact_number, from_param_groups
 from closedform.schedules import constant
 
 SYSTEM = "cerebras"
@@ -47,6 +47,30 @@ class Recipe:
     max_steps: int | None = None
     adjust_learning_rate: Mapping[str, sp.Expr] = field(default_factory=dict)
     source: str = "<mapping>"
+
+    def groups(self, params: Sequence[str], norms: Sequence[str] = ()) -> list[Group]:
+        """Returns the groups of a model's parameters, as the config's system makes them.
+
+        Biases and parameters of normalization modules have no weight decay; the learning rate of a
+        layer type has its factor.
+
+        Args:
+            params: Names of the parameters, in the order of the model.
+            norms: Names of its normalization modules.
+
+        Raises:
+            ConfigError: A layer type is unknown.
+
+        Example:
+            >>> optimizer = {"AdamW": {"weight_decay": 0.1, "lr": 1e-3}}
+            >>> recipe = load_config({"trainer": {"init": {"optimizer": optimizer}}})
+            >>> [(g.params, g.changes) for g in recipe.groups(["w", "bias"])]
+            [(('w',), {'weight_decay': 1/10}), (('bias',), {'weight_decay': 0.0})]
+        """
+        decay = self.optimizer.hyperparameters.get("weight_decay", 0)
+        config = {"weight_decay": decay, "adjust_learning_rate": self.adjust_learning_rate}
+        made = dialects.configure_param_groups(params, norms, config)
+        return from_param_groups(made, self.optimizer)
 
 
 def load_config(source: str | PathLike[str] | Mapping[str, Any]) -> Recipe:

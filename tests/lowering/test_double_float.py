@@ -136,9 +136,17 @@ def test_the_root_of_a_pair() -> None:
         assert abs(got**2 - square) <= square * 8 / 2**48
 
 
-@pytest.mark.parametrize("dtype", [DType.I32, DType.I64])
-def test_integers_are_pairs_without_loss(dtype: DType) -> None:
-    largest = 2**31 - 1 if dtype is DType.I32 else 2**47
+@pytest.mark.parametrize(
+    ("dtype", "largest"),
+    [
+        (DType.I32, 2**31 - 1),
+        (DType.I32, 2**31 - 2**7),
+        (DType.I32, 2**24 + 300),
+        (DType.I64, 2**47),
+        (DType.I64, 2**24 + 300),
+    ],
+)
+def test_integers_are_pairs_without_loss(dtype: DType, largest: int) -> None:
     rng = np.random.default_rng(9)
     near = [largest - k for k in range(200)] + [2**24 + k for k in range(-9, 9)]
     values = np.array([*near, 0, 1, *rng.integers(0, largest, 2000)], dtype.numpy)

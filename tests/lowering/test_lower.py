@@ -205,3 +205,28 @@ def test_lengths_as_inputs() -> None:
 def test_an_even_minimum_halved_is_an_integer_exponent() -> None:
     signs = Schedule((-1) ** (sp.Min(4, 2 * t) / 2))
     assert [signs(step) for step in range(4)] == [1, -1, 1, 1]
+
+
+BEYOND = {
+    "mod": floor_mod(4826665561 * t, 2**31 - 1),
+    "nested": floor_mod(16807000 * floor_mod(48271 * t, 2**31 - 1) + 3 * t, 2**31 - 1),
+    "negative": floor_mod(3 - 10**7 * t, 1000003),
+    "div": floor_div(1234567 * t + 5, 10**9),
+    "product": floor_mod(t * (t + 1), 97),
+    "threshold": sp.Piecewise((1, floor_mod(10**6 * t, 1009) < 500), (2, True)),
+}
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_integers_beyond_the_clock_are_divided_exactly(name: str) -> None:
+    schedule = Schedule(BEYOND[name])
+    steps = np.array([0, 1, 5, 12345678, 2**33 + 1, 2**50 - 12345, 2**50 - 1, 2**50])
+    graph = compile_schedule(schedule, step_shape=("n",))
+    values = run_onnxruntime(graph, {"step": steps})["value"]
+    assert values.tolist() == [float(schedule.exact(int(step))) for step in steps]
+
+
+def test_a_division_that_floats_would_round_is_refused() -> None:
+    schedule = Schedule(floor_mod(t**3, 97), name="cube")
+    with pytest.raises(LoweringError, match=r"t\*\*3 may reach 1.43e\+45, .*schedule 'cube'"):
+        compile_schedule(schedule)

@@ -22,6 +22,7 @@ import sympy as sp
 from sympy.core.relational import Relational
 
 from closedform.language import FloorDiv, FloorMod
+from closedform.lowering.held import Held
 
 BITS = 46
 
@@ -67,6 +68,8 @@ def _evaluate(expr: sp.Basic, values: Mapping[sp.Symbol, Fraction]) -> Number:
         return _number(Fraction(int(expr.p), int(expr.q)))
     if expr in (sp.pi, sp.E):
         return Number(flint.arb.pi() if expr == sp.pi else flint.arb(1).exp())
+    if isinstance(expr, Held):
+        return _evaluate(expr.pieces, values)
     if isinstance(expr, sp.Piecewise):
         for value, condition in expr.args:
             if _holds(condition, values):

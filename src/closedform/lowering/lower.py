@@ -8,6 +8,7 @@ rounded once to the dtype of the tensors they meet.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 
 import numpy as np
 import sympy as sp
@@ -16,6 +17,7 @@ from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.language.functions import FloorDiv, FloorMod
 from closedform.language.model import NonFinite
+from closedform.lowering.annotate import interval
 from closedform.lowering.arithmetic import lower_add, lower_mul, lower_power
 from closedform.lowering.conditions import lower_comparison, lower_condition
 from closedform.lowering.context import Handler, Lowering, Rules
@@ -43,11 +45,26 @@ def _folded(op: Op) -> Handler:
 
 
 def _floor_div(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    _check_exact(low, expr, domain)
     return low.emit(Op.FLOOR, low.real(expr.args[0] / expr.args[1], domain))
 
 
 def _floor_mod(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    _check_exact(low, expr, domain)
     return low.emit(Op.FLOOR_MOD, *(low.operand(arg, expr, domain) for arg in expr.args))
+
+
+def _check_exact(low: Lowering, expr: sp.Expr, domain: Domain) -> None:
+    """Refuses a division of integers that floats would round: one off is another quotient."""
+    if low.is_tensor(expr) or not all(arg.is_integer for arg in expr.args):
+        return
+    size = interval(expr.args[0], domain).absolute().high
+    if isinstance(size, Fraction) and size > 2 ** np.finfo(low.scalar.numpy).nmant:
+        raise low.error(
+            f"{expr.args[0]} may reach {float(size):.3g}, which no integer of the graph holds, "
+            f"in {expr}",
+            "write it as sums and products of floor_mod(…, m) by the same m",
+        )
 
 
 def _non_finite(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:

@@ -1,5 +1,6 @@
 """Sessions in parts: buckets and tensors beside the flat graph, bit for bit, and their memory."""
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -251,3 +252,22 @@ def test_a_step_that_is_skipped_leaves_everything() -> None:
     for key, array in kept.items():
         if not key.startswith(("skipped", "num_")):
             np.testing.assert_array_equal(after[key], array, err_msg=key)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_session_holds_everything_once(name: str) -> None:
+    shapes: dict[str, tuple[int, ...]] = {
+        f"layer.{i}": ((160, 160), (160,))[i % 2] for i in range(200)
+    }
+    params, grads = drawn(1, shapes), drawn(2, shapes)
+    given = sum(array.nbytes for array in params.values())
+    OptimizerSession(RULES[name](), {"w": params["layer.0"]})  # loads what is loaded once
+    tracemalloc.start()
+    session = OptimizerSession(RULES[name](), params)
+    session.step(grads)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    states = sum(a.nbytes for by in session.states.values() for a in by.values())
+    # What NumPy and Python hold beside: three pieces of results and one of gradients, of 1 MiB
+    # each, the graphs, and a view for each of 600 arrays.
+    assert peak <= given + states + 8 * 2**20

@@ -67,7 +67,7 @@ def lift_graph(
     Example:
         >>> from closedform import compile, schedules
         >>> lift_graph(compile(schedules.linear(0, 1, 4)))["value"]
-        (1/4 * min(t, 4))
+        ite(t < 4, (1/4 * t), 1)
     """
     lifter = Lifter(graph, constant, {**_inputs(graph), **(symbols or {})}, last)
     return {output.name: lifter.result(output.index) for output in graph.outputs}

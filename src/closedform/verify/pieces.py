@@ -73,7 +73,7 @@ def runs_of(root: Term, clock: Term, first: int, last: int) -> Runs:
         >>> t = terms.symbol("t", integer=True)
         >>> runs = runs_of(terms.minimum(t, terms.rational(5)), t, 0, 100)
         >>> [(run.first, run.last, as_term(run.value, t)) for run in runs]
-        [(0, 5, t), (6, 100, 5)]
+        [(0, 4, t), (5, 100, 5)]
     """
     return _Divider(clock).runs(root, first, last)
 

@@ -6,9 +6,9 @@ states where they lie, and writes the results into the same tensors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from types import FunctionType
 from typing import Any
 
 import sympy as sp
@@ -21,6 +21,7 @@ from closedform.exporters.torch_module import GraphProgram, to_module
 from closedform.language import UpdateRule
 from closedform.language.model import GlobalSum
 from closedform.runtime.onnx_session import open_session
+from closedform.torch.shards import local, spread_like
 
 BACKENDS = ("eager", "compile", "onnxruntime")
 NAME = "p"
@@ -91,14 +92,14 @@ def initial_states(rule: UpdateRule, param: Tensor) -> dict[str, Tensor]:
     Those of the whole model are among them, named ``shared.<name>``: each parameter has its own
     copy, and all are written alike.
     """
-    dtype = COMPUTED[param.dtype]
-    graph = compile_init(rule, {NAME: tuple(param.shape)}, dtype=_WORDS[dtype])
+    dtype, part = COMPUTED[param.dtype], local(param.detach())
+    graph = compile_init(rule, {NAME: tuple(part.shape)}, dtype=_WORDS[dtype])
     program = to_module(graph)
-    made = program(*(param.detach().to(dtype) for _ in program.input_names))
+    made = program(*(part.to(dtype) for _ in program.input_names))
     values = made if isinstance(made, tuple) else (made,)
     prefix = f"state.{NAME}."
     return {
-        name.removeprefix(prefix): value.to(param.device)
+        name.removeprefix(prefix): spread_like(value.to(part.device), param)
         for name, value in zip(program.output_names, values, strict=True)
         if name.startswith((prefix, SHARED))
     }
@@ -106,6 +107,9 @@ def initial_states(rule: UpdateRule, param: Tensor) -> dict[str, Tensor]:
 
 Call = tuple[GraphProgram, list[Tensor], list[tuple[Tensor, ...]]]
 """A program, what it reads and what it writes, in its order."""
+
+Runner = Callable[[Sequence[Call]], None]
+"""What does the steps of several parameters."""
 
 
 @dataclass(slots=True)
@@ -234,8 +238,16 @@ def _results(value: Any) -> tuple[Tensor, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-compiled = partial(torch.compile, run_torch, fullgraph=True, dynamic=False)
-"""Makes the compiled form of ``run_torch``."""
+def compiled(owner: str) -> Runner:
+    """Returns a compiled form of ``run_torch`` that shares no compilations with others.
+
+    torch counts the compilations of a code object, whoever asked for them, and stops at a few: so
+    each optimizer has a code object of its own.
+    """
+    code = run_torch.__code__.replace(co_name=owner)
+    own = FunctionType(code, run_torch.__globals__)
+    made: Runner = torch.compile(own, fullgraph=True, dynamic=False)
+    return made
 
 
 def _bind(bind: Any, name: str, value: Tensor) -> None:

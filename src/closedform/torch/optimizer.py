@@ -16,6 +16,7 @@ from closedform.torch.kernels import BACKENDS, COMPUTED, Job
 from closedform.torch.opened import numbers_of
 from closedform.torch.plans import GivenRule, Plan
 from closedform.torch.settings import RuleSource, Variants
+from closedform.torch.shards import is_sharded, local, steps_by_shards
 from closedform.torch.states import adapted_states, first_states
 
 _ACCEPTED_TENSORS = f"dtypes are {', '.join(str(dtype) for dtype in COMPUTED)}"
@@ -95,7 +96,9 @@ class Optimizer(OptimizerBase):
         """Drops what is compiled and planned; the next step makes it again."""
         self._variants = Variants(self._source)
         self._plans: dict[int, Plan] = {}
-        self._compiled = kernels.compiled() if self._backend == "compile" else kernels.run_torch
+        self._compiled: kernels.Runner = kernels.run_torch
+        if self._backend == "compile":
+            self._compiled = kernels.compiled(f"step_{id(self)}")
 
     # --- groups and states ---------------------------------------------------------------------
 
@@ -143,6 +146,14 @@ class Optimizer(OptimizerBase):
                 where=where,
                 hint="step it with closedform.OptimizerSession",
             )
+        for number, param in enumerate(group["params"]):
+            if is_sharded(param) and (kernels.is_joint(rule) or not steps_by_shards(rule)):
+                spot = place(group, len(self.param_groups) - 1, number)
+                raise ArgumentError(
+                    f"a rule for a sharded parameter must be elementwise, {rule.name!r} is not",
+                    where=f"{type(self).__name__}, {spot}",
+                    hint="its sums would be those of one shard",
+                )
         dtypes = {param.dtype for param in group["params"]}
         if kernels.is_joint(rule) and (len(self.param_groups) > 1 or len(dtypes) > 1):
             raise ArgumentError(
@@ -275,10 +286,11 @@ class Optimizer(OptimizerBase):
         plan = Plan(variant, inputs, is_joint=kernels.is_joint(variant.opened.rule))
         together = [parameters] if plan.is_joint else [[param] for param in parameters]
         for members in together:
-            key = tuple((tuple(param.shape), param.dtype) for param in members)
+            parts = [local(param.detach()) for param in members]
+            key = tuple((tuple(part.shape), part.dtype) for part in parts)
             if key not in variant.kernels:
                 job = self._job(inputs, members)
-                variant.kernels[key] = self._kernel(variant.opened.rule, members, job)
+                variant.kernels[key] = self._kernel(variant.opened.rule, parts, job)
             plan.kernels.append(variant.kernels[key])
         self._plans[index] = plan
         return plan
@@ -288,10 +300,11 @@ class Optimizer(OptimizerBase):
         return torch.zeros((), dtype=torch.float64, device=device)
 
     def _job(self, hypers: Mapping[str, Tensor], params: Sequence[Tensor]) -> Job:
-        members = [
-            (param, param if param.grad is None else param.grad, self.state[param])
-            for param in params
-        ]
+        members = []
+        for param in params:
+            grad = param if param.grad is None else param.grad
+            states = {name: local(value) for name, value in self.state[param].items()}
+            members.append((local(param.detach()), local(grad.detach()), states))
         return kernels.make_job(hypers, members)
 
     def _kernel(self, rule: UpdateRule, params: Sequence[Tensor], job: Job) -> Any:

@@ -158,6 +158,7 @@ class OptimizerSession:
         self,
         grads: Mapping[str, Array | None],
         inputs: Mapping[str, Mapping[str, Array | None]] | None = None,
+        /,
         **hyper: float,
     ) -> None:
         """Does one step. The gradients are read where they lie; after a failure nothing changed.

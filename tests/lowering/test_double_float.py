@@ -374,7 +374,11 @@ def test_hyperparameters_may_be_inputs() -> None:
     schedule = Schedule(peak * sp.Min(t, warmup) / warmup, name="warm", peak=0.1, warmup=30)
     graph = compile_double_float(schedule, inputs=("peak", "warmup"))
     steps = np.arange(40)
-    inputs = {"step": steps, "peak": np.array(0.1, np.float32), "warmup": np.array(30)}
+    inputs: dict[str, Array] = {
+        "step": steps,
+        "peak": np.array(0.1, np.float32),
+        "warmup": np.array(30, np.int64),
+    }
     exact = [Fraction(float(np.float32(0.1))) * min(int(s), 30) / 30 for s in steps]
     wanted = np.array([float(value) for value in exact]).astype(np.float32)
     assert np.array_equal(run_onnxruntime(graph, inputs)["value"], wanted)

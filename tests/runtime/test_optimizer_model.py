@@ -82,3 +82,18 @@ def test_other_inputs_are_checked() -> None:
         session.step(GRADS, {"hessian": {**hessian, "w": np.ones(4)}})
     with pytest.raises(SessionError, match="unknown input 'curvature'"):
         session.step(GRADS, {"hessian": hessian, "curvature": hessian})
+
+
+def test_parameters_of_16_bits_are_stepped_by_masters() -> None:
+    rule = transforms.master_weights(optimizers.sgd(1e-4), "f16")
+    start = {"w": np.array([1.0, -2.0], np.float16)}
+    session = OptimizerSession(rule, start)
+    for _ in range(20):
+        session.step({"w": np.array([1.0, 1.0], np.float16)})
+    assert session.params["w"].dtype == np.float16
+    masters = session.states["master"]["w"]
+    assert masters.dtype == np.float32
+    np.testing.assert_allclose(masters, [0.998, -2.002], rtol=2e-6)  # twenty roundings of 6e-8
+    np.testing.assert_array_equal(session.params["w"], masters.astype(np.float16))
+    with pytest.raises(SessionError, match=r"'w' must be float16\[2\], got dtype float32"):
+        OptimizerSession(rule, {"w": start["w"].astype(np.float32)})

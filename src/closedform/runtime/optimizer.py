@@ -63,7 +63,7 @@ class OptimizerSession:
                 f"an optimizer session runs an UpdateRule, got {type(rule).__name__}",
                 hint="make one with closedform.optimizers, or use ScheduleSession for a schedule",
             )
-        dtype = common_dtype(params, f"rule {rule.name!r}")
+        dtype = common_dtype(params, f"rule {rule.name!r}", rule.stored)
         shapes = {name: array.shape for name, array in params.items()}
         if all(own.stored is None for own, _ in assigned(rule, shapes, groups)):
             self._engine = _in_place(rule, params, groups, dtype, providers, threads)

@@ -12,9 +12,14 @@ from closedform.runtime.layout import Layout
 from closedform.runtime.onnx_session import OnnxSession
 
 
-def common_dtype(params: Mapping[str, Array], where: str) -> str:
-    """The dtype of all parameters in the words of the compiler."""
+def common_dtype(params: Mapping[str, Array], where: str, stored: str | None = None) -> str:
+    """The dtype that parameters of one dtype are computed in, in the words of the compiler.
+
+    A rule that stores its parameters as f16 computes in f32.
+    """
     words = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
+    if stored == "f16":
+        words[np.dtype(np.float16)] = "f32"
     if not isinstance(params, Mapping):
         raise SessionError(
             f"parameters must be a mapping of names to arrays, got {type(params).__name__}",

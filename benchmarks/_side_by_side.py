@@ -1,4 +1,4 @@
-"""Two ways of one task, measured in turn in one process: A B A B …, and the ratio of the medians."""
+"""Two ways of one task, measured in turn in one process (A B A B …): the ratio of the medians."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,10 +98,12 @@ def machine(packages: Iterable[str]) -> str:
     return f"{processor}; Python {platform.python_version()}, {versions}"
 
 
-def show(rows: Sequence[Row]) -> None:
-    """Prints rows as a table."""
-    width = max(len(row.task) for row in rows)
+def show(rows: Iterable[Row]) -> list[Row]:
+    """Prints rows as they come, and returns them."""
+    shown = []
     for row in rows:
+        shown.append(row)
         bar = "" if row.bar is None else f"<= {row.bar:g} {'kept' if row.is_kept else 'BROKEN'}"
         figure = f"{row.figure:.3g}{' ' + row.unit if row.unit else ''}"
-        print(f"{row.task:<{width}}  {figure:>10}  {bar:<15} {row.says}".rstrip())
+        print(f"{row.task:<62}  {figure:>10}  {bar:<15} {row.says}".rstrip(), flush=True)
+    return shown

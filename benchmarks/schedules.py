@@ -6,6 +6,7 @@ python benchmarks/schedules.py
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 import tempfile
 from collections.abc import Iterator
@@ -135,6 +136,7 @@ class Where(torch.nn.Module):
         self.schedule = schedule
 
     def forward(self, step: torch.Tensor) -> torch.Tensor:
+        """Returns the value at a step."""
         value = torch_value(self.schedule.expr, step, self.schedule.hyperparameters)
         return value if isinstance(value, torch.Tensor) else torch.full_like(step, value)
 
@@ -177,11 +179,11 @@ CALLS: dict[str, Any] = {
     "Min": folded(lambda a, b: torch.minimum(as_tensor(a), as_tensor(b))),
     "Max": folded(lambda a, b: torch.maximum(as_tensor(a), as_tensor(b))),
     "Abs": lambda a: torch.abs(a[0]),
-    "cos": lambda a: torch.cos(a[0]),
-    "sin": lambda a: torch.sin(a[0]),
-    "exp": lambda a: torch.exp(a[0]),
-    "log": lambda a: torch.log(a[0]),
-    "tanh": lambda a: torch.tanh(a[0]),
+    "cos": lambda a: (torch if isinstance(a[0], torch.Tensor) else math).cos(a[0]),
+    "sin": lambda a: (torch if isinstance(a[0], torch.Tensor) else math).sin(a[0]),
+    "exp": lambda a: (torch if isinstance(a[0], torch.Tensor) else math).exp(a[0]),
+    "log": lambda a: (torch if isinstance(a[0], torch.Tensor) else math).log(a[0]),
+    "tanh": lambda a: (torch if isinstance(a[0], torch.Tensor) else math).tanh(a[0]),
     "floor": lambda a: torch.floor(as_tensor(a[0])),
     "ceiling": lambda a: torch.ceil(as_tensor(a[0])),
     "FloorDiv": lambda a: torch.floor(a[0] / a[1]),
@@ -230,4 +232,4 @@ def rows() -> Iterator[Row]:
 
 if __name__ == "__main__":
     print(machine(("closedform", "torch", "numpy", "onnxruntime")))
-    show(list(rows()))
+    show(rows())

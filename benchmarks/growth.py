@@ -1,0 +1,108 @@
+"""How the cost of compiling grows with milestones, pieces and tensors; times of the compiler.
+
+
+python benchmarks/growth.py
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from _side_by_side import Row, compared, machine, medians, show
+
+import closedform as cf
+from closedform.language import Schedule
+from closedform.schedules.examples import EXAMPLES
+
+
+def milestones(count: int) -> Schedule:
+    return cf.schedules.multi_step(0.1, 0.999, [10 * (place + 1) for place in range(count)])
+
+
+def pieces(count: int) -> Schedule:
+    values = [0.1 + place % 7 for place in range(count + 1)]
+    return cf.schedules.piecewise_constant(values, [10 * (place + 1) for place in range(count)])
+
+
+def seconds(task: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    task()
+    return time.perf_counter() - start
+
+
+def growth(what: str, make: Callable[[int], object], small: int, large: int) -> Iterator[Row]:
+    """Time of the large one over the small one, as a part of the linear growth."""
+    make(small)
+    once = min(seconds(lambda: make(small)) for _ in range(3))
+    many = min(seconds(lambda: make(large)) for _ in range(2))
+    says = f"{once:.3g} s -> {many:.3g} s; 1 is linear growth"
+    yield Row(f"{what}, {small:,} -> {large:,}: time", many / once / (large / small), 1, says)
+
+
+def grown() -> Iterator[Row]:
+    """Milestones, pieces and tensors."""
+    yield from growth("milestones", lambda n: cf.compile(milestones(n)), 20, 1000)
+    counts = [len(cf.compile(milestones(n)).nodes) for n in (20, 1000)]
+    yield Row("milestones: nodes", counts[1] / counts[0], 1, f"{counts[0]} -> {counts[1]}")
+    yield from growth("pieces", lambda n: cf.compile(pieces(n)), 20, 1000)
+    rule = cf.optimizers.adamw(1e-3)
+
+    def tensors(count: int) -> object:
+        shapes = {f"w{place}": (16, 1 + place % 50) for place in range(count)}
+        with tempfile.TemporaryDirectory() as folder:
+            return cf.to_onnx(rule, folder, params=shapes)
+
+    yield from growth("tensors, export", tensors, 10, 5000)
+
+
+def imports() -> Iterator[Row]:
+    """A fresh process: import closedform beside import sympy, and the help."""
+
+    def process(*words: str) -> Callable[[], object]:
+        return lambda: subprocess.run([sys.executable, *words], check=True, capture_output=True)
+
+    tasks = (
+        process("-c", "import closedform; closedform.schedules.cosine"),
+        process("-c", "import sympy"),
+        process("-m", "closedform", "--help"),
+    )
+    ours, sympy, told = medians(*tasks, rounds=7, warm=1)
+    yield compared("import closedform and its schedules / import sympy", 1.5, ours, sympy, "sympy")
+    yield Row("closedform --help", told * 1e3, 400, unit="ms")
+
+
+def library() -> Iterator[Row]:
+    """Compile and export of every schedule of the library, without and with validation."""
+    for is_validated, bar in ((False, 40), (True, 150)):
+        times = []
+        with tempfile.TemporaryDirectory() as folder:
+            for example in EXAMPLES.values():
+                schedule = example.make()
+                if isinstance(schedule, Schedule):
+                    path = Path(folder) / "lr.onnx"
+                    times.append(
+                        seconds(
+                            lambda s=schedule, p=path, v=is_validated: cf.to_onnx(s, p, validate=v)
+                        )
+                    )  # type: ignore[misc]
+        what = "compile + export a schedule" + (", validated" if is_validated else "")
+        says = f"{len(times)} schedules, longest {max(times) * 1e3:.0f} ms"
+        yield Row(f"{what}, median", statistics.median(times) * 1e3, bar, says, "ms")
+
+
+def rows() -> Iterator[Row]:
+    """All of this script."""
+    yield from imports()
+    yield from library()
+    yield from grown()
+
+
+if __name__ == "__main__":
+    print(machine(("closedform", "sympy", "onnx")))
+    show(rows())

@@ -1,0 +1,165 @@
+"""Optimizer steps: onnxruntime and torch.compile beside torch's own, in time and memory.
+
+python benchmarks/optimizers.py
+"""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from _side_by_side import Row, Task, compared, machine, medians, show
+
+import closedform as cf
+from closedform.torch import Optimizer
+from closedform.torch import optim as named
+
+LARGE = 2**24
+"""Elements: 64 MiB of float32 in each array."""
+
+SMALL = 2**20
+MODEL_TENSORS, MODEL_ELEMENTS = 1000, 25_000_000
+
+
+def one_tensor(count: int) -> dict[str, np.ndarray]:
+    return {"w": np.random.default_rng(0).normal(size=count).astype(np.float32)}
+
+
+def model() -> dict[str, np.ndarray]:
+    """A thousand tensors, a third of them small as biases are."""
+    draws = np.random.default_rng(0)
+    small = [f"layer{i}.bias" for i in range(MODEL_TENSORS // 3)]
+    large = [f"layer{i}.weight" for i in range(MODEL_TENSORS - len(small))]
+    rows = MODEL_ELEMENTS // (len(large) * 128)
+    shapes = dict.fromkeys(large, (rows, 128)) | dict.fromkeys(small, (128,))
+    return {name: draws.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def in_onnxruntime(params: dict[str, np.ndarray]) -> Task:
+    session = cf.OptimizerSession(cf.optimizers.adamw(1e-3, weight_decay=0.1), params)
+    grads = {name: np.full_like(array, 0.01) for name, array in params.items()}
+    return lambda: session.step(grads)
+
+
+def tensors(params: dict[str, np.ndarray]) -> list[torch.nn.Parameter]:
+    made = [torch.nn.Parameter(torch.from_numpy(array.copy())) for array in params.values()]
+    for parameter in made:
+        parameter.grad = torch.full_like(parameter, 0.01)
+    return made
+
+
+def in_torch(params: dict[str, np.ndarray], **options: Any) -> Task:
+    return torch.optim.AdamW(tensors(params), 1e-3, weight_decay=0.1, **options).step
+
+
+def adamw_rows() -> Iterator[Row]:
+    """The AdamW of a large tensor, and of a thousand."""
+    params = one_tensor(LARGE)
+    tasks = in_onnxruntime(params), in_torch(params), in_torch(params, foreach=True)
+    ours, default, foreach = medians(*tasks, rounds=11)
+    what = "AdamW, 16.8 M parameters, onnxruntime"
+    yield compared(f"{what} / torch default", 0.60, ours, default, "torch")
+    yield compared(f"{what} / foreach", 0.85, ours, foreach, "torch foreach")
+    rule = cf.optimizers.adamw(1e-3, weight_decay=0.1)
+    compiled = Optimizer(tensors(params), rule, backend="compile").step
+    ours, fused = medians(compiled, in_torch(params, fused=True), rounds=11)
+    yield compared("AdamW, 16.8 M, compile / torch fused", 1.05, ours, fused, "torch fused")
+    params = model()
+    ours, foreach = medians(in_onnxruntime(params), in_torch(params, foreach=True), rounds=11)
+    what = "AdamW, 1,000 tensors of 25 M, onnxruntime / foreach"
+    yield compared(what, 1.0, ours, foreach, "torch foreach")
+
+
+RULES: dict[str, dict[str, Any]] = {
+    "SGD": {"lr": 0.01, "momentum": 0.9},
+    "Adam": {},
+    "AdamW": {},
+    "Adamax": {},
+    "NAdam": {},
+    "RAdam": {},
+    "RMSprop": {},
+    "Rprop": {},
+    "Adagrad": {},
+    "Adadelta": {},
+    "ASGD": {},
+}
+
+
+def compiled_rules() -> Iterator[Row]:
+    """Every elementwise rule that torch has, compiled, beside torch's foreach."""
+    params = {f"w{i}": array for i, array in enumerate(np.split(one_tensor(SMALL)["w"], 16))}
+    ratios = {}
+    for name, arguments in RULES.items():
+        ours = getattr(named, name)(tensors(params), backend="compile", **arguments)
+        theirs = getattr(torch.optim, name)(tensors(params), foreach=True, **arguments)
+        mine, peer = medians(ours.step, theirs.step, rounds=21, warm=5)
+        ratios[name] = mine / peer
+    each = ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
+    what = "rules of torch, compile / foreach, 1 M parameters in 16 tensors"
+    yield Row(f"{what}, median", statistics.median(ratios.values()), 0.5, each)
+    yield Row(f"{what}, most", max(ratios.values()), 1.0)
+
+
+def peak_of_a_session() -> Iterator[Row]:
+    """What a session takes beyond parameters, gradients and states, in a process of its own."""
+    run = subprocess.run(
+        [sys.executable, __file__, "--peak"], capture_output=True, text=True, check=True
+    )
+    yield Row(
+        "memory of a session beyond parameters, gradients, states",
+        float(run.stdout.splitlines()[-1]),
+        64,
+        "25 M parameters in 1,000 tensors, ten steps",
+        "MB",
+    )
+
+
+def print_peak() -> None:
+    """Prints the growth of this process in megabytes, less the arrays that a session must have.
+
+    A session of a small model is made first, so that libraries are loaded before.
+    """
+    rule = cf.optimizers.adamw(1e-3)
+    small = {"w": np.ones(8, np.float32)}
+    cf.OptimizerSession(rule, small).step(small)
+    params = model()
+    grads = {name: np.full_like(array, 0.01) for name, array in params.items()}
+    before = resident()
+    session = cf.OptimizerSession(rule, params)
+    for _ in range(10):
+        session.step(grads)
+    grown = peak() - before
+    needed = 3 * sum(array.nbytes for array in params.values())  # the copy, two moments
+    print((grown - needed) / 1e6)
+
+
+def resident() -> float:
+    """Bytes of this process in memory."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return float(file.read().split()[1]) * resource.getpagesize()
+
+
+def peak() -> float:
+    """The most bytes that this process has had in memory."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
+
+
+def rows() -> Iterator[Row]:
+    """All of this script."""
+    yield from adamw_rows()
+    yield from compiled_rules()
+    yield from peak_of_a_session()
+
+
+if __name__ == "__main__":
+    if "--peak" in sys.argv:
+        print_peak()
+    else:
+        print(machine(("closedform", "torch", "numpy", "onnxruntime")))
+        show(rows())

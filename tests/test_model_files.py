@@ -15,6 +15,7 @@ from closedform.exporters.onnx_model import serialize
 from closedform.ir.evaluate import evaluate
 from closedform.ir.program import flatten
 from closedform.language import RANK, Group, UpdateRule, from_param_groups
+from closedform.language.groups import assigned
 from closedform.model_files import model_init, model_program
 from closedform.runtime.onnx_session import open_session
 
@@ -97,6 +98,15 @@ def test_functions_and_flat_graph_compute_the_same(name: str, tmp_path: Path) ->
 def test_calls_are_in_the_order_of_the_model() -> None:
     program = model_program(optimizers.adamw(), SHAPES, [NO_DECAY, SLOWER])
     assert [call.param for call in program.calls] == list(SHAPES)
+
+
+def test_the_first_group_that_means_a_parameter_has_it() -> None:
+    groups = [SLOWER, Group("*", factors={"lr": 3}, shapes=sp.Ge(RANK, 2)), NO_DECAY]
+    parts = assigned(optimizers.sgd(1, weight_decay=1), SHAPES, groups)
+    rates = {name: float(rule.hyperparameters["lr"]) for rule, names in parts for name in names}
+    once = dict.fromkeys(("block.bias", "norm.weight", "scale"), 1.0)
+    thrice = dict.fromkeys(("block.weight", "conv.weight", "head.weight"), 3.0)
+    assert rates == {"embed.weight": 0.5, **once, **thrice}
 
 
 def test_functions_are_named_and_shared(tmp_path: Path) -> None:

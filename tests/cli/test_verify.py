@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import closedform as cf
 from closedform.cli import app
-from closedform.cli.verify import summary
+from closedform.cli.verify import summary, weight
 from closedform.verify.report import Report
 
 CONFIGS = Path(__file__).parents[1] / "reference" / "configs"
@@ -76,6 +76,11 @@ def test_a_refutation_outweighs_what_is_unknown(tmp_path: Path) -> None:
     helper.set_model_props(model, {"closedform.claims": json.dumps(claims)})
     onnx.save(model, path)
     assert run("verify", path, "--strict")[0] == 1
+
+
+def test_exit_codes_of_several_subjects() -> None:
+    assert max([0, 2, 1, 0], key=weight) == 1
+    assert max([0, 2, 0], key=weight) == 2
 
 
 def test_a_file_is_read_and_not_believed(tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ WARMED = Schedule(
 CLOSED = Schedule(sp.Piecewise((PEAK * t / W, t <= W), (PEAK, True)), name="closed")
 RESTARTS = schedules.warm_restarts(1, 0, 10, multiplier=2).unbind("start", "end")
 RESTARTS = Schedule(RESTARTS.bound.xreplace({hyper("start"): PEAK}), name="restarts")
+# It rises to 4, falls to 3 at t = 7, and rises again.
+BENT = Schedule(sp.Piecewise((t, t < 5), (10 - t, t < 8), (t - 4, True)), name="bent")
 GAP = Schedule(sp.Piecewise((1, t < 5), (2, t > 5)), name="gap")
 DEAD = Schedule(sp.Piecewise((1, t < W), (2, t < W - 1), (3, True)), name="dead")
 POLE = Schedule(1 / (t - 7), name="pole")
@@ -95,6 +97,14 @@ PAIRS: dict[str, tuple[Callable[[], Claim], Callable[[], Claim]]] = {
     "increasing": (
         lambda: claims.monotone(WARMED, "increasing", where=t <= W, assume=POSITIVE),
         lambda: claims.monotone(WARMED, "increasing", where=t <= W + 1, assume=POSITIVE),
+    ),
+    "increasing from the first step on": (
+        lambda: claims.monotone(Schedule((t - 1) ** 2), "increasing", where=t >= 1),
+        lambda: claims.monotone(Schedule((t - 1) ** 2), "increasing"),
+    ),
+    "increasing on steps apart": (
+        lambda: claims.monotone(BENT, "increasing", where=(t <= 4) | (t >= 8)),
+        lambda: claims.monotone(BENT, "increasing", where=(t <= 4) | (t >= 7)),
     ),
     "decreasing": (
         lambda: claims.monotone(COSINE, "decreasing"),

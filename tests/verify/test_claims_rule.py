@@ -102,6 +102,10 @@ PAIRS: dict[str, tuple[Callable[[], Claim], Callable[[], Claim]]] = {
         lambda: claims.invariant(ADAM, SQUARE),
         lambda: claims.invariant(ADAM, state("exp_avg_sq") > 0),
     ),
+    "invariant of the clock": (
+        lambda: claims.invariant(_counting(1), state("count") <= t),
+        lambda: claims.invariant(_counting(2), state("count") <= t),
+    ),
     "finite_steps": (
         lambda: claims.finite_steps(ADAM, invariants=[SQUARE]),
         lambda: claims.finite_steps(optimizers.adam(eps=0), invariants=[SQUARE]),
@@ -149,6 +153,10 @@ def _late() -> UpdateRule:
     factor = sp.Piecewise((1, t < 5), (2, True))
     param = PARAM + factor * (PLAIN.param - PARAM)
     return UpdateRule("late", param, PLAIN.states, _values())
+
+
+def _counting(by: int) -> UpdateRule:
+    return UpdateRule("counting", PARAM - GRAD, {"count": State(state("count") + by)})
 
 
 def _clipped() -> UpdateRule:

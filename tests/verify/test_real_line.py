@@ -75,6 +75,12 @@ def test_cells(name: str) -> None:
         assert shown == wanted
 
 
+def test_steps_of_cells() -> None:
+    expr = sp.Piecewise((1, t <= 5), (2, 2 * t < 17), (3, t < 20), (4, True))
+    found = [(cell.first, cell.last) for cell in pieces_of(Schedule(expr))]
+    assert found == [(0, 5), (6, 8), (9, 19), (20, None)]
+
+
 def test_a_condition_that_is_no_line_stays() -> None:
     (cell,) = cells(line(sp.Piecewise((1, t**2 < 5), (2, True))))
     assert any(node.op is Op.ITE for node in walk(cell.value))
@@ -236,7 +242,11 @@ def test_coinciding_changes_are_looked_at_together() -> None:
     assert continuous(Schedule(both)).verify().refuted
     steps = hyper("steps", integer=True, positive=True)
     free = sp.Piecewise((floor_div(t, steps), t < steps), (1, True))
-    assert continuous(Schedule(free)).verify().refuted
+    verdict = continuous(Schedule(free)).verify()
+    assert verdict.refuted
+    # There the count is about to be 1, and the branch that counts is left.
+    point = verdict.counterexample or {}
+    assert point["t"] == point["steps"]
 
 
 def test_what_cannot_be_looked_at_is_unknown() -> None:

@@ -69,12 +69,12 @@ def verify(
         _show(each)
     if output is not None:
         _draw(checked, key, output)
-    code = max((each.report.exit_code(strict=strict) for each in checked), key=_weight)
+    code = max((each.report.exit_code(strict=strict) for each in checked), key=weight)
     raise typer.Exit(code)
 
 
-def _weight(code: int) -> int:
-    """A refutation, code 1, weighs more than what is not decided, code 2."""
+def weight(code: int) -> int:
+    """Returns the rank of an exit code: a refutation, 1, outweighs what is not decided, 2."""
     return {0: 0, 2: 1, 1: 2}[code]
 
 

@@ -173,8 +173,7 @@ def _of_two_steps(reading: Reading, direction: str) -> Goal:
 def _step_by_step(reading: Reading, direction: str) -> list[Goal] | None:
     """The goals piece by piece, and from each piece to the next; None where there are no pieces.
 
-    Where every hyperparameter has a value and the condition holds on one run of steps, no two
-    pieces that do not touch need to be compared.
+    Neighbours among the steps that are compared are enough: the ways of a value add up.
     """
     root = substitute(ite(reading.where, reading.value, UNDEFINED), {CLOCK: TIME})
     if reading.schedule.open or set(symbols(root)) - {"t"}:
@@ -184,10 +183,7 @@ def _step_by_step(reading: Reading, direction: str) -> list[Goal] | None:
         for cell in cells(as_choices(root))
         if cell.value != UNDEFINED and (cell.last is None or cell.first <= cell.last)
     ]
-    runs = itertools.pairwise(pieces)
-    if any(RELATIONS & {node.op for node in walk(cell.value)} for cell in pieces) or any(
-        one.last is None or other.first != one.last + 1 for one, other in runs
-    ):
+    if any(RELATIONS & {node.op for node in walk(cell.value)} for cell in pieces):
         return None
     goals = [_within(cell, reading, direction) for cell in pieces if TIME in walk(cell.value)]
     for one, other in itertools.pairwise(pieces):

@@ -518,3 +518,35 @@ def test_a_step_is_captured_in_a_cuda_graph() -> None:
 
 def test_the_shapes_of_the_issue_are_the_ones_tested() -> None:
     assert SHAPES == ((), (0,), (5,), (3, 4), (2, 3, 4))
+
+
+def test_a_rate_beyond_the_bound_of_the_graph_is_not_clamped() -> None:
+    params = parameters([(2,)], dtype=torch.float64)
+    optimizer = optim.Adam(params, lr=0.5)
+    steps(optimizer, params, 1)
+    assert len(optimizer._variants.made) == 1
+    nearly_one = 1 - 2.0**-45  # above the largest number that is an input of the first graph
+    optimizer.param_groups[0]["betas"] = (0.9, nearly_one)
+    before = optimizer.state[params[0]]["exp_avg_sq"].clone()
+    steps(optimizer, params, 1, seed=5)
+    assert len(optimizer._variants.made) == 2
+    grad = params[0].grad
+    assert grad is not None
+    wanted = nearly_one * before + (1 - nearly_one) * grad**2
+    # float64: clamped to 1 - 2**-40, the change of the state would be 32 times as large.
+    torch.testing.assert_close(
+        optimizer.state[params[0]]["exp_avg_sq"] - before, wanted - before, rtol=0.1, atol=0
+    )
+
+
+def test_a_loaded_state_is_a_copy_in_the_dtype_of_the_state() -> None:
+    params = parameters([(2,)])
+    optimizer = Optimizer(params, ADAMW)
+    saved = copy.deepcopy(optimizer.state_dict())
+    saved["state"][0]["exp_avg"] = torch.ones(2, dtype=torch.float64)
+    optimizer.load_state_dict(saved)
+    held = optimizer.state[params[0]]["exp_avg"]
+    assert held.dtype == torch.float32
+    given = saved["state"][0]["exp_avg_sq"]
+    given.fill_(7)
+    assert float(optimizer.state[params[0]]["exp_avg_sq"].max()) == 0

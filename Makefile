@@ -18,7 +18,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 export MPLBACKEND := Agg
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint format types doctests units wheel-smoke golden gallery compare compare-web bench clean
+.PHONY: help demo test lint format types doctests units wheel-smoke golden gallery theorems compare compare-web bench clean
 .NOTPARALLEL:
 
 help:
@@ -32,6 +32,7 @@ help:
 	@echo "make units        pytest: tests, README, docs and examples"
 	@echo "make golden       rewrite tests/golden from what the code says now"
 	@echo "make gallery      rewrite docs/gallery.md and its plots from the code"
+	@echo "make theorems     rewrite docs/theorems.md from its tables, by the prover"
 	@echo "make compare      the library beside the reference values and the installed packages"
 	@echo "make compare-web  training and the gallery in Node and headless Chromium"
 	@echo "make bench        every script of benchmarks/"
@@ -106,6 +107,10 @@ compare: $(STAMP) $(COMPARE_STAMP)
 gallery: $(STAMP)
 	@echo "== gallery: rewrite docs/gallery.md; review the change with git diff"
 	@$(BIN)/python docs/build_gallery.py
+
+theorems: $(STAMP)
+	@echo "== theorems: rewrite docs/theorems.md; review the change with git diff"
+	@PYTHONPATH=. $(BIN)/python docs/theorems.py
 
 compare-web: $(STAMP)
 	@echo "== compare-web: training and the gallery in Node and Chromium (needs node, npm, chromium)"

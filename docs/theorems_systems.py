@@ -1,0 +1,507 @@
+"""Theorems about other systems: their defects, each with the step at which it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import sympy as sp
+
+from closedform import claims, dialects, schedules
+from closedform.language import (
+    Schedule,
+    floor_div,
+    floor_mod,
+    hyper,
+    t,
+)
+from closedform.verify.claims_core import Claim
+from docs.theorem import (
+    ACCELERATED,
+    CEREBRAS,
+    REFUTED,
+    TORCH,
+    TORCH_RULES,
+    Section,
+    Theorem,
+    at_first_step,
+    cases,
+    end,
+    of_system,
+    power,
+    start,
+    steps,
+)
+
+# --- defects -------------------------------------------------------------------------------------
+
+
+def _made(name: str, kwargs: Mapping[str, Any], base: Any = None) -> Callable[[bool], Schedule]:
+    """A class by ``system > name``, as it ships or as it is documented."""
+    system, class_name = name.split(" > ")
+
+    def make(as_shipped: bool) -> Schedule:
+        made = dialects.schedule(system, class_name, kwargs, base=base, as_shipped=as_shipped)
+        return made.rename("as shipped" if as_shipped else "as documented")
+
+    return make
+
+
+def _shipped(
+    name: str, kwargs: Mapping[str, Any], base: Any = None, where: Any = True
+) -> Callable[[], Claim]:
+    """The claim that a class ships what it documents."""
+    make = _made(name, kwargs, base)
+    return lambda: claims.equal(make(True), make(False), where=where)
+
+
+_PERIODS = {"initial_learning_rate": 1, "T_0": 10, "eta_min": 0.1}
+_CYCLES = {
+    "initial_learning_rate": 1,
+    "end_learning_rate": 0.2,
+    "total_iters": 12,
+    "power": 2,
+    "cycle": True,
+}
+_NESTED = {
+    "schedulers": [
+        {
+            "class": "SequentialLR",
+            "kwargs": {
+                "schedulers": [
+                    {
+                        "class": "LinearLR",
+                        "kwargs": {
+                            "initial_learning_rate": 0,
+                            "end_learning_rate": 1,
+                            "total_iters": 5,
+                        },
+                    },
+                    {
+                        "class": "CosineDecayLR",
+                        "kwargs": {
+                            "initial_learning_rate": 1,
+                            "end_learning_rate": 0.1,
+                            "total_iters": 20,
+                        },
+                    },
+                ],
+                "milestones": [5],
+            },
+        },
+        {"class": "ConstantLR", "kwargs": {"learning_rate": 9}},
+    ],
+    "milestones": [20],
+}
+_RESUMED = {**_NESTED["schedulers"][0]["kwargs"], "last_epoch": 6}  # type: ignore[index]
+_EPOCHS = {"total_num_epochs": 10, "num_update_steps_per_epoch": 10, "num_warmup_epochs": 2}
+_HALVES = {"class": "ExponentialLR", "kwargs": {"gamma": 0.5}}
+_TENTHS = {"class": "ExponentialLR", "kwargs": {"gamma": 0.9}}
+
+
+def _plateaus() -> Claim:
+    shipped = _made("cerebras > CosineAnnealingWarmRestarts", _PERIODS)(True)
+    inside = sp.And(t > 10, sp.Ne(floor_mod(t, 10), 0))
+    return claims.recurrence(shipped, 1, lambda previous, _: previous, where=inside)
+
+
+def _stretched() -> Claim:
+    """The source: N times ceil((t + 1)/N), where t < N."""
+    stretched = steps * floor_div(t + steps, steps)
+    source = cases((end + (start - end) * (1 - t / stretched) ** power, t < steps), (end, True))
+    return claims.equal(schedules.polynomial(1, 0, 9, 2).unbind(), source)
+
+
+def _cycle_is_dropped() -> Claim:
+    name = "cerebras > PolynomialLR"
+    plain = {key: item for key, item in _CYCLES.items() if key != "cycle"}
+    return claims.equal(_made(name, _CYCLES)(True), _made(name, plain)(False))
+
+
+def _scale_mode() -> Claim:
+    name, kwargs = "cerebras > CyclicLR", {"base_lr": 0.1, "max_lr": 1, "step_size_up": 5}
+    modes = [_made(name, {**kwargs, "scale_mode": mode}) for mode in ("cycle", "iterations")]
+    return claims.equal(modes[0](True), modes[1](True))
+
+
+_ONE_CYCLE = {"initial_learning_rate": 0.04, "max_lr": 1, "total_steps": 100}
+
+
+def _one_cycle_clamped() -> Claim:
+    shipped = _made("cerebras > OneCycleLR", _ONE_CYCLE)(True)
+    return claims.equal(shipped, schedules.one_cycle(0.04, 1, 0.04 / 1e4, 100))
+
+
+def _chain_of_torch() -> dict[str, Any]:
+    function = {"class": "LambdaLR", "kwargs": {"lr_lambda": {"expr": "0.5**t"}}}
+    return {"schedulers": [_TENTHS, function]}
+
+
+def _sequence_of_torch(first_member: Any, *others: Any, at: list[int]) -> dict[str, Any]:
+    return {"schedulers": [first_member, *others], "milestones": at}
+
+
+def _one_cycle_of_ten(where: Any = True) -> Claim:
+    kwargs = {"max_lr": 1, "total_steps": 10, "anneal_strategy": "linear"}
+    return claims.non_negative(
+        dialects.schedule("torch", "OneCycleLR", kwargs, base=1), where=where
+    )
+
+
+def _nadam() -> Claim:
+    shipped = of_system("cerebras", "NAdam", as_shipped=True)
+    return claims.same_rule(of_system("torch", "NAdam"), shipped, where=at_first_step(shipped))
+
+
+_DEFECTS = (
+    Theorem(
+        Section.DEFECTS,
+        "Warm restarts do not restart",
+        r"`CosineAnnealingWarmRestarts(T_0=10)` as shipped is the cosine of $t \bmod 10$.",
+        _shipped("cerebras > CosineAnnealingWarmRestarts", _PERIODS),
+        REFUTED,
+        source=CEREBRAS,
+        flags=("cawr_restart",),
+    ),
+    Theorem(
+        Section.DEFECTS,
+        "Warm restarts are right in their first period",
+        r"The same where $t < 10$.",
+        _shipped("cerebras > CosineAnnealingWarmRestarts", _PERIODS, where=t < 10),
+        source=CEREBRAS,
+    ),
+    Theorem(
+        Section.DEFECTS,
+        "Warm restarts are plateaus",
+        r"As shipped, the value at $t > 10$ is the one at $t - 1$ but where $t \bmod 10 = 0$: the "
+        r"source takes the cosine of $\lfloor t/T_0 \rfloor T_0 - T_0$, in which no $t$ is left.",
+        _plateaus,
+        source=f"{CEREBRAS}, read and run",
+    ),
+    Theorem(
+        Section.DEFECTS,
+        "A polynomial's cycles do not cycle",
+        r"`PolynomialLR(total_iters=12, power=2, cycle=True)` as shipped begins again.",
+        _shipped("cerebras > PolynomialLR", _CYCLES),
+        REFUTED,
+        source=CEREBRAS,
+        flags=("poly_cycle_ignored",),
+    ),
+    Theorem(
+        Section.DEFECTS,
+        "A polynomial's cycle is dropped",
+        r"The same as shipped is what it is without `cycle`.",
+        _cycle_is_dropped,
+        source=CEREBRAS,
+    ),
+    Theorem(
+        Section.DEFECTS,
+        "A polynomial's cycle can have no effect",
+        r"For all $N$ and $p$: where $t < N$, the stretched length $N \lceil (t+1)/N \rceil$ is "
+        r"$N$; and where it is not, the end value is held before it is looked at.",
+        _stretched,
+        source=f"{CEREBRAS}, read and run",
+    ),
+    Theorem(
+        Section.DEFECTS,
+        "A product of functions is not the initial value times it",
+        r"`LambdaLR` of two functions as shipped is $\eta_0 f_1(t) f_2(t)$; it is $\eta_0^2 "
+        r"f_1(t) f_2(t)$.",
+        _shipped(
+            "cerebras > LambdaLR",
+            {"initial_learning_rate": 0.5, "lambdas": ["1/(t+1)", "0.9**t"]},
+        ),
+        REFUTED,
+        source=CEREBRAS,
+        flags=("lambda_power_of_initial",),
+    ),
+    Theorem(
+        Section.DEFECTS,
+        "A sequence in a sequence stands still",
+        r"A warmup and a cosine inside an outer `SequentialLR` run on their own time as shipped.",
+        _shipped("cerebras > SequentialLR", _NESTED),
+        REFUTED,
+        source=CEREBRAS,
+        flags=("frozen_children",),
+    ),
+    Theorem(
+        Section.DEFECTS,
+        "A resumed sequence forgets its members",
+        r"`SequentialLR(last_epoch=6)` as shipped is the sequence from step 7 on.",
+        _shipped("cerebras > SequentialLR", _RESUMED),
+        REFUTED,
+        source=CEREBRAS,
+        flags=("sequential_last_epoch",),
+    ),
+    Theorem(
+        Section.DEFECTS,
+        "The scale mode of a cycle is dropped",
+        r"`CyclicLR` as shipped is the same for both values of `scale_mode`.",
+        _scale_mode,
+        source=CEREBRAS,
+        flags=("scale_mode_overwritten",),
+    ),
+    Theorem(
+        Section.DEFECTS,
+        "One cycle goes on past its end",
+        r"`OneCycleLR(total_steps=100)` as shipped holds its last value.",
+        _one_cycle_clamped,
+        REFUTED,
+        source=CEREBRAS,
+        flags=("past_end_not_clamped",),
+    ),
+    Theorem(
+        Section.DEFECTS,
+        "A cosine is cut by its warmup",
+        r"`CosineLrScheduler` of 10 epochs with 2 of warmup as shipped falls to its minimum at "
+        r"the end; it stops 20 steps early and jumps there.",
+        _shipped("pytorch_accelerated > CosineLrScheduler", _EPOCHS, 0.01),
+        REFUTED,
+        source=ACCELERATED,
+        flags=("cosine_cut_by_warmup",),
+    ),
+    Theorem(
+        Section.DEFECTS,
+        "A warmup from a ratio overshoots",
+        r"`CosineLrScheduler` with `warmup_starting_lr_ratio` as shipped warms up in equal steps "
+        r"to its base rate.",
+        _shipped(
+            "pytorch_accelerated > CosineLrScheduler",
+            {**_EPOCHS, "warmup_starting_lr_ratio": 0.5},
+            0.01,
+            t <= 20,
+        ),
+        REFUTED,
+        source=ACCELERATED,
+        flags=("warmup_ratio_slope",),
+    ),
+    Theorem(
+        Section.DEFECTS,
+        "A continued run loses its arguments",
+        r"`WSDLrScheduler` that loads the state of a first run as shipped has its own ratio, "
+        r"warmup and minimum.",
+        _shipped(
+            "pytorch_accelerated > WSDLrScheduler",
+            {
+                "total_steps": 50,
+                "is_continuation_from_checkpoint": True,
+                "continuation": {"first": {"total_steps": 100, "lr_min": 0.1}, "load_state": True},
+            },
+            0.01,
+        ),
+        REFUTED,
+        source=ACCELERATED,
+        flags=("continuation_state",),
+    ),
+    Theorem(
+        Section.DEFECTS,
+        "A recursion misses what lies between two steps",
+        r"`ConstantLR(total_iters=2.5)` by `step()` is its closed form, which ends at step 3.",
+        _shipped("torch > ConstantLR", {"factor": 0.5, "total_iters": 2.5}, 1),
+        REFUTED,
+        source=TORCH,
+        flags=("recursive_differs_from_closed",),
+    ),
+    Theorem(
+        Section.DEFECTS,
+        "A nested chain is one step ahead",
+        r"A `ChainedScheduler` as the first member of a `SequentialLR` as shipped is at the step "
+        r"of the sequence.",
+        _shipped(
+            "torch > SequentialLR",
+            _sequence_of_torch(
+                {
+                    "class": "ChainedScheduler",
+                    "kwargs": {
+                        "schedulers": [
+                            _HALVES,
+                            {"class": "ConstantLR", "kwargs": {"factor": 0.25, "total_iters": 100}},
+                        ]
+                    },
+                },
+                _TENTHS,
+                at=[5],
+            ),
+            1,
+        ),
+        REFUTED,
+        source=TORCH,
+        flags=("nested_one_step_ahead",),
+    ),
+    Theorem(
+        Section.DEFECTS,
+        "A chain is not a product",
+        r"A `ChainedScheduler` of `ExponentialLR` and `LambdaLR` as shipped is the base rate "
+        r"times both factors.",
+        _shipped("torch > ChainedScheduler", _chain_of_torch(), 1, t < 100),
+        REFUTED,
+        source=TORCH,
+        flags=("chain_is_not_a_product",),
+    ),
+    Theorem(
+        Section.DEFECTS,
+        "A later one-cycle moves the members before it",
+        r"A `ConstantLR` before a `OneCycleLR` in a `SequentialLR` as shipped starts from the base "
+        r"rate.",
+        _shipped(
+            "torch > SequentialLR",
+            _sequence_of_torch(
+                {"class": "ConstantLR", "kwargs": {"factor": 0.1, "total_iters": 100}},
+                {"class": "OneCycleLR", "kwargs": {"max_lr": 1, "total_steps": 30}},
+                at=[5],
+            ),
+            1,
+            t < 5,
+        ),
+        REFUTED,
+        source=TORCH,
+        flags=("sequential_not_restarted_from_base",),
+    ),
+    Theorem(
+        Section.DEFECTS,
+        "NAdam's doubled factor",
+        r"The first step of `NAdam` of cerebras as shipped is that of torch: its $1 - M' "
+        r"\mu_{t+2}$ is $1 - M' \mu_{t+1} \mu_{t+2}$.",
+        _nadam,
+        REFUTED,
+        source=f"`NAdam` of {CEREBRAS} and of {TORCH_RULES}",
+    ),
+)
+
+# --- edges ---------------------------------------------------------------------------------------
+
+
+def _from_zero(name: str, *, integer: bool = False) -> sp.Symbol:
+    return sp.Symbol(name, real=True, integer=integer or None, nonnegative=True)
+
+
+def _finite(schedule: Schedule, old: Any, new: Any, *assume: sp.Basic) -> Claim:
+    """That a schedule of the library is finite for a hyperparameter that it does not admit."""
+    opened = schedule.unbind()
+    wider = Schedule(opened.expr.xreplace({old: new}), name=schedule.name)
+    return claims.finite(wider, assume=assume)
+
+
+def _negative_rate() -> Claim:
+    opened = schedules.exponential(1, 0.5, 9).unbind()
+    anything = Schedule(opened.expr, name=opened.name)
+    return claims.finite(anything, where=sp.And(t >= 1, t <= 1), assume=(steps >= 2,))
+
+
+_RISE = hyper("rise")
+
+
+def _one_cycle_rise() -> Claim:
+    opened = schedules.one_cycle(0.04, 1, 0, 9, 0.5, clamp=False).unbind()
+    schedule = Schedule(opened.expr, name="one_cycle", domain=(_RISE >= 0, _RISE < 1))
+    return claims.finite(schedule)
+
+
+_EDGES = (
+    Theorem(
+        Section.EDGES,
+        "A factor below 0 past the end",
+        r"`OneCycleLR(max_lr=1, total_steps=10, anneal_strategy=linear)` of torch is never "
+        r"below 0.",
+        _one_cycle_of_ten,
+        REFUTED,
+        source=f"{TORCH}, which allows the step 10",
+    ),
+    Theorem(
+        Section.EDGES,
+        "No factor below 0 before the end",
+        r"The same where $t \le 9$.",
+        lambda: _one_cycle_of_ten(t <= 9),
+        source=TORCH,
+    ),
+    Theorem(
+        Section.EDGES,
+        "An inverse square root without warmup",
+        r"$\eta_0 s / \sqrt{\max(t, W)}$ has a value for all $W \ge 0$.",
+        lambda: _finite(
+            schedules.inverse_square_root(1, 1, 9),
+            hyper("warmup", positive=True),
+            _from_zero("warmup"),
+        ),
+        REFUTED,
+        source=f"`InverseSquareRootDecayLR` of {CEREBRAS}; the library refuses $W = 0$",
+        flags=("non_finite",),
+    ),
+    Theorem(
+        Section.EDGES,
+        "One cycle whose rise has no steps",
+        r"One cycle has a value for all $0 \le r < 1$ of its rise.",
+        _one_cycle_rise,
+        REFUTED,
+        source=f"`OneCycleLR` of {CEREBRAS} and {TORCH}; the library refuses $r n = 1$",
+        flags=("non_finite",),
+    ),
+    Theorem(
+        Section.EDGES,
+        "One cycle whose rise has steps",
+        r"One cycle has a value for all $r$ and $n$ that the library admits.",
+        lambda: claims.finite(schedules.one_cycle(0.04, 1, 0, 9, 0.5, clamp=False).unbind()),
+        source="its domain: $0 \\le r \\le 1$, $r n \\ne 1$ and $r n \\ne n$",
+    ),
+    Theorem(
+        Section.EDGES,
+        "A cosine over no steps",
+        r"Cosine decay over $N \ge 0$ steps has a value.",
+        lambda: _finite(schedules.cosine(1, 0, 9), steps, _from_zero("steps", integer=True)),
+        REFUTED,
+        source=f"`CosineDecayLR` of {CEREBRAS}; the library refuses $N = 0$",
+        flags=("non_finite",),
+    ),
+    Theorem(
+        Section.EDGES,
+        "Exponential decay of a negative rate",
+        r"$\eta_0 \gamma^{t/N}$ is real for all $\gamma$ and $N \ge 2$, at $t = 1$.",
+        _negative_rate,
+        REFUTED,
+        source=f"`ExponentialLR` of {CEREBRAS}; the library refuses $\\gamma < 0$",
+        flags=("non_finite",),
+    ),
+    Theorem(
+        Section.EDGES,
+        "Inverse time of a negative rate",
+        r"$\eta_0 / (1 + \gamma t / N)$ has a value for all $\gamma$.",
+        lambda: _finite(schedules.inverse_time(1, 0.5, 9), hyper("rate"), hyper("rate")),
+        REFUTED,
+        source=f"`InverseExponentialTimeDecayLR` of {CEREBRAS}; the library refuses "
+        r"$\gamma < 0$",
+        flags=("non_finite",),
+    ),
+    Theorem(
+        Section.EDGES,
+        "A decay of no steps",
+        r"The decay $\sqrt{\min(x/D, 1)}$ over $D \ge 0$ steps has a value.",
+        lambda: claims.finite(
+            Schedule(sp.sqrt(sp.Min(t / _from_zero("decay", integer=True), 1)), name="wsd")
+        ),
+        REFUTED,
+        source=f"`WSDLrScheduler` of {ACCELERATED} raises ZeroDivisionError",
+        flags=("zero_decay_steps",),
+    ),
+    Theorem(
+        Section.EDGES,
+        "A decay to nothing",
+        r"The decay $1 / (p/l + 1 - p)$, $p = \min(t/D, 1)$, to $l \ge 0$ has a value.",
+        lambda: claims.finite(
+            Schedule(
+                1
+                / (
+                    sp.Min(t / hyper("decay", integer=True, positive=True), 1)
+                    * (1 / _from_zero("lowest") - 1)
+                    + 1
+                ),
+                name="wsd",
+            )
+        ),
+        REFUTED,
+        source=f"`WSDLrScheduler(lr_min=0)` of {ACCELERATED} raises ZeroDivisionError",
+        flags=("zero_lr_min",),
+    ),
+)
+
+
+THEOREMS = (*_DEFECTS, *_EDGES)

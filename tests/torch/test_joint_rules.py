@@ -9,7 +9,7 @@ from torch import nn
 import closedform as cf
 from closedform.errors import ArgumentError
 from closedform.torch import Optimizer
-from tests.torch.training import largest_difference, parameters, steps
+from tests.torch.training import COMPILING, largest_difference, parameters, steps
 
 CLIPPED = cf.transforms.clip_by_global_norm(cf.optimizers.adamw(lr=1e-2), 0.5)
 BACKENDS = ("eager", "onnxruntime")
@@ -81,3 +81,21 @@ def test_what_cannot_step_together_is_named() -> None:
             Optimizer(made, CLIPPED)
     with pytest.raises(ArgumentError, match=r"tensors beside the gradient: \['hessian'\]"):
         Optimizer([first], cf.optimizers.sophia())
+
+
+@pytest.mark.filterwarnings(COMPILING)
+@pytest.mark.filterwarnings("ignore:.*record_function.*")
+def test_a_trace_around_the_step_loses_no_number_of_the_model() -> None:
+    ours, theirs = parameters([(3,)]), parameters([(3,)])
+    rule = cf.optimizers.schedule_free_sgd(lr=0.1)
+    mine, other = Optimizer(ours, rule), Optimizer(theirs, rule)
+    torch._dynamo.reset()
+    compiled = torch.compile(mine.step, backend="aot_eager")
+    for _ in range(3):
+        for params in (ours, theirs):
+            params[0].grad = torch.ones(3)
+        compiled()
+        other.step()
+    assert largest_difference(ours, theirs) == 0
+    for name, value in other.state[theirs[0]].items():
+        assert torch.equal(mine.state[ours[0]][name], value)

@@ -226,28 +226,69 @@ def check_onnx(param: Tensor, providers: Sequence[str] | None, where: str) -> No
 
 
 def run_torch(calls: Sequence[Call]) -> None:
-    """Does the steps of several parameters; this is what torch.compile gets."""
+    """Does the steps of several parameters."""
     for program, reads, writes in calls:
-        results = program(*reads)
-        for targets, result in zip(writes, _results(results), strict=True):
+        results = _results(program(*reads))
+        for targets, result in zip(writes, results, strict=True):
             for target in targets:
                 target.copy_(result)
+
+
+def _traced(calls: Sequence[Call]) -> list[Tensor]:
+    """What torch.compile gets: ``run_torch``, but it returns the results that would be lost."""
+    kept = []
+    for program, reads, writes in calls:
+        results = _results(program(*reads))
+        for targets, result in zip(writes, results, strict=True):
+            for target in targets:
+                if _is_lost(target):
+                    kept.append(result)
+                else:
+                    target.copy_(result)
+    return kept
+
+
+def _is_lost(target: Tensor) -> bool:
+    """Whether a compiled graph of torch 2.13 loses what is written: a float64 of rank 0 on the CPU.
+
+    Dynamo takes such a tensor for a Python number.
+    """
+    return target.dim() == 0 and target.dtype == torch.float64 and target.device.type == "cpu"
 
 
 def _results(value: Any) -> tuple[Tensor, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
+def loses_results(calls: Sequence[Call]) -> bool:
+    """Returns whether a compiled graph around these calls would lose what they write."""
+    return any(_is_lost(target) for *_, writes in calls for group in writes for target in group)
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator] # nothing of it may be traced
+def run_apart(calls: Sequence[Call]) -> None:
+    """Does what ``run_torch`` does, outside of any trace."""
+    run_torch(calls)
+
+
 def compiled(owner: str) -> Runner:
-    """Returns a compiled form of ``run_torch`` that shares no compilations with others.
+    """Returns ``run_torch`` compiled, sharing no compilations with others.
 
     torch counts the compilations of a code object, whoever asked for them, and stops at a few: so
     each optimizer has a code object of its own.
     """
-    code = run_torch.__code__.replace(co_name=owner)
-    own = FunctionType(code, run_torch.__globals__)
-    made: Runner = torch.compile(own, fullgraph=True, dynamic=False)
-    return made
+    code = _traced.__code__.replace(co_name=owner)
+    own = FunctionType(code, _traced.__globals__)
+    traced: Callable[[Sequence[Call]], list[Tensor]]
+    traced = torch.compile(own, fullgraph=True, dynamic=False)
+
+    def run(calls: Sequence[Call]) -> None:
+        kept = traced(calls)
+        targets = [target for *_, writes in calls for group in writes for target in group]
+        for target, result in zip(filter(_is_lost, targets), kept, strict=True):
+            target.copy_(result)
+
+    return run
 
 
 def _bind(bind: Any, name: str, value: Tensor) -> None:

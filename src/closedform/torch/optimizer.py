@@ -236,7 +236,9 @@ class Optimizer(OptimizerBase):
             for kernel, job in work:
                 kernel.run(job)
         elif work:
-            self._compiled([kernel.call(job) for kernel, job in work])
+            calls = [kernel.call(job) for kernel, job in work]
+            is_apart = torch.compiler.is_compiling() and kernels.loses_results(calls)
+            (kernels.run_apart if is_apart else self._compiled)(calls)
         return loss
 
     def _work_of(self, index: int) -> list[tuple[Any, Job]]:

@@ -316,7 +316,7 @@ def to_onnx(
     """
     from closedform.exporters.onnx_model import to_model, write_model
     from closedform.model_files import write_rule
-    from closedform.verify.artefact import certify
+    from closedform.verify.artefact import validate_model
 
     if isinstance(source, UpdateRule):
         if claims is not None:
@@ -327,7 +327,7 @@ def to_onnx(
     graph = compile(source, params=params, **options)
     model = to_model(graph, opset=opset, **_schedule_facts(source, graph, claims))
     if validate:
-        certify(source, model)
+        validate_model(source, model)
     write_model(model, path)
     return model
 

@@ -24,7 +24,7 @@ from closedform.exporters.onnx_model import to_model
 from closedform.ir import Builder, DType, Graph, Op, Output, Role, TensorType
 from closedform.language import Schedule, floor_mod
 from closedform.verify import artefact, translation
-from closedform.verify.artefact import KEY, as_json, certify
+from closedform.verify.artefact import KEY, as_json, validate_model
 from closedform.verify.sources import source_term
 from closedform.verify.translation import MEANING, MEANING_OF_RULES, PAIRS, validate
 from closedform.verify.verdict import Status, Verdict
@@ -331,13 +331,13 @@ def test_faults_of_the_exporter_are_found() -> None:
     sine = next(node for node in model.graph.node if node.op_type == "Sin")
     sine.op_type = "Cos"
     with pytest.raises(VerificationError, match="the model is not its source: at t = 0 "):
-        certify(lr, model)
+        validate_model(lr, model)
     (constant,) = [c for c in model.graph.initializer if numpy_helper.to_array(c) == 0.000135]
     sine.op_type = "Sin"
-    assert certify(lr, model).proved
+    assert validate_model(lr, model).proved
     constant.CopyFrom(numpy_helper.from_array(np.array(0.000136), constant.name))
     with pytest.raises(VerificationError, match="the model is not its source"):
-        certify(lr, model)
+        validate_model(lr, model)
 
 
 def test_json_says_nothing_of_time() -> None:
@@ -353,7 +353,7 @@ def test_metadata_that_were_there_stay() -> None:
     lr = schedules.constant(2)
     model = to_model(compile_schedule(lr), metadata={"author": "someone"})
     helper.set_model_props(model, {"zeta": "last", "author": "someone"})
-    certify(lr, model)
+    validate_model(lr, model)
     assert [entry.key for entry in model.metadata_props] == ["author", KEY, "zeta"]
 
 
@@ -364,7 +364,7 @@ def test_validation_takes_a_tenth_of_a_second_in_the_median() -> None:
         schedule = make()
         model = to_model(compile_schedule(schedule))
         begun = time.perf_counter()
-        artefact.certify(schedule, model)
+        artefact.validate_model(schedule, model)
         seconds.append(time.perf_counter() - begun)
     assert statistics.median(seconds) < 0.1
 

@@ -16,7 +16,7 @@ KEY = "closedform.translation"
 """The entry of the metadata that holds the verdict."""
 
 
-def certify(source: Schedule, model: ModelProto, *, budget: float = BUDGET) -> Verdict:
+def validate_model(source: Schedule, model: ModelProto, *, budget: float = BUDGET) -> Verdict:
     """Returns whether a model is its source, and writes the verdict into its metadata.
 
     The model is read back and the graph that it holds is validated, so the exporter is checked

@@ -296,6 +296,20 @@ def test_a_rule_that_divides_by_zero_is_refuted() -> None:
     assert report.exit_code() == 1
 
 
+def test_a_schedule_inside_is_not_below_0() -> None:
+    dividing = UpdateRule(
+        "dividing", PARAM - GRAD / (1 + LR), {}, {"lr": schedules.linear(0, 1, 4)}
+    )
+    assert dividing.verify()["finite"].verdict.proved
+    assert claims.finite_steps(dividing, open=["lr"]).verify().refuted
+
+
+def test_functions_of_whole_tensors_are_unknown() -> None:
+    (finding,) = optimizers.adafactor().verify()
+    assert finding.shown == "UNKNOWN"
+    assert "has no meaning to the prover" in finding.detail
+
+
 def test_named_claims_replace_the_standard_ones() -> None:
     report = ADAM.verify(claims.invariant(ADAM, state("exp_avg") >= 0))
     assert [finding.shown for finding in report] == ["REFUTED"]

@@ -9,7 +9,6 @@ STAMP := .venv/.installed
 COMPARE := .venv-compare/bin
 COMPARE_STAMP := .venv-compare/.installed
 SMOKE := build/wheel-smoke
-SCRIPTS := $(sort $(wildcard benchmarks/[a-z]*.py))
 CODE := $(sort $(patsubst %/,%,src tests $(dir $(wildcard examples/*.py benchmarks/*.py)))) \
   $(wildcard docs/*.py)
 # One thread a worker: two workers that each start a thread per core slow each other down.
@@ -119,8 +118,8 @@ compare-web: $(STAMP)
 	@$(BIN)/python -m pytest tests/web/compare_browser.py
 
 bench: $(STAMP)
-	@test -n "$(SCRIPTS)" || { echo "benchmarks/ has no script" >&2; exit 1; }
-	@set -e; for script in $(SCRIPTS); do echo "== bench: $$script"; PYTHONPATH=. $(BIN)/python $$script; done
+	@echo "== bench: beside their peers; writes benchmarks/RESULTS.md"
+	@$(BIN)/python -m benchmarks
 
 clean:
 	@rm -rf .venv .venv-compare build dist src/*.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -15,7 +15,7 @@ from closedform.compiler import compile_init, compile_schedule, compile_step
 from closedform.errors import ClosedFormError
 from closedform.exporters.onnx_model import serialize, to_model
 from closedform.language import Schedule, UpdateRule
-from docs.build_gallery import EXAMPLES
+from closedform.schedules.examples import EXAMPLES
 from tests.dialects.test_listing import build, rows
 from tests.reference.records import Row
 
@@ -37,7 +37,7 @@ def under_all_names(row: Row) -> Iterator[Row]:
 def examples() -> Iterator[tuple[str, Source]]:
     """Each schedule by its name, each class by its system and name, once."""
     for name in schedules.__all__:
-        yield name, EXAMPLES[name][1]()
+        yield name, EXAMPLES[name].make()
     seen = set()
     for row in (named for record in rows() for named in under_all_names(record)):
         name = f"{row['system']}:{row['class']}"

@@ -1,7 +1,6 @@
 """How the cost of compiling grows with milestones, pieces and tensors; times of the compiler.
 
-
-python benchmarks/growth.py
+python -m benchmarks.growth
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
-from _side_by_side import Row, compared, machine, medians, show
-
 import closedform as cf
+from benchmarks._side_by_side import Row, compared, machine, medians, show
 from closedform.language import Schedule
 from closedform.schedules.examples import EXAMPLES
 
@@ -82,15 +81,12 @@ def library() -> Iterator[Row]:
     for is_validated, bar in ((False, 40), (True, 150)):
         times = []
         with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "lr.onnx"
             for example in EXAMPLES.values():
                 schedule = example.make()
                 if isinstance(schedule, Schedule):
-                    path = Path(folder) / "lr.onnx"
-                    times.append(
-                        seconds(
-                            lambda s=schedule, p=path, v=is_validated: cf.to_onnx(s, p, validate=v)
-                        )
-                    )  # type: ignore[misc]
+                    export = partial(cf.to_onnx, schedule, path, validate=is_validated)
+                    times.append(seconds(export))
         what = "compile + export a schedule" + (", validated" if is_validated else "")
         says = f"{len(times)} schedules, longest {max(times) * 1e3:.0f} ms"
         yield Row(f"{what}, median", statistics.median(times) * 1e3, bar, says, "ms")

@@ -1,6 +1,6 @@
 """Optimizer steps: onnxruntime and torch.compile beside torch's own, in time and memory.
 
-python benchmarks/optimizers.py
+python -m benchmarks.optimizers
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from _side_by_side import Row, Task, compared, machine, medians, show
 
 import closedform as cf
+from benchmarks._side_by_side import Row, Task, compared, machine, medians, show
 from closedform.torch import Optimizer
 from closedform.torch import optim as named
 
@@ -109,7 +109,10 @@ def compiled_rules() -> Iterator[Row]:
 def peak_of_a_session() -> Iterator[Row]:
     """What a session takes beyond parameters, gradients and states, in a process of its own."""
     run = subprocess.run(
-        [sys.executable, __file__, "--peak"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "benchmarks.optimizers", "--peak"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     yield Row(
         "memory of a session beyond parameters, gradients, states",

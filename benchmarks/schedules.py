@@ -1,6 +1,6 @@
 """Schedules at work: a scheduler's step, values in Python, vectors and single runs in onnxruntime.
 
-python benchmarks/schedules.py
+python -m benchmarks.schedules
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import onnx
 import onnxruntime as ort
 import sympy as sp
 import torch
-from _side_by_side import Row, compared, machine, medians, show
 from onnx import TensorProto, helper
 
 import closedform as cf
+from benchmarks._side_by_side import Row, compared, machine, medians, show
 from closedform.language import Schedule
 from closedform.schedules.examples import EXAMPLES
 from closedform.torch import ParamScheduler
@@ -208,10 +208,13 @@ def node_counts() -> Iterator[Row]:
         if not isinstance(schedule, Schedule):
             continue
         with tempfile.TemporaryDirectory() as folder:
-            ours = len(cf.to_onnx(schedule, Path(folder) / "lr.onnx").graph.node)
+            written = cf.to_onnx(schedule, Path(folder) / "lr.onnx", validate=False)
+        assert isinstance(written, onnx.ModelProto)
+        ours = len(written.graph.node)
         theirs = torch.onnx.export(
             Where(schedule), (torch.tensor(3),), dynamo=True, opset_version=21, verbose=False
         )
+        assert theirs is not None
         model: onnx.ModelProto = theirs.model_proto
         ratios[name] = ours / max(1, len(model.graph.node))
     worst = max(ratios, key=lambda name: ratios[name])

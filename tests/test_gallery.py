@@ -6,6 +6,7 @@ import pytest
 import sympy as sp
 
 from closedform import dialects, schedules
+from closedform.schedules.examples import EXAMPLES
 from docs import build_gallery as gallery
 
 
@@ -14,17 +15,17 @@ def test_page_says_what_the_code_says() -> None:
 
 
 def test_every_schedule_has_a_card_and_a_plot() -> None:
-    assert set(gallery.EXAMPLES) == set(schedules.__all__)
+    assert set(EXAMPLES) == set(schedules.__all__)
     assert {path.stem for path in gallery.PLOTS.iterdir()} == set(schedules.__all__)
     assert sum(path.stat().st_size for path in gallery.PLOTS.iterdir()) < 2_000_000
 
 
-@pytest.mark.parametrize("name", gallery.EXAMPLES)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_call_on_the_card_makes_what_is_drawn(name: str) -> None:
-    call, make, _ = gallery.EXAMPLES[name]
-    assert call.startswith(f"{name}(")
+    example = EXAMPLES[name]
+    assert example.call.startswith(f"{name}(")
     names = {known: getattr(schedules, known) for known in schedules.__all__}
-    assert eval(call, {**names, "sp": sp}) == make()
+    assert eval(example.call, {**names, "sp": sp}) == example.make()
 
 
 def test_card_names_the_other_systems() -> None:
@@ -39,7 +40,9 @@ def test_schedule_without_an_example_stops_it(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(schedules, "__all__", [*schedules.__all__, "new_one"])
     with pytest.raises(SystemExit) as caught:
         gallery.page()
-    assert str(caught.value) == "docs/build_gallery.py: give each schedule one example: ['new_one']"
+    assert str(caught.value) == (
+        "closedform.schedules.examples: give each schedule one example: ['new_one']"
+    )
 
 
 @pytest.mark.parametrize("name", ["warm_restarts", "reduce_on_plateau"])

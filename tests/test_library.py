@@ -23,7 +23,7 @@ from closedform.ir.ops import OPS, Op
 from closedform.ir.text import parse_graph, print_graph
 from closedform.ir.types import DType
 from closedform.language import Schedule, UpdateRule
-from docs.build_gallery import EXAMPLES
+from closedform.schedules.examples import EXAMPLES
 from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
 
 LINE = schedules.linear(0, 3e-4, 20)
@@ -69,7 +69,7 @@ SCHEDULES: dict[str, Callable[[], Schedule]] = {
 }
 # A schedule without a row of its own runs with its example of the gallery.
 for new in set(EXAMPLES) - set(SCHEDULES) - {"reduce_on_plateau"}:
-    SCHEDULES[new] = cast("Callable[[], Schedule]", EXAMPLES[new][1])
+    SCHEDULES[new] = cast("Callable[[], Schedule]", EXAMPLES[new].make)
 
 OPTIMIZERS: dict[str, Callable[[], UpdateRule]] = {
     "sgd": lambda: optimizers.sgd(LINE, momentum=0.9, nesterov=True, weight_decay=0.01),

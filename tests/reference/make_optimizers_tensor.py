@@ -4,6 +4,7 @@ Run as ``make_optimizers_other.py``, whose parameters and gradients it takes; no
 """
 
 import sys
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ import pytorch_optimizer
 import timm.optim
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))
-from make_optimizers_other import torch_course
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.reference.make_optimizers_other import torch_course
 
 # id, class, keyword arguments.
 TABLE: list[tuple[str, Any, dict[str, Any]]] = [
@@ -46,13 +47,12 @@ TABLE: list[tuple[str, Any, dict[str, Any]]] = [
 def main() -> None:
     torch.set_default_dtype(torch.float64)
     courses = {
-        key: np.stack(
-            list(torch_course(lambda params, kind=kind, kwargs=kwargs: kind(params, **kwargs)))
-        )
-        for key, kind, kwargs in TABLE
+        key: np.stack(list(torch_course(partial(kind, **kwargs)))) for key, kind, kwargs in TABLE
     }
     print({name: version(name) for name in ("timm", "pytorch_optimizer")})
-    np.savez_compressed(Path(__file__).parent / "optimizers_tensor.npz", **courses)
+    np.savez_compressed(
+        Path(__file__).parent / "optimizers_tensor.npz", allow_pickle=False, **courses
+    )
 
 
 if __name__ == "__main__":

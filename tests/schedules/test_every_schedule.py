@@ -1,8 +1,8 @@
 """What every schedule of the library has: one row each, and a new one without a row fails here.
 
-A row is the length of its example (``docs/build_gallery.py``) and the arguments that it refuses.
-From it: a docstring with formula, arguments, errors, doctest and source; LaTeX; golden IR, which is
-run; the length; its errors; onnxruntime beside the exact value.
+A row is the length of its example (``closedform.schedules.examples``) and the arguments that it
+refuses. From it: a docstring with formula, arguments, errors, doctest and source; LaTeX; golden IR,
+which is run; the length; its errors; onnxruntime beside the exact value.
 """
 
 import inspect
@@ -22,7 +22,7 @@ from closedform.ir.ops import OPS
 from closedform.ir.text import parse_graph, print_graph
 from closedform.language import Schedule, UpdateRule
 from closedform.language.exact import to_float
-from docs.build_gallery import EXAMPLES
+from closedform.schedules.examples import EXAMPLES
 from tests.conftest import GOLDEN
 from tests.support.engines import run_onnxruntime
 
@@ -273,7 +273,7 @@ def test_argument_without_a_meaning_is_refused(name: str, index: int) -> None:
 
 
 def example(name: str) -> Schedule | UpdateRule:
-    return EXAMPLES[name][1]()
+    return EXAMPLES[name].make()
 
 
 def graph_of(made: Schedule | UpdateRule) -> Graph:
@@ -312,7 +312,7 @@ def test_golden_graph_and_onnxruntime_are_the_exact_value(name: str) -> None:
     schedule = example(name)
     assert isinstance(schedule, Schedule)
     graph = parse_graph((GOLDEN / "library" / f"{name}.txt").read_text(encoding="utf-8"))
-    end = EXAMPLES[name][2]
+    end = EXAMPLES[name].steps
     steps = np.unique(np.linspace(0, end, 25).astype(np.int64))
     exact = np.array([to_float(schedule.exact(int(step))) for step in steps])
     # Each op of the graph rounds, to within the units in the last place that its row says.

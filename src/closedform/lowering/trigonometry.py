@@ -28,8 +28,8 @@ from closedform.lowering.context import Lowering
 from closedform.lowering.domain import Domain
 from closedform.lowering.simplify import integral_multiple
 
-# The sine of onnxruntime 1.31 (measured: 1.2 ulp), and what the two roundings of its angle x make of
-# it: at most 2*x*cos(x) <= 1.13 units of 2^-53.
+# The sine of onnxruntime 1.31 (measured: 1.2 ulp), and what the two roundings of its angle x make
+# of it: at most 2*x*cos(x) <= 1.13 units of 2^-53.
 _SINE_UNITS = sp.Rational(12, 5)
 
 # Below this ratio of floor to amplitude the direct form loses digits that float32 would show: those

@@ -60,7 +60,8 @@ def _ulp(size: Floats, dtype: DType) -> Floats:
     """The unit in the last place of the largest float that a value of this size is rounded to."""
     info = np.finfo(dtype.numpy)
     _, exponent = np.frexp(np.nextafter(size, np.inf))
-    return np.ldexp(1.0, np.maximum(exponent - info.nmant - 1, info.minexp - info.nmant))
+    unit: Floats = np.ldexp(1.0, np.maximum(exponent - info.nmant - 1, info.minexp - info.nmant))
+    return unit
 
 
 def _rounded(node: Node, low: Floats, high: Floats, error: Floats, *, whole: bool) -> Enclosure:

@@ -93,7 +93,8 @@ def unit_in_last_place(high: Floats, low: Floats, dtype: DType) -> Floats:
     # Below a power of two the floats are twice as near.
     exponent = exponent - ((mantissa == 0.5) & (low * high < 0))
     exponent = np.where(high == 0, info.minexp, exponent)
-    return np.ldexp(1.0, np.maximum(exponent - info.nmant - 1, info.minexp - info.nmant))
+    unit: Floats = np.ldexp(1.0, np.maximum(exponent - info.nmant - 1, info.minexp - info.nmant))
+    return unit
 
 
 def _largest(errors: Floats, steps: NDArray[np.int64]) -> Extreme:

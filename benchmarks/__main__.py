@@ -1,0 +1,55 @@
+"""Runs the benchmarks that stand beside a peer, and writes ``benchmarks/RESULTS.md``.
+
+python -m benchmarks
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from pathlib import Path
+
+from benchmarks import growth, optimizers, schedules
+from benchmarks._side_by_side import Row, machine, show
+
+RESULTS = Path(__file__).with_name("RESULTS.md")
+NOTES = Path(__file__).with_name("NOTES.md")
+PACKAGES = ("closedform", "torch", "sympy", "numpy", "onnx", "onnxruntime")
+
+
+def table(rows: list[Row]) -> str:
+    """Returns rows as a table in Markdown."""
+    lines = ["| what | figure | bar | | behind it |", "| --- | --- | --- | --- | --- |"]
+    for row in rows:
+        bar = "" if row.bar is None else f"≤ {row.bar:g}"
+        kept = "" if row.bar is None else ("kept" if row.is_kept else "**broken**")
+        figure = f"{row.figure:.3g}{' ' + row.unit if row.unit else ''}"
+        lines.append(f"| {row.task} | {figure} | {bar} | {kept} | {row.says} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Prints each row as it comes, then writes all of them."""
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    begun = time.perf_counter()
+    where = machine(PACKAGES)
+    print(where)
+    parts = {
+        "Optimizers": show(optimizers.rows()),
+        "Schedules": show(schedules.rows()),
+        "The compiler": show(growth.rows()),
+    }
+    text = ["# Results", "", "Written by `make bench`: medians measured in turn in one run.", ""]
+    text += [where, ""]
+    for title, rows in parts.items():
+        text += [f"## {title}", "", table(rows), ""]
+    if NOTES.exists():
+        text.append(NOTES.read_text(encoding="utf-8"))
+    RESULTS.write_text("\n".join(text), encoding="utf-8")
+    print(f"wrote {RESULTS} after {time.perf_counter() - begun:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from onnx import TensorProto
 from torch import nn
 from torch.nn import functional
 
@@ -74,6 +75,26 @@ def test_300_steps_are_those_of_torch(name: str, tmp_path: Path) -> None:
     assert session.predict(inputs) == pytest.approx(
         wanted, rel=1e-3, abs=1e-3 * float(wanted.std())
     )
+
+
+def test_a_graph_without_float64_trains_as_well(tmp_path: Path) -> None:
+    case = CASES["mlp"]
+    torch.manual_seed(0)
+    model = mlp()
+    example = tuple(map(torch.from_numpy, next(batches(case, 1, rows=4))))
+    loss = functional.cross_entropy
+    models = export(model, loss, example, case.rule, tmp_path / "f32", scalar_dtype="f32")
+    graph = models["train.onnx"].graph
+    values = (*graph.input, *graph.output, *graph.value_info)
+    assert not [v.name for v in values if v.type.tensor_type.elem_type == TensorProto.DOUBLE]
+    assert not [i.name for i in graph.initializer if i.data_type == TensorProto.DOUBLE]
+    export(model, loss, example, case.rule, tmp_path / "f64")
+    sessions = [TrainSession(tmp_path / name, threads=1) for name in ("f32", "f64")]
+    losses = [
+        [result.loss for result in session.fit(batches(case, 50), progress=False)]
+        for session in sessions
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=TOLERANCE)
 
 
 class WithDropout(nn.Module):

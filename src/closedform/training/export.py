@@ -45,6 +45,7 @@ def export(
     path: str | os.PathLike[str],
     *,
     opset: int = 21,
+    scalar_dtype: str = "f64",
 ) -> dict[str, ModelProto]:
     """Writes one training step of a model as ``train.onnx``, with ``init.onnx`` and ``eval.onnx``.
 
@@ -64,6 +65,8 @@ def export(
         rule: The update rule; schedules in it are inside the graph.
         path: The folder, made if it does not exist.
         opset: ONNX opset.
+        scalar_dtype: In what schedules and bias corrections are computed: ``"f64"``, or ``"f32"``
+            for devices without float64.
 
     Returns:
         The checked models by file name.
@@ -90,9 +93,10 @@ def export(
         "closedform.rule": rule.name,
         "closedform.model": type(model).__name__,
     }
-    update = to_model(compile_step(rule, shapes, dtype=dtype), opset=opset)
+    step = compile_step(rule, shapes, dtype=dtype, scalar_dtype=scalar_dtype)
+    update = to_model(step, opset=opset)
     parts = {"model": traced.step, "update": update}
-    rate = _learning_rate(rule, opset)
+    rate = _learning_rate(rule, opset, scalar_dtype)
     if rate is not None:
         parts["schedule"] = rate
     carried = [value.name for value in update.graph.output]
@@ -107,7 +111,7 @@ def export(
         INIT_FILE: join_models(
             {"values": values, "states": start}, "init", outputs=begun, metadata=facts
         ),
-        EVAL_FILE: _evaluation(rule, traced.forward, shapes, dtype, opset),
+        EVAL_FILE: _evaluation(rule, traced.forward, shapes, (dtype, scalar_dtype), opset),
     }
     _write(models, Path(path))
     return models
@@ -137,23 +141,30 @@ def _dtype(params: Mapping[str, NDArray[Any]]) -> str:
     return names[dtypes[0]]
 
 
-def _learning_rate(rule: UpdateRule, opset: int) -> ModelProto | None:
+def _learning_rate(rule: UpdateRule, opset: int, dtype: str) -> ModelProto | None:
     """The learning rate as a model of its own; None if it is an input, or the rule has none."""
     value = rule.hyperparameters.get("lr")
     if value is None:
         return None
     schedule = value if isinstance(value, Schedule) else Schedule(value, name="lr")
-    model = to_model(compile_schedule(schedule), opset=opset)
+    graph = compile_schedule(schedule, dtype=dtype, scalar_dtype=dtype)
+    model = to_model(graph, opset=opset)
     return renamed(model, {model.graph.output[0].name: LEARNING_RATE})
 
 
 def _evaluation(
-    rule: UpdateRule, forward: ModelProto, shapes: Mapping[str, Shape], dtype: str, opset: int
+    rule: UpdateRule,
+    forward: ModelProto,
+    shapes: Mapping[str, Shape],
+    dtypes: tuple[str, str],
+    opset: int,
 ) -> ModelProto:
     """The forward at the point of evaluation of the rule, where it has one."""
     parts = {"model": forward}
     if rule.evaluation is not None:
-        point = to_model(compile_evaluation(rule, shapes, dtype=dtype), opset=opset)
+        dtype, scalar = dtypes
+        graph = compile_evaluation(rule, shapes, dtype=dtype, scalar_dtype=scalar)
+        point = to_model(graph, opset=opset)
         at_point = {f"param.{name}": f"{EVALUATION}.{name}" for name in shapes}
         parts = {"point": point, "model": renamed(forward, at_point)}
     outputs = [output.name for output in forward.graph.output]

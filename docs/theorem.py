@@ -11,7 +11,10 @@ import sympy as sp
 
 from closedform import dialects
 from closedform.language import UpdateRule, floor_mod, hyper, state, t
-from closedform.verify.claims_core import Claim
+from closedform.verify.claims_core import Claim, Goal
+from closedform.verify.claims_step import given_by
+from closedform.verify.definedness import obligations
+from closedform.verify.terms import Term, term
 from closedform.verify.verdict import Status
 
 PROVED, REFUTED = Status.PROVED, Status.REFUTED
@@ -90,3 +93,26 @@ def at_first_step(rule: UpdateRule) -> sp.Basic:
     """
     begun = [sp.Eq(state(name), spec.initial) for name, spec in rule.states.items()]
     return sp.And(t <= 0, *begun)
+
+
+def about(
+    rule: UpdateRule,
+    text: str,
+    relation: Callable[[Term, Term], Term],
+    left: sp.Expr | Term,
+    right: sp.Expr | Term,
+    *,
+    given: tuple[sp.Basic, ...] = (),
+    assume: tuple[sp.Basic, ...] = (),
+) -> Claim:
+    """Claims a relation of two expressions about a step, and that both are defined."""
+    sides = [side if isinstance(side, Term) else term(side) for side in (left, right)]
+    facts = given_by(*given)
+    shown = (("the left side", sides[0]), ("the right side", sides[1]))
+    goal = Goal(text, relation(*sides), facts, shown=shown)
+    presumes = tuple(
+        Goal(f"{found.text} is defined", found.goal, (*facts, *found.path))
+        for side in sides
+        for found in obligations(side)
+    )
+    return Claim("relation", text, rule, (goal,), presumes, given_by(*assume))

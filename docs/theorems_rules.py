@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import sympy as sp
@@ -12,17 +11,24 @@ from closedform.language import (
     GRAD,
     PARAM,
     Schedule,
-    UpdateRule,
     hyper,
     state,
     t,
 )
 from closedform.optimizers.formulas import rectification
-from closedform.verify.claims_core import Claim, Goal
-from closedform.verify.claims_step import given_by, step_of
-from closedform.verify.definedness import obligations
-from closedform.verify.terms import ZERO, Term, both, equal, less, less_equal, substitute, term
-from docs.theorem import CEREBRAS, REFUTED, TORCH_RULES, Section, Theorem, at_first_step, of_system
+from closedform.verify.claims_core import Claim
+from closedform.verify.claims_step import step_of
+from closedform.verify.terms import ZERO, both, equal, less, less_equal, substitute, term
+from docs.theorem import (
+    CEREBRAS,
+    REFUTED,
+    TORCH_RULES,
+    Section,
+    Theorem,
+    about,
+    at_first_step,
+    of_system,
+)
 
 lr, beta1, beta2, eps, weight_decay, momentum = (
     hyper(name) for name in ("lr", "beta1", "beta2", "eps", "weight_decay", "momentum")
@@ -32,29 +38,6 @@ BETAS = (beta1 > 0, beta1 < 1, beta2 > 0, beta2 < 1)
 ADAM = ("lr", "beta1", "beta2", "eps")
 SQUARE = state("exp_avg_sq") >= 0
 USUAL = (*BETAS, eps > 0)
-
-
-def _about(
-    rule: UpdateRule,
-    text: str,
-    relation: Callable[[Term, Term], Term],
-    left: sp.Expr | Term,
-    right: sp.Expr | Term,
-    *,
-    given: tuple[sp.Basic, ...] = (),
-    assume: tuple[sp.Basic, ...] = (),
-) -> Claim:
-    """A relation of two expressions about one step of a rule, with the definedness of both."""
-    sides = [side if isinstance(side, Term) else term(side) for side in (left, right)]
-    facts = given_by(*given)
-    shown = (("the left side", sides[0]), ("the right side", sides[1]))
-    goal = Goal(text, relation(*sides), facts, shown=shown)
-    presumes = tuple(
-        Goal(f"{found.text} is defined", found.goal, (*facts, *found.path))
-        for side in sides
-        for found in obligations(side)
-    )
-    return Claim("relation", text, rule, (goal,), presumes, given_by(*assume))
 
 
 def _epsilon(of_torch: Any, where: Any = True) -> Claim:
@@ -85,7 +68,7 @@ def _order_of_decay() -> Claim:
     plain = step_of(optimizers.adam(), ADAM).param
     shrunk = plain.xreplace({PARAM: PARAM * (1 - lr * weight_decay)})
     decayed = step_of(rule, (*ADAM, "weight_decay")).param
-    return _about(
+    return about(
         rule, "both orders are the same", equal, decayed, shrunk, given=(SQUARE,), assume=USUAL
     )
 
@@ -104,14 +87,14 @@ def _constant_gradient() -> Claim:
     places = {term(state(name)): term(expr) for name, expr in MOMENTS.items()}
     change = substitute(term(step_of(rule, ADAM).param - PARAM), places)
     wanted = term(-lr * GRAD / (sp.Abs(GRAD) + eps))
-    return _about(rule, "the step for a constant gradient", equal, change, wanted, assume=USUAL)
+    return about(rule, "the step for a constant gradient", equal, change, wanted, assume=USUAL)
 
 
 def _amsgrad() -> Claim:
     rule = optimizers.adam(amsgrad=True)
     largest = "max_exp_avg_sq"
     following = step_of(rule, ADAM).states[largest]
-    return _about(
+    return about(
         rule, "the largest second moment never falls", less_equal, state(largest), following
     )
 
@@ -136,7 +119,7 @@ RADAM_RADICAND = (
 
 
 def _radicand(*where: sp.Basic, above: Any = 0) -> Claim:
-    return _about(
+    return about(
         optimizers.radam(),
         "the radicand is above 0",
         less,
@@ -159,7 +142,7 @@ def _rprop_size() -> Claim:
         return both(less_equal(term(SMALLEST), high), less_equal(high, low))
 
     text = "the size is within its limits"
-    return _about(rule, text, within, LARGEST, size, assume=(SMALLEST <= LARGEST,))
+    return about(rule, text, within, LARGEST, size, assume=(SMALLEST <= LARGEST,))
 
 
 def _rprop_step() -> Claim:
@@ -186,7 +169,7 @@ def _sgd_without_momentum() -> Claim:
     stepped = term(step_of(rule, ("lr", "momentum")).param)
     at_zero = substitute(stepped, {term(momentum): ZERO})
     plain = step_of(optimizers.sgd(), ("lr",)).param
-    return _about(rule, "the step is that of plain SGD", equal, at_zero, plain)
+    return about(rule, "the step is that of plain SGD", equal, at_zero, plain)
 
 
 THEOREMS = (

@@ -16,6 +16,8 @@ from closedform.language import (
     t,
 )
 from closedform.verify.claims_core import Claim
+from closedform.verify.claims_step import step_of
+from closedform.verify.terms import equal
 from docs.theorem import (
     ACCELERATED,
     CEREBRAS,
@@ -24,6 +26,7 @@ from docs.theorem import (
     TORCH_RULES,
     Section,
     Theorem,
+    about,
     at_first_step,
     cases,
     end,
@@ -151,6 +154,13 @@ def _one_cycle_of_ten(where: Any = True) -> Claim:
 def _nadam() -> Claim:
     shipped = of_system("cerebras", "NAdam", as_shipped=True)
     return claims.same_rule(of_system("torch", "NAdam"), shipped, where=at_first_step(shipped))
+
+
+def _muon() -> Claim:
+    documented, shipped = (of_system("cerebras", "Muon", as_shipped=late) for late in (False, True))
+    wanted, kept = (step_of(rule, ()).states["momentum_buffer"] for rule in (documented, shipped))
+    where = (at_first_step(shipped),)
+    return about(shipped, "the momentum after the step", equal, kept, wanted, given=where)
 
 
 _DEFECTS = (
@@ -365,6 +375,15 @@ _DEFECTS = (
         _nadam,
         REFUTED,
         source=f"`NAdam` of {CEREBRAS} and of {TORCH_RULES}",
+    ),
+    Theorem(
+        Section.DEFECTS,
+        "Muon's momentum is lost",
+        r"The momentum of `Muon` as shipped is $\mu b + (1 - \mu) g$ after its first step; it is "
+        r"never written back.",
+        _muon,
+        REFUTED,
+        source=CEREBRAS,
     ),
 )
 

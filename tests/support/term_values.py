@@ -129,7 +129,17 @@ def _power(node: Term, args: list[Value]) -> Value:
     if isinstance(exponent, Fraction) and exponent.denominator == 1:
         small = isinstance(base, Fraction) and abs(exponent) <= _LARGEST_WHOLE_EXPONENT
         return base ** int(exponent) if small else _mpf(base) ** int(exponent)
-    return mpmath.power(_mpf(base), _mpf(exponent))
+    if base == 1:
+        return Fraction(1)
+    root = _exact_root(base) if exponent == Fraction(1, 2) else None
+    return root if root is not None else mpmath.power(_mpf(base), _mpf(exponent))
+
+
+def _exact_root(base: Value) -> Fraction | None:
+    if not isinstance(base, Fraction):
+        return None
+    root = Fraction(math.isqrt(base.numerator), math.isqrt(base.denominator))
+    return root if root**2 == base else None
 
 
 def _is_whole(node: Term) -> bool:

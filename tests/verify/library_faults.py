@@ -311,13 +311,15 @@ def differs(fault: Fault, verdict: Verdict) -> bool:
 
 def contradiction(claim: Claim, steps: int = STEPS) -> Mapping[str, Fraction] | None:
     """A point at which a goal of a proved claim is false or has no value; None if none is found."""
-    goals = [goal for goal in (*claim.presumes, *claim.goals) if not goal.is_somewhere]
-    declared = symbols(*(goal.statement for goal in goals), *claim.assume)
-    for point in points(declared, steps, seed=len(goals)):
-        if _all(claim.assume, point):
-            for goal in goals:
-                if _all(goal.given, point) and _is_false(goal.statement, point):
-                    return point
+    facts = symbols(*claim.assume)
+    for goal in (*claim.presumes, *claim.goals):
+        # A goal about the real line declares t in another way than one about the steps.
+        declared = {**facts, **symbols(goal.statement, *goal.given)}
+        found = () if goal.is_somewhere else points(declared, steps, seed=len(declared))
+        for point in found:
+            given = (*claim.assume, *goal.given)
+            if _is_false(goal.statement, point) and _all(given, point):
+                return point
     return None
 
 

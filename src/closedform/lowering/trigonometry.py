@@ -15,8 +15,6 @@ more accurate one. One sine serves both (Q is phi*D/pi)::
 
 from __future__ import annotations
 
-import math
-
 import sympy as sp
 
 from closedform.ir.graph import Value
@@ -27,10 +25,6 @@ from closedform.lowering.annotate import interval
 from closedform.lowering.context import Lowering
 from closedform.lowering.domain import Domain
 from closedform.lowering.simplify import integral_multiple
-
-# The sine of onnxruntime 1.31 (measured: 1.2 ulp), and what the two roundings of its angle x make
-# of it: at most 2*x*cos(x) <= 1.13 units of 2^-53.
-_SINE_UNITS = sp.Rational(12, 5)
 
 # Below this ratio of floor to amplitude the direct form loses digits that float32 would show: those
 # of the last bits of f64, or any of f32.
@@ -72,29 +66,7 @@ def raised_cosine(low: Lowering, constant: sp.Expr, term: sp.Expr, domain: Domai
         return _from_zero(low, floor, height, rise, denominator, domain)
     sine = _sine(low, 2 * rise - denominator, denominator, domain)
     swing = low.emit(Op.MUL, sine, low.constant(height))
-    lost = _lost(constant, height, low.scalar)
-    if lost != 0:
-        swing = low.emit(Op.ADD, swing, low.constant(lost))
     return low.emit(Op.ADD, swing, low.constant(constant)) if constant != 0 else swing
-
-
-def _lost(constant: sp.Rational, height: sp.Rational, dtype: DType) -> sp.Rational:
-    """What rounding takes from the constant, where all roundings may come to over 2 ulp of scale.
-
-    The sine is followed by the roundings of both constants, of the product and of the sum. Where
-    they stay below 2 ulp together, it is 0: the node that gives it back rounds, too.
-    """
-    if dtype is not DType.F64:
-        return sp.Integer(0)
-    unit = _unit(constant + height)
-    lost = constant - sp.Rational(float(constant))
-    sine = _SINE_UNITS * sp.Rational(1, 2**53) * height
-    others = abs(height - sp.Rational(float(height))) + _unit(height) / 2 + unit / 2
-    return lost if sine + abs(lost) + others > 2 * unit else sp.Integer(0)
-
-
-def _unit(number: sp.Rational) -> sp.Rational:
-    return sp.Rational(math.ulp(float(number)))
 
 
 def _from_zero(

@@ -55,6 +55,9 @@ def holds_exactly(condition: sp.Basic, values: Mapping[sp.Symbol, Fraction]) -> 
         return any(holds_exactly(arg, values) for arg in condition.args)
     if isinstance(condition, sp.Not):
         return not holds_exactly(condition.args[0], values)
+    if isinstance(condition, sp.ITE):
+        test, yes, no = condition.args
+        return holds_exactly(yes if holds_exactly(test, values) else no, values)
     assert isinstance(condition, Relational), condition
     left, right = (mpf(evaluate_exactly(arg, values)) for arg in condition.args)
     table = {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}

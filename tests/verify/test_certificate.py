@@ -13,7 +13,7 @@ import pytest
 import sympy as sp
 import torch
 from flint import fmpq
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, given, note, reject, settings
 from hypothesis import strategies as st
 
 import closedform as cf
@@ -48,13 +48,14 @@ relaxed = settings(
 EXACT = 2.0**-94
 
 
-def assert_exact(schedule: Schedule, steps: Any) -> None:
+def assert_exact(schedule: Schedule, steps: Any, *, digits: int = 45) -> None:
     high, low = Values(term(schedule.bound)).at([int(step) for step in steps])
     for step, h, rest in zip(steps, high, low, strict=True):
         wanted = mpf(evaluate_exactly(schedule.bound, {t: Fraction(int(step))}))
         error = abs(mpmath.mpf(float(h)) + float(rest) - wanted)
         # mpmath's own 60 digits: what cancels to zero there is zero here.
-        assert error <= abs(wanted) * EXACT + mpmath.mpf(10) ** -45, (int(step), h, rest, wanted)
+        zero = mpmath.mpf(10) ** -digits
+        assert error <= abs(wanted) * EXACT + zero, (int(step), h, rest, wanted)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -68,10 +69,16 @@ def test_values_of_random_expressions_beside_mpmath(expr: Any) -> None:
     note(str(expr))
     schedule = make(expr)
     try:
-        assert_exact(schedule, [*range(22), 29, 30, 31, 39, 40, 41, 81, 1000])
+        # A root halves the digits of what cancels: sqrt(cos(pi/2)) is 1e-30 in mpmath.
+        assert_exact(schedule, [*range(22), 29, 30, 31, 39, 40, 41, 81, 1000], digits=28)
     except UndefinedError:
         with pytest.raises(DomainError):
             Values(term(schedule.bound)).at(list(range(22)))
+    except DomainError as error:
+        # Complex in mpmath, such as (-1)**(2*t/5): drawn by chance, and no schedule.
+        if "power of a negative number" not in error.what:
+            raise
+        reject()
 
 
 STEPS_OF_CLAMPS = st.integers(-30, 30)

@@ -21,7 +21,6 @@ class _Latex(LatexPrinter):  # type: ignore[misc]
     def _print_Relational(self, expr: Relational) -> str:
         return str(super()._print_Relational(_clock_first(expr)))
 
-
     def _print_Symbol(self, expr: sp.Symbol, style: str = "plain") -> str:
         """A name of several letters is one word, not a product of its letters."""
         printed = str(super()._print_Symbol(expr, style=style))

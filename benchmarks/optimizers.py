@@ -149,8 +149,13 @@ def resident() -> float:
 
 
 def peak() -> float:
-    """The most bytes that this process has had in memory."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
+    """The most bytes that this process has had in memory.
+
+    Not ``ru_maxrss``: a child inherits that of the process that started it.
+    """
+    with open("/proc/self/status", encoding="ascii") as file:
+        (line,) = (line for line in file if line.startswith("VmHWM:"))
+    return float(line.split()[1]) * 1024
 
 
 def rows() -> Iterator[Row]:

@@ -176,7 +176,7 @@ def write_rule(
         ExportError: There are no parameters, an option is unknown, the folder cannot be made, or
             the opset does not have an op.
     """
-    from closedform.exporters.onnx_model import to_model, write_model
+    from closedform.exporters.onnx_model import to_model, write_models
     from closedform.exporters.onnx_program import to_program_model
 
     where = f"rule {rule.name!r}"
@@ -206,16 +206,8 @@ def write_rule(
         for name, graph in graphs.items()
     }
     folder = Path(path)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ExportError(
-            f"cannot make the folder: {error.strerror}",
-            where=f"folder {str(folder)!r}",
-            hint="a rule is written as two files: name a folder for them",
-        ) from error
-    for name, model in models.items():
-        write_model(model, folder / f"{name}.onnx")
+    files = {f"{name}.onnx": model for name, model in models.items()}
+    write_models(files, folder, "a rule is written as two files: name a folder for them")
     if calls is not None:
         text = json.dumps(calls, indent=1)
         (folder / CALLS_FILE).write_text(text + "\n", encoding="utf-8")

@@ -144,19 +144,47 @@ def write_model(model: ModelProto, path: str | os.PathLike[str]) -> Path:
         )
     if target.is_dir():
         raise ExportError("the path is a folder", where=where, hint="give the path of a file")
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with temporary.open("xb") as file:
-            file.write(serialize(model))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
+        replace_file(target, serialize(model))
     except OSError as error:
         hint = "look at the rights and the free space of the folder"
         raise ExportError(f"cannot write the model: {error}", where=where, hint=hint) from error
+    return target
+
+
+def write_models(models: Mapping[str, ModelProto], folder: Path, hint: str) -> None:
+    """Writes models by file name into a folder, which is made if it does not exist.
+
+    Raises:
+        ExportError: The folder cannot be made, with ``hint``, or a model cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ExportError(
+            f"cannot make the folder: {error.strerror}",
+            where=f"folder {str(folder)!r}",
+            hint=hint,
+        ) from error
+    for name, model in models.items():
+        write_model(model, folder / name)
+
+
+def replace_file(target: Path, data: bytes) -> None:
+    """Writes a file whole or not at all: a failure leaves what was at that path before.
+
+    Raises:
+        OSError: Writing failed.
+    """
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
-    return target
 
 
 def check_opset(graph: Graph, opset: int) -> None:

@@ -20,7 +20,7 @@ from closedform.compiler import (
 )
 from closedform.errors import ExportError
 from closedform.exporters.onnx_join import join_models, renamed
-from closedform.exporters.onnx_model import IR_VERSION, to_model, write_model
+from closedform.exporters.onnx_model import IR_VERSION, to_model, write_models
 from closedform.ir.types import Shape
 from closedform.language import Schedule, UpdateRule
 from closedform.lowering.rule import EVALUATION
@@ -113,21 +113,9 @@ def export(
         ),
         EVAL_FILE: _evaluation(rule, traced.forward, shapes, (dtype, scalar_dtype), opset),
     }
-    _write(models, Path(path))
+    hint = "a training step is written as three files: name a folder for them"
+    write_models(models, Path(path), hint)
     return models
-
-
-def _write(models: Mapping[str, ModelProto], folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ExportError(
-            f"cannot make the folder: {error.strerror}",
-            where=f"folder {str(folder)!r}",
-            hint="a training step is written as three files: name a folder for them",
-        ) from error
-    for name, model in models.items():
-        write_model(model, folder / name)
 
 
 def _dtype(params: Mapping[str, NDArray[Any]]) -> str:

@@ -8,7 +8,6 @@ set that nobody looks at. What no step changes is the same in both.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +15,11 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from closedform.errors import SessionError, StateError, nearest
+from closedform.exporters.onnx_model import replace_file
+from closedform.runtime.buffers import Array, bind_array
 from closedform.runtime.onnx_session import OnnxSession, Port, open_session
-
-Array = NDArray[Any]
 
 TRAIN_FILE, INIT_FILE, EVAL_FILE = "train.onnx", "init.onnx", "eval.onnx"
 LOSS, LEARNING_RATE = "loss", "learning_rate"
@@ -111,11 +109,11 @@ class TrainSession:
         binding = self._session.raw.io_binding()
         read, write = self._sets[current], self._sets[1 - current]
         for name, array in read.items():
-            _bind_array(binding.bind_input, name, array)
+            bind_array(binding.bind_input, name, array)
             if f"next.{name}" in self._session.outputs:
-                _bind_array(binding.bind_output, f"next.{name}", write[name])
+                bind_array(binding.bind_output, f"next.{name}", write[name])
         for name, array in self._told.items():
-            _bind_array(binding.bind_output, name, array)
+            bind_array(binding.bind_output, name, array)
         return binding
 
     @property
@@ -240,19 +238,12 @@ class TrainSession:
         from safetensors.numpy import save
 
         target = Path(path)
-        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
         try:
-            with temporary.open("xb") as file:
-                file.write(save(self._sets[self._current]))
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
+            replace_file(target, save(self._sets[self._current]))
         except OSError as error:
             raise SessionError(
                 f"cannot write the state: {error}", where=f"file {str(target)!r}"
             ) from error
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Reads what ``save`` wrote; nothing changes unless all of it fits.
@@ -342,10 +333,6 @@ class TrainSession:
                 hint=f"give it with each step: step(batch, {missing[0]}=…)",
             )
         return {name: np.asarray(given[name], self._hypers[name].dtype) for name in given}
-
-
-def _bind_array(bind: Any, name: str, array: Array) -> None:
-    bind(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
 
 
 def _check(array: object, port: Port, where: str) -> Array:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from closedform.verify.verdict import Verdict
-from docs import theorems_rules, theorems_schedules, theorems_systems
+from docs import theorems_edges, theorems_rules, theorems_schedules, theorems_systems
 from docs.theorem import Section, Theorem
 
 PAGE = Path(__file__).parent / "theorems.md"
@@ -20,6 +20,7 @@ THEOREMS = (
     *theorems_schedules.THEOREMS,
     *theorems_rules.THEOREMS,
     *theorems_systems.THEOREMS,
+    *theorems_edges.THEOREMS,
 )
 """All rows, in the order of the page."""
 

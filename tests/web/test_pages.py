@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,10 +106,7 @@ def test_a_page_replaces_a_page_and_nothing_else(
 def test_a_failure_leaves_the_page_that_was_there(tmp_path: Path) -> None:
     site = tmp_path / "site"
 
-    def works(made: Path) -> None:
-        (made / "manifest.json").write_text("first")
-
-    write_folder(site, works)
+    write_folder(site, _page("first"))
 
     def fails(made: Path) -> None:
         (made / "manifest.json").write_text("second")
@@ -116,6 +116,89 @@ def test_a_failure_leaves_the_page_that_was_there(tmp_path: Path) -> None:
         write_folder(site, fails)
     assert (site / "manifest.json").read_text() == "first"
     assert [path.name for path in tmp_path.iterdir()] == ["site"]
+
+
+@pytest.mark.parametrize(
+    ("call", "count"),
+    [("Path.chmod", 0), ("Path.rename", 0), ("Path.rename", 1)],
+    ids=["before", "old aside", "new in place"],
+)
+def test_a_failure_at_any_point_leaves_the_page_that_was_there(
+    call: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site"
+    write_folder(site, _page("first"))
+    name = call.partition(".")[2]
+    works: Any = getattr(Path, name)
+    calls: list[Path] = []
+
+    def fails_once(path: Path, *arguments: object) -> object:
+        calls.append(path)
+        if len(calls) == count + 1:
+            raise OSError("no space left")
+        return works(path, *arguments)
+
+    monkeypatch.setattr(Path, name, fails_once)
+    with pytest.raises(ExportError, match=r"cannot write the page: no space left .*site"):
+        write_folder(site, _page("second"))
+    assert (site / "manifest.json").read_text() == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]
+    write_folder(site, _page("third"))
+    assert (site / "manifest.json").read_text() == "third"
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]
+
+
+def test_an_interruption_between_the_renames_leaves_the_page_that_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site"
+    write_folder(site, _page("first"))
+    works = Path.rename
+
+    def interrupted(path: Path, target: Path) -> Path:
+        if target == site and not path.name.endswith(".old"):
+            raise KeyboardInterrupt
+        return works(path, target)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_folder(site, _page("second"))
+    assert (site / "manifest.json").read_text() == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]
+
+
+def test_an_old_page_that_stays_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = tmp_path / "site"
+    write_folder(site, _page("first"))
+    works: Any = shutil.rmtree
+
+    def refuses(path: Path, **options: Any) -> None:
+        if path.name.endswith(".old"):
+            raise OSError("busy")
+        works(path, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", refuses)
+    message = r"the page is written, but the one before it cannot be removed: busy .*\.site\..*old"
+    with pytest.raises(ExportError, match=message):
+        write_folder(site, _page("second"))
+    assert (site / "manifest.json").read_text() == "second"
+
+
+def test_a_link_to_a_page_stays_a_link(tmp_path: Path) -> None:
+    write_folder(tmp_path / "site", _page("first"))
+    link = tmp_path / "link"
+    link.symlink_to("site")
+    write_folder(link, _page("second"))
+    assert link.is_symlink()
+    assert (tmp_path / "site" / "manifest.json").read_text() == "second"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "site"]
+
+
+def _page(text: str) -> Callable[[Path], None]:
+    def fill(made: Path) -> None:
+        (made / "manifest.json").write_text(text)
+
+    return fill
 
 
 def test_what_is_missing_is_named(trained: Path, packages: Path, tmp_path: Path) -> None:

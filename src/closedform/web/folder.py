@@ -33,19 +33,40 @@ def write_folder(folder: Path, fill: Callable[[Path], None]) -> None:
     where = f"folder {str(folder)!r}"
     if folder.exists() and not (folder.is_dir() and _is_ours(folder)):
         raise ExportError("the folder holds other files", where=where, hint="choose a new one")
+    target = folder.resolve()
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        try:
+            fill(made)
+            made.chmod(0o755)
+            _put_in_place(made, target)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
     except OSError as error:
         raise ExportError(f"cannot write the page: {error}", where=where) from error
+
+
+def _put_in_place(made: Path, target: Path) -> None:
+    """Gives a folder its name; one that bears it is moved aside, and removed when all is done."""
+    if not target.exists():
+        made.rename(target)
+        return
+    old = made.with_name(f"{made.name}.old")
+    target.rename(old)
     try:
-        fill(made)
-        made.chmod(0o755)
-        if folder.exists():
-            shutil.rmtree(folder)
-        made.replace(folder)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
+        made.rename(target)
+    except BaseException:
+        old.rename(target)
+        raise
+    try:
+        shutil.rmtree(old)
+    except OSError as error:
+        raise ExportError(
+            f"the page is written, but the one before it cannot be removed: {error}",
+            where=f"folder {str(old)!r}",
+            hint="remove it yourself",
+        ) from error
 
 
 def _is_ours(folder: Path) -> bool:

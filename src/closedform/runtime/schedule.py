@@ -51,6 +51,9 @@ class ScheduleSession:
         self._session = session
         self._step = session.inputs[STEP]
         (self._output,) = session.outputs.values()
+        self._top = min(int(np.iinfo(self._step.dtype).max), MAX_STEP)
+        # A single step alone, as most files take it: such a call is not checked any further.
+        self._takes_one = not self._step.shape and list(session.inputs) == [STEP]
         self._ahead: list[float] = []
         self._ahead_from = 0
 
@@ -80,8 +83,10 @@ class ScheduleSession:
             place = step - self._ahead_from
             if 0 <= place < len(self._ahead):
                 return self._ahead[place]
+            if self._takes_one and 0 <= step <= self._top:
+                return float(self._run_one(np.array(step, self._step.dtype), {}))
         where = f"schedule {self.name!r}"
-        steps = _checked_steps(step, self._step, where)
+        steps = _checked_steps(step, self._step.dtype, self._top, where)
         feeds = self._hyper_feeds(hyper, where)
         if steps.ndim:
             return self._run(steps, feeds)
@@ -91,7 +96,7 @@ class ScheduleSession:
 
     def _look_ahead(self, step: int) -> float:
         """The value at a step; those of the steps after it are kept for the next calls."""
-        last = min(step + BLOCK - 1, _top(self._step))
+        last = min(step + BLOCK - 1, self._top)
         block = np.arange(step, last + 1, dtype=self._step.dtype)
         # In float64, which holds a float32 exactly: one kind of Python float.
         self._ahead = self._run(block, {}).astype(np.float64).tolist()
@@ -102,16 +107,17 @@ class ScheduleSession:
         """One run for a model of vectors, a run for each step for a model of single steps."""
         if steps.size == 0:
             return np.empty(steps.shape, self._output.dtype)
-        raw = self._session.raw
+        flat_steps = steps.reshape(-1)
         if self._step.shape:
-            (values,) = raw.run([self._output.name], {**feeds, STEP: steps.reshape(-1)})
+            values = self._run_one(flat_steps, feeds)
         else:
-            values = [
-                raw.run([self._output.name], {**feeds, STEP: np.asarray(one)})[0]
-                for one in steps.reshape(-1)
-            ]
+            values = [self._run_one(np.asarray(one), feeds) for one in flat_steps]
         flat = np.asarray(values, self._output.dtype)
         return np.broadcast_to(flat, (steps.size,)).reshape(steps.shape).copy()
+
+    def _run_one(self, steps: NDArray[Any], feeds: Mapping[str, NDArray[Any]]) -> Any:
+        (values,) = self._session.raw.run([self._output.name], {**feeds, STEP: steps})
+        return values
 
     def _hyper_feeds(self, hyper: Mapping[str, float], where: str) -> dict[str, NDArray[Any]]:
         known = {**self._session.inputs, **self._session.optional}
@@ -160,11 +166,13 @@ def _check_schedule(session: OnnxSession) -> None:
         raise SessionError(f"a schedule has one output, this model has {listed}", where=where)
 
 
-def _checked_steps(step: int | ArrayLike, port: Port, where: str) -> NDArray[Any]:
+def _checked_steps(
+    step: int | ArrayLike, dtype: np.dtype[Any], top: int, where: str
+) -> NDArray[Any]:
     """The steps in the dtype of the model, after a check that each fits."""
     steps = np.asarray(step)
     if steps.size == 0:
-        return steps.astype(port.dtype)
+        return steps.astype(dtype)
     if steps.dtype.kind not in "iu":
         got = steps.dtype if steps.dtype.kind != "O" else repr(step)
         raise SessionError(
@@ -173,7 +181,6 @@ def _checked_steps(step: int | ArrayLike, port: Port, where: str) -> NDArray[Any
             hint="count the optimizer steps done so far, from 0",
         )
     low, high = int(steps.min()), int(steps.max())
-    top = _top(port)
     if low < 0 or high > top:
         wrong = low if low < 0 else high
         raise SessionError(
@@ -181,12 +188,7 @@ def _checked_steps(step: int | ArrayLike, port: Port, where: str) -> NDArray[Any
             where=where,
             hint="count the optimizer steps done so far, from 0",
         )
-    return steps.astype(port.dtype)
-
-
-def _top(port: Port) -> int:
-    """The largest step that a model takes."""
-    return min(int(np.iinfo(port.dtype).max), MAX_STEP)
+    return steps.astype(dtype)
 
 
 def _number(value: float, port: Port, where: str) -> NDArray[Any]:

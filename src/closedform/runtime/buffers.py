@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from closedform.errors import ClosedFormError, SessionError, nearest
-from closedform.runtime.layout import Layout
 from closedform.runtime.onnx_session import Port
 
 Array = NDArray[Any]
@@ -23,28 +21,22 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True)
 class Buffers:
-    """The clock, the parameters and the states, in one aligned block of memory.
+    """Arrays in one aligned block of memory.
 
     Attributes:
         block: The memory.
-        arrays: The writable arrays by the input name in the step model.
-        params: Read-only views by parameter name.
-        states: Read-only views by state name, then by parameter name.
-        shared: Read-only views of the states of the whole model by name.
+        arrays: The writable arrays by the name of their input.
     """
 
     block: NDArray[np.uint8]
     arrays: dict[str, Array]
-    params: Mapping[str, Array]
-    states: Mapping[str, Mapping[str, Array]]
-    shared: Mapping[str, Array]
 
 
-def allocate(layout: Layout) -> Buffers:
-    """Returns new buffers for a step model, filled with zeros."""
+def allocate(ports: Sequence[Port]) -> Buffers:
+    """Returns new arrays for ports without free sizes, filled with zeros."""
     starts: dict[str, int] = {}
     total = 0
-    for port in layout.carried:
+    for port in ports:
         starts[port.name] = total
         total += -(-byte_count(port) // ALIGNMENT) * ALIGNMENT
     memory = np.zeros(total + ALIGNMENT, np.uint8)
@@ -53,21 +45,9 @@ def allocate(layout: Layout) -> Buffers:
         port.name: block[starts[port.name] :][: byte_count(port)]
         .view(port.dtype)
         .reshape(fixed_shape(port))
-        for port in layout.carried
+        for port in ports
     }
-    params = {name: read_only(arrays[port.name]) for name, port in layout.params.items()}
-    states = {
-        state: MappingProxyType({n: read_only(arrays[port.name]) for n, port in ports.items()})
-        for state, ports in layout.states.items()
-    }
-    shared = {name: read_only(arrays[port.name]) for name, port in layout.shared.items()}
-    return Buffers(
-        block,
-        arrays,
-        MappingProxyType(params),
-        MappingProxyType(states),
-        MappingProxyType(shared),
-    )
+    return Buffers(block, arrays)
 
 
 def bind_array(bind: Callable[..., None], name: str, array: Array) -> None:

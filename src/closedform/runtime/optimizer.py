@@ -2,7 +2,7 @@
 
 A rule on elements runs over flat buckets, one on whole tensors tensor by tensor, and a model from
 files, or with parameters in a dtype of their own, on two sets of buffers: see ``buckets``,
-``tensors`` and ``two_sets``.
+``tensors`` and ``step_model``.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from closedform.runtime.in_place import InPlace, Member, Part, Sessions
 from closedform.runtime.layout import STEP
 from closedform.runtime.onnx_session import ModelSource, OnnxSession, open_session
 from closedform.runtime.start import common_dtype
+from closedform.runtime.step_model import StepModel
 from closedform.runtime.tensors import tensor_parts
-from closedform.runtime.two_sets import TwoSets
 
 INIT_FILE = "init.onnx"
 STEP_FILE = "step.onnx"
@@ -44,7 +44,7 @@ class OptimizerSession:
         SessionError: The parameters are none, no arrays, or of mixed dtypes.
     """
 
-    _engine: InPlace | TwoSets
+    _engine: InPlace | StepModel
     _point: OnnxSession | None
 
     def __init__(
@@ -70,7 +70,7 @@ class OptimizerSession:
         else:
             init = model_init(rule, shapes, groups, dtype=dtype)
             step = model_step(rule, shapes, groups, dtype=dtype)
-            self._engine = TwoSets(init, step, params, providers, threads)
+            self._engine = StepModel(init, step, params, providers, threads)
         point = model_evaluation(rule, shapes, groups, dtype=dtype)
         self._point = None
         if point is not None:
@@ -109,7 +109,7 @@ class OptimizerSession:
     ) -> OptimizerSession:
         """Returns a session for two models or graphs: that of the start and that of the step."""
         session = object.__new__(cls)
-        session._engine = TwoSets(init, step, params, providers, threads)
+        session._engine = StepModel(init, step, params, providers, threads)
         session._point = None
         return session
 

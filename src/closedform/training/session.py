@@ -1,9 +1,4 @@
-"""A training step in onnxruntime: parameters, states and buffers on the session's own memory.
-
-Invariant: two sets of arrays. A step reads one and writes the other, which then is the current one;
-both ways are bound once, so that nothing is copied, and a step that fails has written only to the
-set that nobody looks at. What no step changes is the same in both.
-"""
+"""A training step in onnxruntime: parameters, states and buffers on two sets of arrays."""
 
 from __future__ import annotations
 
@@ -18,12 +13,14 @@ import numpy as np
 
 from closedform.errors import SessionError, StateError, nearest
 from closedform.exporters.onnx_model import replace_file
-from closedform.runtime.buffers import Array, bind_array
+from closedform.runtime.buffers import Array
+from closedform.runtime.layout import STEP
 from closedform.runtime.onnx_session import OnnxSession, Port, open_session
+from closedform.runtime.two_sets import TwoSets
 
 TRAIN_FILE, INIT_FILE, EVAL_FILE = "train.onnx", "init.onnx", "eval.onnx"
 LOSS, LEARNING_RATE = "loss", "learning_rate"
-_CARRIED = ("step", "param.", "state.", "shared.", "buffer.")
+_CARRIED = (STEP, "param.", "state.", "shared.", "buffer.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,49 +74,37 @@ class TrainSession:
         self._random = {n: p for n, p in inputs.items() if n.startswith("random.")}
         rest = inputs.keys() - self._carried.keys() - self._batch.keys() - self._random.keys()
         self._hypers = {name: inputs[name] for name in inputs if name in rest}
-        if "step" not in inputs or LOSS not in outputs:
+        if STEP not in inputs or LOSS not in outputs:
             raise SessionError(
                 "a training step has an input 'step' and an output 'loss'",
                 where=self._where,
                 hint="export it with closedform.training.export",
             )
-        self._sets = self._begin(), self._begin()
         self._told = {
             n: np.zeros((), outputs[n].dtype) for n in (LOSS, LEARNING_RATE) if n in outputs
         }
-        self._current = 0
-        self._ways = [self._bind(0), self._bind(1)]
+        carried = tuple(self._carried.values())
+        self._sets = TwoSets(self._session, carried, self._where, self._told)
+        self._begin()
 
-    def _begin(self) -> dict[str, Array]:
-        """The arrays that a step hands on, as they are before the first one."""
+    def _begin(self) -> None:
+        """Fills the arrays with what they are before the first step."""
         initial = open_session(self._folder / INIT_FILE)
-        names = list(initial.outputs)
-        made = dict(zip(names, initial.raw.run(names, {}), strict=True))
-        missing = [name for name in self._carried if name not in made]
-        if missing:
-            raise SessionError(
-                f"{INIT_FILE} gives no {missing[0]!r}",
-                where=self._where,
-                hint="export both files together",
-            )
-        return {name: np.array(made[name], order="C") for name in self._carried}
-
-    def _bind(self, current: int) -> Any:
-        """What a step always reads and writes."""
-        binding = self._session.raw.io_binding()
-        read, write = self._sets[current], self._sets[1 - current]
-        for name, array in read.items():
-            bind_array(binding.bind_input, name, array)
-            if f"next.{name}" in self._session.outputs:
-                bind_array(binding.bind_output, f"next.{name}", write[name])
-        for name, array in self._told.items():
-            bind_array(binding.bind_output, name, array)
-        return binding
+        for name, port in self._carried.items():
+            start = initial.outputs.get(name)
+            if start is None or (start.dtype, start.shape) != (port.dtype, port.shape):
+                raise SessionError(
+                    f"{INIT_FILE} must give {name!r} as {port}, got {start or 'none'}",
+                    where=self._where,
+                    hint="export both files together",
+                )
+        names = list(self._carried)
+        self._sets.write(dict(zip(names, initial.raw.run(names, {}), strict=True)))
 
     @property
     def t(self) -> int:
         """The number of steps done."""
-        return int(self._sets[self._current]["step"])
+        return int(self._sets.arrays[STEP])
 
     @property
     def params(self) -> Mapping[str, Array]:
@@ -142,12 +127,9 @@ class TrainSession:
         return self._named("buffer.")
 
     def _named(self, prefix: str) -> Mapping[str, Array]:
-        views = {}
-        for name, array in self._sets[self._current].items():
-            if name.startswith(prefix):
-                views[name.removeprefix(prefix)] = view = array.view()
-                view.flags.writeable = False
-        return MappingProxyType(views)
+        views = self._sets.views[self._sets.current]
+        found = {n.removeprefix(prefix): v for n, v in views.items() if n.startswith(prefix)}
+        return MappingProxyType(found)
 
     def step(self, batch: Sequence[Array] | Mapping[str, Array], **hyper: float) -> StepResult:
         """Does one training step. After a failure nothing has changed.
@@ -161,19 +143,8 @@ class TrainSession:
                 onnxruntime fails.
         """
         named = self._checked(batch)
-        binding = self._ways[self._current]
-        for name, array in named.items():
-            binding.bind_cpu_input(name, array)
         rows = next(iter(named.values())).shape[0]
-        for name, array in self._draw(rows).items():
-            binding.bind_cpu_input(name, array)
-        for name, value in self._hyper_values(hyper).items():
-            binding.bind_cpu_input(name, value)
-        try:
-            self._session.raw.run_with_iobinding(binding)
-        except Exception as error:  # onnxruntime's errors share no other base
-            raise SessionError(f"onnxruntime failed: {error}", where=self._where) from error
-        self._current = 1 - self._current
+        self._sets.run({**named, **self._draw(rows), **self._hyper_values(hyper)})
         rate = self._told.get(LEARNING_RATE)
         return StepResult(self.t, float(self._told[LOSS]), None if rate is None else float(rate))
 
@@ -224,7 +195,7 @@ class TrainSession:
         feeds = dict(zip(wanted, inputs, strict=True))
         for name, port in wanted.items():
             _check(feeds[name], port, self._where)
-        now = self._sets[self._current]
+        now = self._sets.arrays
         feeds |= {name: now[name] for name in self._forward.inputs if name in now}
         outputs = self._forward.raw.run(None, feeds)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
@@ -239,7 +210,7 @@ class TrainSession:
 
         target = Path(path)
         try:
-            replace_file(target, save(self._sets[self._current]))
+            replace_file(target, save(dict(self._sets.arrays)))
         except OSError as error:
             raise SessionError(
                 f"cannot write the state: {error}", where=f"file {str(target)!r}"
@@ -266,14 +237,12 @@ class TrainSession:
                     where=where,
                     hint=nearest(name, self._carried),
                 )
-        for name, array in self._sets[0].items():
+        for name, array in self._sets.arrays.items():
             got = found.get(name)
             if got is None or got.dtype != array.dtype or got.shape != array.shape:
                 have = "nothing" if got is None else _type(got)
                 raise StateError(f"{name!r} must be {_type(array)}, got {have}", where=where)
-        for name, array in found.items():
-            for arrays in self._sets:
-                np.copyto(arrays[name], array)
+        self._sets.write(found)
 
     def _checked(self, batch: Sequence[Array] | Mapping[str, Array]) -> dict[str, Array]:
         names = [name.removeprefix("batch.") for name in self._batch]

@@ -156,7 +156,15 @@ def shape_cases() -> Iterator[Case]:
         for axes in ((), (1,), (0, 2), (0, 1, 2)):
             for keepdims in (False, True):
                 label = f"{dtype}-{len(axes)}-{keepdims}"
-                yield build(Op.REDUCE_SUM, (grid,), label, axes=axes, keepdims=keepdims)
+                for op in (Op.REDUCE_SUM, Op.REDUCE_MAX):
+                    yield build(op, (grid,), label, axes=axes, keepdims=keepdims)
+        # Each special value beside each other, over the first axis and the last.
+        both = np.stack(pairs(dtype))
+        for axis, values in enumerate((both, np.ascontiguousarray(both.T))):
+            label = f"specials-{dtype}-{axis}"
+            yield build(Op.REDUCE_MAX, (values,), label, axes=(axis,), keepdims=False)
+        empty = np.zeros((0, 3), dtype.numpy)
+        yield build(Op.REDUCE_MAX, (empty,), f"empty-{dtype}", axes=(1,), keepdims=True)
         index = np.array([[0, 2], [1, 1]], np.int64)
         yield build(Op.LOOKUP, (grid[0, :, 0].copy(), index), str(dtype))
         yield build(Op.LOOKUP, (grid[0, :, 0].copy(), np.array(2, np.int32)), f"rank0-{dtype}")

@@ -12,7 +12,7 @@ from closedform.errors import GraphError
 from closedform.ir.check import ATTRIBUTES, check, label
 from closedform.ir.graph import Builder, Graph, Node, Output, Role, scalar
 from closedform.ir.ops import OPS, AttributeValue, Op
-from closedform.ir.types import DType, TensorType
+from closedform.ir.types import DType, Shape, TensorType
 
 
 def valid() -> Graph:
@@ -27,6 +27,18 @@ def valid() -> Graph:
     builder.output("param.w", moved)
     builder.output("total", total)
     return builder.build()
+
+
+def with_max(shape: Shape, axes: tuple[int, ...]) -> Callable[[Graph], Graph]:
+    def corrupt(_: Graph) -> Graph:
+        builder = Builder("max")
+        wide = builder.input("x", TensorType(DType.F32, (2, 3)), Role.PARAM)
+        builder.output("y", builder.emit(Op.REDUCE_MAX, wide, axes=axes, keepdims=True))
+        return with_attribute(0, "shape", shape)(
+            with_node(0, type=TensorType(DType.F32, shape))(builder.build())
+        )
+
+    return corrupt
 
 
 def with_node(index: int, **changes: object) -> Callable[[Graph], Graph]:
@@ -111,6 +123,15 @@ BROKEN: list[tuple[Callable[[Graph], Graph], str]] = [
     (
         with_attribute(7, "axes", (0, 2)),
         "%5 = reduce_sum: axes must be distinct and in 0..1, got [0, 2] for f32[2,n]",
+    ),
+    (
+        with_max((2, 0), (0, 1)),
+        "%0 = reduce_max: the sizes of reduced axes must be integers >= 1, got [2, 0] for "
+        "f32[2,0]: no elements have no maximum",
+    ),
+    (
+        with_max(("n", 4), (0,)),
+        "%0 = reduce_max: the sizes of reduced axes must be integers >= 1, got ['n'] for f32[n,4]",
     ),
     (
         with_attribute(1, "role", "weight"),

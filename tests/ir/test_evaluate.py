@@ -267,6 +267,16 @@ def test_sum_of_integers_wraps_in_its_own_dtype() -> None:
     assert int(result) == -2
 
 
+def test_the_largest_element() -> None:
+    matrix = np.array([[1, NAN, -3], [-INF, -0.0, 0.0], [-0.0, -0.0, -INF]])
+    result = apply(Op.REDUCE_MAX, matrix, axes=(1,), keepdims=False)
+    np.testing.assert_array_equal(result, [NAN, 0, 0])
+    assert np.signbit(result[1:]).tolist() == [False, True]
+    kept = apply(Op.REDUCE_MAX, np.arange(6).reshape(2, 3), axes=(0,), keepdims=True)
+    assert kept.tolist() == [[3, 4, 5]]
+    np.testing.assert_array_equal(apply(Op.REDUCE_MAX, matrix, axes=(), keepdims=True), matrix)
+
+
 def test_where_takes_elements() -> None:
     condition = np.array([True, False])
     result = apply(Op.WHERE, condition, np.asarray(NAN), np.array([1.0, 2.0]))

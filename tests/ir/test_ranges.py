@@ -123,6 +123,8 @@ PROVED: list[tuple[str, str, tuple[Any, ...]]] = [
      "reduce_sum(%2) axes=[0] keepdims=false : i64[]", "i64[]", (0, 3)),
     ("mul(x, x) : f32[4]; abs(%0) : f32[4]; "
      "reduce_sum(%1) axes=[0] keepdims=false : f32[]", "f32[]", (0.0, INF, True)),
+    ("mul(x, x) : f32[4]; abs(%0) : f32[4]; "
+     "reduce_max(%1) axes=[0] keepdims=false : f32[]", "f32[]", (0.0, INF, True)),
     ("cast(t) to=f64 : f64[]; exp(%0) : f64[]", "f64[]", (1.0 - 9 * 2**-53, INF, False)),
     ("lt(f, f) : bool[]", "bool[]", (0, 1)),
     ("const -1 : i64[]; lt(%0, t) : bool[]", "bool[]", (1, 1)),

@@ -19,12 +19,14 @@ from closedform.language import (
     State,
     UpdateRule,
     Without,
+    all_but,
     axis_size,
     expand_dims,
     hyper,
     like_param,
     local,
     matmul,
+    reduce_max,
     reduce_mean,
     reduce_sum,
     reshape,
@@ -72,6 +74,28 @@ FORMULAS: dict[str, tuple[sp.Expr, tuple[int, ...], Callable[[Any], Any]]] = {
         (2, 3, 4),
         lambda g: np.broadcast_to(g.sum((0, 2), keepdims=True), (2, 3, 4)),
     ),
+    "the largest": (PARAM + reduce_max(GRAD), (2, 3), lambda g: np.full((2, 3), g.max())),
+    "the largest of a column": (
+        PARAM + reduce_max(GRAD, (0,), keepdims=True),
+        (2, 3),
+        lambda g: np.broadcast_to(g.max(0, keepdims=True), (2, 3)),
+    ),
+    "all axes but one": (
+        PARAM + reduce_max(GRAD, all_but(1), keepdims=True) - reduce_sum(GRAD, all_but(-1)),
+        (2, 3, 4),
+        lambda g: np.broadcast_to(g.max((0, 2), keepdims=True), (2, 3, 4)) - g.sum((0, 1)),
+    ),
+    "all axes but one that is not there": (
+        PARAM + reduce_max(GRAD, all_but(5), keepdims=True),
+        (2, 3),
+        lambda g: np.full((2, 3), g.max()),
+    ),
+    "the largest of one": (PARAM + reduce_max(GRAD), (), lambda g: g),
+    "the largest of none": (
+        PARAM + reduce_max(GRAD, (0,), keepdims=True),
+        (0, 3),
+        lambda g: g,
+    ),
     "a kernel as a matrix": (
         like_param(
             matmul(
@@ -100,6 +124,21 @@ def test_functions_of_tensors(name: str) -> None:
     expr, shape, formula = FORMULAS[name]
     result, gradient = after(expr, shape)
     np.testing.assert_allclose(result, formula(gradient), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("reduce", [reduce_max, reduce_mean])
+def test_no_elements_and_no_numbers(reduce: Callable[..., sp.Expr]) -> None:
+    rows = State(reduce(GRAD, (-1,)), shape=Without((-1,)))
+    for gradient, expected in (
+        (np.zeros((2, 0), np.float32), [0, 0]),
+        (np.array([[1, np.nan], [np.inf, 3]], np.float32), [np.nan, np.inf]),
+    ):
+        shape = gradient.shape
+        graph = compile_step(UpdateRule("test", PARAM - GRAD, {"rows": rows}), {"w": shape})
+        feed = {"step": np.array(0), "param.w": gradient, "grad.w": gradient}
+        feed["state.w.rows"] = np.zeros(2, np.float32)
+        for run in (run_evaluator, run_onnxruntime, run_torch):
+            np.testing.assert_array_equal(run(graph, feed)["next.state.w.rows"], expected)
 
 
 def test_rounding_to_bf16_is_to_the_nearest_even() -> None:
@@ -145,12 +184,14 @@ def test_a_rule_for_all_shapes_is_itself_for_each() -> None:
 
 def test_formulas_are_printed() -> None:
     expr = matmul(transpose(PARAM), GRAD) + reduce_mean(GRAD**2, (-1,)) + reduce_sum(GRAD)
+    expr += reduce_max(GRAD, all_but(0))
     assert "MatMul(Transpose(param), grad)" in text(expr)
     in_latex = latex(expr)
     names = {name: latex(symbol) for name, symbol in (("p", PARAM), ("g", GRAD))}
     assert r"\left(\left({p}\right)^{{\top}}\right) \left({g}\right)".format(**names) in in_latex
     assert r"\operatorname{{mean}}_{{-1}}\left({g}^{{2}}\right)".format(**names) in in_latex
     assert r"\operatorname{{sum}}\left({g}\right)".format(**names) in in_latex
+    assert r"\max_{{\ne 0}}\left({g}\right)".format(**names) in in_latex
 
 
 def for_shape(shape: Shape, expr: sp.Expr = PARAM, **parts: Any) -> Callable[[], object]:
@@ -167,6 +208,10 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "axis twice": (
         lambda: reduce_mean(GRAD, (-1, -1)),
         "reduce_mean must name each axis once, got (-1, -1)",
+    ),
+    "no axis to keep": (
+        lambda: reduce_max(GRAD, all_but(2.5)),  # type: ignore[arg-type]
+        "the axis of all_but must be an integer, got 2.5",
     ),
     "nothing to keep": (
         lambda: reduce_sum(GRAD, keepdims=True),
@@ -227,6 +272,11 @@ LOWERED: dict[str, tuple[sp.Expr, Shape, str]] = {
         PARAM + reduce_mean(GRAD),
         ("n",),
         "ReduceMean needs sizes that are numbers, got f32[n] (rule 'test', parameter 'w')",
+    ),
+    "a maximum of a named size": (
+        PARAM + reduce_max(GRAD, all_but(-1)),
+        ("n", 2),
+        "ReduceMax needs sizes that are numbers, got f32[n,2] (rule 'test', parameter 'w')",
     ),
     "no place for an axis": (
         PARAM + expand_dims(GRAD, 5),

@@ -145,9 +145,17 @@ def _cast(draw: st.DrawFn, builder: Builder, _: list[Value], first: Value) -> Va
     return builder.emit(Op.CAST, first, to=draw(st.sampled_from(tuple(DType))))
 
 
-def _reduce_sum(draw: st.DrawFn, builder: Builder, _: list[Value], first: Value) -> Value:
+def _reduce(op: Op, draw: st.DrawFn, builder: Builder, first: Value) -> Value:
     axes = tuple(axis for axis in range(first.type.rank) if draw(st.booleans()))
-    return builder.emit(Op.REDUCE_SUM, first, axes=axes, keepdims=draw(st.booleans()))
+    return builder.emit(op, first, axes=axes, keepdims=draw(st.booleans()))
+
+
+def _reduce_sum(draw: st.DrawFn, builder: Builder, _: list[Value], first: Value) -> Value:
+    return _reduce(Op.REDUCE_SUM, draw, builder, first)
+
+
+def _reduce_max(draw: st.DrawFn, builder: Builder, _: list[Value], first: Value) -> Value:
+    return _reduce(Op.REDUCE_MAX, draw, builder, first)
 
 
 def _matmul(draw: st.DrawFn, builder: Builder, pool: list[Value], _: Value) -> Value:
@@ -194,6 +202,7 @@ STRUCTURED = {
     Op.WHERE: _where,
     Op.CAST: _cast,
     Op.REDUCE_SUM: _reduce_sum,
+    Op.REDUCE_MAX: _reduce_max,
     Op.MATMUL: _matmul,
     Op.TRANSPOSE: _transpose,
     Op.RESHAPE: _reshape,

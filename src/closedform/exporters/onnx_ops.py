@@ -6,7 +6,7 @@ subgraph, so If, Loop and Scan cannot occur.
 Measured with onnx 1.23 and onnxruntime 1.31 on CPU: integer Div truncates, Mod(fmod=0) has the
 sign of the divisor, fails the run for a zero divisor and kills the process (SIGFPE) for the least
 integer by -1, ReduceSum with no axes reduces all of them, and on integers it saturates instead of
-wrapping; Expand has no bf16 kernel.
+wrapping; ReduceMax drops every NaN but the first element; Expand has no bf16 kernel.
 """
 
 from __future__ import annotations
@@ -202,6 +202,29 @@ def _reduce_sum(writer: Writer, node: Node, operands: tuple[str, ...], result: s
     writer.call("ReduceSum", *operands, listed, into=result, keepdims=keepdims)
 
 
+def _reduce_max(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
+    """ReduceMax, and of floats the NaN that it drops: a sum of absolute values is NaN for it alone.
+
+    The axes are an attribute before opset 18, an operand since.
+    """
+    axes = node.attribute("axes")
+    if not axes:
+        writer.call("Identity", *operands, into=result)
+        return
+    keepdims = int(node.attribute("keepdims"))
+    listed = writer.constant(sizes(axes), DType.I64)
+    is_float = node.type.dtype.is_float
+    name = None if is_float else result
+    if writer.opset < 18:
+        found = writer.call("ReduceMax", *operands, into=name, axes=sizes(axes), keepdims=keepdims)
+    else:
+        found = writer.call("ReduceMax", *operands, listed, into=name, keepdims=keepdims)
+    if not is_float:
+        return
+    total = writer.call("ReduceSum", writer.call("Abs", *operands), listed, keepdims=keepdims)
+    writer.call("Where", writer.call("Equal", total, total), found, total, into=result)
+
+
 def _transpose(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
     permutation = node.attribute("permutation")
     if not permutation:
@@ -269,6 +292,7 @@ ONNX_OPS: Mapping[Op, OnnxRow] = {
     Op.WHERE: _direct("Where", 9),
     Op.CAST: OnnxRow(9, _cast),
     Op.REDUCE_SUM: OnnxRow(13, _reduce_sum),
+    Op.REDUCE_MAX: OnnxRow(13, _reduce_max),
     Op.MATMUL: _direct("MatMul", 1),
     Op.TRANSPOSE: OnnxRow(1, _transpose),
     Op.RESHAPE: OnnxRow(5, _reshape),

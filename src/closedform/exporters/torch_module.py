@@ -115,7 +115,7 @@ def _may_alias(graph: Graph, node: Node) -> bool:
     """True where torch may return a tensor that shares memory with an operand."""
     if node.op is Op.CAST:
         return graph.nodes[node.operands[0]].type == node.type
-    if node.op is Op.REDUCE_SUM:
+    if node.op in (Op.REDUCE_SUM, Op.REDUCE_MAX):
         return not node.attribute("axes")
     return node.op in _VIEWS
 

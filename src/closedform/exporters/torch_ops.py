@@ -1,10 +1,10 @@
 """The torch table: for each op of the graph language the torch.fx nodes that mean the same.
 
-Where torch means something else, the row says so: integer ``sum`` widens to int64, ``sum`` over no
-axes reduces all of them, division by a Python number is a multiplication by its inverse on CUDA
-(so constants that divide stay tensors), and ``remainder`` is recomputed as a - b*floor(a/b) by
-inductor's vector code (so floats go through ``fmod``, which in torch 2.13 on CPU gives NaN where
-the quotient of finite operands overflows).
+Where torch means something else, the row says so: integer ``sum`` widens to int64, ``sum`` and
+``amax`` over no axes reduce all of them, division by a Python number is a multiplication by its
+inverse on CUDA (so constants that divide stay tensors), and ``remainder`` is recomputed as
+a - b*floor(a/b) by inductor's vector code (so floats go through ``fmod``, which in torch 2.13 on
+CPU gives NaN where the quotient of finite operands overflows).
 """
 
 from __future__ import annotations
@@ -143,6 +143,13 @@ def _reduce_sum(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
     return site.call(torch.sum, *operands, dim=tuple(axes), keepdim=keepdim, dtype=dtype)
 
 
+def _reduce_max(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
+    axes = site.node.attribute("axes")
+    if not axes:
+        return operands[0]
+    return site.call(torch.amax, *operands, tuple(axes), bool(site.node.attribute("keepdims")))
+
+
 def _transpose(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
     return site.call(torch.permute, *operands, tuple(site.node.attribute("permutation")))
 
@@ -200,6 +207,7 @@ TORCH_OPS: Mapping[Op, Emitter] = {
     Op.WHERE: _direct(torch.where),
     Op.CAST: _cast,
     Op.REDUCE_SUM: _reduce_sum,
+    Op.REDUCE_MAX: _reduce_max,
     Op.MATMUL: _direct(torch.matmul),
     Op.TRANSPOSE: _transpose,
     Op.RESHAPE: _reshape,

@@ -6,7 +6,8 @@ Constant folding and every test call this module; other engines are compared wit
 - Integers wrap. ``floor_div`` and ``floor_mod`` of integers by zero are errors, and so is a
   ``lookup`` out of range; ``check`` proves that neither happens.
 - NaN is one value: its sign and payload are no part of the meaning. No op observes them.
-- ``min`` and ``max`` propagate NaN and hold -0.0 to be below 0.0, so their operands commute.
+- ``min``, ``max`` and ``reduce_max`` propagate NaN and hold -0.0 to be below 0.0, so their operands
+  commute.
 - ``floor_mod`` of floats is ``r = fmod(a, b)``, then ``r + b`` where r is not 0 and its sign
   differs from that of b.
 - ``cast`` to an integer truncates; NaN and what does not fit give the least integer, as x86 does.
@@ -251,6 +252,20 @@ def _reduce_sum(node: Node, operands: tuple[Array, ...], _: Sizes) -> Any:
     return np.sum(operand, axis=axes, keepdims=keepdims, dtype=operand.dtype)
 
 
+def _reduce_max(node: Node, operands: tuple[Array, ...], _: Sizes) -> Any:
+    """The largest element; a zero is -0.0 where all the elements at 0 are."""
+    (operand,) = operands
+    axes = node.attribute("axes")
+    if not axes:
+        return operand
+    keepdims = node.attribute("keepdims")
+    result = np.max(operand, axis=axes, keepdims=keepdims)
+    if operand.dtype.kind != "f":
+        return result
+    has_zero = np.any((operand == 0) & ~np.signbit(operand), axis=axes, keepdims=keepdims)
+    return np.where((result == 0) & has_zero, operand.dtype.type(0), result)
+
+
 def _transpose(node: Node, operands: tuple[Array, ...], _: Sizes) -> Any:
     return np.transpose(operands[0], node.attribute("permutation"))
 
@@ -303,6 +318,7 @@ KERNELS: Mapping[Op, Kernel] = {
     Op.WHERE: _plain(np.where),
     Op.CAST: _cast,
     Op.REDUCE_SUM: _reduce_sum,
+    Op.REDUCE_MAX: _reduce_max,
     Op.MATMUL: _plain(np.matmul),
     Op.TRANSPOSE: _transpose,
     Op.RESHAPE: _reshape,

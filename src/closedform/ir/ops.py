@@ -57,6 +57,7 @@ class Op(StrEnum):
     WHERE = "where"
     CAST = "cast"
     REDUCE_SUM = "reduce_sum"
+    REDUCE_MAX = "reduce_max"
     MATMUL = "matmul"
     TRANSPOSE = "transpose"
     RESHAPE = "reshape"
@@ -140,7 +141,7 @@ def _shape_attribute(attributes: Attributes, name: str) -> Shape:
     return value
 
 
-def _reduce_sum(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
+def _reduced(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
     (operand,) = types
     axes = _shape_attribute(attributes, "axes")
     legal = all(isinstance(axis, int) and 0 <= axis < operand.rank for axis in axes)
@@ -157,6 +158,18 @@ def _reduce_sum(types: tuple[TensorType, ...], attributes: Attributes) -> Tensor
         if keepdims or axis not in axes
     ]
     return TensorType(operand.dtype, tuple(kept))
+
+
+def _reduce_max(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:
+    result = _reduced(types, attributes)
+    (operand,) = types
+    sizes = [operand.shape[int(axis)] for axis in _shape_attribute(attributes, "axes")]
+    if not all(isinstance(size, int) and size > 0 for size in sizes):
+        raise GraphError(
+            f"the sizes of reduced axes must be integers >= 1, got {sizes} for {operand}: no "
+            "elements have no maximum"
+        )
+    return result
 
 
 def _matmul(types: tuple[TensorType, ...], _: Attributes) -> TensorType:
@@ -255,7 +268,8 @@ OPS: Mapping[Op, OpSpec] = {
         OpSpec(Op.NOT, 1, BOOLS, _elementwise),
         OpSpec(Op.WHERE, 3, BOOLS | NUMBERS, _where),
         OpSpec(Op.CAST, 1, ANY, _cast, ("to",)),
-        OpSpec(Op.REDUCE_SUM, 1, NUMBERS, _reduce_sum, ("axes", "keepdims"), 8.0, _ORDER),
+        OpSpec(Op.REDUCE_SUM, 1, NUMBERS, _reduced, ("axes", "keepdims"), 8.0, _ORDER),
+        OpSpec(Op.REDUCE_MAX, 1, NUMBERS, _reduce_max, ("axes", "keepdims")),
         OpSpec(Op.MATMUL, 2, COMPUTED_FLOATS, _matmul, ulp=16.0, reason=_ORDER),
         OpSpec(Op.TRANSPOSE, 1, ANY, _transpose, ("permutation",)),
         OpSpec(Op.RESHAPE, 1, ANY, _reshape, ("shape",)),

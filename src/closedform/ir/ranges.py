@@ -157,6 +157,7 @@ RULES: Mapping[Op, Rule] = {
     Op.WHERE: _where,
     Op.CAST: _cast,
     Op.REDUCE_SUM: _reduce_sum,
+    Op.REDUCE_MAX: _same,
     Op.TRANSPOSE: _same,
     Op.RESHAPE: _same,
     Op.BROADCAST_TO: _same,

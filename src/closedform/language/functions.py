@@ -67,6 +67,10 @@ class FloorMod(sp.Function):
         return body if exp is None else f"{body}^{{{exp}}}"
 
 
+class AllBut(sp.Tuple):
+    """All axes of a tensor but one, whatever its rank."""
+
+
 class _TensorFunction(sp.Function):
     """A function of tensors, inert; arguments after the first ones are its static structure."""
 
@@ -95,8 +99,13 @@ class _Reduction(_TensorFunction):
 
     def _formula(self, printer: Any) -> str:
         axes = ", ".join(str(axis) for axis in self.args[1].args) if len(self.args) > 1 else ""
-        below = f"_{{{axes}}}" if axes else ""
+        but = r"\ne " if axes and isinstance(self.args[1], AllBut) else ""
+        below = f"_{{{but}{axes}}}" if axes else ""
         return rf"{self.symbol}{below}\left({printer._print(self.args[0])}\right)"
+
+
+Axes = Sequence[int] | AllBut
+"""What a reduction is over."""
 
 
 class ReduceSum(_Reduction):
@@ -109,6 +118,12 @@ class ReduceMean(_Reduction):
     """Mean of a tensor over all its axes, a scalar; or over ``axes``, kept with size 1 or not."""
 
     symbol = r"\operatorname{mean}"
+
+
+class ReduceMax(_Reduction):
+    """Maximum of a tensor over all its axes, a scalar; or over ``axes``, kept or not."""
+
+    symbol = r"\max"
 
 
 class MatMul(_TensorFunction):
@@ -151,6 +166,7 @@ class LikeParam(_TensorFunction):
 WHOLE_TENSOR = (
     ReduceSum,
     ReduceMean,
+    ReduceMax,
     MatMul,
     Transpose,
     ExpandDims,
@@ -180,12 +196,12 @@ def floor_mod(a: Any, b: Any) -> sp.Expr:
     return FloorMod(_expression(a, "floor_mod"), _expression(b, "floor_mod"))
 
 
-def reduce_sum(x: Any, axes: Sequence[int] | None = None, keepdims: bool = False) -> sp.Expr:
+def reduce_sum(x: Any, axes: Axes | None = None, keepdims: bool = False) -> sp.Expr:
     """Returns the sum of a tensor over some axes.
 
     Args:
         x: The tensor.
-        axes: The axes, -1 for the last; None for all.
+        axes: The axes, -1 for the last, or ``all_but(axis)``; None for all.
         keepdims: Whether they stay, with size 1.
 
     Raises:
@@ -199,7 +215,7 @@ def reduce_sum(x: Any, axes: Sequence[int] | None = None, keepdims: bool = False
     return _reduction(ReduceSum, "reduce_sum", x, axes, keepdims)
 
 
-def reduce_mean(x: Any, axes: Sequence[int] | None = None, keepdims: bool = False) -> sp.Expr:
+def reduce_mean(x: Any, axes: Axes | None = None, keepdims: bool = False) -> sp.Expr:
     """Returns the mean of a tensor over some axes: the sum divided by the number of elements.
 
     Args, Raises: those of :func:`reduce_sum`. The mean of no elements is 0.
@@ -207,18 +223,45 @@ def reduce_mean(x: Any, axes: Sequence[int] | None = None, keepdims: bool = Fals
     return _reduction(ReduceMean, "reduce_mean", x, axes, keepdims)
 
 
+def reduce_max(x: Any, axes: Axes | None = None, keepdims: bool = False) -> sp.Expr:
+    """Returns the largest element of a tensor over some axes; NaN where one is NaN.
+
+    Args, Raises: those of :func:`reduce_sum`. The maximum of no elements is 0, as their mean.
+    """
+    return _reduction(ReduceMax, "reduce_max", x, axes, keepdims)
+
+
+def all_but(axis: int) -> AllBut:
+    """Returns all axes but one, for a reduction or ``Without``: of a tensor of any rank.
+
+    A tensor without that axis has all its axes among them.
+
+    Raises:
+        DefinitionError: It is no integer.
+
+    Example:
+        >>> from closedform.language import GRAD
+        >>> reduce_max(GRAD, all_but(0))
+        ReduceMax(grad, AllBut(0), False)
+    """
+    return AllBut(_integer(axis, "the axis of all_but"))
+
+
 def _reduction(
-    kind: type[sp.Function], name: str, x: Any, axes: Sequence[int] | None, keepdims: bool
+    kind: type[sp.Function], name: str, x: Any, axes: Axes | None, keepdims: bool
 ) -> sp.Expr:
     operand = _expression(x, name)
     if axes is None:
         if keepdims:
             raise DefinitionError(f"{name} keeps axes that are named, got none", hint="name axes")
         return kind(operand)
+    kept = sp.true if keepdims else sp.false
+    if isinstance(axes, AllBut):
+        return kind(operand, axes, kept)
     listed = [_integer(axis, f"an axis of {name}") for axis in axes]
     if len(set(listed)) != len(listed):
         raise DefinitionError(f"{name} must name each axis once, got {tuple(axes)}")
-    return kind(operand, sp.Tuple(*listed), sp.true if keepdims else sp.false)
+    return kind(operand, sp.Tuple(*listed), kept)
 
 
 def matmul(a: Any, b: Any) -> sp.Expr:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import sympy as sp
 
 from closedform.errors import DefinitionError
+from closedform.language.functions import AllBut
 
 Dim = int | str
 Shape = tuple[Dim, ...]
@@ -56,11 +57,11 @@ class Without:
     """The shape rule of a state that has the parameter's shape without some axes.
 
     Attributes:
-        axes: The axes, counted from the last as -1 or from the first as 0.
+        axes: The axes, counted from the last as -1 or from the first as 0, or ``all_but(axis)``.
         keepdims: Whether they stay, with size 1.
     """
 
-    axes: tuple[int, ...]
+    axes: tuple[int, ...] | AllBut
     keepdims: bool = False
 
 
@@ -90,6 +91,9 @@ def shape_by(rule: ShapeRule, shape: Shape, where: str) -> Shape:
         (2, 3)
         >>> shape_by(Without((-2,), keepdims=True), (2, 3, 4), "rule")
         (2, 1, 4)
+        >>> from closedform.language import all_but
+        >>> shape_by(Without(all_but(1), keepdims=True), (2, 3, 4), "rule")
+        (1, 3, 1)
     """
     if isinstance(rule, Without):
         gone = _places(rule.axes, shape, where)
@@ -99,7 +103,15 @@ def shape_by(rule: ShapeRule, shape: Shape, where: str) -> Shape:
     return shape if rule == "param" else ()
 
 
-def _places(axes: Sequence[int], shape: Shape, where: str) -> set[int]:
+def other_axes(kept: AllBut, rank: int) -> set[int]:
+    """Returns the axes of a tensor but one, counted from the first."""
+    (axis,) = (int(each) for each in kept.args)
+    return set(range(rank)) - {axis if axis >= 0 else rank + axis}
+
+
+def _places(axes: Sequence[int] | AllBut, shape: Shape, where: str) -> set[int]:
+    if isinstance(axes, AllBut):
+        return other_axes(axes, len(shape))
     for axis in axes:
         if not -len(shape) <= axis < len(shape):
             raise DefinitionError(

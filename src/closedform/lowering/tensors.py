@@ -11,15 +11,18 @@ from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, Shape
 from closedform.language.functions import (
+    AllBut,
     ExpandDims,
     LikeParam,
     MatMul,
+    ReduceMax,
     ReduceMean,
     ReduceSum,
     Reshape,
     Rounded,
     Transpose,
 )
+from closedform.language.shapes import other_axes
 from closedform.language.symbols import PARAM
 from closedform.lowering.context import Handler, Lowering
 from closedform.lowering.domain import Domain
@@ -31,13 +34,16 @@ def _reduction(low: Lowering, expr: sp.Expr, domain: Domain) -> tuple[Value, tup
     rank = operand.type.rank
     if len(expr.args) == 1:
         return operand, tuple(range(rank)), False
+    keepdims = expr.args[2] == sp.true
+    if isinstance(expr.args[1], AllBut):
+        return operand, tuple(sorted(other_axes(expr.args[1], rank))), keepdims
     axes = [int(axis) for axis in expr.args[1].args]
     for axis in axes:
         if not -rank <= axis < rank:
             raise low.error(
                 f"{expr.func} over axis {axis} of {operand.type}: there is no such axis"
             )
-    return operand, tuple(sorted(axis % rank for axis in axes)), expr.args[2] == sp.true
+    return operand, tuple(sorted(axis % rank for axis in axes)), keepdims
 
 
 def _reduce_sum(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
@@ -47,13 +53,25 @@ def _reduce_sum(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
 
 def _reduce_mean(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     operand, axes, keepdims = _reduction(low, expr, domain)
+    total = low.builder.emit(Op.REDUCE_SUM, operand, axes=axes, keepdims=keepdims)
+    # The mean of no elements is 0: an empty parameter leaves no NaN in a state.
+    count = max(_count(low, expr, operand, axes), 1)
+    return low.emit(Op.DIV, total, low.builder.const(count, operand.type.dtype))
+
+
+def _reduce_max(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    operand, axes, keepdims = _reduction(low, expr, domain)
+    # The maximum of no elements is 0, and so is their sum.
+    op = Op.REDUCE_MAX if _count(low, expr, operand, axes) else Op.REDUCE_SUM
+    return low.builder.emit(op, operand, axes=axes, keepdims=keepdims)
+
+
+def _count(low: Lowering, expr: sp.Expr, operand: Value, axes: tuple[int, ...]) -> int:
+    """The number of elements that are reduced to one."""
     sizes = [operand.type.shape[axis] for axis in axes]
     if not all(isinstance(size, int) for size in sizes):
         raise low.error(f"{expr.func} needs sizes that are numbers, got {operand.type}")
-    total = low.builder.emit(Op.REDUCE_SUM, operand, axes=axes, keepdims=keepdims)
-    # The mean of no elements is 0: an empty parameter leaves no NaN in a state.
-    count = max(math.prod(int(size) for size in sizes), 1)
-    return low.emit(Op.DIV, total, low.builder.const(count, operand.type.dtype))
+    return math.prod(int(size) for size in sizes)
 
 
 def _transpose(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
@@ -106,6 +124,7 @@ def _rounded(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
 TENSOR_HANDLERS: Mapping[type[sp.Basic], Handler] = {
     ReduceSum: _reduce_sum,
     ReduceMean: _reduce_mean,
+    ReduceMax: _reduce_max,
     MatMul: _matmul,
     Transpose: _transpose,
     ExpandDims: _expand_dims,

@@ -324,6 +324,16 @@ def _reduce_sum(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) ->
     return Enclosure(low, high, error, a.is_whole)
 
 
+def _reduce_max(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
+    (a,) = operands
+    axes, keepdims = node.attribute("axes"), node.attribute("keepdims")
+    low, high, error = (
+        np.max(part, axis=axes, keepdims=keepdims)
+        for part in np.broadcast_arrays(a.low, a.high, a.error)
+    )
+    return Enclosure(low, high, error, a.is_whole)
+
+
 def _reshape(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
     (a,) = operands
     shape = tuple(-1 if isinstance(dim, str) else dim for dim in node.type.shape)
@@ -372,6 +382,7 @@ RULES: Mapping[Op, Rule] = {
     Op.WHERE: _where,
     Op.CAST: _cast,
     Op.REDUCE_SUM: _reduce_sum,
+    Op.REDUCE_MAX: _reduce_max,
     Op.RESHAPE: _reshape,
     Op.LOOKUP: _lookup,
 }

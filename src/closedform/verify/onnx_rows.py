@@ -207,14 +207,19 @@ def _cast(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value
     return reader.emit(Op.CAST, operands[0], to=DTYPES[found["to"]])
 
 
-def _reduce_sum(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    found = _attributes(node, axes=None, keepdims=1, noop_with_empty_axes=0)
-    rank = operands[0].type.rank
-    listed = reader.whole_numbers(node.input[1]) if len(node.input) > 1 else found["axes"]
-    if not listed:
-        listed = () if found["noop_with_empty_axes"] else tuple(range(rank))
-    axes = tuple(sorted(axis % rank for axis in listed)) if rank else ()
-    return reader.emit(Op.REDUCE_SUM, operands[0], axes=axes, keepdims=bool(found["keepdims"]))
+def _reduction(op: Op) -> Row:
+    """A reduction; its axes are an operand or, in older opsets, an attribute."""
+
+    def row(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
+        found = _attributes(node, axes=None, keepdims=1, noop_with_empty_axes=0)
+        rank = operands[0].type.rank
+        listed = reader.whole_numbers(node.input[1]) if len(node.input) > 1 else found["axes"]
+        if not listed:
+            listed = () if found["noop_with_empty_axes"] else tuple(range(rank))
+        axes = tuple(sorted(axis % rank for axis in listed)) if rank else ()
+        return reader.emit(op, operands[0], axes=axes, keepdims=bool(found["keepdims"]))
+
+    return row
 
 
 def _transpose(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
@@ -287,7 +292,8 @@ ONNX_ROWS: Mapping[str, Row] = {
     "Not": _same(Op.NOT),
     "Or": _same(Op.OR),
     "Pow": _same(Op.POW),
-    "ReduceSum": _reduce_sum,
+    "ReduceMax": _reduction(Op.REDUCE_MAX),
+    "ReduceSum": _reduction(Op.REDUCE_SUM),
     "Reshape": _reshape,
     "Sign": _sign,
     "Sin": _same(Op.SIN),

@@ -104,6 +104,7 @@ FIRES: list[tuple[Pass, str, str]] = [
         "broadcast_to(f) shape=[3,2] : f64[3,2]",
     ),
     (Algebra(), "reduce_sum(x) axes=[] keepdims=false : f32[4]", "x"),
+    (Algebra(), "reduce_max(x) axes=[] keepdims=false : f32[4]", "x"),
     # 9
     (
         Algebra(),
@@ -223,6 +224,12 @@ STAYS: list[tuple[Pass, str]] = [
     # 9: the broadcast is what gives the result its shape.
     (Algebra(), "broadcast_to(f) shape=[4] : f64[4]; neg(%0) : f64[4]"),
     (Algebra(), "broadcast_to(f) shape=[4] : f64[4]; mul(%0, e) : f64[4]"),
+    # The condition bounds what is broadcast.
+    (
+        Algebra(),
+        "broadcast_to(k) shape=[4] : i64[4]; const 0 : i64[]; lt(%1, %0) : bool[4]; "
+        "where(%2, %0, %1) : i64[4]",
+    ),
     # 10: the sign of 0.0 is unknown.
     (Algebra(), "const 0.0 : f64[]; mul(%0, %0) : f64[]"),
     # What it never does.

@@ -45,9 +45,10 @@ class Algebra:
     6. ``min(x, x)``, ``max(x, x)``, ``and(x, x)``, ``or(x, x)``, ``where(c, x, x)`` -> x.
     7. ``min(x, y)``, ``max(x, y)`` -> x where the ranges prove that x wins or equals y, and y is
        no NaN. Where the ranges touch at 0, a float may differ in the sign of zero: it stays.
-    8. A reshape, transpose or broadcast to what the operand is, and a sum over no axes -> x; two in
-       a row -> one.
-    9. A ``broadcast_to`` under an elementwise op that broadcasts to the same type anyway goes.
+    8. A reshape, transpose or broadcast to what the operand is, and a reduction over no axes -> x;
+       two in a row -> one.
+    9. A ``broadcast_to`` under an elementwise op that broadcasts to the same type anyway goes; not
+       where a condition of a ``where`` bounds it, since that bound may prove an index.
     10. A scalar number whose range is one number -> that constant; not 0.0, whose sign is unknown,
         and not where it may be NaN.
 
@@ -206,7 +207,7 @@ def _transpose(rewriter: Rewriter, node: Node, operands: Operands) -> Value | No
     return rewriter.emit(Op.TRANSPOSE, source, permutation=tuple(inner[axis] for axis in order))
 
 
-def _sum_of_nothing(_: Rewriter, node: Node, operands: Operands) -> Value | None:
+def _over_no_axes(_: Rewriter, node: Node, operands: Operands) -> Value | None:
     return None if node.attribute("axes") else operands[0]
 
 
@@ -223,7 +224,9 @@ def _without_broadcast(rewriter: Rewriter, node: Node, operands: Operands) -> Va
             type_ = infer_type(node.op, tuple(value.type for value in narrowed), {})
         except GraphError:  # the source broadcasts to what it was, not to the other operands
             continue
-        if type_ == node.type:
+        indices = tuple(value.index for value in narrowed)
+        found = Node(node.op, indices, node.attributes, type_)
+        if type_ == node.type and rewriter.bound(found) == rewriter.bound(node):
             return rewriter.emit(node.op, *narrowed)
     return None
 
@@ -264,6 +267,7 @@ RULES: Mapping[Op, tuple[Rule, ...]] = {
     Op.RESHAPE: (_still, _reshape),
     Op.BROADCAST_TO: (_still, _reshape),
     Op.TRANSPOSE: (_transpose,),
-    Op.REDUCE_SUM: (_sum_of_nothing,),
+    Op.REDUCE_SUM: (_over_no_axes,),
+    Op.REDUCE_MAX: (_over_no_axes,),
 }
 """The identities that are tried on each op, in order."""

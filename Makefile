@@ -87,7 +87,8 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	  tests/optimizers/compare_accuracy.py
 	@echo "== compare: torch, pytorch-accelerated, transformers, timm and optax as installed"
 	@JAX_ENABLE_X64=1 OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q \
-	  tests/dialects/compare_packages.py tests/dialects/compare_drawn.py
+	  tests/dialects/compare_packages.py tests/dialects/compare_drawn.py \
+	  tests/optimizers/compare_packages.py
 	@echo "== compare: training loops of other packages; published tests of pytorch-accelerated"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s \
 	  tests/torch/compare_clients.py tests/torch/compare_pytorch_accelerated.py

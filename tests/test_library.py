@@ -115,14 +115,16 @@ OPTIMIZERS: dict[str, Callable[[], UpdateRule]] = {
     "muon": lambda: optimizers.muon(LINE),
     "muon_bf16": lambda: optimizers.muon(0.1, precision="bf16", floor="added", ns_steps=1),
     "novograd": lambda: optimizers.novograd(LINE, weight_decay=0.01),
+    "sm3": lambda: optimizers.sm3(LINE),
+    "sm3_first": lambda: optimizers.sm3(0.1, (0, 0.9), 0, form="I", maximize=True),
     "stable_adamw": lambda: optimizers.stable_adamw(LINE, weight_decay=0.01),
     "d_adapt_adam": lambda: optimizers.d_adapt_adam(LINE, growth_rate=1.02),
     "d_adapt_sgd": lambda: optimizers.d_adapt_sgd(LINE, momentum=0.9, weight_decay=0.01),
 }
 
 STEPS = np.array([*range(130), 10**6, 2**31 + 1])
-# States that are means of squares.
-POSITIVE = re.compile("sq|var|_res_")
+# States that are means or sums of squares.
+POSITIVE = re.compile("sq|var|_res_|accumulator")
 FORBIDDEN = {"If", "Loop", "Scan"}
 
 

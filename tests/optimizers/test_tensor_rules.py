@@ -30,6 +30,7 @@ RULES: dict[str, Callable[[], UpdateRule]] = {
     "novograd": lambda: optimizers.novograd(0.01, (0.8, 0.9), weight_decay=0.1),
     "came": lambda: optimizers.came(0.01, betas=(0.9, 0.99, 0.999), weight_decay=0.1),
     "stable_adamw": lambda: optimizers.stable_adamw(0.01, (0.9, 0.99), weight_decay=0.1),
+    "sm3": lambda: optimizers.sm3(0.1, (0, 1)),
 }
 
 
@@ -209,6 +210,23 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "came betas": (
         lambda: optimizers.came(betas=(0.9, 0.99)),
         "betas must be three numbers, got (0.9, 0.99) (came): try (0.9, 0.999, 0.9999)",
+    ),
+    "sm3 form": (
+        lambda: optimizers.sm3(form="III"),
+        "form must be one of 'I', 'II', got 'III' (sm3)",
+    ),
+    "sm3 first beta": (
+        lambda: optimizers.sm3(betas=(1, 0.5)),
+        "betas[0] must be in [0, 1), got 1 (sm3)",
+    ),
+    "sm3 second beta": (
+        lambda: optimizers.sm3(betas=(0.5, 1.5)),
+        "betas[1] must be in [0, 1], got 1.5 (sm3)",
+    ),
+    "sm3 of nine axes": (
+        lambda: compile_step(optimizers.sm3(), {"w": (2,) * 9}),
+        "the rule is for shapes with shape.rank <= 8 alone (rule 'sm3', shape [2, 2, 2, 2, 2, 2, "
+        "2, 2, 2] of parameter 'w'): give the other parameters a rule of their own",
     ),
     "lars rate": (lambda: optimizers.lars(lr=-2), "lr must be >= 0, got -2 (lars)"),
     "novograd flag": (

@@ -70,6 +70,9 @@ class FloorMod(sp.Function):
 class AllBut(sp.Tuple):
     """All axes of a tensor but one, whatever its rank."""
 
+    def _sympystr(self, printer: Any) -> str:
+        return f"AllBut({printer._print(self.args[0])})"
+
 
 class _TensorFunction(sp.Function):
     """A function of tensors, inert; arguments after the first ones are its static structure."""

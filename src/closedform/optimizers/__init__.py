@@ -31,6 +31,7 @@ from closedform.optimizers.schedule_free import (
 )
 from closedform.optimizers.sgd import sgd
 from closedform.optimizers.signum import signum, tiger
+from closedform.optimizers.sm3 import sm3
 from closedform.optimizers.sophia import sophia
 from closedform.optimizers.stable_adamw import stable_adamw
 from closedform.optimizers.yogi import yogi
@@ -67,6 +68,7 @@ __all__ = [
     "schedule_free_sgd",
     "sgd",
     "signum",
+    "sm3",
     "sophia",
     "stable_adamw",
     "tiger",

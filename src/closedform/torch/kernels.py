@@ -20,8 +20,8 @@ from closedform.errors import ArgumentError, SessionError
 from closedform.exporters.torch_module import GraphProgram, to_module
 from closedform.language import UpdateRule
 from closedform.language.model import GlobalSum
-from closedform.runtime.onnx_session import open_session
-from closedform.torch.shards import local, spread_like
+from closedform.runtime.onnx_session import OnnxSession, open_session
+from closedform.torch.shards import full_states, is_spread, local, spread_like
 
 BACKENDS = ("eager", "compile", "onnxruntime")
 NAME = "p"
@@ -38,7 +38,9 @@ COMPUTED = {
 }
 """The dtypes that parameters may have, and those that their steps are computed in."""
 
-_WORDS = {torch.float32: "f32", torch.float64: "f64"}
+WORDS = {torch.float32: "f32", torch.float64: "f64"}
+"""The dtypes that are computed in, as graphs name them."""
+
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 _ORT_DTYPES = {torch.float32: "float32", torch.float64: "float64", torch.int64: "int64"}
 
@@ -79,30 +81,45 @@ def make_job(
         reads |= {f"param.{NAME}{number}": param, f"grad.{NAME}{number}": grad}
         writes[f"next.param.{NAME}{number}"] = (param,)
         for name, value in states.items():
-            is_common = name == "step" or name.startswith(SHARED)
-            whole = name if is_common else f"state.{NAME}{number}.{name}"
+            whole = state_label(name, number)
             reads.setdefault(whole, value)
             writes[f"next.{whole}"] = (*writes.get(f"next.{whole}", ()), value)
     return Job(reads, writes)
+
+
+def state_label(name: str, number: int = 0) -> str:
+    """Returns how a graph names a state of a parameter: the clock and those of the model alike."""
+    is_common = name == "step" or name.startswith(SHARED)
+    return name if is_common else f"state.{NAME}{number}.{name}"
 
 
 def initial_states(rule: UpdateRule, param: Tensor) -> dict[str, Tensor]:
     """Returns the states of a parameter before its first step, on its device.
 
     Those of the whole model are among them, named ``shared.<name>``: each parameter has its own
-    copy, and all are written alike.
+    copy, and all are written alike. Those of a spread parameter are spread as it is, or whole in
+    every process where they have another shape.
     """
     dtype, part = COMPUTED[param.dtype], local(param.detach())
-    graph = compile_init(rule, {NAME: tuple(part.shape)}, dtype=_WORDS[dtype])
+    fixed = rule.for_shape(tuple(param.shape))
+    graph = compile_init(fixed, {NAME: tuple(part.shape)}, dtype=WORDS[dtype])
     program = to_module(graph)
     made = program(*(part.to(dtype) for _ in program.input_names))
     values = made if isinstance(made, tuple) else (made,)
     prefix = f"state.{NAME}."
-    return {
-        name.removeprefix(prefix): spread_like(value.to(part.device), param)
+    found = {
+        name.removeprefix(prefix): value.to(part.device)
         for name, value in zip(program.output_names, values, strict=True)
         if name.startswith((prefix, SHARED))
     }
+    if not is_spread(param):
+        return found
+    spread = {
+        name: spread_like(value, param)
+        for name, value in found.items()
+        if name in fixed.states and fixed.states[name].shape == "param"
+    }
+    return {**found, **spread, **full_states(fixed, param, dtype)}
 
 
 Call = tuple[GraphProgram, list[Tensor], list[tuple[Tensor, ...]]]
@@ -149,7 +166,7 @@ class OnnxKernel:
         """Does the step of one parameter."""
         reads = {name: value.contiguous() for name, value in job.reads.items()}
         addresses = [value.data_ptr() for value in reads.values()]
-        key = id(job.reads[f"param.{NAME}0"])
+        key = next(iter(job.writes.values()))[0].data_ptr()
         known = self.bindings.get(key)
         if known is None or known[1] != addresses:
             known = self._bound(reads), addresses
@@ -175,7 +192,7 @@ class OnnxKernel:
 def torch_kernel(rule: UpdateRule, params: Sequence[Tensor]) -> TorchKernel:
     """Returns the kernel of a rule for parameters like these, in torch."""
     dtype = COMPUTED[params[0].dtype]
-    graph = compile_step(rule, _shapes(params), dtype=_WORDS[dtype])
+    graph = compile_step(rule, _shapes(params), dtype=WORDS[dtype])
     return TorchKernel(to_module(graph), dtype)
 
 
@@ -188,13 +205,29 @@ def onnx_kernel(
         SessionError: onnxruntime has no provider for the parameter's device, or not the one that
             is asked for.
     """
-    graph = compile_step(rule, _shapes(params), dtype=_WORDS[params[0].dtype])
-    wanted = [_PROVIDERS[params[0].device.type]] if providers is None else list(providers)
-    session = open_session(graph, providers=wanted)
-    if session.raw.get_providers()[0] != wanted[0]:
+    graph = compile_step(rule, _shapes(params), dtype=WORDS[params[0].dtype])
+    session = open_session(graph, providers=providers_for(params[0].device, providers))
+    return bound_kernel(session, rule.name, job, providers)
+
+
+def providers_for(device: torch.device, providers: Sequence[str] | None) -> list[str]:
+    """Returns what onnxruntime is asked for: the providers given, or that of a device."""
+    return [_PROVIDERS[device.type]] if providers is None else list(providers)
+
+
+def bound_kernel(
+    session: OnnxSession, rule: str, job: Job, providers: Sequence[str] | None
+) -> OnnxKernel:
+    """Returns the kernel of a session of a rule for jobs like this one.
+
+    Raises:
+        SessionError: The session has another provider than the first that is asked for.
+    """
+    first = providers_for(job.reads["step"].device, providers)[0]
+    if session.raw.get_providers()[0] != first:
         raise SessionError(
-            f"onnxruntime fell back to {session.raw.get_providers()[0]}, expected {wanted[0]}",
-            where=f"rule {rule.name!r}",
+            f"onnxruntime fell back to {session.raw.get_providers()[0]}, expected {first}",
+            where=f"rule {rule!r}",
         )
     scratch = {
         name: torch.empty_like(targets[0], memory_format=torch.contiguous_format)
@@ -209,7 +242,7 @@ def _shapes(params: Sequence[Tensor]) -> dict[str, tuple[int, ...]]:
 
 def check_onnx(param: Tensor, providers: Sequence[str] | None, where: str) -> None:
     """Raises ArgumentError for a parameter whose step onnxruntime cannot do where it lies."""
-    if param.dtype not in _WORDS:
+    if param.dtype not in WORDS:
         raise ArgumentError(
             f"onnxruntime steps parameters of float32 and float64, got {param.dtype}",
             where=where,

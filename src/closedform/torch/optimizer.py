@@ -12,11 +12,20 @@ from closedform.errors import ArgumentError, UnknownNameError, nearest
 from closedform.language import Schedule, UpdateRule
 from closedform.torch import kernels
 from closedform.torch.base import OptimizerBase, place
+from closedform.torch.divided import cut
 from closedform.torch.kernels import BACKENDS, COMPUTED, Job
 from closedform.torch.opened import numbers_of
 from closedform.torch.plans import GivenRule, Plan
 from closedform.torch.settings import RuleSource, Variants
-from closedform.torch.shards import is_sharded, local, steps_by_shards
+from closedform.torch.shard_steps import ShardJob, ShardKernel, engines, run_shards, shard_kernels
+from closedform.torch.shards import (
+    check_gradient,
+    check_placement,
+    gradient_of,
+    is_sharded,
+    local,
+    steps_by_shards,
+)
 from closedform.torch.states import adapted_states, first_states
 
 _ACCEPTED_TENSORS = f"dtypes are {', '.join(str(dtype) for dtype in COMPUTED)}"
@@ -146,14 +155,6 @@ class Optimizer(OptimizerBase):
                 where=where,
                 hint="step it with closedform.OptimizerSession",
             )
-        for number, param in enumerate(group["params"]):
-            if is_sharded(param) and (kernels.is_joint(rule) or not steps_by_shards(rule)):
-                spot = place(group, len(self.param_groups) - 1, number)
-                raise ArgumentError(
-                    f"a rule for a sharded parameter must be elementwise, {rule.name!r} is not",
-                    where=f"{type(self).__name__}, {spot}",
-                    hint="its sums would be those of one shard",
-                )
         dtypes = {param.dtype for param in group["params"]}
         if kernels.is_joint(rule) and (len(self.param_groups) > 1 or len(dtypes) > 1):
             raise ArgumentError(
@@ -179,6 +180,7 @@ class Optimizer(OptimizerBase):
                 where=where,
                 hint="make an optimizer for each device",
             )
+        check_placement(parameter, where)
         if self._backend == "onnxruntime":
             kernels.check_onnx(parameter, self._providers, where)
 
@@ -232,6 +234,10 @@ class Optimizer(OptimizerBase):
             with torch.enable_grad():
                 loss = closure()
         work = [job for index in range(len(self.param_groups)) for job in self._work_of(index)]
+        shards = [(kernel, job) for kernel, job in work if isinstance(job, ShardJob)]
+        work = [(kernel, job) for kernel, job in work if isinstance(job, Job)]
+        if shards:
+            run_shards(shards)
         if self._backend == "onnxruntime":
             for kernel, job in work:
                 kernel.run(job)
@@ -241,7 +247,7 @@ class Optimizer(OptimizerBase):
             (kernels.run_apart if is_apart else self._compiled)(calls)
         return loss
 
-    def _work_of(self, index: int) -> list[tuple[Any, Job]]:
+    def _work_of(self, index: int) -> list[tuple[Any, Any]]:
         """The kernel and the job of each parameter of a group that has a gradient."""
         group = self.param_groups[index]
         wanted = [
@@ -252,12 +258,14 @@ class Optimizer(OptimizerBase):
         if not wanted:
             return []
         for number, parameter in wanted:
+            where = f"{type(self).__name__}, {place(group, index, number)}"
             if parameter.grad.layout is not torch.strided:
                 raise ArgumentError(
                     f"the gradient must be dense, got {parameter.grad.layout}",
-                    where=f"{type(self).__name__}, {place(group, index, number)}",
+                    where=where,
                     hint="make the layer with sparse=False",
                 )
+            check_gradient(parameter, parameter.grad, where)
         values = self._values_of(index)
         plan = self._plans.get(index)
         if plan is None or not plan.variant.serves(values):
@@ -266,8 +274,14 @@ class Optimizer(OptimizerBase):
         if plan.is_joint:
             if len(wanted) < len(group["params"]):
                 raise self._lacking(group, index)
-            return [(plan.kernels[0], self._job(hypers, group["params"]))]
-        return [(plan.kernels[number], self._job(hypers, [param])) for number, param in wanted]
+            if not isinstance(plan.kernels[0], ShardKernel):
+                return [(plan.kernels[0], self._job(hypers, group["params"]))]
+        return [
+            (kernel, self._shard_job(hypers, param))
+            if isinstance(kernel, ShardKernel)
+            else (kernel, self._job(hypers, [param]))
+            for kernel, param in ((plan.kernels[number], param) for number, param in wanted)
+        ]
 
     def _lacking(self, group: Mapping[str, Any], index: int) -> ArgumentError:
         number = next(n for n, param in enumerate(group["params"]) if param.grad is None)
@@ -286,13 +300,19 @@ class Optimizer(OptimizerBase):
         variant = self._variants.of(self._values_of(index), shape, where)
         inputs = {name: self._input(index) for name, _, _ in variant.drives}
         plan = Plan(variant, inputs, is_joint=kernels.is_joint(variant.opened.rule))
+        rule = variant.opened.rule
         together = [parameters] if plan.is_joint else [[param] for param in parameters]
         for members in together:
-            parts = [local(param.detach()) for param in members]
-            key = tuple((tuple(part.shape), part.dtype) for part in parts)
+            if any(map(is_sharded, members)) and (plan.is_joint or not steps_by_shards(rule)):
+                engine = engines(self._backend, self._providers, COMPUTED[members[0].dtype])
+                parts = cut(rule, members, variant.kernels)
+                plan.kernels += shard_kernels(rule.name, parts, members, engine, variant.kernels)
+                continue
+            tensors = [local(param.detach()) for param in members]
+            key = tuple((tuple(tensor.shape), tensor.dtype) for tensor in tensors)
             if key not in variant.kernels:
                 job = self._job(inputs, members)
-                variant.kernels[key] = self._kernel(variant.opened.rule, parts, job)
+                variant.kernels[key] = self._kernel(rule, tensors, job)
             plan.kernels.append(variant.kernels[key])
         self._plans[index] = plan
         return plan
@@ -304,10 +324,13 @@ class Optimizer(OptimizerBase):
     def _job(self, hypers: Mapping[str, Tensor], params: Sequence[Tensor]) -> Job:
         members = []
         for param in params:
-            grad = param if param.grad is None else param.grad
+            grad = gradient_of(param)
             states = {name: local(value) for name, value in self.state[param].items()}
-            members.append((local(param.detach()), local(grad.detach()), states))
+            members.append((local(param.detach()), local(grad), states))
         return kernels.make_job(hypers, members)
+
+    def _shard_job(self, hypers: Mapping[str, Tensor], param: Tensor) -> ShardJob:
+        return ShardJob(param.detach(), gradient_of(param), self.state[param], hypers)
 
     def _kernel(self, rule: UpdateRule, params: Sequence[Tensor], job: Job) -> Any:
         if self._backend == "onnxruntime":

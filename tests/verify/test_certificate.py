@@ -194,6 +194,18 @@ def test_units_at_powers_of_two_zero_and_below_the_normal_numbers(dtype: DType) 
         assert unit_in_last_place(np.array([high]), np.array([low]), dtype)[0] == unit, (high, low)
 
 
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F64])
+def test_a_value_that_is_met_is_rounded_and_not_asked_for_again(dtype: DType) -> None:
+    """A schedule may stay at 0, where half the gap of floats underflows, for a million steps."""
+
+    def exact(step: int) -> Fraction:
+        raise AssertionError(f"asked at {step}")
+
+    zeros = np.zeros(3)
+    found = measure(np.arange(3), zeros.astype(dtype.numpy), zeros, zeros, dtype, exact)
+    assert (found.rounded, found.ulp.value) == (3, 0)
+
+
 def test_not_a_number_is_infinitely_wrong() -> None:
     found = measured([1.0, np.nan, 2.0], [Fraction(1), Fraction(1), Fraction(2)], DType.F64)
     assert (found.ulp.value, found.ulp.step, found.rounded) == (np.inf, 1, 2)

@@ -117,8 +117,10 @@ def _are_rounded(
         below = values - np.nextafter(values, kind(-np.inf)).astype(np.float64)
     rest = (high - values.astype(np.float64)) + low
     half = np.where(rest > 0, above, below) / 2
-    result = is_number & (np.abs(rest) < half)
-    near = np.flatnonzero(is_number & (np.abs(np.abs(rest) - half) <= half * _TIE))
+    # Beside 0 half the gap underflows, and a schedule may stay at 0 for a million steps.
+    result = is_number & ((np.abs(rest) < half) | (rest == 0))
+    is_near = np.abs(np.abs(rest) - half) <= half * _TIE
+    near = np.flatnonzero(is_number & is_near & (rest != 0))
     for place in near:
         gap = fmpq(*float(half[place]).as_integer_ratio())
         distance = abs(exact(int(steps[place])) - fmpq(*float(values[place]).as_integer_ratio()))

@@ -11,6 +11,9 @@ lies in the interval of the reals that round to the float (``rounding_interval``
 a graph is then this: with each float constant replaced by a number at most half a unit in the last
 place away, the graph equals its source. A constant for which no number of the source is found may
 get another one of its interval; then the proof fails, and the verdict is UNKNOWN, never PROVED.
+
+A number that is held in two floats, what rounding took from it and its rounding, lies in a much
+narrower interval (``Constants.pair``; ``split_constants`` finds them in a graph).
 """
 
 from __future__ import annotations
@@ -98,6 +101,8 @@ def bits(number: fmpq) -> int:
 class Constants:
     """Exact numbers for the float constants of a graph; ``constants(value, dtype)`` is a term.
 
+    ``constants.pair(low, high, dtype)`` is that of two floats, a rational number.
+
     Args:
         sources: Terms in which the numbers are looked for: the source of the graph.
         numbers: More numbers, such as the ends of the lines of the source.
@@ -128,20 +133,46 @@ class Constants:
             self._known[key] = self._recover(number, dtype)
         return self._known[key]
 
-    def _recover(self, number: float, dtype: DType) -> Term:
-        low, high = rounding_interval(number, dtype)
+    def pair(self, low: float, high: float, dtype: DType) -> fmpq | None:
+        """Returns the number that a rounded number and what rounding took from it stand for.
+
+        It is ``high`` as it is held and a number that rounds to ``low``. None if ``low`` is not
+        what rounding to ``high`` can take, or if no number of the source and none of few bits is
+        found: then they are two constants.
+
+        Example:
+            >>> Constants().pair(-5.551115123125783e-18, 0.1, DType.F64)
+            1/10
+        """
+        kind = dtype.numpy.type
+        if low == 0 or kind(low) + kind(high) != kind(high):
+            return None
+        held = terms.exact(high)
+        ends = rounding_interval(low, dtype)
+        return self._rational(held + ends[0], held + ends[1], dtype)
+
+    def _rational(self, low: fmpq, high: fmpq, dtype: DType) -> fmpq | None:
+        """The simplest number of the source in an interval, or one of few bits."""
         simplest = simplest_between(low, high)
         found = _between(self._rationals, low, high)
         if not found and bits(simplest) > _FEW_BITS[dtype]:
             found = _between(self._sums_and_products(), low, high)
         if found or bits(simplest) <= _FEW_BITS[dtype]:
-            return terms.rational(min(found or [simplest], key=bits))
+            return min(found or [simplest], key=bits)
+        return None
+
+    def _recover(self, number: float, dtype: DType) -> Term:
+        low, high = rounding_interval(number, dtype)
+        rational = self._rational(low, high, dtype)
+        if rational is not None:
+            return terms.rational(rational)
+        simplest = simplest_between(low, high)
         multiples = [
             (bits(factor), position, terms.multiply(terms.rational(factor), term))
             for position, (term, factor) in enumerate(self._multiples(low, high))
         ]
-        rational = (bits(simplest), len(multiples), terms.rational(simplest))
-        best = min([rational, _root(low, high, len(multiples) + 1), *multiples])
+        plain = (bits(simplest), len(multiples), terms.rational(simplest))
+        best = min([plain, _root(low, high, len(multiples) + 1), *multiples])
         return best[2] if best[0] <= _MOST_BITS[dtype] else shortest_decimal(number, dtype)
 
     def _sums_and_products(self) -> list[fmpq]:

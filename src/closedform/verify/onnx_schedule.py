@@ -14,6 +14,7 @@ from closedform.language import Schedule
 from closedform.verify.constants import Constants
 from closedform.verify.lift import as_stored, lift_graph
 from closedform.verify.onnx_graph import defaults_of, load_model, read_model
+from closedform.verify.split_constants import with_split_constants
 from closedform.verify.terms import to_sympy
 
 
@@ -45,7 +46,7 @@ def lift(source: ModelProto | str | PathLike[str], *, stored: bool = False) -> S
         model, where = load_model(Path(source)), f"file {str(source)!r}"
     graph = read_model(model)
     _check_schedule(graph, where)
-    constant = as_stored if stored else Constants()
+    constant = as_stored if stored else with_split_constants(Constants(), graph)
     (term,) = lift_graph(graph, constant=constant).values()
     defaults: dict[str, Any] = {**defaults_of(model)}
     return Schedule(to_sympy(term), name=graph.name, **defaults)

@@ -42,6 +42,7 @@ from closedform.verify.identity import Steps, are_equal, is_defined
 from closedform.verify.lift import Constant, lift_graph
 from closedform.verify.pieces import Line, Runs, Value, aligned, as_term, runs_of
 from closedform.verify.sources import rule_terms, source_term
+from closedform.verify.split_constants import with_split_constants
 from closedform.verify.terms import Sign, Term
 from closedform.verify.verdict import Status, Verdict
 
@@ -185,7 +186,8 @@ def _pairs(source: Schedule | UpdateRule, graph: Graph, last: int) -> list[Pair]
     on_runs = (run.value for run in runs if isinstance(run.value, Term))
     looked_at = dict.fromkeys((*roots, *exact, *on_runs))
     constants = Constants(looked_at, _ends_of_lines(runs))
-    lifted = lift_graph(graph, constant=constants, symbols=symbols, last=last)
+    read = with_split_constants(constants, graph)
+    lifted = lift_graph(graph, constant=read, symbols=symbols, last=last)
     balls: dict[str, Any] = {}
     ball_symbol = _ball_symbol(balls, constants)
     stored = lift_graph(graph, constant=ball_symbol, symbols=symbols, last=last)

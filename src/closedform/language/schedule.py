@@ -12,6 +12,7 @@ from closedform.errors import DefinitionError, DomainError, nearest
 from closedform.language.exact import value_at
 from closedform.language.numbers import exact_number, rationalize
 from closedform.language.printing import latex
+from closedform.language.substitution import substituted
 from closedform.language.symbols import GRAD, PARAM, t
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class Schedule:
     def _bind_in(self, expr: sp.Expr) -> sp.Expr:
         by_name = self.hyperparameters
         symbols = expr.free_symbols - {t}
-        return expr.xreplace({s: by_name[s.name] for s in symbols if s.name in by_name})
+        return substituted(expr, {s: by_name[s.name] for s in symbols if s.name in by_name})
 
     def memo(self, key: str, make: Callable[[], Any]) -> Any:
         """Returns what ``make`` returned when this key was first asked for."""

@@ -25,7 +25,7 @@ Rule = Callable[[sp.Expr, Domain], Interval]
 def interval(expr: sp.Expr, domain: Domain) -> Interval:
     """Returns an interval that encloses every value of ``expr`` on a domain."""
     if expr.is_Rational:
-        return point(Fraction(int(expr.p), int(expr.q)))
+        return point(Fraction(expr))
     if isinstance(expr, sp.Symbol):
         return domain.interval(expr)
     if expr.is_number:

@@ -60,10 +60,10 @@ def linear_in(expr: sp.Expr, symbol: sp.Symbol) -> tuple[Fraction, Fraction] | N
     if expr == symbol:
         return Fraction(1), Fraction(0)
     if expr.is_Rational:
-        return Fraction(0), Fraction(int(expr.p), int(expr.q))
+        return Fraction(0), Fraction(expr)
     if isinstance(expr, sp.Mul) and len(expr.args) == 2 and expr.args[0].is_Rational:
         inner = linear_in(expr.args[1], symbol)
-        factor = Fraction(int(expr.args[0].p), int(expr.args[0].q))
+        factor = Fraction(expr.args[0])
         return None if inner is None else (factor * inner[0], factor * inner[1])
     if isinstance(expr, sp.Add):
         parts = [linear_in(arg, symbol) for arg in expr.args]
@@ -72,6 +72,14 @@ def linear_in(expr: sp.Expr, symbol: sp.Symbol) -> tuple[Fraction, Fraction] | N
             return None
         return sum((p[0] for p in known), Fraction(0)), sum((p[1] for p in known), Fraction(0))
     return None
+
+
+def linear_comparison(condition: Relational, symbol: sp.Symbol) -> tuple[Fraction, Fraction] | None:
+    """Returns (slope, value at 0) of left side minus right side, if that is linear."""
+    left, right = linear_in(condition.lhs, symbol), linear_in(condition.rhs, symbol)
+    if left is None or right is None:
+        return linear_in(condition.lhs - condition.rhs, symbol)
+    return left[0] - right[0], left[1] - right[1]
 
 
 def narrow(domain: Domain, condition: sp.Basic, *, holds: bool = True) -> Domain | None:
@@ -119,7 +127,7 @@ def _narrow_by_comparison(domain: Domain, condition: Relational) -> Domain | Non
     if len(symbols) != 1 or condition.free_symbols != symbols:
         return domain
     (symbol,) = symbols
-    linear = linear_in(condition.lhs - condition.rhs, symbol)
+    linear = linear_comparison(condition, symbol)
     if linear is None or linear[0] == 0:
         return domain
     slope, offset = linear

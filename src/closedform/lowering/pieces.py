@@ -23,7 +23,7 @@ from closedform.ir.ops import Op
 from closedform.language.symbols import t
 from closedform.lowering.annotate import branches
 from closedform.lowering.context import Lowering
-from closedform.lowering.domain import Domain, linear_in
+from closedform.lowering.domain import Domain, linear_comparison, linear_in
 from closedform.lowering.interval import Interval
 from closedform.lowering.simplify import simplify
 
@@ -104,7 +104,7 @@ def _ordered_pieces(
 def _is_threshold(condition: sp.Basic) -> bool:
     if not isinstance(condition, Relational) or condition.func not in (sp.Lt, sp.Le, sp.Gt, sp.Ge):
         return False
-    linear = linear_in(condition.lhs - condition.rhs, t)
+    linear = linear_comparison(condition, t)
     return linear is not None and linear[0] != 0
 
 
@@ -131,17 +131,12 @@ def _join_pieces(
 def _groups(pieces: Sequence[Piece]) -> list[list[Piece]]:
     """Runs of lines that are long enough for a table; every other piece by itself."""
     groups: list[list[Piece]] = []
-    run: list[Piece] = []
-    for piece in (*pieces, None):
-        lines = _lines(piece) if piece is not None else []
-        if piece is not None and lines:
-            run.append(piece)
-            continue
-        flat = [line for member in run for line in _lines(member)]
-        groups.extend([flat] if len(flat) >= _SHORTEST_TABLE else [[member] for member in run])
-        run = []
-        if piece is not None:
-            groups.append([piece])
+    split = ((piece, _lines(piece)) for piece in pieces)
+    for is_run, members in itertools.groupby(split, key=lambda member: bool(member[1])):
+        run = list(members)
+        flat = [line for _, lines in run for line in lines]
+        is_table = is_run and len(flat) >= _SHORTEST_TABLE
+        groups.extend([flat] if is_table else [[piece] for piece, _ in run])
     return groups
 
 
@@ -191,6 +186,8 @@ def line_of(piece: Piece) -> tuple[Fraction, Fraction, int]:
     """Returns height, slope and start of a line, from the end of the piece where it is smaller."""
     linear = linear_in(piece.value, t)
     slope, offset = linear if linear is not None else (Fraction(0), Fraction(0))
+    if not slope:
+        return offset, slope, piece.first
     start = min((piece.first, piece.last), key=lambda step: abs(offset + slope * step))
     return offset + slope * start, slope, start
 

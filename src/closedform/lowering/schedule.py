@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 import sympy as sp
@@ -12,6 +12,7 @@ from closedform.ir.graph import Builder, Graph, Role, Value
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, Shape, TensorType
 from closedform.language.schedule import Schedule
+from closedform.language.substitution import substituted
 from closedform.lowering.context import Lowering
 from closedform.lowering.domain import LAST_STEP, Domain, clock_domain
 from closedform.lowering.double_float import Precision, lower_rounded
@@ -59,16 +60,10 @@ def lower_schedule(
     """Returns the graph ``step, hyperparameters -> value`` of a schedule, not yet optimised."""
     place = f"schedule {schedule.name!r}"
     kept = _inputs(schedule, tuple(inputs), place)
-    known: Mapping[str, sp.Expr] = schedule.hyperparameters
-    values = {
-        symbol: known[symbol.name]
-        for symbol in schedule.expr.free_symbols
-        if symbol.name in known and symbol not in kept
-    }
     domain = clock_domain(
         {symbol: hyper_interval(symbol) for symbol in kept}, last=LAST_STEP[step_dtype]
     )
-    expr = prepare(schedule.expr.xreplace(values), domain, place)
+    expr = prepare(_bound_but(schedule, kept), domain, place)
 
     builder = Builder(_identifier(schedule.name))
     step = builder.input("step", TensorType(step_dtype, step_shape), Role.STEP)
@@ -80,6 +75,15 @@ def lower_schedule(
         value = low.cast(low.real(expr, domain), dtype)
     builder.output("value", _with_shape(low, value, step_shape))
     return builder.build()
+
+
+def _bound_but(schedule: Schedule, kept: Sequence[sp.Symbol]) -> sp.Expr:
+    """The expression with every known hyperparameter but those replaced by its value."""
+    if not kept:
+        return schedule.bound
+    known = schedule.hyperparameters
+    symbols = schedule.expr.free_symbols - set(kept)
+    return substituted(schedule.expr, {s: known[s.name] for s in symbols if s.name in known})
 
 
 def _inputs(schedule: Schedule, names: tuple[str, ...], place: str) -> tuple[sp.Symbol, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import DefinitionError, DomainError, nearest
-from closedform.language import exact_number, hyper
+from closedform.language import exact_number, hyper, t
 
 NO_STEPS = "a schedule over no steps has no value; use constant(end)"
 NO_WARMUP = "the value at step 0 would be infinite; 1 is the shortest"
@@ -70,6 +70,22 @@ def steps_symbol(number: sp.Rational) -> sp.Symbol:
 def whole_length(steps: sp.Expr) -> sp.Expr:
     """Returns the first integer step at or after ``steps``: there the shape is complete."""
     return sp.ceiling(steps)
+
+
+def stepwise(values: Sequence[sp.Expr], marks: Sequence[sp.Expr]) -> sp.Expr:
+    """Returns ``values[i]`` from ``marks[i - 1]`` on and before ``marks[i]``.
+
+    Args:
+        values: One more than there are marks.
+        marks: Increasing numbers; at those up to 0 the next value holds from the start.
+    """
+    pieces: list[tuple[sp.Expr, sp.Basic]] = []
+    for value, following, mark in zip(values, values[1:], marks, strict=False):
+        if mark > 0 and value != following:
+            # Not `t < mark`, nor an evaluated Piecewise: SymPy takes 3 ms for each to find that it
+            # cannot decide it (1.14).
+            pieces.append((value, sp.Lt(t, mark, evaluate=False)))
+    return sp.Piecewise(*pieces, (values[-1], True), evaluate=False) if pieces else values[-1]
 
 
 def rational_milestones(

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import sympy as sp
 
 from closedform.errors import DefinitionError
-from closedform.language import Schedule, exact_number, hyper, t
-from closedform.schedules.arguments import positive_steps, rational_milestones, whole_length
+from closedform.language import Schedule, exact_number, hyper
+from closedform.schedules.arguments import (
+    positive_steps,
+    rational_milestones,
+    stepwise,
+    whole_length,
+)
 
 
 def constant(value: Any, steps: Any = None) -> Schedule:
@@ -81,9 +87,7 @@ def piecewise_constant(values: Sequence[Any], milestones: Sequence[Any]) -> Sche
                 hint="sort them, and drop what occurs twice",
             )
     exact = [exact_number(value, f"value {index} of {where}") for index, value in enumerate(values)]
-    pieces = [(value, t < mark) for value, mark in zip(exact, marks, strict=False)]
-    expr = sp.Piecewise(*pieces, (exact[-1], True))
-    return Schedule(expr, name=where, length=marks[-1] if marks else None)
+    return Schedule(stepwise(exact, marks), name=where, length=marks[-1] if marks else None)
 
 
 def multi_step(value: Any, gamma: Any, milestones: Sequence[Any]) -> Schedule:
@@ -107,14 +111,12 @@ def multi_step(value: Any, gamma: Any, milestones: Sequence[Any]) -> Schedule:
 
     Source: ``MultiStepLR`` of torch 2.13 (closed form) and of cerebras.pytorch 2.10: identical.
     """
-    marks = sorted(rational_milestones(milestones, "multi_step"))
+    marks = Counter(rational_milestones(milestones, "multi_step"))
     initial, factor = hyper("value"), hyper("gamma")
-    pieces = []
-    for count, mark in enumerate(marks):
-        if count == 0 or mark > marks[count - 1]:
-            pieces.append((initial * factor**count, t < mark))
-    expr = sp.Piecewise(*pieces, (initial * factor ** len(marks), True))
-    length = max(whole_length(marks[-1]), sp.Integer(0)) if marks else None
+    distinct = sorted(marks)
+    reached = accumulate((marks[mark] for mark in distinct), initial=0)
+    expr = stepwise([initial * factor**count for count in reached], distinct)
+    length = max(whole_length(distinct[-1]), sp.Integer(0)) if marks else None
     given = {"value": value, "gamma": gamma}
     exact_number(gamma, "gamma of multi_step")
     used = {symbol.name for symbol in expr.free_symbols}

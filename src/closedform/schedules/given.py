@@ -9,6 +9,7 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, exact_number, t
+from closedform.schedules.arguments import stepwise
 
 
 def function(
@@ -76,8 +77,5 @@ def table(values: Sequence[Any]) -> Schedule:
     if len(values) == 0:
         raise DefinitionError("values must not be empty, got none", where="table")
     exact = [exact_number(value, f"value {index} of table") for index, value in enumerate(values)]
-    ends = [index for index in range(1, len(exact)) if exact[index] != exact[index - 1]]
-    # Not `t < end`: SymPy takes 3 ms to find that it cannot decide it (1.14).
-    pieces = [(exact[end - 1], sp.Lt(t, end, evaluate=False)) for end in ends]
-    expr = sp.Piecewise(*pieces, (exact[-1], True), evaluate=False)
+    expr = stepwise(exact, [sp.Integer(end) for end in range(1, len(exact))])
     return Schedule(expr, name="table", length=len(exact))

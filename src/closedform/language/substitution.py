@@ -1,0 +1,52 @@
+"""Substitution at a cost linear in the nodes, also in a Piecewise of 10,000 branches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import sympy as sp
+
+
+def substituted(expr: sp.Basic, values: Mapping[sp.Symbol, sp.Expr]) -> sp.Basic:
+    """Returns ``expr.xreplace(values)``.
+
+    SymPy asks what each condition of a Piecewise means whenever it is made again, 5 ms a branch. A
+    condition in which nothing is replaced has been asked already, so here it is not asked again.
+
+    Example:
+        >>> from closedform.language.symbols import t
+        >>> from sympy import Integer, Piecewise, Symbol
+        >>> a = Symbol("a")
+        >>> substituted(Piecewise((a, t < 3), (0, True)), {a: Integer(2)})
+        Piecewise((2, t < 3), (0, True))
+    """
+    known: dict[sp.Basic, sp.Basic] = dict(values)
+
+    def visit(part: sp.Basic) -> sp.Basic:
+        if part in known:
+            return known[part]
+        if part.args:
+            args = [visit(arg) for arg in part.args]
+            if any(new is not old for new, old in zip(args, part.args, strict=True)):
+                known[part] = _made_again(part, args)
+                return known[part]
+        known[part] = part
+        return part
+
+    return visit(expr) if known else expr
+
+
+def _made_again(part: sp.Basic, args: list[sp.Basic]) -> sp.Basic:
+    if isinstance(part, sp.Piecewise) and _is_settled(part, args):
+        return sp.Piecewise(*args, evaluate=False)
+    return part.func(*args)
+
+
+def _is_settled(piecewise: sp.Piecewise, pieces: list[sp.Basic]) -> bool:
+    """Whether SymPy would leave these pieces as they are: nothing to drop, to merge or to open."""
+    return (
+        all(new.args[1] is old.args[1] for new, old in zip(pieces, piecewise.args, strict=True))
+        and not any(value.has(sp.Piecewise) for value, _ in (piece.args for piece in pieces))
+        and all(one.args[0] != next_one.args[0] for one, next_one in pairwise(pieces))
+    )

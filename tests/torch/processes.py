@@ -1,14 +1,23 @@
-"""Work done by several processes together (gloo, CPU), and models that they share."""
+"""Work done by several processes together (gloo, CPU), and parameters that they share."""
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.multiprocessing.spawn import spawn
+
+from closedform.language import UpdateRule
+from closedform.torch import Optimizer
+
+ROUNDING = 6e-8
+"""Half of an ulp of a float32 of about 1."""
+
+SIZES = ((7, 5), (5,), (1, 3), (2, 3, 4), ())
+"""Shapes that two and four processes cannot share evenly: some have less, or nothing."""
 
 
 def together(work: Callable[..., None], world: int, *args: object) -> None:
@@ -25,62 +34,89 @@ def _begin(
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     dist.init_process_group("gloo", rank=rank, world_size=world)
-    try:
-        work(rank, world, *args)
-        dist.barrier()
-    finally:
-        dist.destroy_process_group()
+    work(rank, *args)
+    dist.barrier()
+    dist.destroy_process_group()
 
 
-def mesh(*sizes: int) -> Any:
-    """A mesh of all processes."""
+def mesh_of(*sizes: int) -> Any:
+    """A mesh of all processes, with one axis or two."""
     from torch.distributed.device_mesh import init_device_mesh
 
-    names = ("replicas", "shards") if len(sizes) == 2 else ("shards",)
-    return init_device_mesh("cpu", sizes, mesh_dim_names=names)
+    return init_device_mesh("cpu", sizes, mesh_dim_names=("first", "second")[: len(sizes)])
 
 
-def spread(values: list[Tensor], over: Any, placements: list[Any]) -> list[nn.Parameter]:
-    """Parameters over a mesh; a tensor without the axis to cut along is a plain one."""
+def spread(value: Tensor, mesh: Any, placements: Sequence[Any]) -> Tensor:
+    """A tensor over a mesh; one without the axes to cut along stays as it is."""
     from torch.distributed.tensor import distribute_tensor
 
-    made = []
-    for value in values:
-        axes = [getattr(placement, "dim", 0) for placement in placements]
-        if value.dim() <= max(axes):
-            made.append(nn.Parameter(value.clone()))
-        else:
-            made.append(nn.Parameter(distribute_tensor(value.clone(), over, placements)))
-    return made
+    if value.dim() <= max(getattr(placement, "dim", 0) for placement in placements):
+        return value.clone()
+    return distribute_tensor(value.clone(), mesh, placements)
 
 
 def whole(value: Any) -> Tensor:
     """A copy of all of a tensor, however it is spread."""
-    full: Tensor = value.detach()
-    return (full.full_tensor() if hasattr(full, "full_tensor") else full).clone()
+    given = value.detach()
+    full: Tensor = given.full_tensor() if hasattr(given, "full_tensor") else given
+    return full.clone()
 
 
-def step_alike(
-    one: torch.optim.Optimizer,
-    ours: list[Any],
-    other: torch.optim.Optimizer,
-    plain: list[Any],
-    count: int,
-    seed: int = 1,
-) -> None:
-    """Steps spread parameters and plain ones with the same gradients."""
+def drawn(shapes: Sequence[tuple[int, ...]], seed: int) -> list[Tensor]:
+    """Normally distributed tensors."""
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(shape, generator=generator) for shape in shapes]
+
+
+def advance(optimizer: Optimizer, first: int, last: int) -> None:
+    """Does some steps of an optimizer of one group; the gradients depend on the step alone."""
     from torch.distributed.tensor import distribute_tensor
 
-    generator = torch.Generator().manual_seed(seed)
-    for _ in range(count):
-        for mine, beside in zip(ours, plain, strict=True):
-            grad = torch.randn(beside.shape, generator=generator)
-            beside.grad = grad
-            is_spread = hasattr(mine, "placements")
-            mine.grad = (
-                distribute_tensor(grad.clone(), mine.device_mesh, mine.placements)
-                if is_spread
-                else grad.clone()
-            )
-        one.step()
-        other.step()
+    params = optimizer.param_groups[0]["params"]
+    for step in range(first, last):
+        for param, grad in zip(params, drawn([p.shape for p in params], 100 + step), strict=True):
+            param.grad = grad
+            if hasattr(param, "placements"):
+                param.grad = distribute_tensor(grad, param.device_mesh, param.placements)
+        optimizer.step()
+
+
+def begin(
+    rule: UpdateRule,
+    mesh: Any = None,
+    placements: Sequence[Any] = (),
+    shapes: Sequence[tuple[int, ...]] = SIZES,
+    backend: str = "eager",
+) -> Optimizer:
+    """An optimizer of parameters over a mesh, or of plain ones with the same values."""
+    values = drawn(shapes, 0)
+    if mesh is not None:
+        values = [spread(value, mesh, placements) for value in values]
+    named = [(f"w{number}", nn.Parameter(value)) for number, value in enumerate(values)]
+    return Optimizer(named, rule, backend=backend)
+
+
+def params_of(optimizer: Optimizer) -> list[Tensor]:
+    """Copies of the whole parameters."""
+    return [whole(param) for param in optimizer.param_groups[0]["params"]]
+
+
+def difference(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
+    """The largest difference of tensors, of which some may have no elements."""
+    pairs = zip(one, other, strict=True)
+    return max(float((a - b).abs().max()) for a, b in pairs if a.numel())
+
+
+def check_alike(rule: UpdateRule, optimizer: Optimizer, steps: int, bound: float) -> float:
+    """Steps an optimizer and one of plain parameters; returns how far they are from each other.
+
+    What they move is more than a hundred times the bound: else it would be none.
+    """
+    shapes = [tuple(param.shape) for param in optimizer.param_groups[0]["params"]]
+    plain = begin(rule, shapes=shapes)
+    advance(optimizer, 0, steps)
+    advance(plain, 0, steps)
+    found = difference(params_of(optimizer), params_of(plain))
+    moved = difference(params_of(plain), drawn(shapes, 0))
+    assert found <= bound < moved / 100, (rule.name, found, bound, moved)
+    return found

@@ -72,6 +72,11 @@ def repeated_like(full: Tensor, param: Tensor) -> Tensor:
     return _repeated(full, param) if is_spread(param) and full.dim() else full
 
 
+def is_placeable(value: Tensor, like: Tensor) -> bool:
+    """Returns whether ``placed_like`` serves: two spread tensors must be on one mesh."""
+    return not (is_spread(value) and is_spread(like)) or _mesh(value) == _mesh(like)
+
+
 def placed_like(value: Tensor, like: Tensor) -> Tensor:
     """Returns a tensor spread as another one is, on its mesh; what is not whole here is sent."""
     if not is_spread(like):
@@ -99,7 +104,7 @@ def check_placement(param: Tensor, where: str) -> None:
     for axis, placement in enumerate(_placements(param) if is_spread(param) else ()):
         if placement.is_partial():
             raise ArgumentError(
-                f"a parameter must be sharded or replicated, got {placement} along axis {axis} of "
+                f"a parameter must be sharded or replicated, got {placement!r} along axis {axis} of "
                 "its mesh",
                 where=where,
                 hint="redistribute it before the optimizer is made",

@@ -13,6 +13,7 @@ from closedform.errors import StateError, nearest
 from closedform.language import UpdateRule, t
 from closedform.torch.base import STEP, place
 from closedform.torch.kernels import initial_states
+from closedform.torch.shards import is_placeable, placed_like
 
 _DERIVED = ("eta", "mu")
 """States of torch's ASGD that are functions of the step here."""
@@ -48,7 +49,7 @@ def adapted_states(
             f"the state has {len(saved_groups)} param groups, the optimizer {len(groups)}",
             where=groups[0][0],
         )
-    made: list[tuple[Tensor, dict[str, Tensor]]] = []
+    fitting: list[tuple[Tensor, Mapping[str, Any], dict[str, Tensor]]] = []
     for index, ((where, group, keys), saved) in enumerate(zip(groups, saved_groups, strict=True)):
         _check_group(group, keys, saved, where)
         rule = rule_of(index, saved)
@@ -56,13 +57,13 @@ def adapted_states(
         for number, (key, parameter) in enumerate(
             zip(saved["params"], group["params"], strict=True)
         ):
-            found = given["state"].get(key)
-            if not found:
-                made.append((parameter, first_states(rule, parameter)))
-                continue
-            spot = f"{owner}, {place(group, index, number)}"
-            made.append((parameter, _checked(found, rule, parameter, spot)))
-    return made
+            found = given["state"].get(key) or {}
+            first = first_states(rule, parameter)
+            if found:
+                first = _checked(found, first, rule, f"{owner}, {place(group, index, number)}")
+            fitting.append((parameter, found, first))
+    # All is checked: what comes now may wait for other processes.
+    return [(parameter, _taken(found, first)) for parameter, found, first in fitting]
 
 
 def first_states(rule: UpdateRule, parameter: Tensor) -> dict[str, Tensor]:
@@ -90,14 +91,12 @@ def _check_group(
 
 
 def _checked(
-    found: Mapping[str, Any], rule: UpdateRule, parameter: Tensor, where: str
+    found: Mapping[str, Any], first: dict[str, Tensor], rule: UpdateRule, where: str
 ) -> dict[str, Tensor]:
-    """The states of a parameter as new tensors in the dtypes of this package."""
-    first = first_states(rule, parameter)
+    """The first states of a parameter with the step that is found, if the others fit them."""
     for name, value in found.items():
         if name not in first and name not in _DERIVED and value is not None:
             raise StateError(f"unknown state {name!r}", where=where, hint=nearest(name, first))
-    made = {STEP: _step(found.get(STEP), rule, parameter, where)}
     for name, start in first.items():
         if name == STEP:
             continue
@@ -109,11 +108,28 @@ def _checked(
                 f"state {name!r} must have shape {list(start.shape)}, got {list(value.shape)}",
                 where=where,
             )
-        made[name] = value.detach().to(start.device, start.dtype, copy=True)
+        if not is_placeable(value, start):
+            raise StateError(
+                f"state {name!r} is spread over another mesh of processes than its parameter",
+                where=where,
+                hint="load it with torch.distributed.checkpoint, or whole",
+            )
+    return {**first, STEP: _step(found.get(STEP), rule, first[STEP].device, where)}
+
+
+def _taken(found: Mapping[str, Any], first: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The states of a parameter as new tensors, placed and in the dtypes of this package."""
+    made = {}
+    for name, start in first.items():
+        value = start
+        if name != STEP and name in found:
+            placed = placed_like(found[name].detach().to(start.device), start)
+            value = placed.to(start.dtype, copy=True)
+        made[name] = value
     return made
 
 
-def _step(value: Any, rule: UpdateRule, parameter: Tensor, where: str) -> Tensor:
+def _step(value: Any, rule: UpdateRule, device: torch.device, where: str) -> Tensor:
     if value is None:
         if not _is_timeless(rule):
             raise StateError(
@@ -125,7 +141,7 @@ def _step(value: Any, rule: UpdateRule, parameter: Tensor, where: str) -> Tensor
     count = torch.as_tensor(value).detach()
     if count.numel() != 1 or count.is_complex():
         raise StateError(f"state {STEP!r} must be one number, got {value!r}", where=where)
-    return count.reshape(()).to(parameter.device, torch.int64, copy=True)
+    return count.reshape(()).to(device, torch.int64, copy=True)
 
 
 def _is_timeless(rule: UpdateRule) -> bool:

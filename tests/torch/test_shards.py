@@ -1,0 +1,177 @@
+"""Parameters in shards (DTensor), stepped by two processes: the values of one process.
+
+Both processes are begun once for all checks: each imports torch anew.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import closedform as cf
+from closedform.errors import ArgumentError, StateError
+from closedform.language import UpdateRule
+from closedform.torch import Optimizer
+from tests.torch.processes import (
+    ROUNDING,
+    SIZES,
+    advance,
+    begin,
+    check_alike,
+    difference,
+    drawn,
+    mesh_of,
+    params_of,
+    spread,
+    together,
+)
+
+STEPS = 3
+# A step rounds some ten times numbers of about 1, in one order or another.
+BOUND = 10 * STEPS * ROUNDING
+MATRICES = ((7, 5), (1, 3), (2, 3, 4))
+MOMENTUM = cf.optimizers.sgd(lr=0.1, momentum=0.9)
+LARS = cf.optimizers.lars(lr=2.0, trust_coefficient=0.05)
+CLIPPED = cf.transforms.clip_by_global_norm(MOMENTUM, 1)
+FACTORED = cf.optimizers.adafactor(lr=0.05, relative_step=False)
+
+COLLECTIVES: Mapping[str, tuple[UpdateRule, int]] = {
+    "element by element": (MOMENTUM, 0),
+    "norms of each parameter": (LARS, 1),
+    "a norm of each parameter as a state": (cf.optimizers.novograd(lr=0.1), 1),
+    "the norm of all": (CLIPPED, 1),
+    "the norm of all, then those of each": (cf.transforms.clip_by_global_norm(LARS, 1), 2),
+}
+"""Rules, and how many all_reduce a step takes, whatever the number of parameters."""
+
+RESUMED = {"factored": FACTORED, "clipped": CLIPPED}
+
+
+def work(rank: int, folder: str) -> None:
+    from torch.distributed.tensor import Shard
+
+    shards = (mesh_of(2), [Shard(0)])
+    for name, (rule, count) in COLLECTIVES.items():
+        calls = _counted(lambda rule=rule: check_alike(rule, begin(rule, *shards), STEPS, BOUND))
+        assert calls == count * STEPS, (name, calls)
+    for rule in (cf.optimizers.muon(lr=0.1, ns_steps=2), FACTORED):
+        check_alike(rule, begin(rule, *shards, MATRICES), STEPS, BOUND)
+    check_alike(LARS, begin(LARS, *shards, backend="onnxruntime"), STEPS, BOUND)
+    _check_states(*shards)
+    _check_refusals(rank, *shards)
+    _save(folder, *shards)
+
+
+def _counted(do: Any) -> int:
+    """How many times something calls all_reduce."""
+    given, calls = dist.all_reduce, []
+
+    def counting(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        return given(*args, **kwargs)
+
+    dist.all_reduce = counting
+    try:
+        do()
+    finally:
+        dist.all_reduce = given
+    return len(calls)
+
+
+def _check_states(mesh: Any, placements: Any) -> None:
+    """States lie where their parameter does; others are whole in every process."""
+    from torch.distributed.tensor import Replicate
+
+    optimizer = begin(cf.optimizers.adafactor(beta1=0.9), mesh, placements, MATRICES)
+    for param, states in optimizer.state.items():
+        given: Any = param
+        found: Any = states
+        assert found["exp_avg"].placements == given.placements
+        assert found["exp_avg"].to_local().shape == given.to_local().shape
+        assert found["exp_avg_sq_row"].placements == (Replicate(),)
+        assert found["exp_avg_sq_row"].shape == param.shape[:-1]
+        assert type(found["step"]) is torch.Tensor
+    # A state dict of plain tensors is cut; one of another placement is sent.
+    kept = begin(cf.optimizers.adafactor(beta1=0.9), shapes=MATRICES)
+    advance(kept, 0, 2)
+    optimizer.load_state_dict(kept.state_dict())
+    names = ("exp_avg", "exp_avg_sq_row", "step")
+    for ours, theirs in zip(optimizer.state.values(), kept.state.values(), strict=True):
+        for name in names:
+            full: Any = ours[name]
+            full = full.full_tensor() if hasattr(full, "full_tensor") else full
+            assert torch.equal(full, theirs[name])
+    across = optimizer.state_dict()
+    moment = across["state"][0]["exp_avg"]
+    across["state"][0]["exp_avg"] = moment.redistribute(placements=[Replicate()])
+    optimizer.load_state_dict(across)
+    again: Any = next(iter(optimizer.state.values()))["exp_avg"]
+    assert again.placements == moment.placements
+    assert torch.equal(again.to_local(), moment.to_local())
+
+
+def _check_refusals(rank: int, mesh: Any, placements: Any) -> None:
+    """Each process refuses, before any has begun to wait for the others."""
+    from torch.distributed.tensor import DTensor, Partial
+
+    partial = nn.Parameter(DTensor.from_local(torch.ones(3, 2), mesh, [Partial()]))
+    good = nn.Parameter(spread(torch.ones(4), mesh, placements))
+    with pytest.raises(ArgumentError) as caught:
+        Optimizer([{"params": [good]}, {"params": [good.detach().clone(), partial]}], LARS)
+    assert "must be sharded or replicated, got Partial(sum) along axis 0" in str(caught.value)
+    assert "param group 1, parameter 1 of shape [3, 2]" in str(caught.value)
+
+    optimizer = begin(CLIPPED, mesh, placements)
+    before = params_of(optimizer)
+    params = optimizer.param_groups[0]["params"]
+    for param, grad in zip(params, drawn(SIZES, 5), strict=True):
+        param.grad = spread(grad, mesh, placements)
+    params[2].grad = drawn(SIZES, 5)[2]
+    with pytest.raises(ArgumentError) as caught:
+        optimizer.step()
+    assert "must be a DTensor as its parameter, got a plain tensor" in str(caught.value)
+    assert "param group 0, parameter 'w2' of shape [1, 3]" in str(caught.value)
+    params[2].grad = None
+    with pytest.raises(ArgumentError, match=r"parameter 'w2' of shape \[1, 3\]"):
+        optimizer.step()
+    assert difference(before, params_of(optimizer)) == 0
+
+    state = begin(LARS, mesh_of(1, 2), [placements[0], placements[0]]).state_dict()
+    other = begin(LARS, mesh, placements)
+    with pytest.raises(StateError, match="'momentum_buffer' is spread over another mesh"):
+        other.load_state_dict(state)
+
+
+def _save(folder: str, mesh: Any, placements: Any) -> None:
+    from torch.distributed.checkpoint.state_dict_saver import save
+
+    for name, rule in RESUMED.items():
+        optimizer = begin(rule, mesh, placements, MATRICES)
+        advance(optimizer, 0, STEPS)
+        save(_saved(optimizer), checkpoint_id=f"{folder}/{name}")
+
+
+def _saved(optimizer: Optimizer) -> dict[str, Any]:
+    params = {str(i): p.detach() for i, p in enumerate(optimizer.param_groups[0]["params"])}
+    return {"params": params, "optimizer": optimizer.state_dict()}
+
+
+# It says so of every load in one process.
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
+def test_two_processes_are_one(tmp_path: Path) -> None:
+    from torch.distributed.checkpoint.state_dict_loader import load
+
+    together(work, 2, str(tmp_path))
+    # What two processes have saved, one goes on with.
+    for name, rule in RESUMED.items():
+        resumed, unbroken = begin(rule, shapes=MATRICES), begin(rule, shapes=MATRICES)
+        saved = _saved(resumed)
+        load(saved, checkpoint_id=tmp_path / name, no_dist=True)
+        resumed.load_state_dict(saved["optimizer"])
+        advance(resumed, STEPS, 2 * STEPS)
+        advance(unbroken, 0, 2 * STEPS)
+        assert difference(params_of(resumed), params_of(unbroken)) <= 2 * BOUND

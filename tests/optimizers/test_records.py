@@ -56,6 +56,13 @@ BEYOND_ROW = {
 # another order. Judged by 1e-2 of each step done, as the specification of the records says.
 FLIPPED = {"pt_Muon_000": 1e-3 * 2**0.5}
 
+# Records that an overflow in the reference spoils: it has no infinity in its own float64 run, with
+# which this step is compared in its place, by twice the row.
+OVERFLOWED = {
+    "pt_Adafactor_005": "gradients up to 3e10: R C is infinite in torch, no step is taken; it errs "
+    "by 89131 rows, this step by 0.03",
+}
+
 CENTERED = "constant gradients, centered: the reference rounds a variance below 0; see its test"
 NONFINITE = "eps 0 with zero gradients: parameters are not finite; see the test of eps 0"
 
@@ -212,7 +219,11 @@ def test_float32_record_within_twice_the_reference_error(key: str) -> None:
         assert own > row_of(record), "the reference is within its row: this needs no exception"
         bound = 2 * own
         assert worst_difference(record, params, true) <= bound
-    assert worst_difference(record, params, stored(record)) <= bound
+    wanted = stored(record)
+    if key in OVERFLOWED:
+        wanted, _ = course(record, DType.F64)
+        assert worst_difference(record, stored(record), wanted) > 1000 * row_of(record)
+    assert worst_difference(record, params, wanted) <= bound
 
 
 @pytest.mark.parametrize("key", FLOAT64)
@@ -312,5 +323,5 @@ def test_every_record_is_accounted_for() -> None:
     print(f"{len(FLOAT32)} float32 and {len(FLOAT64)} float64 optimizer records compared")
     print(f"{len(EXCLUDED)} excluded, of {len(RECORDS)}: {sorted(set(EXCLUDED.values()))}")
     assert len(FLOAT32) + len(FLOAT64) + len(EXCLUDED) == len(RECORDS)
-    assert set(BEYOND_ROW) <= set(FLOAT32)
+    assert set(BEYOND_ROW) | set(OVERFLOWED) <= set(FLOAT32)
     assert (len(FLOAT32), len(FLOAT64), len(EXCLUDED)) == (546, 35, 48)

@@ -66,7 +66,11 @@ def adafactor(
     rms is over the whole tensor. With a β₁, m' = β₁ m + (1 - β₁) α û takes the place of α û.
 
     With ``floor="clamped"`` (torch) s = g², u = g / √max(V', ε₁²) in both cases, for a matrix from
-    V' = R' C' / max(mean(R'), ε₁), and R, C keep their axis, with size 1.
+    V' = (R' / max(mean(R'), ε₁)) C', and R, C keep their axis, with size 1.
+
+    A mean of squares has to fit its dtype. Where the squares of a row or column sum up to more than
+    float32 holds (gradients of 1e19 and above), R or C is infinite, R / mean(R) is inf / inf, and
+    the tensor is not a number after the step, as in the systems below.
 
     States, initially 0. A parameter with two axes or more: ``exp_avg_sq_row`` R, its shape without
     the last axis, ``exp_avg_sq_col`` C, without the last but one; another: ``exp_avg_sq`` V, its
@@ -99,7 +103,8 @@ def adafactor(
 
     Source: Shazeer and Stern (2018), algorithms 4 and 5, with sums there in place of means, the
     same ratio. ``Adafactor`` of transformers 5.23, of cerebras.pytorch 2.10 (without the relative
-    step) and of torch 2.13 (clamped, η λ p as decay).
+    step) and of torch 2.13 (clamped, η λ p as decay; it divides the product R' C', which overflows
+    from gradients of 4e9 on, and then takes no step).
     """
     given1, given2 = two(eps, "eps", "adafactor", "(1e-30, 1e-3)")
     values = {
@@ -147,7 +152,9 @@ def _second_moment(
         below = sp.Piecewise((factors.root(), IS_FACTORED), (sp.sqrt(local(whole)), True))
     else:
         row, column = local(factors.row), local(factors.column)
-        product = matmul(row, column) / sp.Max(reduce_mean(row, (-2,), keepdims=True), eps1)
+        # The share of a row is at most their number, where a product of two factors would overflow.
+        share = row / sp.Max(reduce_mean(row, (-2,), keepdims=True), eps1)
+        product = matmul(share, column)
         moment = sp.Piecewise((product, IS_FACTORED), (local(whole), True))
         below = sp.sqrt(sp.Max(moment, eps1**2))
     definitions["u"] = gradient / below

@@ -42,6 +42,10 @@ def came(
     A parameter with fewer than two axes has V' = β₂ V + (1 - β₂) s, u = g / √V', and m' as its
     step.
 
+    A mean of squares has to fit its dtype. Where the squares of a row or column sum up to more than
+    float32 holds (gradients of 1e19 and above), R or C is infinite, R / mean(R) is inf / inf, and
+    the tensor is not a number after the step, as in the published code.
+
     States, initially 0: ``exp_avg`` m, the parameter's shape. With two axes or more its shape
     without the last axis: ``exp_avg_sq_row`` R, ``exp_avg_res_row`` S, without the last but one:
     ``exp_avg_sq_col`` C, ``exp_avg_res_col`` D; else ``exp_avg_sq`` V, its shape.

@@ -121,7 +121,7 @@ def d_adapt_sgd(
     r"""Returns SGD with D-Adaptation.
 
     .. math::
-        G &= \sqrt{\sum g^2} \text{ of the first step} \\
+        G &= \sqrt{\sum g^2} \text{ of the first step with a gradient that is not } 0 \\
         \delta &= d\, \eta / G \\
         s' &= s + \delta\, g \\
         r' &= r + \delta \sum g s \\
@@ -129,6 +129,7 @@ def d_adapt_sgd(
         p' &= \mu p + (1 - \mu)(p_0 - s')
 
     The sums are over all elements of all parameters; λp is added to the gradient g except in G.
+    With all gradients 0 so far, δ is 0 and d stays.
 
     States, each of the parameter's shape: ``s``, initially 0, ``x0`` p₀, initially the parameter.
     States of the model: ``d``, initially d₀, ``numerator_weighted`` r and ``g0_norm`` G, initially
@@ -149,8 +150,8 @@ def d_adapt_sgd(
         >>> list(d_adapt_sgd().states), list(d_adapt_sgd().shared)
         (['s', 'x0'], ['d', 'numerator_weighted', 'g0_norm'])
 
-    Source: Defazio and Mishchenko (2023), algorithm 4; ``DAdaptSGD`` of dadaptation 3.2. With first
-    gradients that are all 0 the parameters are not numbers after the step.
+    Source: Defazio and Mishchenko (2023), algorithm 4; ``DAdaptSGD`` of dadaptation 3.2, which
+    divides by 0 where the first gradients are all 0.
     """
     where = "d_adapt_sgd"
     values = {
@@ -160,8 +161,8 @@ def d_adapt_sgd(
     }
     gradient = with_penalty(GRAD, values["weight_decay"])
     first = sp.sqrt(global_sum(GRAD**2))
-    norm = sp.Piecewise((first, sp.Eq(t, 0)), (shared("g0_norm"), True))
-    rate = shared("d") * hyper("lr") / norm
+    norm = sp.Piecewise((first, sp.Eq(shared("g0_norm"), 0)), (shared("g0_norm"), True))
+    rate = sp.Piecewise((0, sp.Eq(norm, 0)), (shared("d") * hyper("lr") / norm, True))
     path = state("s") + rate * gradient
     numerator = shared("numerator_weighted") + rate * global_sum(gradient * state("s"))
     length = sp.sqrt(global_sum(path**2))

@@ -33,7 +33,7 @@ def test_all_rules_but_a_few_step_in_shards(name: str) -> None:
         made = divided(rule, shape)
         assert made.is_gathered == (len(shape) in WHOLE.get(name, set()))
         has_sums = any(e.has(ReduceSum, ReduceMean) for e in made.rule.all_expressions())
-        assert has_sums == made.is_gathered
+        assert made.is_gathered or not has_sums
 
 
 def test_muon_needs_the_whole_matrix_and_refuses_a_vector() -> None:

@@ -54,15 +54,21 @@ def is_integral(expr: sp.Expr) -> bool:
 
 def decide(condition: sp.Basic, domain: Domain) -> bool | None:
     """Returns whether a condition holds everywhere on a domain, nowhere, or None if undecided."""
-    if condition in (sp.true, sp.false):
-        return bool(condition)
-    if narrow(domain, condition) is None:
-        return False
-    if narrow(domain, condition, holds=False) is None:
-        return True
-    if isinstance(condition, Relational):
-        return _decide_comparison(condition, domain)
-    return None
+    inside, outside = split(condition, domain)
+    return False if inside is None else True if outside is None else None
+
+
+def split(condition: sp.Basic, domain: Domain) -> tuple[Domain | None, Domain | None]:
+    """Returns the part of a domain where a condition may hold, and where it may fail.
+
+    A part is None if it is empty: the condition is decided.
+    """
+    inside, outside = narrow(domain, condition), narrow(domain, condition, holds=False)
+    if inside is not None and outside is not None and isinstance(condition, Relational):
+        decided = _decide_comparison(condition, domain)
+        inside = None if decided is False else inside
+        outside = None if decided is True else outside
+    return inside, outside
 
 
 def _decide_comparison(condition: Relational, domain: Domain) -> bool | None:
@@ -160,11 +166,11 @@ def branches(expr: sp.Piecewise, domain: Domain) -> list[tuple[sp.Expr, sp.Basic
     for value, condition in expr.args:
         if rest is None:
             break
-        inside = None if decide(condition, rest) is False else narrow(rest, condition)
+        inside, outside = split(condition, rest)
         if inside is None:
             continue
         result.append((value, condition, inside))
-        rest = None if decide(condition, rest) else narrow(rest, condition, holds=False)
+        rest = outside
     return result
 
 
@@ -229,4 +235,4 @@ _RULES: Mapping[type[sp.Basic], Rule] = {
     sp.sin: _unit,
 }
 
-__all__ = ["branches", "decide", "interval", "is_integral", "linear_in"]
+__all__ = ["branches", "decide", "interval", "is_integral", "linear_in", "split"]

@@ -26,8 +26,8 @@ from closedform.ir.types import DType
 from closedform.language.exact import FINEST
 from closedform.language.functions import FloorDiv, FloorMod
 from closedform.language.symbols import t
-from closedform.lowering.annotate import decide, interval, is_integral
-from closedform.lowering.domain import LAST_STEP, Domain, narrow
+from closedform.lowering.annotate import interval, is_integral, split
+from closedform.lowering.domain import LAST_STEP, Domain
 from closedform.lowering.interval import Interval
 from closedform.lowering.modular import reduced_div, reduced_mod
 
@@ -96,11 +96,10 @@ class _Simplifier:
             if rest is None:
                 break
             simple = self.visit(condition, rest)
-            decided = decide(simple, rest)
-            inside = None if decided is False else narrow(rest, simple)
+            inside, outside = split(simple, rest)
             if inside is not None:
-                pieces.append((self.visit(value, inside), sp.true if decided else simple))
-            rest = None if decided else narrow(rest, simple, holds=False)
+                pieces.append((self.visit(value, inside), sp.true if outside is None else simple))
+            rest = outside
         if rest is not None:
             raise self._uncovered(rest)
         is_unchanged = tuple(pieces) == tuple((value, cond) for value, cond in expr.args)

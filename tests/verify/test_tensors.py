@@ -65,6 +65,14 @@ def test_a_sum_of_squares_is_not_negative() -> None:
     assert prove(less_equal(ZERO, total(X))).refuted
 
 
+def test_the_largest_square_is_not_negative_and_not_that_of_one_element() -> None:
+    largest = opaque("reduce_max", power(X, rational(2)))
+    assert prove(less_equal(ZERO, largest)).proved
+    assert prove(equal(largest, opaque("reduce_max", multiply(X, X)))).proved
+    assert not prove(equal(largest, power(X, rational(2)))).proved
+    assert not prove(equal(largest, SQUARES)).proved
+
+
 def test_a_constant_is_not_its_sum() -> None:
     """A tensor of one element would say that it is."""
     assert not prove(equal(total(rational(3)), rational(3))).proved

@@ -9,7 +9,7 @@ from flint import fmpq
 
 import closedform as cf
 from closedform.errors import VerificationError
-from closedform.language import ReduceSum, floor_div, floor_mod, hyper, t
+from closedform.language import ReduceMax, ReduceSum, floor_div, floor_mod, hyper, reduce_sum, t
 from closedform.language.exact import value_at
 from closedform.verify.terms import (
     FALSE,
@@ -176,6 +176,7 @@ READ = [
     (sp.E**B, "exp(b)"),
     (sp.pi * B, "(pi * b)"),
     (ReduceSum(B), "reduce_sum(b)"),
+    (ReduceMax(B), "reduce_max(b)"),
     (sp.Gt(B, 1), "1 < b"),
     (sp.Ge(B, 1), "1 <= b"),
     (sp.Ne(B, 1), "not(b = 1)"),
@@ -259,6 +260,19 @@ def test_a_long_piecewise_goes_both_ways() -> None:
     read = term(schedule.expr)
     assert read.op is Op.ITE
     assert len(to_sympy(read).args) == len(schedule.expr.args)
+
+
+def test_functions_of_whole_tensors_go_both_ways() -> None:
+    assert to_sympy(term(ReduceSum(B) + ReduceMax(A))) == ReduceSum(B) + ReduceMax(A)
+
+
+def test_a_sum_over_some_axes_is_not_that_over_all() -> None:
+    with pytest.raises(VerificationError) as caught:
+        term(reduce_sum(B, (-1,)))
+    assert str(caught.value) == (
+        "ReduceSum(b, (-1,), False) is over some axes, and has no meaning here: reductions over "
+        "all axes have one"
+    )
 
 
 def test_undefined_has_no_expression() -> None:

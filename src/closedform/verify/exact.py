@@ -15,6 +15,7 @@ from typing import Any
 from flint import arb, ctx, fmpq, fmpz
 
 from closedform.errors import VerificationError
+from closedform.verify import tensor_functions as functions
 from closedform.verify.tree import Op, Term
 
 PRECISIONS = (64, 256, 1024)
@@ -343,9 +344,13 @@ def _lookup(node: Term, args: list[Any], _: Any) -> Result:
 
 
 def _opaque(node: Term, args: list[Any], point: Any) -> Result:
-    if node.value in ("reduce_sum", "transpose"):
+    """A function of tensors whose elements are all equal; without a shape, of one element."""
+    if isinstance(node.value, functions.TensorFunction):
+        factor = node.value.factor
+        return _UNDECIDED if factor is None else _multiply(node, [fmpq(factor), *args], point)
+    if node.value in functions.OF_ONE_ELEMENT:
         return args[0]
-    return _multiply(node, args, point) if node.value == "matmul" else _UNDECIDED
+    return _multiply(node, args, point) if node.value == functions.MATMUL else _UNDECIDED
 
 
 def _sign_of(_: Term, args: list[Any], __: Any) -> Result:

@@ -5,10 +5,11 @@ to an integer truncates. An integer that may leave its dtype is undefined where 
 rounding goes is for the certificate of numerics to say.
 
 Tensors are read elementwise. The term of a tensor is that of each of its elements, in symbols that
-stand for one element of an input, so all tensors that meet in a node must have one shape or be
-scalars. Sums over a tensor, products of matrices and transposes are opaque functions of the term of
-their operand. Where elements differ by their place (tables, and what is compared with a table) a
-value is a ``Row``, a term for each place along the last axis.
+stand for one element of an input; what is broadcast is read at its last axes. Sums and maxima,
+products of matrices, transposes and changes of shape are opaque functions of the term of their
+operand, named by its shape (``tensor_functions``). Where elements differ by their place (tables,
+and what is compared with a table) a value is a ``Row``, a term for each place along the last axis.
+A ``Column`` is a tensor with one axis of size 1 more behind the others, as it stands beside a row.
 """
 
 from __future__ import annotations
@@ -22,7 +23,17 @@ from closedform.ir import STEP_MAX, DType, Graph, Node, Op, Role, Shape, ranges
 from closedform.ir.interval import full
 from closedform.language import t
 from closedform.verify import terms
+from closedform.verify.elementwise import ELEMENTWISE
 from closedform.verify.tables import element, is_integer, total
+from closedform.verify.tensor_functions import (
+    REDUCE_MAX,
+    REDUCE_SUM,
+    product,
+    reduced,
+    reshaped,
+    rounded,
+    transposed,
+)
 from closedform.verify.terms import Term
 
 Constant = Callable[[float, DType], Term]
@@ -36,7 +47,17 @@ class Row:
     terms: tuple[Term, ...]
 
 
-Lifted = Term | Row
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A tensor with an axis of size 1 behind the axes of its term."""
+
+    term: Term
+
+
+Lifted = Term | Row | Column
+STORED = frozenset({DType.BF16, DType.F16})
+"""Dtypes that are not computed in: a cast to one rounds, as the source says."""
+
 Lift = Callable[["Lifter", Node, tuple[Lifted, ...]], Lifted]
 
 
@@ -62,7 +83,7 @@ def lift_graph(
         last: The last step at which the graph may run.
 
     Raises:
-        VerificationError: An operation is not elementwise, no scalar and no known reduction.
+        VerificationError: A table is used otherwise than as a table, or a constant is no number.
 
     Example:
         >>> from closedform import compile, schedules
@@ -87,9 +108,13 @@ _WRAPPING = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.NEG, Op.ABS, Op.REDUCE_SUM})
 
 def _within(value: Lifted, dtype: DType) -> Lifted:
     """An integer where it fits its dtype, undefined where it would wrap."""
-    if isinstance(value, Row):
-        return Row(tuple(_fitting(term, dtype) for term in value.terms))
-    return _fitting(value, dtype)
+    match value:
+        case Row():
+            return Row(tuple(_fitting(term, dtype) for term in value.terms))
+        case Column():
+            return Column(_fitting(value.term, dtype))
+        case _:
+            return _fitting(value, dtype)
 
 
 def _fitting(value: Term, dtype: DType) -> Term:
@@ -110,8 +135,6 @@ class Lifter:
         self.values: list[Lifted] = []
         for node, interval in zip(graph.nodes, ranges(graph, last), strict=True):
             operands = tuple(self.values[operand] for operand in node.operands)
-            if node.op in ELEMENTWISE:
-                self._check_shapes(node, operands)
             value = LIFTS[node.op](self, node, operands)
             dtype = node.type.dtype
             may_wrap = node.op in _WRAPPING and dtype.is_integer and interval == full(dtype)
@@ -119,10 +142,30 @@ class Lifter:
 
     def result(self, index: int) -> Term:
         """Returns the term of a node that is an output."""
-        value = self.values[index]
-        if isinstance(value, Row):
-            raise self.error(self.graph.nodes[index], "its elements differ by their place")
-        return value
+        return self.plain(self.graph.nodes[index], self.values[index])
+
+    def plain(self, node: Node, value: Lifted, shape: Shape | None = None) -> Term:
+        """Returns a value that is no row as a term.
+
+        Args:
+            node: The node, for errors.
+            value: The value.
+            shape: Its shape; that of the node if not given.
+        """
+        match value:
+            case Row():
+                raise self.error(node, "its elements differ by their place")
+            case Column():
+                own = node.type.shape if shape is None else shape
+                return reshaped(value.term, own[:-1], own)
+            case _:
+                return value
+
+    def operand(self, node: Node, position: int, operands: tuple[Lifted, ...]) -> Term:
+        """Returns an operand of a function of whole tensors."""
+        if isinstance(operands[position], Row):
+            raise self.error(node, "an operand differs by its place")
+        return self.plain(node, operands[position], self.type_of(node, position).shape)
 
     def type_of(self, node: Node, position: int) -> Any:
         """Returns the type of an operand."""
@@ -134,41 +177,57 @@ class Lifter:
         return VerificationError(
             f"{node.op} of {node.type} cannot be lifted: {why}",
             where=f"node %{index} of graph {self.graph.name!r}",
-            hint="schedules and elementwise rules with sums over whole tensors can",
+            hint="a table is compared with a number or a column, summed, or looked up",
         )
-
-    def _check_shapes(self, node: Node, operands: tuple[Lifted, ...]) -> None:
-        """Each operand is a scalar, of the shape of the result, or a column beside a row."""
-        shape = node.type.shape
-        has_row = any(isinstance(operand, Row) for operand in operands)
-        for position, operand in enumerate(operands):
-            own: Shape = self.type_of(node, position).shape
-            is_column = has_row and own == (*shape[:-1], 1)
-            if isinstance(operand, Row):
-                fits = own[-1] == shape[-1]
-            else:
-                fits = is_column or all(dim == 1 for dim in own) or (own == shape and not has_row)
-            if not fits:
-                raise self.error(
-                    node, f"an operand of shape {list(own)} is broadcast along an axis"
-                )
 
 
 def _each(make: Callable[..., Term]) -> Lift:
     """The lift of an elementwise op; beside a row, what is no row is the same at each place."""
 
-    def lift(_: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
-        rows = [operand for operand in operands if isinstance(operand, Row)]
-        if not rows:
+    def lift(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
+        if any(isinstance(operand, Row) for operand in operands):
+            return _beside_row(lifter, node, operands, make)
+        if not any(isinstance(operand, Column) for operand in operands):
             return make(*operands)
-        count = max(len(row.terms) for row in rows)
-        columns = [
-            operand.terms if isinstance(operand, Row) else (operand,) * count
-            for operand in operands
-        ]
-        return Row(tuple(make(*places) for places in zip(*columns, strict=True)))
+        shapes = [lifter.type_of(node, place).shape for place in range(len(operands))]
+        are_columns = all(
+            isinstance(operand, Column) or _is_scalar(shape)
+            for operand, shape in zip(operands, shapes, strict=True)
+        )
+        if are_columns and len({shape for shape in shapes if not _is_scalar(shape)}) == 1:
+            return Column(
+                make(*(each.term if isinstance(each, Column) else each for each in operands))
+            )
+        return make(*(lifter.operand(node, place, operands) for place in range(len(operands))))
 
     return lift
+
+
+def _is_scalar(shape: Shape) -> bool:
+    return all(size == 1 for size in shape)
+
+
+def _beside_row(
+    lifter: Lifter, node: Node, operands: tuple[Lifted, ...], make: Callable[..., Term]
+) -> Row:
+    """An elementwise op with a row: scalars and columns are the same at each place of it."""
+    count = node.type.shape[-1]
+    columns: list[tuple[Term, ...]] = []
+    for position, operand in enumerate(operands):
+        own: Shape = lifter.type_of(node, position).shape
+        if isinstance(operand, Row):
+            columns.append(operand.terms)
+            fits = len(operand.terms) == count
+        else:
+            is_column = isinstance(operand, Column)
+            term = operand.term if isinstance(operand, Column) else operand
+            columns.append((term,) * int(count) if isinstance(count, int) else ())
+            fits = is_column or _is_scalar(own)
+        if not fits:
+            raise lifter.error(
+                node, f"an operand of shape {list(own)} is broadcast along an axis of a row"
+            )
+    return Row(tuple(make(*places) for places in zip(*columns, strict=True)))
 
 
 def _input(lifter: Lifter, node: Node, _: tuple[Lifted, ...]) -> Lifted:
@@ -215,52 +274,28 @@ def _cast(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
         return _each(lambda x: terms.negate(terms.equal(x, terms.ZERO)))(lifter, node, operands)
     if target.is_integer and source.is_float:
         return _each(_truncated)(lifter, node, operands)
+    if target in STORED and source not in STORED:
+        return _each(lambda x: rounded(x, target))(lifter, node, operands)
     return operands[0]
 
 
-def select(condition: Term, then: Term, other: Term) -> Term:
-    """Returns the choice between two terms; that of the lesser or greater one is their extremum."""
-    if condition.op is terms.Op.LESS:
-        if condition.args == (then, other):
-            return terms.minimum(then, other)
-        if condition.args == (other, then):
-            return terms.maximum(then, other)
-    return terms.ite(condition, then, other)
+def _reduction(kind: str) -> Lift:
+    """The lift of a reduction; the sum of a row is that of its terms."""
 
+    def lift(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
+        shape: Shape = lifter.type_of(node, 0).shape
+        axes, is_last = node.attribute("axes"), node.attribute("axes") == (len(shape) - 1,)
+        if isinstance(operands[0], Row):
+            if not is_last or kind != REDUCE_SUM:
+                raise lifter.error(node, "a row is reduced otherwise than by its sum")
+            found = total(operands[0].terms)
+            return Column(found) if node.attribute("keepdims") else found
+        if isinstance(operands[0], Column) and is_last:
+            return operands[0] if node.attribute("keepdims") else operands[0].term
+        operand = lifter.operand(node, 0, operands)
+        return reduced(kind, operand, shape, axes, keepdims=node.attribute("keepdims"))
 
-def turns(angle: Term) -> Term:
-    """Returns an angle divided by pi; pi is cancelled where it is a factor, not by simplifying."""
-    found = _without_pi(angle)
-    return terms.divide(angle, terms.PI) if found is None else found
-
-
-def _without_pi(angle: Term) -> Term | None:
-    if angle.op is terms.Op.PI:
-        return terms.ONE
-    if angle.op is terms.Op.MULTIPLY:
-        for position, factor in enumerate(angle.args):
-            rest = _without_pi(factor)
-            if rest is not None:
-                return terms.multiply(*angle.args[:position], rest, *angle.args[position + 1 :])
-    if angle.op is terms.Op.DIVIDE:
-        above = _without_pi(angle.args[0])
-        return None if above is None else terms.divide(above, angle.args[1])
-    return None
-
-
-def _reduce_sum(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
-    (operand,) = operands
-    shape: Shape = lifter.type_of(node, 0).shape
-    axes = node.attribute("axes")
-    if isinstance(operand, Row):
-        if axes != (len(shape) - 1,):
-            raise lifter.error(node, "a row is summed over another axis than its own")
-        return total(operand.terms)
-    if not axes or all(shape[axis] == 1 for axis in axes):
-        return operand
-    if len(axes) < len(shape):
-        raise lifter.error(node, "the sum leaves an axis, or is over an axis of equal elements")
-    return terms.opaque("reduce_sum", operand)
+    return lift
 
 
 def _lookup(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
@@ -271,82 +306,48 @@ def _lookup(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
         raise lifter.error(node, "its table is no constant of one axis")
     if not isinstance(table, Row):
         return table
-    return element(table.terms, index)
+    return element(table.terms, lifter.operand(node, 1, operands))
 
 
-def _matmul(_: Lifter, __: Node, operands: tuple[Lifted, ...]) -> Lifted:
-    return terms.opaque("matmul", *_plain(operands))
-
-
-def _plain(operands: tuple[Lifted, ...]) -> list[Term]:
-    rows = [operand for operand in operands if isinstance(operand, Row)]
-    if rows:
-        raise VerificationError("a constant table is no operand of a matrix operation")
-    return [operand for operand in operands if isinstance(operand, Term)]
+def _matmul(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
+    left, right = (lifter.operand(node, place, operands) for place in (0, 1))
+    return product(left, right, (lifter.type_of(node, 0).shape, lifter.type_of(node, 1).shape))
 
 
 def _transpose(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
-    order = node.attribute("permutation")
-    if order == tuple(range(len(order))):
-        return operands[0]
-    last = len(order) - 1
-    if order != (*range(last - 1), last, last - 1):
-        raise lifter.error(node, "it is no exchange of the last two axes")
-    return terms.opaque("transpose", *_plain(operands))
+    shape: Shape = lifter.type_of(node, 0).shape
+    return transposed(lifter.operand(node, 0, operands), shape, node.attribute("permutation"))
 
 
 def _reshape(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
-    """Axes of size 1 come and go; anything else would move elements."""
     before: Shape = lifter.type_of(node, 0).shape
-    if [dim for dim in before if dim != 1] != [dim for dim in node.type.shape if dim != 1]:
-        raise lifter.error(node, f"it moves the elements of shape {list(before)}")
-    if isinstance(operands[0], Row) and before[-1:] != node.type.shape[-1:]:
-        raise lifter.error(node, "it moves the elements of a row")
-    return operands[0]
+    after: Shape = node.type.shape
+    (operand,) = operands
+    if isinstance(operand, Row):
+        has_new_ones = _is_scalar(before[:-1]) and _is_scalar(after[:-1])
+        if before[-1:] != after[-1:] or not has_new_ones:
+            raise lifter.error(node, "it moves the elements of a row")
+        return operand
+    if isinstance(operand, Column) and before == (*after, 1):
+        return operand.term
+    if after == (*before, 1):
+        return Column(lifter.operand(node, 0, operands))
+    return reshaped(lifter.operand(node, 0, operands), before, after)
 
 
 def _broadcast_to(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
-    before: Shape = lifter.type_of(node, 0).shape
-    is_row = isinstance(operands[0], Row)
-    if is_row or not (before == node.type.shape or all(dim == 1 for dim in before)):
-        raise lifter.error(node, f"an operand of shape {list(before)} is broadcast along an axis")
-    return operands[0]
+    if isinstance(operands[0], Row):
+        raise lifter.error(node, "a row is broadcast")
+    return lifter.operand(node, 0, operands)
 
-
-ELEMENTWISE: Mapping[Op, Callable[..., Term]] = {
-    Op.ADD: terms.add,
-    Op.SUB: terms.subtract,
-    Op.MUL: terms.multiply,
-    Op.NEG: terms.negative,
-    Op.ABS: terms.absolute,
-    Op.DIV: terms.divide,
-    Op.FLOOR_DIV: terms.floor_divide,
-    Op.FLOOR_MOD: terms.floor_modulo,
-    Op.MIN: terms.minimum,
-    Op.MAX: terms.maximum,
-    Op.FLOOR: terms.floor,
-    Op.SQRT: terms.square_root,
-    Op.EXP: terms.exp,
-    Op.LOG: terms.log,
-    Op.COS: lambda angle: terms.cospi(turns(angle)),
-    Op.SIN: lambda angle: terms.sinpi(turns(angle)),
-    Op.POW: terms.power,
-    Op.LT: terms.less,
-    Op.LE: terms.less_equal,
-    Op.EQ: terms.equal,
-    Op.AND: terms.both,
-    Op.OR: terms.either,
-    Op.NOT: terms.negate,
-    Op.WHERE: select,
-}
-"""The ops that are computed element by element, and the constructors that mean the same."""
 
 LIFTS: Mapping[Op, Lift] = {
     **{op: _each(make) for op, make in ELEMENTWISE.items()},
     Op.INPUT: _input,
     Op.CONST: _const,
     Op.CAST: _cast,
-    Op.REDUCE_SUM: _reduce_sum,
+    Op.REDUCE_SUM: _reduction(REDUCE_SUM),
+    Op.REDUCE_MAX: _reduction(REDUCE_MAX),
     Op.MATMUL: _matmul,
     Op.TRANSPOSE: _transpose,
     Op.RESHAPE: _reshape,

@@ -5,7 +5,7 @@ They fold rational constants and nothing else: no operation that may be undefine
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -192,7 +192,7 @@ def lookup(table: Sequence[Any], index: Term) -> Term:
     return Term(Op.LOOKUP, (index,), tuple(exact(value) for value in table))
 
 
-def opaque(name: str, *args: Term) -> Term:
+def opaque(name: Hashable, *args: Term) -> Term:
     """Returns a function of which only this is known: equal arguments give equal values."""
     return Term(Op.OPAQUE, args, name)
 

@@ -4,7 +4,8 @@ A statement about a rule is one about any element, with the conditions that hold
 A sum over a tensor, a product of matrices, or a transpose is made of other elements too, so nothing
 that is assumed or split at this element may be used inside: ``sum |x|`` is not ``sum x`` where this
 x is positive. Each such function therefore becomes a symbol before any tactic sees it: one for all
-that are equal whatever their elements are, at least 0 where it is a sum of what cannot be negative.
+that are equal whatever their elements are, at least 0 where it is a sum or the maximum of what
+cannot be negative.
 """
 
 from __future__ import annotations
@@ -13,9 +14,8 @@ from collections.abc import Iterable
 
 from closedform.verify.canonical import is_zero
 from closedform.verify.syntax import is_rational, rebuild, subtract, symbol
+from closedform.verify.tensor_functions import FUNCTIONS, REDUCE_MAX, REDUCE_SUM, kind_of
 from closedform.verify.tree import TRUTHS, Op, Sign, Term, fold, walk
-
-FUNCTIONS = frozenset({"reduce_sum", "matmul", "transpose"})
 
 
 def without_tensor_functions(
@@ -37,7 +37,7 @@ def without_tensor_functions(
 
 
 def _is_tensor_function(node: Term) -> bool:
-    return node.op is Op.OPAQUE and node.value in FUNCTIONS
+    return node.op is Op.OPAQUE and kind_of(node.value) in FUNCTIONS
 
 
 def _symbol_of(node: Term, known: list[tuple[Term, Term]]) -> Term:
@@ -48,9 +48,10 @@ def _symbol_of(node: Term, known: list[tuple[Term, Term]]) -> Term:
             for left, right in zip(node.args, other.args, strict=True)
         ):
             return name
-    is_large = node.value == "reduce_sum" and is_plainly_nonnegative(node.args[0])
+    is_reduction = kind_of(node.value) in (REDUCE_SUM, REDUCE_MAX)
+    is_large = is_reduction and is_plainly_nonnegative(node.args[0])
     sign = Sign.NONNEGATIVE if is_large else Sign.ANY
-    name = symbol(f"{node.value}#{len(known)}", sign=sign)
+    name = symbol(f"{kind_of(node.value)}#{len(known)}", sign=sign)
     known.append((node, name))
     return name
 

@@ -13,7 +13,7 @@ import sympy as sp
 from sympy.core.sympify import _sympify
 
 from closedform.errors import VerificationError
-from closedform.language import FloorDiv, FloorMod, MatMul, ReduceSum, Transpose
+from closedform.language import FloorDiv, FloorMod, MatMul, ReduceMax, ReduceSum, Transpose
 from closedform.verify.syntax import (
     FALSE,
     HALF,
@@ -118,10 +118,18 @@ __all__ = [
 ]
 
 
-def term(expr: Any) -> Term:
+Reader = Callable[[Any, Callable[[sp.Basic], "Term"]], "Term"]
+"""How a kind of SymPy node is read: the node, and what reads its parts."""
+
+
+def term(expr: Any, readers: Mapping[type, Reader] | None = None) -> Term:
     """Returns the term that a SymPy expression or condition is, read as it stands.
 
     A SymPy Float is the dyadic number it holds. Functions of tensors become opaque.
+
+    Args:
+        expr: The expression.
+        readers: How some kinds of nodes are read, in place of how they are read here.
 
     Raises:
         VerificationError: It holds a nested ``sympy.Mod``, which SymPy gets wrong at construction,
@@ -135,7 +143,7 @@ def term(expr: Any) -> Term:
     if isinstance(expr, bool | int | float):
         expr = _sympify(expr)
     try:
-        return _read(expr, {})
+        return _read(expr, {}, {**_READERS, **(readers or {})})
     except RecursionError:
         raise VerificationError(
             f"the expression is nested too deeply to read: {type(expr).__name__} of "
@@ -144,23 +152,20 @@ def term(expr: Any) -> Term:
         ) from None
 
 
-def _read(expr: sp.Basic, done: dict[sp.Basic, Term]) -> Term:
+def _read(expr: sp.Basic, done: dict[sp.Basic, Term], readers: Mapping[type, Reader]) -> Term:
     known = done.get(expr)
     if known is not None:
         return known
     for kind in type(expr).__mro__:
-        reader = _READERS.get(kind)
+        reader = readers.get(kind)
         if reader is not None:
-            result = reader(expr, lambda part: _read(part, done))
+            result = reader(expr, lambda part: _read(part, done, readers))
             done[expr] = result
             return result
     raise VerificationError(
         f"{type(expr).__name__} has no meaning to the prover, got {expr}",
         hint="write it with + * / ** cos sin exp log floor Min Max Abs sign Piecewise",
     )
-
-
-_Reader = Callable[[Any, Callable[[sp.Basic], Term]], Term]
 
 
 def _symbol(expr: sp.Symbol, _: Any) -> Term:
@@ -247,12 +252,26 @@ def _choice(expr: sp.Basic, read: Callable[[sp.Basic], Term]) -> Term:
     return either(both(test, yes), both(negate(test), no))
 
 
-def _of(make: Callable[..., Term]) -> _Reader:
+def _over_all(name: str) -> Reader:
+    """A reader for a reduction over all axes; one over some is another number at each place."""
+
+    def reader(expr: sp.Basic, read: Callable[[sp.Basic], Term]) -> Term:
+        if len(expr.args) > 1:
+            raise VerificationError(
+                f"{expr} is over some axes, and has no meaning here",
+                hint="reductions over all axes have one",
+            )
+        return opaque(name, read(expr.args[0]))
+
+    return reader
+
+
+def _of(make: Callable[..., Term]) -> Reader:
     """A reader for a node that is the same constructor over its arguments."""
     return lambda expr, read: make(*(read(arg) for arg in expr.args))
 
 
-_READERS: Mapping[type, _Reader] = {
+_READERS: Mapping[type, Reader] = {
     sp.Rational: lambda expr, _: rational(expr),
     sp.Float: lambda expr, _: rational(sp.Rational(expr)),
     sp.core.numbers.Pi: lambda expr, _: PI,
@@ -277,7 +296,8 @@ _READERS: Mapping[type, _Reader] = {
     sp.re: lambda expr, read: read(expr.args[0]),
     sp.sign: _of(sign),
     sp.Piecewise: _piecewise,
-    ReduceSum: lambda expr, read: opaque("reduce_sum", read(expr.args[0])),
+    ReduceSum: _over_all("reduce_sum"),
+    ReduceMax: _over_all("reduce_max"),
     Transpose: lambda expr, read: opaque("transpose", read(expr.args[0])),
     MatMul: lambda expr, read: opaque("matmul", *(read(arg) for arg in expr.args)),
     sp.logic.boolalg.BooleanTrue: lambda expr, _: TRUE,

@@ -21,32 +21,37 @@ its value as computed is further off than rounding can bring it. Anything else i
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import sympy as sp
-from flint import arb, ctx, fmpq
+from flint import fmpq
 
 from closedform.errors import VerificationError
-from closedform.ir import DType, Graph, Op, Role, evaluate
-from closedform.language import Schedule, UpdateRule, t
+from closedform.ir import DType, Graph, Op, Role
+from closedform.ir.interval import full
+from closedform.language import Schedule, UpdateRule
 from closedform.lowering.domain import LAST_STEP
 from closedform.verify import terms
-from closedform.verify.constants import Constants, rounding_interval
-from closedform.verify.exact import Undefined
-from closedform.verify.exact import value as value_of
+from closedform.verify.congruence import are_congruent
+from closedform.verify.constants import Constants
 from closedform.verify.identity import Steps, are_equal, is_defined
 from closedform.verify.lift import Constant, lift_graph
 from closedform.verify.pieces import Line, Runs, Value, aligned, as_term, runs_of
-from closedform.verify.sources import rule_terms, source_term
+from closedform.verify.refutation import (
+    CLOCK,
+    Floats,
+    Pair,
+    computed_refutation,
+    points_of,
+    refutation,
+)
+from closedform.verify.rule_terms import Wanted, model_of
+from closedform.verify.sources import source_term
 from closedform.verify.split_constants import with_split_constants
-from closedform.verify.terms import Sign, Term
+from closedform.verify.terms import Term
 from closedform.verify.verdict import Status, Verdict
 
-CLOCK = terms.term(t)
 BUDGET = 5.0
 """Seconds for one validation, if nothing else is said."""
 
@@ -65,30 +70,8 @@ PAIRS = (
     "read over the real numbers they say nothing, the certificate of numerics measures them"
 )
 _SPLITTER = 4097.0
-# Of the largest value that is seen: far more than float32 rounds, far less than a fault changes.
-_LARGEST_ERROR = 2.0**-18
-_POINTS = 24
 # The paths through more undecided branches than this are too many to be listed.
 _MOST_BRANCHES = 24
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """An output of a graph and what it has to be.
-
-    Attributes:
-        name: The name of the output.
-        source: What it has to be.
-        lifted: What it is, with exact constants.
-        stored: What it is, with a symbol for each float constant.
-        balls: The numbers that round to each of these constants, by the name of its symbol.
-    """
-
-    name: str
-    source: Term
-    lifted: Term
-    stored: Term
-    balls: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,25 +111,63 @@ def validate(source: Schedule | UpdateRule, graph: Graph, *, budget: float = BUD
 
 
 def _validate(source: Schedule | UpdateRule, graph: Graph, deadline: float) -> Verdict:
-    last = LAST_STEP[_step_dtype(graph)]
+    if isinstance(source, UpdateRule):
+        return validate_outputs(list(model_of(source, graph).outputs()), graph, deadline)
+    inputs = {
+        node.attribute("name") for node in graph.inputs if node.attribute("role") == Role.HYPER
+    }
+    root = source_term(source, inputs)
+    wanted = [Wanted(output.name, "", root, None) for output in graph.outputs]
+    return _compared(wanted, [terms.term(source.bound)], graph, deadline)
+
+
+def validate_outputs(wanted: Sequence[Wanted], graph: Graph, deadline: float) -> Verdict:
+    """Returns whether the outputs of a graph of tensors are what they have to be.
+
+    Args:
+        wanted: What they have to be; the graph has these outputs and no others.
+        graph: The graph.
+        deadline: The moment, by the monotonic clock, at which it ends.
+    """
+    shapes = {output.name: graph.nodes[output.index].type.shape for output in graph.outputs}
+    for each in wanted:
+        if each.name not in shapes:
+            return Verdict(Status.REFUTED, reason=f"the graph has no output {each.name!r}")
+        if each.shape != shapes[each.name]:
+            is_, has = list(shapes[each.name]), list(each.shape or ())
+            return Verdict(
+                Status.REFUTED, reason=f"{each.name} has the shape {is_}, and its source {has}"
+            )
+    more = shapes.keys() - {each.name for each in wanted}
+    if more:
+        raise VerificationError(f"the output {min(more)!r} is none of the rule's")
+    return _compared(wanted, (), graph, deadline)
+
+
+def _compared(
+    wanted: Sequence[Wanted], exact: Sequence[Term], graph: Graph, deadline: float
+) -> Verdict:
+    is_rule = any(each.shape is not None for each in wanted)
+    last = _last_step(graph, is_rule)
     tactics: dict[str, None] = {}
     open_runs: list[tuple[Pair, OpenRun]] = []
     is_paired = _computes_in_pairs(graph)
-    is_rule = isinstance(source, UpdateRule)
-    for pair in _pairs(source, graph, last):
-        if is_paired:
-            open_runs.append(
-                (pair, OpenRun(Steps(CLOCK, 0, last), pair.source, pair.lifted, False))
-            )
-            continue
-        runs = _compare(pair, Steps(CLOCK, 0, last), tactics, deadline, is_rule)
-        open_runs += [(pair, run) for run in runs]
+    for pair in _pairs(wanted, exact, graph, last):
+        steps = Steps(CLOCK, 0, last)
+        if is_paired and not is_rule:
+            open_runs.append((pair, OpenRun(steps, pair.source, pair.lifted, False)))
+        else:
+            runs = _compare(pair, steps, tactics, deadline, is_rule)
+            open_runs += [(pair, run) for run in runs]
     for pair, run in open_runs:
-        points = _points(pair, run.steps)
-        found = _computed(graph, pair, points) if is_paired else _refutation(pair, points)
+        points = points_of(pair, run.steps)
+        if not is_paired:
+            found = refutation(pair, points)
+        else:
+            found = None if is_rule else computed_refutation(graph, pair, points)
         if found is not None:
             return found
-    if is_paired:
+    if is_paired and open_runs:
         return Verdict(Status.UNKNOWN, reason=PAIRS)
     for pair, run in open_runs:
         verdict = _prove(pair, run, deadline, is_rule)
@@ -157,6 +178,13 @@ def _validate(source: Schedule | UpdateRule, graph: Graph, deadline: float) -> V
     return Verdict(Status.PROVED, tuple(tactics), reason=meaning.format(last=last))
 
 
+def _last_step(graph: Graph, is_rule: bool) -> int:
+    """The last step at which a graph may run; a rule has a next one."""
+    dtype = _step_dtype(graph)
+    last = LAST_STEP[dtype]
+    return last - 1 if is_rule and last == full(dtype).high else last
+
+
 def _computes_in_pairs(graph: Graph) -> bool:
     """Whether Dekker's splitter of float32 is among the constants: sums and products in pairs."""
     return any(
@@ -165,40 +193,49 @@ def _computes_in_pairs(graph: Graph) -> bool:
     )
 
 
+def _step_name(graph: Graph) -> str:
+    steps = [node for node in graph.inputs if node.attribute("role") == Role.STEP]
+    return str(steps[0].attribute("name")) if steps else ""
+
+
 def _step_dtype(graph: Graph) -> DType:
     steps = [node for node in graph.inputs if node.attribute("role") == Role.STEP]
     return steps[0].type.dtype if steps else DType.I64
 
 
-def _pairs(source: Schedule | UpdateRule, graph: Graph, last: int) -> list[Pair]:
+def _pairs(wanted: Sequence[Wanted], exact: Sequence[Term], graph: Graph, last: int) -> list[Pair]:
     """The outputs of a graph; those that differ in the name of their parameter alone once."""
-    inputs = {
-        node.attribute("name") for node in graph.inputs if node.attribute("role") == Role.HYPER
-    }
-    if isinstance(source, Schedule):
-        wanted = [(output.name, "", source_term(source, inputs)) for output in graph.outputs]
-        exact = [terms.term(source.bound)]
-    else:
-        wanted, exact = list(rule_terms(source, graph)), []
-    roots = [root for _, _, root in wanted]
+    roots = [each.term for each in wanted]
+    inputs = {node.attribute("name") for node in graph.inputs} - {_step_name(graph)}
     symbols = {name: node for name, node in terms.symbols(*roots).items() if name in inputs}
     runs = [run for root in dict.fromkeys(roots) for run in runs_of(root, CLOCK, 0, last)]
     on_runs = (run.value for run in runs if isinstance(run.value, Term))
-    looked_at = dict.fromkeys((*roots, *exact, *on_runs))
+    looked_at = dict.fromkeys((*roots, *exact, *on_runs, *_inverses(roots)))
     constants = Constants(looked_at, _ends_of_lines(runs))
-    read = with_split_constants(constants, graph)
-    lifted = lift_graph(graph, constant=read, symbols=symbols, last=last)
-    balls: dict[str, Any] = {}
-    ball_symbol = _ball_symbol(balls, constants)
-    stored = lift_graph(graph, constant=ball_symbol, symbols=symbols, last=last)
+
+    def lift(constant: Constant) -> Mapping[str, Term]:
+        return lift_graph(graph, constant=constant, symbols=symbols, last=last)
+
+    lifted = lift(with_split_constants(constants, graph))
+    floats = Floats(constants, lift)
     found: dict[tuple[Term, Term], Pair] = {}
-    for name, param, root in wanted:
-        sides = root, lifted[name]
+    for each in wanted:
+        sides = each.term, lifted[each.name]
         found.setdefault(
-            tuple(_without_name(side, param) for side in sides),  # type: ignore[arg-type]
-            Pair(name, *sides, stored[name], balls),
+            tuple(_without_name(side, each.param) for side in sides),  # type: ignore[arg-type]
+            Pair(each.name, *sides, floats),
         )
     return list(found.values())
+
+
+def _inverses(roots: Sequence[Term]) -> Iterator[Term]:
+    """One over each number that is a factor below a line, as a lowering multiplies with it."""
+    for node in terms.walk(*roots):
+        if node.op is terms.Op.DIVIDE:
+            below = node.args[1]
+            factors = below.args if below.op is terms.Op.MULTIPLY else (below,)
+            constant = [part for part in factors if part.args and not terms.symbols(part)]
+            yield from (terms.divide(terms.ONE, part) for part in constant)
 
 
 def _without_name(side: Term, param: str) -> Term:
@@ -222,26 +259,6 @@ def _ends_of_lines(runs: Runs) -> Iterator[fmpq]:
             yield from (run.value.at(step) for step in (run.first, run.last, *nearest))
 
 
-def _ball_symbol(balls: dict[str, Any], exact: Constant) -> Constant:
-    """Names each float constant by a symbol, and notes the numbers that round to it.
-
-    A whole number stands for itself, if the source has no other number that rounds to it.
-    """
-
-    def constant(number: float, dtype: DType) -> Term:
-        found = exact(number, dtype)
-        if terms.is_rational(found) and found.value.q == 1 and found.value == terms.exact(number):
-            return found
-        name = f"constant {number!r} of {dtype}"
-        if name not in balls:
-            low, high = rounding_interval(number, dtype)
-            with ctx.workprec(128):
-                balls[name] = arb(low).union(arb(high))
-        return terms.symbol(name)
-
-    return constant
-
-
 def _compare(
     pair: Pair, steps: Steps, tactics: dict[str, None], deadline: float, is_rule: bool
 ) -> Iterator[OpenRun]:
@@ -252,85 +269,25 @@ def _compare(
     for first, last, (wanted, lifted) in aligned(*both):
         run = Steps(steps.clock, first, last)
         is_late = time.monotonic() > deadline
-        way = None if is_late else are_equal(wanted, lifted, run)
+        way = None if is_late else _way(wanted, lifted, run, is_rule)
         if way is None or not (is_rule or is_defined(lifted, run)):
             yield OpenRun(run, wanted, lifted, way is not None)
         if way is not None:
             tactics[way] = None
 
 
+def _way(wanted: Value, lifted: Value, run: Steps, is_rule: bool) -> str | None:
+    """The name of the cheapest way in which two values are shown to be equal."""
+    if is_rule and not (isinstance(wanted, Line) and isinstance(lifted, Line)):
+        sides = as_term(wanted, run.clock), as_term(lifted, run.clock)
+        if sides[0] == sides[1]:
+            return "structure"
+        if are_congruent(*sides, run.sign_of):
+            return "congruence"
+    return are_equal(wanted, lifted, run)
+
+
 # --- what is open is refuted at a point, or proved by the prover ----------------------------------
-
-
-def _refutation(pair: Pair, points: Iterable[Mapping[str, fmpq]]) -> Verdict | None:
-    """A point at which no numbers that round to the constants make the graph its source."""
-    for point in points:
-        wanted = value_of(pair.source, point)
-        found = value_of(pair.stored, {**point, **pair.balls})
-        if isinstance(wanted, Undefined) or not _differ(wanted, found):
-            continue
-        return _refuted(pair, point, _text(found), wanted)
-    return None
-
-
-def _computed(graph: Graph, pair: Pair, points: Iterable[Mapping[str, fmpq]]) -> Verdict | None:
-    """A step at which the value of a graph is further off than rounding to float32 can bring it."""
-    found = []
-    for point in points:
-        wanted = value_of(pair.source, point)
-        if not isinstance(wanted, Undefined) and set(point) == {CLOCK.value.name}:
-            step = int(point[CLOCK.value.name].p)
-            found.append((point, wanted, float(evaluate(graph, {"step": step})[pair.name])))
-    scale = max((abs(float(arb(wanted))) for _, wanted, _ in found), default=0.0)
-    for point, wanted, computed in found:
-        if not abs(computed - float(arb(wanted))) <= scale * _LARGEST_ERROR:
-            return _refuted(pair, point, f"computed as {computed}", wanted)
-    return None
-
-
-def _refuted(
-    pair: Pair, point: Mapping[str, fmpq], found: str, wanted: fmpq | arb | Undefined
-) -> Verdict:
-    shown = {name: sp.Rational(int(value.p), int(value.q)) for name, value in point.items()}
-    reason = f"{pair.name} is {found}, and its source {_text(wanted)}"
-    return Verdict(Status.REFUTED, ("points",), shown, reason)
-
-
-def _differ(wanted: fmpq | arb, found: fmpq | arb | Undefined) -> bool:
-    if isinstance(found, Undefined):
-        return True
-    return not arb(wanted).overlaps(arb(found))
-
-
-def _text(value: fmpq | arb | Undefined) -> str:
-    if isinstance(value, Undefined):
-        return f"undefined ({value.reason})"
-    return arb(value).str(12, radius=False) if isinstance(value, arb) else str(value)
-
-
-def _points(pair: Pair, steps: Steps) -> Iterator[dict[str, fmpq]]:
-    """The ends of the run and what is beside them first, then steps between, near and far."""
-    draw = random.Random(f"{steps.first}..{steps.last}")
-    width = steps.last - steps.first
-    near = [*range(min(width, 6) + 1), *(width - back for back in range(min(width, 3) + 1))]
-    spread = [width * part // 16 for part in range(17)]
-    doubling = [2**power for power in range(width.bit_length()) if 2**power <= width]
-    drawn = [draw.randint(0, width) for _ in range(_POINTS)]
-    others = {**terms.symbols(pair.source), **terms.symbols(pair.lifted)}
-    others.pop(steps.clock.value.name, None)
-    for offset in dict.fromkeys((*near, *spread, *doubling, *drawn)):
-        values = {name: _drawn(node, draw) for name, node in others.items()}
-        yield {**values, steps.clock.value.name: fmpq(steps.first + offset)}
-
-
-def _drawn(symbol: Term, draw: random.Random) -> fmpq:
-    """A number that the declaration of a symbol admits."""
-    size = fmpq(draw.choice((1, 2, 3, 7, 10, 100, 1000)))
-    if not symbol.value.integer:
-        size /= draw.choice((1, 2, 5, 100, 1000))
-    if symbol.value.sign in (Sign.NEGATIVE, Sign.NONPOSITIVE):
-        return -size
-    return -size if symbol.value.sign is Sign.ANY and draw.random() < 0.4 else size
 
 
 def _prove(pair: Pair, run: OpenRun, deadline: float, is_rule: bool) -> Verdict:
@@ -358,7 +315,7 @@ def _prove(pair: Pair, run: OpenRun, deadline: float, is_rule: bool) -> Verdict:
         left = deadline - time.monotonic()
         verdict = prove(goal, assume=taken, budget=left) if left > 0 else None
         if verdict is None or not verdict.proved:
-            refuted = _refutation(pair, _exact_point(verdict))
+            refuted = refutation(pair, _exact_point(verdict))
             return _unknown(pair, steps, verdict) if refuted is None else refuted
         tactics.update(dict.fromkeys(verdict.tactics))
     return Verdict(Status.PROVED, tuple(tactics))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import sympy as sp
 
 from closedform.errors import VerificationError
-from closedform.language import FloorDiv, MatMul, ReduceSum, Transpose
+from closedform.language import FloorDiv, MatMul, ReduceMax, ReduceSum, Transpose
 from closedform.verify.tree import Op, Sign, Term, show, walk
 
 
@@ -87,8 +87,9 @@ def _write_floor(node: Term, args: list[Any], done: dict[Term, Any]) -> sp.Expr:
     return FloorDiv(args[0], sp.Integer(1))
 
 
-_FUNCTIONS: Mapping[str, Any] = {
+_FUNCTIONS: Mapping[Hashable, Any] = {
     "reduce_sum": ReduceSum,
+    "reduce_max": ReduceMax,
     "transpose": Transpose,
     "matmul": MatMul,
 }
@@ -136,8 +137,10 @@ def _write(node: Term, args: list[Any], done: dict[Term, Any]) -> Any:
             return _write_table(node, args[0])
         case Op.FLOOR:
             return _write_floor(node, args, done)
-        case Op.OPAQUE:
+        case Op.OPAQUE if node.value in _FUNCTIONS:
             return _FUNCTIONS[node.value](*args)
+        case Op.OPAQUE:
+            raise VerificationError(f"{node.value} of a tensor has no SymPy expression")
     if any(arg is None for arg in args):
         raise VerificationError(f"{show(node)} has no SymPy expression, its part is undefined")
     return _WRITERS[node.op](*args)

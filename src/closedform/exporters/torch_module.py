@@ -43,17 +43,20 @@ class GraphProgram(fx.GraphModule):
     Attributes:
         source: The graph.
         input_names: Names of the inputs, in order.
+        input_dtypes: The dtypes of the inputs.
         output_names: Names of the outputs, in order.
     """
 
     source: Graph
     input_names: tuple[str, ...]
+    input_dtypes: tuple[torch.dtype, ...]
     output_names: tuple[str, ...]
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(nn.Module(), _program(graph), class_name=type(self).__name__)
         self.source = graph
         self.input_names = input_names(graph)
+        self.input_dtypes = tuple(TORCH_DTYPES[node.type.dtype] for node in graph.inputs)
         self.output_names = tuple(output.name for output in graph.outputs)
 
     def __reduce__(self) -> tuple[Callable[[Graph], GraphProgram], tuple[Graph]]:

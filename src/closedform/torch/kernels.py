@@ -6,9 +6,8 @@ states where they lie, and writes the results into the same tensors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import FunctionType
 from typing import Any
 
 import sympy as sp
@@ -21,6 +20,7 @@ from closedform.exporters.torch_module import GraphProgram, to_module
 from closedform.language import UpdateRule
 from closedform.language.model import GlobalSum
 from closedform.runtime.onnx_session import OnnxSession, open_session
+from closedform.torch.fused import Call
 from closedform.torch.shards import full_states, is_spread, local, spread_like
 
 BACKENDS = ("eager", "compile", "onnxruntime")
@@ -122,32 +122,20 @@ def initial_states(rule: UpdateRule, param: Tensor) -> dict[str, Tensor]:
     return {**found, **spread, **full_states(fixed, param, dtype)}
 
 
-Call = tuple[GraphProgram, list[Tensor], list[tuple[Tensor, ...]]]
-"""A program, what it reads and what it writes, in its order."""
-
-Runner = Callable[[Sequence[Call]], None]
-"""What does the steps of several parameters."""
-
-
 @dataclass(slots=True)
 class TorchKernel:
     """A step as a torch program.
 
     Attributes:
         program: The step graph in torch.
-        computed: The dtype that it computes in.
     """
 
     program: GraphProgram
-    computed: torch.dtype
 
     def call(self, job: Job) -> Call:
         """Returns the program, what it reads and what it writes, in its order."""
-        reads = [self._read(name, job.reads[name]) for name in self.program.input_names]
+        reads = [job.reads[name] for name in self.program.input_names]
         return self.program, reads, [job.writes[name] for name in self.program.output_names]
-
-    def _read(self, name: str, value: Tensor) -> Tensor:
-        return value.to(self.computed) if name.startswith(("param.", "grad.")) else value
 
 
 @dataclass(slots=True)
@@ -193,7 +181,7 @@ def torch_kernel(rule: UpdateRule, params: Sequence[Tensor]) -> TorchKernel:
     """Returns the kernel of a rule for parameters like these, in torch."""
     dtype = COMPUTED[params[0].dtype]
     graph = compile_step(rule, _shapes(params), dtype=WORDS[dtype])
-    return TorchKernel(to_module(graph), dtype)
+    return TorchKernel(to_module(graph))
 
 
 def onnx_kernel(
@@ -256,72 +244,6 @@ def check_onnx(param: Tensor, providers: Sequence[str] | None, where: str) -> No
             where=where,
             hint='take backend="eager", or move the parameter',
         )
-
-
-def run_torch(calls: Sequence[Call]) -> None:
-    """Does the steps of several parameters."""
-    for program, reads, writes in calls:
-        results = _results(program(*reads))
-        for targets, result in zip(writes, results, strict=True):
-            for target in targets:
-                target.copy_(result)
-
-
-def _traced(calls: Sequence[Call]) -> list[Tensor]:
-    """What torch.compile gets: ``run_torch``, but it returns the results that would be lost."""
-    kept = []
-    for program, reads, writes in calls:
-        results = _results(program(*reads))
-        for targets, result in zip(writes, results, strict=True):
-            for target in targets:
-                if _is_lost(target):
-                    kept.append(result)
-                else:
-                    target.copy_(result)
-    return kept
-
-
-def _is_lost(target: Tensor) -> bool:
-    """Whether a compiled graph of torch 2.13 loses what is written: a float64 of rank 0 on the CPU.
-
-    Dynamo takes such a tensor for a Python number.
-    """
-    return target.dim() == 0 and target.dtype == torch.float64 and target.device.type == "cpu"
-
-
-def _results(value: Any) -> tuple[Tensor, ...]:
-    return value if isinstance(value, tuple) else (value,)
-
-
-def loses_results(calls: Sequence[Call]) -> bool:
-    """Returns whether a compiled graph around these calls would lose what they write."""
-    return any(_is_lost(target) for *_, writes in calls for group in writes for target in group)
-
-
-@torch.compiler.disable  # type: ignore[untyped-decorator] # nothing of it may be traced
-def run_apart(calls: Sequence[Call]) -> None:
-    """Does what ``run_torch`` does, outside of any trace."""
-    run_torch(calls)
-
-
-def compiled(owner: str) -> Runner:
-    """Returns ``run_torch`` compiled, sharing no compilations with others.
-
-    torch counts the compilations of a code object, whoever asked for them, and stops at a few: so
-    each optimizer has a code object of its own.
-    """
-    code = _traced.__code__.replace(co_name=owner)
-    own = FunctionType(code, _traced.__globals__)
-    traced: Callable[[Sequence[Call]], list[Tensor]]
-    traced = torch.compile(own, fullgraph=True, dynamic=False)
-
-    def run(calls: Sequence[Call]) -> None:
-        kept = traced(calls)
-        targets = [target for *_, writes in calls for group in writes for target in group]
-        for target, result in zip(filter(_is_lost, targets), kept, strict=True):
-            target.copy_(result)
-
-    return run
 
 
 def _bind(bind: Any, name: str, value: Tensor) -> None:

@@ -13,6 +13,7 @@ from closedform.language import Schedule, UpdateRule
 from closedform.torch import kernels
 from closedform.torch.base import OptimizerBase, place
 from closedform.torch.divided import cut
+from closedform.torch.fused import compiled, run_torch, run_traced
 from closedform.torch.kernels import BACKENDS, COMPUTED, Job
 from closedform.torch.opened import numbers_of
 from closedform.torch.plans import GivenRule, Plan
@@ -105,9 +106,8 @@ class Optimizer(OptimizerBase):
         """Drops what is compiled and planned; the next step makes it again."""
         self._variants = Variants(self._source)
         self._plans: dict[int, Plan] = {}
-        self._compiled: kernels.Runner = kernels.run_torch
-        if self._backend == "compile":
-            self._compiled = kernels.compiled(f"step_{id(self)}")
+        is_compiled = self._backend == "compile"
+        self._run = compiled(f"step_{id(self)}") if is_compiled else run_torch
 
     # --- groups and states ---------------------------------------------------------------------
 
@@ -243,8 +243,7 @@ class Optimizer(OptimizerBase):
                 kernel.run(job)
         elif work:
             calls = [kernel.call(job) for kernel, job in work]
-            is_apart = torch.compiler.is_compiling() and kernels.loses_results(calls)
-            (kernels.run_apart if is_apart else self._compiled)(calls)
+            (run_traced if torch.compiler.is_compiling() else self._run)(calls)
         return loss
 
     def _work_of(self, index: int) -> list[tuple[Any, Any]]:
@@ -304,7 +303,7 @@ class Optimizer(OptimizerBase):
         together = [parameters] if plan.is_joint else [[param] for param in parameters]
         for members in together:
             if any(map(is_sharded, members)) and (plan.is_joint or not steps_by_shards(rule)):
-                engine = engines(self._backend, self._providers, COMPUTED[members[0].dtype])
+                engine = engines(self._backend, self._providers)
                 parts = cut(rule, members, variant.kernels)
                 plan.kernels += shard_kernels(rule.name, parts, members, engine, variant.kernels)
                 continue

@@ -24,6 +24,7 @@ from closedform.ir.program import NEXT, TOTAL, split
 from closedform.runtime.onnx_session import open_session
 from closedform.torch import kernels
 from closedform.torch.divided import Divided, members_of, own_sums
+from closedform.torch.fused import compiled, run_torch
 from closedform.torch.kernels import NAME, Job
 from closedform.torch.shards import (
     Span,
@@ -94,22 +95,17 @@ class ShardJob:
     hypers: Mapping[str, Tensor]
 
 
-def engines(
-    backend: str, providers: Sequence[str] | None, computed: torch.dtype
-) -> Callable[[Graph], Engine]:
+def engines(backend: str, providers: Sequence[str] | None) -> Callable[[Graph], Engine]:
     """Returns what makes the engine of a graph in a backend.
 
     Args:
         backend: One of ``BACKENDS``.
         providers: Those of onnxruntime.
-        computed: The dtype that graphs compute in.
     """
 
     def in_torch(graph: Graph) -> Engine:
-        kernel = kernels.TorchKernel(to_module(graph), computed)
-        run: kernels.Runner = kernels.run_torch
-        if backend == "compile":
-            run = kernels.compiled(f"shard_{id(kernel)}")
+        kernel = kernels.TorchKernel(to_module(graph))
+        run = compiled(f"shard_{id(kernel)}") if backend == "compile" else run_torch
         return lambda job: run([kernel.call(job)])
 
     def in_onnxruntime(graph: Graph) -> Engine:

@@ -22,7 +22,6 @@ ROWS = {
 SPREAD = 1.02
 # Above 1.02 after 12 or after 100 steps: a bound above the multiple measured, and why.
 LARGER = {
-    "SGD mom nesterov wd": (1.1, "1.07: torch rounds g + weight_decay*p and g + momentum*b once"),
     "Muon default": (1.2, "1.17: bf16 products are summed in float32 here, in bf16 blocks there"),
 }
 

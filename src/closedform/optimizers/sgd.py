@@ -7,8 +7,9 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import DefinitionError
-from closedform.language import GRAD, PARAM, Schedule, State, UpdateRule, hyper, state, t
+from closedform.language import GRAD, PARAM, Schedule, State, UpdateRule, hyper, local, state, t
 from closedform.optimizers.arguments import choice, flag, hyperparameter, is_zero
+from closedform.optimizers.tensor_formulas import tensor_rule
 
 FIRST_MOMENTUM = ("gradient", "dampened")
 
@@ -69,14 +70,22 @@ def sgd(
     if not is_zero(values["weight_decay"]):
         gradient = gradient + hyper("weight_decay") * PARAM
     states: dict[str, State] = {}
-    direction = gradient
+    definitions: dict[str, sp.Expr] = {}
+    if nesterov:
+        definitions["gradient"] = gradient
+        gradient = local("gradient")
+    change = hyper("lr") * gradient
     if not is_zero(values["momentum"]):
         dampened = not is_zero(values["dampening"])
         buffer = _momentum(gradient, dampened=dampened, first=first_momentum)
         states["momentum_buffer"] = State(buffer)
-        direction = gradient + hyper("momentum") * buffer if nesterov else buffer
-    param = PARAM - hyper("lr") * direction
-    return UpdateRule("sgd", param, states, _used(values, param))
+        change = hyper("lr") * buffer
+        if nesterov:
+            # Of the factors of b, the numbers are multiplied first: it is many times the gradient,
+            # and each rounding of it counts.
+            definitions["change"] = change * hyper("momentum") + hyper("lr") * gradient
+            change = local("change")
+    return tensor_rule("sgd", PARAM - change, states, values, definitions)
 
 
 def _momentum(gradient: sp.Expr, *, dampened: bool, first: str) -> sp.Expr:
@@ -99,8 +108,3 @@ def _check_nesterov(momentum: Any, dampening: Any) -> None:
             where="sgd",
             hint="leave dampening out",
         )
-
-
-def _used(values: dict[str, Any], param: sp.Expr) -> dict[str, Any]:
-    names = {symbol.name for symbol in param.free_symbols}
-    return {name: value for name, value in values.items() if name in names}

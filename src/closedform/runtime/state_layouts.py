@@ -21,6 +21,8 @@ from closedform.runtime.buffers import Array
 
 RULES = ("adam", "adamw")
 _MOMENTS = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
+MASTER = "master"
+"""The parameter in full precision: theirs is a parameter, so no state dict of theirs has it."""
 _POWERS = ("beta1_power", "beta2_power")
 _SMALLEST_POWER = 1e-30
 
@@ -99,7 +101,7 @@ def from_layout(
         foreign: The state dict of that optimizer.
         layout: The system.
         template: ``OptimizerSession.state_dict()`` of the session that it is for: its parameters
-            are kept, since the other dict has none.
+            and their masters are kept, since the other dict has none.
         names: The names of its parameters in their order; the session's order if None.
         step: The number of steps done, where the dict does not tell: the powers of the betas are
             too small after many steps.
@@ -111,7 +113,7 @@ def from_layout(
     kind = _layout(layout)
     _check_rule(template)
     places = _places(foreign, list(names or template["params"]), template["params"], kind)
-    states: dict[str, dict[str, Array]] = {key: {} for key in template["states"]}
+    states: dict[str, dict[str, Array]] = {key: {} for key in template["states"] if key != MASTER}
     steps = {}
     for name, (place, group) in places.items():
         own = foreign["state"].get(place)
@@ -139,7 +141,8 @@ def from_layout(
             where=f"{kind} state dict",
             hint="a session has one clock",
         )
-    return {**template, "step": next(iter(steps.values()), 0), "states": states}
+    kept = {key: held for key, held in template["states"].items() if key == MASTER}
+    return {**template, "step": next(iter(steps.values()), 0), "states": {**states, **kept}}
 
 
 def _layout(layout: StateLayout | str) -> StateLayout:
@@ -203,7 +206,8 @@ def _step(own: Mapping[str, Any], group: Mapping[str, Any], name: str, kind: Sta
 
 
 def _array(value: Any) -> Array:
-    """An array of what may be a tensor of torch."""
+    """An array of what may be a tensor of torch; float32 for bf16, which it gives no NumPy."""
     if hasattr(value, "detach"):
-        value = value.detach().cpu().numpy()
+        value = value.detach().cpu()
+        value = (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
     return np.asarray(value)

@@ -37,10 +37,13 @@ Layout = tuple[tuple[int, ...], str]
 
 MATRICES = tuple(shape for shape in SIZES if len(shape) > 1)
 
-# The rates of these grow from d0: from 1e-6 they would move less than can be told apart.
-STARTS: Mapping[str, Mapping[str, Any]] = {name: {"d0": 0.01} for name in ESTIMATES}
+# The rates of some grow from d0, from 1e-6 too slowly to be told apart; one waits for five steps.
+OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    **{name: {"d0": 0.01} for name in ESTIMATES},
+    "schedule_free_radam": {"silent_sgd_phase": False},
+}
 RULES: Mapping[str, UpdateRule] = {
-    **{name: make(**STARTS.get(name, {})) for name, make in LIBRARY.items()},
+    **{name: make(**OPTIONS.get(name, {})) for name, make in LIBRARY.items()},
     "clipped adamw": cf.transforms.clip_by_global_norm(ADAMW, 0.5),
     "clipped lamb": cf.transforms.clip_by_global_norm(cf.optimizers.lamb(lr=0.1), 0.5),
     "clipped adafactor": cf.transforms.clip_by_global_norm(cf.optimizers.adafactor(), 0.5),

@@ -62,6 +62,7 @@ def work(rank: int, folder: str) -> None:
         check_alike(rule, begin(rule, *shards, MATRICES), STEPS, BOUND)
     check_alike(LARS, begin(LARS, *shards, backend="onnxruntime"), STEPS, BOUND)
     _check_states(*shards)
+    _check_gradients(*shards)
     _check_refusals(rank, *shards)
     _save(folder, *shards)
 
@@ -112,6 +113,21 @@ def _check_states(mesh: Any, placements: Any) -> None:
     again: Any = next(iter(optimizer.state.values()))["exp_avg"]
     assert again.placements == moment.placements
     assert torch.equal(again.to_local(), moment.to_local())
+
+
+def _check_gradients(mesh: Any, placements: Any) -> None:
+    """A gradient that is placed otherwise is sent first: here one summand is in each process."""
+    from torch.distributed.tensor import DTensor, Partial
+
+    for rule in (MOMENTUM, LARS):
+        optimizer, plain = begin(rule, mesh, placements, MATRICES), begin(rule, shapes=MATRICES)
+        ours, theirs = (one.param_groups[0]["params"] for one in (optimizer, plain))
+        for param, beside, grad in zip(ours, theirs, drawn(MATRICES, 7), strict=True):
+            param.grad = DTensor.from_local(grad / 2, mesh, [Partial()])
+            beside.grad = grad
+        optimizer.step()
+        plain.step()
+        assert difference(params_of(optimizer), params_of(plain)) <= BOUND
 
 
 def _check_refusals(rank: int, mesh: Any, placements: Any) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from onnx import ModelProto, TensorProto, helper
 
 from closedform.errors import SessionError
 from closedform.exporters.onnx_model import to_model
@@ -20,6 +21,16 @@ def identity_graph(name: str, dtype: DType, rank: int) -> Graph:
     b = Builder("identity")
     b.output("value", b.input(name, TensorType(dtype, ("n",) * rank), Role.PARAM))
     return b.build()
+
+
+def identity_of_text(name: str) -> ModelProto:
+    """One input and one output, which are no numbers."""
+    ports = [
+        helper.make_tensor_value_info(label, TensorProto.STRING, []) for label in (name, "value")
+    ]
+    node = helper.make_node("Identity", [name], ["value"])
+    graph = helper.make_graph([node], "identity", ports[:1], ports[1:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
 def two_outputs() -> Graph:
@@ -49,8 +60,8 @@ INVALID = (
         "a model is a path, bytes, a ModelProto or a Graph, got int",
     ),
     (
-        lambda: open_session(identity_graph("x", DType.BF16, 1)),
-        "'x' is a tensor(bfloat16), for which NumPy has no dtype (graph 'identity'): "
+        lambda: open_session(identity_of_text("x")),
+        "'x' is a tensor(string), for which NumPy has no dtype (model 'identity'): "
         "cast it to f32 inside the graph",
     ),
     (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -84,16 +85,18 @@ def test_other_inputs_are_checked() -> None:
         session.step(GRADS, {"hessian": hessian, "curvature": hessian})
 
 
-def test_parameters_of_16_bits_are_stepped_by_masters() -> None:
-    rule = transforms.master_weights(optimizers.sgd(1e-4), "f16")
-    start = {"w": np.array([1.0, -2.0], np.float16)}
+@pytest.mark.parametrize(("stored", "dtype"), [("f16", np.float16), ("bf16", ml_dtypes.bfloat16)])
+def test_parameters_of_16_bits_are_stepped_by_masters(stored: str, dtype: Any) -> None:
+    rule = transforms.master_weights(optimizers.sgd(1e-4), stored)
+    start = {"w": np.array([1.0, -2.0], dtype)}
     session = OptimizerSession(rule, start)
     for _ in range(20):
-        session.step({"w": np.array([1.0, 1.0], np.float16)})
-    assert session.params["w"].dtype == np.float16
+        session.step({"w": np.array([1.0, 1.0], dtype)})
+    assert session.params["w"].dtype == dtype
     masters = session.states["master"]["w"]
     assert masters.dtype == np.float32
     np.testing.assert_allclose(masters, [0.998, -2.002], rtol=2e-6)  # twenty roundings of 6e-8
-    np.testing.assert_array_equal(session.params["w"], masters.astype(np.float16))
-    with pytest.raises(SessionError, match=r"'w' must be float16\[2\], got dtype float32"):
+    np.testing.assert_array_equal(session.params["w"], masters.astype(dtype))
+    name = np.dtype(dtype).name
+    with pytest.raises(SessionError, match=rf"'w' must be {name}\[2\], got dtype float32"):
         OptimizerSession(rule, {"w": start["w"].astype(np.float32)})

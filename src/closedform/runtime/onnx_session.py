@@ -15,6 +15,7 @@ from onnx import ModelProto
 from closedform.errors import SessionError
 from closedform.exporters.onnx_model import serialize, to_model
 from closedform.ir.graph import Graph
+from closedform.ir.types import DType
 
 ModelSource = str | os.PathLike[str] | bytes | ModelProto | Graph
 
@@ -25,6 +26,7 @@ _DTYPES: dict[str, type[np.generic]] = {
     "tensor(int32)": np.int32,
     "tensor(int64)": np.int64,
     "tensor(float16)": np.float16,
+    "tensor(bfloat16)": DType.BF16.numpy.type,
     "tensor(float)": np.float32,
     "tensor(double)": np.float64,
 }
@@ -94,7 +96,7 @@ def open_session(
     if threads is not None and (isinstance(threads, bool) or threads < 1):
         raise SessionError(f"threads must be at least 1, got {threads}", where=where)
     options = ort.SessionOptions()
-    options.log_severity_level = 3
+    options.log_severity_level = 4  # what goes wrong is raised
     options.intra_op_num_threads = threads or 0
     level = ort.GraphOptimizationLevel
     options.graph_optimization_level = (

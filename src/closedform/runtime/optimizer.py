@@ -12,11 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from closedform.errors import SessionError
 from closedform.language import Group, UpdateRule
 from closedform.language.groups import assigned
 from closedform.runtime.buckets import bucket_parts
-from closedform.runtime.buffers import Array
+from closedform.runtime.buffers import Array, run_into
 from closedform.runtime.checks import checked_state, checked_tensors, hyper_values
 from closedform.runtime.in_place import InPlace, Member, Part, Sessions
 from closedform.runtime.layout import STEP
@@ -150,9 +152,10 @@ class OptimizerSession:
         if self._point is None:
             return {name: array.copy() for name, array in self.params.items()}
         arrays = self._engine.arrays
-        names = [f"evaluation.{name}" for name in self.params]
-        values = self._point.raw.run(names, {name: arrays[name] for name in self._point.inputs})
-        return dict(zip(self.params, values, strict=True))
+        found = {name: np.empty_like(array) for name, array in self.params.items()}
+        results = {f"evaluation.{name}": array for name, array in found.items()}
+        run_into(self._point, {name: arrays[name] for name in self._point.inputs}, results)
+        return found
 
     def step(
         self,

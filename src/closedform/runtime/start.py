@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from closedform.errors import SessionError
-from closedform.runtime.buffers import Array
+from closedform.ir.types import DType
+from closedform.runtime.buffers import Array, fixed_shape, run_into
 from closedform.runtime.layout import Layout
 from closedform.runtime.onnx_session import OnnxSession
 
@@ -15,11 +16,11 @@ from closedform.runtime.onnx_session import OnnxSession
 def common_dtype(params: Mapping[str, Array], where: str, stored: str | None = None) -> str:
     """The dtype that parameters of one dtype are computed in, in the words of the compiler.
 
-    A rule that stores its parameters as f16 computes in f32.
+    A rule that stores its parameters in 16 bits computes in f32.
     """
     words = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
-    if stored == "f16":
-        words[np.dtype(np.float16)] = "f32"
+    if stored is not None:
+        words[DType(stored).numpy] = "f32"
     if not isinstance(params, Mapping):
         raise SessionError(
             f"parameters must be a mapping of names to arrays, got {type(params).__name__}",
@@ -67,7 +68,9 @@ def fill_states(init: OnnxSession, layout: Layout, arrays: Mapping[str, Array], 
                 where=where,
                 hint="export both models of the rule again, together",
             )
-    names = [port.name for port in wanted]
-    values = init.raw.run(names, {name: arrays[name] for name in init.inputs})
-    for name, value in zip(names, values, strict=True):
+    starts = {
+        port.name: np.empty(fixed_shape(port), init.outputs[port.name].dtype) for port in wanted
+    }
+    run_into(init, {name: arrays[name] for name in init.inputs}, starts)
+    for name, value in starts.items():
         np.copyto(arrays[name], value, casting="same_kind")

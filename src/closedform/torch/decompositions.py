@@ -15,6 +15,9 @@ from torch._decomp import core_aten_decompositions, get_decompositions
 
 _ATEN = torch.ops.aten
 
+NARROW = (torch.float16, torch.bfloat16)
+"""The dtypes of 16 bits."""
+
 _NORMALISATION = (
     _ATEN._native_batch_norm_legit,
     _ATEN._native_batch_norm_legit_functional,
@@ -49,11 +52,44 @@ def decompositions(uniform: Iterable[torch.Tensor]) -> dict[Any, Callable[..., A
     return {
         **core_aten_decompositions(),
         **get_decompositions(list(_NORMALISATION)),
+        _ATEN.native_layer_norm.default: layer_norm,
+        **{operator: _in_float32(operator) for operator in _SUMS},
         **_BACKWARD,
         _ATEN.bernoulli.p: bernoulli,
         _ATEN.bernoulli_.float: bernoulli_,
         _ATEN.native_dropout.default: dropout,
     }
+
+
+_LAYER_NORM = get_decompositions([_ATEN.native_layer_norm])[_ATEN.native_layer_norm.default]
+
+
+def layer_norm(value: torch.Tensor, *arguments: Any) -> Any:
+    """Returns the layer norm of 16 bits with its mean and scale in 16 bits, as torch has them.
+
+    ONNX's operator gives these two in float32; in that and in float64 it is the one to use.
+    """
+    return _LAYER_NORM(value, *arguments) if value.dtype in NARROW else NotImplemented
+
+
+def _in_float32(operator: Any) -> Callable[..., Any]:
+    """An operator that computes tensors of 16 bits in float32 and rounds once."""
+
+    def wide(value: Any) -> Any:
+        is_narrow = isinstance(value, torch.Tensor) and value.dtype in NARROW
+        return value.float() if is_narrow else value
+
+    def computed(value: torch.Tensor, *arguments: Any, **options: Any) -> Any:
+        if value.dtype not in NARROW or options:
+            return NotImplemented
+        return operator(value.float(), *map(wide, arguments)).to(value.dtype)
+
+    return computed
+
+
+_SUMS = (_ATEN.sum.dim_IntList, _ATEN.scatter_add.default, _ATEN.index_put.default)
+"""Of 16 bits, onnxruntime 1.31 scatters no sums, and torch 2.13 leaves those that are outputs of
+the graph in float32."""
 
 
 RANDOM: Mapping[Any, int] = {

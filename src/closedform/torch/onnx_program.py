@@ -45,8 +45,9 @@ def write_onnx(
         where: The model, named in errors.
 
     Raises:
-        ExportError: An operator has no ONNX form.
+        ExportError: An operator has no ONNX form, or onnxruntime has none of its dtype.
     """
+    _check_dtypes(traced, where)
 
     class Traced(torch.nn.Module):
         def forward(self, values: list[torch.Tensor]) -> Any:
@@ -72,7 +73,65 @@ def write_onnx(
     if program is None:
         raise ExportError("torch wrote no ONNX model", where=where)
     model: onnx.ModelProto = program.model_proto
+    _forget(model)
     return model
+
+
+def _forget(model: onnx.ModelProto) -> None:
+    """Takes out torch's notes on each node: paths of this machine, three quarters of the file."""
+    bodies = (model.graph, *model.functions)
+    values = (*model.graph.value_info, *model.graph.input, *model.graph.output)
+    for part in (*values, *bodies, *(node for body in bodies for node in body.node)):
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
+
+
+_MOVES = frozenset(
+    {
+        "aten._to_copy",
+        "aten.alias",
+        "aten.clone",
+        "aten.copy",
+        "aten.detach",
+        "aten.expand",
+        "aten.permute",
+        "aten.reshape",
+        "aten.slice",
+        "aten.split",
+        "aten.squeeze",
+        "aten.t",
+        "aten.transpose",
+        "aten.unsqueeze",
+        "aten.view",
+    }
+)
+"""Operators that compute nothing: onnxruntime moves and casts what it has no arithmetic for."""
+
+
+def _check_dtypes(traced: torch.fx.GraphModule, where: str) -> None:
+    """Raises ExportError at the first operator that would compute in bfloat16.
+
+    onnxruntime 1.31 has no arithmetic for it on CPUs; that of float16 it does in float32.
+    """
+    for node in traced.graph.nodes:
+        value = node.meta.get("val")
+        is_bf16 = isinstance(value, torch.Tensor) and value.dtype is torch.bfloat16
+        target = node.target
+        if not is_bf16 or not isinstance(target, torch._ops.OpOverload):
+            continue
+        if str(target.overloadpacket) not in _MOVES:
+            raise ExportError(
+                f"onnxruntime does not compute {target} in bfloat16, in {_place(node)}",
+                where=where,
+                hint='give compute_dtype="f32": parameters stay bfloat16, and forward and '
+                "backward run in float32",
+            )
+
+
+def _place(node: torch.fx.Node) -> str:
+    """The module that calls an operator."""
+    noted: str = (node.meta.get(PLACE) or {}).get("module", "the loss or the backward pass")
+    return noted
 
 
 def _unsupported(
@@ -85,9 +144,8 @@ def _unsupported(
         if isinstance(node.target, torch._ops.OpOverload) and not registry.is_registered(
             node.target
         ):
-            place = node.meta.get(PLACE, {}).get("module", "the backward pass")
             return ExportError(
-                f"the operator {node.target} has no ONNX form, in {place}",
+                f"the operator {node.target} has no ONNX form, in {_place(node)}",
                 where=where,
                 hint="write it with other operators",
             )

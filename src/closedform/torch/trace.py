@@ -7,7 +7,6 @@ an input of uniform numbers.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,17 +16,21 @@ import onnx
 import torch
 from numpy.typing import NDArray
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.func import functional_call
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from closedform.errors import ExportError
+from closedform.exporters.torch_ops import TORCH_DTYPES
+from closedform.ir.types import DType
 from closedform.torch.batches import Loss, batch_names, target_count
 from closedform.torch.decompositions import RANDOM, decompositions
-from closedform.torch.onnx_program import FREE, PLACE, Tensors, explained, quiet, write_onnx
+from closedform.torch.forward import Forward
+from closedform.torch.onnx_program import FREE, Tensors, explained, quiet, write_onnx
+
+LOSS_SCALE = "loss_scale"
+"""The state of the model that multiplies the loss: that of transforms.dynamic_loss_scaling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +38,8 @@ class Trace:
     """What a training step needs of a model.
 
     Attributes:
-        step: Inputs ``param.*``, ``buffer.*``, ``batch.*`` and ``random.*``; outputs ``loss``,
-            ``grad.*`` and ``next.buffer.*``.
+        step: Inputs ``param.*``, ``buffer.*``, ``batch.*``, ``random.*`` and, where asked for,
+            ``shared.loss_scale``; outputs ``loss``, ``grad.*`` and ``next.buffer.*``.
         forward: Inputs ``param.*``, ``buffer.*`` and those of the batch that the model takes, in
             evaluation mode; outputs ``output`` or ``output.0``, ``output.1``, ….
         params: The parameters that are trained, by name.
@@ -57,6 +60,8 @@ def trace(
     example_inputs: Sequence[torch.Tensor],
     *,
     opset: int = 21,
+    is_widened: bool = False,
+    scale_dtype: DType | None = None,
 ) -> Trace:
     """Returns the graphs of a model and its loss.
 
@@ -67,6 +72,9 @@ def trace(
         example_inputs: A batch; the first size of each tensor is the batch size, and any other
             batch size will do later.
         opset: ONNX opset.
+        is_widened: Whether tensors of 16 bits are cast to float32 before the model sees them.
+        scale_dtype: Of an input ``shared.loss_scale``, by which the loss is multiplied before its
+            gradients are taken; there is none if None.
 
     Raises:
         ExportError: The batch does not fit, the model takes decisions on data, the loss is no
@@ -77,13 +85,17 @@ def trace(
     batch = dict(zip(names, example_inputs, strict=True))
     count = len(batch) - target_count(loss, where)
     params, fixed = _parameters(model, where)
+    of = Forward(model, loss, count, is_widened, where)
+    shared = (
+        {} if scale_dtype is None else {LOSS_SCALE: torch.ones((), dtype=TORCH_DTYPES[scale_dtype])}
+    )
     is_training = model.training
     try:
         model.train()
-        step, changed = _trace_step(model, loss, params, fixed, batch, count, opset, where)
+        step, changed = _trace_step(of, params, fixed, batch, shared, opset)
         model.eval()
         inputs = dict(list(batch.items())[:count])
-        forward = _trace_forward(model, params, fixed, inputs, opset, where)
+        forward = _trace_forward(of, params, fixed, inputs, opset)
     except ExportError:
         raise
     except Exception as error:
@@ -94,65 +106,39 @@ def trace(
 
 
 def _trace_step(
-    model: torch.nn.Module,
-    loss: Loss,
-    params: Tensors,
-    fixed: Tensors,
-    batch: Tensors,
-    count: int,
-    opset: int,
-    where: str,
+    of: Forward, params: Tensors, fixed: Tensors, batch: Tensors, shared: Tensors, opset: int
 ) -> tuple[onnx.ModelProto, tuple[str, ...]]:
-    def forward(params: Tensors, fixed: Tensors, batch: Tensors) -> tuple[torch.Tensor, Tensors]:
-        after = {name: value.clone() for name, value in fixed.items()}
-        values = list(batch.values())
-        with sdpa_kernel(SDPBackend.MATH), _places_noted(model):
-            output = functional_call(model, (params, after), tuple(values[:count]), strict=True)
-            value = loss(output, *values[count:])
-        if not isinstance(value, torch.Tensor) or value.dim() != 0:
-            got = list(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
-            raise ExportError(
-                f"the loss must be a scalar tensor, got {got}",
-                where=where,
-                hint="reduce it, such as with .mean()",
-            )
-        return value, after
-
-    random, changed = _look(forward, params, fixed, batch, where)
+    random, changed = _look(of, params, fixed, batch)
 
     def step(
-        params: Tensors, fixed: Tensors, batch: Tensors, random: Tensors
+        params: Tensors, fixed: Tensors, batch: Tensors, random: Tensors, shared: Tensors
     ) -> tuple[torch.Tensor, Tensors, Tensors]:
         leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
-        value, after = forward(leaves, fixed, batch)
-        grads = torch.autograd.grad(value, list(leaves.values()), materialize_grads=True)
+        value, after = of.loss_of(leaves, fixed, batch)
+        scale = shared[LOSS_SCALE].to(value.dtype) if shared else None
+        grads = torch.autograd.grad(value, list(leaves.values()), scale, materialize_grads=True)
         named = dict(zip(leaves, grads, strict=True))
-        return value.detach(), named, {name: after[name] for name in changed}
+        following = {name: after[name].to(fixed[name].dtype) for name in changed}
+        return value.detach(), named, following
 
-    arguments = params, fixed, batch, random
+    arguments = params, fixed, batch, random, shared
     traced = _traced(step, arguments, uniform_of=lambda given: given[3].values())
     outputs = [
         "loss",
         *(f"grad.{name}" for name in params),
         *(f"next.buffer.{name}" for name in changed),
     ]
-    return write_onnx(traced, arguments, _KINDS, outputs, opset, where), changed
+    return write_onnx(traced, arguments, _KINDS, outputs, opset, of.where), changed
 
 
-_KINDS = ("param", "buffer", "batch", "random")
+_KINDS = ("param", "buffer", "batch", "random", "shared")
 
 
 def _trace_forward(
-    model: torch.nn.Module,
-    params: Tensors,
-    fixed: Tensors,
-    batch: Tensors,
-    opset: int,
-    where: str,
+    of: Forward, params: Tensors, fixed: Tensors, batch: Tensors, opset: int
 ) -> onnx.ModelProto:
     def forward(params: Tensors, fixed: Tensors, batch: Tensors) -> Any:
-        with sdpa_kernel(SDPBackend.MATH), _places_noted(model):
-            return functional_call(model, (params, fixed), tuple(batch.values()), strict=True)
+        return of.output(params, of.copies(fixed), list(batch.values()))
 
     arguments = params, fixed, batch
     with torch.no_grad():
@@ -160,7 +146,7 @@ def _trace_forward(
         example = forward(*arguments)
     leaves = torch.utils._pytree.tree_leaves(example)
     outputs = [f"output.{index}" for index in range(len(leaves))] if len(leaves) > 1 else ["output"]
-    return write_onnx(traced, arguments, _KINDS[:3], outputs, opset, where)
+    return write_onnx(traced, arguments, _KINDS[:3], outputs, opset, of.where)
 
 
 class _RandomOperators(TorchDispatchMode):
@@ -186,23 +172,20 @@ class _RandomOperators(TorchDispatchMode):
 
 
 def _look(
-    forward: Callable[[Tensors, Tensors, Tensors], tuple[torch.Tensor, Tensors]],
-    params: Tensors,
-    fixed: Tensors,
-    batch: Tensors,
-    where: str,
+    of: Forward, params: Tensors, fixed: Tensors, batch: Tensors
 ) -> tuple[Tensors, tuple[str, ...]]:
     """Runs the forward once: examples of the random inputs, names of the buffers that it changes.
 
     A version counter tells of an operator in place, a new value of a kernel that does not count.
     """
-    with _RandomOperators(where) as seen, torch.no_grad():
-        _, after = forward(params, fixed, batch)
+    before = of.copies(fixed)
+    with _RandomOperators(of.where) as seen, torch.no_grad():
+        _, after = of.loss_of(params, fixed, batch)
     random = {f"{index}": torch.rand(shape) for index, shape in enumerate(seen.shapes)}
     changed = tuple(
         name
         for name, value in after.items()
-        if value._version > 0 or not torch.equal(value, fixed[name])
+        if value._version > 0 or not torch.equal(value, before[name])
     )
     return random, changed
 
@@ -225,34 +208,6 @@ def _traced(
             with_random, tracing_mode="symbolic", decomposition_table=table
         )(*_fake(arguments))
     return result
-
-
-@contextlib.contextmanager
-def _places_noted(model: torch.nn.Module) -> Iterator[None]:
-    """Notes at each traced operator the path of the module that calls it."""
-    meta = fx_traceback.current_meta
-    handles, above = [], []
-
-    def enter(path: str) -> Callable[..., None]:
-        def hook(*_: Any) -> None:
-            above.append(meta.get(PLACE))
-            meta[PLACE] = {"module": path}
-
-        return hook
-
-    def leave(*_: Any) -> None:
-        meta[PLACE] = above.pop()
-
-    for name, module in model.named_modules():
-        place = f"{name or 'the model itself'} ({type(module).__name__})"
-        handles.append(module.register_forward_pre_hook(enter(place)))
-        handles.append(module.register_forward_hook(leave))
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-        meta.pop(PLACE, None)
 
 
 def _fake(arguments: tuple[Tensors, ...]) -> tuple[Tensors, ...]:
@@ -296,4 +251,11 @@ def _parameters(model: torch.nn.Module, where: str) -> tuple[Tensors, Tensors]:
 
 
 def _arrays(tensors: Tensors) -> dict[str, NDArray[Any]]:
-    return {name: np.array(tensor.detach().cpu().numpy()) for name, tensor in tensors.items()}
+    return {name: _array(tensor.detach().cpu()) for name, tensor in tensors.items()}
+
+
+def _array(tensor: torch.Tensor) -> NDArray[Any]:
+    if tensor.dtype is torch.bfloat16:  # NumPy has none of its own
+        bits: NDArray[Any] = np.array(tensor.contiguous().view(torch.int16).numpy())
+        return bits.view(DType.BF16.numpy)
+    return np.array(tensor.numpy())

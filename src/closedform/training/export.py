@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +17,17 @@ from closedform.compiler import (
     compile_init,
     compile_schedule,
     compile_step,
+    tensor_dtype,
 )
 from closedform.errors import ExportError
 from closedform.exporters.onnx_join import join_models, renamed
 from closedform.exporters.onnx_model import IR_VERSION, to_model, write_models
 from closedform.ir.types import Shape
 from closedform.language import Schedule, UpdateRule
+from closedform.language.functions import STORED
 from closedform.lowering.rule import EVALUATION
+from closedform.runtime.buffers import run_into
+from closedform.runtime.onnx_session import open_session
 from closedform.training.session import (
     EVAL_FILE,
     INIT_FILE,
@@ -46,6 +50,7 @@ def export(
     *,
     opset: int = 21,
     scalar_dtype: str = "f64",
+    compute_dtype: str | None = None,
 ) -> dict[str, ModelProto]:
     """Writes one training step of a model as ``train.onnx``, with ``init.onnx`` and ``eval.onnx``.
 
@@ -57,6 +62,10 @@ def export(
     forward in evaluation mode, at the rule's point of evaluation where it has one (averages,
     schedule-free). Every size of batch will do.
 
+    A model in 16 bits is trained by a rule with ``transforms.master_weights`` of its dtype: the
+    masters are states. Where the rule has a dynamic loss scale, the loss is multiplied by it before
+    its gradients are taken; the loss that a step tells is not.
+
     Args:
         model: A module; frozen parameters (``requires_grad=False``) stay as they are.
         loss: Called with the model's output and the last tensors of the batch, one for each further
@@ -67,26 +76,47 @@ def export(
         opset: ONNX opset.
         scalar_dtype: In what schedules and bias corrections are computed: ``"f64"``, or ``"f32"``
             for devices without float64.
+        compute_dtype: In what forward and backward of a model in 16 bits run: None for that of its
+            parameters, ``"f32"`` for float32, parameters and gradients alone in 16 bits.
 
     Returns:
         The checked models by file name.
 
     Raises:
-        ExportError: torch cannot trace the model, an operator has no ONNX form, a parameter is not
-            float32 or float64, or the folder cannot be made.
+        ExportError: torch cannot trace the model, an operator has no ONNX form, or in bfloat16 no
+            kernel, the parameters are not of the one dtype that the rule is for, or the folder
+            cannot be made.
 
     Source: torch.fx traces the step, torch's own exporter writes the operators.
     """
-    from closedform.torch.trace import trace
+    from closedform.torch.trace import LOSS_SCALE, trace
 
     if not isinstance(rule, UpdateRule):
         raise ExportError(
             f"rule must be an UpdateRule, got {type(rule).__name__}",
             hint="make one with closedform.optimizers",
         )
-    traced = trace(model, loss, example_inputs, opset=opset)
+    where = f"model {type(model).__name__}"
+    trained = (param for param in model.parameters() if param.requires_grad)
+    dtype = _dtype({str(param.dtype) for param in trained}, rule, where)
+    if compute_dtype is not None and (compute_dtype != "f32" or rule.stored is None):
+        raise ExportError(
+            f"compute_dtype must be 'f32', for a model in 16 bits, got {compute_dtype!r} for one "
+            f"in {rule.stored or dtype}",
+            where=where,
+            hint="leave it out, and forward and backward run in the dtype of the model",
+        )
+    traced = trace(
+        model,
+        loss,
+        example_inputs,
+        opset=opset,
+        is_widened=compute_dtype is not None,
+        scale_dtype=tensor_dtype(scalar_dtype, "scalar_dtype")
+        if LOSS_SCALE in rule.shared
+        else None,
+    )
     shapes = {name: array.shape for name, array in traced.params.items()}
-    dtype = _dtype(traced.params)
     facts = {
         "closedform.version": __version__,
         "closedform.clock": CLOCK,
@@ -113,20 +143,69 @@ def export(
         ),
         EVAL_FILE: _evaluation(rule, traced.forward, shapes, (dtype, scalar_dtype), opset),
     }
+    if rule.stored is not None:
+        _try(models, rule.stored, where)
     hint = "a training step is written as three files: name a folder for them"
     write_models(models, Path(path), hint)
     return models
 
 
-def _dtype(params: Mapping[str, NDArray[Any]]) -> str:
-    dtypes = sorted({str(array.dtype) for array in params.values()})
-    names = {"float32": "f32", "float64": "f64"}
-    if len(dtypes) != 1 or dtypes[0] not in names:
+_WORDS = {
+    "torch.float32": "f32",
+    "torch.float64": "f64",
+    "torch.float16": "f16",
+    "torch.bfloat16": "bf16",
+}
+
+
+def _dtype(found: Collection[str], rule: UpdateRule, where: str) -> str:
+    """The dtype that a rule computes in for parameters of these dtypes."""
+    if not found:
+        return "f32"  # there is no parameter, which the trace has to say
+    listed, known = (", ".join(names).replace("torch.", "") for names in (sorted(found), _WORDS))
+    (dtype,) = {_WORDS.get(name) for name in found} if len(found) == 1 else (None,)
+    if dtype is None:
         raise ExportError(
-            f"all parameters must be float32, or all float64, got {', '.join(dtypes)}",
+            f"all parameters must be of one dtype of {known}, got {listed}",
+            where=where,
             hint="convert the model with model.float()",
         )
-    return names[dtypes[0]]
+    if dtype in STORED and rule.stored != dtype:
+        raise ExportError(
+            f"a model in {listed} takes a rule with masters for {dtype}, got {rule.name!r} "
+            f"with {'none' if rule.stored is None else f'masters for {rule.stored}'}",
+            where=where,
+            hint=f"wrap the rule: transforms.master_weights(rule, {dtype!r})",
+        )
+    if dtype not in STORED and rule.stored is not None:
+        raise ExportError(
+            f"the rule {rule.name!r} is for parameters in {rule.stored}, got a model in {listed}",
+            where=where,
+            hint="convert the model with .half() or .bfloat16(), or leave the masters out",
+        )
+    return "f32" if dtype in STORED else dtype
+
+
+def _try(models: Mapping[str, ModelProto], stored: str, where: str) -> None:
+    """Runs one step: of 16 bits, onnxruntime says only then what it has no kernel for."""
+    start, step = open_session(models[INIT_FILE]), open_session(models[TRAIN_FILE])
+    given, begun, made = (
+        {
+            name: np.zeros([2 if size is None else size for size in port.shape], port.dtype)
+            for name, port in ports.items()
+        }
+        for ports in (step.inputs, start.outputs, step.outputs)
+    )
+    run_into(start, {}, begun)
+    try:
+        run_into(step, {name: begun.get(name, array) for name, array in given.items()}, made)
+    except Exception as error:  # onnxruntime's errors share no other base
+        raise ExportError(
+            f"onnxruntime cannot do a step in {stored}: {error}",
+            where=where,
+            hint='give compute_dtype="f32": parameters stay as they are, and forward and backward '
+            "run in float32",
+        ) from error
 
 
 def _learning_rate(rule: UpdateRule, opset: int, dtype: str) -> ModelProto | None:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from closedform.errors import SessionError, StateError, nearest
-from closedform.exporters.onnx_model import replace_file
-from closedform.runtime.buffers import Array
+from closedform.runtime.buffers import Array, run_into, run_on
 from closedform.runtime.layout import STEP
 from closedform.runtime.onnx_session import OnnxSession, Port, open_session
 from closedform.runtime.two_sets import TwoSets
+from closedform.training.state_file import read_state, write_state
 
 TRAIN_FILE, INIT_FILE, EVAL_FILE = "train.onnx", "init.onnx", "eval.onnx"
 LOSS, LEARNING_RATE = "loss", "learning_rate"
@@ -98,8 +98,7 @@ class TrainSession:
                     where=self._where,
                     hint="export both files together",
                 )
-        names = list(self._carried)
-        self._sets.write(dict(zip(names, initial.raw.run(names, {}), strict=True)))
+        run_into(initial, {}, self._sets.arrays)
 
     @property
     def t(self) -> int:
@@ -183,7 +182,7 @@ class TrainSession:
         """Returns the model's output in evaluation mode, an array or a tuple of arrays.
 
         Raises:
-            SessionError: ``eval.onnx`` is missing, or an input does not fit.
+            SessionError: ``eval.onnx`` is missing, an input does not fit, or onnxruntime fails.
         """
         if self._forward is None:
             self._forward = open_session(self._folder / EVAL_FILE, **self._options)
@@ -192,29 +191,25 @@ class TrainSession:
             raise SessionError(
                 f"the model takes {len(wanted)} inputs, got {len(inputs)}", where=self._where
             )
-        feeds = dict(zip(wanted, inputs, strict=True))
-        for name, port in wanted.items():
-            _check(feeds[name], port, self._where)
+        pairs = zip(wanted.items(), inputs, strict=True)
+        feeds = {name: _check(given, port, self._where) for (name, port), given in pairs}
         now = self._sets.arrays
         feeds |= {name: now[name] for name in self._forward.inputs if name in now}
-        outputs = self._forward.raw.run(None, feeds)
+        try:
+            outputs = run_on(self._forward, feeds)
+        except Exception as error:  # onnxruntime's errors share no other base
+            raise SessionError(f"onnxruntime failed: {error}", where=self._where) from error
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes step, parameters, states and buffers as a safetensors file.
 
-        The bytes go to a temporary file in the same folder, which then takes the name: an
-        interrupted save leaves the previous file.
-        """
-        from safetensors.numpy import save
+        An interrupted save leaves the previous file.
 
-        target = Path(path)
-        try:
-            replace_file(target, save(dict(self._sets.arrays)))
-        except OSError as error:
-            raise SessionError(
-                f"cannot write the state: {error}", where=f"file {str(target)!r}"
-            ) from error
+        Raises:
+            SessionError: The file cannot be written.
+        """
+        write_state(path, self._sets.arrays)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Reads what ``save`` wrote; nothing changes unless all of it fits.
@@ -222,14 +217,8 @@ class TrainSession:
         Raises:
             StateError: The file is none of this model, or cannot be read.
         """
-        from safetensors import SafetensorError
-        from safetensors.numpy import load_file
-
         where = f"file {os.fspath(path)!r}"
-        try:
-            found = load_file(path)
-        except (OSError, SafetensorError) as error:
-            raise StateError(f"cannot read the state: {error}", where=where) from error
+        found = read_state(path)
         for name in found:
             if name not in self._carried:
                 raise StateError(

@@ -1,0 +1,96 @@
+"""A model and its loss as functions of tensors alone."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.func import functional_call
+from torch.fx import traceback as fx_traceback
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from closedform.errors import ExportError
+from closedform.torch.batches import Loss
+from closedform.torch.decompositions import NARROW
+from closedform.torch.onnx_program import PLACE, Tensors
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """A model and its loss.
+
+    Attributes:
+        model: The model; its own parameters are not read.
+        loss: Called with the model's output and the last tensors of a batch.
+        count: How many tensors of a batch the model takes.
+        is_widened: Whether tensors of 16 bits are cast to float32 before the model sees them.
+        where: The model, named in errors.
+    """
+
+    model: torch.nn.Module
+    loss: Loss
+    count: int
+    is_widened: bool
+    where: str
+
+    def output(self, params: Tensors, buffers: Tensors, inputs: Sequence[torch.Tensor]) -> Any:
+        """Returns the model's output; the buffers are written to."""
+        given = tuple(map(self._wide, inputs))
+        wide = {name: self._wide(value) for name, value in params.items()}
+        with sdpa_kernel(SDPBackend.MATH), _places_noted(self.model):
+            return functional_call(self.model, (wide, buffers), given, strict=True)
+
+    def loss_of(
+        self, params: Tensors, buffers: Tensors, batch: Tensors
+    ) -> tuple[torch.Tensor, Tensors]:
+        """Returns the loss, and the buffers after the forward in the dtype that it ran in."""
+        after = self.copies(buffers)
+        values = list(batch.values())
+        output = self.output(params, after, values[: self.count])
+        value = self.loss(output, *map(self._wide, values[self.count :]))
+        if not isinstance(value, torch.Tensor) or value.dim() != 0:
+            got = list(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
+            raise ExportError(
+                f"the loss must be a scalar tensor, got {got}",
+                where=self.where,
+                hint="reduce it, such as with .mean()",
+            )
+        return value, after
+
+    def copies(self, buffers: Tensors) -> Tensors:
+        """Returns copies of buffers in the dtype that the forward runs in."""
+        return {name: self._wide(value.clone()) for name, value in buffers.items()}
+
+    def _wide(self, value: torch.Tensor) -> torch.Tensor:
+        return value.float() if self.is_widened and value.dtype in NARROW else value
+
+
+@contextlib.contextmanager
+def _places_noted(model: torch.nn.Module) -> Iterator[None]:
+    """Notes at each traced operator the path of the module that calls it."""
+    meta = fx_traceback.current_meta
+    handles, above = [], []
+
+    def enter(path: str) -> Callable[..., None]:
+        def hook(*_: Any) -> None:
+            above.append(meta.get(PLACE))
+            meta[PLACE] = {"module": path}
+
+        return hook
+
+    def leave(*_: Any) -> None:
+        meta[PLACE] = above.pop()
+
+    for name, module in model.named_modules():
+        place = f"{name or 'the model itself'} ({type(module).__name__})"
+        handles.append(module.register_forward_pre_hook(enter(place)))
+        handles.append(module.register_forward_hook(leave))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        meta.pop(PLACE, None)

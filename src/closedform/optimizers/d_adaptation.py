@@ -17,10 +17,10 @@ from closedform.language import (
     hyper,
     shared,
     state,
-    t,
 )
-from closedform.optimizers.arguments import flag, hyperparameter, number, two_betas
-from closedform.optimizers.formulas import decoupled, used_only, weighted, with_penalty
+from closedform.optimizers.adaptation import SIZE, adapted_adam, bounded_growth
+from closedform.optimizers.arguments import hyperparameter, number
+from closedform.optimizers.formulas import used_only, weighted, with_penalty
 
 
 def d_adapt_adam(
@@ -75,18 +75,11 @@ def d_adapt_adam(
     Source: Defazio and Mishchenko (2023), algorithm 5; ``DAdaptAdam`` of dadaptation 3.2.
     """
     where = "d_adapt_adam"
-    values = {
-        "lr": hyperparameter(lr, "lr", where),
-        **two_betas(betas, where),
-        "eps": hyperparameter(eps, "eps", where),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", where),
-    }
-    is_decoupled = flag(decoupled_weight_decay, "decoupled_weight_decay", where)
-    gradient = GRAD if is_decoupled else with_penalty(GRAD, values["weight_decay"])
+    adam = adapted_adam(
+        where, lr, betas, eps, weight_decay, decoupled_weight_decay, use_bias_correction
+    )
+    values, gradient, rate = adam.values, adam.gradient, adam.rate
     beta1, beta2, slow = hyper("beta1"), hyper("beta2"), sp.sqrt(hyper("beta2"))
-    rate = shared("d") * hyper("lr")
-    if flag(use_bias_correction, "use_bias_correction", where):
-        rate = rate * sp.sqrt(1 - beta2 ** (t + 1)) / (1 - beta1 ** (t + 1))
     mean = beta1 * state("exp_avg") + (1 - beta1) * rate * gradient
     mean_square = weighted(state("exp_avg_sq"), gradient**2, beta2)
     path = slow * state("s") + (1 - slow) * rate * gradient
@@ -95,12 +88,9 @@ def d_adapt_adam(
     numerator = weighted(shared("numerator_weighted"), agreement, slow)
     length = global_sum(sp.Abs(path))
     size = _grown(numerator / ((1 - slow) * length), length, growth_rate, values, where)
-    param = PARAM - mean / (sp.sqrt(mean_square) + hyper("eps"))
-    if is_decoupled:
-        param = param - decoupled(values["weight_decay"], PARAM, rate)
     return used_only(
         where,
-        param,
+        adam.moved(mean / (sp.sqrt(mean_square) + hyper("eps"))),
         {"exp_avg": State(mean), "exp_avg_sq": State(mean_square), "s": State(path)},
         values,
         shared={
@@ -162,7 +152,7 @@ def d_adapt_sgd(
     gradient = with_penalty(GRAD, values["weight_decay"])
     first = sp.sqrt(global_sum(GRAD**2))
     norm = sp.Piecewise((first, sp.Eq(shared("g0_norm"), 0)), (shared("g0_norm"), True))
-    rate = sp.Piecewise((0, sp.Eq(norm, 0)), (shared("d") * hyper("lr") / norm, True))
+    rate = sp.Piecewise((0, sp.Eq(norm, 0)), (SIZE * hyper("lr") / norm, True))
     path = state("s") + rate * gradient
     numerator = shared("numerator_weighted") + rate * global_sum(gradient * state("s"))
     length = sp.sqrt(global_sum(path**2))
@@ -185,7 +175,5 @@ def _grown(
     estimate: sp.Expr, length: sp.Expr, growth_rate: Any, values: dict[str, Any], where: str
 ) -> sp.Expr:
     """The next d: the estimate, if it is larger, and known."""
-    if growth_rate is not None:
-        values["growth_rate"] = hyperparameter(growth_rate, "growth_rate", where, at_least=1)
-        estimate = sp.Min(estimate, shared("d") * hyper("growth_rate"))
-    return sp.Piecewise((sp.Max(shared("d"), estimate), length > 0), (shared("d"), True))
+    bounded = bounded_growth(estimate, SIZE, growth_rate, values, where)
+    return sp.Piecewise((sp.Max(SIZE, bounded), length > 0), (SIZE, True))

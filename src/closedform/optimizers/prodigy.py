@@ -8,7 +8,6 @@ from typing import Any
 import sympy as sp
 
 from closedform.language import (
-    GRAD,
     PARAM,
     Shared,
     State,
@@ -17,10 +16,10 @@ from closedform.language import (
     hyper,
     shared,
     state,
-    t,
 )
-from closedform.optimizers.arguments import flag, hyperparameter, number, two_betas
-from closedform.optimizers.formulas import decoupled, used_only, with_penalty
+from closedform.optimizers.adaptation import SIZE, adapted_adam, bounded_growth
+from closedform.optimizers.arguments import flag, hyperparameter, number
+from closedform.optimizers.formulas import used_only
 
 
 def prodigy(
@@ -83,24 +82,16 @@ def prodigy(
     Source: Mishchenko and Defazio (2023), algorithm 4; ``Prodigy`` of prodigyopt 1.1, which leaves
     everything as it is while all gradients were 0, its step included.
     """
-    values = {
-        "lr": hyperparameter(lr, "lr", "prodigy"),
-        **two_betas(betas, "prodigy"),
-        "eps": hyperparameter(eps, "eps", "prodigy"),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "prodigy"),
-        "d0": number(d0, "d0", "prodigy"),
-        "d_coef": hyperparameter(d_coef, "d_coef", "prodigy"),
-    }
-    is_decoupled = flag(decoupled_weight_decay, "decoupled_weight_decay", "prodigy")
-    gradient = GRAD if is_decoupled else with_penalty(GRAD, values["weight_decay"])
+    adam = adapted_adam(
+        "prodigy", lr, betas, eps, weight_decay, decoupled_weight_decay, use_bias_correction
+    )
+    values, gradient, rate, size = adam.values, adam.gradient, adam.rate, SIZE
+    values["d0"] = number(d0, "d0", "prodigy")
+    values["d_coef"] = hyperparameter(d_coef, "d_coef", "prodigy")
     beta1, beta2, slow = hyper("beta1"), hyper("beta2"), sp.sqrt(hyper("beta2"))
     if beta3 is not None:
         values["beta3"] = hyperparameter(beta3, "beta3", "prodigy", below=1)
         slow = hyper("beta3")
-    size = shared("d")
-    rate = size * hyper("lr")
-    if flag(use_bias_correction, "use_bias_correction", "prodigy"):
-        rate = rate * sp.sqrt(1 - beta2 ** (t + 1)) / (1 - beta1 ** (t + 1))
     growth = size / hyper("d0")
     weight = growth * (size if flag(safeguard_warmup, "safeguard_warmup", "prodigy") else rate)
     mean = beta1 * state("exp_avg") + size * (1 - beta1) * gradient
@@ -114,16 +105,12 @@ def prodigy(
     largest = sp.Piecewise((sp.Max(shared("d_max"), estimate), is_known), (shared("d_max"), True))
     following = largest
     if growth_rate is not None:
-        values["growth_rate"] = hyperparameter(growth_rate, "growth_rate", "prodigy", at_least=1)
         jumped = sp.Piecewise((sp.Max(size, estimate), sp.Eq(size, hyper("d0"))), (size, True))
-        grown = sp.Min(largest, jumped * hyper("growth_rate"))
+        grown = bounded_growth(largest, jumped, growth_rate, values, "prodigy")
         following = sp.Piecewise((grown, is_known), (size, True))
-    param = PARAM - rate * (mean / (sp.sqrt(mean_square) + following * hyper("eps")))
-    if is_decoupled:
-        param = param - decoupled(values["weight_decay"], PARAM, rate)
     return used_only(
         "prodigy",
-        param,
+        adam.moved(rate * (mean / (sp.sqrt(mean_square) + following * hyper("eps")))),
         {
             "exp_avg": State(mean),
             "exp_avg_sq": State(mean_square),

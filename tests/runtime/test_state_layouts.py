@@ -180,6 +180,11 @@ BAD: list[tuple[Any, str]] = [
         "'w'): pass step=…",
     ),
     (
+        lambda: from_layout(moved(beta1_power=0.125, beta2_power=0.75**5), "cerebras", template()),
+        "the powers of the betas tell two steps: beta1_power 2 and beta2_power 4 (cerebras state "
+        "dict, parameter 'w'): pass step=…",
+    ),
+    (
         lambda: to_layout(template(), "cerebras", {"param_groups": [{"params": [0]}]}),
         "a param group has no betas (cerebras state dict)",
     ),

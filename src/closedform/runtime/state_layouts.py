@@ -23,7 +23,9 @@ RULES = ("adam", "adamw")
 _MOMENTS = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
 MASTER = "master"
 """The parameter in full precision: theirs is a parameter, so no state dict of theirs has it."""
-_POWERS = ("beta1_power", "beta2_power")
+POWERS = ("beta1_power", "beta2_power")
+"""States of cerebras from which the step follows."""
+
 _SMALLEST_POWER = 1e-30
 
 
@@ -76,7 +78,7 @@ def to_layout(
             case StateLayout.HUGGINGFACE:
                 clock = {"step": step}
             case StateLayout.CEREBRAS:
-                powers = zip(_POWERS, _betas(group, kind), strict=True)
+                powers = zip(POWERS, _betas(group, kind), strict=True)
                 # There a power is a running product of betas that are rounded to float32.
                 clock = {
                     key: make(np.array(float(np.float32(beta)) ** (step + 1), np.float32))
@@ -195,14 +197,44 @@ def _step(own: Mapping[str, Any], group: Mapping[str, Any], name: str, kind: Sta
         if not count.is_integer() or not 0 <= count <= MAX_STEP:
             raise StateError(f"'step' must be an integer >= 0, got {count}", where=where)
         return int(count)
-    beta, key = max(zip(_betas(group, kind), _POWERS, strict=True))
-    power = float(_array(own[key])) if key in own else 0.0
-    if not _SMALLEST_POWER < power < 1 or not 0 < beta < 1:
+    return step_of_powers(own, _betas(group, kind), where, hint="pass step=…")
+
+
+def step_of_powers(own: Mapping[str, Any], betas: Sequence[float], where: str, *, hint: str) -> int:
+    """Returns the number of steps done, from the powers of the betas that the next one divides by.
+
+    Args:
+        own: The states of one parameter in cerebras's layout.
+        betas: The decay rates of the first moment and, where it has a power, of the second.
+        where: For errors.
+        hint: What to do where they do not tell.
+
+    Raises:
+        StateError: There is none that is above 1e-30 and has a beta above 0, or two disagree.
+
+    Example:
+        >>> step_of_powers(
+        ...     {"beta1_power": 0.729, "beta2_power": 0.970299}, (0.9, 0.99), "w", hint=""
+        ... )
+        2
+    """
+    known = {key: beta for beta, key in zip(betas, POWERS, strict=False) if key in own}
+    steps = {}
+    for key, beta in known.items():
+        power = float(_array(own[key]))
+        if _SMALLEST_POWER < power < 1 and 0 < beta < 1:
+            # A running product of k float32 factors errs by far less than a factor up to here.
+            steps[key] = round(math.log(power) / math.log(float(np.float32(beta)))) - 1
+    if not steps:
+        beta, key = max((beta, key) for key, beta in known.items()) if known else (0.0, POWERS[0])
+        power = float(_array(own[key])) if known else 0.0
         raise StateError(
-            f"{key} {power} of beta {beta} does not tell the step", where=where, hint="pass step=…"
+            f"{key} {power} of beta {beta} does not tell the step", where=where, hint=hint
         )
-    # A running product of k float32 factors errs by k/2 ulp, far less than a factor up to here.
-    return round(math.log(power) / math.log(float(np.float32(beta)))) - 1
+    if len(set(steps.values())) > 1:
+        told = " and ".join(f"{key} {step}" for key, step in steps.items())
+        raise StateError(f"the powers of the betas tell two steps: {told}", where=where, hint=hint)
+    return next(iter(steps.values()))
 
 
 def _array(value: Any) -> Array:

@@ -45,6 +45,10 @@ COLLECTIVES: Mapping[str, tuple[UpdateRule, int]] = {
     "a norm of each parameter as a state": (cf.optimizers.novograd(lr=0.1), 1),
     "the norm of all": (CLIPPED, 1),
     "the norm of all, then those of each": (cf.transforms.clip_by_global_norm(LARS, 1), 2),
+    "the norm of all, of which some are gathered": (
+        cf.transforms.clip_by_global_norm(cf.transforms.clip_by_unit_norm(MOMENTUM, 0.5), 1),
+        2,
+    ),
 }
 """Rules, and how many all_reduce a step takes, whatever the number of parameters."""
 

@@ -316,6 +316,18 @@ def test_schedules_of_configs(path: Any) -> None:
         assert found.measured.ulp.value <= BAR
 
 
+@pytest.mark.parametrize(
+    "expr",
+    [(-1) ** t, 2 * (-1) ** t + t, sp.Rational(-9, 10) ** t, sp.Integer(-3) ** (-t)],
+    ids=str,
+)
+def test_whole_powers_of_numbers_below_zero(expr: sp.Expr) -> None:
+    schedule = Schedule(expr, name="alternating")
+    found = certify(schedule, compile_double_float(schedule), range(60), engine="onnxruntime")
+    assert found.measured.ulp.value <= BAR
+    assert found.measured.rounded == 60
+
+
 STEPS = np.array([*range(12), 29, 30, 31, 39, 40, 41, 81, 1000, 2**24 + 1], dtype=np.int64)
 
 

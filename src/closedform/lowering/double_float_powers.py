@@ -9,7 +9,8 @@ import numpy as np
 import sympy as sp
 
 from closedform.ir.ops import Op
-from closedform.lowering.annotate import interval
+from closedform.language.functions import FloorMod
+from closedform.lowering.annotate import interval, is_integral
 from closedform.lowering.domain import Domain
 from closedform.lowering.double_float_arithmetic import Number
 from closedform.lowering.double_float_context import DoubleFloat
@@ -27,6 +28,10 @@ def lower_power(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
         return _constant_power(low, base, exponent, domain)
     if base.is_number and base.is_positive:
         return _exponential(low, expr, exponent, sp.log(base, 2), domain)
+    if base.is_number and base.is_negative and is_integral(exponent):
+        size = sp.Pow(-base, exponent)
+        is_even = sp.Eq(FloorMod(exponent, 2), 0)
+        return low.number(sp.Piecewise((size, is_even), (-size, True)), domain)
     _require_positive(low, base, expr, domain)
     product = low.math.multiply(low.number(exponent, domain), _log2(low, base, domain))
     return _of_zero(low, base, _raised(low, product, expr, domain), domain)

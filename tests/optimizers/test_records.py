@@ -3,7 +3,8 @@
 A float32 record is run through the compiled graph with the evaluator, on the record's own initial
 parameters and gradients, and compared at all its stored steps with the metric of the reference's
 own error table: ``max |p - q| / max(|q|, 0.01 R)``, R the larger rms of q and of the initial
-tensor. The bound is twice the row of the class: the reference's error, and ours of equal size.
+tensor; where q is not finite, p is the same. The bound is twice the row of the class: the error of
+the reference, and ours of equal size.
 """
 
 import functools
@@ -63,33 +64,35 @@ OVERFLOWED = {
     "by 89131 rows, this step by 0.03",
 }
 
-CENTERED = "constant gradients, centered: the reference rounds a variance below 0; see its test"
-NONFINITE = "eps 0 with zero gradients: parameters are not finite; see the test of eps 0"
+# Records in which the reference multiplies a bf16 matrix by a float32 tensor, lr times the scale of
+# the shape, and rounds that to bf16 first. The rule is given what it rounds to; see their test.
+RATE_IN_BF16 = ("cb_Muon_029", "cb_Muon_031")
 
 OTHER_CLASSES = {
     "amp.optimizer_step": "a transform of a rule, not a rule",
     "SparseAdam": "rows of a sparse gradient: a gradient here is a whole tensor",
 }
-NOT_COMPARED = {
-    "cb_Muon_029": "lr as a float32 tensor is rounded to bf16 there: a rate that is off by 2e-3",
-    "cb_Muon_031": "lr as a float32 tensor is rounded to bf16 there: a rate that is off by 2e-3",
-}
+CENTERED = (
+    "constant gradients, alpha 0.5, centered: the variance is 0 but for its rounding, which is "
+    "below 0 or above by the order of operations; see their test"
+)
+NOT_COMPARED = dict.fromkeys(("cb_RMSprop_040", "pt_RMSprop_032"), CENTERED)
 
 
 def reason_to_exclude(record: OptimizerRecord) -> str | None:
     row = record.row
     if row["class"] in OTHER_CLASSES:
         return OTHER_CLASSES[row["class"]]
-    if record.id in NOT_COMPARED:
-        return NOT_COMPARED[record.id]
-    if "rounds negative" in row.get("note", ""):
-        return CENTERED
-    return NONFINITE if row["nonfinite"] else None
+    return NOT_COMPARED.get(record.id)
 
 
 EXCLUDED = {key: reason for key, record in RECORDS.items() if (reason := reason_to_exclude(record))}
 FLOAT64 = [k for k, r in RECORDS.items() if k not in EXCLUDED and r.row["dtype"] == "float64"]
-FLOAT32 = [k for k, r in RECORDS.items() if k not in EXCLUDED and r.row["dtype"] == "float32"]
+FLOAT32 = [
+    k
+    for k, r in RECORDS.items()
+    if k not in EXCLUDED and k not in RATE_IN_BF16 and r.row["dtype"] == "float32"
+]
 
 
 def rule_of(system: str, name: str, kwargs: Mapping[str, Any]) -> UpdateRule:
@@ -181,9 +184,15 @@ def difference(ours: list[Array], theirs: list[Array], initial: list[Array]) -> 
     worst = 0.0
     for p, q, first in zip(ours, theirs, initial, strict=True):
         a, b, c = (np.asarray(array, np.float64) for array in (p, q, first))
-        scale = 0.01 * max(float(np.sqrt((b**2).mean())), float(np.sqrt((c**2).mean())))
+        is_finite = np.isfinite(b)
+        if not np.array_equal(a[~is_finite], b[~is_finite], equal_nan=True):
+            return np.inf
+        a, b = a[is_finite], b[is_finite]
+        of_b = float(np.sqrt((b**2).mean())) if b.size else 0
+        scale = 0.01 * max(of_b, float(np.sqrt((c**2).mean())))
         relative = np.abs(a - b) / np.maximum(np.abs(b), max(scale, 1e-300))
-        worst = max(worst, float(np.where(a == b, 0, relative).max()))
+        relative = np.where(np.isnan(a), np.inf, relative)
+        worst = max(worst, float(np.where(a == b, 0, relative).max(initial=0)))
     return worst
 
 
@@ -237,6 +246,30 @@ def test_float64_record_is_reproduced(key: str) -> None:
     assert worst_difference(record, params, stored(record)) <= bound
 
 
+@pytest.mark.parametrize("key", RATE_IN_BF16)
+def test_muon_at_the_rate_that_the_reference_rounds_to(key: str) -> None:
+    record = RECORDS[key]
+    row = record.row
+    rule = rule_of("cerebras", "Muon", {**row["kwargs"], "lr": None, "weight_decay": None})
+    rates = row.get("lr_schedule") or [0.02] * row["steps"]
+    for index, shape in enumerate(record.shapes):
+        graph = compile_step(rule, {"w": shape})
+        scale = 0.2 * max(shape[:2]) ** 0.5
+        param, buffer = record.initial()[index], np.zeros(shape, np.float32)
+        for step, rate in enumerate(rates, 1):
+            rounded = float(np.float32(rate * scale).astype(DType.BF16.numpy)) / scale
+            # The decay is by the rate that was asked for, 0.01 of it.
+            feed: dict[str, Any] = {"step": np.int64(step - 1), "param.w": param}
+            feed["state.w.momentum_buffer"] = buffer
+            feed |= {"lr": np.float64(rounded), "weight_decay": np.float64(0.01 * rate / rounded)}
+            outputs = evaluate(graph, {**feed, "grad.w": record.gradient(step)[index]})
+            param, buffer = outputs["next.param.w"], outputs["next.state.w.momentum_buffer"]
+            if step in row["param_steps"]:
+                theirs = [record.parameter(step)[index]]
+                found = difference([param], theirs, [record.initial()[index]])
+                assert found <= 2 * row_of(record)
+
+
 # Derived from the step here: running powers of cerebras, the step counter of torch.
 DERIVED_STATES = {"beta1_power", "beta2_power", "step", "eta", "mu", "RMS"}
 
@@ -244,6 +277,10 @@ DERIVED_STATES = {"beta1_power", "beta2_power", "step", "eta", "mu", "RMS"}
 # four float32 roundings of 6e-8; relative to the largest element.
 STATE_TOLERANCE = 1e-5
 
+
+# Without a weight decay cerebras adds 0 * p to the gradient, here nothing is added: where p has
+# become a NaN, so do states there.
+PENALTY_OF_NAN = ("cb_Adamax_037", "cb_RAdam_037", "cb_RMSprop_037")
 
 DECAYS = ("beta1", "beta2", "alpha", "rho", "momentum")
 
@@ -275,6 +312,9 @@ def test_states_bear_the_names_and_values_of_the_system(key: str) -> None:
                     assert f"state.p{index}.{name}" not in states[step]
                     continue
                 ours = states[step][f"state.p{index}.{name}"]
+                if record.id in PENALTY_OF_NAN:
+                    ours = np.where(np.isnan(reference), np.nan, ours)
+                    assert np.isnan(record.parameter(step)[index][np.isnan(reference)]).all()
                 scale = float(np.abs(reference[np.isfinite(reference)]).max(initial=0.0))
                 bound = (STATE_TOLERANCE + rounded_decay(record)) * scale + 1e-44  # two denormals
                 np.testing.assert_allclose(ours, reference, rtol=0, atol=bound)
@@ -295,15 +335,6 @@ def test_schedule_inside_is_the_same_as_an_input(key: str) -> None:
             np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("key", [k for k, reason in EXCLUDED.items() if reason == NONFINITE])
-def test_eps_zero_is_not_a_number_where_the_reference_is(key: str) -> None:
-    record = RECORDS[key]
-    params, _ = course(record, DType.F32)
-    for step in record.row["param_steps"]:
-        for ours, theirs in zip(params[step], record.parameter(step), strict=True):
-            np.testing.assert_array_equal(np.isnan(ours), np.isnan(theirs))
-
-
 @pytest.mark.parametrize("key", [k for k, reason in EXCLUDED.items() if reason == CENTERED])
 def test_centered_variance_of_constant_gradients(key: str) -> None:
     """Where no step has rounded the variance below 0, the parameters agree roughly.
@@ -320,8 +351,9 @@ def test_centered_variance_of_constant_gradients(key: str) -> None:
 
 
 def test_every_record_is_accounted_for() -> None:
-    print(f"{len(FLOAT32)} float32 and {len(FLOAT64)} float64 optimizer records compared")
+    compared = [*FLOAT32, *RATE_IN_BF16]
+    print(f"{len(compared)} float32 and {len(FLOAT64)} float64 optimizer records compared")
     print(f"{len(EXCLUDED)} excluded, of {len(RECORDS)}: {sorted(set(EXCLUDED.values()))}")
-    assert len(FLOAT32) + len(FLOAT64) + len(EXCLUDED) == len(RECORDS)
+    assert len(compared) + len(FLOAT64) + len(EXCLUDED) == len(RECORDS)
     assert set(BEYOND_ROW) | set(OVERFLOWED) <= set(FLOAT32)
-    assert (len(FLOAT32), len(FLOAT64), len(EXCLUDED)) == (546, 35, 48)
+    assert (len(compared), len(FLOAT64), len(EXCLUDED)) == (560, 35, 34)

@@ -93,6 +93,7 @@ LOCAL_IMPORTS = {
     ("compiler.py", "closedform.verify"): "to_onnx validates what it writes",
     ("compiler.py", "closedform.model_files"): "to_onnx writes the files of a rule",
     ("model_files.py", "onnx"): "write_rule gives ModelProtos",
+    ("model_files.py", "closedform.verify"): "write_rule validates what it writes",
     ("compiler.py", "torch"): "to_torch gives an nn.Module, an extra",
     ("training/export.py", "torch"): "the model to trace is an nn.Module, an extra",
     ("training/export.py", "closedform.torch"): "torch traces the model; a session needs none",

@@ -302,7 +302,7 @@ def to_onnx(
         path: The file of a schedule; the folder of a rule, made if it does not exist.
         params: Shapes by parameter name, for a rule.
         opset: ONNX opset, 7 to 23; one that does not have an op of the graph is refused.
-        validate: Whether to show that a schedule's file is its source; metadata tell the verdict.
+        validate: Whether to show that each file is its source; metadata tell the verdicts.
         claims: A report on a schedule, as ``verify()`` gives it, for the metadata.
         **options: Those of ``compile``; for a rule also ``groups``, parameters with a rule of their
             own, ``inline``, one flat graph in place of local functions, and ``parts``, the graphs
@@ -323,7 +323,7 @@ def to_onnx(
             raise ExportError(
                 "claims are written for a schedule, got a rule", where=f"rule {source.name!r}"
             )
-        return write_rule(source, path, params, opset=opset, **options)
+        return write_rule(source, path, params, opset=opset, validate=validate, **options)
     graph = compile(source, params=params, **options)
     model = to_model(graph, opset=opset, **_schedule_facts(source, graph, claims))
     if validate:

@@ -151,6 +151,7 @@ def write_rule(
     inline: bool = False,
     parts: bool = False,
     opset: int = 21,
+    validate: bool = True,
     **options: Any,
 ) -> dict[str, onnx.ModelProto]:
     """Writes ``init.onnx`` and ``step.onnx`` into a folder, and returns the models by name.
@@ -170,9 +171,11 @@ def write_rule(
         parts: Whether to write the parts of ``step.onnx`` too, for tensors that lie in shards or on
             several devices: see ``program_files``.
         opset: ONNX opset.
+        validate: Whether to show that the files are the rule; metadata tell the verdicts.
         **options: ``dtype``, ``scalar_dtype`` and ``step_dtype`` of ``model_program``.
 
     Raises:
+        VerificationError: A file is not the rule.
         ExportError: There are no parameters, an option is unknown, the folder cannot be made, or
             the opset does not have an op.
     """
@@ -200,6 +203,11 @@ def write_rule(
     point = model_evaluation(rule, params, groups, **options)
     if point is not None:
         models["evaluation"] = to_model(point, opset=opset, **facts)
+    if validate:
+        from closedform.verify.artefact import validate_rule
+
+        dtypes = {key: value for key, value in options.items() if key != "step_dtype"}
+        validate_rule(assigned(rule, params, groups), models, **dtypes)
     graphs, calls = program_files(program) if parts else ({}, None)
     models |= {
         name: to_model(graph, opset=opset, metadata=facts["metadata"])

@@ -8,8 +8,8 @@ alone. What is used:
    a rational factor is taken into a sum. Products of sums stay as they are.
 2. ``(x^p)^q = x^(p q)`` for whole q, and where p is no even number; ``(c x)^q = c^q x^q`` for a
    rational c above 0; ``b^u = exp(u log b)``, ``exp(u + v) = exp(u) exp(v)``.
-3. min, max, and, or do not care for order; ``|c x| = |c| |x|``; ``c < min(x, y)`` is ``c < x`` and
-   ``c < y``; a choice on a condition that is decided around it is one of its branches; a choice
+3. min, max, and, or do not care for order; ``|c x| = |c| |x|``; ``z < min(x, y)`` is ``z < x`` and
+   ``z < y``; a choice on a condition that is decided around it is one of its branches; a choice
    between a value and none is the value.
 4. A function of whole tensors is that of its operand at all elements: what is decided at this
    element is not used in it.
@@ -41,13 +41,20 @@ class NoForm(Exception):  # noqa: N818 - says that there is nothing to say
     """A term divides by 0, or grows without end."""
 
 
-def are_congruent(left: Term, right: Term, sign_of: Callable[[Term], Sign] | None = None) -> bool:
+def are_congruent(
+    left: Term,
+    right: Term,
+    sign_of: Callable[[Term], Sign] | None = None,
+    *,
+    is_by_form: bool = False,
+) -> bool:
     """Returns whether two numbers are shown to be equal wherever both are defined.
 
     Args:
         left: A number.
         right: Another one.
         sign_of: What is known of the sign of a term, for the identity engine.
+        is_by_form: Whether to leave the engine out.
 
     Example:
         >>> x, y = terms.symbol("x"), terms.symbol("y")
@@ -61,7 +68,9 @@ def are_congruent(left: Term, right: Term, sign_of: Callable[[Term], Sign] | Non
     table = Congruence()
     try:
         difference = table.sum((table.form(left), forms.scaled(table.form(right), fmpq(-1))))
-        return not difference or is_zero(table.term_of(difference), sign_of)
+        if not difference or is_by_form:
+            return not difference
+        return is_zero(table.term_of(difference), sign_of)
     except NoForm:
         return False
 
@@ -169,25 +178,26 @@ class Congruence:
     def _collected(self, factor: fmpq, powers: Mapping[int, fmpq]) -> Form:
         """A product of powers; whole powers of what roots are taken of are no roots."""
         left: dict[int, fmpq] = {}
+        is_final = True
         for atom, exponent in powers.items():
-            if exponent == 0:
-                continue
+            base: Form = ((((atom, ONE),), ONE),)
             if exponent.q == 1 and atom in self.primes:
-                factor *= self.primes[atom] ** int(exponent.p)
+                base = forms.constant(self.primes[atom])
             elif exponent.q == 1 and atom in self.bases and not self._is_sum(atom):
-                inner = self.power(self.bases[atom], exponent)
-                if len(inner) != 1:
-                    raise NoForm
-                ((monomial, times),) = inner
-                factor *= times
-                for other, more in monomial:
-                    left[other] = left.get(other, ZERO) + more
-            else:
-                left[atom] = left.get(atom, ZERO) + exponent
-        monomial = tuple(sorted((a, e) for a, e in left.items() if e != 0))
-        if len(monomial) == 1 and monomial[0][1] == 1 and self._is_sum(monomial[0][0]):
-            return forms.scaled(self.bases[monomial[0][0]], factor)
-        return ((monomial, factor),)
+                base, is_final = self.bases[atom], False
+            if len(base) > 1:
+                other, times = self._as_atom(base)
+                base = ((((other, ONE),), times),)
+            ((monomial, times),) = base
+            factor *= times ** int(exponent.p) if times != 1 else ONE
+            for other, inner in monomial:
+                left[other] = left.get(other, ZERO) + inner * exponent
+        if not is_final:
+            return self._collected(factor, left)
+        product = tuple(sorted((a, e) for a, e in left.items() if e != 0))
+        if len(product) == 1 and product[0][1] == 1 and self._is_sum(product[0][0]):
+            return forms.scaled(self.bases[product[0][0]], factor)
+        return ((product, factor),)
 
     def _is_sum(self, atom: int) -> bool:
         base = self.bases.get(atom)
@@ -356,7 +366,7 @@ class Congruence:
                 raise NoForm
 
     def _relation(self, node: Term, known: Known) -> Truth:
-        """``a < b`` as ``0 < b - a``; one with a number and an extremum by its parts."""
+        """``a < b`` as ``0 < b - a``; one with an extremum by its parts."""
         left, right = node.args
         parts, joined = forms.parts_of_relation(node.op, left, right)
         if len(parts) > 1:
@@ -365,9 +375,7 @@ class Congruence:
         difference = self.sum((above, forms.scaled(below, fmpq(-1))))
         number = forms.number_of(difference)
         if number is not None:
-            return bool(
-                {Op.LESS: number > 0, Op.LESS_EQUAL: number >= 0, Op.EQUAL: number == 0}[node.op]
-            )
+            return forms.holds(node.op, number)
         leading = difference[0][1]
         by = leading if node.op is Op.EQUAL else abs(leading)
         return node.op, forms.scaled(difference, 1 / by)
@@ -376,15 +384,11 @@ class Congruence:
 
     def term_of(self, form: Form) -> Term:
         """Returns a form as a term with a symbol for each atom but sums and roots."""
-        return terms.add(
-            *(
-                terms.multiply(
-                    terms.rational(times),
-                    *(self._power_term(atom, exponent) for atom, exponent in monomial),
-                )
-                for monomial, times in form
-            )
-        )
+        summands = []
+        for monomial, times in form:
+            powers = (self._power_term(atom, exponent) for atom, exponent in monomial)
+            summands.append(terms.multiply(terms.rational(times), *powers))
+        return terms.add(*summands)
 
     def _power_term(self, atom: int, exponent: fmpq) -> Term:
         if atom in self.bases:

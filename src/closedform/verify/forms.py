@@ -58,15 +58,20 @@ def flattened(node: Term, op: Op) -> Iterable[Term]:
             yield arg
 
 
+def holds(op: Op, difference: fmpq) -> bool:
+    """Returns whether a relation holds of two numbers, by the second one less the first one."""
+    if op is Op.EQUAL:
+        return bool(difference == 0)
+    return bool(difference > 0 if op is Op.LESS else difference >= 0)
+
+
 def parts_of_relation(op: Op, left: Term, right: Term) -> tuple[list[Term], Op]:
-    """Returns ``c < min(x, y)``, ``max(x, y) < c`` and their likes by parts, and how these join."""
+    """Returns ``z < min(x, y)``, ``max(x, y) < z`` and their likes by parts, and how these join."""
     make = terms.less if op is Op.LESS else terms.less_equal
-    for inner, number, is_below in ((right, left, True), (left, right, False)):
-        if op is Op.EQUAL or not terms.is_rational(number):
-            continue
-        if inner.op in (Op.MINIMUM, Op.MAXIMUM):
+    for inner, other, is_below in ((right, left, True), (left, right, False)):
+        if op is not Op.EQUAL and inner.op in (Op.MINIMUM, Op.MAXIMUM):
             pairs = [
-                (number, arg) if is_below else (arg, number) for arg in flattened(inner, inner.op)
+                (other, arg) if is_below else (arg, other) for arg in flattened(inner, inner.op)
             ]
             is_all = (inner.op is Op.MINIMUM) == is_below
             return [make(*pair) for pair in pairs], Op.AND if is_all else Op.OR

@@ -38,13 +38,15 @@ def read_model(source: ModelProto | str | PathLike[str]) -> Graph:
     given = [value for value in body.input if value.name]
     step = _step_of(given)
     for value in given:
-        type_ = _type_of(value)
-        reader.values[value.name] = reader.builder.input(value.name, type_, _role(value.name, step))
+        type_ = type_of(value)
+        reader.values[value.name] = reader.builder.input(
+            value.name, type_, role_of(value.name, step)
+        )
     for tensor in body.initializer:
         if tensor.name not in reader.values:
             add_constant(reader, tensor.name, tensor)
     for node in body.node:
-        _read_node(reader, node)
+        read_node(reader, node)
     for output in body.output:
         if output.name not in reader.values:
             raise VerificationError(f"the output {output.name!r} is computed by no node")
@@ -82,19 +84,25 @@ def load_model(path: Path) -> ModelProto:
 
 def _step_of(inputs: Sequence[ValueInfoProto]) -> str | None:
     """The name of the clock."""
-    integers = [value.name for value in inputs if _type_of(value).dtype.is_integer]
+    integers = [value.name for value in inputs if type_of(value).dtype.is_integer]
     if STEP in integers:
         return STEP
     return integers[0] if len(integers) == 1 else None
 
 
-def _role(name: str, step: str | None) -> Role:
+def role_of(name: str, step: str | None) -> Role:
+    """Returns the role of an input by its name and that of the clock."""
     if name == step:
         return Role.STEP
     return _ROLES.get(name.split(".")[0], Role.HYPER) if "." in name else Role.HYPER
 
 
-def _type_of(value: ValueInfoProto) -> TensorType:
+def type_of(value: ValueInfoProto) -> TensorType:
+    """Returns the type of an input.
+
+    Raises:
+        VerificationError: It has no meaning here.
+    """
     tensor = value.type.tensor_type
     if not value.type.HasField("tensor_type") or tensor.elem_type not in DTYPES:
         kind = helper.tensor_dtype_to_string(tensor.elem_type) if tensor.elem_type else "no tensor"
@@ -106,7 +114,12 @@ def _type_of(value: ValueInfoProto) -> TensorType:
     return TensorType(DTYPES[tensor.elem_type], tuple(dims))
 
 
-def _read_node(reader: Reader, node: NodeProto) -> None:
+def read_node(reader: Reader, node: NodeProto) -> None:
+    """Adds what a node computes.
+
+    Raises:
+        VerificationError: It has no meaning here; the message names the node.
+    """
     where = f"node {node.name or node.output[0]!r}, operator {node.op_type}"
     row = ONNX_ROWS.get(node.op_type)
     if row is None or node.domain not in ("", "ai.onnx"):

@@ -144,22 +144,45 @@ class Model:
             shape = reading.shape if is_param else reading.rule.state_shape(label, reading.shape)
             yield Wanted(f"{NEXT}{name}", param, value, shape)
 
-    def outputs(self) -> Iterator[Wanted]:
-        """Yields every output of a step."""
+    def common(self) -> Iterator[Wanted]:
+        """Yields the outputs of a step that belong to no parameter."""
         yield self.step()
         yield from self.shared()
+
+    def outputs(self) -> Iterator[Wanted]:
+        """Yields every output of a step."""
+        yield from self.common()
         for param in self.shapes:
             yield from self.of(param)
 
-    def points(self) -> Iterator[Wanted]:
-        """Yields the points of evaluation."""
-        for param, shape in self.shapes.items():
-            reading = self.reading(param)
-            point = reading.rule.evaluation
-            value = reading.read(PARAM if point is None else point)
-            if reading.rule.stored is not None:
-                value = functions.rounded(value, reading.rule.stored)
-            yield Wanted(f"{EVALUATION}.{param}", param, value, shape)
+    def point(self, param: str) -> Iterator[Wanted]:
+        """Yields the point of evaluation of a parameter."""
+        reading = self.reading(param)
+        point = reading.rule.evaluation
+        value = reading.read(PARAM if point is None else point)
+        if reading.rule.stored is not None:
+            value = functions.rounded(value, reading.rule.stored)
+        yield Wanted(f"{EVALUATION}.{param}", param, value, reading.shape)
+
+    def first(self) -> Iterator[Wanted]:
+        """Yields the first step and the first states of the whole model."""
+        yield Wanted("step", "", terms.ZERO, ())
+        done: dict[str, Term] = {}
+        for rule, _ in self.members:
+            for name, spec in rule.shared.items():
+                done.setdefault(name, terms.term(spec.initial))
+        for name, value in done.items():
+            yield Wanted(f"{SHARED}{name}", "", value, ())
+
+    def start(self, param: str) -> Iterator[Wanted]:
+        """Yields the first states of a parameter."""
+        shape = self.shapes[param]
+        rule = self.rules[param].for_shape(shape, param)
+        for label, spec in rule.states.items():
+            is_param = spec.initial == PARAM
+            value = terms.symbol(f"{PARAM_NAME}.{param}") if is_param else terms.term(spec.initial)
+            name = f"{STATE}{param}.{label}"
+            yield Wanted(name, param, value, rule.state_shape(label, shape))
 
 
 def _depth(total: GlobalSum) -> int:

@@ -37,6 +37,12 @@ from closedform.verify.congruence import are_congruent
 from closedform.verify.constants import Constants
 from closedform.verify.identity import Steps, are_equal, is_defined
 from closedform.verify.lift import Constant, lift_graph
+from closedform.verify.normal import (
+    has_waves,
+    normal,
+    with_one_wave,
+    without_special_angles,
+)
 from closedform.verify.pieces import Line, Runs, Value, aligned, as_term, runs_of
 from closedform.verify.refutation import (
     CLOCK,
@@ -209,7 +215,7 @@ def _pairs(wanted: Sequence[Wanted], exact: Sequence[Term], graph: Graph, last: 
     inputs = {node.attribute("name") for node in graph.inputs} - {_step_name(graph)}
     symbols = {name: node for name, node in terms.symbols(*roots).items() if name in inputs}
     runs = [run for root in dict.fromkeys(roots) for run in runs_of(root, CLOCK, 0, last)]
-    on_runs = (run.value for run in runs if isinstance(run.value, Term))
+    on_runs = (without_special_angles(run.value) for run in runs if isinstance(run.value, Term))
     looked_at = dict.fromkeys((*roots, *exact, *on_runs, *_inverses(roots)))
     constants = Constants(looked_at, _ends_of_lines(runs))
 
@@ -279,12 +285,26 @@ def _compare(
 def _way(wanted: Value, lifted: Value, run: Steps, is_rule: bool) -> str | None:
     """The name of the cheapest way in which two values are shown to be equal."""
     if is_rule and not (isinstance(wanted, Line) and isinstance(lifted, Line)):
-        sides = as_term(wanted, run.clock), as_term(lifted, run.clock)
-        if sides[0] == sides[1]:
+        one, other = as_term(wanted, run.clock), as_term(lifted, run.clock)
+        if one == other:
             return "structure"
-        if are_congruent(*sides, run.sign_of):
+        if has_waves(one, other):
+            one, other = _with_waves(one, other, run)
+        if are_congruent(one, other, run.sign_of):
             return "congruence"
     return are_equal(wanted, lifted, run)
+
+
+def _with_waves(one: Term, other: Term, run: Steps) -> tuple[Term, Term]:
+    """Two terms with cosines in their normal form or, where these differ, as symbols."""
+    span = run.clock, run.first, run.last
+    one, other = (normal(without_special_angles(side), *span) for side in (one, other))
+    if are_congruent(one, other, is_by_form=True):
+        return one, other
+    middle = (run.first + run.last) // 2
+    return with_one_wave(
+        one, other, run.clock, middle, lambda a, b: are_equal(a, b, run) is not None
+    )
 
 
 # --- what is open is refuted at a point, or proved by the prover ----------------------------------

@@ -16,6 +16,17 @@ from closedform.errors import ArgumentError, DefinitionError
 STEP = "step"
 """The state that counts the steps of a parameter."""
 
+MODE = "train_mode"
+"""The entry of a group that is False while its parameters are at the point of evaluation."""
+
+KEPT = "training_point"
+"""The state that holds the point of training meanwhile."""
+
+
+def is_training(group: Mapping[str, Any]) -> bool:
+    """Returns whether a group, or a saved one, is at the point of training."""
+    return bool(group.get(MODE, True))
+
 
 class OptimizerBase(torch.optim.Optimizer, ABC):
     """The base of optimizers whose whole state is there before the first step.

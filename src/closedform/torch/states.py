@@ -10,13 +10,17 @@ import torch
 from torch import Tensor
 
 from closedform.errors import StateError, nearest
-from closedform.language import UpdateRule, t
-from closedform.torch.base import STEP, place
+from closedform.language import Schedule, UpdateRule, t
+from closedform.runtime.state_layouts import POWERS, step_of_powers
+from closedform.torch.base import KEPT, STEP, is_training, place
 from closedform.torch.kernels import initial_states
 from closedform.torch.shards import is_placeable, placed_like
 
 _DERIVED = ("eta", "mu")
 """States of torch's ASGD that are functions of the step here."""
+
+_PENALTY = "l2_regularization_rate"
+"""Where cerebras's Adam keeps its weight decay."""
 
 Groups = Sequence[tuple[str, dict[str, Any], tuple[str, ...]]]
 RuleOf = Callable[[int, Mapping[str, Any]], UpdateRule]
@@ -57,10 +61,13 @@ def adapted_states(
         for number, (key, parameter) in enumerate(
             zip(saved["params"], group["params"], strict=True)
         ):
-            found = given["state"].get(key) or {}
+            spot = f"{owner}, {place(group, index, number)}"
+            found = _with_step(given["state"].get(key) or {}, rule, spot)
             first = first_states(rule, parameter)
+            if not is_training(saved):
+                first[KEPT] = parameter.detach().clone()
             if found:
-                first = _checked(found, first, rule, f"{owner}, {place(group, index, number)}")
+                first = _checked(found, first, rule, spot)
             fitting.append((parameter, found, first))
     # All is checked: what comes now may wait for other processes.
     return [(parameter, _taken(found, first)) for parameter, found, first in fitting]
@@ -82,12 +89,38 @@ def _check_group(
             where=where,
             hint="is it the state of another kind of optimizer?",
         )
+    penalty = saved.get(_PENALTY, 0)
+    if penalty and _PENALTY not in keys:
+        raise StateError(
+            f"the saved group has {_PENALTY} {penalty}, which is no entry here",
+            where=where,
+            hint="its Adam keeps the argument weight_decay there: make it weight_decay again",
+        )
     if len(saved["params"]) != len(group["params"]):
         raise StateError(
             f"the saved group has {len(saved['params'])} parameters, the optimizer's "
             f"{len(group['params'])}",
             where=where,
         )
+
+
+def _with_step(found: Mapping[str, Any], rule: UpdateRule, where: str) -> Mapping[str, Any]:
+    """The states of a parameter, with the step in the place of cerebras's powers of the betas."""
+    if STEP in found or not any(key in found for key in POWERS):
+        return found
+    numbers = []
+    for name in ("beta1", "beta2"):
+        beta = rule.hyperparameters.get(name, 0)
+        if isinstance(beta, Schedule):
+            raise StateError(
+                f"{name} is a schedule: powers of it do not tell the step",
+                where=where,
+                hint=f"put the state {STEP!r} in their place",
+            )
+        numbers.append(float(beta))
+    hint = f"put the state {STEP!r} in their place"
+    kept = {name: value for name, value in found.items() if name not in POWERS}
+    return {**kept, STEP: step_of_powers(found, numbers, where, hint=hint)}
 
 
 def _checked(

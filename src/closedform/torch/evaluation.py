@@ -8,16 +8,17 @@ another. ``eval`` writes the second one into the parameters and keeps the first 
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from closedform.compiler import compile_evaluation
 from closedform.errors import StateError
+from closedform.language import UpdateRule
+from closedform.lowering.sums import evaluation_rule
 from closedform.torch.base import KEPT, MODE, OptimizerBase, is_training
 from closedform.torch.divided import cut
 from closedform.torch.kernels import COMPUTED, NAME, WORDS
-from closedform.torch.plans import Plan
 from closedform.torch.shard_steps import Piece, ShardJob, ShardKernel, engines, run_shards
 from closedform.torch.shards import local
 
@@ -28,9 +29,12 @@ class SwitchingOptimizer(OptimizerBase):
     _backend: str
     _providers: list[str] | None
 
+    _points: dict[int, tuple[UpdateRule, dict[Any, Any]]]
+    """What was compiled for the point of each group, and the rule that it was compiled for."""
+
     @abstractmethod
-    def _begun(self, index: int) -> tuple[Plan, dict[str, Tensor]]:
-        """What a group runs with, and its hyperparameters as tensors."""
+    def _rule_of(self, index: int) -> UpdateRule:
+        """The rule of a group with the numbers that it has now."""
 
     @torch.no_grad()
     def eval(self) -> None:
@@ -56,7 +60,7 @@ class SwitchingOptimizer(OptimizerBase):
             2.0
         """
         groups = [index for index, group in enumerate(self.param_groups) if is_training(group)]
-        work = [one for index in groups for one in self._points(index)]
+        work = [one for index in groups for one in self._writers(index)]
         for _, job in work:
             self.state[job.param][KEPT] = job.param.detach().clone()
         if work:
@@ -86,15 +90,18 @@ class SwitchingOptimizer(OptimizerBase):
                     hint="call train() before step()",
                 )
 
-    def _points(self, index: int) -> list[tuple[ShardKernel, ShardJob]]:
+    def _writers(self, index: int) -> list[tuple[ShardKernel, ShardJob]]:
         """What writes the point of evaluation of each parameter of a group, if it has one."""
-        params = self.param_groups[index]["params"]
-        plan, hypers = self._begun(index) if params else (None, {})
-        if plan is None or plan.variant.opened.rule.evaluation is None:
+        params, rule = self.param_groups[index]["params"], self._rule_of(index)
+        if rule.evaluation is None:
             return []
-        known, engine = plan.variant.kernels, engines(self._backend, self._providers)
+        # Its equality does not depend on numbers that the point does not, such as a learning rate.
+        asked = evaluation_rule(rule)
+        if index not in self._points or self._points[index][0] != asked:
+            self._points[index] = asked, {}
+        known, engine = self._points[index][1], engines(self._backend, self._providers)
         made = []
-        for param, one in zip(params, cut(plan.variant.opened.rule, params, known), strict=True):
+        for param, one in zip(params, cut(rule, params, known), strict=True):
             shape = one.shape if one.is_gathered else tuple(local(param).shape)
             key = ("evaluation", one.shape, one.is_gathered, shape, param.dtype)
             if key not in known:
@@ -102,5 +109,5 @@ class SwitchingOptimizer(OptimizerBase):
                 graph = compile_evaluation(one.rule, {f"{NAME}0": shape}, dtype=dtype)
                 piece = Piece(graph, engine(graph))
                 known[key] = ShardKernel((), piece, frozenset(), one.is_gathered)
-            made.append((known[key], ShardJob(param, param, self.state[param], hypers)))
+            made.append((known[key], ShardJob(param, param, self.state[param], {})))
         return made

@@ -54,9 +54,11 @@ def rounding_interval(number: float, dtype: DType) -> tuple[fmpq, fmpq]:
     for direction in (-np.inf, np.inf):
         with np.errstate(over="ignore"):
             beside = float(np.nextafter(own, own.dtype.type(direction)))
-        if np.isinf(beside):  # the largest float: its interval is as wide as on the other side
-            beside = 2 * float(own) - float(np.nextafter(own, own.dtype.type(-direction)))
-        end = (terms.exact(float(own)) + terms.exact(beside)) / 2
+        is_largest = np.isinf(beside)  # its interval is as wide as on the other side
+        if is_largest:
+            beside = float(np.nextafter(own, own.dtype.type(-direction)))
+        half = (terms.exact(beside) - terms.exact(float(own))) / 2
+        end = terms.exact(float(own)) + (-half if is_largest else half)
         if dtype is not DType.F64:
             further = terms.exact(float(np.spacing(np.float64(abs(number))))) / 2
             end += further if direction > 0 else -further
@@ -120,7 +122,7 @@ class Constants:
         rationals, irrationals = _numbers(sources)
         found = {*rationals, *numbers}
         self._rationals = sorted(found | {-number for number in found})
-        self._derived: list[fmpq] | None = None
+        self._operands = sorted({*self._rationals, fmpq(2)})
         for term in (terms.PI, *irrationals, *(terms.multiply(terms.PI, x) for x in irrationals)):
             ends = enclosure(term)
             if ends is not None and (ends[0] > 0 or ends[1] < 0):
@@ -156,7 +158,7 @@ class Constants:
         simplest = simplest_between(low, high)
         found = _between(self._rationals, low, high)
         if not found and bits(simplest) > _FEW_BITS[dtype]:
-            found = _between(self._sums_and_products(), low, high)
+            found = self._sums_and_products(low, high)
         if found or bits(simplest) <= _FEW_BITS[dtype]:
             return min(found or [simplest], key=bits)
         return None
@@ -175,15 +177,19 @@ class Constants:
         best = min([plain, _root(low, high, len(multiples) + 1), *multiples])
         return best[2] if best[0] <= _MOST_BITS[dtype] else shortest_decimal(number, dtype)
 
-    def _sums_and_products(self) -> list[fmpq]:
+    def _sums_and_products(self, low: fmpq, high: fmpq) -> list[fmpq]:
         """What one operation makes of two rational numbers of the source, or of one and 2."""
-        if self._derived is None:
-            own = [*self._rationals, fmpq(2)] if len(self._rationals) <= 2 * _MOST_COMBINED else []
-            pairs = [(a, b) for a in own for b in own]
-            made = {number for a, b in pairs for number in (a + b, a * b)}
-            made |= {a / b for a, b in pairs if b != 0}
-            self._derived = sorted(made)
-        return self._derived
+        if len(self._rationals) > 2 * _MOST_COMBINED:
+            return []
+        found: set[fmpq] = set()
+        for one in self._operands:
+            found.update(one + other for other in _between(self._operands, low - one, high - one))
+            if one != 0:
+                ends = sorted((low / one, high / one))
+                found.update(one * other for other in _between(self._operands, *ends))
+                ends = sorted((low * one, high * one))
+                found.update(other / one for other in _between(self._operands, *ends))
+        return sorted(found)
 
     def _multiples(self, low: fmpq, high: fmpq) -> Iterator[tuple[Term, fmpq]]:
         """The simplest multiple of each irrational number that is surely in an interval."""

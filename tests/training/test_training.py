@@ -306,7 +306,7 @@ BAD_BATCHES: dict[str, tuple[Any, str]] = {
     "short": ((X,), r"a batch has 2 tensors \(input, target\), got 1"),
     "dtype": (
         (X.astype(np.float64), Y),
-        r"'batch.input' must be float32\[n,64\], got float64\[3,64\]",
+        r"must be float32\[n,64\], got float64\[3,64\] .* convert it with .astype\('float32'\)",
     ),
     "shape": ((X[:, :63], Y), r"'batch.input' must be float32\[n,64\], got float32\[3,63\]"),
     "rows": ((X[:2], Y), r"must share a first size above 0, got \[2, 3\]"),
@@ -317,6 +317,8 @@ BAD_BATCHES: dict[str, tuple[Any, str]] = {
         r"unknown tensor 'inptu'.*did you mean 'input'",
     ),
     "missing": ({"input": X}, "the batch has no 'target'"),
+    "array": (X, r"a batch is a tuple of arrays \(input, target\) or .* by name, got ndarray"),
+    "nothing": (None, r"a batch is a tuple of arrays \(input, target\) or .*, got NoneType"),
 }
 
 
@@ -328,6 +330,12 @@ def test_a_bad_batch_changes_nothing(name: str, shared: TrainSession) -> None:
         shared.step(batch)
     assert shared.t == 0
     assert all(np.array_equal(shared.params[key], value) for key, value in before.items())
+
+
+@pytest.mark.parametrize("seed", [-3, "a", True, None])
+def test_a_seed_is_a_number(seed: Any, shared: TrainSession) -> None:
+    with pytest.raises(SessionError, match=f"seed must be an integer >= 0, got {seed!r} "):
+        TrainSession(shared._folder, seed=seed)
 
 
 @pytest.fixture(scope="module")
@@ -375,7 +383,8 @@ class Unsupported(nn.Module):
         self.layer = nn.Linear(64, 10)
 
     def forward(self, x: torch.Tensor) -> Any:
-        return torch.special.i0e(self.layer(x))
+        # Torch's exporter has no rule for squeeze.dims, either, but takes it apart.
+        return torch.special.i0e(self.layer(x)[:, None].squeeze((1,)))
 
 
 class Draws(nn.Module):
@@ -419,6 +428,24 @@ BAD_MODELS: dict[str, tuple[nn.Module, Any, Any, str]] = {
         EXAMPLE[0],
         "must be a tuple of tensors, got Tensor",
     ),
+    "arrays": (
+        mlp(),
+        functional.cross_entropy,
+        (EXAMPLE[0], np.zeros(4)),
+        "must be a tuple of tensors, got tuple of Tensor, ndarray .*torch.from_numpy",
+    ),
+    "no gradient": (
+        mlp(),
+        lambda output, target: (output.argmax(1) == target).float().mean(),
+        EXAMPLE,
+        r"the loss has no gradient in the parameters \(model Sequential\): compute it from",
+    ),
+    "function": (
+        functional.relu,  # type: ignore[dict-item]
+        functional.cross_entropy,
+        EXAMPLE,
+        "model must be a torch.nn.Module, got function",
+    ),
     "frozen": (
         nn.Linear(64, 10).requires_grad_(False),
         functional.cross_entropy,
@@ -434,6 +461,28 @@ def test_a_model_that_no_graph_holds_is_refused(name: str, tmp_path: Path) -> No
     with pytest.raises(ExportError, match=message):
         export(model, loss, example, optimizers.sgd(schedules.constant(0.1)), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+class Recurrent(nn.Module):
+    """A recurrent layer over four places."""
+
+    def __init__(self, kind: Any) -> None:
+        super().__init__()
+        self.layer = kind(16, 8, batch_first=True)
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.head(self.layer(x.view(-1, 4, 16))[0][:, -1])
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_recurrent_layers_train_as_in_torch(kind: Any, tmp_path: Path) -> None:
+    rule = optimizers.sgd(schedules.linear(0.5, 0.1, 10))
+    case = Case(lambda: Recurrent(kind), vectors, rule, lambda m: torch.optim.SGD(m.parameters()))
+    session, model = made(tmp_path, case)
+    results = session.fit(batches(case, 10), progress=False)
+    losses = trained_in_torch(model, case, 10)
+    assert [result.loss for result in results] == pytest.approx(losses, rel=TOLERANCE)
 
 
 def test_what_is_no_rule_is_refused(tmp_path: Path) -> None:

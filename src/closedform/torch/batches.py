@@ -34,10 +34,12 @@ def batch_names(
 ) -> list[str]:
     """Names of the batch's tensors: the parameters of the forward, then those of the loss."""
     if isinstance(batch, torch.Tensor) or not all(isinstance(x, torch.Tensor) for x in batch):
+        is_tuple = isinstance(batch, list | tuple)
+        parts = f" of {', '.join(type(x).__name__ for x in batch)}" if is_tuple else ""
         raise ExportError(
-            f"example_inputs must be a tuple of tensors, got {type(batch).__name__}",
+            f"example_inputs must be a tuple of tensors, got {type(batch).__name__}{parts}",
             where=where,
-            hint="give a batch, such as (images, labels)",
+            hint="give a batch, such as (images, labels), with torch.from_numpy of arrays",
         )
     targets = target_count(loss, where)
     count = len(batch) - targets

@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from closedform.errors import ExportError
 from closedform.torch.batches import Loss
 from closedform.torch.decompositions import NARROW
-from closedform.torch.onnx_program import PLACE, Tensors
+from closedform.torch.onnx_program import PLACE, Tensors, quiet
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Forward:
         """Returns the model's output; the buffers are written to."""
         given = tuple(map(self._wide, inputs))
         wide = {name: self._wide(value) for name, value in params.items()}
-        with sdpa_kernel(SDPBackend.MATH), _places_noted(self.model):
+        with sdpa_kernel(SDPBackend.MATH), _plain_kernels(), _places_noted(self.model):
             return functional_call(self.model, (wide, buffers), given, strict=True)
 
     def loss_of(
@@ -58,6 +58,12 @@ class Forward:
                 where=self.where,
                 hint="reduce it, such as with .mean()",
             )
+        if torch.is_grad_enabled() and not value.requires_grad:
+            raise ExportError(
+                "the loss has no gradient in the parameters",
+                where=self.where,
+                hint="compute it from the model's output, without argmax, detach or item",
+            )
         return value, after
 
     def copies(self, buffers: Tensors) -> Tensors:
@@ -66,6 +72,13 @@ class Forward:
 
     def _wide(self, value: torch.Tensor) -> torch.Tensor:
         return value.float() if self.is_widened and value.dtype in NARROW else value
+
+
+@contextlib.contextmanager
+def _plain_kernels() -> Iterator[None]:
+    """Keeps torch from fusing recurrent layers, so that they are products and sums."""
+    with quiet(), torch.backends.mkldnn.flags(enabled=False):  # which warns of other hardware
+        yield
 
 
 @contextlib.contextmanager

@@ -137,38 +137,49 @@ def _place(node: torch.fx.Node) -> str:
 def _unsupported(
     traced: torch.fx.GraphModule, opset: int, error: Exception, where: str
 ) -> ExportError:
-    """Names the operator that torch's exporter has no rule for, and the module that calls it."""
+    """Names the operator that torch's exporter has no rule for, and the module that calls it.
+
+    Of those without a rule, torch takes some apart: moves, and what it does not name itself.
+    """
     with quiet():
         registry = ONNXRegistry.from_torchlib(opset_version=opset)
-    for node in traced.graph.nodes:
-        if isinstance(node.target, torch._ops.OpOverload) and not registry.is_registered(
-            node.target
-        ):
-            return ExportError(
-                f"the operator {node.target} has no ONNX form, in {_place(node)}",
-                where=where,
-                hint="write it with other operators",
-            )
-    return explained(error, where)
+    without = [
+        node
+        for node in traced.graph.nodes
+        if isinstance(node.target, torch._ops.OpOverload)
+        and str(node.target.overloadpacket) not in _MOVES
+        and not registry.is_registered(node.target)
+    ]
+    told = "".join(map(str, _chain(error)))
+    without.sort(key=lambda node: repr(node.target) not in told)
+    if not without:
+        return explained(error, where)
+    return ExportError(
+        f"the operator {without[0].target} has no ONNX form, in {_place(without[0])}",
+        where=where,
+        hint="write it with other operators",
+    )
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Keeps torch's exporter from warning of what it does inside."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def explained(error: Exception, where: str) -> ExportError:
     """Returns what torch refused, in one line, and what to do."""
-    told = _innermost(error)
+    *_, told = _chain(error)
     kind = type(told).__name__
     text = str(told).strip().splitlines()[0] if str(told).strip() else kind
     if "DataDependent" in kind or "data-dependent" in str(told) or "Unbacked" in kind:
@@ -180,7 +191,8 @@ def explained(error: Exception, where: str) -> ExportError:
     return ExportError(f"torch cannot trace the model: {kind}: {text}", where=where)
 
 
-def _innermost(error: BaseException) -> BaseException:
-    while error.__cause__ is not None:
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, then what it came from."""
+    while error is not None:
+        yield error
         error = error.__cause__
-    return error

@@ -97,6 +97,11 @@ def export(
             hint="make one with closedform.optimizers",
         )
     where = f"model {type(model).__name__}"
+    if not hasattr(model, "named_parameters"):
+        raise ExportError(
+            f"model must be a torch.nn.Module, got {type(model).__name__}",
+            hint="make its parameters those of a module",
+        )
     trained = (param for param in model.parameters() if param.requires_grad)
     dtype = _dtype({str(param.dtype) for param in trained}, rule, where)
     if compute_dtype is not None and (compute_dtype != "f32" or rule.stored is None):

@@ -49,7 +49,7 @@ class TrainSession:
         threads: Threads within an op; onnxruntime's own choice if None.
 
     Raises:
-        SessionError: A file is missing or is no such model.
+        SessionError: A file is missing or is no such model, or the seed is none.
     """
 
     def __init__(
@@ -67,6 +67,8 @@ class TrainSession:
         self._options: dict[str, Any] = {"providers": providers, "threads": threads}
         self._session = open_session(train, **self._options)
         self._forward: OnnxSession | None = None
+        if type(seed) is not int or seed < 0:
+            raise SessionError(f"seed must be an integer >= 0, got {seed!r}", where=self._where)
         self._seed = seed
         inputs, outputs = self._session.inputs, self._session.outputs
         self._carried = {n: p for n, p in inputs.items() if n.startswith(_CARRIED)}
@@ -238,6 +240,12 @@ class TrainSession:
         if isinstance(batch, Mapping):
             given = dict(batch)
         else:
+            if not isinstance(batch, list | tuple):
+                raise SessionError(
+                    f"a batch is a tuple of arrays ({', '.join(names)}) or a mapping of them by "
+                    f"name, got {type(batch).__name__}",
+                    where=self._where,
+                )
             if len(batch) != len(names):
                 raise SessionError(
                     f"a batch has {len(names)} tensors ({', '.join(names)}), got {len(batch)}",
@@ -302,7 +310,13 @@ def _check(array: object, port: Port, where: str) -> Array:
     fits = len(array.shape) == len(port.shape) and all(
         want is None or want == have for want, have in zip(port.shape, array.shape, strict=True)
     )
-    if array.dtype != port.dtype or not fits:
+    if array.dtype != port.dtype:
+        raise SessionError(
+            f"{port.name!r} must be {port}, got {_type(array)}",
+            where=where,
+            hint=f"convert it with .astype({port.dtype.name!r})",
+        )
+    if not fits:
         raise SessionError(f"{port.name!r} must be {port}, got {_type(array)}", where=where)
     return np.ascontiguousarray(array)
 

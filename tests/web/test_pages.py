@@ -10,18 +10,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
 
-from closedform import schedules
+from closedform import schedules, transforms
 from closedform.cli.app import app
 from closedform.compiler import to_onnx
 from closedform.errors import ExportError
 from closedform.runtime.onnx_session import open_session
 from closedform.schedules.examples import EXAMPLES
+from closedform.training import export
 from closedform.web.folder import find_package, write_folder
 from closedform.web.gallery import write_gallery
 from closedform.web.training import write_training_page
-from tests.training.models import CASES
+from tests.training.models import CASES, batches
 from tests.training.test_training import made
 
 
@@ -216,6 +219,21 @@ def test_what_is_missing_is_named(trained: Path, packages: Path, tmp_path: Path)
             trained, tmp_path / "site", data=tmp_path / "no-data", packages=packages
         )
     assert not (tmp_path / "site").exists()
+
+
+def test_dtypes_that_no_page_has_are_refused(packages: Path, tmp_path: Path) -> None:
+    case = CASES["mlp"]
+    model = case.model().bfloat16()
+    example = tuple(map(torch.from_numpy, next(batches(case, 1, rows=4))))
+    rule = transforms.master_weights(case.rule)
+    export(model, cross_entropy, example, rule, tmp_path / "bf16", compute_dtype="f32")
+    with pytest.raises(ExportError, match=r"'param.*' is bfloat16, which .*-web does not have"):
+        write_training_page(tmp_path / "bf16" / "train.onnx", tmp_path / "site", packages=packages)
+    rule = transforms.master_weights(case.rule, "f16")
+    halves = example[0].half(), example[1]
+    export(model.half(), cross_entropy, halves, rule, tmp_path / "f16")
+    with pytest.raises(ExportError, match=r"the loss is float16, .* with output.float\(\)"):
+        write_training_page(tmp_path / "f16" / "train.onnx", tmp_path / "site", packages=packages)
 
 
 def test_a_card_of_the_gallery_is_its_own_graph(packages: Path, tmp_path: Path) -> None:

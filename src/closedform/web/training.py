@@ -36,7 +36,8 @@ def write_training_page(
         packages: The node_modules folder with onnxruntime-web; one from here up if None.
 
     Raises:
-        ExportError: A file or package is missing, or the folder holds something else.
+        ExportError: A file or package is missing, a dtype is none of onnxruntime-web, or the folder
+            holds something else.
         SessionError: ``train.onnx`` is no training step.
     """
     source = Path(train)
@@ -47,6 +48,7 @@ def write_training_page(
             where=f"file {str(source)!r}",
             hint="export one with closedform.training.export",
         )
+    _check_dtypes(session, f"file {str(source)!r}")
     files = {TRAIN_FILE: source, INIT_FILE: source.with_name(INIT_FILE)}
     if data is not None:
         files[DATA_FILE] = Path(data)
@@ -66,6 +68,22 @@ def write_training_page(
 
     write_folder(Path(folder), fill)
     return Path(folder) / "index.html"
+
+
+def _check_dtypes(session: OnnxSession, where: str) -> None:
+    for name, port in (*session.inputs.items(), *session.outputs.items()):
+        if port.dtype.name == "bfloat16":
+            raise ExportError(
+                f"{name!r} is bfloat16, which onnxruntime-web does not have",
+                where=where,
+                hint="export the model in float16 or float32",
+            )
+    if session.outputs[LOSS].dtype.name == "float16":
+        raise ExportError(
+            "the loss is float16, which a page cannot draw",
+            where=where,
+            hint="compute it in float32, with output.float() in the loss",
+        )
 
 
 def _manifest(session: OnnxSession, data: str | None) -> dict[str, Any]:

@@ -18,6 +18,12 @@ function element(parent, tag, attributes = {}, text = "") {
   return made;
 }
 
+// A formula wider than its card is made smaller, down to where it is still read; the rest scrolls.
+function fit(formula) {
+  const share = formula.clientWidth / formula.scrollWidth;
+  if (share < 1) formula.style.fontSize = `${Math.max(0.65, share * 0.98)}em`;
+}
+
 function card(parent, entry) {
   const box = element(parent, "article", { class: "card", id: `card-${entry.name}` });
   element(box, "h2", {}, entry.name);
@@ -57,6 +63,8 @@ async function begin() {
   const { entries } = await (await fetch("manifest.json")).json();
   const parent = document.getElementById("cards");
   const cards = entries.map((entry) => card(parent, entry));
+  await document.fonts.ready;
+  parent.querySelectorAll(".formula").forEach(fit);
   for (const { entry, svg, inputs, called } of cards) {
     const session = await ort.InferenceSession.create(entry.file);
     const steps = Array.from({ length: entry.steps + 1 }, (_, step) => step);

@@ -46,7 +46,7 @@ async function use(buffer, name) {
   const found = readSafetensors(buffer);
   const rows = trainer.rowsOf(found);
   data = { tensors: found, rows };
-  at("says").textContent = `${name}: ${rows} rows`;
+  at("data").textContent = `${name}, ${rows} rows`;
   at("run").disabled = false;
   at("error").textContent = "";
 }
@@ -91,7 +91,7 @@ async function run() {
 function offerHypers(manifest) {
   const known = ["step", "param.", "state.", "shared.", "buffer.", "batch.", "random."];
   for (const { name } of manifest.inputs) {
-    if (known.some((prefix) => name === prefix || (prefix.endsWith(".") && name.startsWith(prefix)))) continue;
+    if (known.some((part) => (part.endsWith(".") ? name.startsWith(part) : name === part))) continue;
     const label = document.createElement("label");
     label.textContent = name;
     const input = document.createElement("input");

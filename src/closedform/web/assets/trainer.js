@@ -1,16 +1,18 @@
 // One training step after the other with the graph of train.onnx, in any onnxruntime for JavaScript.
 
-const ARRAYS = {
-  float32: Float32Array,
-  float64: Float64Array,
-  int32: Int32Array,
-  int64: BigInt64Array,
-  bool: Uint8Array,
+// By the names of onnxruntime: what safetensors calls a dtype, and which array holds it.
+const KINDS = {
+  float32: ["F32", Float32Array],
+  float64: ["F64", Float64Array],
+  float16: ["F16", Uint16Array],
+  int32: ["I32", Int32Array],
+  int64: ["I64", BigInt64Array],
+  bool: ["BOOL", Uint8Array],
 };
 
 // A tensor of any dtype from plain numbers or a typed array.
 export function makeTensor(ort, dtype, values, dims) {
-  const kind = ARRAYS[dtype];
+  const [, kind] = KINDS[dtype] ?? [];
   if (!kind) throw new Error(`no array holds ${dtype}`);
   if (values instanceof kind) return new ort.Tensor(dtype, values, dims);
   const convert = dtype === "int64" ? (value) => BigInt(value) : (value) => Number(value);
@@ -47,7 +49,7 @@ export function readSafetensors(buffer) {
   const size = Number(new DataView(buffer).getBigUint64(0, true));
   if (size > buffer.byteLength - 8) throw new Error("the file is no safetensors file: bad header");
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, size)));
-  const names = { F32: "float32", F64: "float64", I32: "int32", I64: "int64", U8: "bool" };
+  const names = Object.fromEntries(Object.entries(KINDS).map(([name, [short]]) => [short, name]));
   const tensors = {};
   for (const [name, entry] of Object.entries(header)) {
     if (name === "__metadata__") continue;
@@ -55,7 +57,7 @@ export function readSafetensors(buffer) {
     if (!dtype) throw new Error(`tensor ${name} has dtype ${entry.dtype}, which no array holds`);
     const [start, end] = entry.data_offsets;
     const bytes = buffer.slice(8 + size + start, 8 + size + end);
-    tensors[name] = { dtype, dims: entry.shape, values: new ARRAYS[dtype](bytes) };
+    tensors[name] = { dtype, dims: entry.shape, values: new KINDS[dtype][1](bytes) };
   }
   return tensors;
 }
@@ -145,14 +147,13 @@ export class Trainer {
 
   // Step, parameters, states and buffers as the bytes of a safetensors file.
   save() {
-    const kinds = { float32: "F32", float64: "F64", int32: "I32", int64: "I64", bool: "U8" };
     const header = {};
     let offset = 0;
     const parts = [];
     for (const [name, tensor] of Object.entries(this.carried)) {
       const bytes = new Uint8Array(tensor.data.buffer, tensor.data.byteOffset, tensor.data.byteLength);
       header[name] = {
-        dtype: kinds[tensor.type],
+        dtype: KINDS[tensor.type][0],
         shape: [...tensor.dims],
         data_offsets: [offset, offset + bytes.length],
       };

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sympy as sp
@@ -11,6 +12,7 @@ from closedform.errors import DefinitionError
 from closedform.language import (
     PARAM,
     RANK,
+    Schedule,
     State,
     UpdateRule,
     axis_size,
@@ -122,10 +124,13 @@ def muon(
     definitions = {"buffer": blend(previous, gradient, hyper("momentum"))}
     direction = local("buffer")
     if flag(nesterov, "nesterov", "muon"):
-        ahead = direction - gradient if lookahead == "blend" else direction
-        direction = gradient + hyper("momentum") * ahead
+        if lookahead == "blend":
+            # Equal to g + μ (b' - g), with the smaller of the two weights on what is rounded.
+            direction = blend(direction, gradient, hyper("momentum"))
+        else:
+            direction = gradient + hyper("momentum") * direction
     definitions["direction"] = direction
-    definitions |= _orthogonal(ns_steps, floor, precision)
+    definitions |= _orthogonal(ns_steps, floor, precision, values)
     rows, columns = axis_size(0), axis_size(1)
     size = sp.Max(1, rows / columns) if scale == "original" else sp.Max(rows, columns) / 25
     rate = hyper("lr") * sp.sqrt(size)
@@ -161,11 +166,10 @@ def _checked(
     }
 
 
-def _orthogonal(steps: int, floor: str, precision: str) -> dict[str, sp.Expr]:
+def _orthogonal(
+    steps: int, floor: str, precision: str, values: Mapping[str, Any]
+) -> dict[str, sp.Expr]:
     """Definitions from the unit matrix to ``orthogonal``, which has the parameter's shape."""
-
-    def each(value: sp.Expr) -> sp.Expr:
-        return rounded(value, "bf16") if precision == "bf16" else value
 
     def fused(value: sp.Expr) -> sp.Expr:
         return value if precision == "parameter" else rounded(value, "bf16")
@@ -178,18 +182,51 @@ def _orthogonal(steps: int, floor: str, precision: str) -> dict[str, sp.Expr]:
     is_clamped = floor == "clamped"
     length = fused(sp.Max(length, hyper("eps")) if is_clamped else length + hyper("eps"))
     definitions["unit"] = fused(wide / length)
-    a, b, c = (hyper(f"ns_{name}") for name in "abc")
     now = local("unit")
     for step in range(1, steps + 1):
-        gram = local(f"gram_{step}")
-        definitions[f"gram_{step}"] = fused(matmul(now, transpose(now)))
-        if precision == "bf16":
-            square = each(matmul(each(c * gram), gram))
-        else:
-            square = c * matmul(gram, gram)
-        polynomial = fused(each(b * gram) + square)
-        definitions[f"x_{step}"] = fused(each(a * now) + each(matmul(polynomial, now)))
+        gram = fused(matmul(now, transpose(now)))
+        definitions[f"gram_{step}"] = gram
+        definitions |= _polynomial(step, now, precision, values)
         now = local(f"x_{step}")
     upright = sp.Piecewise((transpose(now), _IS_TALL), (now, True))
     definitions["orthogonal"] = like_param(upright)
     return definitions
+
+
+def _polynomial(
+    step: int, now: sp.Expr, precision: str, values: Mapping[str, Any]
+) -> dict[str, sp.Expr]:
+    """Definitions of a X + (b A + c A A) X, rounded as asked for."""
+    gram, result = local(f"gram_{step}"), f"x_{step}"
+    a, b, c = (hyper(f"ns_{name}") for name in "abc")
+    if precision == "parameter":
+        return {result: a * now + matmul(b * gram + c * matmul(gram, gram), now)}
+
+    def bf16(value: sp.Expr) -> sp.Expr:
+        return rounded(value, "bf16")
+
+    if precision == "bf16":
+        inner = bf16(bf16(b * gram) + bf16(matmul(bf16(c * gram), gram)))
+        return {result: bf16(bf16(a * now) + bf16(matmul(inner, now)))}
+    # Each coefficient is taken apart into the power of two beside it, the product with which is
+    # exact, and a rest that weighs little: of what float32 rounds before the sum is rounded to
+    # bf16, less then falls to the other side.
+    near_a, near_b, near_c = (_power_of_two(values[f"ns_{name}"]) for name in "abc")
+    names = [f"{part}_{step}" for part in ("square", "most", "rest", "inner", "moved")]
+    square, most, rest, inner, moved = map(local, names)
+    made = (
+        matmul(gram, gram),
+        near_b * gram + near_c * square,
+        (b - near_b) * gram + (c - near_c) * square,
+        bf16(most + rest),
+        near_a * now + matmul(inner, now),
+    )
+    return {**dict(zip(names, made, strict=True)), result: bf16(moved + (a - near_a) * now)}
+
+
+def _power_of_two(value: Any) -> sp.Expr:
+    """The power of two beside a number, with its sign; 0 for 0 and for what is no number yet."""
+    if value is None or isinstance(value, Schedule) or is_zero(value):
+        return sp.Integer(0)
+    exponent = round(math.log2(abs(value)))
+    return sp.sign(value) * sp.Integer(2) ** exponent

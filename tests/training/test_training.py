@@ -273,8 +273,10 @@ def test_hyperparameters_without_a_value_are_inputs(tmp_path: Path) -> None:
     assert np.array_equal(session.params["0.bias"], before)
     session.step(batch, lr=0.5)
     assert not np.array_equal(session.params["0.bias"], before)
-    with pytest.raises(SessionError, match=r"'lr' has no value.*step\(batch, lr=…\)"):
+    with pytest.raises(SessionError, match=r"^hyperparameter 'lr' missing \(.*train.onnx'\)"):
         session.step(batch)
+    with pytest.raises(SessionError, match=r"'lr' must be a number \(float64\[\]\), got 'high'"):
+        session.step(batch, lr="high")  # type: ignore[arg-type]
     with pytest.raises(SessionError, match=r"unknown hyperparameter 'rl'.*did you mean 'lr'"):
         session.step(batch, rl=1)
     assert session.t == 2
@@ -316,7 +318,7 @@ BAD_BATCHES: dict[str, tuple[Any, str]] = {
         {"inptu": X, "target": Y},
         r"unknown tensor 'inptu'.*did you mean 'input'",
     ),
-    "missing": ({"input": X}, "the batch has no 'target'"),
+    "missing": ({"input": X}, r"tensor 'target' missing \(the batch, file .*train.onnx'\)"),
     "array": (X, r"a batch is a tuple of arrays \(input, target\) or .* by name, got ndarray"),
     "nothing": (None, r"a batch is a tuple of arrays \(input, target\) or .*, got NoneType"),
 }

@@ -62,10 +62,12 @@ def _checked_tensor(given: object, port: Port, what: str, where: str) -> Array |
     return array
 
 
-def hyper_values(hyper: Mapping[str, float], layout: Layout, where: str) -> dict[str, Array]:
+def hyper_values(
+    hyper: Mapping[str, float], needed: Mapping[str, Port], optional: Mapping[str, Port], where: str
+) -> dict[str, Array]:
     """The hyperparameters as arrays of their dtypes, all checked."""
-    known = {**layout.hypers, **layout.optional}
-    expected = {**layout.hypers, **{name: known[name] for name in hyper if name in known}}
+    known = {**needed, **optional}
+    expected = {**needed, **{name: known[name] for name in hyper if name in known}}
     check_names(hyper, expected, "hyperparameter", where)
     values = {}
     for name, value in hyper.items():

@@ -190,7 +190,8 @@ class OptimizerSession:
                     where=where,
                     hint=engine.alias_hint,
                 )
-        engine.step(tensors, hyper_values(hyper, engine.layout, where))
+        layout = engine.layout
+        engine.step(tensors, hyper_values(hyper, layout.hypers, layout.optional, where))
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the name of the rule, the step, and copies of all parameters and states.

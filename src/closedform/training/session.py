@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from closedform.errors import SessionError, StateError, nearest
-from closedform.runtime.buffers import Array, run_into, run_on
+from closedform.runtime.buffers import Array, check_names, run_into, run_on
+from closedform.runtime.checks import hyper_values
 from closedform.runtime.layout import STEP
 from closedform.runtime.onnx_session import OnnxSession, Port, open_session
 from closedform.runtime.two_sets import TwoSets
@@ -145,7 +146,8 @@ class TrainSession:
         """
         named = self._checked(batch)
         rows = next(iter(named.values())).shape[0]
-        self._sets.run({**named, **self._draw(rows), **self._hyper_values(hyper)})
+        given = hyper_values(hyper, self._hypers, self._session.optional, self._where)
+        self._sets.run({**named, **self._draw(rows), **given})
         rate = self._told.get(LEARNING_RATE)
         return StepResult(self.t, float(self._told[LOSS]), None if rate is None else float(rate))
 
@@ -252,16 +254,7 @@ class TrainSession:
                     where=self._where,
                 )
             given = dict(zip(names, batch, strict=True))
-        for name in given:
-            if name not in names:
-                raise SessionError(
-                    f"unknown tensor {name!r} in the batch",
-                    where=self._where,
-                    hint=nearest(name, names),
-                )
-        missing = [name for name in names if name not in given]
-        if missing:
-            raise SessionError(f"the batch has no {missing[0]!r}", where=self._where)
+        check_names(given, dict.fromkeys(names), "tensor", f"the batch, {self._where}")
         ordered = {
             key: _check(given[name], port, self._where)
             for name, (key, port) in zip(names, self._batch.items(), strict=True)
@@ -285,20 +278,6 @@ class TrainSession:
             )
             for name, port in self._random.items()
         }
-
-    def _hyper_values(self, given: Mapping[str, float]) -> dict[str, Array]:
-        for name in given:
-            if name not in self._hypers:
-                hint = nearest(name, self._hypers) if self._hypers else "the graph has none"
-                raise SessionError(f"unknown hyperparameter {name!r}", where=self._where, hint=hint)
-        missing = [name for name in self._hypers if name not in given]
-        if missing:
-            raise SessionError(
-                f"hyperparameter {missing[0]!r} has no value",
-                where=self._where,
-                hint=f"give it with each step: step(batch, {missing[0]}=…)",
-            )
-        return {name: np.asarray(given[name], self._hypers[name].dtype) for name in given}
 
 
 def _check(array: object, port: Port, where: str) -> Array:

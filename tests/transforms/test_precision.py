@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from closedform import optimizers, schedules, transforms
-from closedform.errors import StateError
+from closedform.errors import SessionError, StateError
 from closedform.ir.types import DType
 from closedform.language import Group, UpdateRule
 from closedform.runtime import OptimizerSession
@@ -185,6 +185,37 @@ def test_groups_have_masters_of_their_own() -> None:
     np.testing.assert_array_equal(session.states["master"]["b"], moved)
     assert set(session.states["exp_avg"]) == {"w", "v", "e"}
     assert set(session.states["master"]) == set(SHAPES)
+
+
+BAD: dict[str, tuple[UpdateRule, Any, str]] = {
+    "no masters": (
+        optimizers.sgd(0.1),
+        np.float16,
+        "parameter 'v' must be a NumPy array of float32 or float64, got dtype float16 (rule "
+        "'sgd'): convert it with numpy.asarray(…, numpy.float32), or wrap the rule: "
+        "transforms.master_weights(rule, 'f16')",
+    ),
+    "other masters": (
+        transforms.master_weights(optimizers.lion(0.1), "f16"),
+        DType.BF16.numpy,
+        "parameter 'v' must be a NumPy array of float16, got dtype bfloat16 (rule 'lion'): convert "
+        "it with .astype('float16')",
+    ),
+    "masters for float32": (
+        transforms.master_weights(optimizers.adam(0.1)),
+        np.float32,
+        "parameter 'v' must be a NumPy array of bfloat16, got dtype float32 (rule 'adam'): convert "
+        "it with .astype('bfloat16')",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_parameters_that_the_rule_is_not_for_are_refused(name: str) -> None:
+    rule, dtype, message = BAD[name]
+    with pytest.raises(SessionError) as caught:
+        OptimizerSession(rule, {"v": np.ones(3).astype(dtype)})
+    assert str(caught.value) == message
 
 
 def test_a_state_dict_without_masters_or_of_another_dtype_is_refused() -> None:

@@ -37,7 +37,8 @@ class OptimizerSession:
 
     Args:
         rule: The rule; it is compiled here for the shapes and the dtype of ``params``.
-        params: The parameters by name, all float32 or all float64. They are copied.
+        params: The parameters by name, all float32 or all float64, or all of the 16 bits that a
+            rule with masters is for. They are copied.
         groups: Parameters with a rule of their own.
         providers: Execution providers of onnxruntime; the CPU if None.
         threads: Threads within an op; onnxruntime's own choice if None.

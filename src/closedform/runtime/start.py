@@ -20,7 +20,7 @@ def common_dtype(params: Mapping[str, Array], where: str, stored: str | None = N
     """
     words = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
     if stored is not None:
-        words[DType(stored).numpy] = "f32"
+        words = {DType(stored).numpy: "f32"}
     if not isinstance(params, Mapping):
         raise SessionError(
             f"parameters must be a mapping of names to arrays, got {type(params).__name__}",
@@ -34,9 +34,10 @@ def common_dtype(params: Mapping[str, Array], where: str, stored: str | None = N
             is_array = isinstance(array, np.ndarray)
             got = f"dtype {array.dtype}" if is_array else f"a {type(array).__name__}"
             raise SessionError(
-                f"parameter {name!r} must be a NumPy array of float32 or float64, got {got}",
+                f"parameter {name!r} must be a NumPy array of {' or '.join(map(str, words))}, "
+                f"got {got}",
                 where=where,
-                hint="convert it with numpy.asarray(…, numpy.float32)",
+                hint=_advice(array, stored),
             )
     dtypes = {array.dtype for array in params.values()}
     if len(dtypes) > 1:
@@ -47,6 +48,17 @@ def common_dtype(params: Mapping[str, Array], where: str, stored: str | None = N
             hint="use a session for each dtype",
         )
     return words[dtypes.pop()]
+
+
+def _advice(array: object, stored: str | None) -> str:
+    """How a parameter comes to have the dtype that its rule is for."""
+    if stored is not None:
+        return f"convert it with .astype({str(DType(stored).numpy)!r})"
+    advice = "convert it with numpy.asarray(…, numpy.float32)"
+    for word in (DType.BF16, DType.F16):
+        if isinstance(array, np.ndarray) and array.dtype == word.numpy:
+            return f"{advice}, or wrap the rule: transforms.master_weights(rule, {str(word)!r})"
+    return advice
 
 
 def fill_states(init: OnnxSession, layout: Layout, arrays: Mapping[str, Array], where: str) -> None:

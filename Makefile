@@ -96,7 +96,7 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/torch/compare_backends.py \
 	  tests/torch/compare_distributed.py
 	@echo "== compare: the prover: all goals, random goals, its lemmas, and z3 beside cvc5"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_goals.py \
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_goals.py tests/verify/compare_claims.py \
 	  tests/verify/compare_soundness.py tests/verify/compare_lemmas.py
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/verify/compare_solvers.py
 	@echo "== compare: translation validation of every record, and of every fault that is planted"

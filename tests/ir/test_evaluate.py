@@ -272,6 +272,12 @@ def test_the_largest_element() -> None:
     result = apply(Op.REDUCE_MAX, matrix, axes=(1,), keepdims=False)
     np.testing.assert_array_equal(result, [NAN, 0, 0])
     assert np.signbit(result[1:]).tolist() == [False, True]
+    for size in (2, 3, 8, 33):
+        for place in range(size):
+            zeros = np.full(size, -0.0, np.float32)
+            zeros[place] = 0.0
+            found = apply(Op.REDUCE_MAX, zeros, axes=(0,), keepdims=False)
+            assert not np.signbit(found), (size, place)
     kept = apply(Op.REDUCE_MAX, np.arange(6).reshape(2, 3), axes=(0,), keepdims=True)
     assert kept.tolist() == [[3, 4, 5]]
     np.testing.assert_array_equal(apply(Op.REDUCE_MAX, matrix, axes=(), keepdims=True), matrix)

@@ -98,5 +98,5 @@ def test_parameters_of_16_bits_are_stepped_by_masters(stored: str, dtype: Any) -
     np.testing.assert_allclose(masters, [0.998, -2.002], rtol=2e-6)  # twenty roundings of 6e-8
     np.testing.assert_array_equal(session.params["w"], masters.astype(dtype))
     name = np.dtype(dtype).name
-    with pytest.raises(SessionError, match=rf"'w' must be a NumPy array of {name}, got dtype float32"):
+    with pytest.raises(SessionError, match=rf"must be a NumPy array of {name}, got dtype float32"):
         OptimizerSession(rule, {"w": start["w"].astype(np.float32)})

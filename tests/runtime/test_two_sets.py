@@ -66,6 +66,20 @@ def test_a_step_reads_one_set_and_writes_the_other() -> None:
         both.views[both.current]["x"][...] = 0
 
 
+def test_each_step_reads_what_it_is_given() -> None:
+    both = sets(np.zeros((), np.float32))
+    one, longer, other = given(0, 1), given(0, 1, 1), given(1, 3)
+    seen = []
+    for arrays in (one, one, longer, longer, other, other):
+        before = float(both.arrays["x"])
+        both.run(arrays)
+        seen.append(float(both.arrays["x"]) - before)
+    assert seen == [5, 5, 6, 6, 11, 11]
+    one["given"][...] = 2
+    both.run(one)
+    assert float(both.arrays["x"]) == 45 + 6
+
+
 def test_what_no_step_changes_is_held_once() -> None:
     both = sets(np.zeros((), np.float32))
     first = both.arrays["table"]

@@ -211,3 +211,39 @@ def fully_sharded(rank: int, folder: str) -> None:
 @pytest.mark.parametrize("world", [2, 4])
 def test_fsdp2_trains_and_resumes_as_one_process(tmp_path: Path, world: int) -> None:
     together(fully_sharded, world, str(tmp_path))
+
+
+def two_ways(rank: int) -> None:
+    """FSDP2 over tensor parallelism: one axis of a parameter is cut along both axes of the mesh."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        parallelize_module,
+    )
+
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensors"))
+    for name in ("adamw", "lamb", "adafactor", "clipped lamb"):
+        built = model()
+        plan = {"0": ColwiseParallel(), "2": RowwiseParallel()}
+        parallelize_module(built, mesh["tensors"], plan)
+        for layer in built:  # type: ignore[attr-defined]
+            fully_shard(layer, mesh=mesh["data"])
+        fully_shard(built, mesh=mesh["data"])
+        runs = [started(one, RULES[name]) for one in (built, model())]
+        for run in runs:
+            train(run, 0, 2 * STEPS)
+        one, plain, before = (
+            [whole(param) for param in owner.parameters()]
+            for owner in (runs[0][0], runs[1][0], model())
+        )
+        found = difference(one, plain)
+        # As with FSDP2 alone.
+        assert found <= 1e-5 < difference(plain, before) / 100, (name, found)
+        if rank == 0:
+            print(f"FSDP2 and tensor parallelism, {name}: {found:.1e}", flush=True)
+
+
+def test_fsdp2_over_tensor_parallelism_trains_as_one_process() -> None:
+    together(two_ways, 4)

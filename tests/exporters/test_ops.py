@@ -52,6 +52,12 @@ def test_torch_agrees_with_the_evaluator(case: Case) -> None:
     assert_agrees(case, run_torch(case.graph, case.inputs))
 
 
+@pytest.mark.parametrize("opset", [13, 17, 18])
+@pytest.mark.parametrize("case", [c for c in CASES if c.op is Op.REDUCE_MAX], ids=str)
+def test_axes_of_a_maximum_are_an_attribute_before_opset_18(case: Case, opset: int) -> None:
+    assert_agrees(case, run_onnxruntime(case.graph, case.inputs, opset=opset))
+
+
 @pytest.mark.parametrize("op", [Op.MIN, Op.MAX])
 @pytest.mark.parametrize("shape", [(), ("n",)])
 def test_extremum_of_integers_beyond_32_bits(op: Op, shape: Shape) -> None:

@@ -69,7 +69,7 @@ def adafactor(
     V' = (R' / max(mean(R'), ε₁)) C', and R, C keep their axis, with size 1.
 
     A mean of squares has to fit its dtype. Where the squares of a row or column sum up to more than
-    float32 holds (gradients of 1e19 and above), R or C is infinite, R / mean(R) is inf / inf, and
+    float32 holds (n gradients of 1.8e19 / √n), R or C is infinite, R / mean(R) is inf / inf, and
     the tensor is not a number after the step, as in the systems below.
 
     States, initially 0. A parameter with two axes or more: ``exp_avg_sq_row`` R, its shape without

@@ -43,7 +43,7 @@ def came(
     step.
 
     A mean of squares has to fit its dtype. Where the squares of a row or column sum up to more than
-    float32 holds (gradients of 1e19 and above), R or C is infinite, R / mean(R) is inf / inf, and
+    float32 holds (n gradients of 1.8e19 / √n), R or C is infinite, R / mean(R) is inf / inf, and
     the tensor is not a number after the step, as in the published code.
 
     States, initially 0: ``exp_avg`` m, the parameter's shape. With two axes or more its shape

@@ -67,6 +67,7 @@ def work(rank: int, folder: str) -> None:
     check_alike(LARS, begin(LARS, *shards, backend="onnxruntime"), STEPS, BOUND)
     _check_states(*shards)
     _check_gradients(*shards)
+    _check_points(*shards)
     _check_refusals(rank, *shards)
     _save(folder, *shards)
 
@@ -132,6 +133,29 @@ def _check_gradients(mesh: Any, placements: Any) -> None:
         optimizer.step()
         plain.step()
         assert difference(params_of(optimizer), params_of(plain)) <= BOUND
+
+
+def _check_points(mesh: Any, placements: Any) -> None:
+    """The point of evaluation is that of one process, and the other comes back to the bit."""
+    units = cf.transforms.clip_by_unit_norm(MOMENTUM, 0.5)
+    for rule in (
+        cf.optimizers.schedule_free_sgd(lr=0.1),
+        cf.transforms.weight_average(units, 0.9),
+    ):
+        optimizer, plain = begin(rule, mesh, placements, MATRICES), begin(rule, shapes=MATRICES)
+        advance(optimizer, 0, STEPS)
+        advance(plain, 0, STEPS)
+        before = params_of(optimizer)
+        optimizer.eval()
+        plain.eval()
+        found = difference(params_of(optimizer), params_of(plain))
+        assert found <= BOUND < difference(before, params_of(plain)) / 100
+        for param, states in optimizer.state.items():
+            given, kept = param, states["training_point"]
+            assert kept.placements == given.placements  # type: ignore[attr-defined]
+        optimizer.load_state_dict(optimizer.state_dict())
+        optimizer.train()
+        assert difference(before, params_of(optimizer)) == 0
 
 
 def _check_refusals(rank: int, mesh: Any, placements: Any) -> None:

@@ -13,15 +13,16 @@ from closedform.language import Schedule, UpdateRule
 from closedform.torch import kernels
 from closedform.torch.base import OptimizerBase, place
 from closedform.torch.divided import cut
+from closedform.torch.evaluation import SwitchingOptimizer
 from closedform.torch.fused import compiled, run_torch, run_traced
-from closedform.torch.kernels import BACKENDS, COMPUTED, Job
+from closedform.torch.kernels import BACKENDS, Job
 from closedform.torch.opened import numbers_of
+from closedform.torch.parameters import check_parameter
 from closedform.torch.plans import GivenRule, Plan
 from closedform.torch.settings import RuleSource, Variants
 from closedform.torch.shard_steps import ShardJob, ShardKernel, engines, run_shards, shard_kernels
 from closedform.torch.shards import (
     check_gradient,
-    check_placement,
     gradient_of,
     is_sharded,
     local,
@@ -29,10 +30,8 @@ from closedform.torch.shards import (
 )
 from closedform.torch.states import adapted_states, first_states
 
-_ACCEPTED_TENSORS = f"dtypes are {', '.join(str(dtype) for dtype in COMPUTED)}"
 
-
-class Optimizer(OptimizerBase):
+class Optimizer(SwitchingOptimizer):
     """An update rule as a torch optimizer.
 
     A group holds the rule's hyperparameters by name, and may give its own; a scheduler of any kind
@@ -106,6 +105,7 @@ class Optimizer(OptimizerBase):
         """Drops what is compiled and planned; the next step makes it again."""
         self._variants = Variants(self._source)
         self._plans: dict[int, Plan] = {}
+        self._points = {}
         is_compiled = self._backend == "compile"
         self._run = compiled(f"step_{id(self)}") if is_compiled else run_torch
 
@@ -132,7 +132,9 @@ class Optimizer(OptimizerBase):
 
     def _accept(self, group: dict[str, Any], index: int) -> None:
         for number, parameter in enumerate(group["params"]):
-            self._check_parameter(parameter, place(group, index, number))
+            spot = f"{type(self).__name__}, {place(group, index, number)}"
+            first = self.param_groups[0]["params"][0]
+            check_parameter(parameter, first, self._backend, self._providers, spot)
         where = f"{type(self).__name__}, param group {index}"
         scheduled = {key: group[key] for key in self._source.keys if _is_scheduled(group.get(key))}
         values = self._checked_values({**group, **scheduled}, where)
@@ -162,27 +164,6 @@ class Optimizer(OptimizerBase):
                 f"group of one dtype, got {len(self.param_groups)} groups of {len(dtypes)} dtypes",
                 where=where,
             )
-
-    def _check_parameter(self, parameter: Tensor, where: str) -> None:
-        where = f"{type(self).__name__}, {where}"
-        if parameter.dtype not in COMPUTED:
-            kind = "complex" if parameter.is_complex() else str(parameter.dtype)
-            raise ArgumentError(
-                f"a parameter must be a real floating-point tensor, got {kind}",
-                where=where,
-                hint=_ACCEPTED_TENSORS,
-            )
-        first: Tensor = self.param_groups[0]["params"][0]
-        if parameter.device != first.device:
-            raise ArgumentError(
-                f"all parameters must be on one device, got {parameter.device} after "
-                f"{first.device}",
-                where=where,
-                hint="make an optimizer for each device",
-            )
-        check_placement(parameter, where)
-        if self._backend == "onnxruntime":
-            kernels.check_onnx(parameter, self._providers, where)
 
     def _checked_values(self, group: Mapping[str, Any], where: str) -> dict[str, Any]:
         """The entries that the rule reads."""
@@ -228,7 +209,9 @@ class Optimizer(OptimizerBase):
 
         Raises:
             ArgumentError: A gradient is sparse; no parameter has been changed.
+            StateError: The parameters are at the point of evaluation.
         """
+        self._check_training()
         loss = None
         if closure is not None:
             with torch.enable_grad():

@@ -34,6 +34,9 @@ from closedform.torch.shards import (
     whole,
 )
 
+EVALUATION = "evaluation"
+"""What a graph writes that gives the point of evaluation: into the parameter."""
+
 Engine = Callable[[Job], None]
 """What runs a graph."""
 
@@ -237,7 +240,9 @@ def _finish(kernel: ShardKernel, job: ShardJob, totals: Mapping[str, Tensor]) ->
     targets = {}
     for name in kernel.step.outputs:
         read = name.removeprefix(NEXT)
-        targets[name] = values[read] if kernel.is_gathered else local(owners[read])
+        targets[name] = local(owners[read])
+        if kernel.is_gathered:
+            targets[name] = values[read] if read in values else whole(owners[read]).clone()
     kernel.step.run(values, targets)
     if kernel.is_gathered:
         for name, full in targets.items():
@@ -248,6 +253,7 @@ def _finish(kernel: ShardKernel, job: ShardJob, totals: Mapping[str, Tensor]) ->
 def _owners(job: ShardJob) -> dict[str, Tensor]:
     """The tensors of a parameter as its graphs name them."""
     found = {f"param.{NAME}0": job.param, f"grad.{NAME}0": job.grad}
+    found[f"{EVALUATION}.{NAME}0"] = job.param
     for name, value in job.states.items():
         found[kernels.state_label(name)] = value
     return found

@@ -104,8 +104,8 @@ def check_placement(param: Tensor, where: str) -> None:
     for axis, placement in enumerate(_placements(param) if is_spread(param) else ()):
         if placement.is_partial():
             raise ArgumentError(
-                f"a parameter must be sharded or replicated, got {placement!r} along axis {axis} of "
-                "its mesh",
+                f"a parameter must be sharded or replicated, got {placement!r} along axis {axis} "
+                "of its mesh",
                 where=where,
                 hint="redistribute it before the optimizer is made",
             )

@@ -462,9 +462,9 @@ def test_the_functional_step_is_exported() -> None:
     params = parameters([(3,)])
     optimizer = Optimizer(params, ADAMW)
     steps(optimizer, params, 1)
-    ((kernel, job),) = optimizer._work_of(0)
-    program, reads, _ = kernel.call(job)
-    assert len(job.writes) == 4
+    ((kernel, hypers, members),) = optimizer._work_of(0)
+    program, reads, writes, _ = kernel.call(hypers, [optimizer._member(param) for param in members])
+    assert len(writes) == 4
     exported = torch.export.export(program, tuple(reads)).module()
     for one, two in zip(exported(*reads), program(*reads), strict=True):
         assert torch.equal(one, two)

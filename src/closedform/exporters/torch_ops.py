@@ -171,11 +171,20 @@ def _broadcast_to(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
 
 
 def _lookup(site: Site, operands: tuple[fx.Node, ...]) -> fx.Node:
-    """``take``, since ``table[index]`` reads a 0-dim index back to the host."""
+    """``index_select`` of a vector of indices.
+
+    Not ``table[index]``, which reads a 0-dim index back to the host, and not ``take``, which
+    inductor of torch 2.13 decomposes into that.
+    """
     table, index = operands
-    if site.graph.nodes[site.node.operands[1]].type.dtype is not DType.I64:
+    type_ = site.graph.nodes[site.node.operands[1]].type
+    if type_.dtype is not DType.I64:
         index = site.program.call_method("to", (index, torch.int64))
-    return site.call(torch.take, table, index)
+    if type_.rank == 1:
+        return site.call(torch.index_select, table, 0, index)
+    shape = site.program.call_method("size", (index,))
+    found = site.call(torch.index_select, table, 0, site.call(torch.reshape, index, (-1,)))
+    return site.call(torch.reshape, found, shape)
 
 
 TORCH_OPS: Mapping[Op, Emitter] = {

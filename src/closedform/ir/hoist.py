@@ -20,24 +20,27 @@ def hoist(graph: Graph) -> tuple[Graph, Graph]:
     """Returns the graph of numbers and the graph of tensors; one may have no outputs.
 
     Their outputs together are those of the graph. The first takes the inputs that are numbers, and
-    hands ``number.0``, ``number.1``, … to the second; one that the second needs as it came is
-    handed over too, so that the first may be run, and its inputs written over, before the second.
-    The cost is linear in the nodes.
+    hands ``number.0``, ``number.1``, …, all of rank 0, to the second; one that the second needs as
+    it came is handed over too, so that the first may be run, and its inputs written over, before
+    the second. The cost is linear in the nodes.
     """
     is_number = _numbers(graph)
+    is_read = _read_by_tensors(graph, is_number)
     first, second = Builder(graph.name), Builder(graph.name)
     early: dict[int, Value] = {}
     late: dict[int, Value] = {}
-    crossing = {
-        operand: f"{NUMBER}{place}" for place, operand in enumerate(_crossing(graph, is_number))
-    }
+    count = 0
     for index, node in enumerate(graph.nodes):
         if is_number[index]:
             early[index] = _copy(first, node, early)
-        if index in crossing:
-            first.output(crossing[index], early[index])
-            late[index] = second.input(crossing[index], node.type, Role.HYPER)
-        elif node.op is Op.CONST or not is_number[index]:
+        if not is_read[index]:
+            continue
+        if is_number[index] and _is_handed_over(node):
+            name = f"{NUMBER}{count}"
+            count += 1
+            first.output(name, early[index])
+            late[index] = second.input(name, node.type, Role.HYPER)
+        else:
             late[index] = _copy(second, node, late)
     for output in graph.outputs:
         if is_number[output.index]:
@@ -59,19 +62,20 @@ def _numbers(graph: Graph) -> list[bool]:
     return found
 
 
-def _crossing(graph: Graph, is_number: list[bool]) -> list[int]:
-    """The numbers that tensors are computed from, in order; constants are in both graphs."""
-    read = {
-        operand
-        for node, is_early in zip(graph.nodes, is_number, strict=True)
-        if not is_early
-        for operand in node.operands
-    }
-    return [
-        operand
-        for operand in sorted(read)
-        if is_number[operand] and graph.nodes[operand].op is not Op.CONST
-    ]
+def _read_by_tensors(graph: Graph, is_number: list[bool]) -> list[bool]:
+    """Whether the second graph has each node: as it is, or handed over as a number."""
+    found = [not known for known in is_number]
+    for index in range(len(graph.nodes) - 1, -1, -1):
+        node = graph.nodes[index]
+        if found[index] and not (is_number[index] and _is_handed_over(node)):
+            for operand in node.operands:
+                found[operand] = True
+    return found
+
+
+def _is_handed_over(node: Node) -> bool:
+    """Whether a number is handed over: constants and vectors of numbers are made in both graphs."""
+    return node.op is not Op.CONST and not node.type.shape
 
 
 def _copy(builder: Builder, node: Node, values: dict[int, Value]) -> Value:

@@ -9,22 +9,36 @@ once, where they lie.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
-from types import FunctionType
-from typing import Any
+from dataclasses import dataclass
+from types import FunctionType, MappingProxyType
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from closedform.exporters.torch_module import GraphProgram, to_module
 from closedform.ir.hoist import hoist
-from closedform.ir.program import NEXT
+from closedform.ir.program import NEXT as NEXT
 
 PATTERNS = 8
 """How many sets of parameters are compiled as a whole; more are stepped one by one."""
 
-Call = tuple[GraphProgram, list[Tensor], list[tuple[Tensor, ...]]]
-"""A program, what it reads and what it writes, in its order."""
+
+class Call(NamedTuple):
+    """A program on tensors.
+
+    Attributes:
+        program: The program.
+        reads: What it reads, in its order.
+        writes: What each result is written to.
+        hypers: Those of what it reads that calls of one group share.
+    """
+
+    program: GraphProgram
+    reads: Sequence[Tensor]
+    writes: Sequence[Sequence[Tensor]]
+    hypers: Mapping[str, Tensor] = MappingProxyType({})
+
 
 Runner = Callable[[Sequence[Call]], None]
 """What does the steps of several parameters."""
@@ -32,7 +46,7 @@ Runner = Callable[[Sequence[Call]], None]
 
 def run_torch(calls: Sequence[Call]) -> None:
     """Does the steps of several parameters."""
-    for program, reads, writes in calls:
+    for program, reads, writes, _ in calls:
         for targets, result in zip(writes, results_of(program, reads), strict=True):
             for target in targets:
                 target.copy_(result)
@@ -50,7 +64,8 @@ def results_of(program: GraphProgram, reads: Iterable[Tensor]) -> tuple[Tensor, 
 
 def run_traced(calls: Sequence[Call]) -> None:
     """Does what ``run_torch`` does, within a trace; outside of it where its graph loses results."""
-    is_apart = any(_is_lost(target) for *_, writes in calls for group in writes for target in group)
+    targets = [target for call in calls for group in call.writes for target in group]
+    is_apart = any(map(_is_lost, targets))
     (_run_apart if is_apart else run_torch)(calls)
 
 
@@ -75,68 +90,78 @@ def compiled(owner: str) -> Runner:
         owner: A name for the functions.
     """
     halves: dict[int, tuple[GraphProgram, _Halves]] = {}
-    known: dict[tuple[int, ...], _Fused] = {}
+    known: dict[tuple[tuple[int, int], ...], _Fused] = {}
 
     def run(calls: Sequence[Call]) -> None:
-        key = tuple(id(program) for program, _, _ in calls)
+        groups: dict[int, int] = {}
+        key = tuple(
+            (id(call.program), groups.setdefault(id(call.hypers), len(groups))) for call in calls
+        )
         fused = known.get(key)
         if fused is None:
             if len(calls) > 1 and sum(len(other) > 1 for other in known) >= PATTERNS:
                 for call in calls:
                     run([call])
                 return
-            for program, _, _ in calls:  # kept alive, so that the id stays its own
+            for program, *_ in calls:  # kept alive, so that the id stays its own
                 halves.setdefault(id(program), (program, _halves(program)))
-            parts = [halves[place][1] for place in key]
+            parts = [halves[place][1] for place, _ in key]
             known[key] = fused = _Fused(f"{owner}_{len(known)}", calls, parts)
         fused.run(calls)
 
     return run
 
 
-_Halves = tuple[GraphProgram | None, GraphProgram | None]
-"""The program of numbers and that of tensors; None where there is nothing to compute."""
+@dataclass(frozen=True, slots=True)
+class _Halves:
+    """A program in two.
 
-_Step = tuple[GraphProgram, tuple[int, ...], tuple[tuple[int, ...], ...]]
-"""A program, the places of what it reads, and of what each result is written to.
+    Attributes:
+        numbers: What it computes of numbers; None if nothing.
+        tensors: What it computes of tensors; None if nothing.
+        is_for_vectors: Whether the numbers of several parameters may be computed as vectors.
+    """
 
-A result that is written nowhere is returned.
-"""
+    numbers: GraphProgram | None
+    tensors: GraphProgram | None
+    is_for_vectors: bool
 
 
 def _halves(program: GraphProgram) -> _Halves:
     first, second = hoist(program.source)
-    return (
+    return _Halves(
         to_module(first) if first.outputs else None,
         to_module(second) if second.outputs else None,
+        all(not node.type.shape for node in first.nodes),
     )
 
 
 class _Fused:
     """The steps of parameters that run together, on the tensors of all calls in one list.
 
+    Numbers are handed over behind these tensors. Parameters of one group and rule have vectors of
+    them, whatever their shapes; what is the same for all is one number.
+
     Args:
-        name: A name for the functions.
+        title: A name for the functions.
         calls: The first calls; later ones are of the same programs.
         halves: The halves of each program.
     """
 
-    def __init__(self, name: str, calls: Sequence[Call], halves: Sequence[_Halves]) -> None:
-        tensors = _tensors(calls)
-        numbers, steps = _Half(tensors), _Half(tensors)
-        start, place = 0, len(tensors)
-        for call, (early, late) in zip(calls, halves, strict=True):
-            inputs, targets = _places(call, start)
-            start += len(_tensors([call]))
-            if early is not None:
-                for output in early.output_names:
-                    if output not in targets:
-                        inputs[output], place = place, place + 1
-                numbers.add(early, inputs, targets)
-            if late is not None:
-                steps.add(late, inputs, targets)
-        self._numbers = numbers.compiled(f"{name}_numbers")
-        self._steps = steps.compiled(f"{name}_tensors")
+    def __init__(self, title: str, calls: Sequence[Call], halves: Sequence[_Halves]) -> None:
+        tensors, members = _tensors(calls), _members(calls)
+        groups: dict[Any, _Part] = {}
+        for index, (call, half) in enumerate(zip(calls, halves, strict=True)):
+            if half.numbers is not None:
+                key = (half.numbers.source, id(call.hypers)) if half.is_for_vectors else index
+                groups.setdefault(key, (half.numbers, []))[1].append(members[index])
+        parts = [
+            (half.tensors, [member])
+            for half, member in zip(halves, members, strict=True)
+            if half.tensors is not None
+        ]
+        self._numbers = _function(f"{title}_numbers", tensors, list(groups.values()))
+        self._steps = _function(f"{title}_tensors", tensors, parts)
 
     def run(self, calls: Sequence[Call]) -> None:
         """Does the steps."""
@@ -148,88 +173,122 @@ class _Fused:
 def _tensors(calls: Sequence[Call]) -> list[Tensor]:
     """What calls read and write, one call after the other."""
     found: list[Tensor] = []
-    for _, reads, writes in calls:
+    for _, reads, writes, _ in calls:
         found += reads
         for targets in writes:
             found += targets
     return found
 
 
-def _places(call: Call, first: int) -> tuple[dict[str, int], dict[str, tuple[int, ...]]]:
-    """The places of inputs and targets by name; a target that is read has one place."""
-    program, reads, writes = call
-    inputs = {name: first + place for place, name in enumerate(program.input_names)}
-    start = first + len(reads)
-    targets: dict[str, tuple[int, ...]] = {}
-    for name, group in zip(program.output_names, writes, strict=True):
-        places = list(range(start, start + len(group)))
-        start += len(group)
-        read = inputs.get(name.removeprefix(NEXT))
-        if read is not None and reads[read - first] is group[0]:
-            places[0] = read
-        targets[name] = tuple(places)
-    return inputs, targets
+_Source = tuple[int, int]
+"""The place of a tensor in a list, and of a number in it; -1 for the tensor itself."""
 
 
-class _Half:
-    """The programs of one function.
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """The tensors of a call by name.
 
-    Args:
-        tensors: What calls read and write, for the dtypes.
+    Attributes:
+        sources: Where inputs come from.
+        targets: The places that outputs are written to; a tensor that is read has one place.
     """
 
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
-        self._tensors = tensors
-        self._steps: list[_Step] = []
-        self._returned: list[tuple[int, ...]] = []
+    sources: dict[str, _Source]
+    targets: dict[str, list[int]]
 
-    def add(
-        self,
-        program: GraphProgram,
-        inputs: Mapping[str, int],
-        targets: Mapping[str, tuple[int, ...]],
-    ) -> None:
-        """Adds a program; what no target takes is appended to the tensors."""
-        writes: list[tuple[int, ...]] = []
+
+_Part = tuple[GraphProgram, list[_Member]]
+"""A program and the calls that it serves at once."""
+
+
+def _members(calls: Sequence[Call]) -> list[_Member]:
+    found = []
+    shared: dict[int, int] = {}
+    start = 0
+    for program, reads, writes, hypers in calls:
+        places = dict(zip(program.input_names, range(start, start + len(reads)), strict=True))
+        known = dict(zip(program.input_names, reads, strict=True))
+        start += len(reads)
+        targets: dict[str, list[int]] = {}
+        for label, group in zip(program.output_names, writes, strict=True):
+            targets[label] = list(range(start, start + len(group)))
+            start += len(group)
+            name = label.removeprefix(NEXT)
+            if name in known and known[name] is group[0]:
+                targets[label][0] = places[name]
+        for name, tensor in known.items():
+            if any(tensor is value for value in hypers.values()):
+                places[name] = shared.setdefault(id(tensor), places[name])
+        found.append(_Member({name: (place, -1) for name, place in places.items()}, targets))
+    return found
+
+
+_Step = tuple[GraphProgram, list[list[_Source]], list[list[list[int]]]]
+"""A program; the sources of each input, one for all members or one for each; and the targets of
+each output, by member."""
+
+
+def _function(
+    title: str, tensors: Sequence[Tensor], parts: Sequence[_Part]
+) -> Callable[[list[Tensor]], None]:
+    """Returns a compiled function; it appends its numbers to the tensors, and members know them."""
+    steps: list[_Step] = []
+    lost: dict[int, list[list[int]]] = {}
+    numbers: list[int] = []
+    count = 0
+    for program, members in parts:
+        columns = [[member.sources[name] for member in members] for name in program.input_names]
+        writes = []
         for name in program.output_names:
-            places = targets.get(name, ())
-            if not places or any(_is_lost(self._tensors[place]) for place in places):
-                self._returned.append(places)
-                places = ()
-            writes.append(places)
-        reads = tuple(inputs[name] for name in program.input_names)
-        self._steps.append((program, reads, tuple(writes)))
+            rows = [member.targets.get(name, []) for member in members]
+            if not any(rows):
+                for row, member in enumerate(members):
+                    place = len(tensors) + len(numbers)
+                    member.sources[name] = place, row if len(members) > 1 else -1
+                numbers.append(count)
+            elif any(_is_lost(tensors[place]) for row in rows for place in row):
+                lost[count], rows = rows, []
+            writes.append(rows)
+            count += 1
+        steps.append((program, [_column(column) for column in columns], writes))
+    if not steps:
+        return lambda tensors: None
+    used, steps = _compact(steps)
+    traced = _compiled(title, steps, [*lost, *numbers])
 
-    def compiled(self, name: str) -> Callable[[list[Tensor]], None]:
-        """Returns the function; without programs it does nothing."""
-        if not self._steps:
-            return lambda tensors: None
-        places = {place for _, reads, writes in self._steps for place in chain(reads, *writes)}
-        used = sorted(places)
-        order = {place: index for index, place in enumerate(used)}
-        steps = [
-            (
-                program,
-                tuple(order[place] for place in reads),
-                tuple(tuple(order[place] for place in group) for group in writes),
-            )
-            for program, reads, writes in self._steps
-        ]
-        traced = _compiled(name, steps)
-        returned = tuple(self._returned)
+    def run(tensors: list[Tensor]) -> None:
+        results = traced(*[tensors[place] for place in used])
+        for rows, result in zip(lost.values(), results, strict=False):
+            _write(tensors, rows, result)
+        tensors += results[len(lost) :]
 
-        def run(tensors: list[Tensor]) -> None:
-            results = traced(*[tensors[place] for place in used])
-            for targets, result in zip(returned, results, strict=True):
-                if not targets:
-                    tensors.append(result)
-                for target in targets:
-                    tensors[target].copy_(result)
-
-        return run
+    return run
 
 
-def _compiled(name: str, steps: Sequence[_Step]) -> Callable[..., list[Tensor]]:
+def _column(sources: list[_Source]) -> list[_Source]:
+    """One source where all are the same."""
+    return sources[:1] if sources.count(sources[0]) == len(sources) else sources
+
+
+def _compact(steps: Sequence[_Step]) -> tuple[list[int], list[_Step]]:
+    """The places that steps use, and the steps with places among these."""
+    used = {place for _, columns, _ in steps for column in columns for place, _ in column}
+    used |= {place for *_, writes in steps for rows in writes for row in rows for place in row}
+    order = {place: index for index, place in enumerate(sorted(used))}
+    moved = [
+        (
+            program,
+            [[(order[place], row) for place, row in column] for column in columns],
+            [[[order[place] for place in row] for row in rows] for rows in writes],
+        )
+        for program, columns, writes in steps
+    ]
+    return list(order), moved
+
+
+def _compiled(
+    title: str, steps: Sequence[_Step], returned: Sequence[int]
+) -> Callable[..., list[Tensor]]:
     """Returns a compiled function of tensors; the steps are in it, and never change.
 
     torch counts the compilations of a code object, whoever asked for them, and stops at a few: so
@@ -237,22 +296,36 @@ def _compiled(name: str, steps: Sequence[_Step]) -> Callable[..., list[Tensor]]:
     """
 
     def traced(*tensors: Tensor) -> list[Tensor]:
-        returned = []
-        for program, reads, writes in steps:
-            results = results_of(program, [tensors[place] for place in reads])
-            for targets, result in zip(writes, results, strict=True):
-                if not targets:
-                    returned.append(result)
-                for target in targets:
-                    tensors[target].copy_(result)
-        return returned
+        made: list[Tensor] = []
+        for program, columns, writes in steps:
+            results = results_of(program, [_read(tensors, column) for column in columns])
+            for rows, result in zip(writes, results, strict=True):
+                _write(tensors, rows, result)
+            made += results
+        return [made[place] for place in returned]
 
-    code = traced.__code__.replace(co_name=name)
-    own = FunctionType(code, traced.__globals__, name, None, traced.__closure__)
+    code = traced.__code__.replace(co_name=title)
+    own = FunctionType(code, traced.__globals__, title, None, traced.__closure__)
     options: dict[str, Any] = {"guard_filter_fn": _is_of_tensors, "size_asserts": False}
     found: Callable[..., list[Tensor]]
     found = torch.compile(own, fullgraph=True, dynamic=False, options=options)
     return found
+
+
+def _read(tensors: Sequence[Tensor], column: Sequence[_Source]) -> Tensor:
+    found = [_entry(tensors[place], row) for place, row in column]
+    return found[0] if len(found) == 1 else torch.stack(found)
+
+
+def _write(tensors: Sequence[Tensor], rows: Sequence[Sequence[int]], result: Tensor) -> None:
+    for row, targets in enumerate(rows):
+        for target in targets:
+            tensors[target].copy_(_entry(result, row) if len(rows) > 1 else result)
+
+
+def _entry(value: Tensor, row: int) -> Tensor:
+    """A number of a vector, or a number that all have."""
+    return value[row] if row >= 0 and value.dim() else value
 
 
 def _is_of_tensors(guards: Sequence[Any]) -> list[bool]:

@@ -20,7 +20,7 @@ from closedform.exporters.torch_module import GraphProgram, to_module
 from closedform.language import UpdateRule
 from closedform.language.model import GlobalSum
 from closedform.runtime.onnx_session import OnnxSession, open_session
-from closedform.torch.fused import Call
+from closedform.torch.fused import NEXT, Call
 from closedform.torch.shards import full_states, is_spread, local, spread_like
 
 BACKENDS = ("eager", "compile", "onnxruntime")
@@ -58,6 +58,18 @@ class Job:
     reads: Mapping[str, Tensor]
     writes: Mapping[str, tuple[Tensor, ...]]
 
+    def call(self, program: GraphProgram) -> Call:
+        """Returns a program, what it reads and what it writes, in its order."""
+        reads = [self.reads[name] for name in program.input_names]
+        return Call(program, reads, [self.writes[name] for name in program.output_names])
+
+
+PARAM, GRAD = "param.", "grad."
+"""A parameter and its gradient among the tensors of a member."""
+
+Member = Mapping[str, Tensor]
+"""A parameter, its gradient, and its states by name, the step among them."""
+
 
 def is_joint(rule: UpdateRule) -> bool:
     """Returns whether all parameters step together: by sums over them, or states of the model."""
@@ -65,26 +77,22 @@ def is_joint(rule: UpdateRule) -> bool:
     return has_sums or bool(rule.shared) or rule.advances != sp.true
 
 
-def make_job(
-    hypers: Mapping[str, Tensor],
-    members: Sequence[tuple[Tensor, Tensor, Mapping[str, Tensor]]],
-) -> Job:
-    """Returns the job of one parameter, or of several that step together.
-
-    Args:
-        hypers: The hyperparameters by name.
-        members: Each parameter with its gradient and its states, the step among them.
-    """
+def make_job(hypers: Mapping[str, Tensor], members: Sequence[Member]) -> Job:
+    """Returns the job of one parameter, or of several that step together."""
     reads = dict(hypers)
     writes: dict[str, tuple[Tensor, ...]] = {}
-    for number, (param, grad, states) in enumerate(members):
-        reads |= {f"param.{NAME}{number}": param, f"grad.{NAME}{number}": grad}
-        writes[f"next.param.{NAME}{number}"] = (param,)
-        for name, value in states.items():
-            whole = state_label(name, number)
+    for number, member in enumerate(members):
+        for name, value in member.items():
+            whole = _label(name, number)
             reads.setdefault(whole, value)
-            writes[f"next.{whole}"] = (*writes.get(f"next.{whole}", ()), value)
+            if name != GRAD:
+                writes[f"{NEXT}{whole}"] = (*writes.get(f"{NEXT}{whole}", ()), value)
     return Job(reads, writes)
+
+
+def _label(name: str, number: int) -> str:
+    """How a graph names a tensor of a member."""
+    return f"{name}{NAME}{number}" if name in (PARAM, GRAD) else state_label(name, number)
 
 
 def state_label(name: str, number: int = 0) -> str:
@@ -122,20 +130,30 @@ def initial_states(rule: UpdateRule, param: Tensor) -> dict[str, Tensor]:
     return {**found, **spread, **full_states(fixed, param, dtype)}
 
 
-@dataclass(slots=True)
+Slot = tuple[int, str]
+"""The place of a member, or -1 for hyperparameters, and a name there."""
+
+
+@dataclass(frozen=True, slots=True)
 class TorchKernel:
     """A step as a torch program.
 
     Attributes:
         program: The step graph in torch.
+        reads: Where each input comes from.
+        writes: Where each output goes.
     """
 
     program: GraphProgram
+    reads: tuple[Slot, ...]
+    writes: tuple[tuple[Slot, ...], ...]
 
-    def call(self, job: Job) -> Call:
+    def call(self, hypers: Mapping[str, Tensor], members: Sequence[Member]) -> Call:
         """Returns the program, what it reads and what it writes, in its order."""
-        reads = [job.reads[name] for name in self.program.input_names]
-        return self.program, reads, [job.writes[name] for name in self.program.output_names]
+        tables = [*members, hypers]
+        reads = [tables[place][name] for place, name in self.reads]
+        writes = [[tables[place][name] for place, name in group] for group in self.writes]
+        return Call(self.program, reads, writes, hypers)
 
 
 @dataclass(slots=True)
@@ -177,11 +195,19 @@ class OnnxKernel:
         return binding
 
 
-def torch_kernel(rule: UpdateRule, params: Sequence[Tensor]) -> TorchKernel:
+def torch_kernel(rule: UpdateRule, members: Sequence[Member]) -> TorchKernel:
     """Returns the kernel of a rule for parameters like these, in torch."""
+    params = [member[PARAM] for member in members]
     dtype = COMPUTED[params[0].dtype]
-    graph = compile_step(rule, _shapes(params), dtype=WORDS[dtype])
-    return TorchKernel(to_module(graph))
+    program = to_module(compile_step(rule, _shapes(params), dtype=WORDS[dtype]))
+    slots: dict[str, tuple[Slot, ...]] = {}
+    for place, member in enumerate(members):
+        for name in member:
+            label = _label(name, place)
+            slots[label] = (*slots.get(label, ()), (place, name))
+    reads = tuple(slots.get(name, ((-1, name),))[0] for name in program.input_names)
+    writes = tuple(slots[name.removeprefix(NEXT)] for name in program.output_names)
+    return TorchKernel(program, reads, writes)
 
 
 def onnx_kernel(

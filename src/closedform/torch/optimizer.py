@@ -15,7 +15,15 @@ from closedform.torch.base import OptimizerBase, place
 from closedform.torch.divided import cut
 from closedform.torch.evaluation import SwitchingOptimizer
 from closedform.torch.fused import compiled, run_torch, run_traced
-from closedform.torch.kernels import BACKENDS, Job
+from closedform.torch.kernels import (
+    BACKENDS,
+    GRAD,
+    PARAM,
+    Member,
+    OnnxKernel,
+    TorchKernel,
+    make_job,
+)
 from closedform.torch.opened import numbers_of
 from closedform.torch.parameters import check_parameter
 from closedform.torch.plans import GivenRule, Plan
@@ -24,11 +32,16 @@ from closedform.torch.shard_steps import ShardJob, ShardKernel, engines, run_sha
 from closedform.torch.shards import (
     check_gradient,
     gradient_of,
+    is_plain,
     is_sharded,
+    is_spread,
     local,
     steps_by_shards,
 )
 from closedform.torch.states import adapted_states, first_states
+
+Work = tuple[Any, Mapping[str, Tensor], Sequence[Tensor]]
+"""A kernel, the hyperparameters and the parameters that it steps."""
 
 
 class Optimizer(SwitchingOptimizer):
@@ -216,21 +229,27 @@ class Optimizer(SwitchingOptimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        work = [job for index in range(len(self.param_groups)) for job in self._work_of(index)]
-        shards = [(kernel, job) for kernel, job in work if isinstance(job, ShardJob)]
-        work = [(kernel, job) for kernel, job in work if isinstance(job, Job)]
+        work = [step for index in range(len(self.param_groups)) for step in self._work_of(index)]
+        shards = [
+            (kernel, self._shard_job(hypers, param))
+            for kernel, hypers, params in work
+            if isinstance(kernel, ShardKernel)
+            for param in params
+        ]
         if shards:
             run_shards(shards)
-        if self._backend == "onnxruntime":
-            for kernel, job in work:
-                kernel.run(job)
-        elif work:
-            calls = [kernel.call(job) for kernel, job in work]
+        calls = []
+        for kernel, hypers, params in work:
+            if isinstance(kernel, TorchKernel):
+                calls.append(kernel.call(hypers, [self._member(param) for param in params]))
+            elif isinstance(kernel, OnnxKernel):
+                kernel.run(make_job(hypers, [self._member(param) for param in params]))
+        if calls:
             (run_traced if torch.compiler.is_compiling() else self._run)(calls)
         return loss
 
-    def _work_of(self, index: int) -> list[tuple[Any, Any]]:
-        """The kernel and the job of each parameter of a group that has a gradient."""
+    def _work_of(self, index: int) -> list[Work]:
+        """What each parameter of a group takes that has a gradient, or all of them together."""
         group = self.param_groups[index]
         wanted = [
             (number, parameter)
@@ -240,14 +259,9 @@ class Optimizer(SwitchingOptimizer):
         if not wanted:
             return []
         for number, parameter in wanted:
-            where = f"{type(self).__name__}, {place(group, index, number)}"
-            if parameter.grad.layout is not torch.strided:
-                raise ArgumentError(
-                    f"the gradient must be dense, got {parameter.grad.layout}",
-                    where=where,
-                    hint="make the layer with sparse=False",
-                )
-            check_gradient(parameter, parameter.grad, where)
+            if not (is_plain(parameter.grad) and is_plain(parameter)):
+                where = f"{type(self).__name__}, {place(group, index, number)}"
+                check_gradient(parameter, parameter.grad, where)
         values = self._values_of(index)
         plan = self._plans.get(index)
         if plan is None or not plan.variant.serves(values):
@@ -257,13 +271,8 @@ class Optimizer(SwitchingOptimizer):
             if len(wanted) < len(group["params"]):
                 raise self._lacking(group, index)
             if not isinstance(plan.kernels[0], ShardKernel):
-                return [(plan.kernels[0], self._job(hypers, group["params"]))]
-        return [
-            (kernel, self._shard_job(hypers, param))
-            if isinstance(kernel, ShardKernel)
-            else (kernel, self._job(hypers, [param]))
-            for kernel, param in ((plan.kernels[number], param) for number, param in wanted)
-        ]
+                return [(plan.kernels[0], hypers, group["params"])]
+        return [(plan.kernels[number], hypers, [param]) for number, param in wanted]
 
     def _lacking(self, group: Mapping[str, Any], index: int) -> ArgumentError:
         number = next(n for n, param in enumerate(group["params"]) if param.grad is None)
@@ -293,8 +302,8 @@ class Optimizer(SwitchingOptimizer):
             tensors = [local(param.detach()) for param in members]
             key = tuple((tuple(tensor.shape), tensor.dtype) for tensor in tensors)
             if key not in variant.kernels:
-                job = self._job(inputs, members)
-                variant.kernels[key] = self._kernel(rule, tensors, job)
+                tables = [self._member(param) for param in members]
+                variant.kernels[key] = self._kernel(rule, inputs, tables)
             plan.kernels.append(variant.kernels[key])
         self._plans[index] = plan
         return plan
@@ -303,21 +312,20 @@ class Optimizer(SwitchingOptimizer):
         device = self.param_groups[index]["params"][0].device
         return torch.zeros((), dtype=torch.float64, device=device)
 
-    def _job(self, hypers: Mapping[str, Tensor], params: Sequence[Tensor]) -> Job:
-        members = []
-        for param in params:
-            grad = gradient_of(param)
-            states = {name: local(value) for name, value in self.state[param].items()}
-            members.append((local(param.detach()), local(grad), states))
-        return kernels.make_job(hypers, members)
+    def _member(self, param: Tensor) -> Member:
+        found = {PARAM: param.detach(), GRAD: gradient_of(param), **self.state[param]}
+        return {name: local(value) for name, value in found.items()} if is_spread(param) else found
 
     def _shard_job(self, hypers: Mapping[str, Tensor], param: Tensor) -> ShardJob:
         return ShardJob(param.detach(), gradient_of(param), self.state[param], hypers)
 
-    def _kernel(self, rule: UpdateRule, params: Sequence[Tensor], job: Job) -> Any:
+    def _kernel(
+        self, rule: UpdateRule, hypers: Mapping[str, Tensor], members: Sequence[Member]
+    ) -> OnnxKernel | TorchKernel:
         if self._backend == "onnxruntime":
-            return kernels.onnx_kernel(rule, params, job, self._providers)
-        return kernels.torch_kernel(rule, params)
+            params = [member[PARAM] for member in members]
+            return kernels.onnx_kernel(rule, params, make_job(hypers, members), self._providers)
+        return kernels.torch_kernel(rule, members)
 
     # --- saving and copying --------------------------------------------------------------------
 

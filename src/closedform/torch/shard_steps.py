@@ -107,9 +107,9 @@ def engines(backend: str, providers: Sequence[str] | None) -> Callable[[Graph], 
     """
 
     def in_torch(graph: Graph) -> Engine:
-        kernel = kernels.TorchKernel(to_module(graph))
-        run = compiled(f"shard_{id(kernel)}") if backend == "compile" else run_torch
-        return lambda job: run([kernel.call(job)])
+        program = to_module(graph)
+        run = compiled(f"shard_{id(program)}") if backend == "compile" else run_torch
+        return lambda job: run([job.call(program)])
 
     def in_onnxruntime(graph: Graph) -> Engine:
         made: list[kernels.OnnxKernel] = []

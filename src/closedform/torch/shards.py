@@ -111,8 +111,19 @@ def check_placement(param: Tensor, where: str) -> None:
             )
 
 
+def is_plain(value: Tensor) -> bool:
+    """Returns whether a tensor is dense and lies in this process alone."""
+    return value.layout is torch.strided and not is_spread(value)
+
+
 def check_gradient(param: Tensor, grad: Tensor, where: str) -> None:
-    """Raises ArgumentError where a gradient is not spread over the parameter's processes."""
+    """Raises ArgumentError where a gradient is sparse, or not spread as its parameter is."""
+    if grad.layout is not torch.strided:
+        raise ArgumentError(
+            f"the gradient must be dense, got {grad.layout}",
+            where=where,
+            hint="make the layer with sparse=False",
+        )
     kinds = ["a DTensor" if is_spread(value) else "a plain tensor" for value in (param, grad)]
     if kinds[0] != kinds[1]:
         raise ArgumentError(

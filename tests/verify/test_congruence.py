@@ -103,6 +103,10 @@ EQUAL = {
         ite(less(X, maximum(Y, Z)), X, Z),
         ite(either(less(X, Z), less(X, Y)), X, Z),
     ),
+    "conditions on integers": (
+        ite(less_equal(N, ZERO), X, Y),
+        ite(less(N, ONE), X, ite(less_equal(ONE, N), Y, Z)),
+    ),
     "a guard": (
         ite(less(ZERO, X), divide(Y, X), Z),
         ite(less(ZERO, X), divide(Y, ite(less(ZERO, X), X, ONE)), Z),
@@ -134,6 +138,14 @@ DIFFERENT = {
     "another sign": (subtract(X, Y), subtract(Y, X)),
     "another order of a condition": (ite(less(X, Y), X, Z), ite(less(Y, X), X, Z)),
     "equal or not": (ite(less(X, Y), X, Z), ite(less_equal(X, Y), X, Z)),
+    "a condition on numbers as if on integers": (
+        ite(less_equal(X, ZERO), X, Y),
+        ite(less(X, ONE), X, Y),
+    ),
+    "a condition on half an integer": (
+        ite(less(multiply(HALF, N), ONE), X, Y),
+        ite(less_equal(multiply(HALF, N), ZERO), X, Y),
+    ),
     "and, or": (
         ite(both(less(X, Y), equal(X, Z)), X, Z),
         ite(either(less(X, Y), equal(X, Z)), X, Z),

@@ -9,8 +9,8 @@ alone. What is used:
 2. ``(x^p)^q = x^(p q)`` for whole q, and where p is no even number; ``(c x)^q = c^q x^q`` for a
    rational c above 0; ``b^u = exp(u log b)``, ``exp(u + v) = exp(u) exp(v)``.
 3. min, max, and, or do not care for order; ``|c x| = |c| |x|``; ``z < min(x, y)`` is ``z < x`` and
-   ``z < y``; a choice on a condition that is decided around it is one of its branches; a choice
-   between a value and none is the value.
+   ``z < y``; of integers ``x <= y`` is ``x < y + 1``; a choice on a condition that is decided
+   around it is one of its branches; a choice between a value and none is the value.
 4. A function of whole tensors is that of its operand at all elements: what is decided at this
    element is not used in it.
 5. What is left of a difference is asked of the identity engine, with each atom as a symbol.
@@ -28,17 +28,13 @@ from flint import fmpq, fmpz
 
 from closedform.verify import forms, terms
 from closedform.verify.canonical import is_zero
-from closedform.verify.forms import ONE, ZERO, Form, Known, Monomial, Truth
+from closedform.verify.forms import ONE, ZERO, Form, Known, Monomial, NoForm, Truth
 from closedform.verify.terms import Op, Sign, Term
 
 _NOTHING: Known = frozenset()
 _LARGEST_PRIME = 2**48
 _MOST_EXPANDED = 64
 _UNDEFINED = "undefined"
-
-
-class NoForm(Exception):  # noqa: N818 - says that there is nothing to say
-    """A term divides by 0, or grows without end."""
 
 
 def are_congruent(
@@ -84,8 +80,8 @@ class Congruence:
         bases: The forms of atoms that stand for a sum, or for what a root is taken of.
         primes: The rational numbers that atoms stand for, as the bases of roots.
         logs: The rational numbers above 0 whose logarithms atoms are.
-        unsure: The logarithms of what may be below 0, and powers of it: of these no root is taken
-            exponent by exponent, since ``((-1)^n)^(1/2)`` is not ``(-1)^(n/2)``.
+        unsure: Logarithms and powers of what may be below 0, of which no root is taken.
+        whole: The symbols of integers.
     """
 
     atoms: dict[Hashable, int] = field(default_factory=dict)
@@ -93,6 +89,7 @@ class Congruence:
     primes: dict[int, fmpq] = field(default_factory=dict)
     logs: dict[int, fmpq] = field(default_factory=dict)
     unsure: set[int] = field(default_factory=set)
+    whole: set[int] = field(default_factory=set)
     _forms: dict[tuple[Term, Known], Form] = field(default_factory=dict)
     _truths: dict[tuple[Term, Known], Truth] = field(default_factory=dict)
 
@@ -114,7 +111,9 @@ class Congruence:
             case Op.RATIONAL:
                 return forms.constant(node.value)
             case Op.SYMBOL:
-                return self._atom("symbol", node.value.name)
+                atom = self._number("symbol", node.value.name)
+                self.whole |= {atom} if node.value.integer else set()
+                return forms.power_of(atom, ONE)
             case Op.ADD:
                 return self.sum(self.form(arg, known) for arg in node.args)
             case Op.MULTIPLY:
@@ -177,8 +176,7 @@ class Congruence:
 
     def _collected(self, factor: fmpq, powers: Mapping[int, fmpq]) -> Form:
         """A product of powers; whole powers of what roots are taken of are no roots."""
-        left: dict[int, fmpq] = {}
-        is_final = True
+        left, is_final = dict[int, fmpq](), True
         for atom, exponent in powers.items():
             base: Form = ((((atom, ONE),), ONE),)
             if exponent.q == 1 and atom in self.primes:
@@ -269,6 +267,7 @@ class Congruence:
                 return forms.constant(ONE)
             ((atom, inner), *more) = monomial
             is_even = inner.q == 1 and int(inner.p) % 2 == 0
+            # Of an unsure one not: ((-1)^n)^(1/2) is not (-1)^(n/2).
             if not more and not is_even and atom not in self.unsure:
                 return self._collected(ONE, {atom: inner * exponent})
         atom = self._number("base", unit)
@@ -325,9 +324,7 @@ class Congruence:
             return forms.constant(ONE if op is Op.COSPI else ZERO)
         leading = inner[0][1]
         is_odd = op in (Op.SIGN, Op.SINPI)
-        outer = fmpq(-1) if leading < 0 and is_odd else ONE
-        if op is Op.ABSOLUTE:
-            outer = abs(leading)
+        outer = abs(leading) if op is Op.ABSOLUTE else fmpq(-1 if leading < 0 and is_odd else 1)
         by = leading if op in (Op.ABSOLUTE, Op.SIGN) else fmpq(-1 if leading < 0 else 1)
         return forms.scaled(self._atom(op, forms.scaled(inner, 1 / by)), outer)
 
@@ -376,6 +373,9 @@ class Congruence:
         number = forms.number_of(difference)
         if number is not None:
             return forms.holds(node.op, number)
+        if node.op is not Op.EQUAL and forms.is_whole(difference, self.whole):
+            is_strict = node.op is Op.LESS
+            return forms.WHOLE, difference if is_strict else forms.plus_one(difference)
         leading = difference[0][1]
         by = leading if node.op is Op.EQUAL else abs(leading)
         return node.op, forms.scaled(difference, 1 / by)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 
 from flint import fmpq
 
@@ -18,6 +18,10 @@ Known = frozenset[tuple[Truth, bool]]
 
 UNIT: Monomial = ()
 ONE, ZERO = fmpq(1), fmpq(0)
+
+
+class NoForm(Exception):  # noqa: N818 - says that there is nothing to say
+    """A term divides by 0, or a truth is no truth."""
 
 
 def constant(number: fmpq) -> Form:
@@ -56,6 +60,25 @@ def flattened(node: Term, op: Op) -> Iterable[Term]:
             yield from flattened(arg, op)
         else:
             yield arg
+
+
+WHOLE = "whole"
+"""The truth that a sum of integers is 1 or more: ``x < y`` and ``x + 1 <= y`` are one."""
+
+
+def is_whole(form: Form, atoms: Collection[int]) -> bool:
+    """Returns whether a form is a sum of whole multiples of products of some atoms."""
+    return all(
+        times.q == 1 and all(atom in atoms and e.q == 1 and e > 0 for atom, e in monomial)
+        for monomial, times in form
+    )
+
+
+def plus_one(form: Form) -> Form:
+    """Returns a form and 1."""
+    summands = dict(form)
+    summands[UNIT] = summands.get(UNIT, ZERO) + 1
+    return tuple(sorted((item for item in summands.items() if item[1] != 0), key=place_of))
 
 
 def holds(op: Op, difference: fmpq) -> bool:
@@ -135,12 +158,16 @@ def opposite(truth: Truth) -> Truth:
             return other, frozenset(map(opposite, truth[1]))
         case Op.NOT:
             return truth[1]  # type: ignore[no-any-return]
+        case "whole":
+            return WHOLE, plus_one(scaled(truth[1], fmpq(-1)))
         case _:
             return Op.NOT, truth
 
 
 def is_negated(truth: Truth) -> bool:
     """Returns whether a choice is written with the negation of its condition."""
+    if isinstance(truth, tuple) and truth[0] == WHOLE:
+        return bool(truth[1][-1][1] < 0)
     return isinstance(truth, tuple) and truth[0] in (Op.LESS_EQUAL, Op.OR, Op.NOT)
 
 

@@ -158,7 +158,7 @@ class _File:
             if needed or outputs:
                 graph = self.slices.graph(sorted(outputs))
                 verdict = validate_outputs(needed, graph, self.deadline)
-        except ClosedFormError as error:
+        except (ClosedFormError, ArithmeticError) as error:
             verdict = Verdict(Status.UNKNOWN, reason=str(error))
         except RecursionError:
             verdict = Verdict(Status.UNKNOWN, reason="the terms are nested too deeply")

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from flint import fmpq
 
-from closedform.errors import VerificationError
+from closedform.errors import ClosedFormError, VerificationError
 from closedform.ir import DType, Graph, Op, Role
 from closedform.ir.interval import full
 from closedform.language import Schedule, UpdateRule
@@ -109,7 +109,7 @@ def validate(source: Schedule | UpdateRule, graph: Graph, *, budget: float = BUD
     begun = time.monotonic()
     try:
         verdict = _validate(source, graph, begun + budget)
-    except VerificationError as error:
+    except (ClosedFormError, ArithmeticError) as error:
         verdict = Verdict(Status.UNKNOWN, reason=str(error))
     except RecursionError:
         verdict = Verdict(Status.UNKNOWN, reason="the terms are nested too deeply")

@@ -226,3 +226,13 @@ def test_steps_are_counted_only_where_they_are() -> None:
     (param,) = parameters([(2,)])
     with pytest.raises(ArgumentError, match=r"counts no steps.*enable_global_step=True"):
         Bare([param], {}).increment_global_step(param)
+
+
+def test_a_shape_that_a_rule_is_not_for_is_named_with_its_place() -> None:
+    matrix, vector = nn.Parameter(torch.ones(2, 3)), nn.Parameter(torch.ones(7))
+    optimizer = Optimizer([("m", matrix)], cf.optimizers.muon())
+    with pytest.raises(DefinitionError) as caught:
+        optimizer.add_param_group({"params": [("kernel", matrix.detach().clone()), ("b", vector)]})
+    assert "the rule is for shapes with shape.rank >= 2 alone" in str(caught.value)
+    assert "Optimizer, param group 1, parameter 'b' of shape [7]: rule 'muon'" in str(caught.value)
+    assert len(optimizer.param_groups) == len(optimizer.state) == 1

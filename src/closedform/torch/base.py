@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
-from closedform.errors import ArgumentError, DefinitionError
+from closedform.errors import ArgumentError, ClosedFormError, DefinitionError
 
 STEP = "step"
 """The state that counts the steps of a parameter."""
@@ -154,3 +155,13 @@ def place(group: Mapping[str, Any], group_index: int, index: int) -> str:
     names = group.get("param_names")
     name = f"parameter {index}" if names is None else f"parameter {names[index]!r}"
     return f"param group {group_index}, {name} of shape {shape}"
+
+
+@contextmanager
+def located(where: str) -> Iterator[None]:
+    """Adds to errors from within where they are, before what they say of it themselves."""
+    try:
+        yield
+    except ClosedFormError as error:
+        inner = where if error.where is None else f"{where}: {error.where}"
+        raise type(error)(error.what, where=inner, hint=error.hint) from error

@@ -38,7 +38,7 @@ from closedform.torch.shards import (
     local,
     steps_by_shards,
 )
-from closedform.torch.states import adapted_states, first_states
+from closedform.torch.states import adapted_states, group_states
 
 Work = tuple[Any, Mapping[str, Tensor], Sequence[Tensor]]
 """A kernel, the hyperparameters and the parameters that it steps."""
@@ -153,7 +153,7 @@ class Optimizer(SwitchingOptimizer):
         values = self._checked_values({**group, **scheduled}, where)
         rule = self._variants.check(values, where)
         self._check_rule(rule, group, where)
-        made = [first_states(rule, parameter) for parameter in group["params"]]
+        made = group_states(rule, group, index, type(self).__name__)
         for key in scheduled:
             del group[key]
         if "tags" in group and isinstance(group["tags"], set | frozenset | tuple):

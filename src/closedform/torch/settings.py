@@ -15,6 +15,7 @@ from torch import Tensor
 
 from closedform.errors import ClosedFormError, DefinitionError
 from closedform.language import Schedule, UpdateRule, exact_number
+from closedform.torch.base import located
 from closedform.torch.opened import RANGES, Bound, OpenRule, is_within, open_with, weakest_bounds
 from closedform.torch.values import plain
 
@@ -123,11 +124,8 @@ class Variants:
         for variant in self.made:
             if variant.serves(values):
                 return variant
-        try:
+        with located(where):
             variant = self._make(values, shape)
-        except ClosedFormError as error:
-            inner = where if error.where is None else f"{where}: {error.where}"
-            raise type(error)(error.what, where=inner, hint=error.hint) from error
         self.made.append(variant)
         return variant
 
@@ -137,11 +135,8 @@ class Variants:
         Raises:
             ClosedFormError: The values have no meaning, named with ``where``.
         """
-        try:
+        with located(where):
             return self.source.build(_numbers(values))
-        except ClosedFormError as error:
-            inner = where if error.where is None else f"{where}: {error.where}"
-            raise type(error)(error.what, where=inner, hint=error.hint) from error
 
     def _make(self, values: Mapping[str, Any], shape: tuple[int, ...]) -> Variant:
         numbers = _numbers(values)

@@ -12,7 +12,7 @@ from torch import Tensor
 from closedform.errors import StateError, nearest
 from closedform.language import Schedule, UpdateRule, t
 from closedform.runtime.state_layouts import POWERS, step_of_powers
-from closedform.torch.base import KEPT, STEP, is_training, place
+from closedform.torch.base import KEPT, STEP, is_training, located, place
 from closedform.torch.kernels import initial_states
 from closedform.torch.shards import is_placeable, placed_like
 
@@ -77,6 +77,27 @@ def first_states(rule: UpdateRule, parameter: Tensor) -> dict[str, Tensor]:
     """Returns the step and the states of a parameter before its first step, on its device."""
     step = torch.zeros((), dtype=torch.int64, device=parameter.device)
     return {STEP: step, **initial_states(rule, parameter)}
+
+
+def group_states(
+    rule: UpdateRule, group: Mapping[str, Any], index: int, owner: str
+) -> list[dict[str, Tensor]]:
+    """Returns the first states of each parameter of a group.
+
+    Args:
+        rule: The rule of the group.
+        group: The group.
+        index: Its place.
+        owner: The class of the optimizer, for errors.
+
+    Raises:
+        DefinitionError: The rule is not for the shape of a parameter.
+    """
+    made = []
+    for number, parameter in enumerate(group["params"]):
+        with located(f"{owner}, {place(group, index, number)}"):
+            made.append(first_states(rule, parameter))
+    return made
 
 
 def _check_group(

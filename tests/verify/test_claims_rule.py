@@ -314,3 +314,28 @@ def test_named_claims_replace_the_standard_ones() -> None:
     report = ADAM.verify(claims.invariant(ADAM, state("exp_avg") >= 0))
     assert [finding.shown for finding in report] == ["REFUTED"]
     assert report.subject == "rule 'adam'"
+
+
+def test_a_difference_at_a_state_that_no_run_reaches_is_told_so() -> None:
+    """The second moment of a run is not negative; without that the claim is about all states."""
+    tilted = UpdateRule(
+        "tilted",
+        PARAM - LR * GRAD - LR * sp.Min(state("energy"), 0),
+        {"energy": State(state("energy") + GRAD**2)},
+        {"lr": 0.1},
+    )
+    plain = UpdateRule(
+        "plain", PARAM - LR * GRAD, {"energy": State(state("energy") + GRAD**2)}, {"lr": 0.1}
+    )
+    verdict = claims.same_rule(tilted, plain).verify()
+    assert verdict.refuted
+    assert verdict.reason.endswith(
+        ", at a state that a run need not reach: invariants= says what holds of those that it does"
+    )
+    assert claims.same_rule(tilted, plain, invariants=[state("energy") >= 0]).verify().proved
+    double = UpdateRule(
+        "double", PARAM - 2 * LR * GRAD, {"energy": State(state("energy") + GRAD**2)}, {"lr": 0.1}
+    )
+    at_start = claims.same_rule(double, plain, where=sp.And(sp.Eq(t, 0), sp.Eq(state("energy"), 0)))
+    assert at_start.verify().refuted
+    assert "need not reach" not in at_start.verify().reason

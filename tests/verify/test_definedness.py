@@ -1,5 +1,7 @@
 """What an operation demands, on the path on which it is taken and without it."""
 
+import time
+
 import pytest
 import sympy as sp
 
@@ -10,6 +12,7 @@ from closedform.verify.terms import (
     ONE,
     ZERO,
     Term,
+    add,
     divide,
     ite,
     less,
@@ -105,3 +108,25 @@ def test_a_long_chain_costs_no_more_than_its_length() -> None:
     assert obligations(chain) == []
     (found,) = obligations(divide(ONE, chain))
     assert isinstance(found, Obligation)
+
+
+def nested(depth: int) -> Term:
+    """Choices of which each stands in both branches of the next: 2^depth paths to the innermost."""
+    inner = divide(ONE, X)
+    for step in range(depth):
+        chosen = less(Y, rational(step))
+        inner = ite(chosen, add(inner, ONE), multiply(inner, rational(step + 2)))
+    return inner
+
+
+def test_nested_choices_cost_no_more_than_their_number() -> None:
+    begun = time.process_time()
+    found = obligations(ite(less(ZERO, Y), nested(60), ONE))
+    assert time.process_time() - begun < 10
+    (quotient,) = [each for each in found if each.kind is Kind.DIVISION]
+    assert quotient.is_sufficient
+    assert [show(each) for each in quotient.path] == ["0 < y"]
+    assert show(quotient.goal) == "not(x = 0)"
+    few = obligations(nested(4))
+    assert len({each.path for each in few}) == 16
+    assert not any(each.is_sufficient for each in few)

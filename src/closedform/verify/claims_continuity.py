@@ -245,7 +245,12 @@ def _meeting(
         if limit == there:
             continue
         goals += [
-            Goal(f"{where}, {found.text} is defined", found.goal, (*given, *found.path))
+            Goal(
+                f"{where}, {found.text} is defined",
+                found.goal,
+                (*given, *found.path),
+                is_sufficient=found.is_sufficient,
+            )
             for found in obligations(limit)
         ]
         goals.append(Goal(f"{where} it does not jump", equal(limit, there), given, shown=shown))

@@ -47,6 +47,8 @@ class Goal:
         is_somewhere: True where one point at which it holds is enough.
         is_sufficient: True where it is more than is needed: to refute it is no refutation.
         shown: Terms whose values say at a counterexample what is wrong, by their names.
+        note: What a counterexample has to be read with, if it is not at the start.
+        start: The values of symbols at the start, by their names.
     """
 
     text: str
@@ -55,6 +57,8 @@ class Goal:
     is_somewhere: bool = False
     is_sufficient: bool = False
     shown: tuple[tuple[str, Term], ...] = ()
+    note: str = ""
+    start: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +217,9 @@ def _refuted(goal: Goal, verdict: Verdict, before: list[Verdict]) -> Verdict:
         parts += [f"{name} is {value_text(shown, point)}" for name, shown in goal.shown]
     elif verdict.reason:
         parts.append(verdict.reason)
+    is_start = point is not None and all(point.get(name, at) == at for name, at in goal.start)
+    if goal.note and not is_start:
+        parts.append(goal.note)
     return Verdict(
         Status.REFUTED,
         tactics=verdict.tactics,

@@ -79,7 +79,12 @@ def recurrence(
     everywhere = replace(reading, where=TRUE)
     presumes = [*has_value(everywhere, wanted)]
     presumes += [
-        Goal(f"in the step, {found.text} is defined", found.goal, (*given, *found.path))
+        Goal(
+            f"in the step, {found.text} is defined",
+            found.goal,
+            (*given, *found.path),
+            is_sufficient=found.is_sufficient,
+        )
         for found in obligations(made)
     ]
     sentence = f"it begins at {said(first)} and follows the recurrence"

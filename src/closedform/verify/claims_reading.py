@@ -142,7 +142,8 @@ def defined(found: Obligation, reading: Reading) -> Goal:
     """Returns one obligation as a goal."""
     names = {Kind.BRANCH: "some branch holds"}
     label = names.get(found.kind, f"{found.text} is defined")
-    return Goal(label, found.goal, (*reading.given, *found.path))
+    given = (*reading.given, *found.path)
+    return Goal(label, found.goal, given, is_sufficient=found.is_sufficient)
 
 
 def claim_about(

@@ -31,6 +31,12 @@ from closedform.verify.terms import absolute, equal, less_equal, subtract, term
 # --- two rules -----------------------------------------------------------------------------------
 
 
+ANY_STATE = (
+    "at a state that a run need not reach: invariants= says what holds of those that it does"
+)
+"""What a difference between two steps has to be read with: all states are looked at."""
+
+
 def same_rule(
     one: UpdateRule,
     other: UpdateRule,
@@ -43,6 +49,9 @@ def same_rule(
     assume: Iterable[Condition] = (),
 ) -> Claim:
     """Claims that two rules make the same steps, from their first one on.
+
+    Steps are compared at all states that the invariants admit. Where they differ at one that no run
+    reaches, the claim is REFUTED all the same, and the verdict says so.
 
     Args:
         one: The first rule; conditions and expressions here are in its names.
@@ -99,6 +108,8 @@ def same_rule(
             equal(term(left), term(right)),
             given,
             shown=((one.name, term(left)), (other.name, term(right))),
+            note=ANY_STATE if first.states else "",
+            start=(("t", sp.Integer(0)), *((state(n).name, at) for n, at in first.initial.items())),
         )
         for label, left, right in pairs
     ]

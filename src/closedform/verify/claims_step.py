@@ -151,4 +151,6 @@ def defined_in(label: str, exprs: Iterable[sp.Expr], given: tuple[Term, ...]) ->
     """Yields the goals that expressions have a value."""
     for expr in exprs:
         for found in obligations(term(expr)):
-            yield Goal(f"in {label}, {found.text} is defined", found.goal, (*given, *found.path))
+            text = f"in {label}, {found.text} is defined"
+            under = (*given, *found.path)
+            yield Goal(text, found.goal, under, is_sufficient=found.is_sufficient)

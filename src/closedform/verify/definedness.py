@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import takewhile
 
 from closedform.verify.syntax import (
     FALSE,
@@ -45,12 +46,14 @@ class Obligation:
         path: The conditions under which it is reached; empty where they are left out.
         kind: The kind of operation.
         text: The operation, for people.
+        is_sufficient: Whether conditions of the path are left out: to refute it says nothing.
     """
 
     goal: Term
     path: tuple[Term, ...]
     kind: Kind
     text: str
+    is_sufficient: bool = False
 
     @property
     def claim(self) -> Term:
@@ -68,6 +71,9 @@ def obligations(term: Term, taken: bool = True) -> list[Obligation]:
             sides of every choice may be computed (where-safety); a missing last branch is then
             no operation.
 
+    The same operation on several paths is asked on each. Where these are too many to be listed it
+    is asked once, under the conditions that all of them share.
+
     Example:
         >>> from closedform.verify.terms import divide, ite, less, ONE, symbol
         >>> x = symbol("x")
@@ -84,6 +90,11 @@ def obligations(term: Term, taken: bool = True) -> list[Obligation]:
 # Conditions as a linked list, so that a chain of n branches costs n, not n * n.
 _Path = tuple["_Path", Term] | None
 
+# A table of 20,000 branches has as many; k choices that stand in one another may have 2^k.
+_MOST_PATHS = 100_000
+# Of a path that is common to others, this many conditions are kept.
+_LONGEST_PATH = 64
+
 
 def _taken(root: Term) -> list[Obligation]:
     partial = _partial_below(root)
@@ -94,21 +105,49 @@ def _taken(root: Term) -> list[Obligation]:
         node, path = pending.pop()
         if node not in partial or (node, id(path)) in seen:
             continue
+        if len(seen) == _MOST_PATHS:
+            return _taken_on_common_paths(root, partial)
         seen[node, id(path)] = path
-        if node.op is Op.ITE:
-            condition, then, otherwise = node.args
-            if otherwise in partial:
-                pending.append((otherwise, (path, negate(condition))))
-            if then in partial:
-                pending.append((then, (path, condition)))
-            pending.append((condition, path))
-            continue
-        demand = _demand(node)
+        demand = None if node.op is Op.ITE else _demand(node)
         if demand is not None:
             goal, kind, text = demand
             found[Obligation(goal, _conditions(path), kind, text)] = None
-        pending.extend((arg, path) for arg in reversed(node.args))
+        pending.extend((arg, way) for arg, way in _ways(node, path) if arg in partial)
     return list(found)
+
+
+def _ways(node: Term, path: _Path) -> list[tuple[Term, _Path]]:
+    """The arguments of a node, the last one first, and the conditions under which each is taken."""
+    if node.op is not Op.ITE:
+        return [(arg, path) for arg in reversed(node.args)]
+    condition, then, otherwise = node.args
+    return [(otherwise, (path, negate(condition))), (then, (path, condition)), (condition, path)]
+
+
+def _taken_on_common_paths(root: Term, partial: set[Term]) -> list[Obligation]:
+    """The obligations under the conditions that are common to all paths to a node.
+
+    That is more than has to hold. The cost is that of the walk, and of comparing paths.
+    """
+    paths: dict[Term, tuple[Term, ...]] = {root: ()}
+    found = []
+    for node in reversed(list(walk(root))):
+        if node not in partial:
+            continue
+        own = paths[node]
+        for arg, way in _ways(node, None):
+            reached = (*own, *_conditions(way))[:_LONGEST_PATH]
+            paths[arg] = _common(paths[arg], reached) if arg in paths else reached
+        demand = None if node.op is Op.ITE else _demand(node)
+        if demand is not None:
+            goal, kind, text = demand
+            found.append(Obligation(goal, own, kind, text, is_sufficient=True))
+    return list(dict.fromkeys(found))
+
+
+def _common(one: tuple[Term, ...], other: tuple[Term, ...]) -> tuple[Term, ...]:
+    pairs = zip(one, other, strict=False)
+    return tuple(left for left, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _conditions(path: _Path) -> tuple[Term, ...]:

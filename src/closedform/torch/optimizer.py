@@ -313,7 +313,11 @@ class Optimizer(SwitchingOptimizer):
         return torch.zeros((), dtype=torch.float64, device=device)
 
     def _member(self, param: Tensor) -> Member:
-        found = {PARAM: param.detach(), GRAD: gradient_of(param), **self.state[param]}
+        """The tensors of a parameter that lie here; each step asks it of each parameter."""
+        grad = param.grad
+        if is_spread(param) or grad is None or grad.requires_grad:
+            grad = gradient_of(param)
+        found = {PARAM: param.detach(), GRAD: grad, **self.state[param]}
         return {name: local(value) for name, value in found.items()} if is_spread(param) else found
 
     def _shard_job(self, hypers: Mapping[str, Tensor], param: Tensor) -> ShardJob:

@@ -96,6 +96,7 @@ LOCAL_IMPORTS = {
     ("model_files.py", "closedform.verify"): "write_rule validates what it writes",
     ("compiler.py", "torch"): "to_torch gives an nn.Module, an extra",
     ("training/export.py", "torch"): "the model to trace is an nn.Module, an extra",
+    ("training/export.py", "closedform.verify"): "export validates the update that it writes",
     ("training/export.py", "closedform.torch"): "torch traces the model; a session needs none",
 }
 

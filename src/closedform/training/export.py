@@ -51,6 +51,7 @@ def export(
     opset: int = 21,
     scalar_dtype: str = "f64",
     compute_dtype: str | None = None,
+    validate: bool = True,
 ) -> dict[str, ModelProto]:
     """Writes one training step of a model as ``train.onnx``, with ``init.onnx`` and ``eval.onnx``.
 
@@ -78,6 +79,7 @@ def export(
             for devices without float64.
         compute_dtype: In what forward and backward of a model in 16 bits run: None for that of its
             parameters, ``"f32"`` for float32, parameters and gradients alone in 16 bits.
+        validate: Whether to show that the update is the rule; metadata tell the verdicts.
 
     Returns:
         The checked models by file name.
@@ -139,12 +141,20 @@ def export(
     if rate is not None:
         outputs.append(LEARNING_RATE)
     start = to_model(compile_init(rule, shapes, dtype=dtype), opset=opset)
+    if validate:
+        from closedform.verify.artefact import validate_rule
+
+        own = {"step": update, "init": start}
+        validate_rule([(rule, shapes)], own, dtype=dtype, scalar_dtype=scalar_dtype)
     values = _constants(traced.params, traced.buffers, opset)
     begun = [output.name for of in (values, start) for output in of.graph.output]
     models = {
-        TRAIN_FILE: join_models(parts, "train", outputs=outputs, metadata=facts),
+        TRAIN_FILE: join_models(parts, "train", outputs=outputs, metadata=facts | _verdict(update)),
         INIT_FILE: join_models(
-            {"values": values, "states": start}, "init", outputs=begun, metadata=facts
+            {"values": values, "states": start},
+            "init",
+            outputs=begun,
+            metadata=facts | _verdict(start),
         ),
         EVAL_FILE: _evaluation(rule, traced.forward, shapes, (dtype, scalar_dtype), opset),
     }
@@ -153,6 +163,11 @@ def export(
     hint = "a training step is written as three files: name a folder for them"
     write_models(models, Path(path), hint)
     return models
+
+
+def _verdict(part: ModelProto) -> dict[str, str]:
+    """What validation has written into a part, said of the rule in the whole."""
+    return {f"{entry.key}.rule": entry.value for entry in part.metadata_props}
 
 
 _WORDS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -139,6 +140,25 @@ def test_parts_and_shards_are_the_fused_step(name: str, run: Run) -> None:
             np.testing.assert_allclose(np.concatenate(pieces), value, rtol=1e-13)
         else:
             np.testing.assert_allclose(sharded[key], value, rtol=1e-13)
+
+
+def test_a_hyperparameter_may_stand_in_a_sum_alone() -> None:
+    total = global_sum(hyper("scale") * GRADIENT**2)
+    scaled = UpdateRule("scaled", PARAMETER - GRADIENT / (1 + total), {}, {"scale": 2})
+    fused = steps_fused(scaled, PARAMS)
+    by_parts = steps_by_parts(scaled, PARAMS, run_evaluator)
+    gradients = {name: array + 0.1 for name, array in PARAMS.items()}
+    divisor = 1 + 2 * sum(float((grad**2).sum()) for grad in gradients.values())
+    opened = replace(scaled, hyperparameters={"scale": None})
+    shapes = {name: array.shape for name, array in PARAMS.items()}
+    graph = compile_step(opened, shapes, dtype=DType.F64)
+    feed = {f"param.{name}": array for name, array in PARAMS.items()}
+    feed |= {f"grad.{name}": grad for name, grad in gradients.items()}
+    found = evaluate(graph, {**feed, "step": np.int64(0), "scale": np.float64(2)})
+    for name, array in PARAMS.items():
+        np.testing.assert_allclose(by_parts[f"param.{name}"], fused[f"param.{name}"], rtol=1e-13)
+        expected = array - gradients[name] / divisor
+        np.testing.assert_allclose(found[f"next.param.{name}"], expected, rtol=1e-13)
 
 
 def test_a_stage_for_each_level_of_sums() -> None:

@@ -50,13 +50,17 @@ class SumTable:
             definitions[key] = name(expr)
         states = {key: replace(spec, next=name(spec.next)) for key, spec in rule.states.items()}
         common = {key: replace(spec, next=name(spec.next)) for key, spec in rule.shared.items()}
+        param, advances = name(rule.param), name(rule.advances)
+        evaluation = None if rule.evaluation is None else name(rule.evaluation)
+        # What stands in a sum alone is used, too: each part is a definition that nothing takes.
+        definitions |= {f"added_to_{key}": part for key, part in parts.items()}
         named = replace(
             rule,
-            param=name(rule.param),
+            param=param,
             states=states,
             shared=common,
-            advances=name(rule.advances),
-            evaluation=None if rule.evaluation is None else name(rule.evaluation),
+            advances=advances,
+            evaluation=evaluation,
             definitions=definitions,
             hyperparameters={**rule.hyperparameters, **dict.fromkeys(parts)},
         )

@@ -18,7 +18,7 @@ import sympy as sp
 
 import closedform as cf
 from closedform.language import Schedule
-from closedform.verify.report import Finding
+from closedform.verify.claims.report import Finding
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))

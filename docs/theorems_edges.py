@@ -12,7 +12,7 @@ from closedform.language import (
     hyper,
     t,
 )
-from closedform.verify.claims_core import Claim
+from closedform.verify.claims.core import Claim
 from docs.theorem import (
     ACCELERATED,
     CEREBRAS,

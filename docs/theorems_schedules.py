@@ -14,7 +14,7 @@ from closedform.language import (
     floor_mod,
     t,
 )
-from closedform.verify.claims_core import Claim
+from closedform.verify.claims.core import Claim
 from docs.theorem import (
     CEREBRAS,
     REFUTED,

@@ -14,9 +14,9 @@ from closedform.language import (
     floor_mod,
     t,
 )
-from closedform.verify.claims_core import Claim
-from closedform.verify.claims_step import step_of
-from closedform.verify.terms import equal
+from closedform.verify.claims.core import Claim
+from closedform.verify.claims.step import step_of
+from closedform.verify.prover.terms import equal
 from docs.theorem import (
     ACCELERATED,
     CEREBRAS,

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     )
     from closedform.runtime import OptimizerSession, ScheduleSession
     from closedform.verify import claims
-    from closedform.verify.certificate import Certificate, certify
-    from closedform.verify.onnx_schedule import lift
+    from closedform.verify.certificates.certificate import Certificate, certify
+    from closedform.verify.translation.onnx_schedule import lift
 
 _HOME = {
     "ClosedFormError": "closedform.errors",
@@ -55,9 +55,9 @@ _HOME = {
     "Recipe": "closedform.config",
     "load_config": "closedform.config",
     "load_schedules": "closedform.config",
-    "lift": "closedform.verify.onnx_schedule",
-    "Certificate": "closedform.verify.certificate",
-    "certify": "closedform.verify.certificate",
+    "lift": "closedform.verify.translation.onnx_schedule",
+    "Certificate": "closedform.verify.certificates.certificate",
+    "certify": "closedform.verify.certificates.certificate",
     "OptimizerSession": "closedform.runtime",
     "ScheduleSession": "closedform.runtime",
     **dict.fromkeys(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from closedform.exporters.torch_module import ScheduleModule
-    from closedform.verify.report import Report
+    from closedform.verify.claims.report import Report
 
 CLOCK = "t is the number of optimizer steps done; the first step runs with t = 0"
 """The convention of the clock, written into every artefact."""
@@ -316,7 +316,7 @@ def to_onnx(
     """
     from closedform.exporters.onnx_model import to_model, write_model
     from closedform.model_files import write_rule
-    from closedform.verify.artefact import validate_model
+    from closedform.verify.translation.artefact import validate_model
 
     if isinstance(source, UpdateRule):
         if claims is not None:

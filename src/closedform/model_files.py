@@ -204,7 +204,7 @@ def write_rule(
     if point is not None:
         models["evaluation"] = to_model(point, opset=opset, **facts)
     if validate:
-        from closedform.verify.artefact import validate_rule
+        from closedform.verify.translation.artefact import validate_rule
 
         dtypes = {key: value for key, value in options.items() if key != "step_dtype"}
         validate_rule(assigned(rule, params, groups), models, **dtypes)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import closedform as cf
 from closedform.cli import app
 from closedform.cli.verify import summary, weight
-from closedform.verify.report import Report
+from closedform.verify.claims.report import Report
 
 CONFIGS = Path(__file__).parents[1] / "reference" / "configs"
 CONFIG = Path(__file__).parents[2] / "examples" / "configs" / "gpt3_111m.yaml"

@@ -23,7 +23,7 @@ from closedform.ir.types import DType, TensorType
 from closedform.language import Schedule, floor_mod, hyper, t
 from closedform.lowering.double_float_arithmetic import Arithmetic, Number, halves
 from closedform.lowering.double_float_functions import logarithm, power_of_two, sine_of_quarter
-from closedform.verify.certificate import certify
+from closedform.verify.certificates.certificate import certify
 from tests.properties.test_random_expressions import VALUES, agrees, make
 from tests.reference.test_configs import CONFIGS
 from tests.support import balls

@@ -12,7 +12,7 @@ import sympy as sp
 from closedform.compiler import compile_schedule
 from closedform.ir.ops import Op
 from closedform.language import Schedule, t
-from closedform.verify.certificate import certify
+from closedform.verify.certificates.certificate import certify
 from tests.support.exact import evaluate_exactly, mpf
 
 WAVES = {

@@ -15,7 +15,7 @@ from torch.nn import functional
 from closedform import UpdateRule, optimizers, schedules, transforms
 from closedform.errors import VerificationError
 from closedform.training import export
-from closedform.verify.artefact import KEY
+from closedform.verify.translation.artefact import KEY
 
 BATCH = (torch.zeros(2, 3), torch.zeros(2, dtype=torch.long))
 RATE = schedules.linear(0, 1e-2, 5)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from flint import fmpq
 
-from closedform.verify.exact import Undefined, holds
-from closedform.verify.lemmas import lemmas_of, lemmas_of_pair
-from closedform.verify.terms import (
+from closedform.verify.prover.exact import Undefined, holds
+from closedform.verify.prover.lemmas import lemmas_of, lemmas_of_pair
+from closedform.verify.prover.terms import (
     HALF,
     Term,
     cospi,

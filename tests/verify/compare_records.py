@@ -4,7 +4,7 @@ import pytest
 
 from closedform.compiler import compile_schedule
 from closedform.errors import ClosedFormError
-from closedform.verify.translation import validate
+from closedform.verify.translation.translation import validate
 from tests.dialects.schedule_tables import METRIC_DRIVEN
 from tests.dialects.test_schedule_records import RECORDS, build
 

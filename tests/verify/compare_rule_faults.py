@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from closedform.verify.translation import validate
+from closedform.verify.translation.translation import validate
 from tests.support.mutation import mutants_of
 from tests.verify.planted_faults import Outcome, table
 from tests.verify.planted_rule_faults import (

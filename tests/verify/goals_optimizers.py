@@ -9,8 +9,8 @@ from sympy import Abs, Max, Rational, sign, sqrt
 from sympy import Piecewise as Pw
 
 from closedform.language import hyper, t
-from closedform.verify.definedness import obligations
-from closedform.verify.terms import (
+from closedform.verify.prover.definedness import obligations
+from closedform.verify.prover.terms import (
     ONE,
     ZERO,
     Term,
@@ -24,7 +24,7 @@ from closedform.verify.terms import (
     multiply,
     term,
 )
-from closedform.verify.verdict import Status
+from closedform.verify.prover.verdict import Status
 from tests.verify.goals import PROVED, REFUTED, Goal, at, at_most, below, same, terms_of
 
 p, g, mm, vv, vm, b1, b2, eps, lr, wd, mu, da, buf, B1, B2 = (

@@ -16,8 +16,8 @@ from sympy import Min, cos, pi, sqrt
 from sympy import Piecewise as Pw
 
 from closedform.language import floor_div, floor_mod, hyper, t
-from closedform.verify.definedness import obligations
-from closedform.verify.terms import (
+from closedform.verify.prover.definedness import obligations
+from closedform.verify.prover.terms import (
     ONE,
     ZERO,
     Op,

@@ -35,8 +35,8 @@ from closedform.lowering import (
     simplify,
     trigonometry,
 )
-from closedform.verify.translation import validate
-from closedform.verify.verdict import Status
+from closedform.verify.prover.verdict import Status
+from closedform.verify.translation.translation import validate
 from tests.support.mutation import Mutant, TooSlowError, at_most, lines_run, mutants_of, planted
 from tests.test_library import SCHEDULES
 

@@ -13,7 +13,7 @@ from closedform.cli.options import AsShipped, BaseValue, Name
 if TYPE_CHECKING:
     from closedform.cli.sources import DialectOptions
     from closedform.language import Schedule
-    from closedform.verify.audit import Audit, Comparison, Difference
+    from closedform.verify.claims.audit import Audit, Comparison, Difference
 
 MOST_JUMPS = 20
 
@@ -37,7 +37,7 @@ def audit(
     """
     from closedform.cli.output import heading
     from closedform.cli.sources import DialectOptions
-    from closedform.verify.audit import audit as audit_of
+    from closedform.verify.claims.audit import audit as audit_of
 
     options = DialectOptions(key=key, base=base_value, as_shipped=as_shipped)
     schedules, total = _schedules(name, context.args, options)

@@ -14,7 +14,7 @@ from closedform.cli.options import AsShipped, BaseValue
 if TYPE_CHECKING:
     from closedform.config import Recipe
     from closedform.language import Schedule, UpdateRule
-    from closedform.verify.report import Report
+    from closedform.verify.claims.report import Report
 
 Subject = Annotated[
     str,
@@ -84,7 +84,7 @@ def _refuse_arguments(words: list[str]) -> None:
 
 
 def _check_file(path: Path, budget: float) -> _Checked:
-    from closedform.verify.files import verify_file
+    from closedform.verify.claims.files import verify_file
 
     lifted, report = verify_file(path, budget=budget)
     return _Checked(path.name, report, lifted)

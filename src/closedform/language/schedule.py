@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-    from closedform.verify.claims_core import Claim
-    from closedform.verify.report import Report
+    from closedform.verify.claims.core import Claim
+    from closedform.verify.claims.report import Report
 
 
 class Schedule:
@@ -214,8 +214,8 @@ class Schedule:
     def verify(
         self, *claims: Claim, assume: Iterable[sp.Basic] = (), budget: float = 10.0
     ) -> Report:
-        """Returns the verdicts of claims; see ``closedform.verify.standard.verify_schedule``."""
-        from closedform.verify.standard import verify_schedule
+        """Returns the verdicts of claims; see ``claims.standard.verify_schedule``."""
+        from closedform.verify.claims.standard import verify_schedule
 
         return verify_schedule(self, *claims, assume=assume, budget=budget)
 

@@ -27,8 +27,8 @@ from closedform.language.shapes import (
 from closedform.language.symbols import GRAD, PARAM, local, state, t
 
 if TYPE_CHECKING:
-    from closedform.verify.claims_core import Claim
-    from closedform.verify.report import Report
+    from closedform.verify.claims.core import Claim
+    from closedform.verify.claims.report import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,8 +308,8 @@ class UpdateRule:
         return shape_by(self.states[name].shape, shape, f"rule {self.name!r}, state {name!r}")
 
     def verify(self, *claims: Claim, budget: float = 10.0) -> Report:
-        """Returns the verdicts of claims; see ``closedform.verify.standard_rule.verify_rule``."""
-        from closedform.verify.standard_rule import verify_rule
+        """Returns the verdicts of claims; see ``claims.standard_rule.verify_rule``."""
+        from closedform.verify.claims.standard_rule import verify_rule
 
         return verify_rule(self, *claims, budget=budget)
 

@@ -142,7 +142,7 @@ def export(
         outputs.append(LEARNING_RATE)
     start = to_model(compile_init(rule, shapes, dtype=dtype), opset=opset)
     if validate:
-        from closedform.verify.artefact import validate_rule
+        from closedform.verify.translation.artefact import validate_rule
 
         own = {"step": update, "init": start}
         validate_rule([(rule, shapes)], own, dtype=dtype, scalar_dtype=scalar_dtype)

@@ -19,7 +19,7 @@ from closedform.ir.graph import Graph
 from closedform.language import Schedule, t
 from closedform.language.exact import to_float
 from closedform.schedules.examples import EXAMPLES, Example
-from closedform.verify.standard import verify_schedule
+from closedform.verify.claims.standard import verify_schedule
 from closedform.web.folder import copy_assets, copy_katex, copy_runtime, write_folder
 
 _ASSETS = ("gallery.js", "trainer.js", "chart.js", "style.css")

@@ -1,0 +1,55 @@
+"""What can be claimed, ``closedform.claims``: each a function that returns a ``Claim``.
+
+About a schedule: ``total``, ``finite``, ``where_safe``, ``reached``, ``unambiguous``, ``bounded``,
+``non_negative``, ``continuous``, ``monotone``, ``ends_at``, ``periodic``, ``equal``,
+``recurrence``, ``area``. About a rule: ``same_rule``, ``invariant``, ``finite_steps``,
+``bounded_update``, ``after_steps``.
+"""
+
+from __future__ import annotations
+
+from closedform.verify.claims.continuity import continuous
+from closedform.verify.claims.core import BUDGET, Claim, Goal, Proofs
+from closedform.verify.claims.defined import finite, reached, total, unambiguous, where_safe
+from closedform.verify.claims.induction import area, recurrence
+from closedform.verify.claims.rule import (
+    after_steps,
+    bounded_update,
+    finite_steps,
+    invariant,
+    same_rule,
+)
+from closedform.verify.claims.values import (
+    bounded,
+    ends_at,
+    monotone,
+    non_negative,
+    periodic,
+)
+from closedform.verify.claims.values import equal_to as equal
+
+__all__ = [
+    "BUDGET",
+    "Claim",
+    "Goal",
+    "Proofs",
+    "after_steps",
+    "area",
+    "bounded",
+    "bounded_update",
+    "continuous",
+    "ends_at",
+    "equal",
+    "finite",
+    "finite_steps",
+    "invariant",
+    "monotone",
+    "non_negative",
+    "periodic",
+    "reached",
+    "recurrence",
+    "same_rule",
+    "total",
+    "unambiguous",
+    "where_safe",
+]

@@ -1,0 +1,377 @@
+"""Audits: values of a schedule where mistakes show, and what other systems make of its settings.
+
+The settings are read off the course: a rise from a start to a peak over W steps, then one decay to
+an end, or none. Each system is given these settings under its own names; where its values differ
+from the schedule's is said with the step and both exact values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import sympy as sp
+from flint import arb
+from numpy.typing import NDArray
+
+from closedform import dialects, schedules
+from closedform.errors import VerificationError
+from closedform.language import Schedule, t
+from closedform.language.exact import to_float
+from closedform.verify.claims.continuity import Jump, jumps, pieces_of
+from closedform.verify.claims.guesses import phases
+from closedform.verify.claims.reading import CLOCK, read_schedule
+from closedform.verify.claims.values import equal_to
+from closedform.verify.prover.exact import Undefined, value
+from closedform.verify.prover.real_line import TIME
+from closedform.verify.prover.terms import rational, substitute, walk
+
+_MOST_STEPS = 100_000_000
+_CHUNK = 1 << 20
+# Two float64 values of one number differ by less than this part of the peak.
+_SAME = 1e-9
+_SECONDS = 5.0
+
+Steps = NDArray[np.int64]
+Values = NDArray[np.float64]
+
+HELD, LINEAR, COSINE = "held", "linear", "cosine"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a schedule of a warmup and one decay is made of.
+
+    Attributes:
+        start: The value at step 0.
+        peak: The value at the end of the warmup.
+        end: The value at the end of the decay.
+        warmup: The number of steps of the warmup, 0 for none.
+        total: The step at which the decay ends.
+        shape: ``linear``, ``cosine``, or ``held`` where there is no decay.
+    """
+
+    start: sp.Expr
+    peak: sp.Expr
+    end: sp.Expr
+    warmup: int
+    total: int
+    shape: str
+
+    @property
+    def decay(self) -> int:
+        """The number of steps of the decay."""
+        return self.total - self.warmup
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A step at which two schedules differ, with the exact value of each."""
+
+    step: int
+    ours: sp.Expr
+    theirs: sp.Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a system makes of the settings.
+
+    Attributes:
+        system: The system.
+        first: The first step that differs; None where none does.
+        largest: The step that differs most.
+        is_proved: Whether equality at every step of the run is proved.
+    """
+
+    system: str
+    first: Difference | None
+    largest: Difference | None
+    is_proved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What a schedule does over a run.
+
+    Attributes:
+        schedule: The schedule.
+        total: The number of steps T of the run.
+        warmup: The number of steps W of its warmup; None where it does not begin with a rise.
+        values: The exact values around 0, W and T, by step.
+        peak: The step of the largest value.
+        area: The sum of the values of all steps before T, in float64.
+        jumps: The jumps up to T.
+        settings: The warmup and decay that it is; None where it is no such course.
+        comparisons: What other systems make of these settings.
+    """
+
+    schedule: Schedule
+    total: int
+    warmup: int | None
+    values: Mapping[int, sp.Expr]
+    peak: int
+    area: float
+    jumps: tuple[Jump, ...]
+    settings: Settings | None
+    comparisons: tuple[Comparison, ...]
+
+
+def audit(schedule: Schedule, total: int | None = None) -> Audit:
+    """Returns the audit of a schedule over a run of ``total`` steps.
+
+    Args:
+        schedule: The schedule; every hyperparameter has a value.
+        total: The number of steps of the run; the length of the schedule if not given.
+
+    Raises:
+        VerificationError: A hyperparameter is open, ``total`` is missing where the schedule has no
+            length, or it is not from 1 to 2,000,000.
+
+    Example:
+        >>> found = audit(schedules.linear(0, 1, 4).then(schedules.cosine(1, 0, 6)))
+        >>> found.warmup, found.total, found.peak, found.values[3], found.settings.shape
+        (4, 10, 4, 3/4, 'cosine')
+    """
+    where = f"schedule {schedule.name!r}"
+    if schedule.open:
+        raise VerificationError(
+            f"{schedule.open[0]} has no value", where=where, hint="give it one with bind()"
+        )
+    steps = int(schedule.length) if total is None and schedule.length is not None else total
+    if steps is None:
+        raise VerificationError(
+            "a schedule without a length needs the number of steps of the run", where=where
+        )
+    if not 1 <= steps <= _MOST_STEPS:
+        raise VerificationError(
+            f"the number of steps must be from 1 to {_MOST_STEPS:,}, got {steps}", where=where
+        )
+    seen = _Course.of(schedule, steps)
+    warmup = _warmup_of(schedule)
+    marks = {0, steps - 1, steps, steps + 1} | ({warmup - 1, warmup} if warmup else set())
+    settings = _settings_of(schedule, warmup, steps)
+    return Audit(
+        schedule=schedule,
+        total=steps,
+        warmup=warmup,
+        values={step: schedule.exact(step) for step in sorted(marks)},
+        peak=seen.peak,
+        area=seen.area,
+        jumps=jumps(schedule, steps),
+        settings=settings,
+        comparisons=() if settings is None else tuple(_compare(schedule, settings, steps)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Course:
+    """The step of the largest float64 value of steps 0..T, and the sum of those before T."""
+
+    peak: int
+    area: float
+
+    @classmethod
+    def of(cls, schedule: Schedule, total: int) -> _Course:
+        sums, peak, highest = [], 0, -math.inf
+        for steps, found in _chunks(schedule, total):
+            sums.append(math.fsum(found[steps < total]))
+            if found.max() > highest:
+                peak, highest = int(steps[found.argmax()]), float(found.max())
+        return cls(peak, math.fsum(sums))
+
+
+def _chunks(schedule: Schedule, total: int) -> Iterator[tuple[Steps, Values]]:
+    """The steps 0..total and the float64 values there, some at a time."""
+    for begin in range(0, total + 1, _CHUNK):
+        steps = np.arange(begin, min(begin + _CHUNK, total + 1))
+        yield steps, np.asarray(schedule(steps), dtype=np.float64)
+
+
+# --- the settings --------------------------------------------------------------------------------
+
+
+def _warmup_of(schedule: Schedule) -> int | None:
+    """The end of the rise that the schedule begins with."""
+    found = phases(read_schedule(schedule))
+    if not found or found[0].direction != "increasing":
+        return None
+    last = _held_from(schedule) if found[0].last is None else found[0].last
+    if last is None:
+        return None
+    # A flat stretch after the rise belongs to the same phase.
+    peak = schedule.exact(last)
+    turns = (cell.first for cell in pieces_of(schedule) if 0 < cell.first <= last)
+    return next((turn for turn in turns if schedule.exact(turn) == peak), last)
+
+
+def _held_from(schedule: Schedule) -> int | None:
+    """The step from which on the value is held for ever."""
+    last = pieces_of(schedule)[-1]
+    return None if TIME in walk(last.value) else last.first
+
+
+def _settings_of(schedule: Schedule, warmup: int | None, total: int) -> Settings | None:
+    rise = warmup or 0
+    held = _held_from(schedule)
+    end = held if held is not None else int(schedule.length or total)
+    start, peak = schedule.exact(0), schedule.exact(rise)
+    if peak == 0:
+        return None
+    if end <= rise:
+        return Settings(start, peak, peak, rise, total, HELD)
+    for shape, make in _SHAPES.items():
+        settings = Settings(start, peak, schedule.exact(end), rise, end, shape)
+        if _agree(schedule, make(settings), rise):
+            return settings
+    return None
+
+
+_SHAPES: Mapping[str, Callable[[Settings], Schedule]] = {
+    LINEAR: lambda s: schedules.linear(s.peak, s.end, s.decay),
+    COSINE: lambda s: schedules.cosine(s.peak, s.end, s.decay),
+}
+
+
+def _agree(schedule: Schedule, decay: Schedule, begin: int) -> bool:
+    """Whether the values from a step on are those of a decay, at nine steps of it."""
+    ours, theirs = (read_schedule(each).value for each in (schedule, decay))
+    length = int(decay.length or 0)
+    for index in range(9):
+        step = length * index // 8
+        pair = (
+            value(substitute(root, {CLOCK: rational(at)}), {})
+            for root, at in ((ours, begin + step), (theirs, step))
+        )
+        one, other = pair
+        if isinstance(one, Undefined) or isinstance(other, Undefined):
+            return False
+        if not (arb(one) - arb(other)).contains(0):
+            return False
+    return True
+
+
+# --- the systems ---------------------------------------------------------------------------------
+
+
+def _cerebras(s: Settings) -> Schedule | None:
+    rise = _spec("LinearLR", initial_learning_rate=s.start, end_learning_rate=s.peak)
+    falls = {
+        LINEAR: _spec("LinearLR", initial_learning_rate=s.peak, end_learning_rate=s.end),
+        COSINE: _spec("CosineDecayLR", initial_learning_rate=s.peak, end_learning_rate=s.end),
+        HELD: _spec("ConstantLR", learning_rate=s.peak),
+    }
+    fall = falls[s.shape]
+    rise["kwargs"]["total_iters"] = s.warmup
+    fall["kwargs"]["total_iters"] = max(s.decay, 1)
+    if not s.warmup:
+        return dialects.schedule("cerebras", fall["class"], fall["kwargs"])
+    given = {"schedulers": [rise, fall], "milestones": [s.warmup]}
+    return dialects.schedule("cerebras", "SequentialLR", given)
+
+
+_SMALLEST_FACTOR = sp.Rational(1, 10**8)
+"""The start factor of torch's LinearLR for a warmup from 0, which it refuses."""
+
+
+def _torch(s: Settings) -> Schedule | None:
+    first = s.start / s.peak
+    rise = _spec(
+        "LinearLR",
+        start_factor=first if first > 0 else _SMALLEST_FACTOR,
+        end_factor=1,
+        total_iters=s.warmup,
+    )
+    falls = {
+        LINEAR: _spec("LinearLR", start_factor=1, end_factor=s.end / s.peak, total_iters=s.decay),
+        COSINE: _spec("CosineAnnealingLR", T_max=s.decay, eta_min=s.end),
+        HELD: _spec("ConstantLR", factor=1, total_iters=1),
+    }
+    fall = falls[s.shape]
+    if not s.warmup:
+        return dialects.schedule("torch", fall["class"], fall["kwargs"], base=s.peak)
+    given = {"schedulers": [rise, fall], "milestones": [s.warmup]}
+    return dialects.schedule("torch", "SequentialLR", given, base=s.peak)
+
+
+def _huggingface(s: Settings) -> Schedule | None:
+    given: dict[str, Any] = {"num_warmup_steps": s.warmup}
+    if s.shape == HELD:
+        return dialects.schedule("huggingface", "constant_with_warmup", given, base=s.peak)
+    given["num_training_steps"] = s.total
+    if s.shape == LINEAR:
+        name = "linear" if s.end == 0 else "polynomial"
+        given |= {} if s.end == 0 else {"lr_end": s.end, "power": 1}
+    else:
+        name = "cosine" if s.end == 0 else "cosine_with_min_lr"
+        given |= {} if s.end == 0 else {"min_lr": s.end}
+    return dialects.schedule("huggingface", name, given, base=s.peak)
+
+
+def _timm(s: Settings) -> Schedule | None:
+    if s.shape == HELD:
+        return None
+    given: dict[str, Any] = {
+        "t_initial": s.total,
+        "lr_min": s.end,
+        "warmup_t": s.warmup,
+        "warmup_lr_init": s.start,
+    }
+    if s.shape == COSINE:
+        return dialects.schedule("timm", "CosineLRScheduler", given, base=s.peak)
+    return dialects.schedule("timm", "PolyLRScheduler", {**given, "power": 1}, base=s.peak)
+
+
+def _torchtitan(s: Settings) -> Schedule | None:
+    """A warmup that counts steps from 1: its first value is peak/W, and the peak is at W - 1."""
+    later = schedules.constant(s.peak) if s.shape == HELD else _SHAPES[s.shape](s)
+    if not s.warmup:
+        return later
+    rise = Schedule(s.peak * (t + 1) / sp.Integer(s.warmup), name="warmup", length=s.warmup)
+    return rise.then(later)
+
+
+SYSTEMS: Mapping[str, Callable[[Settings], Schedule | None]] = {
+    "cerebras": _cerebras,
+    "torch": _torch,
+    "huggingface": _huggingface,
+    "timm": _timm,
+    "torchtitan": _torchtitan,
+}
+"""What each system makes of the settings; None where it has no such schedule."""
+
+
+def _spec(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"class": name, "kwargs": arguments}
+
+
+def _compare(schedule: Schedule, settings: Settings, total: int) -> Iterator[Comparison]:
+    for system, make in SYSTEMS.items():
+        other = make(settings)
+        if other is not None:
+            yield _difference(system, schedule, other, total, settings.peak)
+
+
+def _difference(
+    system: str, schedule: Schedule, other: Schedule, total: int, peak: sp.Expr
+) -> Comparison:
+    first, largest, most = None, 0, _SAME * abs(to_float(peak))
+    for (steps, ours), (_, theirs) in zip(
+        _chunks(schedule, total), _chunks(other, total), strict=True
+    ):
+        apart = np.abs(ours - theirs)
+        differing = np.flatnonzero(apart > _SAME * abs(to_float(peak)))
+        if differing.size and first is None:
+            first = int(steps[differing[0]])
+        if apart.max() > most:
+            most, largest = float(apart.max()), int(steps[apart.argmax()])
+    if first is None:
+        verdict = equal_to(schedule, other, where=t <= total).verify(budget=_SECONDS)
+        return Comparison(system, None, None, verdict.proved)
+    at_first, at_largest = (
+        Difference(step, schedule.exact(step), other.exact(step)) for step in (first, largest)
+    )
+    return Comparison(system, at_first, at_largest)

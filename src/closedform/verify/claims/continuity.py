@@ -1,0 +1,375 @@
+"""The claim that a schedule does not jump, and the jumps where it does.
+
+Continuity is a statement about the formula with the clock read as a real number: at each point the
+limits from both sides and the value are one. It can fail only where a condition or a floor changes;
+minima, maxima and absolute values are continuous by themselves.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flint import arb, fmpq
+
+from closedform.errors import VerificationError
+from closedform.language import Schedule
+from closedform.verify.claims.core import Claim, Goal, number_text
+from closedform.verify.claims.limits import Directions, directions_of, is_non_negative, limits
+from closedform.verify.claims.reading import (
+    CLOCK,
+    Condition,
+    claim_about,
+    condition_text,
+    has_value,
+    read_schedule,
+    said,
+    value_term,
+)
+from closedform.verify.prover.definedness import obligations
+from closedform.verify.prover.exact import Undefined, value
+from closedform.verify.prover.real_line import TIME, Cell, as_choices, cells, line_of, moving
+from closedform.verify.prover.terms import (
+    FALSE,
+    MINUS_ONE,
+    ONE,
+    ZERO,
+    Op,
+    Term,
+    add,
+    equal,
+    ite,
+    less,
+    less_equal,
+    negate,
+    rational,
+    substitute,
+    symbol,
+)
+
+_MOST_FLOORS = 3
+_MOST_UNREAD = 2
+
+
+def continuous(
+    lr: Schedule,
+    jumps: Iterable[Any] = (),
+    *,
+    assume: Iterable[Condition] = (),
+    is_question: bool = False,
+) -> Claim:
+    """Claims that the value does not jump, but at the points of the clock that are named.
+
+    A jump is refuted with the point as ``t``, which may lie between two steps.
+
+    Args:
+        lr: The schedule.
+        jumps: Points at which it may jump: numbers, or expressions in hyperparameters.
+        assume: Conditions on the hyperparameters.
+        is_question: True where a jump is no fault.
+    """
+    places = tuple(jumps)
+    reading = read_schedule(lr, assume)
+    spared = [reading.read(place) for place in places]
+    # Without open hyperparameters the points at which minima turn are numbers, too.
+    pieces = cells(on_the_line(reading.value)) if lr.open else pieces_of(lr)
+    goals: list[Goal] = []
+    for joint in _joints(pieces):
+        if rational(joint.time) not in spared:
+            goals += joint.goals()
+    apart = tuple(negate(equal(TIME, place)) for place in spared)
+    for cell in pieces:
+        goals += [_within(cell, goal, apart) for goal in _crossings(cell.value)]
+    names = ", ".join(said(place) for place in places)
+    sentence = "the value does not jump" + (f" but at t = {names}" if names else "")
+    presumes = has_value(reading)
+    claim = claim_about(reading, "continuous", sentence, goals, presumes)
+    return replace(claim, is_question=is_question)
+
+
+def pieces_of(lr: Schedule) -> list[Cell]:
+    """Returns the pieces of a schedule without open hyperparameters; minima, too, are choices."""
+    found: list[Cell] = lr.memo("pieces", lambda: cells(as_choices(on_the_line(value_term(lr)))))
+    return found
+
+
+def on_the_line(root: Term) -> Term:
+    """The term over the real clock; a moving sign is written as the choice that it is."""
+    root = substitute(root, {CLOCK: TIME})
+    for node in moving(root, Op.SIGN):
+        (inner,) = node.args
+        chosen = ite(less(ZERO, inner), ONE, ite(less(inner, ZERO), MINUS_ONE, ZERO))
+        root = substitute(root, {node: chosen})
+    return root
+
+
+# --- between two pieces --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Joint:
+    """A breakpoint that is a number: limits and value there, without the clock."""
+
+    time: fmpq
+    before: Term
+    there: Term
+    after: Term
+
+    def goals(self) -> list[Goal]:
+        return _meeting(f"at t = {self.time}", self.before, self.there, self.after, (), ())
+
+
+def _joints(pieces: list[Cell]) -> Iterator[_Joint]:
+    ends = [cell for cell in pieces if cell.high != cell.low]
+    points = {cell.low: cell.value for cell in pieces if cell.high == cell.low}
+    for first, second in itertools.pairwise(ends):
+        time = second.low
+        owner = second.value if second.has_low else first.value
+        at = {TIME: rational(time)}
+        yield _Joint(
+            time,
+            substitute(limits(first.value, _read(first.value))[0], at),
+            substitute(points.get(time, owner), at),
+            substitute(limits(second.value, _read(second.value))[1], at),
+        )
+
+
+def _read(root: Term) -> dict[Term, int]:
+    """The directions that are read; at a point that is a number the others matter not."""
+    return {node: way for node, way in directions_of(root).items() if way is not None}
+
+
+# --- within a piece ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Floors:
+    """What becomes of each floor at a point: its value there, and from both sides."""
+
+    before: dict[Term, Term]
+    there: dict[Term, Term]
+    after: dict[Term, Term]
+    facts: tuple[Term, ...]
+    past: tuple[Term, ...]
+    whole: tuple[Term, ...]
+
+
+def _crossings(root: Term) -> list[Goal]:
+    """The goals for the points of one piece at which a condition or a floor changes."""
+    ways = directions_of(root)
+    floors = [node for node in ways if node.op is Op.FLOOR]
+    relations = [node for node in ways if node.op is not Op.FLOOR]
+    unread = [node for node, way in ways.items() if way is None]
+    if any(moving(node.args[0], Op.FLOOR, Op.ITE) for node in floors):
+        return [_not_looked_at("a floor of what jumps itself")]
+    if len(floors) > _MOST_FLOORS or len(unread) > _MOST_UNREAD:
+        return [_not_looked_at(f"{len(floors)} floors, {len(unread)} conditions of no direction")]
+    goals: list[Goal] = []
+    for guess in itertools.product((1, -1), repeat=len(unread)):
+        known = {node: way for node, way in ways.items() if way is not None}
+        known |= dict(zip(unread, guess, strict=True))
+        found = _at_crossings(root, floors, relations, known)
+        goals += [replace(goal, is_sufficient=bool(unread)) for goal in found]
+    return goals
+
+
+def _at_crossings(
+    root: Term, floors: list[Term], relations: list[Term], ways: Directions
+) -> Iterator[Goal]:
+    of_relations = {node: ways[node] for node in relations}
+    before, after = limits(root, of_relations)
+    for choice in itertools.product((False, True), repeat=len(floors)):
+        case = _floor_case(floors, choice, ways)
+        sides = (
+            substitute(before, case.before),
+            substitute(root, case.there),
+            substitute(after, case.after),
+        )
+        if case.whole:
+            places = " and ".join(condition_text(node) for node in case.whole)
+            yield from _meeting(f"where {places} is whole", *sides, case.facts, case.past)
+            continue
+        for first, second in dict.fromkeys(_unordered(node) for node in relations):
+            crossing = equal(substitute(first, case.there), substitute(second, case.there))
+            text = f"at {condition_text(equal(first, second))}"
+            yield from _meeting(text, *sides, (*case.facts, crossing), case.past)
+
+
+def _floor_case(floors: list[Term], choice: tuple[bool, ...], ways: Directions) -> _Floors:
+    """The case that some floors have whole arguments, where they jump, and the others have not."""
+    before, there, after = {}, {}, {}
+    facts: list[Term] = []
+    past = [less(ZERO, TIME)]
+    for index, (node, is_whole) in enumerate(zip(floors, choice, strict=True), 1):
+        count = symbol(f"floor {index}", integer=True)
+        (inner,) = node.args
+        low = add(count, MINUS_ONE) if is_whole else count
+        before[node], after[node] = (low, count) if ways[node] > 0 else (count, low)
+        there[node] = count
+        facts += (
+            [equal(inner, count)]
+            if is_whole
+            else [less(count, inner), less(inner, add(count, ONE))]
+        )
+        if is_non_negative(inner):
+            facts.append(less_equal(ZERO, count))
+            if is_whole and ways[node] > 0:
+                # It rose to where it is from what was not below 0.
+                past.append(less_equal(ONE, count))
+    whole = tuple(node.args[0] for node, picked in zip(floors, choice, strict=True) if picked)
+    return _Floors(before, there, after, tuple(facts), tuple(past), whole)
+
+
+def _unordered(relation: Term) -> tuple[Term, Term]:
+    first, second = sorted(relation.args, key=str)
+    return first, second
+
+
+def _meeting(
+    where: str,
+    before: Term,
+    there: Term,
+    after: Term,
+    facts: tuple[Term, ...],
+    past: tuple[Term, ...],
+) -> list[Goal]:
+    """The goals that the limits and the value at a point are defined, and one.
+
+    ``past`` is what is known besides where there is something before the point.
+    """
+    shown = (("before it", before), ("there it", there), ("after it", after))
+    goals = []
+    for limit, given in ((before, (*facts, *past)), (after, facts)):
+        if limit == there:
+            continue
+        goals += [
+            Goal(
+                f"{where}, {found.text} is defined",
+                found.goal,
+                (*given, *found.path),
+                is_sufficient=found.is_sufficient,
+            )
+            for found in obligations(limit)
+        ]
+        goals.append(Goal(f"{where} it does not jump", equal(limit, there), given, shown=shown))
+    return goals
+
+
+def _within(cell: Cell, goal: Goal, apart: tuple[Term, ...]) -> Goal:
+    low = rational(cell.low)
+    facts = [less_equal(low, TIME) if cell.low == 0 else less(low, TIME), *apart]
+    if cell.high is not None:
+        facts.append(less(TIME, rational(cell.high)))
+    return replace(goal, given=(*facts, *goal.given))
+
+
+def _not_looked_at(what: str) -> Goal:
+    return Goal(f"{what}: not looked at", FALSE, is_sufficient=True)
+
+
+# --- jumps, listed -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """A point at which a schedule jumps.
+
+    Attributes:
+        time: The point of the clock; it may lie between two steps.
+        before: The limit from the left.
+        there: The value at the point itself.
+        after: The limit from the right.
+    """
+
+    time: fmpq
+    before: fmpq | arb | Undefined
+    there: fmpq | arb | Undefined
+    after: fmpq | arb | Undefined
+
+    @property
+    def step(self) -> int:
+        """The first step at which the value is another."""
+        late = self.time.q == 1 and not _differ(self.before, self.there)
+        return int(self.time.ceil()) + (1 if late else 0)
+
+    def __str__(self) -> str:
+        before, after = (
+            "undefined" if isinstance(side, Undefined) else number_text(side)
+            for side in (self.before, self.after)
+        )
+        return f"from {before} to {after} at step {self.step}"
+
+
+def jumps(lr: Schedule, until: int, most: int = 1000) -> tuple[Jump, ...]:
+    """Returns the jumps up to a step, in order; of more than ``most`` the first ones.
+
+    Found are those at conditions and floors that are lines in the step with rational numbers. Two
+    irrational values that agree to 30 digits count as one: the claim ``continuous`` is what proves.
+
+    Raises:
+        VerificationError: A hyperparameter has no value.
+
+    Example:
+        >>> from closedform import schedules
+        >>> [(jump.step, str(jump.after)) for jump in jumps(schedules.step_decay(1, 0.5, 10), 25)]
+        [(10, '1/2'), (20, '1/4')]
+    """
+    if lr.open:
+        raise VerificationError(
+            f"{lr.open[0]} has no value",
+            where=f"schedule {lr.name!r}",
+            hint="give it one with bind()",
+        )
+    pieces = pieces_of(lr)
+    joints = itertools.chain(_joints(pieces), *(_floor_joints(cell, until) for cell in pieces))
+    ordered = sorted(
+        (joint for joint in joints if joint.time <= until), key=lambda joint: joint.time
+    )
+    return tuple(itertools.islice(_that_jump(ordered), most))
+
+
+def _that_jump(joints: Iterable[_Joint]) -> Iterator[Jump]:
+    for joint in joints:
+        if joint.before == joint.there == joint.after:
+            continue
+        found = Jump(joint.time, *(value(side, {}) for side in _sides(joint)))
+        if _differ(found.before, found.there) or _differ(found.there, found.after):
+            yield found
+
+
+def _sides(joint: _Joint) -> tuple[Term, Term, Term]:
+    return joint.before, joint.there, joint.after
+
+
+def _floor_joints(cell: Cell, until: int) -> Iterator[_Joint]:
+    """The points within a piece at which a floor of a line is whole."""
+    last = fmpq(until) if cell.high is None else min(cell.high, fmpq(until))
+    before, after = limits(cell.value, _read(cell.value))
+    times: set[fmpq] = set()
+    for node in moving(cell.value, Op.FLOOR):
+        line = line_of(node.args[0])
+        if line is None or line[0] == 0:
+            continue
+        slope, height = line
+        ends = sorted((slope * cell.low + height, slope * last + height))
+        wholes = range(int(ends[0].ceil()), int(ends[1].floor()) + 1)
+        times.update((fmpq(whole) - height) / slope for whole in wholes[:_MOST_TIMES])
+    for time in times:
+        if cell.low < time and (cell.high is None or time < cell.high):
+            at = {TIME: rational(time)}
+            yield _Joint(time, *(substitute(side, at) for side in (before, cell.value, after)))
+
+
+_MOST_TIMES = 10_000
+_SAME = 1e-30
+
+
+def _differ(one: fmpq | arb | Undefined, other: fmpq | arb | Undefined) -> bool:
+    if isinstance(one, Undefined) or isinstance(other, Undefined):
+        return not (isinstance(one, Undefined) and isinstance(other, Undefined))
+    if isinstance(one, fmpq) and isinstance(other, fmpq):
+        return bool(one != other)
+    difference = abs(arb(one) - arb(other))
+    return bool(difference > _SAME * (abs(arb(one)) + abs(arb(other))))

@@ -1,0 +1,265 @@
+"""What a claim is: goals to be proved about a subject, and how their verdicts become one.
+
+A relation counts only together with the definedness of what it relates (a prover may cancel
+denominators), so a claim holds the goals that it presumes beside its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from flint import arb, fmpq
+
+from closedform.language import Schedule, UpdateRule
+from closedform.verify.prover.exact import Undefined, value
+from closedform.verify.prover.prover import prove
+from closedform.verify.prover.terms import (
+    FALSE,
+    TRUE,
+    Op,
+    Term,
+    exact,
+    negate,
+    substitute,
+    symbol,
+    walk,
+)
+from closedform.verify.prover.verdict import Status, Verdict
+
+BUDGET = 10.0
+"""Seconds for one claim, if nothing else is said."""
+
+NOTHING_PARTIAL = "its form"
+"""The tactic of claims without goals: nothing in the expression can fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """One thing to be proved, for all values of its symbols.
+
+    Attributes:
+        text: What it says, for people.
+        statement: The term of it.
+        given: What holds where it is asked, besides the assumptions of the claim.
+        is_somewhere: True where one point at which it holds is enough.
+        is_sufficient: True where it is more than is needed: to refute it is no refutation.
+        shown: Terms whose values say at a counterexample what is wrong, by their names.
+        note: What a counterexample has to be read with, if it is not at the start.
+        start: The values of symbols at the start, by their names.
+    """
+
+    text: str
+    statement: Term
+    given: tuple[Term, ...] = ()
+    is_somewhere: bool = False
+    is_sufficient: bool = False
+    shown: tuple[tuple[str, Term], ...] = ()
+    note: str = ""
+    start: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A statement about a schedule or a rule, and what must be proved for it.
+
+    Attributes:
+        name: The name of its kind, such as ``bounded``.
+        sentence: The statement, for people.
+        subject: What it is about.
+        goals: What must be proved.
+        presumes: What must be proved before, such as that there is a value at all.
+        assume: What is assumed of the symbols, besides their declarations.
+        is_question: True for what is asked to be known: to be refuted is then no fault.
+        arguments: Numbers by name, as text, with which the claim of this name can be made again
+            by who reads it in an artefact; None where they say not all.
+    """
+
+    name: str
+    sentence: str
+    subject: Schedule | UpdateRule
+    goals: tuple[Goal, ...]
+    presumes: tuple[Goal, ...] = ()
+    assume: tuple[Term, ...] = ()
+    is_question: bool = False
+    arguments: Mapping[str, str] | None = None
+
+    def verify(self, *, budget: float = BUDGET, proofs: Proofs | None = None) -> Verdict:
+        """Returns the verdict: proved where every goal is, refuted at the first false one.
+
+        Args:
+            budget: Seconds for all goals together.
+            proofs: Verdicts to share with other claims; see ``Proofs``.
+        """
+        known = Proofs() if proofs is None else proofs
+        began = time.monotonic()
+        known.ask_shared((*self.presumes, *self.goals), self.assume, budget)
+        verdicts: list[Verdict] = []
+        unknown: list[str] = []
+        for goal in (*self.presumes, *self.goals):
+            verdict = known.ask(goal, self.assume, budget - (time.monotonic() - began))
+            if verdict.refuted and not goal.is_sufficient:
+                return _refuted(goal, verdict, verdicts).after(time.monotonic() - began)
+            if not verdict.proved:
+                unknown.append(f"{goal.text}: {verdict.reason}" if verdict.reason else goal.text)
+            verdicts.append(verdict)
+        return Verdict(
+            Status.UNKNOWN if unknown else Status.PROVED,
+            tactics=_tactics(verdicts) or (NOTHING_PARTIAL,),
+            reason=_few(unknown),
+            samples=sum(verdict.samples for verdict in verdicts),
+            seconds=time.monotonic() - began,
+        )
+
+
+@dataclass(slots=True)
+class Proofs:
+    """Verdicts by goal: claims about one subject presume the same, which is proved once."""
+
+    _known: dict[tuple[Any, ...], Verdict] = field(default_factory=dict)
+    _proved: dict[Term, list[tuple[frozenset[Term], Verdict]]] = field(default_factory=dict)
+
+    def ask_shared(self, goals: Iterable[Goal], assume: tuple[Term, ...], budget: float) -> None:
+        """Asks once what many goals state, under what is given in all of them.
+
+        Where it is proved so, it is proved for each; where not, each is asked by itself.
+        """
+        alike: dict[Term, list[frozenset[Term]]] = {}
+        for goal in goals:
+            if not goal.is_somewhere:
+                alike.setdefault(goal.statement, []).append(frozenset(goal.given))
+        for statement, given in alike.items():
+            if len(set(given)) > 1:
+                common = tuple(sorted(frozenset.intersection(*given), key=str))
+                self.ask(Goal("", statement, common), assume, min(_SHARED_SECONDS, budget))
+
+    def ask(self, goal: Goal, assume: Iterable[Term], budget: float) -> Verdict:
+        """Returns the verdict on a goal; an UNKNOWN one is asked again where there is more time."""
+        facts = tuple(dict.fromkeys((*assume, *goal.given)))
+        key = (goal.statement, goal.is_somewhere, facts)
+        known = self._known.get(key)
+        if known is not None and not known.unknown:
+            return known
+        for fewer, verdict in () if goal.is_somewhere else self._proved.get(goal.statement, ()):
+            if fewer <= set(facts):
+                return verdict
+        if budget <= 0 and goal.statement not in (TRUE, FALSE):
+            return Verdict(Status.UNKNOWN, reason="the time was over before it was asked")
+        verdict = _decide(goal, facts, budget)
+        self._known[key] = verdict
+        if verdict.proved and not goal.is_somewhere:
+            self._proved.setdefault(goal.statement, []).append((frozenset(facts), verdict))
+        return verdict
+
+
+_SHARED_SECONDS = 0.2
+
+
+def _decide(goal: Goal, facts: tuple[Term, ...], budget: float) -> Verdict:
+    if goal.statement == TRUE:
+        return Verdict(Status.PROVED, tactics=("arithmetic",))
+    if not goal.is_somewhere:
+        return _prove(goal.statement, facts, budget)
+    nowhere = prove(negate(goal.statement), assume=facts, budget=budget)
+    if nowhere.proved:
+        return Verdict(Status.REFUTED, nowhere.tactics, reason="it is so nowhere")
+    if nowhere.refuted:
+        return Verdict(Status.PROVED, ("a point",), samples=nowhere.samples)
+    return nowhere
+
+
+GENERALIZED = "for any choice"
+"""The tactic of a proof for any number in the place of what many branches choose from."""
+
+_MANY_BRANCHES = 8
+_GENERAL_SECONDS = 0.5
+
+
+def _prove(statement: Term, facts: tuple[Term, ...], budget: float) -> Verdict:
+    """A proof of the statement; where it has many branches, first of what does not need them.
+
+    What holds whatever number stands in the place of each choice holds for the choices, too.
+    """
+    if sum(1 for node in walk(statement) if node.op is Op.ITE) > _MANY_BRANCHES:
+        general = _generalized(statement)
+        seconds = min(_GENERAL_SECONDS, budget)
+        verdict = prove(general, assume=facts, budget=seconds)
+        if verdict.proved:
+            return replace(verdict, tactics=(GENERALIZED, *verdict.tactics))
+        budget -= seconds
+    return prove(statement, assume=facts, budget=max(budget, 0.0))
+
+
+def _generalized(statement: Term) -> Term:
+    """The statement with a symbol of its own in the place of each outermost choice."""
+    inner: set[Term] = set()
+    places: dict[Term, Term] = {}
+    pending = [statement]
+    while pending:
+        node = pending.pop()
+        if node in inner:
+            continue
+        inner.add(node)
+        if node.op is Op.ITE:
+            places[node] = symbol(f"choice {len(places) + 1}")
+        else:
+            pending.extend(node.args)
+    return substitute(statement, places)
+
+
+def _refuted(goal: Goal, verdict: Verdict, before: list[Verdict]) -> Verdict:
+    """The refutation of one goal as that of the claim, with the values that show it."""
+    point = verdict.counterexample
+    parts = [goal.text]
+    if point is not None and goal.shown:
+        parts += [f"{name} is {value_text(shown, point)}" for name, shown in goal.shown]
+    elif verdict.reason:
+        parts.append(verdict.reason)
+    is_start = point is not None and all(point.get(name, at) == at for name, at in goal.start)
+    if goal.note and not is_start:
+        parts.append(goal.note)
+    return Verdict(
+        Status.REFUTED,
+        tactics=verdict.tactics,
+        counterexample=point,
+        reason=", ".join(parts),
+        samples=sum(earlier.samples for earlier in before) + verdict.samples,
+    )
+
+
+def value_text(term: Term, point: Mapping[str, Any]) -> str:
+    """Returns the exact value of a term at a point as text: a fraction, or digits with a ≈."""
+    found = value(term, {name: exact(number) for name, number in point.items()})
+    if isinstance(found, Undefined):
+        return f"undefined ({found.reason})"
+    return number_text(found)
+
+
+_MOST_DIGITS = 16
+
+
+def number_text(number: fmpq | arb) -> str:
+    """Returns a number as people read it: a fraction where it is short, else 8 digits."""
+    if isinstance(number, fmpq):
+        text = str(number)
+        if len(text) <= _MOST_DIGITS:
+            return text
+        number = arb(number)
+    if not number.is_finite() or not number.rad() < abs(number.mid()) * 1e-9:
+        return f"≈ {number.str(8)}"
+    return f"≈ {float(number.mid()):.8g}"
+
+
+def _tactics(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for verdict in verdicts for name in verdict.tactics))
+
+
+_MOST_REASONS = 3
+
+
+def _few(reasons: list[str]) -> str:
+    shown = "; ".join(reasons[:_MOST_REASONS])
+    more = len(reasons) - _MOST_REASONS
+    return f"{shown}; and {more} more" if more > 0 else shown

@@ -1,0 +1,110 @@
+"""Claims that a schedule has a value: at every step, on every branch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from closedform.language import Schedule
+from closedform.verify.claims.core import Claim, Goal
+from closedform.verify.claims.reading import (
+    Condition,
+    claim_about,
+    condition_text,
+    defined,
+    read_schedule,
+)
+from closedform.verify.prover.definedness import Kind, Obligation, obligations
+from closedform.verify.prover.terms import UNDEFINED, Op, Term, both, equal, negate, walk
+
+
+def total(lr: Schedule, *, where: Condition = True, assume: Iterable[Condition] = ()) -> Claim:
+    """Claims that at every step some branch holds.
+
+    A branch is taken where its condition is the first that holds, so branches that overlap are
+    no gap and no contradiction; ``unambiguous`` claims that they do not.
+    """
+    reading = read_schedule(lr, assume, where)
+    goals = [defined(found, reading) for found in _missing_branches(reading.value)]
+    return claim_about(reading, "total", "every step has a branch", goals)
+
+
+def finite(lr: Schedule, *, where: Condition = True, assume: Iterable[Condition] = ()) -> Claim:
+    """Claims that the value is finite and real at every step, on the branch that is taken."""
+    reading = read_schedule(lr, assume, where)
+    sentence = "the value is finite and real"
+    found = [each for each in obligations(reading.value) if each.kind is not Kind.BRANCH]
+    return claim_about(reading, "finite", sentence, [defined(each, reading) for each in found])
+
+
+def where_safe(lr: Schedule, *, assume: Iterable[Condition] = ()) -> Claim:
+    """Asks whether all branches may be computed at every step, also those not taken.
+
+    It is a question: the compiler guards what is not safe.
+    """
+    reading = read_schedule(lr, assume)
+    goals = [defined(each, reading) for each in obligations(reading.value, taken=False)]
+    sentence = "branches not taken are finite and real, too"
+    return claim_about(reading, "where_safe", sentence, goals, is_question=True)
+
+
+def reached(lr: Schedule, *, assume: Iterable[Condition] = ()) -> Claim:
+    """Asks whether every branch of every Piecewise is taken somewhere; names one that is not."""
+    reading = read_schedule(lr, assume)
+    goals = [
+        Goal(f"the branch where {condition_text(path[-1])} is taken", both(*path), (), True)
+        for path in _branches(reading.value)
+    ]
+    return claim_about(reading, "reached", "every branch is taken", goals, is_question=True)
+
+
+def unambiguous(lr: Schedule, *, assume: Iterable[Condition] = ()) -> Claim:
+    """Claims that where several branches of a Piecewise hold, they agree in value.
+
+    Then the order of the branches has no meaning. Branches that stand under a condition which
+    does not repeat the ones before it, as ``t < 5`` then ``t < 10``, are ambiguous in this sense.
+    """
+    reading = read_schedule(lr, assume)
+    goals = []
+    for node in walk(reading.value):
+        chain = _chain(node)
+        for index, (condition, value) in enumerate(chain):
+            for other, second in chain[index + 1 :]:
+                goal = Goal(
+                    f"branches {condition_text(condition)} and {condition_text(other)} agree",
+                    equal(value, second),
+                    (condition, other),
+                    shown=(("the first", value), ("the second", second)),
+                )
+                goals.append(goal)
+    return claim_about(reading, "unambiguous", "branches that overlap agree", goals)
+
+
+def _missing_branches(value: Term) -> list[Obligation]:
+    return [each for each in obligations(value) if each.kind is Kind.BRANCH]
+
+
+def _chain(node: Term) -> list[tuple[Term, Term]]:
+    """The conditions and values of a chain of choices, without its last branch."""
+    chain = []
+    while node.op is Op.ITE:
+        condition, then, node = node.args
+        chain.append((condition, then))
+    return chain
+
+
+def _branches(value: Term) -> list[tuple[Term, ...]]:
+    """For each branch of each outermost chain the conditions under which it is taken."""
+    inner = {node.args[2] for node in walk(value) if node.op is Op.ITE}
+    paths: list[tuple[Term, ...]] = []
+    for node in walk(value):
+        if node.op is not Op.ITE or node in inner:
+            continue
+        refused: list[Term] = []
+        rest = node
+        while rest.op is Op.ITE:
+            condition, _, rest = rest.args
+            paths.append((*refused, condition))
+            refused.append(negate(condition))
+        if rest != UNDEFINED:
+            paths.append(tuple(refused))
+    return paths

@@ -1,0 +1,113 @@
+"""Claims about a file that anyone made: its graph is read back, and every claim is asked again.
+
+What the file says of itself is where questions come from, never an answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from onnx import ModelProto
+
+from closedform.errors import VerificationError
+from closedform.language import Schedule, exact_number
+from closedform.verify.claims.continuity import continuous
+from closedform.verify.claims.core import BUDGET, Claim, Goal
+from closedform.verify.claims.defined import finite, reached, total, where_safe
+from closedform.verify.claims.report import Report, check
+from closedform.verify.claims.standard import verify_schedule
+from closedform.verify.claims.values import bounded, ends_at, non_negative, periodic
+from closedform.verify.prover.terms import FALSE
+from closedform.verify.translation.onnx_graph import load_model
+from closedform.verify.translation.onnx_schedule import lift
+
+KEY = "closedform.claims"
+"""The entry of the metadata that holds claims."""
+
+# By name what makes a claim again out of a schedule and numbers.
+_MADE_AGAIN: Mapping[str, Callable[..., Claim]] = {
+    "total": total,
+    "finite": finite,
+    "where_safe": where_safe,
+    "reached": reached,
+    "bounded": bounded,
+    "non_negative": non_negative,
+    "continuous": continuous,
+    "ends_at": ends_at,
+    "periodic": periodic,
+}
+
+
+def verify_file(path: str | PathLike[str], *, budget: float = BUDGET) -> tuple[Schedule, Report]:
+    """Returns the schedule in an ONNX file, and the verdicts of claims about it.
+
+    Asked are the standard claims, and those that the file states as proved, where they can be made
+    again from numbers. A stated claim that is refuted here counts as refuted, also where the
+    standard claims only ask.
+
+    Args:
+        path: The file.
+        budget: Seconds for each claim.
+
+    Raises:
+        VerificationError: The file cannot be read, is no schedule, or states claims in another
+            form than a report has.
+    """
+    model = load_model(Path(path))
+    where = f"file {str(path)!r}"
+    stated = _stated(model, where)
+    lifted = lift(model)
+    found = {each.claim.sentence: each for each in verify_schedule(lifted, budget=budget)}
+    asked = []
+    for entry in stated:
+        same = found.pop(str(entry.get("sentence")), None)
+        asked.append(_again(entry, lifted, where) if same is None else same.claim)
+    again = check(
+        lifted.name, (replace(claim, is_question=False) for claim in asked), budget=budget
+    )
+    return lifted, Report(f"file {Path(path).name!r}", (*found.values(), *again))
+
+
+def _stated(model: ModelProto, where: str) -> list[dict[str, Any]]:
+    """The claims that the file states as proved."""
+    texts = [entry.value for entry in model.metadata_props if entry.key == KEY]
+    if not texts:
+        return []
+    wanted = f"{KEY} must be a list of claims with a name and a verdict"
+    try:
+        entries = json.loads(texts[0])
+    except (ValueError, RecursionError):
+        raise VerificationError(f"{wanted}, got no JSON", where=where) from None
+    if not isinstance(entries, list) or not all(_is_entry(entry) for entry in entries):
+        raise VerificationError(f"{wanted}, got {texts[0][:80]!r}", where=where)
+    return [entry for entry in entries if entry["verdict"] == "PROVED"]
+
+
+def _is_entry(entry: Any) -> bool:
+    return isinstance(entry, dict) and all(
+        isinstance(entry.get(key), str) for key in ("claim", "verdict")
+    )
+
+
+def _again(entry: dict[str, Any], lifted: Schedule, where: str) -> Claim:
+    """The claim of an entry about the schedule that was read, stated in the file."""
+    name, numbers = entry["claim"], entry.get("arguments")
+    make = _MADE_AGAIN.get(name)
+    if make is None or not isinstance(numbers, dict):
+        goal = Goal("it has no numbers to ask it again with", FALSE, is_sufficient=True)
+        said = entry.get("sentence", name)
+        return Claim(name, f"stated in the file: {said}", lifted, (goal,))
+    try:
+        values = {key: exact_number(Fraction(value)) for key, value in numbers.items()}
+        made = make(lifted, **values)
+    except (TypeError, ValueError, ZeroDivisionError):
+        raise VerificationError(
+            f"the claim {name!r} cannot be made of {numbers!r}", where=where
+        ) from None
+    return made

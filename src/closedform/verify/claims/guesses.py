@@ -1,0 +1,315 @@
+"""What may be claimed of a schedule: bounds, ways and ends, guessed from exact values.
+
+A guess proves nothing; each becomes a claim, and the prover judges it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+from flint import arb, fmpq
+from sympy.core.relational import Relational
+
+from closedform.language import Schedule, t
+from closedform.verify.claims.continuity import on_the_line, pieces_of
+from closedform.verify.claims.reading import CLOCK, Reading
+from closedform.verify.prover.exact import Undefined, holds, value
+from closedform.verify.prover.real_line import Cell, as_choices, cells
+from closedform.verify.prover.terms import (
+    Sign,
+    Term,
+    rational,
+    substitute,
+    symbols,
+    term,
+)
+
+Point = Mapping[str, fmpq]
+Number = fmpq | arb
+
+_DRAWS = 24
+_TRIES = 4000
+_STEPS_BEYOND = (0, 1, 2, 3, 5, 8, 13, 40, 100, 1000)
+_MANY_CELLS = 64
+_MANY_TURNS = 16
+_MOST_SAMPLES = 600
+_LARGEST_CANDIDATE = 24
+"""Nodes, or digits, of a candidate for a bound: larger ones say nothing to a reader."""
+
+
+# --- points at which guesses are made ------------------------------------------------------------
+
+
+def draws(reading: Reading, seed: int = 0) -> list[Point]:
+    """Returns values of the open hyperparameters that satisfy all assumptions."""
+    names = {name: node for name, node in symbols(reading.value).items() if node != CLOCK}
+    if not names:
+        return [{}]
+    generator = random.Random(seed)
+    found: list[Point] = []
+    for _ in range(_TRIES):
+        point = {name: _draw(node, generator) for name, node in names.items()}
+        if all(_holds(fact, point) for fact in reading.assume):
+            found.append(point)
+            if len(found) == _DRAWS:
+                break
+    return found
+
+
+def _holds(fact: Term, point: Point) -> bool:
+    missing = set(symbols(fact)) - set(point)
+    return holds(fact, {**point, **dict.fromkeys(missing, fmpq(1))}) is True
+
+
+def _draw(node: Term, generator: random.Random) -> fmpq:
+    declared = node.value
+    if declared.integer:
+        number = fmpq(generator.choice((1, 2, 3, 4, 5, 7, 10, 12, 20, 30, 50)))
+    else:
+        number = fmpq(generator.randint(0, 12), generator.choice((1, 2, 4, 10, 12)))
+    if declared.sign is Sign.POSITIVE and number == 0:
+        return fmpq(1)
+    if declared.sign is Sign.ANY and generator.random() < 0.2:
+        return -number
+    return number
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The value of a schedule at one point."""
+
+    point: Point
+    value: Number
+
+
+def sampled(reading: Reading, seed: int = 0) -> list[Sample]:
+    """Returns values on every piece: its first and last steps, one between, and some beyond."""
+    found: list[Sample] = []
+    declared = symbols(reading.value)
+    for parameters in draws(reading, seed):
+        known = {declared[name]: rational(number) for name, number in parameters.items()}
+        pieces = (
+            cells(as_choices(on_the_line(substitute(reading.value, known))))
+            if known
+            else pieces_of(reading.schedule)
+        )
+        if known and len(pieces) > _MANY_CELLS:
+            pieces = random.Random(seed).sample(pieces, _MANY_CELLS)
+        for cell in pieces:
+            for step in _steps_of(cell, is_one_of_many=len(pieces) > _MANY_CELLS):
+                point = {**parameters, "t": fmpq(step)}
+                number = value(cell.value, point)
+                if not isinstance(number, Undefined):
+                    found.append(Sample(point, number))
+    if len(found) > _MOST_SAMPLES and declared.keys() - {"t"}:
+        return random.Random(seed).sample(found, _MOST_SAMPLES)
+    return found
+
+
+def _steps_of(cell: Cell, *, is_one_of_many: bool) -> list[int]:
+    """Some steps that lie in a piece."""
+    first, last = cell.first, cell.last
+    if last is None:
+        return [first + more for more in _STEPS_BEYOND]
+    if is_one_of_many:
+        return sorted({first, last}) if first <= last else []
+    steps = {first, first + 1, (first + last) // 2, last - 1, last}
+    return [step for step in sorted(steps) if first <= step <= last]
+
+
+# --- bounds --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A candidate for a bound: what is claimed, and its term."""
+
+    expr: sp.Expr
+    term: Term
+
+
+_MOST_PARTS = 4
+
+
+def bounds(
+    candidates: Sequence[Bound], samples: Sequence[Sample], *, is_lower: bool
+) -> Iterator[Bound]:
+    """Yields bounds that no sample contradicts, the simplest first, of one size the nearest first.
+
+    Each is a value of the schedule, a hyperparameter or 0, or the least (greatest) of a few.
+    """
+    columns = {
+        each.expr: [_at(each.term, sample.point) for sample in samples] for each in candidates
+    }
+    usable = [each for each in candidates if all(c is not None for c in columns[each.expr])]
+    for size in range(1, _MOST_PARTS + 1):
+        fitting = []
+        for chosen in itertools.combinations(usable, size):
+            gap = _gap([columns[each.expr] for each in chosen], samples, is_lower=is_lower)
+            if gap is not None:
+                joined = _joined(chosen, is_lower=is_lower)
+                fitting.append((gap, joined.expr.count_ops(), str(joined.expr), joined))
+        yield from (bound for *_, bound in sorted(fitting, key=lambda each: each[:3]))
+
+
+def _at(candidate: Term, point: Point) -> Number | None:
+    found = value(candidate, point)
+    return None if isinstance(found, Undefined) else found
+
+
+def _gap(
+    columns: Sequence[Sequence[Any]], samples: Sequence[Sample], *, is_lower: bool
+) -> float | None:
+    """The mean distance of the samples from the bound; None where one is beyond it."""
+    distance = 0.0
+    for sample, *limits in zip(samples, *columns, strict=True):
+        apart = [
+            arb(sample.value) - arb(limit) if is_lower else arb(limit) - arb(sample.value)
+            for limit in limits
+        ]
+        # A ball around 0 is a bound that is met.
+        if all(each < 0 for each in apart):
+            return None
+        distance += max(float(each.mid()) for each in apart)
+    return distance / max(len(samples), 1)
+
+
+def _joined(chosen: tuple[Bound, ...], *, is_lower: bool) -> Bound:
+    if len(chosen) == 1:
+        return chosen[0]
+    exprs = [each.expr for each in chosen]
+    joined = (sp.Min if is_lower else sp.Max)(*exprs)
+    return Bound(joined, term(joined))
+
+
+def candidates_of(reading: Reading, samples: Sequence[Sample]) -> list[Bound]:
+    """Returns what a bound may be made of: 0, values where the schedule turns, hyperparameters."""
+    schedule = reading.schedule
+    exprs: dict[sp.Expr, None] = {sp.Integer(0): None}
+    if not schedule.open:
+        exprs.update(dict.fromkeys(_extremes(samples)))
+    elif schedule.expr.count(Relational) <= _MANY_TURNS:
+        exprs.update(dict.fromkeys(_values_at_turns(schedule)))
+    for symbol in sorted(schedule.expr.free_symbols - {t}, key=str):
+        # What is declared as positive is a length or a factor, not a value of the schedule.
+        if not symbol.is_positive:
+            exprs[schedule.hyperparameters.get(symbol.name, symbol)] = None
+    return [Bound(expr, term(expr)) for expr in exprs if _is_readable(expr)]
+
+
+def _extremes(samples: Sequence[Sample]) -> Iterator[sp.Rational]:
+    """The least and the greatest value seen, where they are fractions."""
+    for choose in (min, max):
+        found = choose((sample.value for sample in samples), key=_middle, default=None)
+        if isinstance(found, fmpq):
+            yield sp.Rational(int(found.p), int(found.q))
+
+
+def _middle(number: Number) -> fmpq:
+    return number if isinstance(number, fmpq) else number.mid().fmpq()
+
+
+def _is_readable(expr: sp.Expr) -> bool:
+    small = sum(1 for _ in itertools.islice(sp.preorder_traversal(expr), _LARGEST_CANDIDATE + 1))
+    if expr.is_number:
+        return bool(expr.is_Rational) and len(str(expr)) <= _LARGEST_CANDIDATE
+    return small <= _LARGEST_CANDIDATE and not expr.has(t, sp.Piecewise, sp.zoo, sp.nan, sp.oo)
+
+
+def _values_at_turns(schedule: Schedule) -> Iterator[sp.Expr]:
+    """The values at 0, at the end, and where a branch, a Min or a Max turns."""
+    turns = [sp.Integer(0)]
+    if schedule.duration is not None:
+        turns.append(schedule.duration if schedule.length is None else schedule.length)
+    for difference in _differences(schedule.bound):
+        root = _root(difference)
+        if root is not None:
+            turns.append(root)
+    for turn in dict.fromkeys(turns):
+        yield schedule.bound.xreplace({t: turn})
+
+
+def _differences(expr: sp.Expr) -> Iterator[sp.Expr]:
+    for relation in sorted(expr.atoms(Relational), key=str):
+        yield relation.lhs - relation.rhs
+    for extreme in sorted(expr.atoms(sp.Min, sp.Max), key=str):
+        for first, second in itertools.combinations(extreme.args, 2):
+            yield first - second
+
+
+def _root(difference: sp.Expr) -> sp.Expr | None:
+    """Where a difference that is a line in the clock is 0."""
+    expanded = sp.expand(difference)
+    slope = expanded.coeff(t)
+    rest = expanded - slope * t
+    if slope == 0 or rest.has(t) or slope.has(t):
+        return None
+    return -rest / slope
+
+
+# --- ways ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Steps on which a schedule goes one way: from ``first`` to ``last``, None for no end."""
+
+    direction: str
+    first: int
+    last: int | None
+
+
+_MOST_PHASES = 8
+_STEPS_OF_PHASE = 17
+
+
+def phases(reading: Reading) -> tuple[Phase, ...]:
+    """Returns the phases of a schedule without open hyperparameters; none where it often turns."""
+    pieces = pieces_of(reading.schedule)
+    if len(pieces) > _MANY_CELLS:
+        return ()
+    found: list[Phase] = []
+    for number, cell in enumerate(pieces):
+        first = int(cell.low.ceil())
+        last = None if cell.high is None else int(pieces[number + 1].low.ceil())
+        if last is not None and last <= first:
+            continue
+        direction = _direction(reading, first, first + 97 if last is None else last)
+        if direction is None:
+            return ()
+        if found and (joined := _together(found[-1].direction, direction)):
+            found[-1] = Phase(joined, found[-1].first, last)
+        else:
+            found.append(Phase(direction, first, last))
+    return tuple(found) if len(found) <= _MOST_PHASES else ()
+
+
+def _together(one: str, other: str) -> str | None:
+    if "constant" in (one, other):
+        return other if one == "constant" else one
+    return one if one == other else None
+
+
+def _direction(reading: Reading, first: int, last: int) -> str | None:
+    """The way of the samples on some steps, both ends among them; None where it turns."""
+    count = min(last - first, _STEPS_OF_PHASE)
+    steps = sorted({first + (last - first) * index // count for index in range(count + 1)})
+    values = [value(reading.value, {"t": fmpq(step)}) for step in steps]
+    if any(isinstance(found, Undefined) for found in values):
+        return None
+    signs = {_sign(after, before) for before, after in itertools.pairwise(values)} - {0}
+    if len(signs) == 2:
+        return None
+    return {1: "increasing", -1: "decreasing"}[signs.pop()] if signs else "constant"
+
+
+def _sign(one: Number, other: Number) -> int:
+    if isinstance(one, fmpq) and isinstance(other, fmpq):
+        return (one > other) - (one < other)
+    difference = arb(one) - arb(other)
+    return 1 if difference > 0 else -1 if difference < 0 else 0

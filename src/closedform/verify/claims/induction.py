@@ -1,0 +1,148 @@
+"""Claims about schedules that are proved by induction: recurrences and sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import VerificationError
+from closedform.language import Schedule, exact_number, t
+from closedform.verify.claims.core import Claim, Goal
+from closedform.verify.claims.reading import (
+    CLOCK,
+    Condition,
+    claim_about,
+    has_value,
+    read_schedule,
+    said,
+)
+from closedform.verify.prover.definedness import obligations
+from closedform.verify.prover.terms import (
+    ONE,
+    TRUE,
+    ZERO,
+    add,
+    equal,
+    rational,
+    substitute,
+    subtract,
+    term,
+)
+
+_PREVIOUS = sp.Symbol("previous value", real=True)
+
+
+def recurrence(
+    lr: Schedule,
+    first: Any,
+    step: Callable[[sp.Expr, sp.Expr], Any],
+    *,
+    where: Condition = True,
+    assume: Iterable[Condition] = (),
+) -> Claim:
+    """Claims that a recurrence gives the same values: the first one, and each from the one before.
+
+    Args:
+        lr: The schedule f.
+        first: f(0).
+        step: From the value before and the new step t >= 1 to the value there; called once, with
+            symbols.
+        where: A condition on the new step.
+        assume: Conditions on the hyperparameters.
+
+    Example:
+        >>> from closedform import schedules
+        >>> decay = schedules.multiplicative(8, 0.5)
+        >>> recurrence(decay, 8, lambda previous, t: previous / 2).verify().proved
+        True
+    """
+    reading = read_schedule(lr, assume, where)
+    start = substitute(reading.value, {CLOCK: ZERO})
+    here = add(CLOCK, ONE)
+    places = {CLOCK: here, term(_PREVIOUS): reading.value}
+    made = substitute(reading.read(_expression(step(_PREVIOUS, t))), places)
+    after = substitute(reading.value, {CLOCK: here})
+    given = tuple(substitute(fact, {CLOCK: here}) for fact in reading.given)
+    wanted = reading.read(first)
+    goals = [
+        Goal(f"value at 0 = {said(first)}", equal(start, wanted), shown=(("it", start),)),
+        Goal(
+            "the step gives the next value",
+            equal(made, after),
+            given,
+            shown=(("the step", made), ("the next value", after)),
+        ),
+    ]
+    everywhere = replace(reading, where=TRUE)
+    presumes = [*has_value(everywhere, wanted)]
+    presumes += [
+        Goal(
+            f"in the step, {found.text} is defined",
+            found.goal,
+            (*given, *found.path),
+            is_sufficient=found.is_sufficient,
+        )
+        for found in obligations(made)
+    ]
+    sentence = f"it begins at {said(first)} and follows the recurrence"
+    return claim_about(everywhere, "recurrence", sentence, goals, presumes)
+
+
+_MOST_SUMMED = 1000
+
+
+def area(
+    lr: Schedule,
+    total: Any,
+    steps: int | None = None,
+    *,
+    assume: Iterable[Condition] = (),
+) -> Claim:
+    """Claims what the values of the first steps add up to.
+
+    Args:
+        lr: The schedule f.
+        total: Without ``steps`` an expression in ``t``: the sum of f over the t steps from 0 to
+            t - 1, which is proved by induction. With ``steps``, the sum over so many.
+        steps: A number of steps, at most 1,000.
+        assume: Conditions on the hyperparameters.
+
+    Raises:
+        VerificationError: ``steps`` is no such number.
+
+    Example:
+        >>> from closedform import schedules, t
+        >>> area(schedules.multiplicative(1, 0.5), 2 - 2 * 0.5**t).verify().proved
+        True
+    """
+    reading = read_schedule(lr, assume)
+    wanted = reading.read(total)
+    if steps is None:
+        begin = substitute(wanted, {CLOCK: ZERO})
+        after = substitute(wanted, {CLOCK: add(CLOCK, ONE)})
+        grown = subtract(after, wanted)
+        shown = (("it", grown), ("the value", reading.value))
+        goals = [
+            Goal("the sum over no steps is 0", equal(begin, ZERO), shown=(("it", begin),)),
+            Goal("a step adds the value to the sum", equal(grown, reading.value), shown=shown),
+        ]
+        sentence = f"the values before step t add up to {said(total)}"
+        return claim_about(reading, "area", sentence, goals, has_value(reading, wanted, after))
+    if isinstance(steps, bool) or not isinstance(steps, int) or not 0 <= steps <= _MOST_SUMMED:
+        raise VerificationError(
+            f"steps must be an integer from 0 to {_MOST_SUMMED}, got {steps!r}",
+            where=f"schedule {lr.name!r}",
+            hint="give the sum as an expression in t, which is proved by induction",
+        )
+    values = [substitute(reading.value, {CLOCK: rational(step)}) for step in range(steps)]
+    found = add(*values) if values else ZERO
+    goal = Goal(f"the sum = {said(total)}", equal(found, wanted), shown=(("it", found),))
+    sentence = f"the values of the first {steps} steps add up to {said(total)}"
+    return claim_about(reading, "area", sentence, [goal], has_value(reading, wanted))
+
+
+def _expression(made: Any) -> Any:
+    return made if isinstance(made, sp.Basic) else exact_number(made, "what the step returns")

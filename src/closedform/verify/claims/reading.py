@@ -1,0 +1,206 @@
+"""Schedules as the prover reads them, and what all claims about them share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import VerificationError
+from closedform.language import Schedule, exact_number, t
+from closedform.language.numbers import rationalize
+from closedform.language.printing import text
+from closedform.verify.claims.core import Claim, Goal
+from closedform.verify.prover.definedness import Kind, Obligation, obligations
+from closedform.verify.prover.terms import (
+    FALSE,
+    HALF,
+    TRUE,
+    Op,
+    Term,
+    cospi,
+    fold,
+    rebuild,
+    substitute,
+    subtract,
+    term,
+)
+
+CLOCK = term(t)
+LATER = term(sp.Symbol("t'", integer=True, nonnegative=True))
+"""A second step in claims that compare two; the prime keeps it apart from any hyperparameter."""
+
+Condition = Any
+"""A SymPy condition, a term of the prover, or True for everywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A schedule as the prover reads it.
+
+    Attributes:
+        schedule: The schedule.
+        value: Its value at ``t``, known hyperparameters as numbers.
+        assume: Its domain, and what else is assumed.
+        where: The condition on ``t`` under which it is asked about; true for everywhere.
+    """
+
+    schedule: Schedule
+    value: Term
+    assume: tuple[Term, ...]
+    where: Term = TRUE
+
+    def read(self, expr: Any) -> Term:
+        """Returns the term of a number, an expression or a condition about the schedule."""
+        return read_about(self.schedule, expr)
+
+    @property
+    def given(self) -> tuple[Term, ...]:
+        """The condition as what is given; none where it is everywhere."""
+        return () if self.where == TRUE else (self.where,)
+
+    def later(self, root: Term) -> Term:
+        """Returns a term at the later of two steps."""
+        return substitute(root, {CLOCK: LATER})
+
+
+def read_schedule(
+    schedule: Schedule, assume: Iterable[Condition] = (), where: Condition = True
+) -> Reading:
+    """Returns the schedule as the prover reads it, with its domain among the assumptions.
+
+    Raises:
+        VerificationError: It is no Schedule, or it holds what the prover has no meaning for.
+    """
+    if not isinstance(schedule, Schedule):
+        raise VerificationError(
+            f"this claim is about a Schedule, got {type(schedule).__name__}",
+            hint="make one with closedform.Schedule or closedform.schedules",
+        )
+    facts = (read_about(schedule, rule) for rule in (*schedule.domain, *assume))
+    return Reading(
+        schedule,
+        value_term(schedule),
+        tuple(fact for fact in dict.fromkeys(facts) if fact != TRUE),
+        read_about(schedule, where),
+    )
+
+
+def value_term(schedule: Schedule) -> Term:
+    """Returns the term of a schedule's value at ``t``, with its sines as cosines.
+
+    What the prover knows of waves it knows of cosines; files hold sines where those are exacter.
+    """
+    found: Term = schedule.memo("term", lambda: fold(term(schedule.bound), _with_cosines))
+    return found
+
+
+def _with_cosines(node: Term, args: list[Term]) -> Term:
+    if node.op is Op.SINPI:
+        return cospi(subtract(HALF, args[0]))
+    return rebuild(node, tuple(args))
+
+
+def read_about(schedule: Schedule, expr: Any) -> Term:
+    """Returns the term of an expression in which the schedule's names mean its hyperparameters.
+
+    Raises:
+        VerificationError: It is a string, or an expression that the prover has no meaning for.
+    """
+    if isinstance(expr, Term):
+        return expr
+    if isinstance(expr, bool):
+        return TRUE if expr else FALSE
+    if not isinstance(expr, sp.Basic):
+        if isinstance(expr, str):
+            raise VerificationError(
+                f"a claim is made of numbers and SymPy expressions, got the text {expr!r}",
+                where=f"schedule {schedule.name!r}",
+                hint="write it with closedform.t and closedform.hyper",
+            )
+        return term(exact_number(expr, "a value in a claim"))
+    open_by_name = {symbol.name: symbol for symbol in schedule.open}
+    known = {**open_by_name, **schedule.hyperparameters}
+    names = {s: known[s.name] for s in expr.free_symbols if s != t and s.name in known}
+    return term(rationalize(expr.xreplace(names)))
+
+
+def has_value(reading: Reading, *others: Term) -> tuple[Goal, ...]:
+    """Returns the goals that the schedule, and other terms of a claim, have a value."""
+    found = [defined(each, reading) for each in obligations(reading.value)]
+    return (*found, *(goal for other in others for goal in isdefined(other, reading)))
+
+
+def isdefined(other: Term, reading: Reading) -> list[Goal]:
+    """Returns the goals that a term has a value where the schedule is asked about."""
+    return [defined(each, reading) for each in obligations(other)]
+
+
+def defined(found: Obligation, reading: Reading) -> Goal:
+    """Returns one obligation as a goal."""
+    names = {Kind.BRANCH: "some branch holds"}
+    label = names.get(found.kind, f"{found.text} is defined")
+    given = (*reading.given, *found.path)
+    return Goal(label, found.goal, given, is_sufficient=found.is_sufficient)
+
+
+def claim_about(
+    reading: Reading,
+    name: str,
+    sentence: str,
+    goals: Iterable[Goal],
+    presumes: Iterable[Goal] = (),
+    *,
+    is_question: bool = False,
+    **arguments: Any,
+) -> Claim:
+    """Returns a claim about a schedule, each goal asked under the reading's condition.
+
+    The arguments are what the claim was made with; they are kept where all of them are numbers.
+    """
+    count = len(reading.given)
+    placed = tuple(
+        goal
+        if goal.given[:count] == reading.given
+        else replace(goal, given=(*reading.given, *goal.given))
+        for goal in goals
+    )
+    condition = f" where {condition_text(reading.where)}" if reading.given else ""
+    return Claim(
+        name,
+        sentence + condition,
+        reading.schedule,
+        placed,
+        tuple(presumes),
+        reading.assume,
+        is_question,
+        None if reading.given or reading.assume else as_numbers(**arguments),
+    )
+
+
+def as_numbers(**arguments: Any) -> dict[str, str] | None:
+    """Returns arguments as exact fractions in text; None where one is no fraction."""
+    given = {name: value for name, value in arguments.items() if value is not None}
+    numbers = {
+        name: value if isinstance(value, sp.Basic) else exact_number(value, name)
+        for name, value in given.items()
+    }
+    if not all(number.is_Rational for number in numbers.values()):
+        return None
+    return {name: str(number) for name, number in numbers.items()}
+
+
+_LONGEST = 60
+
+
+def condition_text(condition: Term) -> str:
+    """Returns a condition in a line, cut where it is long."""
+    shown = str(condition)
+    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 3]}..."
+
+
+def said(value: Any) -> str:
+    """Returns a value of a claim as people wrote it."""
+    return text(value) if isinstance(value, sp.Basic) else str(value)

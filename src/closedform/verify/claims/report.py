@@ -1,0 +1,178 @@
+"""Reports: claims with their verdicts, as text, as data for an artefact, and as an exit code."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from closedform.errors import VerificationError
+from closedform.verify.claims.core import BUDGET, Claim, Proofs
+from closedform.verify.prover.verdict import Verdict
+
+ANSWER_NO = "NO"
+"""What a refuted question is shown as: it is known, and no fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A claim and its verdict."""
+
+    claim: Claim
+    verdict: Verdict
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether something that was claimed is refuted."""
+        return self.verdict.refuted and not self.claim.is_question
+
+    @property
+    def shown(self) -> str:
+        """The verdict as a word: PROVED, REFUTED, UNKNOWN, or NO for a refuted question."""
+        is_no = self.verdict.refuted and self.claim.is_question
+        return ANSWER_NO if is_no else self.verdict.status.value
+
+    @property
+    def detail(self) -> str:
+        """The counterexample and the reason, or the tactics of a proof."""
+        if self.verdict.proved:
+            return f"by {', '.join(self.verdict.tactics)}" if self.verdict.tactics else ""
+        point = self.verdict.counterexample or {}
+        # The prover's own symbols, such as "floor 1", have a space in their names.
+        shown = {name: number for name, number in point.items() if " " not in name}
+        place = ", ".join(f"{name} = {number}" for name, number in shown.items())
+        return ": ".join(part for part in (place, self.verdict.reason) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The verdicts of some claims about one subject.
+
+    Its truth value raises TypeError, as that of a verdict: ask ``refuted`` and ``unknown``.
+
+    Attributes:
+        subject: What the claims are about.
+        findings: Each claim with its verdict, in the order in which they were asked.
+    """
+
+    subject: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def proved(self) -> tuple[Finding, ...]:
+        """The findings that hold everywhere."""
+        return tuple(finding for finding in self.findings if finding.verdict.proved)
+
+    @property
+    def refuted(self) -> tuple[Finding, ...]:
+        """The findings that are false and were claimed."""
+        return tuple(finding for finding in self.findings if finding.is_fault)
+
+    @property
+    def answered_no(self) -> tuple[Finding, ...]:
+        """The questions whose answer is no."""
+        return tuple(finding for finding in self.findings if finding.shown == ANSWER_NO)
+
+    @property
+    def unknown(self) -> tuple[Finding, ...]:
+        """The findings that are not decided."""
+        return tuple(finding for finding in self.findings if finding.verdict.unknown)
+
+    @property
+    def seconds(self) -> float:
+        """How long all of them took."""
+        return sum(finding.verdict.seconds for finding in self.findings)
+
+    def exit_code(self, *, strict: bool = False) -> int:
+        """Returns 1 where something claimed is refuted, 2 where ``strict`` and unknown, else 0."""
+        if self.refuted:
+            return 1
+        return 2 if strict and self.unknown else 0
+
+    def __getitem__(self, name: str) -> Finding:
+        """Returns the first finding of a kind of claim, such as ``bounded``.
+
+        Raises:
+            KeyError: None of that kind was asked.
+        """
+        for finding in self.findings:
+            if finding.claim.name == name:
+                return finding
+        raise KeyError(f"no claim {name!r} among {', '.join(f.claim.name for f in self.findings)}")
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def __bool__(self) -> bool:
+        raise TypeError("a report is no truth value: ask .refuted, .unknown and .proved")
+
+    def __str__(self) -> str:
+        width = max((len(finding.claim.sentence) for finding in self.findings), default=0)
+        lines = [self.subject]
+        for finding in self.findings:
+            line = f"  {finding.shown:<8} {finding.claim.sentence:<{width}}  {finding.detail}"
+            lines.append(line.rstrip())
+        return "\n".join(lines)
+
+    def as_metadata(self) -> str:
+        """Returns the findings as JSON, for the metadata of an artefact."""
+        return json.dumps([_entry(finding) for finding in self.findings], ensure_ascii=False)
+
+
+def _entry(finding: Finding) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "claim": finding.claim.name,
+        "sentence": finding.claim.sentence,
+        "verdict": finding.verdict.status.value,
+        "tactics": list(finding.verdict.tactics),
+    }
+    if finding.claim.arguments is not None:
+        entry["arguments"] = dict(finding.claim.arguments)
+    if finding.verdict.counterexample is not None:
+        point = finding.verdict.counterexample
+        entry["counterexample"] = {name: str(number) for name, number in point.items()}
+    if finding.verdict.reason:
+        entry["reason"] = finding.verdict.reason
+    return entry
+
+
+def check(
+    subject: str,
+    claims: Iterable[Claim],
+    *,
+    budget: float = BUDGET,
+    proofs: Proofs | None = None,
+) -> Report:
+    """Returns the report of some claims, asked one after the other.
+
+    Args:
+        subject: What they are about.
+        claims: The claims.
+        budget: Seconds for each of them.
+        proofs: Verdicts to share; new ones if None.
+
+    Raises:
+        VerificationError: One of them is no claim, or ``budget`` is not above 0.
+    """
+    if not budget > 0:
+        raise VerificationError(f"budget must be above 0 seconds, got {budget!r}")
+    shared = Proofs() if proofs is None else proofs
+    findings = []
+    began = time.monotonic()
+    for claim in claims:
+        if not isinstance(claim, Claim):
+            raise VerificationError(
+                f"verify takes claims, got {type(claim).__name__} {claim!r}",
+                hint="make them with closedform.claims",
+            )
+        # The time that it took to make the claim counts: its bounds may have been looked for.
+        left = budget - (time.monotonic() - began)
+        verdict = claim.verify(budget=max(left, 0.0), proofs=shared)
+        findings.append(Finding(claim, verdict.after(time.monotonic() - began)))
+        began = time.monotonic()
+    return Report(subject, tuple(findings))

@@ -1,0 +1,317 @@
+"""Claims about update rules: equality under a substitution, invariants, bounds, induction on t.
+
+Numbers among the hyperparameters are what they are; those named in ``open`` stand for all their
+values, as those without a value do. A schedule inside a rule is its expression in ``t``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import VerificationError, nearest
+from closedform.language import PARAM, UpdateRule, state, t
+from closedform.verify.claims.core import Claim, Goal
+from closedform.verify.claims.reading import Condition, said
+from closedform.verify.claims.step import (
+    STEP_LATER,
+    Step,
+    defined_in,
+    exactly,
+    facts_of,
+    given_by,
+    inductive,
+    open_symbols,
+    step_of,
+)
+from closedform.verify.prover.terms import absolute, equal, less_equal, subtract, term
+
+# --- two rules -----------------------------------------------------------------------------------
+
+
+ANY_STATE = (
+    "at a state that a run need not reach: invariants= says what holds of those that it does"
+)
+"""What a difference between two steps has to be read with: all states are looked at."""
+
+
+def same_rule(
+    one: UpdateRule,
+    other: UpdateRule,
+    *,
+    substitution: Mapping[str, Any] | None = None,
+    states: Mapping[str, Any] | None = None,
+    open: Iterable[str] = (),
+    invariants: Iterable[sp.Basic] = (),
+    where: Condition = True,
+    assume: Iterable[Condition] = (),
+) -> Claim:
+    """Claims that two rules make the same steps, from their first one on.
+
+    Steps are compared at all states that the invariants admit. Where they differ at one that no run
+    reaches, the claim is REFUTED all the same, and the verdict says so.
+
+    Args:
+        one: The first rule; conditions and expressions here are in its names.
+        other: The second rule. Its state of a name is the state of that name of the first, if
+            ``states`` says nothing else.
+        substitution: What a hyperparameter of the second is: a number or an expression.
+        states: What a state of the second is: the name of a state of the first, or an expression
+            in its states. It must be so at the beginning, and after each step that begins so.
+        open: Hyperparameters that stand for all their values, of either rule.
+        invariants: Conditions on states of the first that hold before every step; they are
+            proved, too.
+        where: A condition under which steps are compared, on ``t``, ``PARAM``, ``GRAD``, states.
+        assume: Conditions on hyperparameters.
+
+    Raises:
+        VerificationError: A name is none of the rule's, or a state of the second has no meaning.
+
+    Example:
+        >>> from closedform import optimizers
+        >>> bare = optimizers.adamw(weight_decay=0)
+        >>> claim = same_rule(bare, optimizers.adam(), invariants=[state("exp_avg_sq") >= 0])
+        >>> claim.verify().proved
+        True
+    """
+    names = set(open)
+    unknown = sorted(names - {*one.hyperparameters, *other.hyperparameters})
+    if unknown:
+        raise VerificationError(
+            f"{unknown[0]!r} is a hyperparameter of neither rule",
+            where=f"{one.name} and {other.name}",
+            hint=nearest(unknown[0], {*one.hyperparameters, *other.hyperparameters}),
+        )
+    replaced = substitution or {}
+    first = step_of(one, names & set(one.hyperparameters))
+    second = step_of(other, (names & set(other.hyperparameters)) | set(replaced))
+    meaning = _substituted(first, second, replaced)
+    coupling = _coupling(first, second, states or {})
+    names_of_second = {state(name): expr for name, expr in coupling.items()}
+
+    def seen(expr: sp.Expr) -> sp.Expr:
+        places = {s: meaning[s.name] for s in expr.free_symbols if s.name in meaning}
+        return expr.xreplace({**places, **names_of_second})
+
+    conditions = [first.read(each) for each in invariants]
+    given = given_by(first.read(where), *conditions)
+    pairs = [("the parameter", first.param, seen(second.param))]
+    pairs += [
+        (f"state {name!r}", expr.xreplace(first.after()), seen(second.states[name]))
+        for name, expr in coupling.items()
+    ]
+    goals = [
+        Goal(
+            f"{label} after the step is the same",
+            equal(term(left), term(right)),
+            given,
+            shown=((one.name, term(left)), (other.name, term(right))),
+            note=ANY_STATE if first.states else "",
+            start=(("t", sp.Integer(0)), *((state(n).name, at) for n, at in first.initial.items())),
+        )
+        for label, left, right in pairs
+    ]
+    begin = {state(name): expr for name, expr in first.initial.items()}
+    for name, expr in coupling.items():
+        left, right = term(expr.xreplace(begin)), term(second.initial[name])
+        shown = ((one.name, left), (other.name, right))
+        goals.append(Goal(f"state {name!r} begins the same", equal(left, right), shown=shown))
+    presumes = [
+        goal for label, left, right in pairs for goal in defined_in(label, (left, right), given)
+    ]
+    for condition in conditions:
+        kept, presumed = inductive(first, condition, given=sp.And(*conditions))
+        goals += kept
+        presumes += presumed
+    facts = facts_of(first, assume)
+    sentence = f"{one.name} and {other.name} make the same steps"
+    if where is not True:
+        sentence += f" where {said(where)}"
+    return Claim("same_rule", sentence, one, tuple(goals), tuple(presumes), facts)
+
+
+def _substituted(first: Step, second: Step, substitution: Mapping[str, Any]) -> dict[str, sp.Expr]:
+    """What each open hyperparameter of the second rule is, in the names of the first."""
+    own = open_symbols(first)
+    meaning = {name: own[name] for name in open_symbols(second) if name in own}
+    return meaning | {name: first.read(value) for name, value in substitution.items()}
+
+
+def _coupling(first: Step, second: Step, states: Mapping[str, Any]) -> dict[str, sp.Expr]:
+    """What each state of the second rule is, in the states of the first."""
+    coupling = {}
+    for name in states:
+        if name not in second.states:
+            raise VerificationError(
+                f"{name!r} is no state",
+                where=f"rule {second.rule.name!r}",
+                hint=nearest(name, second.states) if second.states else "it has none",
+            )
+    for name in second.states:
+        meant = states.get(name, name)
+        if isinstance(meant, str):
+            if meant not in first.states:
+                raise VerificationError(
+                    f"state {name!r} of {second.rule.name} has no meaning in {first.rule.name}",
+                    where="same_rule",
+                    hint="say with states which state or expression of the first rule it is",
+                )
+            coupling[name] = state(meant)
+        else:
+            coupling[name] = first.read(meant)
+    return coupling
+
+
+# --- one rule ------------------------------------------------------------------------------------
+
+
+def invariant(
+    rule: UpdateRule,
+    condition: sp.Basic,
+    *,
+    open: Iterable[str] = (),
+    assume: Iterable[Condition] = (),
+) -> Claim:
+    """Claims that a condition on states holds at the beginning and is kept by every step.
+
+    Args:
+        rule: The rule.
+        condition: The condition on ``state(name)`` and ``PARAM`` before a step.
+        open: Hyperparameters that stand for all their values.
+        assume: Conditions on hyperparameters.
+
+    Example:
+        >>> from closedform import optimizers
+        >>> invariant(optimizers.adam(), state("exp_avg_sq") >= 0).verify().proved
+        True
+    """
+    step = step_of(rule, open)
+    goals, presumes = inductive(step, step.read(condition))
+    sentence = f"{said(condition)} before every step"
+    return Claim("invariant", sentence, rule, goals, presumes, facts_of(step, assume))
+
+
+def finite_steps(
+    rule: UpdateRule,
+    *,
+    invariants: Iterable[sp.Basic] = (),
+    open: Iterable[str] = (),
+    assume: Iterable[Condition] = (),
+) -> Claim:
+    """Claims that the parameter and every state are finite and real after every step.
+
+    Args:
+        rule: The rule.
+        invariants: Conditions on states that hold before every step; they are proved, too.
+        open: Hyperparameters that stand for all their values.
+        assume: Conditions on hyperparameters.
+    """
+    step = step_of(rule, open)
+    conditions = [step.read(each) for each in invariants]
+    given = given_by(*conditions)
+    goals = list(defined_in("the parameter", (step.param,), given))
+    for name, expr in step.states.items():
+        goals += defined_in(f"state {name!r}", (expr,), given)
+    presumes: list[Goal] = []
+    for condition in conditions:
+        kept, presumed = inductive(step, condition, given=sp.And(*conditions))
+        presumes += (*presumed, *kept)
+    facts = facts_of(step, assume)
+    sentence = "every step is finite"
+    return Claim("finite", sentence, rule, tuple(goals), tuple(presumes), facts)
+
+
+def bounded_update(
+    rule: UpdateRule,
+    bound: Any,
+    *,
+    invariants: Iterable[sp.Basic] = (),
+    open: Iterable[str] = (),
+    assume: Iterable[Condition] = (),
+) -> Claim:
+    """Claims that no step changes an element of the parameter by more than ``bound``.
+
+    Args:
+        rule: The rule.
+        bound: A number, or an expression in hyperparameters, ``PARAM``, ``GRAD``, states and t.
+        invariants: Conditions on states that hold before every step; they are proved, too.
+        open: Hyperparameters that stand for all their values.
+        assume: Conditions on hyperparameters.
+
+    Example:
+        >>> from closedform import optimizers
+        >>> bounded_update(optimizers.lion(lr=0.5), 0.5).verify().proved
+        True
+    """
+    step = step_of(rule, open)
+    conditions = [step.read(each) for each in invariants]
+    given = given_by(*conditions)
+    change = subtract(term(step.param), term(PARAM))
+    limit = term(step.read(bound))
+    shown = (("the change", change), ("the bound", limit))
+    goals = [
+        Goal(f"|change| <= {said(bound)}", less_equal(absolute(change), limit), given, shown=shown)
+    ]
+    presumes = list(defined_in("the parameter", (step.param, step.read(bound)), given))
+    for condition in conditions:
+        kept, presumed = inductive(step, condition, given=sp.And(*conditions))
+        goals += kept
+        presumes += presumed
+    sentence = f"a step changes the parameter by at most {said(bound)}"
+    facts = facts_of(step, assume)
+    return Claim("bounded_update", sentence, rule, tuple(goals), tuple(presumes), facts)
+
+
+def after_steps(
+    rule: UpdateRule,
+    states: Mapping[str, Any],
+    *,
+    where: Condition = True,
+    open: Iterable[str] = (),
+    assume: Iterable[Condition] = (),
+) -> Claim:
+    """Claims what states are after t steps with one gradient, by induction on t.
+
+    Args:
+        rule: The rule.
+        states: An expression in ``t``, ``GRAD`` and hyperparameters for each state that the claim
+            is about; at t = 0 it is the state's initial value.
+        where: A condition on ``t`` and ``GRAD`` under which the step is taken.
+        open: Hyperparameters that stand for all their values.
+        assume: Conditions on hyperparameters.
+
+    Example:
+        >>> from closedform import GRAD, optimizers, t
+        >>> moments = {"exp_avg": GRAD * (1 - 0.9**t)}
+        >>> after_steps(optimizers.adam(betas=(0.9, 0.999)), moments).verify().proved
+        True
+    """
+    step = step_of(rule, open)
+    for name in states:
+        if name not in step.states:
+            raise VerificationError(
+                f"{name!r} is no state",
+                where=f"rule {rule.name!r}",
+                hint=nearest(name, step.states) if step.states else "it has none",
+            )
+    closed = {name: step.read(exactly(expr)) for name, expr in states.items()}
+    places = {state(name): expr for name, expr in closed.items()}
+    given = given_by(step.read(where))
+    goals: list[Goal] = []
+    presumes: list[Goal] = []
+    for name, expr in closed.items():
+        begin, wanted = term(expr.xreplace({t: sp.Integer(0)})), term(step.initial[name])
+        made = step.states[name].xreplace(places)
+        later = expr.xreplace(STEP_LATER)
+        shown = (("the step", term(made)), ("the formula", term(later)))
+        goals += [
+            Goal(f"{name} begins so", equal(begin, wanted), shown=(("it", begin),)),
+            Goal(f"a step keeps {name} so", equal(term(made), term(later)), given, shown=shown),
+        ]
+        presumes += defined_in(name, (made, expr, later), given)
+    sentence = ", ".join(f"{name} = {said(expr)}" for name, expr in states.items())
+    facts = facts_of(step, assume)
+    sentence = f"after t steps with one gradient {sentence}"
+    return Claim("after_steps", sentence, rule, tuple(goals), tuple(presumes), facts)

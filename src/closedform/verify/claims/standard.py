@@ -1,0 +1,166 @@
+"""The standard claims about any schedule: what is asked where nothing else is named.
+
+Total, finite and bounded are claimed of every schedule, and never below 0 of one whose
+hyperparameters have values. The rest are questions: a schedule may jump, and go on for ever.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+import sympy as sp
+
+from closedform.language import Schedule, t
+from closedform.verify.claims.continuity import continuous, jumps
+from closedform.verify.claims.core import BUDGET, Claim, Proofs
+from closedform.verify.claims.defined import finite, reached, total, where_safe
+from closedform.verify.claims.guesses import Bound, bounds, candidates_of, phases, sampled
+from closedform.verify.claims.reading import Condition, Reading, read_schedule
+from closedform.verify.claims.report import Finding, Report, check
+from closedform.verify.claims.values import bounded, ends_at, monotone, non_negative
+from closedform.verify.prover.terms import Op, walk
+
+_MOST_BRANCHES = 32
+_MOST_GUESSES = 4
+
+
+def verify_schedule(
+    lr: Schedule,
+    *claims: Claim,
+    assume: Iterable[Condition] = (),
+    budget: float = BUDGET,
+) -> Report:
+    """Returns the verdicts of some claims about a schedule; of the standard ones if none is given.
+
+    Args:
+        lr: The schedule; hyperparameters without a value stand for all their values.
+        *claims: Claims made with ``closedform.claims``.
+        assume: Conditions on open hyperparameters, for the standard claims.
+        budget: Seconds for each claim.
+
+    Raises:
+        VerificationError: One of them is no claim, or the prover has no meaning for the schedule.
+
+    Example:
+        >>> from closedform import schedules
+        >>> report = verify_schedule(schedules.linear(0, 1, 10))
+        >>> report["bounded"].claim.sentence, report.exit_code()
+        ('the value is >= 0 and <= 1', 0)
+    """
+    subject = f"schedule {lr.name!r}"
+    if claims:
+        return check(subject, claims, budget=budget)
+    asked = _Standard(lr, tuple(assume), budget)
+    report = check(subject, asked.claims(), budget=budget, proofs=asked.proofs)
+    return replace(report, findings=tuple(_with_jumps(lr, finding) for finding in report))
+
+
+_STEPS_LOOKED_AT = 1000
+
+
+def _with_jumps(lr: Schedule, finding: Finding) -> Finding:
+    """A refuted question of continuity, with all jumps instead of the first one."""
+    if finding.claim.name != "continuous" or not finding.verdict.refuted or lr.open:
+        return finding
+    until = _STEPS_LOOKED_AT if lr.length is None else int(lr.length)
+    found = jumps(lr, until)
+    if not found:
+        return finding
+    shown = ", ".join(str(jump) for jump in found[:_MOST_JUMPS])
+    more = f" and {len(found) - _MOST_JUMPS} more" if len(found) > _MOST_JUMPS else ""
+    reason = f"{shown}{more}, up to step {until}"
+    return replace(finding, verdict=replace(finding.verdict, reason=reason))
+
+
+_MOST_JUMPS = 4
+
+
+@dataclass(slots=True)
+class _Standard:
+    """The standard claims about one schedule, made one after the other."""
+
+    lr: Schedule
+    assume: tuple[Condition, ...]
+    budget: float
+    proofs: Proofs = field(default_factory=Proofs)
+
+    def claims(self) -> Iterator[Claim]:
+        """Yields the claims; bounds and phases are guessed when they are reached."""
+        lr, assume = self.lr, self.assume
+        reading = read_schedule(lr, assume)
+        yield total(lr, assume=assume)
+        yield finite(lr, assume=assume)
+        yield where_safe(lr, assume=assume)
+        branches = sum(1 for node in walk(reading.value) if node.op is Op.ITE)
+        if 0 < branches <= _MOST_BRANCHES:
+            yield reached(lr, assume=assume)
+        samples = sampled(reading)
+        candidates = candidates_of(reading, samples)
+        low, high = (
+            self._bound(bounds(candidates, samples, is_lower=side), is_lower=side)
+            for side in (True, False)
+        )
+        if low is not None or high is not None:
+            yield bounded(lr, low, high, assume=assume)
+        if not lr.open or assume:
+            yield non_negative(lr, assume=assume)
+        yield continuous(lr, assume=assume, is_question=True)
+        yield from self._phases(reading)
+        yield from self._end()
+
+    def _bound(self, guesses: Iterable[Bound], *, is_lower: bool) -> Any:
+        """The first guess that is proved; else the first one that is not refuted; else None.
+
+        Both bounds together may take the time of one claim.
+        """
+        until = time.monotonic() + self.budget / 2
+        kept = None
+        for guess in islice(guesses, _MOST_GUESSES):
+            sides = (guess.expr, None) if is_lower else (None, guess.expr)
+            claim = bounded(self.lr, *sides, assume=self.assume)
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            verdict = claim.verify(budget=min(left, self.budget / 4), proofs=self.proofs)
+            if verdict.proved:
+                return guess.expr
+            if verdict.unknown and kept is None:
+                kept = guess.expr
+        return kept
+
+    def _phases(self, reading: Reading) -> Iterator[Claim]:
+        """One claim for all phases of a schedule without open hyperparameters."""
+        if self.lr.open:
+            return
+        made = []
+        words = []
+        for phase in phases(reading):
+            until = [] if phase.last is None else [t <= phase.last]
+            where = sp.And(t >= phase.first, *until)
+            made.append(monotone(self.lr, phase.direction, where=where))
+            place = "on" if phase.last is None else f"to {phase.last}"
+            words.append(f"{phase.direction} from {phase.first} {place}")
+        if made:
+            goals = tuple(goal for claim in made for goal in claim.goals)
+            presumes = tuple(dict.fromkeys(goal for claim in made for goal in claim.presumes))
+            yield replace(
+                made[0],
+                sentence=f"the value is {', '.join(words)}",
+                goals=goals,
+                presumes=presumes,
+                is_question=True,
+            )
+
+    def _end(self) -> Iterator[Claim]:
+        lr = self.lr
+        end = lr.duration if lr.length is None else lr.length
+        if end is None:
+            return
+        value = lr.exact(int(end)) if not lr.open else lr.bound.xreplace({t: end})
+        if value.has(t, sp.Piecewise) or (value.is_number and not value.is_Rational):
+            return
+        yield replace(ends_at(lr, value, end, assume=self.assume), is_question=True)

@@ -1,0 +1,156 @@
+"""One step of an update rule as claims read it, and what all claims about rules share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import VerificationError, nearest
+from closedform.language import PARAM, Schedule, UpdateRule, exact_number, state, t
+from closedform.language.numbers import rationalize
+from closedform.language.symbols import local
+from closedform.verify.claims.core import Goal
+from closedform.verify.claims.reading import Condition, said
+from closedform.verify.prover.definedness import obligations
+from closedform.verify.prover.terms import TRUE, Term, term
+
+STEP_LATER = {t: t + 1}
+"""What is said of a step, said of the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a rule with the known hyperparameters in it.
+
+    Attributes:
+        rule: The rule.
+        values: What each hyperparameter symbol that has a value means, by name.
+        param: The parameter after the step.
+        states: Each state after the step, by name.
+        initial: Each state before the first step.
+    """
+
+    rule: UpdateRule
+    values: Mapping[str, sp.Expr]
+    param: sp.Expr
+    states: Mapping[str, sp.Expr]
+    initial: Mapping[str, sp.Expr]
+
+    def read(self, expr: Any) -> Any:
+        """Returns an expression or condition with the known hyperparameters in it."""
+        if isinstance(expr, bool):
+            return sp.true if expr else sp.false
+        if not isinstance(expr, sp.Basic):
+            return exact_number(expr, f"a value in a claim about {self.rule.name}")
+        own = open_symbols(self)
+        known = {**own, **self.values}
+        exactly = rationalize(expr)
+        places = {s: known[s.name] for s in exactly.free_symbols if s.name in known}
+        return exactly.xreplace(places)
+
+    def after(self) -> dict[sp.Symbol, sp.Expr]:
+        """Returns what parameter and states are after the step, by their symbols."""
+        return {PARAM: self.param, **{state(name): expr for name, expr in self.states.items()}}
+
+
+def step_of(rule: UpdateRule, open: Iterable[str]) -> Step:
+    """Returns one step of a rule; hyperparameters named in ``open`` stay symbols.
+
+    Raises:
+        VerificationError: It is no rule, or has no hyperparameter of that name.
+    """
+    if not isinstance(rule, UpdateRule):
+        raise VerificationError(
+            f"this claim is about an UpdateRule, got {type(rule).__name__}",
+            hint="make one with closedform.UpdateRule or closedform.optimizers",
+        )
+    left_open = set(open)
+    for name in left_open:
+        if name not in rule.hyperparameters:
+            raise VerificationError(
+                f"{name!r} is no hyperparameter",
+                where=f"rule {rule.name!r}",
+                hint=nearest(name, rule.hyperparameters),
+            )
+    values = {
+        name: value.bound if isinstance(value, Schedule) else value
+        for name, value in rule.hyperparameters.items()
+        if value is not None and name not in left_open
+    }
+    # A definition may use those before it.
+    meanings: dict[sp.Symbol, sp.Expr] = {}
+    for name, expr in rule.definitions.items():
+        meanings[local(name)] = expr.xreplace(meanings)
+
+    def known(expr: sp.Expr) -> sp.Expr:
+        whole = expr.xreplace(meanings)
+        names = {s: values[s.name] for s in whole.free_symbols if s.name in values}
+        return whole.xreplace(names)
+
+    next_states = {name: known(spec.next) for name, spec in rule.states.items()}
+    initial = {name: spec.initial for name, spec in rule.states.items()}
+    return Step(rule, values, known(rule.param), next_states, initial)
+
+
+def open_symbols(step: Step) -> dict[str, sp.Symbol]:
+    """Returns the symbols of the hyperparameters that have no value, by name."""
+    expressions = (step.param, *step.states.values())
+    found = {s.name: s for expr in expressions for s in expr.free_symbols}
+    return {name: found[name] for name in step.rule.hyperparameters if name in found}
+
+
+def inductive(
+    step: Step, condition: sp.Basic, given: sp.Basic | None = None
+) -> tuple[tuple[Goal, ...], tuple[Goal, ...]]:
+    """Returns the goals that a condition begins and is kept, and what they presume.
+
+    ``given`` holds before the step; it is the condition itself if None.
+    """
+    begin = {state(name): expr for name, expr in step.initial.items()}
+    first = condition.xreplace({t: sp.Integer(0), **begin})
+    kept = condition.xreplace({**step.after(), **STEP_LATER})
+    facts = given_by(condition if given is None else given)
+    shown = tuple(
+        (f"the next {name}", term(expr))
+        for name, expr in step.states.items()
+        if state(name) in condition.free_symbols
+    )
+    goals = (
+        Goal(f"{said(condition)} at the beginning", term(first)),
+        Goal(f"{said(condition)} is kept by a step", term(kept), facts, shown=shown),
+    )
+    used = [
+        (f"state {name!r}", expr)
+        for name, expr in step.states.items()
+        if state(name) in condition.free_symbols
+    ]
+    presumes = [goal for label, expr in used for goal in defined_in(label, (expr,), facts)]
+    return goals, tuple(presumes)
+
+
+def exactly(expr: Any) -> Any:
+    """Returns an expression, or the exact number that a Python number means."""
+    return expr if isinstance(expr, sp.Basic) else exact_number(expr, "the value of a state")
+
+
+def given_by(*conditions: sp.Basic) -> tuple[Term, ...]:
+    """Returns conditions as what is given; those that always hold are left out."""
+    found = dict.fromkeys(term(condition) for condition in conditions)
+    return tuple(fact for fact in found if fact != TRUE)
+
+
+def facts_of(step: Step, assume: Iterable[Condition]) -> tuple[Term, ...]:
+    """Returns the assumptions of a claim about a rule."""
+    return given_by(*map(step.read, assume))
+
+
+def defined_in(label: str, exprs: Iterable[sp.Expr], given: tuple[Term, ...]) -> Iterator[Goal]:
+    """Yields the goals that expressions have a value."""
+    for expr in exprs:
+        for found in obligations(term(expr)):
+            text = f"in {label}, {found.text} is defined"
+            under = (*given, *found.path)
+            yield Goal(text, found.goal, under, is_sufficient=found.is_sufficient)

@@ -1,0 +1,1 @@
+"""Whether a condition always holds: terms, tactics in a stated order, verdicts."""

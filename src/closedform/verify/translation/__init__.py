@@ -1,0 +1,1 @@
+"""Whether a graph says what its source says: lifted back, and proved equal."""

@@ -1,0 +1,137 @@
+"""Verdicts in artefacts: an exported model says whether it was shown to be its source."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from onnx import ModelProto, helper
+
+from closedform.errors import ClosedFormError, VerificationError
+from closedform.ir import DType, Shape
+from closedform.language import Schedule, UpdateRule
+from closedform.verify.prover.verdict import Status, Verdict
+from closedform.verify.translation.onnx_graph import read_model
+from closedform.verify.translation.rule_files import (
+    Part,
+    combined,
+    validate_evaluation,
+    validate_init,
+    validate_step,
+)
+from closedform.verify.translation.rule_reading import Kinds
+from closedform.verify.translation.rule_terms import Model
+from closedform.verify.translation.translation import BUDGET, validate
+
+Members = Sequence[tuple[UpdateRule, Mapping[str, Shape]]]
+KEY = "closedform.translation"
+"""The entry of the metadata that holds the verdict."""
+
+
+def validate_model(source: Schedule, model: ModelProto, *, budget: float = BUDGET) -> Verdict:
+    """Returns whether a model is its source, and writes the verdict into its metadata.
+
+    The model is read back and the graph that it holds is validated, so the exporter is checked
+    with the lowering and the passes. UNKNOWN is written as such, with its reason.
+
+    Args:
+        source: What the model was made of.
+        model: The model; its metadata gets an entry, a JSON object without times.
+        budget: The seconds that it may take.
+
+    Raises:
+        VerificationError: They differ at a step that the message names.
+    """
+    verdict = validate(source, read_model(model), budget=budget)
+    _check(verdict, f"schedule {source.name!r}")
+    _write(model, as_json(verdict))
+    return verdict
+
+
+def validate_rule(
+    members: Members,
+    models: Mapping[str, ModelProto],
+    *,
+    dtype: DType | str = DType.F32,
+    scalar_dtype: DType | str = DType.F64,
+    budget: float = BUDGET,
+) -> dict[str, Verdict]:
+    """Returns whether the files of a rule are the rule; writes the verdicts into their metadata.
+
+    Each file is read back. Parameters that are computed in the same way are one proof; the entry
+    says of how many. UNKNOWN is written as such, with its reason.
+
+    Args:
+        members: Each rule with the shapes of the parameters that take it.
+        models: The models by the names of ``FILES``; others are left as they are.
+        dtype: What tensors are computed in.
+        scalar_dtype: What scalars are computed in.
+        budget: The seconds that it may take in all.
+
+    Raises:
+        VerificationError: A file is not the rule; the message names the output and a point.
+    """
+    deadline = time.monotonic() + budget
+    kinds = Kinds(DType(dtype), DType(scalar_dtype))
+    verdicts = {}
+    for name in sorted(FILES.keys() & models.keys()):
+        try:
+            parts = FILES[name](Model(members, kinds), models[name], deadline)
+        except ClosedFormError as error:
+            parts = [Part("", 0, Verdict(Status.UNKNOWN, reason=str(error)))]
+        verdicts[name] = combined(parts)
+        _check(verdicts[name], f"rule {members[0][0].name!r}, file '{name}.onnx'")
+        _write(models[name], as_json(verdicts[name], parts))
+    return verdicts
+
+
+FILES: Mapping[str, Callable[[Model, ModelProto, float], list[Part]]] = {
+    "init": validate_init,
+    "step": validate_step,
+    "evaluation": validate_evaluation,
+}
+"""The files of a rule that are validated."""
+
+
+def _check(verdict: Verdict, where: str) -> None:
+    if verdict.refuted:
+        found = verdict.counterexample or {}
+        point = ", ".join(f"{name} = {value}" for name, value in found.items())
+        at_point = f"at {point} " if point else ""
+        raise VerificationError(
+            f"the model is not its source: {at_point}{verdict.reason}",
+            where=where,
+            hint="this is a defect of the compiler: report it; validate=False exports all the same",
+        )
+
+
+def _write(model: ModelProto, content: str) -> None:
+    known = {entry.key: entry.value for entry in model.metadata_props}
+    helper.set_model_props(model, dict(sorted({**known, KEY: content}.items())))
+
+
+def as_json(verdict: Verdict, parts: Sequence[Part] = ()) -> str:
+    """Returns what a verdict says, as a JSON object that is the same at every run.
+
+    Args:
+        verdict: The verdict on a file.
+        parts: What was shown of its parameters, for the files of a rule.
+    """
+    content: dict[str, Any] = _facts(verdict)
+    if parts:
+        content["parts"] = [
+            {"of": part.name, "parameters": part.count, **_facts(part.verdict)} for part in parts
+        ]
+        for part in content["parts"]:
+            del part["reason"]
+    return json.dumps(content, sort_keys=True)
+
+
+def _facts(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "reason": verdict.reason,
+        "status": str(verdict.status),
+        "tactics": list(verdict.tactics),
+    }

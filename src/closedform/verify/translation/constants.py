@@ -1,0 +1,261 @@
+"""Constants: exact numbers whose rounded floats are the constants of a graph.
+
+A graph holds floats where its source has exact numbers: 1/10, pi/196000, log(999/1000). Each float
+is the rounding of some exact number, and of infinitely many others. ``Constants`` names one: a
+number of the source itself, or the simplest rational that rounds to the float, or the simplest
+rational multiple of pi or of another irrational number of the source, or the root of the simplest
+rational; where none is simple, the shortest decimal.
+
+How the number is found proves nothing and need not: what is checked, in ball arithmetic, is that it
+lies in the interval of the reals that round to the float (``rounding_interval``). What is proved of
+a graph is then this: with each float constant replaced by a number at most half a unit in the last
+place away, the graph equals its source. A constant for which no number of the source is found may
+get another one of its interval; then the proof fails, and the verdict is UNKNOWN, never PROVED.
+
+A number that is held in two floats, what rounding took from it and its rounding, lies in a much
+narrower interval (``Constants.pair``; ``split_constants`` finds them in a graph).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+
+import numpy as np
+from flint import arb, fmpq
+
+from closedform.errors import VerificationError
+from closedform.ir import DType
+from closedform.verify.prover import terms
+from closedform.verify.prover.exact import value as value_of
+from closedform.verify.prover.terms import Op, Term
+
+# Two families of numbers of one size are told apart by bits of numerator and denominator. A number
+# that belongs to neither has about 53 bits in both (float64), so one of fewer is no accident.
+_FEW_BITS = {DType.F64: 40, DType.F32: 18}
+_MOST_BITS = {DType.F64: 48, DType.F32: 22}
+_PRECISION = 192
+_MOST_COMBINED = 40
+
+
+def rounding_interval(number: float, dtype: DType) -> tuple[fmpq, fmpq]:
+    """Returns the least and the greatest real that round to a float, both ends included.
+
+    A float32 may have been rounded twice, to float64 first: its ends are half a unit of float64
+    further out.
+
+    Example:
+        >>> rounding_interval(1.0, DType.F64)
+        (18014398509481983/18014398509481984, 9007199254740993/9007199254740992)
+    """
+    own = dtype.numpy.type(number)
+    ends = []
+    for direction in (-np.inf, np.inf):
+        with np.errstate(over="ignore"):
+            beside = float(np.nextafter(own, own.dtype.type(direction)))
+        is_largest = np.isinf(beside)  # its interval is as wide as on the other side
+        if is_largest:
+            beside = float(np.nextafter(own, own.dtype.type(-direction)))
+        half = (terms.exact(beside) - terms.exact(float(own))) / 2
+        end = terms.exact(float(own)) + (-half if is_largest else half)
+        if dtype is not DType.F64:
+            further = terms.exact(float(np.spacing(np.float64(abs(number))))) / 2
+            end += further if direction > 0 else -further
+        ends.append(end)
+    return ends[0], ends[1]
+
+
+def simplest_between(low: fmpq, high: fmpq) -> fmpq:
+    """Returns the rational of the least denominator in ``[low, high]``, of these the least in size.
+
+    Continued fractions: while both ends have the same whole part, it is that of the result.
+
+    Example:
+        >>> simplest_between(fmpq(314, 100), fmpq(315, 100))
+        22/7
+    """
+    if low > high:
+        raise VerificationError(f"the interval from {low} to {high} is empty")
+    if low <= 0 <= high:
+        return fmpq(0)
+    if high < 0:
+        return -simplest_between(-high, -low)
+    wholes = []
+    while True:
+        whole = fmpq(low.floor())
+        if whole == low or whole + 1 <= high:
+            wholes.append(whole if whole == low else whole + 1)
+            break
+        wholes.append(whole)
+        low, high = 1 / (high - whole), 1 / (low - whole)
+    result = wholes.pop()
+    while wholes:
+        result = wholes.pop() + 1 / result
+    return result
+
+
+def bits(number: fmpq) -> int:
+    """Returns the bits of numerator and denominator together, the measure of simplicity."""
+    return abs(int(number.p)).bit_length() + int(number.q).bit_length()
+
+
+class Constants:
+    """Exact numbers for the float constants of a graph; ``constants(value, dtype)`` is a term.
+
+    ``constants.pair(low, high, dtype)`` is that of two floats, a rational number.
+
+    Args:
+        sources: Terms in which the numbers are looked for: the source of the graph.
+        numbers: More numbers, such as the ends of the lines of the source.
+
+    Example:
+        >>> from math import pi
+        >>> constants = Constants()
+        >>> constants(0.1, DType.F64), constants(pi / 196000, DType.F64)
+        (1/10, (1/196000 * pi))
+    """
+
+    def __init__(self, sources: Iterable[Term] = (), numbers: Iterable[fmpq] = ()) -> None:
+        self._known: dict[tuple[float, DType], Term] = {}
+        self._irrationals: list[tuple[Term, fmpq, fmpq]] = []
+        rationals, irrationals = _numbers(sources)
+        found = {*rationals, *numbers}
+        self._rationals = sorted(found | {-number for number in found})
+        self._operands = sorted({*self._rationals, fmpq(2)})
+        for term in (terms.PI, *irrationals, *(terms.multiply(terms.PI, x) for x in irrationals)):
+            ends = enclosure(term)
+            if ends is not None and (ends[0] > 0 or ends[1] < 0):
+                self._irrationals.append((term, *ends))
+
+    def __call__(self, number: float, dtype: DType) -> Term:
+        """Returns an exact number that rounds to a float."""
+        key = number, dtype
+        if key not in self._known:
+            self._known[key] = self._recover(number, dtype)
+        return self._known[key]
+
+    def pair(self, low: float, high: float, dtype: DType) -> fmpq | None:
+        """Returns the number that a rounded number and what rounding took from it stand for.
+
+        It is ``high`` as it is held and a number that rounds to ``low``. None if ``low`` is not
+        what rounding to ``high`` can take, or if no number of the source and none of few bits is
+        found: then they are two constants.
+
+        Example:
+            >>> Constants().pair(-5.551115123125783e-18, 0.1, DType.F64)
+            1/10
+        """
+        kind = dtype.numpy.type
+        if low == 0 or kind(low) + kind(high) != kind(high):
+            return None
+        held = terms.exact(high)
+        ends = rounding_interval(low, dtype)
+        return self._rational(held + ends[0], held + ends[1], dtype)
+
+    def _rational(self, low: fmpq, high: fmpq, dtype: DType) -> fmpq | None:
+        """The simplest number of the source in an interval, or one of few bits."""
+        simplest = simplest_between(low, high)
+        found = _between(self._rationals, low, high)
+        if not found and bits(simplest) > _FEW_BITS[dtype]:
+            found = self._sums_and_products(low, high)
+        if found or bits(simplest) <= _FEW_BITS[dtype]:
+            return min(found or [simplest], key=bits)
+        return None
+
+    def _recover(self, number: float, dtype: DType) -> Term:
+        low, high = rounding_interval(number, dtype)
+        rational = self._rational(low, high, dtype)
+        if rational is not None:
+            return terms.rational(rational)
+        simplest = simplest_between(low, high)
+        multiples = [
+            (bits(factor), position, terms.multiply(terms.rational(factor), term))
+            for position, (term, factor) in enumerate(self._multiples(low, high))
+        ]
+        plain = (bits(simplest), len(multiples), terms.rational(simplest))
+        best = min([plain, _root(low, high, len(multiples) + 1), *multiples])
+        return best[2] if best[0] <= _MOST_BITS[dtype] else shortest_decimal(number, dtype)
+
+    def _sums_and_products(self, low: fmpq, high: fmpq) -> list[fmpq]:
+        """What one operation makes of two rational numbers of the source, or of one and 2."""
+        if len(self._rationals) > 2 * _MOST_COMBINED:
+            return []
+        found: set[fmpq] = set()
+        for one in self._operands:
+            found.update(one + other for other in _between(self._operands, low - one, high - one))
+            if one != 0:
+                ends = sorted((low / one, high / one))
+                found.update(one * other for other in _between(self._operands, *ends))
+                ends = sorted((low * one, high * one))
+                found.update(other / one for other in _between(self._operands, *ends))
+        return sorted(found)
+
+    def _multiples(self, low: fmpq, high: fmpq) -> Iterator[tuple[Term, fmpq]]:
+        """The simplest multiple of each irrational number that is surely in an interval."""
+        for term, *ends in self._irrationals:
+            quotients = [(low / end, high / end) for end in ends]
+            least = max(min(pair) for pair in quotients)
+            greatest = min(max(pair) for pair in quotients)
+            if least <= greatest:
+                yield term, simplest_between(least, greatest)
+
+
+def _root(low: fmpq, high: fmpq, place: int) -> tuple[int, int, Term]:
+    """The square root of the simplest rational whose root is in an interval, and its bits."""
+    size = sorted((abs(low), abs(high)))
+    squared = simplest_between(size[0] * size[0], size[1] * size[1])
+    root = terms.square_root(terms.rational(squared))
+    return bits(squared), place, root if low > 0 else terms.negative(root)
+
+
+def shortest_decimal(number: float, dtype: DType) -> Term:
+    """Returns the decimal of the fewest digits that rounds to a float, the one that its repr shows.
+
+    Example:
+        >>> shortest_decimal(0.30000000000000004, DType.F64)
+        7500000000000001/25000000000000000
+    """
+    return terms.rational(Fraction(str(dtype.numpy.type(number))))
+
+
+def _between(ordered: list[fmpq], low: fmpq, high: fmpq) -> list[fmpq]:
+    return ordered[bisect_left(ordered, low) : bisect_right(ordered, high)]
+
+
+def _numbers(sources: Iterable[Term]) -> tuple[dict[fmpq, None], dict[Term, None]]:
+    """The rational numbers of some terms, and the irrational ones that a lowering makes of them."""
+    rationals: dict[fmpq, None] = {}
+    irrationals: dict[Term, None] = {}
+    constant: dict[Term, bool] = {}
+    for node in terms.walk(*sources):
+        is_leaf = node.op in (Op.SYMBOL, Op.UNDEFINED, Op.TRUE, Op.FALSE, Op.OPAQUE)
+        constant[node] = not is_leaf and all(constant[arg] for arg in node.args)
+        if terms.is_rational(node):
+            rationals[node.value] = None
+        elif constant[node] and node.op not in terms.TRUTHS:
+            irrationals[node] = None
+        elif node.op is Op.MULTIPLY:
+            factors = [arg for arg in node.args if constant[arg]]
+            if len(factors) > 1:
+                irrationals[terms.multiply(*factors)] = None
+        elif node.op is Op.POWER and constant[node.args[0]]:
+            irrationals[terms.log(node.args[0])] = None
+        elif node.op is Op.POWER and constant[node.args[1]]:
+            base, exponent = node.args
+            factors = [arg for arg in base.args if constant[arg]] if base.op is Op.MULTIPLY else []
+            irrationals.update(dict.fromkeys(terms.power(arg, exponent) for arg in factors))
+        elif node.op is Op.LOOKUP:
+            rationals.update(dict.fromkeys(node.value))
+    return rationals, irrationals
+
+
+def enclosure(term: Term) -> tuple[fmpq, fmpq] | None:
+    """Returns a lower and an upper bound of a number; None if it is not defined or not decided."""
+    found = value_of(term, {}, _PRECISION)
+    if isinstance(found, fmpq):
+        return found, found
+    if not isinstance(found, arb) or not found.is_finite():
+        return None
+    middle, radius = found.mid().fmpq(), found.rad().fmpq()
+    return middle - radius, middle + radius

@@ -1,0 +1,153 @@
+"""Points at which a graph is not its source, evaluated exactly: what refutes a translation.
+
+At a point the elements of each tensor are equal: then functions of tensors are numbers, and two
+outputs that differ there differ.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import sympy as sp
+from flint import arb, ctx, fmpq
+
+from closedform.ir import DType, Graph, evaluate
+from closedform.language import t
+from closedform.verify.prover import terms
+from closedform.verify.prover.exact import Undefined
+from closedform.verify.prover.exact import value as value_of
+from closedform.verify.prover.terms import Sign, Term
+from closedform.verify.prover.verdict import Status, Verdict
+from closedform.verify.translation.constants import rounding_interval
+from closedform.verify.translation.identity import Steps
+from closedform.verify.translation.lift import Constant
+
+CLOCK = terms.term(t)
+# Of the largest value that is seen: far more than float32 rounds, far less than a fault changes.
+_LARGEST_ERROR = 2.0**-18
+_POINTS = 24
+
+
+class Floats:
+    """What a graph computes with a symbol for each float constant, made when it is asked for.
+
+    Args:
+        exact: What a float stands for; a whole number of the source stands for itself.
+        lifted: The terms of the outputs of the graph, for a reading of its constants.
+    """
+
+    def __init__(self, exact: Constant, lifted: Callable[[Constant], Mapping[str, Term]]) -> None:
+        self._exact = exact
+        self._lifted = lifted
+        self.balls: dict[str, Any] = {}
+
+    @cached_property
+    def outputs(self) -> Mapping[str, Term]:
+        """The terms of the outputs; ``balls`` has the numbers that round to each constant."""
+        return self._lifted(self._constant)
+
+    def _constant(self, number: float, dtype: DType) -> Term:
+        found = self._exact(number, dtype)
+        is_whole = terms.is_rational(found) and found.value.q == 1
+        if is_whole and found.value == terms.exact(number):
+            return found
+        name = f"constant {number!r} of {dtype}"
+        if name not in self.balls:
+            low, high = rounding_interval(number, dtype)
+            with ctx.workprec(128):
+                self.balls[name] = arb(low).union(arb(high))
+        return terms.symbol(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """An output of a graph and what it has to be.
+
+    Attributes:
+        name: The name of the output.
+        source: What it has to be.
+        lifted: What it is, with exact constants.
+        floats: What it is for all numbers that round to its constants.
+    """
+
+    name: str
+    source: Term
+    lifted: Term
+    floats: Floats
+
+
+def refutation(pair: Pair, points: Iterable[Mapping[str, fmpq]]) -> Verdict | None:
+    """Returns a refutation at a point where no numbers that round to the constants would do."""
+    for point in points:
+        wanted = value_of(pair.source, point)
+        found = value_of(pair.floats.outputs[pair.name], {**point, **pair.floats.balls})
+        if isinstance(wanted, Undefined) or not _differ(wanted, found):
+            continue
+        return _refuted(pair, point, _text(found), wanted)
+    return None
+
+
+def computed_refutation(
+    graph: Graph, pair: Pair, points: Iterable[Mapping[str, fmpq]]
+) -> Verdict | None:
+    """Returns a refutation at a step at which rounding to float32 cannot bring the value so far."""
+    found = []
+    for point in points:
+        wanted = value_of(pair.source, point)
+        if not isinstance(wanted, Undefined) and set(point) == {CLOCK.value.name}:
+            step = int(point[CLOCK.value.name].p)
+            found.append((point, wanted, float(evaluate(graph, {"step": step})[pair.name])))
+    scale = max((abs(float(arb(wanted))) for _, wanted, _ in found), default=0.0)
+    for point, wanted, computed in found:
+        if not abs(computed - float(arb(wanted))) <= scale * _LARGEST_ERROR:
+            return _refuted(pair, point, f"computed as {computed}", wanted)
+    return None
+
+
+def _refuted(
+    pair: Pair, point: Mapping[str, fmpq], found: str, wanted: fmpq | arb | Undefined
+) -> Verdict:
+    shown = {name: sp.Rational(int(value.p), int(value.q)) for name, value in point.items()}
+    reason = f"{pair.name} is {found}, and its source {_text(wanted)}"
+    return Verdict(Status.REFUTED, ("points",), shown, reason)
+
+
+def _differ(wanted: fmpq | arb, found: fmpq | arb | Undefined) -> bool:
+    if isinstance(found, Undefined):
+        return True
+    return not arb(wanted).overlaps(arb(found))
+
+
+def _text(value: fmpq | arb | Undefined) -> str:
+    if isinstance(value, Undefined):
+        return f"undefined ({value.reason})"
+    return arb(value).str(12, radius=False) if isinstance(value, arb) else str(value)
+
+
+def points_of(pair: Pair, steps: Steps) -> Iterator[dict[str, fmpq]]:
+    """Yields the ends of the run and what is beside them, then steps between, near and far."""
+    draw = random.Random(f"{steps.first}..{steps.last}")
+    width = steps.last - steps.first
+    near = [*range(min(width, 6) + 1), *(width - back for back in range(min(width, 3) + 1))]
+    spread = [width * part // 16 for part in range(17)]
+    doubling = [2**power for power in range(width.bit_length()) if 2**power <= width]
+    drawn = [draw.randint(0, width) for _ in range(_POINTS)]
+    others = {**terms.symbols(pair.source), **terms.symbols(pair.lifted)}
+    others.pop(steps.clock.value.name, None)
+    for offset in dict.fromkeys((*near, *spread, *doubling, *drawn)):
+        values = {name: _drawn(node, draw) for name, node in others.items()}
+        yield {**values, steps.clock.value.name: fmpq(steps.first + offset)}
+
+
+def _drawn(symbol: Term, draw: random.Random) -> fmpq:
+    """A number that the declaration of a symbol admits."""
+    size = fmpq(draw.choice((1, 2, 3, 7, 10, 100, 1000)))
+    if not symbol.value.integer:
+        size /= draw.choice((1, 2, 5, 100, 1000))
+    if symbol.value.sign in (Sign.NEGATIVE, Sign.NONPOSITIVE):
+        return -size
+    return -size if symbol.value.sign is Sign.ANY and draw.random() < 0.4 else size

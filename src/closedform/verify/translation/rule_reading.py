@@ -1,0 +1,279 @@
+"""The expressions of an update rule as terms, in the names of the graph of a step.
+
+Functions of whole tensors are those of ``tensor_functions``, with the shapes that the rule's own
+expressions have. A sum over all parameters is what it is said to be by the one who knows them all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import sympy as sp
+
+from closedform.errors import VerificationError
+from closedform.ir import DType, Shape, broadcast
+from closedform.ir.program import GRAD as GRAD_NAME
+from closedform.ir.program import INPUT, STATE, TOTAL
+from closedform.ir.program import PARAM as PARAM_NAME
+from closedform.language import GRAD, PARAM, Schedule, UpdateRule, state
+from closedform.language.definitions import taken_by
+from closedform.language.functions import (
+    AllBut,
+    ExpandDims,
+    LikeParam,
+    MatMul,
+    ReduceMax,
+    ReduceMean,
+    ReduceSum,
+    Reshape,
+    Rounded,
+    Transpose,
+)
+from closedform.language.model import GlobalSum, NonFinite, tensor_input
+from closedform.language.shapes import EPSILON, other_axes
+from closedform.language.symbols import local
+from closedform.lowering.sums import sum_symbol
+from closedform.verify.prover import tensor_functions as functions
+from closedform.verify.prover import terms
+from closedform.verify.prover.terms import Reader, Term
+from closedform.verify.translation.sources import source_term
+
+Read = Callable[[sp.Basic], Term]
+SumKey = tuple[sp.Expr, tuple[tuple[str, sp.Expr], ...]]
+"""A sum over all parameters: its expression, and the definitions that it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """The dtypes that tensors and numbers of the whole model are computed in."""
+
+    tensor: DType = DType.F32
+    scalar: DType = DType.F64
+
+
+def sum_key(rule: UpdateRule, total: GlobalSum) -> SumKey:
+    """Returns what makes two sums over all parameters one."""
+    (expr,) = total.args
+    return expr, tuple(taken_by([expr], rule.definitions).items())
+
+
+def _without_sums(rule: UpdateRule) -> tuple[UpdateRule, dict[sp.Symbol, SumKey]]:
+    """A rule with a symbol for each sum over all parameters, and what these stand for."""
+    keys: dict[SumKey, sp.Symbol] = {}
+
+    def named(expr: sp.Basic) -> sp.Basic:
+        # A sum may stand in another one and beside it: those that stand in none go first.
+        while expr.has(GlobalSum):
+            found = sorted(expr.atoms(GlobalSum), key=sp.default_sort_key)
+            inner = {part for total in found for part in total.args[0].atoms(GlobalSum)}
+            symbols = {}
+            for total in found:
+                if total not in inner:
+                    key = sum_key(rule, total)
+                    symbols[total] = keys.setdefault(key, sum_symbol(f"{TOTAL}{len(keys)}"))
+            expr = expr.xreplace(symbols)
+        return expr
+
+    changed = replace(
+        rule,
+        param=named(rule.param),
+        states={key: replace(spec, next=named(spec.next)) for key, spec in rule.states.items()},
+        definitions={key: named(expr) for key, expr in rule.definitions.items()},
+        shared={key: replace(spec, next=named(spec.next)) for key, spec in rule.shared.items()},
+        advances=named(rule.advances),
+        evaluation=None if rule.evaluation is None else named(rule.evaluation),
+        hyperparameters={**rule.hyperparameters, **{s.name: None for s in keys.values()}},
+    )
+    return changed, {symbol: key for key, symbol in keys.items()}
+
+
+class Reading:
+    """Reads the expressions of a rule as terms, those of one parameter or of the whole model.
+
+    Attributes:
+        rule: The rule for the parameter's shape, with symbols for sums over all parameters.
+        shape: The parameter's shape.
+
+    Args:
+        rule: The rule.
+        kinds: What is computed in.
+        total: The terms of sums over all parameters.
+        param: The parameter; "" for what is said of the whole model.
+        shape: Its shape.
+    """
+
+    def __init__(
+        self,
+        rule: UpdateRule,
+        kinds: Kinds,
+        total: Callable[[SumKey], Term],
+        param: str = "",
+        shape: Shape = (),
+    ) -> None:
+        self.kinds = kinds
+        self.param = param
+        self.shape = shape
+        has_sums = any(expr.has(GlobalSum) for expr in rule.all_expressions())
+        named, sums = _without_sums(rule) if has_sums else (rule, {})
+        self.rule = named.for_shape(shape, param) if param else named
+        inputs = map(tensor_input, self.rule.inputs)
+        self._tensors = {PARAM, GRAD, *map(state, self.rule.states), *inputs}
+        self._shapes: dict[sp.Basic, Shape] = {}
+        self._values: dict[Term, Term] = {}
+        self._table = self._readers()
+        for symbol in {s for expr in self.rule.all_expressions() for s in expr.free_symbols}:
+            value = total(sums[symbol]) if symbol in sums else self._value(symbol)
+            if value is not None:
+                self._values[terms.term(symbol)] = value
+        self._shapes |= self._input_shapes()
+        for name, expr in self.rule.definitions.items():
+            is_of_tensors = not expr.free_symbols.isdisjoint(self._tensors)
+            if is_of_tensors:
+                self._tensors.add(local(name))
+            if param or not is_of_tensors:
+                self._shapes[local(name)] = self.shape_of(expr)
+                self._values[terms.term(local(name))] = self.read(expr)
+
+    def read(self, expr: sp.Basic) -> Term:
+        """Returns an expression or condition as a term in the names of the graph."""
+        return terms.substitute(terms.term(expr, self._table), self._values)
+
+    def _value(self, symbol: sp.Symbol) -> Term | None:
+        """What a symbol of the rule stands for in the graph; None if it is an input."""
+        if symbol == EPSILON:
+            return terms.rational(float(np.finfo(self.kinds.tensor.numpy).eps))
+        if symbol == PARAM:
+            return terms.symbol(f"{PARAM_NAME}.{self.param}")
+        if symbol == GRAD:
+            return terms.symbol(f"{GRAD_NAME}.{self.param}")
+        for name in self.rule.states:
+            if symbol == state(name):
+                return terms.symbol(f"{STATE}{self.param}.{name}")
+        for name in self.rule.inputs:
+            if symbol == tensor_input(name):
+                return terms.symbol(f"{INPUT}{self.param}.{name}")
+        value = self.rule.hyperparameters.get(symbol.name)
+        if isinstance(value, Schedule):
+            return source_term(value)
+        return None if value is None else terms.term(value)
+
+    def _input_shapes(self) -> dict[sp.Symbol, Shape]:
+        if not self.param:
+            return {}
+        states = {state(name): self.rule.state_shape(name, self.shape) for name in self.rule.states}
+        inputs = {tensor_input(name): self.shape for name in self.rule.inputs}
+        return {PARAM: self.shape, GRAD: self.shape, **states, **inputs}
+
+    # --- shapes ----------------------------------------------------------------------------------
+
+    def shape_of(self, expr: sp.Basic) -> Shape:
+        """Returns the shape of an expression, by the shapes of the tensors in it."""
+        if expr not in self._shapes:
+            self._shapes[expr] = self._shape_of(expr)
+        return self._shapes[expr]
+
+    def _shape_of(self, expr: sp.Basic) -> Shape:
+        match expr:
+            case ReduceSum() | ReduceMean() | ReduceMax():
+                axes, keepdims = self._axes(expr)
+                shape = self.shape_of(expr.args[0])
+                kept = [1 if axis in axes else size for axis, size in enumerate(shape)]
+                return tuple(size for axis, size in enumerate(kept) if keepdims or axis not in axes)
+            case MatMul():
+                left, right = map(self.shape_of, expr.args)
+                return (*broadcast(left[:-2], right[:-2]), left[-2], right[-1])
+            case Transpose():
+                shape = self.shape_of(expr.args[0])
+                return (*shape[:-2], shape[-1], shape[-2])
+            case ExpandDims():
+                return self._expanded(self.shape_of(expr.args[0]), int(expr.args[1]))
+            case Reshape():
+                return tuple(int(size) for size in expr.args[1].args)
+            case LikeParam():
+                return self.shape
+            case _:
+                shape = ()
+                for arg in expr.args:
+                    if isinstance(arg, sp.Basic):
+                        shape = broadcast(shape, self.shape_of(arg))
+                return shape
+
+    @staticmethod
+    def _expanded(shape: Shape, axis: int) -> Shape:
+        place = axis % (len(shape) + 1)
+        return (*shape[:place], 1, *shape[place:])
+
+    def _axes(self, expr: sp.Basic) -> tuple[tuple[int, ...], bool]:
+        """The axes of a reduction from the first, and whether they stay."""
+        rank = len(self.shape_of(expr.args[0]))
+        if len(expr.args) == 1:
+            return tuple(range(rank)), False
+        if isinstance(expr.args[1], AllBut):
+            return tuple(sorted(other_axes(expr.args[1], rank))), expr.args[2] == sp.true
+        axes = {int(axis) % rank for axis in expr.args[1].args}
+        return tuple(sorted(axes)), expr.args[2] == sp.true
+
+    # --- functions of tensors --------------------------------------------------------------------
+
+    def _readers(self) -> dict[type, Reader]:
+        return {
+            ReduceSum: self._sum,
+            ReduceMax: self._maximum,
+            ReduceMean: self._mean,
+            MatMul: self._product,
+            Transpose: self._transposed,
+            ExpandDims: lambda expr, read: self._reshaped(expr, read(expr.args[0])),
+            Reshape: lambda expr, read: self._reshaped(expr, read(expr.args[0])),
+            LikeParam: lambda expr, read: self._reshaped(expr, read(expr.args[0])),
+            Rounded: lambda expr, read: functions.rounded(read(expr.args[0]), expr.args[1].name),
+            NonFinite: self._non_finite,
+        }
+
+    def _reduced(self, kind: str, expr: sp.Basic, operand: Term) -> Term:
+        axes, keepdims = self._axes(expr)
+        shape = self.shape_of(expr.args[0])
+        return functions.reduced(kind, operand, shape, axes, keepdims=keepdims)
+
+    def _count(self, expr: sp.Basic) -> int:
+        """The number of elements that become one."""
+        shape = self.shape_of(expr.args[0])
+        sizes = [shape[axis] for axis in self._axes(expr)[0]]
+        if not all(isinstance(size, int) for size in sizes):
+            raise VerificationError(f"{expr} is over sizes that are not known")
+        return math.prod(int(size) for size in sizes)
+
+    def _sum(self, expr: sp.Basic, read: Read) -> Term:
+        return self._reduced(functions.REDUCE_SUM, expr, read(expr.args[0]))
+
+    def _mean(self, expr: sp.Basic, read: Read) -> Term:
+        total = self._reduced(functions.REDUCE_SUM, expr, read(expr.args[0]))
+        return terms.divide(total, terms.rational(max(self._count(expr), 1)))
+
+    def _maximum(self, expr: sp.Basic, read: Read) -> Term:
+        kind = functions.REDUCE_MAX if self._count(expr) else functions.REDUCE_SUM
+        return self._reduced(kind, expr, read(expr.args[0]))
+
+    def _product(self, expr: sp.Basic, read: Read) -> Term:
+        left, right = expr.args
+        shapes = self.shape_of(left), self.shape_of(right)
+        return functions.product(read(left), read(right), shapes)
+
+    def _transposed(self, expr: sp.Basic, read: Read) -> Term:
+        shape = self.shape_of(expr.args[0])
+        rank = len(shape)
+        order = (*range(rank - 2), rank - 1, rank - 2)
+        return functions.transposed(read(expr.args[0]), shape, order)
+
+    def _reshaped(self, expr: sp.Basic, operand: Term) -> Term:
+        return functions.reshaped(operand, self.shape_of(expr.args[0]), self.shape_of(expr))
+
+    def _non_finite(self, expr: sp.Basic, read: Read) -> Term:
+        """1 above the largest number of the dtype; over the reals nothing else is not finite."""
+        is_of_tensors = not expr.free_symbols.isdisjoint(self._tensors)
+        dtype = self.kinds.tensor if is_of_tensors else self.kinds.scalar
+        largest = terms.rational(float(np.finfo(dtype.numpy).max))
+        is_finite = terms.less_equal(terms.absolute(read(expr.args[0])), largest)
+        return terms.ite(is_finite, terms.ZERO, terms.ONE)

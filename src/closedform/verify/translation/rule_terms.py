@@ -1,0 +1,207 @@
+"""What the graph of a step has to be: the terms of each output of an update rule.
+
+The graph is read elementwise (``lift``), so the terms of a parameter are in symbols that stand for
+one element of its tensors, under the names of the inputs of the graph. Functions of whole tensors
+are those of ``tensor_functions``, with the shapes that the rule's own expressions have.
+
+A sum over all parameters is the sum of what each of them adds, or a symbol where one is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import sympy as sp
+
+from closedform.ir import DType, Graph, Shape
+from closedform.ir.program import NEXT, SHARED, STATE, TOTAL
+from closedform.ir.program import PARAM as PARAM_NAME
+from closedform.ir.types import COMPUTED_FLOATS
+from closedform.language import PARAM, UpdateRule
+from closedform.language.model import GlobalSum
+from closedform.language.symbols import local, t
+from closedform.lowering.rule import EVALUATION
+from closedform.lowering.sums import parts_rule
+from closedform.verify.prover import tensor_functions as functions
+from closedform.verify.prover import terms
+from closedform.verify.prover.terms import Term
+from closedform.verify.translation.rule_reading import Kinds, Reading, SumKey, sum_key
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an output has to be.
+
+    Attributes:
+        name: The name of the output.
+        param: The parameter that it belongs to, or "".
+        term: Its value.
+        shape: Its shape; None where any will do.
+    """
+
+    name: str
+    param: str
+    term: Term
+    shape: Shape | None
+
+
+@dataclass(frozen=True)
+class Model:
+    """Rules and the parameters that take them.
+
+    Attributes:
+        members: Each rule with the shapes of its parameters by name.
+        kinds: What is computed in.
+        sums: The terms of sums over all parameters that have one.
+    """
+
+    members: Sequence[tuple[UpdateRule, Mapping[str, Shape]]]
+    kinds: Kinds
+    sums: dict[SumKey, Term] = field(default_factory=dict)
+
+    @cached_property
+    def rules(self) -> dict[str, UpdateRule]:
+        """The rule of each parameter."""
+        return {param: rule for rule, params in self.members for param in params}
+
+    @cached_property
+    def shapes(self) -> dict[str, Shape]:
+        """The shape of each parameter."""
+        return {param: shape for _, params in self.members for param, shape in params.items()}
+
+    @cached_property
+    def _readings(self) -> dict[str, Reading]:
+        return {}
+
+    def reading(self, param: str) -> Reading:
+        """Returns what reads the expressions of a parameter's rule."""
+        if param not in self._readings:
+            self._readings[param] = self._reading(self.rules[param], param)
+        return self._readings[param]
+
+    def _reading(self, rule: UpdateRule, param: str = "") -> Reading:
+        return Reading(rule, self.kinds, self.total, param, self.shapes.get(param, ()))
+
+    def sum_keys(self, rule: UpdateRule) -> dict[SumKey, None]:
+        """Returns the sums over all parameters that a rule takes, inner ones first."""
+        found = {total for expr in rule.all_expressions() for total in expr.atoms(GlobalSum)}
+        ordered = sorted(found, key=lambda total: (_depth(total), sp.default_sort_key(total)))
+        return dict.fromkeys(sum_key(rule, total) for total in ordered)
+
+    def members_of(self, key: SumKey) -> list[str]:
+        """Returns the parameters that add to a sum."""
+        return [
+            param for rule, params in self.members if key in self.sum_keys(rule) for param in params
+        ]
+
+    def part(self, key: SumKey, param: str) -> Term:
+        """Returns what a parameter adds to a sum."""
+        shape = self.shapes[param]
+        name = f"{TOTAL}part"
+        reading = self._reading(parts_rule(self.rules[param], {name: key[0]}), param)
+        operand = reading.read(local(name))
+        axes = range(len(shape))
+        return functions.reduced(functions.REDUCE_SUM, operand, shape, axes, keepdims=False)
+
+    def total(self, key: SumKey) -> Term:
+        """Returns a sum over all parameters."""
+        if key not in self.sums:
+            self.sums[key] = terms.add(*(self.part(key, each) for each in self.members_of(key)))
+        return self.sums[key]
+
+    def step(self) -> Wanted:
+        """Returns the next step."""
+        given = [rule for rule, _ in self.members if rule.advances != sp.true]
+        following = terms.add(terms.term(t), terms.ONE)
+        if given:
+            reading = self._reading(given[0])
+            goes_on = reading.read(reading.rule.advances)
+            following = terms.ite(goes_on, following, terms.term(t))
+        return Wanted(f"{NEXT}step", "", following, ())
+
+    def shared(self) -> Iterator[Wanted]:
+        """Yields the next states of the whole model."""
+        done: set[str] = set()
+        for rule, _ in self.members:
+            for name in rule.shared:
+                if name not in done:
+                    done.add(name)
+                    reading = self._reading(rule)
+                    value = reading.read(reading.rule.shared[name].next)
+                    yield Wanted(f"{NEXT}{SHARED}{name}", "", value, ())
+
+    def of(self, param: str) -> Iterator[Wanted]:
+        """Yields the next value of a parameter and of its states."""
+        reading = self.reading(param)
+        for label, expr in reading.rule.expressions().items():
+            value = reading.read(expr)
+            is_param = label == "param"
+            if is_param and reading.rule.stored is not None:
+                value = functions.rounded(value, reading.rule.stored)
+            name = f"{PARAM_NAME}.{param}" if is_param else f"{STATE}{param}.{label}"
+            shape = reading.shape if is_param else reading.rule.state_shape(label, reading.shape)
+            yield Wanted(f"{NEXT}{name}", param, value, shape)
+
+    def common(self) -> Iterator[Wanted]:
+        """Yields the outputs of a step that belong to no parameter."""
+        yield self.step()
+        yield from self.shared()
+
+    def outputs(self) -> Iterator[Wanted]:
+        """Yields every output of a step."""
+        yield from self.common()
+        for param in self.shapes:
+            yield from self.of(param)
+
+    def point(self, param: str) -> Iterator[Wanted]:
+        """Yields the point of evaluation of a parameter."""
+        reading = self.reading(param)
+        point = reading.rule.evaluation
+        value = reading.read(PARAM if point is None else point)
+        if reading.rule.stored is not None:
+            value = functions.rounded(value, reading.rule.stored)
+        yield Wanted(f"{EVALUATION}.{param}", param, value, reading.shape)
+
+    def first(self) -> Iterator[Wanted]:
+        """Yields the first step and the first states of the whole model."""
+        yield Wanted("step", "", terms.ZERO, ())
+        done: dict[str, Term] = {}
+        for rule, _ in self.members:
+            for name, spec in rule.shared.items():
+                done.setdefault(name, terms.term(spec.initial))
+        for name, value in done.items():
+            yield Wanted(f"{SHARED}{name}", "", value, ())
+
+    def start(self, param: str) -> Iterator[Wanted]:
+        """Yields the first states of a parameter."""
+        shape = self.shapes[param]
+        rule = self.rules[param].for_shape(shape, param)
+        for label, spec in rule.states.items():
+            is_param = spec.initial == PARAM
+            value = terms.symbol(f"{PARAM_NAME}.{param}") if is_param else terms.term(spec.initial)
+            name = f"{STATE}{param}.{label}"
+            yield Wanted(name, param, value, rule.state_shape(label, shape))
+
+
+def _depth(total: GlobalSum) -> int:
+    return max((_depth(inner) for inner in total.args[0].atoms(GlobalSum)), default=0) + 1
+
+
+def model_of(rule: UpdateRule, graph: Graph) -> Model:
+    """Returns the model whose parameters are those of the graph of a step, all of one rule.
+
+    What is computed in is told by the types of the graph.
+    """
+    types = {node.attribute("name"): node.type for node in graph.inputs}
+    prefix = f"{PARAM_NAME}."
+    shapes = {
+        name.removeprefix(prefix): type_.shape
+        for name, type_ in types.items()
+        if name.startswith(prefix)
+    }
+    given = [type_.dtype for name, type_ in types.items() if name.startswith(prefix)]
+    tensor = next((dtype for dtype in given if dtype in COMPUTED_FLOATS), DType.F32)
+    has_wide = any(node.type.dtype is DType.F64 for node in graph.nodes)
+    return Model([(rule, shapes)], Kinds(tensor, DType.F64 if has_wide else DType.F32))

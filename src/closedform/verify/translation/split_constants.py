@@ -1,0 +1,63 @@
+"""Constants that a graph holds in two floats, read as one number.
+
+A lowering may give back what rounding takes from a constant ``c``: it adds the rest
+``low = c - fl(c)`` first and ``high = fl(c)`` after it. In such a sum, ``(x + low) + high``, the
+high part stands for the number that it holds, and the low part for what is missing to ``c``. Each
+is within half a unit in its last place, as every constant has to be; so what is proved with them
+says no less than without them, and of ``c`` it says more: half a unit of the low part.
+
+A float has one meaning in the whole graph. Where the high part stands for another number elsewhere,
+or the low part belongs to two numbers, a proof fails, and the verdict is UNKNOWN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from closedform.ir import DType, Graph, Node, Op
+from closedform.verify.prover import terms
+from closedform.verify.prover.terms import Term
+from closedform.verify.translation.constants import Constants
+from closedform.verify.translation.lift import Constant
+
+
+def with_split_constants(constants: Constants, graph: Graph) -> Constant:
+    """Returns the reading of the constants of a graph in which two parts make one number.
+
+    Args:
+        constants: What a float stands for that is no part, and what two parts stand for.
+        graph: The graph.
+    """
+    parts: dict[tuple[float, DType], Term] = {}
+    for low, high, dtype in _sums(graph):
+        number = constants.pair(low, high, dtype)
+        if number is not None:
+            held = terms.exact(high)
+            parts[high, dtype] = terms.rational(held)
+            parts[low, dtype] = terms.rational(number - held)
+
+    def reading(number: float, dtype: DType) -> Term:
+        found = parts.get((number, dtype))
+        return constants(number, dtype) if found is None else found
+
+    return reading
+
+
+def _sums(graph: Graph) -> Iterator[tuple[float, float, DType]]:
+    """The constants of each ``(x + low) + high``, and their dtype."""
+    for node in graph.nodes:
+        outer = _with_constant(graph, node)
+        inner = None if outer is None else _with_constant(graph, outer[0])
+        if outer is not None and inner is not None:
+            yield inner[1], outer[1], node.type.dtype
+
+
+def _with_constant(graph: Graph, node: Node) -> tuple[Node, float] | None:
+    """What a float constant is added to, and the constant."""
+    if node.op is not Op.ADD or not node.type.dtype.is_float:
+        return None
+    first, second = (graph.nodes[operand] for operand in node.operands)
+    for part, rest in ((first, second), (second, first)):
+        if part.op is Op.CONST and part.array().size == 1:
+            return rest, float(part.array().item())
+    return None

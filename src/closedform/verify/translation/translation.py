@@ -1,0 +1,356 @@
+"""Translation validation: the graph that is exported is its source.
+
+The graph is lifted (``lift``), its float constants become exact numbers (``constants``), and what
+comes out is compared with the source at every step at which the graph may run: 0 to 2**50, or to
+2**31 - 1 where the step has 32 bits. Both are divided into runs of steps on which no branch changes
+(``pieces``), and compared run by run: as lines, as written, by the identity engine, by periods
+(``identity``), and where that is not enough by the prover.
+
+What PROVED says: read over the real numbers, with each float constant replaced by an exact number
+that rounds to it, the graph has the value of its source at every step at which the source has one.
+It does not say how far rounding goes; that is measured by the certificate of numerics.
+
+Of an update rule it says that at every step, for all numbers in the tensors for which rule and
+graph both have a value, each output has the value of the rule. A sum over a tensor and a product of
+matrices are functions of what is under them: equal where that is.
+
+What REFUTED says: at the point that it names the two differ, whatever numbers that round to the
+constants of the graph are put in their places; of a graph that computes in pairs of float32, that
+its value as computed is further off than rounding can bring it. Anything else is UNKNOWN.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from flint import fmpq
+
+from closedform.errors import ClosedFormError, VerificationError
+from closedform.ir import DType, Graph, Op, Role
+from closedform.ir.interval import full
+from closedform.language import Schedule, UpdateRule
+from closedform.lowering.domain import LAST_STEP
+from closedform.verify.prover import terms
+from closedform.verify.prover.terms import Term
+from closedform.verify.prover.verdict import Status, Verdict
+from closedform.verify.translation.congruence import are_congruent
+from closedform.verify.translation.constants import Constants
+from closedform.verify.translation.identity import Steps, are_equal, is_defined
+from closedform.verify.translation.lift import Constant, lift_graph
+from closedform.verify.translation.normal import (
+    has_waves,
+    normal,
+    with_one_wave,
+    without_special_angles,
+)
+from closedform.verify.translation.pieces import Line, Runs, Value, aligned, as_term, runs_of
+from closedform.verify.translation.refutation import (
+    CLOCK,
+    Floats,
+    Pair,
+    computed_refutation,
+    points_of,
+    refutation,
+)
+from closedform.verify.translation.rule_terms import Wanted, model_of
+from closedform.verify.translation.sources import source_term
+from closedform.verify.translation.split_constants import with_split_constants
+
+BUDGET = 5.0
+"""Seconds for one validation, if nothing else is said."""
+
+MEANING = (
+    "read over the real numbers, with each float constant at most half a unit in its last place "
+    "from an exact number, the graph has the value of its source at every step from 0 to {last}"
+)
+
+MEANING_OF_RULES = (
+    "read over the real numbers, with each float constant at most half a unit in its last place "
+    "from an exact number, each output has the value of its rule at every step from 0 to {last}, "
+    "for all tensors for which both have one"
+)
+PAIRS = (
+    "it computes in pairs of float32, whose second parts are the rounding errors of the first: "
+    "read over the real numbers they say nothing, the certificate of numerics measures them"
+)
+_SPLITTER = 4097.0
+# The paths through more undecided branches than this are too many to be listed.
+_MOST_BRANCHES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run of steps on which two values were not shown to be equal, or not to be defined."""
+
+    steps: Steps
+    source: Value
+    lifted: Value
+    is_equal: bool
+
+
+def validate(source: Schedule | UpdateRule, graph: Graph, *, budget: float = BUDGET) -> Verdict:
+    """Returns whether a graph is its source, at every step at which it may run.
+
+    Args:
+        source: What the graph was made of.
+        graph: The graph, as it will be exported.
+        budget: The seconds that it may take.
+
+    Example:
+        >>> from closedform import compile, schedules
+        >>> lr = schedules.cosine(3e-4, 3e-5, 1000)
+        >>> validate(lr, compile(lr)).status
+        <Status.PROVED: 'PROVED'>
+        >>> validate(schedules.cosine(3e-4, 3e-5, 999), compile(lr)).status
+        <Status.REFUTED: 'REFUTED'>
+    """
+    begun = time.monotonic()
+    try:
+        verdict = _validate(source, graph, begun + budget)
+    except (ClosedFormError, ArithmeticError) as error:
+        verdict = Verdict(Status.UNKNOWN, reason=str(error))
+    except RecursionError:
+        verdict = Verdict(Status.UNKNOWN, reason="the terms are nested too deeply")
+    return verdict.after(time.monotonic() - begun)
+
+
+def _validate(source: Schedule | UpdateRule, graph: Graph, deadline: float) -> Verdict:
+    if isinstance(source, UpdateRule):
+        return validate_outputs(list(model_of(source, graph).outputs()), graph, deadline)
+    inputs = {
+        node.attribute("name") for node in graph.inputs if node.attribute("role") == Role.HYPER
+    }
+    root = source_term(source, inputs)
+    wanted = [Wanted(output.name, "", root, None) for output in graph.outputs]
+    return _compared(wanted, [terms.term(source.bound)], graph, deadline)
+
+
+def validate_outputs(wanted: Sequence[Wanted], graph: Graph, deadline: float) -> Verdict:
+    """Returns whether the outputs of a graph of tensors are what they have to be.
+
+    Args:
+        wanted: What they have to be; the graph has these outputs and no others.
+        graph: The graph.
+        deadline: The moment, by the monotonic clock, at which it ends.
+    """
+    shapes = {output.name: graph.nodes[output.index].type.shape for output in graph.outputs}
+    for each in wanted:
+        if each.name not in shapes:
+            return Verdict(Status.REFUTED, reason=f"the graph has no output {each.name!r}")
+        if each.shape != shapes[each.name]:
+            is_, has = list(shapes[each.name]), list(each.shape or ())
+            return Verdict(
+                Status.REFUTED, reason=f"{each.name} has the shape {is_}, and its source {has}"
+            )
+    more = shapes.keys() - {each.name for each in wanted}
+    if more:
+        raise VerificationError(f"the output {min(more)!r} is none of the rule's")
+    return _compared(wanted, (), graph, deadline)
+
+
+def _compared(
+    wanted: Sequence[Wanted], exact: Sequence[Term], graph: Graph, deadline: float
+) -> Verdict:
+    is_rule = any(each.shape is not None for each in wanted)
+    last = _last_step(graph, is_rule)
+    tactics: dict[str, None] = {}
+    open_runs: list[tuple[Pair, OpenRun]] = []
+    is_paired = _computes_in_pairs(graph)
+    for pair in _pairs(wanted, exact, graph, last):
+        steps = Steps(CLOCK, 0, last)
+        if is_paired and not is_rule:
+            open_runs.append((pair, OpenRun(steps, pair.source, pair.lifted, False)))
+        else:
+            runs = _compare(pair, steps, tactics, deadline, is_rule)
+            open_runs += [(pair, run) for run in runs]
+    for pair, run in open_runs:
+        points = points_of(pair, run.steps)
+        if not is_paired:
+            found = refutation(pair, points)
+        else:
+            found = None if is_rule else computed_refutation(graph, pair, points)
+        if found is not None:
+            return found
+    if is_paired and open_runs:
+        return Verdict(Status.UNKNOWN, reason=PAIRS)
+    for pair, run in open_runs:
+        verdict = _prove(pair, run, deadline, is_rule)
+        if not verdict.proved:
+            return verdict
+        tactics.update(dict.fromkeys(verdict.tactics))
+    meaning = MEANING_OF_RULES if is_rule else MEANING
+    return Verdict(Status.PROVED, tuple(tactics), reason=meaning.format(last=last))
+
+
+def _last_step(graph: Graph, is_rule: bool) -> int:
+    """The last step at which a graph may run; a rule has a next one."""
+    dtype = _step_dtype(graph)
+    last = LAST_STEP[dtype]
+    return last - 1 if is_rule and last == full(dtype).high else last
+
+
+def _computes_in_pairs(graph: Graph) -> bool:
+    """Whether Dekker's splitter of float32 is among the constants: sums and products in pairs."""
+    return any(
+        node.op is Op.CONST and node.type.dtype is DType.F32 and node.array().tolist() == _SPLITTER
+        for node in graph.nodes
+    )
+
+
+def _step_name(graph: Graph) -> str:
+    steps = [node for node in graph.inputs if node.attribute("role") == Role.STEP]
+    return str(steps[0].attribute("name")) if steps else ""
+
+
+def _step_dtype(graph: Graph) -> DType:
+    steps = [node for node in graph.inputs if node.attribute("role") == Role.STEP]
+    return steps[0].type.dtype if steps else DType.I64
+
+
+def _pairs(wanted: Sequence[Wanted], exact: Sequence[Term], graph: Graph, last: int) -> list[Pair]:
+    """The outputs of a graph; those that differ in the name of their parameter alone once."""
+    roots = [each.term for each in wanted]
+    inputs = {node.attribute("name") for node in graph.inputs} - {_step_name(graph)}
+    symbols = {name: node for name, node in terms.symbols(*roots).items() if name in inputs}
+    runs = [run for root in dict.fromkeys(roots) for run in runs_of(root, CLOCK, 0, last)]
+    on_runs = (without_special_angles(run.value) for run in runs if isinstance(run.value, Term))
+    looked_at = dict.fromkeys((*roots, *exact, *on_runs, *_inverses(roots)))
+    constants = Constants(looked_at, _ends_of_lines(runs))
+
+    def lift(constant: Constant) -> Mapping[str, Term]:
+        return lift_graph(graph, constant=constant, symbols=symbols, last=last)
+
+    lifted = lift(with_split_constants(constants, graph))
+    floats = Floats(constants, lift)
+    found: dict[tuple[Term, Term], Pair] = {}
+    for each in wanted:
+        sides = each.term, lifted[each.name]
+        found.setdefault(
+            tuple(_without_name(side, each.param) for side in sides),  # type: ignore[arg-type]
+            Pair(each.name, *sides, floats),
+        )
+    return list(found.values())
+
+
+def _inverses(roots: Sequence[Term]) -> Iterator[Term]:
+    """One over each number that is a factor below a line, as a lowering multiplies with it."""
+    for node in terms.walk(*roots):
+        if node.op is terms.Op.DIVIDE:
+            below = node.args[1]
+            factors = below.args if below.op is terms.Op.MULTIPLY else (below,)
+            constant = [part for part in factors if part.args and not terms.symbols(part)]
+            yield from (terms.divide(terms.ONE, part) for part in constant)
+
+
+def _without_name(side: Term, param: str) -> Term:
+    """A term with the symbols of one parameter, and of it alone, under names without it."""
+    own = {
+        node: terms.symbol(name.replace(f".{param}", ".", 1))
+        for name, node in terms.symbols(side).items()
+        if param and f"{name}.".find(f".{param}.") > 0
+    }
+    return terms.substitute(side, own)
+
+
+def _ends_of_lines(runs: Runs) -> Iterator[fmpq]:
+    """Slopes of lines and their values at both ends and nearest to 0: constants of their graph."""
+    for run in runs:
+        if isinstance(run.value, Line):
+            slope, height = run.value.slope, run.value.height
+            zero = -height / slope if slope != 0 else fmpq(0)
+            nearest = (int(zero.floor()), int(zero.ceil()))
+            yield slope
+            yield from (run.value.at(step) for step in (run.first, run.last, *nearest))
+
+
+def _compare(
+    pair: Pair, steps: Steps, tactics: dict[str, None], deadline: float, is_rule: bool
+) -> Iterator[OpenRun]:
+    """Yields the runs that stay open; notes what showed the others."""
+    both = [
+        runs_of(side, steps.clock, steps.first, steps.last) for side in (pair.source, pair.lifted)
+    ]
+    for first, last, (wanted, lifted) in aligned(*both):
+        run = Steps(steps.clock, first, last)
+        is_late = time.monotonic() > deadline
+        way = None if is_late else _way(wanted, lifted, run, is_rule)
+        if way is None or not (is_rule or is_defined(lifted, run)):
+            yield OpenRun(run, wanted, lifted, way is not None)
+        if way is not None:
+            tactics[way] = None
+
+
+def _way(wanted: Value, lifted: Value, run: Steps, is_rule: bool) -> str | None:
+    """The name of the cheapest way in which two values are shown to be equal."""
+    if is_rule and not (isinstance(wanted, Line) and isinstance(lifted, Line)):
+        one, other = as_term(wanted, run.clock), as_term(lifted, run.clock)
+        if one == other:
+            return "structure"
+        if has_waves(one, other):
+            one, other = _with_waves(one, other, run)
+        if are_congruent(one, other, run.sign_of):
+            return "congruence"
+    return are_equal(wanted, lifted, run)
+
+
+def _with_waves(one: Term, other: Term, run: Steps) -> tuple[Term, Term]:
+    """Two terms with cosines in their normal form or, where these differ, as symbols."""
+    span = run.clock, run.first, run.last
+    one, other = (normal(without_special_angles(side), *span) for side in (one, other))
+    if are_congruent(one, other, is_by_form=True):
+        return one, other
+    middle = (run.first + run.last) // 2
+    return with_one_wave(
+        one, other, run.clock, middle, lambda a, b: are_equal(a, b, run) is not None
+    )
+
+
+# --- what is open is refuted at a point, or proved by the prover ----------------------------------
+
+
+def _prove(pair: Pair, run: OpenRun, deadline: float, is_rule: bool) -> Verdict:
+    # Few graphs come here, and the solvers behind the prover take longer to load than to validate.
+    from closedform.verify.prover.definedness import obligations
+    from closedform.verify.prover.prover import prove
+
+    clock, steps = run.steps.clock, run.steps
+    wanted, lifted = (as_term(value, clock) for value in (run.source, run.lifted))
+    taken = (
+        terms.less_equal(terms.rational(steps.first), clock),
+        terms.less_equal(clock, terms.rational(steps.last)),
+    )
+
+    def goals() -> Iterator[Term]:
+        if not run.is_equal:
+            yield terms.equal(wanted, lifted)
+        if not is_rule:
+            yield from (obligation.claim for obligation in obligations(lifted))
+
+    if sum(node.op is terms.Op.ITE for node in terms.walk(lifted)) > _MOST_BRANCHES:
+        return _unknown(pair, steps, None)
+    tactics: dict[str, None] = {}
+    for goal in goals():
+        left = deadline - time.monotonic()
+        verdict = prove(goal, assume=taken, budget=left) if left > 0 else None
+        if verdict is None or not verdict.proved:
+            refuted = refutation(pair, _exact_point(verdict))
+            return _unknown(pair, steps, verdict) if refuted is None else refuted
+        tactics.update(dict.fromkeys(verdict.tactics))
+    return Verdict(Status.PROVED, tuple(tactics))
+
+
+def _exact_point(verdict: Verdict | None) -> list[dict[str, fmpq]]:
+    """Where the prover refutes: with the numbers that were found; what others do is to be seen."""
+    if verdict is None or verdict.counterexample is None:
+        return []
+    return [{name: terms.exact(value) for name, value in verdict.counterexample.items()}]
+
+
+def _unknown(pair: Pair, steps: Steps, verdict: Verdict | None) -> Verdict:
+    said = "it is too large for the budget" if verdict is None else f"the prover says {verdict}"
+    return Verdict(
+        Status.UNKNOWN,
+        reason=f"{pair.name} at the steps from {steps.first} to {steps.last}: {said}",
+    )

@@ -77,6 +77,8 @@ def _without_sums(rule: UpdateRule) -> tuple[UpdateRule, dict[sp.Symbol, SumKey]
             expr = expr.xreplace(symbols)
         return expr
 
+    left = {s.name for expr in rule.all_expressions() for s in named(expr).free_symbols}
+    numbers = {**rule.hyperparameters, **{s.name: None for s in keys.values()}}
     changed = replace(
         rule,
         param=named(rule.param),
@@ -85,7 +87,7 @@ def _without_sums(rule: UpdateRule) -> tuple[UpdateRule, dict[sp.Symbol, SumKey]
         shared={key: replace(spec, next=named(spec.next)) for key, spec in rule.shared.items()},
         advances=named(rule.advances),
         evaluation=None if rule.evaluation is None else named(rule.evaluation),
-        hyperparameters={**rule.hyperparameters, **{s.name: None for s in keys.values()}},
+        hyperparameters={key: number for key, number in numbers.items() if key in left},
     )
     return changed, {symbol: key for key, symbol in keys.items()}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -212,6 +212,26 @@ class UpdateRule:
         point = [] if self.evaluation is None else [self.evaluation]
         tensors = [*self.definitions.values(), *self.expressions().values(), *point]
         return [*tensors, *self.scalar_expressions().values()]
+
+    def expressions_by(
+        self, change: Callable[[Any], Any], definitions: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Returns the fields that hold expressions, each expression changed, for ``replace``.
+
+        Args:
+            change: From an expression to the changed one.
+            definitions: The definitions where they are changed already.
+        """
+        if definitions is None:
+            definitions = {name: change(expr) for name, expr in self.definitions.items()}
+        return {
+            "definitions": definitions,
+            "states": {k: replace(s, next=change(s.next)) for k, s in self.states.items()},
+            "shared": {k: replace(s, next=change(s.next)) for k, s in self.shared.items()},
+            "param": change(self.param),
+            "advances": change(self.advances),
+            "evaluation": None if self.evaluation is None else change(self.evaluation),
+        }
 
     @property
     def shared_symbols(self) -> dict[str, sp.Symbol]:

@@ -48,23 +48,12 @@ class SumTable:
 
         for key, expr in rule.definitions.items():
             definitions[key] = name(expr)
-        states = {key: replace(spec, next=name(spec.next)) for key, spec in rule.states.items()}
-        common = {key: replace(spec, next=name(spec.next)) for key, spec in rule.shared.items()}
-        param, advances = name(rule.param), name(rule.advances)
-        evaluation = None if rule.evaluation is None else name(rule.evaluation)
+        made = rule.expressions_by(name, definitions)
         # What stands in a sum alone is used, too: each part is a definition that nothing takes.
-        definitions |= {f"added_to_{key}": part for key, part in parts.items()}
-        named = replace(
-            rule,
-            param=param,
-            states=states,
-            shared=common,
-            advances=advances,
-            evaluation=evaluation,
-            definitions=definitions,
-            hyperparameters={**rule.hyperparameters, **dict.fromkeys(parts)},
-        )
-        return named, parts
+        unused = {f"added_to_{key}": part for key, part in parts.items()}
+        made["definitions"] = {**definitions, **unused}
+        numbers = {**rule.hyperparameters, **dict.fromkeys(parts)}
+        return replace(rule, **made, hyperparameters=numbers), parts
 
     def _rewritten(
         self, expr: sp.Basic, definitions: dict[str, sp.Expr], parts: dict[str, sp.Expr]

@@ -147,16 +147,5 @@ def _in_parts(rule: UpdateRule, shape: Shape) -> UpdateRule:
         definitions[name] = total(expr)
         if is_spread(definitions[name]):
             spread.add(local(name))
-    made = {
-        "param": total(rule.param),
-        "states": {
-            name: replace(spec, next=total(spec.next)) for name, spec in rule.states.items()
-        },
-        "shared": {
-            name: replace(spec, next=total(spec.next)) for name, spec in rule.shared.items()
-        },
-        "advances": total(rule.advances),
-        "evaluation": None if rule.evaluation is None else total(rule.evaluation),
-        "definitions": {_OWN: sp.Integer(1), **definitions},
-    }
+    made = rule.expressions_by(total, {_OWN: sp.Integer(1), **definitions})
     return replace(rule, **made) if counted else rule

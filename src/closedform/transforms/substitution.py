@@ -29,22 +29,9 @@ def substituted(
     first: dict[str, sp.Expr] | None = None,
 ) -> UpdateRule:
     """Returns a rule with symbols replaced in all its expressions, and first definitions."""
-    own = {name: expr.xreplace(values) for name, expr in rule.definitions.items()}
-    return replace(
-        rule,
-        param=rule.param.xreplace(values),
-        states={
-            name: replace(spec, next=spec.next.xreplace(values))
-            for name, spec in rule.states.items()
-        },
-        definitions={**(first or {}), **own},
-        shared={
-            name: replace(spec, next=spec.next.xreplace(values))
-            for name, spec in rule.shared.items()
-        },
-        advances=rule.advances.xreplace(values),
-        evaluation=None if rule.evaluation is None else rule.evaluation.xreplace(values),
-    )
+    made = rule.expressions_by(lambda expr: expr.xreplace(values))
+    made["definitions"] = {**(first or {}), **made["definitions"]}
+    return replace(rule, **made)
 
 
 def with_gradient(rule: UpdateRule, gradient: sp.Expr) -> UpdateRule:

@@ -77,19 +77,19 @@ def _without_sums(rule: UpdateRule) -> tuple[UpdateRule, dict[sp.Symbol, SumKey]
             expr = expr.xreplace(symbols)
         return expr
 
-    left = {s.name for expr in rule.all_expressions() for s in named(expr).free_symbols}
+    left: set[str] = set()
+
+    def changed(expr: sp.Basic) -> sp.Basic:
+        result = named(expr)
+        left.update(symbol.name for symbol in result.free_symbols)
+        return result
+
+    made = rule.expressions_by(changed)
     numbers = {**rule.hyperparameters, **{s.name: None for s in keys.values()}}
-    changed = replace(
-        rule,
-        param=named(rule.param),
-        states={key: replace(spec, next=named(spec.next)) for key, spec in rule.states.items()},
-        definitions={key: named(expr) for key, expr in rule.definitions.items()},
-        shared={key: replace(spec, next=named(spec.next)) for key, spec in rule.shared.items()},
-        advances=named(rule.advances),
-        evaluation=None if rule.evaluation is None else named(rule.evaluation),
-        hyperparameters={key: number for key, number in numbers.items() if key in left},
-    )
-    return changed, {symbol: key for key, symbol in keys.items()}
+    kept = {key: number for key, number in numbers.items() if key in left}
+    return replace(rule, **made, hyperparameters=kept), {
+        symbol: key for key, symbol in keys.items()
+    }
 
 
 class Reading:

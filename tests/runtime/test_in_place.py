@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import sympy as sp
+from hypothesis import given
+from hypothesis import strategies as st
 
 from closedform import optimizers, schedules, transforms
 from closedform.errors import SessionError
@@ -15,8 +17,15 @@ from closedform.language import RANK, Group, UpdateRule
 from closedform.language.model import GlobalSum
 from closedform.model_files import model_init, model_step, part_graphs
 from closedform.runtime import OptimizerSession
-from closedform.runtime.buckets import bucket_parts
-from closedform.runtime.in_place import InPlace, Member, Part
+from closedform.runtime.buckets import (
+    PIECE_OF_SUMS,
+    SMALLEST,
+    bucket_parts,
+    piece_bytes,
+    piece_size,
+)
+from closedform.runtime.in_place import InPlace, Member
+from closedform.runtime.lanes import Part, Sessions
 from closedform.runtime.onnx_session import open_session
 from tests.test_library import OPTIMIZERS
 
@@ -43,10 +52,10 @@ def of_graph(rule: UpdateRule, params: dict[str, Any], groups: list[Group]) -> O
 
 
 def pieces(member: Member, piece: int) -> tuple[dict[str, Any], list[Part]]:
-    """The arrays and parts of an elementwise rule."""
+    """The arrays and parts of an elementwise rule without sums."""
     (((step,),),) = part_graphs("pieces", [(member.rule, [("n",)])])
     assert step is not None
-    return bucket_parts(member, (open_session(step, threads=1),), piece)
+    return bucket_parts(member, Sessions((), open_session(step, threads=1)), piece)
 
 
 def contents(session: OptimizerSession) -> dict[str, Any]:
@@ -99,11 +108,13 @@ def test_parts_are_the_flat_graph_bit_for_bit(name: str) -> None:
 
 
 @pytest.mark.parametrize("piece", [1, 4, 16, 1000])
-def test_pieces_of_any_size_give_the_same_bits(piece: int) -> None:
+@pytest.mark.parametrize("lanes", [1, 2, 7])
+def test_pieces_of_any_size_in_any_lanes_give_the_same_bits(piece: int, lanes: int) -> None:
     rule = optimizers.adamw(0.1, weight_decay=0.1)
     params = drawn(2, SHAPES)
     member = Member(rule, params)
-    engine = InPlace("adamw", [member], list(params), *pieces(member, piece))
+    arrays, parts = pieces(member, piece)
+    engine = InPlace("adamw", [member], list(params), arrays, [(parts, lanes)])
     whole = of_graph(rule, params, [])
     for step in range(3):
         grads = drawn(20 + step, SHAPES)
@@ -187,31 +198,32 @@ def test_an_open_hyperparameter_is_given_with_each_step() -> None:
 class Failing:
     """A part that fails in onnxruntime's place at a run."""
 
-    def __init__(self, part: Any) -> None:
+    def __init__(self, part: Any, error: BaseException | None = None) -> None:
         self._part = part
+        self._error = error or RuntimeError("no memory for 12345 bytes")
         self.is_failing = True
 
     def __getattr__(self, name: str) -> Any:
-        if name == "current" and self.is_failing:
-            raise RuntimeError("no memory for 12345 bytes")
+        if name == "taken" and self.is_failing:
+            raise self._error
         return getattr(self._part, name)
 
 
-@pytest.mark.parametrize("place", [0, 1])
-def test_a_step_that_fails_halfway_says_so(place: int) -> None:
-    params, grads = drawn(3, {"w": (4,)}), drawn(4, {"w": (4,)})
+@pytest.mark.parametrize(("place", "lanes"), [(0, 1), (1, 1), (0, 2), (1, 2), (2, 2), (3, 2)])
+def test_a_step_that_fails_halfway_says_so(place: int, lanes: int) -> None:
+    params, grads = drawn(3, {"w": (8,)}), drawn(4, {"w": (8,)})
     member = Member(optimizers.adam(), params)
     arrays, parts = pieces(member, 2)
-    engine = InPlace("adam", [member], ["w"], arrays, parts)
-    failing = Failing(parts[place])
-    engine._parts = (*parts[:place], failing, *parts[place + 1 :])
+    failing: Any = Failing(parts[place])
+    parts[place] = failing
+    engine = InPlace("adam", [member], ["w"], arrays, [(parts, lanes)])
     start = engine.params["w"].copy()
     tensors = {"grad.w": grads["w"]}
     with pytest.raises(SessionError, match="failed in step 0: no memory for 12345 bytes"):
         engine.step(tensors, {})
-    assert np.array_equal(engine.params["w"], start) == (place == 0)
+    assert np.array_equal(engine.params["w"], start) == (place < lanes)
     failing.is_failing = False
-    if place == 1:
+    if place >= lanes:
         with pytest.raises(SessionError) as caught:
             engine.step(tensors, {})
         assert str(caught.value) == (
@@ -221,6 +233,44 @@ def test_a_step_that_fails_halfway_says_so(place: int) -> None:
         engine.write({"param.w": start})
     engine.step(tensors, {})
     assert engine.arrays["step"] == 1
+
+
+def test_an_interrupt_halfway_is_no_step() -> None:
+    params = drawn(3, {"w": (4,)})
+    member = Member(optimizers.adam(), params)
+    arrays, parts = pieces(member, 2)
+    failing: Any = Failing(parts[1], KeyboardInterrupt())
+    engine = InPlace("adam", [member], ["w"], arrays, [([parts[0], failing], 1)])
+    tensors = {"grad.w": params["w"]}
+    with pytest.raises(KeyboardInterrupt):
+        engine.step(tensors, {})
+    with pytest.raises(SessionError, match="the last step failed halfway"):
+        engine.step(tensors, {})
+
+
+def test_sums_are_the_same_in_any_number_of_threads() -> None:
+    rule = transforms.clip_by_global_norm(optimizers.sgd(1.0), 1.0)
+    shapes = {"a": (3, PIECE_OF_SUMS), "b": (100,), "c": (PIECE_OF_SUMS + 1,)}
+    params, grads = drawn(3, shapes), drawn(4, shapes)
+    sessions = [OptimizerSession(rule, params, threads=threads) for threads in (1, 2, 5)]
+    for session in sessions:
+        session.step(grads)
+    for name in shapes:
+        for session in sessions[1:]:
+            np.testing.assert_array_equal(session.params[name], sessions[0].params[name])
+
+
+@given(count=st.integers(0, 2**40), lanes=st.integers(1, 200), itemsize=st.sampled_from([4, 8]))
+def test_pieces_fit_the_cache_and_keep_all_lanes_busy(
+    count: int, lanes: int, itemsize: int
+) -> None:
+    size = piece_size(count, lanes, itemsize)
+    assert 1 <= size <= piece_bytes() // itemsize
+    in_all = -(-count // size)
+    if size > SMALLEST:
+        rounds = -(-in_all // lanes)
+        assert rounds == -(-count // (lanes * (piece_bytes() // itemsize)))  # as few as can be
+        assert lanes * rounds * (size - 1) < count  # and each piece has its share
 
 
 def test_a_global_norm_is_over_all_groups_and_pieces() -> None:
@@ -260,7 +310,7 @@ def test_a_session_holds_everything_once(name: str) -> None:
         f"layer.{i}": ((160, 160), (160,))[i % 2] for i in range(200)
     }
     params, grads = drawn(1, shapes), drawn(2, shapes)
-    given = sum(array.nbytes for array in params.values())
+    taken = sum(array.nbytes for array in params.values())
     OptimizerSession(RULES[name](), {"w": params["layer.0"]})  # loads what is loaded once
     tracemalloc.start()
     session = OptimizerSession(RULES[name](), params)
@@ -270,4 +320,4 @@ def test_a_session_holds_everything_once(name: str) -> None:
     states = sum(a.nbytes for by in session.states.values() for a in by.values())
     # What NumPy and Python hold beside: three pieces of results and one of gradients, of 1 MiB
     # each, the graphs, and a view for each of 600 arrays.
-    assert peak <= given + states + 8 * 2**20
+    assert peak <= taken + states + 8 * 2**20

@@ -7,6 +7,7 @@ tensor or piece it lies in.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +16,41 @@ import numpy as np
 
 from closedform.language import PARAM
 from closedform.runtime.buffers import Array
-from closedform.runtime.in_place import ALL, Member, Part, Sessions, Tensors
+from closedform.runtime.in_place import Member
+from closedform.runtime.lanes import ALL, Memory, Part, Sessions, Tensors
 from closedform.runtime.layout import STATE
 
-PIECE = 2**18
-"""Elements of a piece: 1 MiB of float32, so that what a step computes stays in the cache."""
+SMALLEST = 2**14
+"""Elements of a piece, at the least, that outweigh what a run of onnxruntime costs (20 µs)."""
+
+
+PIECE_OF_SUMS = 2**17
+"""Elements of a piece of a rule that takes sums: the same on every machine, as sums then are."""
+
+
+def piece_bytes() -> int:
+    """Returns the bytes of a piece, at the most: half of a core's own cache, or of 1 MiB.
+
+    With pieces of this size an operator's operand and result stay there; with smaller ones, runs
+    cost more than the cache gives.
+    """
+    try:
+        return max(os.sysconf("SC_LEVEL2_CACHE_SIZE"), 2**18) // 2
+    except (AttributeError, ValueError, OSError):  # not on every system
+        return 2**19
+
+
+def piece_size(count: int, lanes: int, itemsize: int) -> int:
+    """Returns the elements of a piece, such that lanes have as much to do.
+
+    Args:
+        count: Elements in all.
+        lanes: How many pieces step at the same time.
+        itemsize: Bytes of an element.
+    """
+    largest = piece_bytes() // itemsize
+    rounds = max(-(-count // (lanes * largest)), 1)
+    return max(-(-count // (lanes * rounds)), min(SMALLEST, largest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,79 +70,58 @@ class Segment:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Bucket:
-    """The parameters of one rule.
-
-    Attributes:
-        flats: The flat arrays by input name for the parameter ``all``.
-        scratch: Memory of the results of a piece by input name.
-        gathered: Memory of pieces of gradients and other inputs that lie in several tensors.
-    """
-
-    flats: dict[str, Array]
-    scratch: dict[str, Array]
-    gathered: dict[str, Array]
-
-    def memory(self, port: str) -> Array:
-        """Returns memory for a piece of an input."""
-        if port not in self.gathered:
-            self.gathered[port] = np.empty_like(self.scratch[f"param.{ALL}"])
-        return self.gathered[port]
-
-
 class Piece:
     """A piece of a bucket: see ``Part``."""
 
     def __init__(
-        self, sessions: Sessions, bucket: _Bucket, first: int, segments: Sequence[Segment]
+        self,
+        sessions: Sessions,
+        flats: Mapping[str, Array],
+        first: int,
+        segments: Sequence[Segment],
     ) -> None:
         self.sessions = sessions
         self.params = tuple(segment.param for segment in segments)
-        self._bucket = bucket
         self._segments = tuple(segments)
         count = sum(segment.count for segment in segments)
-        self._current = {name: flat[first:][:count] for name, flat in bucket.flats.items()}
-        self._scratch = {name: array[:count] for name, array in bucket.scratch.items()}
+        self.current: Mapping[str, Array] = {
+            name: flat[first:][:count] for name, flat in flats.items()
+        }
 
-    def current(self) -> Mapping[str, Array]:
-        """Returns what the run reads of parameters and states, by input name."""
-        return self._current
-
-    def scratch(self) -> Mapping[str, Array]:
-        """Returns the memory of what replaces them."""
-        return self._scratch
-
-    def taken(self, port: str, tensors: Tensors) -> Array:
+    def taken(self, port: str, tensors: Tensors, memory: Memory) -> Array:
         """Returns the elements of an input, where they lie if that is one tensor; else a copy."""
         parts = [(tensors[port.replace(ALL, s.param, 1)], s) for s in self._segments]
         if len(parts) == 1:
             whole, only = parts[0]
             if whole is not None:
                 return whole.reshape(-1)[only.first :][: only.count]
-        memory = self._bucket.memory(port)[: self._scratch[f"param.{ALL}"].size]
+        gathered = memory.array(port, self.current[f"param.{ALL}"])
         for tensor, s in parts:
             flat = 0 if tensor is None else tensor.reshape(-1)[s.first :][: s.count]
-            memory[s.start :][: s.count] = flat
-        return memory
+            gathered[s.start :][: s.count] = flat
+        return gathered
 
-    def commit(self, tensors: Tensors) -> None:
+    def commit(self, results: Mapping[str, Array], tensors: Tensors) -> None:
         """Copies the results into place, but those of parameters without a gradient."""
+        if all(tensors[f"grad.{s.param}"] is not None for s in self._segments):
+            for name, array in self.current.items():
+                np.copyto(array, results[name])
+            return
         for s in self._segments:
             if tensors[f"grad.{s.param}"] is not None:
-                for name, array in self._current.items():
-                    array[s.start :][: s.count] = self._scratch[name][s.start :][: s.count]
+                for name, array in self.current.items():
+                    array[s.start :][: s.count] = results[name][s.start :][: s.count]
 
 
 def bucket_parts(
-    member: Member, sessions: Sessions, piece: int = PIECE
+    member: Member, sessions: Sessions, piece: int
 ) -> tuple[dict[str, Array], list[Part]]:
     """Returns the arrays of a rule's parameters and states by input name, and its pieces.
 
     Args:
         member: An elementwise rule and its parameters.
         sessions: Those of a vector of any size.
-        piece: Elements of a piece.
+        piece: Elements of a piece, at the most.
     """
     rule, params = member.rule, member.params
     flat = np.concatenate([array.reshape(-1) for array in params.values()])
@@ -120,10 +130,9 @@ def bucket_parts(
         starts_from_param = spec.initial == PARAM
         filled = flat.copy() if starts_from_param else np.full_like(flat, float(spec.initial))
         flats[f"{STATE}{ALL}.{label}"] = filled
-    size = min(piece, flat.size)
-    bucket = _Bucket(flats, {name: np.empty(size, flat.dtype) for name in flats}, {})
-    pieces = list(_pieces(params, piece)) or [(0, [])]
-    parts = [Piece(sessions, bucket, first, segments) for first, segments in pieces]
+    size = PIECE_OF_SUMS if sessions.stages else piece
+    pieces = list(_pieces(params, size)) or [(0, [])]
+    parts = [Piece(sessions, flats, first, segments) for first, segments in pieces]
     return dict(_views(flats, params)), [*parts]
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import TensorProto
 
 from closedform.errors import ClosedFormError, SessionError, nearest
-from closedform.ir.types import DType
-from closedform.runtime.onnx_session import OnnxSession, Port
+from closedform.runtime.onnx_session import Port
 
 Array = NDArray[Any]
 
@@ -50,43 +48,6 @@ def allocate(ports: Sequence[Port]) -> Buffers:
         for port in ports
     }
     return Buffers(block, arrays)
-
-
-_ELEMENTS = {DType.BF16.numpy: TensorProto.BFLOAT16}
-"""What onnxruntime calls a dtype, where it does not know that of NumPy."""
-
-
-def bind_array(bind: Callable[..., None], name: str, array: Array) -> None:
-    """Binds an input or output of onnxruntime to an array; it must live while the binding does."""
-    element = _ELEMENTS.get(array.dtype, array.dtype)
-    bind(name, "cpu", 0, element, array.shape, array.ctypes.data)
-
-
-def run_into(
-    session: OnnxSession, given: Mapping[str, Array], results: Mapping[str, Array]
-) -> None:
-    """Runs a model on contiguous arrays by input name; outputs are written to those by their name.
-
-    Unlike onnxruntime's own ``run`` it takes bfloat16.
-    """
-    binding = session.raw.io_binding()
-    for name, array in given.items():
-        bind_array(binding.bind_input, name, array)
-    for name, array in results.items():
-        bind_array(binding.bind_output, name, array)
-    session.raw.run_with_iobinding(binding)
-
-
-def run_on(session: OnnxSession, given: Mapping[str, Array]) -> list[Array]:
-    """Returns the outputs of a model, whose sizes may be free, for arrays as in ``run_into``."""
-    binding = session.raw.io_binding()
-    for name, array in given.items():
-        bind_array(binding.bind_input, name, array)
-    for name in session.outputs:
-        binding.bind_output(name, "cpu")
-    session.raw.run_with_iobinding(binding)
-    outputs: list[Array] = binding.copy_outputs_to_cpu()
-    return outputs
 
 
 def fixed_shape(port: Port) -> tuple[int, ...]:

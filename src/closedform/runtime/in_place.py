@@ -1,65 +1,32 @@
 """Sessions that step a model part by part, each result copied into the place of what it replaces.
 
-A part is a piece of a flat bucket (``buckets``) or one tensor (``tensors``). Where rules take sums
-over all parameters, each part first gives its own, stage by stage; all then know the totals. The
-results of a part go to memory of their own first, which parts of a kind share. So a session holds
-parameters and states once.
+Parts step in lanes, one for each thread (``lanes``). Where rules take sums over all parameters,
+each part first gives its own, stage by stage; all then know the totals. The results of a part go to
+memory of its lane first, which the parts of the lane share. So a session holds parameters and
+states once.
 
 Invariant: between steps all arrays belong to the same step. What can fail does so in the first
-part, before anything is copied; after a later failure (memory) the session refuses to step until a
-state dict is loaded.
+parts of all lanes, before anything is copied; after a later failure (memory, an interrupt) the
+session refuses to step until a state dict is loaded.
 """
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from closedform.errors import SessionError
 from closedform.language import UpdateRule
-from closedform.runtime.buffers import Array, bind_array, read_only
-from closedform.runtime.layout import INPUT, NEXT, SHARED, STATE, STEP, TOTAL, Layout
-from closedform.runtime.onnx_session import OnnxSession, Port
-
-ALL = "all"
-"""The parameter that the graph of a kind of part is compiled for."""
-
-Tensors = Mapping[str, Array | None]
-"""Gradients and other inputs of a step by input name; None where there is no gradient."""
-
-
-Sessions = tuple[OnnxSession | None, ...]
-"""The part in each stage, None where there is none, and the step, which is always there."""
-
-
-class Part(Protocol):
-    """What one run of onnxruntime steps.
-
-    Attributes:
-        sessions: For a parameter ``all``: its part in each stage of sums, then its step.
-        params: The parameters that it belongs to.
-    """
-
-    sessions: Sessions
-    params: tuple[str, ...]
-
-    def current(self) -> Mapping[str, Array]:
-        """Returns what the run reads of parameters and states, by input name."""
-
-    def scratch(self) -> Mapping[str, Array]:
-        """Returns the memory of what replaces them."""
-
-    def taken(self, port: str, tensors: Tensors) -> Array:
-        """Returns the gradient or other tensor that an input takes."""
-
-    def commit(self, tensors: Tensors) -> None:
-        """Copies the results into place, but those of parameters without a gradient."""
+from closedform.runtime.buffers import Array, read_only
+from closedform.runtime.lanes import ALL, Lane, Part, Result, Sessions, Tensors, Threads, divided
+from closedform.runtime.layout import INPUT, SHARED, STATE, STEP, TOTAL, Layout
+from closedform.runtime.onnx_session import Port
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +45,8 @@ class InPlace:
         members: The rules and their parameters.
         order: The names of the parameters in the order of the model.
         arrays: The arrays of parameters and states by input name, which the parts share.
-        parts: The parts, at least one.
+        crews: The parts, at least one: what can step at the same time together, and in how many
+            lanes. One crew steps after the other.
     """
 
     alias_hint = "the parameters and states change where they lie; copy what a step reads"
@@ -89,20 +57,26 @@ class InPlace:
         members: Sequence[Member],
         order: Sequence[str],
         arrays: Mapping[str, Array],
-        parts: Sequence[Part],
+        crews: Sequence[tuple[Sequence[Part], int]],
     ) -> None:
         self._where = f"rule {name!r}"
         self._is_broken = False
-        self._parts = tuple(parts)
+        kinds = list({part.sessions: None for parts, _ in crews for part in parts})
         self._scalars = {STEP: np.zeros((), np.int64)}
         for member in members:
             for label, spec in member.rule.shared.items():
-                port = step_of(parts[0]).inputs[f"{SHARED}{label}"]
+                port = kinds[0].step.inputs[f"{SHARED}{label}"]
                 self._scalars[port.name] = np.array(float(spec.initial), port.dtype)
+        self._stages = range(len(kinds[0].stages))
+        self._crews = [
+            [Lane(group, self._scalars) for group in divided(parts, count)]
+            for parts, count in crews
+        ]
+        self._threads = Threads(max(len(crew) for crew in self._crews))
         self.arrays = {**self._scalars, **arrays}
         bounds = sorted(byte_bounds(array) for array in arrays.values() if array.size)
         self._starts, self._ends = [start for start, _ in bounds], [end for _, end in bounds]
-        self.layout = self._layout(name, members, order)
+        self.layout = self._layout(name, members, order, kinds)
         views = {port.name: read_only(self.arrays[port.name]) for port in self.layout.carried}
         self.params = _named(self.layout.params, views)
         self.states = MappingProxyType(
@@ -141,51 +115,50 @@ class InPlace:
                 where=self._where,
                 hint="load a state dict, such as that of the last checkpoint",
             )
-        known = {**self._scalars, **hypers}
-        for stage in range(len(self._parts[0].sessions) - 1):
-            known |= self._totals(stage, tensors, known)
-        following = {name: array.copy() for name, array in self._scalars.items()}
-        for place, part in enumerate(self._parts):
-            results = {**following, **part.scratch()}
-            self._run(part, step_of(part), tensors, known, results, is_begun=place > 0)
-            part.commit(tensors)
-        for name, value in following.items():
+        known = dict(hypers)
+        with self._named_errors("the parameters and states are those before the step"):
+            for stage in self._stages:
+                known |= self._totals(stage, tensors, known)
+            self._together(lambda lane: lane.begin(tensors, known))
+        self._is_broken = True
+        with self._named_errors("the step is half done: load a state dict"):
+            self._together(lambda lane: lane.finish(tensors, known))
+        for name, value in self._crews[0][0].following.items():
             np.copyto(self._scalars[name], value)
+        self._is_broken = False
 
     def _totals(self, stage: int, tensors: Tensors, known: Mapping[str, Array]) -> dict[str, Array]:
         """The sums of a stage over all parts."""
         totals: dict[str, Array] = {}
-        for part in self._parts:
-            session = part.sessions[stage]
-            if session is not None:
-                own = {name: np.zeros((), port.dtype) for name, port in session.outputs.items()}
-                self._run(part, session, tensors, known, own)
-                totals |= {name: np.asarray(totals.get(name, 0) + v) for name, v in own.items()}
+        for found in self._together(lambda lane: lane.sums(stage, tensors, known)):
+            by_place = {place: own for lane in found for place, own in lane.items()}
+            for place in sorted(by_place):
+                for name, own in by_place[place].items():
+                    totals[name] = np.asarray(totals.get(name, 0) + own)
         return totals
 
-    def _run(
-        self,
-        part: Part,
-        session: OnnxSession,
-        tensors: Tensors,
-        known: Mapping[str, Array],
-        results: Mapping[str, Array],
-        *,
-        is_begun: bool = False,
-    ) -> None:
+    def _together(self, task: Callable[[Lane], Result]) -> list[list[Result]]:
+        """What the task gives for each lane of each crew."""
+        return [self._threads.map(task, crew) for crew in self._crews]
+
+    @contextmanager
+    def _named_errors(self, hint: str) -> Iterator[None]:
         try:
-            run_part(part, session, tensors, known, results)
+            yield
         except Exception as error:  # onnxruntime's errors share no other base
-            self._is_broken = is_begun
-            whole = "the parameters and states are those before the step"
-            half = "the step is half done: load a state dict"
             raise SessionError(
                 f"onnxruntime failed in step {int(self.arrays[STEP])}: {error}",
                 where=self._where,
-                hint=half if is_begun else whole,
+                hint=hint,
             ) from error
 
-    def _layout(self, rule: str, members: Sequence[Member], order: Sequence[str]) -> Layout:
+    def _layout(
+        self,
+        rule: str,
+        members: Sequence[Member],
+        order: Sequence[str],
+        kinds: Sequence[Sessions],
+    ) -> Layout:
         def port(name: str) -> Port:
             array = self.arrays[name]
             return Port(name, array.dtype, array.shape)
@@ -208,8 +181,8 @@ class InPlace:
                 )
         hypers: dict[str, Port] = {}
         optional: dict[str, Port] = {}
-        opened = [one for part in self._parts for one in part.sessions if one is not None]
-        for session in {id(one): one for one in opened}.values():
+        opened = [one for kind in kinds for one in (*kind.stages, kind.step) if one is not None]
+        for session in opened:
             taken = [f"grad.{ALL}", f"param.{ALL}", *self._scalars]
             hypers |= {
                 name: found
@@ -223,38 +196,3 @@ class InPlace:
 
 def _named(ports: Mapping[str, Port], views: Mapping[str, Array]) -> Mapping[str, Array]:
     return MappingProxyType({name: views[port.name] for name, port in ports.items()})
-
-
-def step_of(part: Part) -> OnnxSession:
-    """Returns the session of the step of a part."""
-    step = part.sessions[-1]
-    if step is None:
-        raise SessionError("a part has no step", hint="this is our defect: report it")
-    return step
-
-
-def run_part(
-    part: Part,
-    session: OnnxSession,
-    tensors: Tensors,
-    known: Mapping[str, Array],
-    results: Mapping[str, Array],
-) -> None:
-    """Runs a session on a part; outputs go to ``results``, by input name where they replace one."""
-    binding = session.raw.io_binding()
-    current = part.current()
-    alive = []  # a binding holds addresses, not arrays
-    for name in (*session.inputs, *session.optional):
-        if name in current:
-            array = current[name]
-        elif name in known:
-            array = known[name]
-        elif name in session.optional:
-            continue
-        else:
-            array = part.taken(name, tensors)
-        alive.append(array)
-        bind_array(binding.bind_input, name, array)
-    for name in session.outputs:
-        bind_array(binding.bind_output, name, results[name.removeprefix(NEXT)])
-    session.raw.run_with_iobinding(binding)

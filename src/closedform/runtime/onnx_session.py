@@ -93,11 +93,9 @@ def open_session(
                 where=where,
                 hint=f"it has {', '.join(available)}",
             )
-    if threads is not None and (isinstance(threads, bool) or threads < 1):
-        raise SessionError(f"threads must be at least 1, got {threads}", where=where)
     options = ort.SessionOptions()
     options.log_severity_level = 4  # what goes wrong is raised
-    options.intra_op_num_threads = threads or 0
+    options.intra_op_num_threads = 0 if threads is None else checked_threads(threads, where)
     level = ort.GraphOptimizationLevel
     options.graph_optimization_level = (
         level.ORT_ENABLE_BASIC if is_optimized else level.ORT_DISABLE_ALL
@@ -117,6 +115,13 @@ def open_session(
         optional=_ports(raw.get_overridable_initializers(), where),
         outputs=_ports(raw.get_outputs(), where),
     )
+
+
+def checked_threads(threads: int, where: str = "") -> int:
+    """Returns the number of threads, or raises SessionError if it is none."""
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise SessionError(f"threads must be at least 1, got {threads!r}", where=where)
+    return threads
 
 
 def _model_bytes(source: ModelSource) -> tuple[str, bytes]:

@@ -15,14 +15,24 @@ from typing import Any
 import numpy as np
 
 from closedform.errors import SessionError
+from closedform.ir.graph import Graph
+from closedform.ir.types import DType
 from closedform.language import Group, UpdateRule
 from closedform.language.groups import assigned
-from closedform.runtime.buckets import bucket_parts
-from closedform.runtime.buffers import Array, run_into
+from closedform.runtime.binding import run_into
+from closedform.runtime.buckets import bucket_parts, piece_size
+from closedform.runtime.buffers import Array
 from closedform.runtime.checks import checked_state, checked_tensors, hyper_values
-from closedform.runtime.in_place import InPlace, Member, Part, Sessions
+from closedform.runtime.in_place import InPlace, Member
+from closedform.runtime.lanes import Part, Sessions, cores
 from closedform.runtime.layout import STEP
-from closedform.runtime.onnx_session import ModelSource, OnnxSession, open_session
+from closedform.runtime.onnx_session import (
+    CPU,
+    ModelSource,
+    OnnxSession,
+    checked_threads,
+    open_session,
+)
 from closedform.runtime.start import common_dtype
 from closedform.runtime.step_model import StepModel
 from closedform.runtime.tensors import tensor_parts
@@ -41,7 +51,7 @@ class OptimizerSession:
             rule with masters is for. They are copied.
         groups: Parameters with a rule of their own.
         providers: Execution providers of onnxruntime; the CPU if None.
-        threads: Threads within an op; onnxruntime's own choice if None.
+        threads: Threads of a step; one for each core if None.
 
     Raises:
         SessionError: The parameters are none, no arrays, or of mixed dtypes.
@@ -245,23 +255,44 @@ def _in_place(
     kinds = [_kinds(member) for member in members]
     rules = [member.rule for member in members]
     made = part_graphs(rule.name, list(zip(rules, kinds, strict=True)), dtype=dtype)
+    lanes = _lanes(providers, threads)
+    alone = threads if lanes == 1 else 1  # a lane is a thread; without lanes ops have threads
+    flat = [array for m in members if m.rule.is_elementwise for array in m.params.values()]
+    size = piece_size(sum(array.size for array in flat), lanes, DType(dtype).numpy.itemsize)
     arrays: dict[str, Array] = {}
-    parts: list[Part] = []
+    pieces: list[Part] = []
+    tensors: list[Part] = []
     for member, own_kinds, graphs in zip(members, kinds, made, strict=True):
-        sessions: list[Sessions] = [
-            tuple(
-                None if graph is None else open_session(graph, providers=providers, threads=threads)
-                for graph in of_kind
-            )
-            for of_kind in graphs
-        ]
         if member.rule.is_elementwise:
-            own, steps = bucket_parts(member, sessions[0])
+            sessions = _sessions(graphs[0], providers, alone)
+            own, steps = bucket_parts(member, sessions, size)
+            pieces += steps
         else:
-            own, steps = tensor_parts(member, dict(zip(own_kinds, sessions, strict=True)))
+            opened = [_sessions(of_kind, providers, threads) for of_kind in graphs]
+            own, steps = tensor_parts(member, dict(zip(own_kinds, opened, strict=True)))
+            tensors += steps
         arrays |= own
-        parts += steps
-    return InPlace(rule.name, members, tuple(params), arrays, parts)
+    crews = [(pieces, lanes), (tensors, 1)]
+    return InPlace(rule.name, members, tuple(params), arrays, [crew for crew in crews if crew[0]])
+
+
+def _lanes(providers: Sequence[str] | None, threads: int | None) -> int:
+    """How many pieces step at the same time: on the CPU one for each core, elsewhere one."""
+    if tuple(CPU if providers is None else providers) != CPU:
+        return 1
+    return cores() if threads is None else checked_threads(threads)
+
+
+def _sessions(
+    graphs: Sequence[Graph | None], providers: Sequence[str] | None, threads: int | None
+) -> Sessions:
+    *stages, step = (
+        None if graph is None else open_session(graph, providers=providers, threads=threads)
+        for graph in graphs
+    )
+    if step is None:
+        raise SessionError("a part has no step", hint="this is our defect: report it")
+    return Sessions(tuple(stages), step)
 
 
 def _kinds(member: Member) -> list[Any]:

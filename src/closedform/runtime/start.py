@@ -8,7 +8,8 @@ import numpy as np
 
 from closedform.errors import SessionError
 from closedform.ir.types import DType
-from closedform.runtime.buffers import Array, fixed_shape, run_into
+from closedform.runtime.binding import run_into
+from closedform.runtime.buffers import Array, fixed_shape
 from closedform.runtime.layout import Layout
 from closedform.runtime.onnx_session import OnnxSession
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from closedform.language import PARAM
 from closedform.runtime.buffers import Array
-from closedform.runtime.in_place import ALL, Member, Part, Sessions, Tensors
+from closedform.runtime.in_place import Member
+from closedform.runtime.lanes import ALL, Memory, Part, Sessions, Tensors
 from closedform.runtime.layout import STATE
 
 
@@ -19,7 +20,6 @@ class Tensor:
         sessions: Those of a parameter of this shape.
         param: The parameter's name.
         current: Its arrays by input name for the parameter ``all``.
-        scratch: Memory of the results, shared by the parameters of this rule and shape.
     """
 
     def __init__(
@@ -27,31 +27,25 @@ class Tensor:
         sessions: Sessions,
         param: str,
         current: Mapping[str, Array],
-        scratch: Mapping[str, Array],
     ) -> None:
         self.sessions = sessions
         self.params: tuple[str, ...] = (param,)
-        self._current = current
-        self._scratch = scratch
+        self.current = current
 
-    def current(self) -> Mapping[str, Array]:
-        """Returns what the run reads of parameters and states, by input name."""
-        return self._current
-
-    def scratch(self) -> Mapping[str, Array]:
-        """Returns the memory of what replaces them."""
-        return self._scratch
-
-    def taken(self, port: str, tensors: Tensors) -> Array:
+    def taken(self, port: str, tensors: Tensors, memory: Memory) -> Array:
         """Returns the gradient or other tensor of an input; zeros where there is none."""
         given = tensors[port.replace(ALL, self.params[0], 1)]
-        return np.zeros_like(self._current[f"param.{ALL}"]) if given is None else given
+        if given is not None:
+            return given
+        zeros = memory.array(port, self.current[f"param.{ALL}"])
+        zeros[...] = 0
+        return zeros
 
-    def commit(self, tensors: Tensors) -> None:
+    def commit(self, results: Mapping[str, Array], tensors: Tensors) -> None:
         """Copies the results into place, unless there is no gradient."""
         if tensors[f"grad.{self.params[0]}"] is not None:
-            for name, array in self._current.items():
-                np.copyto(array, self._scratch[name])
+            for name, array in self.current.items():
+                np.copyto(array, results[name])
 
 
 def tensor_parts(
@@ -65,7 +59,6 @@ def tensor_parts(
     """
     arrays: dict[str, Array] = {}
     parts: list[Part] = []
-    scratch: dict[tuple[int, ...], dict[str, Array]] = {}
     for name, given in member.params.items():
         rule = member.rule.for_shape(given.shape, name)
         own = {f"param.{ALL}": given.copy()}
@@ -76,8 +69,6 @@ def tensor_parts(
                 if spec.initial == PARAM
                 else np.full(shape, float(spec.initial), given.dtype)
             )
-        if given.shape not in scratch:
-            scratch[given.shape] = {port: np.empty_like(array) for port, array in own.items()}
-        parts.append(Tensor(sessions[given.shape], name, own, scratch[given.shape]))
+        parts.append(Tensor(sessions[given.shape], name, own))
         arrays |= {port.replace(f".{ALL}", f".{name}", 1): a for port, a in own.items()}
     return arrays, parts

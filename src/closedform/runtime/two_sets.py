@@ -8,29 +8,14 @@ the set that nobody looks at. What no step changes is held once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from closedform.errors import SessionError
-from closedform.runtime.buffers import Array, allocate, bind_array, read_only
+from closedform.runtime.binding import Binding
+from closedform.runtime.buffers import Array, allocate, read_only
 from closedform.runtime.layout import NEXT, STEP
 from closedform.runtime.onnx_session import OnnxSession, Port
-
-
-@dataclass(slots=True)
-class _Way:
-    """A prepared run from one set of arrays to the other.
-
-    Attributes:
-        binding: What onnxruntime reads and writes.
-        bound: Where each other input lay when it was bound, and its shape; what lies there again
-            need not be bound again, since an input has one dtype.
-    """
-
-    binding: Any
-    bound: dict[str, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
 
 
 class TwoSets:
@@ -54,20 +39,29 @@ class TwoSets:
         where: str,
         told: Mapping[str, Array] | None = None,
     ) -> None:
-        self._raw = session.raw
         self._where = where
-        self._told = dict(told or {})
         changed = [port for port in carried if f"{NEXT}{port.name}" in session.outputs]
         kept = [port for port in carried if f"{NEXT}{port.name}" not in session.outputs]
         once, made = allocate(kept).arrays, (allocate(changed), allocate(changed))
-        self._changed = tuple(port.name for port in changed)
         self._blocks = tuple(of.block for of in made)
         self._sets = tuple({**of.arrays, **once} for of in made)
         self.views = tuple(
             {name: read_only(array) for name, array in arrays.items()} for arrays in self._sets
         )
         self.current = 0
-        self._ways = [self._bind(0), self._bind(1)]
+        self._ways = [
+            Binding(
+                session,
+                self._sets[current],
+                {
+                    **{
+                        f"{NEXT}{port.name}": self._sets[1 - current][port.name] for port in changed
+                    },
+                    **(told or {}),
+                },
+            )
+            for current in (0, 1)
+        ]
 
     @property
     def arrays(self) -> Mapping[str, Array]:
@@ -93,16 +87,8 @@ class TwoSets:
         Raises:
             SessionError: onnxruntime fails.
         """
-        way = self._ways[self.current]
-        if not way.bound.keys() <= given.keys():
-            way = self._ways[self.current] = self._bind(self.current)
-        for name, array in given.items():
-            place = array.ctypes.data, array.shape
-            if way.bound.get(name) != place:
-                bind_array(way.binding.bind_input, name, array)
-                way.bound[name] = place
         try:
-            self._raw.run_with_iobinding(way.binding)
+            self._ways[self.current].run(given)
         except Exception as error:  # onnxruntime's errors share no other base
             raise SessionError(
                 f"onnxruntime failed in step {int(self.arrays[STEP])}: {error}",
@@ -113,14 +99,3 @@ class TwoSets:
         for name in kept:
             np.copyto(following[name], self.arrays[name])
         self.current = 1 - self.current
-
-    def _bind(self, current: int) -> _Way:
-        """Binds what a step carries: inputs to one set of arrays, outputs to the other."""
-        binding = self._raw.io_binding()
-        for name, array in self._sets[current].items():
-            bind_array(binding.bind_input, name, array)
-        for name in self._changed:
-            bind_array(binding.bind_output, f"{NEXT}{name}", self._sets[1 - current][name])
-        for name, array in self._told.items():
-            bind_array(binding.bind_output, name, array)
-        return _Way(binding)

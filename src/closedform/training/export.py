@@ -26,7 +26,7 @@ from closedform.ir.types import Shape
 from closedform.language import Schedule, UpdateRule
 from closedform.language.functions import STORED
 from closedform.lowering.rule import EVALUATION
-from closedform.runtime.buffers import run_into
+from closedform.runtime.binding import run_into
 from closedform.runtime.onnx_session import open_session
 from closedform.training.session import (
     EVAL_FILE,

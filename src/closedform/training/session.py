@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from closedform.errors import SessionError, StateError, nearest
-from closedform.runtime.buffers import Array, check_names, run_into, run_on
+from closedform.runtime.binding import run_into, run_on
+from closedform.runtime.buffers import Array, check_names
 from closedform.runtime.checks import hyper_values
 from closedform.runtime.layout import STEP
 from closedform.runtime.onnx_session import OnnxSession, Port, open_session

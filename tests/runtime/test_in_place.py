@@ -26,7 +26,6 @@ from closedform.runtime.buckets import (
 )
 from closedform.runtime.in_place import InPlace, Member
 from closedform.runtime.lanes import Part, Sessions
-from closedform.runtime.onnx_session import open_session
 from tests.test_library import OPTIMIZERS
 
 SHAPES: dict[str, tuple[int, ...]] = {
@@ -54,8 +53,7 @@ def of_graph(rule: UpdateRule, params: dict[str, Any], groups: list[Group]) -> O
 def pieces(member: Member, piece: int) -> tuple[dict[str, Any], list[Part]]:
     """The arrays and parts of an elementwise rule without sums."""
     (((step,),),) = part_graphs("pieces", [(member.rule, [("n",)])])
-    assert step is not None
-    return bucket_parts(member, Sessions((), open_session(step, threads=1)), piece)
+    return bucket_parts(member, Sessions.of((step,), None, 1), piece)
 
 
 def contents(session: OptimizerSession) -> dict[str, Any]:

@@ -14,10 +14,11 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from closedform.errors import SessionError
 from closedform.runtime.binding import Binding
 from closedform.runtime.buffers import Array
 from closedform.runtime.layout import NEXT
-from closedform.runtime.onnx_session import OnnxSession
+from closedform.runtime.onnx_session import ModelSource, OnnxSession, open_session
 
 ALL = "all"
 """The parameter that the graph of a kind of part is compiled for."""
@@ -39,6 +40,22 @@ class Sessions:
 
     stages: tuple[OnnxSession | None, ...]
     step: OnnxSession
+
+    @classmethod
+    def of(
+        cls,
+        models: Sequence[ModelSource | None],
+        providers: Sequence[str] | None,
+        threads: int | None,
+    ) -> Sessions:
+        """Returns the sessions of models: its part in each stage, then its step."""
+        *stages, step = (
+            None if model is None else open_session(model, providers=providers, threads=threads)
+            for model in models
+        )
+        if step is None:
+            raise SessionError("a part has no step", hint="this is our defect: report it")
+        return cls(tuple(stages), step)
 
 
 class Memory:

@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 
 from closedform.errors import SessionError
-from closedform.ir.graph import Graph
-from closedform.ir.types import DType
 from closedform.language import Group, UpdateRule
 from closedform.language.groups import assigned
 from closedform.runtime.binding import run_into
@@ -258,17 +256,18 @@ def _in_place(
     lanes = _lanes(providers, threads)
     alone = threads if lanes == 1 else 1  # a lane is a thread; without lanes ops have threads
     flat = [array for m in members if m.rule.is_elementwise for array in m.params.values()]
-    size = piece_size(sum(array.size for array in flat), lanes, DType(dtype).numpy.itemsize)
+    itemsize = next(iter(params.values())).itemsize
+    size = piece_size(sum(array.size for array in flat), lanes, itemsize)
     arrays: dict[str, Array] = {}
     pieces: list[Part] = []
     tensors: list[Part] = []
     for member, own_kinds, graphs in zip(members, kinds, made, strict=True):
         if member.rule.is_elementwise:
-            sessions = _sessions(graphs[0], providers, alone)
+            sessions = Sessions.of(graphs[0], providers, alone)
             own, steps = bucket_parts(member, sessions, size)
             pieces += steps
         else:
-            opened = [_sessions(of_kind, providers, threads) for of_kind in graphs]
+            opened = [Sessions.of(of_kind, providers, threads) for of_kind in graphs]
             own, steps = tensor_parts(member, dict(zip(own_kinds, opened, strict=True)))
             tensors += steps
         arrays |= own
@@ -281,18 +280,6 @@ def _lanes(providers: Sequence[str] | None, threads: int | None) -> int:
     if tuple(CPU if providers is None else providers) != CPU:
         return 1
     return cores() if threads is None else checked_threads(threads)
-
-
-def _sessions(
-    graphs: Sequence[Graph | None], providers: Sequence[str] | None, threads: int | None
-) -> Sessions:
-    *stages, step = (
-        None if graph is None else open_session(graph, providers=providers, threads=threads)
-        for graph in graphs
-    )
-    if step is None:
-        raise SessionError("a part has no step", hint="this is our defect: report it")
-    return Sessions(tuple(stages), step)
 
 
 def _kinds(member: Member) -> list[Any]:

@@ -246,6 +246,17 @@ def test_an_interrupt_halfway_is_no_step() -> None:
         engine.step(tensors, {})
 
 
+def test_a_part_without_a_step_is_refused() -> None:
+    with pytest.raises(SessionError, match="a part has no step: this is our defect"):
+        Sessions.of((None,), None, 1)
+
+
+@pytest.mark.parametrize("threads", [0, True, 1.5])
+def test_threads_that_are_none_are_refused(threads: Any) -> None:
+    with pytest.raises(SessionError, match=f"threads must be at least 1, got {threads}"):
+        OptimizerSession(optimizers.sgd(), drawn(3, {"w": (4,)}), threads=threads)
+
+
 def test_sums_are_the_same_in_any_number_of_threads() -> None:
     rule = transforms.clip_by_global_norm(optimizers.sgd(1.0), 1.0)
     shapes = {"a": (3, PIECE_OF_SUMS), "b": (100,), "c": (PIECE_OF_SUMS + 1,)}

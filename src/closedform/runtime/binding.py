@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
-from numpy.typing import NDArray
 from onnx import TensorProto
 
 from closedform.ir.types import DType
+from closedform.runtime.buffers import Array
 from closedform.runtime.onnx_session import OnnxSession
-
-Array = NDArray[Any]
 
 _ELEMENTS = {DType.BF16.numpy: TensorProto.BFLOAT16}
 """What onnxruntime calls a dtype, where it does not know that of NumPy."""

@@ -23,7 +23,6 @@ from closedform.runtime.layout import STATE
 SMALLEST = 2**14
 """Elements of a piece, at the least, that outweigh what a run of onnxruntime costs (20 µs)."""
 
-
 PIECE_OF_SUMS = 2**17
 """Elements of a piece of a rule that takes sums: the same on every machine, as sums then are."""
 
@@ -50,7 +49,7 @@ def piece_size(count: int, lanes: int, itemsize: int) -> int:
     """
     largest = piece_bytes() // itemsize
     rounds = max(-(-count // (lanes * largest)), 1)
-    return max(-(-count // (lanes * rounds)), min(SMALLEST, largest))
+    return max(-(-count // (lanes * rounds)), SMALLEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,6 @@ class Piece:
         segments: Sequence[Segment],
     ) -> None:
         self.sessions = sessions
-        self.params = tuple(segment.param for segment in segments)
         self._segments = tuple(segments)
         count = sum(segment.count for segment in segments)
         self.current: Mapping[str, Array] = {

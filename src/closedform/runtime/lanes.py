@@ -81,12 +81,10 @@ class Part(Protocol):
 
     Attributes:
         sessions: Its models.
-        params: The parameters that it belongs to.
         current: What the run reads of parameters and states, by input name.
     """
 
     sessions: Sessions
-    params: tuple[str, ...]
     current: Mapping[str, Array]
 
     def taken(self, port: str, tensors: Tensors, memory: Memory) -> Array:

@@ -29,12 +29,12 @@ class Tensor:
         current: Mapping[str, Array],
     ) -> None:
         self.sessions = sessions
-        self.params: tuple[str, ...] = (param,)
+        self._param = param
         self.current = current
 
     def taken(self, port: str, tensors: Tensors, memory: Memory) -> Array:
         """Returns the gradient or other tensor of an input; zeros where there is none."""
-        given = tensors[port.replace(ALL, self.params[0], 1)]
+        given = tensors[port.replace(ALL, self._param, 1)]
         if given is not None:
             return given
         zeros = memory.array(port, self.current[f"param.{ALL}"])
@@ -43,7 +43,7 @@ class Tensor:
 
     def commit(self, results: Mapping[str, Array], tensors: Tensors) -> None:
         """Copies the results into place, unless there is no gradient."""
-        if tensors[f"grad.{self.params[0]}"] is not None:
+        if tensors[f"grad.{self._param}"] is not None:
             for name, array in self.current.items():
                 np.copyto(array, results[name])
 

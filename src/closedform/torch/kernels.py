@@ -20,7 +20,8 @@ from closedform.exporters.torch_module import GraphProgram, to_module
 from closedform.language import UpdateRule
 from closedform.language.model import GlobalSum
 from closedform.runtime.onnx_session import OnnxSession, open_session
-from closedform.torch.fused import NEXT, Call
+from closedform.torch.calls import Call
+from closedform.torch.layout import NEXT
 from closedform.torch.shards import full_states, is_spread, local, spread_like
 
 BACKENDS = ("eager", "compile", "onnxruntime")

@@ -12,9 +12,12 @@ from closedform.errors import ArgumentError, UnknownNameError, nearest
 from closedform.language import Schedule, UpdateRule
 from closedform.torch import kernels
 from closedform.torch.base import OptimizerBase, place
+from closedform.torch.calls import Call, run_traced
 from closedform.torch.divided import cut
+from closedform.torch.eager import listed
 from closedform.torch.evaluation import SwitchingOptimizer
-from closedform.torch.fused import compiled, run_torch, run_traced
+from closedform.torch.fused import compiled
+from closedform.torch.kept import KeptGroup, KeptStep, kept_step
 from closedform.torch.kernels import (
     BACKENDS,
     GRAD,
@@ -24,15 +27,14 @@ from closedform.torch.kernels import (
     TorchKernel,
     make_job,
 )
+from closedform.torch.layout import line_up
 from closedform.torch.opened import numbers_of
-from closedform.torch.parameters import check_parameter
-from closedform.torch.plans import GivenRule, Plan
+from closedform.torch.parameters import check_all, check_parameter, with_gradients
+from closedform.torch.plans import GivenRule, Plan, inputs_for
 from closedform.torch.settings import RuleSource, Variants
 from closedform.torch.shard_steps import ShardJob, ShardKernel, engines, run_shards, shard_kernels
 from closedform.torch.shards import (
-    check_gradient,
     gradient_of,
-    is_plain,
     is_sharded,
     is_spread,
     local,
@@ -119,8 +121,8 @@ class Optimizer(SwitchingOptimizer):
         self._variants = Variants(self._source)
         self._plans: dict[int, Plan] = {}
         self._points = {}
-        is_compiled = self._backend == "compile"
-        self._run = compiled(f"step_{id(self)}") if is_compiled else run_torch
+        self._kept: KeptStep | None = None
+        self._ready = compiled() if self._backend == "compile" else listed()
 
     # --- groups and states ---------------------------------------------------------------------
 
@@ -146,7 +148,7 @@ class Optimizer(SwitchingOptimizer):
     def _accept(self, group: dict[str, Any], index: int) -> None:
         for number, parameter in enumerate(group["params"]):
             spot = f"{type(self).__name__}, {place(group, index, number)}"
-            first = self.param_groups[0]["params"][0]
+            first = self._parameters()[0]
             check_parameter(parameter, first, self._backend, self._providers, spot)
         where = f"{type(self).__name__}, param group {index}"
         scheduled = {key: group[key] for key in self._source.keys if _is_scheduled(group.get(key))}
@@ -154,6 +156,8 @@ class Optimizer(SwitchingOptimizer):
         rule = self._variants.check(values, where)
         self._check_rule(rule, group, where)
         made = group_states(rule, group, index, type(self).__name__)
+        if not kernels.is_joint(rule):
+            line_up(made)
         for key in scheduled:
             del group[key]
         if "tags" in group and isinstance(group["tags"], set | frozenset | tuple):
@@ -229,6 +233,17 @@ class Optimizer(SwitchingOptimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        if torch.compiler.is_compiling():
+            run_traced(self._calls())
+        elif self._kept is None or not self._kept.is_renewed(self.param_groups, self.state):
+            self._kept = None
+            self._kept = self._first_step()
+        else:
+            self._kept.run()
+        return loss
+
+    def _calls(self) -> list[Call]:
+        """Does what is not done by programs of torch, and returns the calls of these."""
         work = [step for index in range(len(self.param_groups)) for step in self._work_of(index)]
         shards = [
             (kernel, self._shard_job(hypers, param))
@@ -244,43 +259,38 @@ class Optimizer(SwitchingOptimizer):
                 calls.append(kernel.call(hypers, [self._member(param) for param in params]))
             elif isinstance(kernel, OnnxKernel):
                 kernel.run(make_job(hypers, [self._member(param) for param in params]))
-        if calls:
-            (run_traced if torch.compiler.is_compiling() else self._run)(calls)
-        return loss
+        return calls
+
+    def _first_step(self) -> KeptStep | None:
+        """Does a step, and returns what the next one may do again."""
+        calls = self._calls()
+        if not calls:
+            return None
+        prepared = self._ready(calls)
+        for one in prepared:
+            one.run()
+        kept = [
+            KeptGroup.of(self._plans[index], group, self._source.keys, self._scheduled[index])
+            for index, group in enumerate(self.param_groups)
+        ]
+        return kept_step(kept, self.state, prepared)
 
     def _work_of(self, index: int) -> list[Work]:
         """What each parameter of a group takes that has a gradient, or all of them together."""
         group = self.param_groups[index]
-        wanted = [
-            (number, parameter)
-            for number, parameter in enumerate(group["params"])
-            if parameter.grad is not None
-        ]
+        wanted = with_gradients(group, index, type(self).__name__)
         if not wanted:
             return []
-        for number, parameter in wanted:
-            if not (is_plain(parameter.grad) and is_plain(parameter)):
-                where = f"{type(self).__name__}, {place(group, index, number)}"
-                check_gradient(parameter, parameter.grad, where)
         values = self._values_of(index)
         plan = self._plans.get(index)
         if plan is None or not plan.variant.serves(values):
             plan = self._prepare(index)
         hypers = plan.read(values)
         if plan.is_joint:
-            if len(wanted) < len(group["params"]):
-                raise self._lacking(group, index)
+            check_all(wanted, group, index, type(self).__name__)
             if not isinstance(plan.kernels[0], ShardKernel):
                 return [(plan.kernels[0], hypers, group["params"])]
         return [(plan.kernels[number], hypers, [param]) for number, param in wanted]
-
-    def _lacking(self, group: Mapping[str, Any], index: int) -> ArgumentError:
-        number = next(n for n, param in enumerate(group["params"]) if param.grad is None)
-        return ArgumentError(
-            "all parameters step together in this rule, and one has no gradient",
-            where=f"{type(self).__name__}, {place(group, index, number)}",
-            hint="give it a gradient of zeros, or leave it out of the optimizer",
-        )
 
     @torch.compiler.disable  # type: ignore[untyped-decorator] # tracing would trace SymPy
     def _prepare(self, index: int) -> Plan:
@@ -289,8 +299,8 @@ class Optimizer(SwitchingOptimizer):
         where = f"{type(self).__name__}, param group {index}"
         shape = tuple(parameters[0].shape) if parameters else ()
         variant = self._variants.of(self._values_of(index), shape, where)
-        inputs = {name: self._input(index) for name, _, _ in variant.drives}
-        plan = Plan(variant, inputs, is_joint=kernels.is_joint(variant.opened.rule))
+        is_joint = kernels.is_joint(variant.opened.rule)
+        plan = Plan(variant, inputs_for(variant, self._parameters()[0].device), is_joint=is_joint)
         rule = variant.opened.rule
         together = [parameters] if plan.is_joint else [[param] for param in parameters]
         for members in together:
@@ -303,21 +313,17 @@ class Optimizer(SwitchingOptimizer):
             key = tuple((tuple(tensor.shape), tensor.dtype) for tensor in tensors)
             if key not in variant.kernels:
                 tables = [self._member(param) for param in members]
-                variant.kernels[key] = self._kernel(rule, inputs, tables)
+                variant.kernels[key] = self._kernel(rule, plan.inputs, tables)
             plan.kernels.append(variant.kernels[key])
         self._plans[index] = plan
         return plan
-
-    def _input(self, index: int) -> Tensor:
-        device = self.param_groups[index]["params"][0].device
-        return torch.zeros((), dtype=torch.float64, device=device)
 
     def _member(self, param: Tensor) -> Member:
         """The tensors of a parameter that lie here; each step asks it of each parameter."""
         grad = param.grad
         if is_spread(param) or grad is None or grad.requires_grad:
             grad = gradient_of(param)
-        found = {PARAM: param.detach(), GRAD: grad, **self.state[param]}
+        found = {PARAM: param, GRAD: grad, **self.state[param]}
         return {name: local(value) for name, value in found.items()} if is_spread(param) else found
 
     def _shard_job(self, hypers: Mapping[str, Tensor], param: Tensor) -> ShardJob:
@@ -346,6 +352,8 @@ class Optimizer(SwitchingOptimizer):
 
         def adapt(_: Any, given: dict[str, Any]) -> dict[str, Any]:
             found.extend(adapted_states(given, self._groups_for_load(), self._rule_for_load))
+            if not any(plan.is_joint for plan in self._plans.values()):
+                line_up(states for _, states in found)
             return {**given, "state": {}}
 
         handle = self.register_load_state_dict_pre_hook(adapt)

@@ -1,14 +1,16 @@
-"""Which parameters an optimizer steps."""
+"""Which parameters an optimizer steps: those it accepts, and those that have a gradient."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from torch import Tensor
 
 from closedform.errors import ArgumentError
+from closedform.torch.base import place
 from closedform.torch.kernels import COMPUTED, check_onnx
-from closedform.torch.shards import check_placement
+from closedform.torch.shards import check_gradient, check_placement, is_plain
 
 _ACCEPTED = f"dtypes are {', '.join(str(dtype) for dtype in COMPUTED)}"
 
@@ -45,3 +47,37 @@ def check_parameter(
     check_placement(parameter, where)
     if backend == "onnxruntime":
         check_onnx(parameter, providers, where)
+
+
+def with_gradients(group: Mapping[str, Any], index: int, owner: str) -> list[tuple[int, Tensor]]:
+    """Returns the parameters of a group that have a gradient, and their places.
+
+    Args:
+        group: The group.
+        index: Its place.
+        owner: The class of the optimizer, for errors.
+
+    Raises:
+        ArgumentError: A gradient is sparse, or not spread as its parameter is.
+    """
+    found = [
+        (number, param) for number, param in enumerate(group["params"]) if param.grad is not None
+    ]
+    for number, param in found:
+        if not (is_plain(param.grad) and is_plain(param)):
+            check_gradient(param, param.grad, f"{owner}, {place(group, index, number)}")
+    return found
+
+
+def check_all(
+    found: Sequence[tuple[int, Tensor]], group: Mapping[str, Any], index: int, owner: str
+) -> None:
+    """Raises ArgumentError where only some parameters have a gradient that step together."""
+    if len(found) == len(group["params"]):
+        return
+    lacking = next(number for number, one in enumerate(group["params"]) if one.grad is None)
+    raise ArgumentError(
+        "all parameters step together in this rule, and one has no gradient",
+        where=f"{owner}, {place(group, index, lacking)}",
+        hint="give it a gradient of zeros, or leave it out of the optimizer",
+    )

@@ -38,6 +38,13 @@ class GivenRule:
         return self.rule.bind(**values)
 
 
+def inputs_for(variant: Variant, device: torch.device) -> dict[str, Tensor]:
+    """Returns tensors for the hyperparameters of a rule, one behind the other in memory."""
+    names = [name for name, *_ in variant.drives]
+    numbers = torch.zeros(len(names), dtype=torch.float64, device=device)
+    return dict(zip(names, numbers.unbind(), strict=True))
+
+
 @dataclass(slots=True)
 class Plan:
     """What a group runs with.
@@ -56,24 +63,26 @@ class Plan:
     kernels: list[Any] = field(default_factory=list)
     is_joint: bool = False
 
-    def read(self, values: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Returns the hyperparameters of a group as tensors.
+    def read(self, values: Mapping[str, Any]) -> Mapping[str, Tensor]:
+        """Returns the hyperparameters of a group as tensors, always the same ones.
 
         A number is written to its input only where it changed. A trace makes new tensors: AOT
         autograd of torch 2.13 loses a fill of a tensor that the graph is given.
         """
-        is_traced = torch.compiler.is_compiling()
-        found: dict[str, Tensor] = {}
-        for name, leaf, _ in self.variant.drives:
-            number, filled = leaf.of(values), self.inputs[name]
+        numbers = {name: leaf.of(values) for name, leaf, _ in self.variant.drives}
+        if torch.compiler.is_compiling():
+            return {name: self._new(name, number) for name, number in numbers.items()}
+        for name, number in numbers.items():
             if isinstance(number, Tensor):
-                found[name] = number.detach().to(filled.device, filled.dtype)
-                continue
-            if is_traced:
-                found[name] = torch.full_like(filled, number)
-                continue
-            if self.filled.get(name) != number:
-                filled.fill_(number)
+                self.inputs[name].copy_(number.detach().reshape(()))
+                self.filled.pop(name, None)
+            elif self.filled.get(name) != number:
+                self.inputs[name].fill_(number)
                 self.filled[name] = number
-            found[name] = filled
-        return found
+        return self.inputs
+
+    def _new(self, name: str, number: Any) -> Tensor:
+        like = self.inputs[name]
+        if isinstance(number, Tensor):
+            return number.detach().to(like.device, like.dtype)
+        return torch.full_like(like, number)

@@ -23,8 +23,9 @@ from closedform.ir.graph import Graph, input_names
 from closedform.ir.program import NEXT, TOTAL, split
 from closedform.runtime.onnx_session import open_session
 from closedform.torch import kernels
+from closedform.torch.calls import run_torch
 from closedform.torch.divided import Divided, members_of, own_sums
-from closedform.torch.fused import compiled, run_torch
+from closedform.torch.fused import compiled
 from closedform.torch.kernels import NAME, Job
 from closedform.torch.shards import (
     Span,
@@ -108,8 +109,15 @@ def engines(backend: str, providers: Sequence[str] | None) -> Callable[[Graph], 
 
     def in_torch(graph: Graph) -> Engine:
         program = to_module(graph)
-        run = compiled(f"shard_{id(program)}") if backend == "compile" else run_torch
-        return lambda job: run([job.call(program)])
+        if backend == "eager":
+            return lambda job: run_torch([job.call(program)])
+        ready = compiled()
+
+        def run(job: Job) -> None:
+            for one in ready([job.call(program)]):
+                one.run()
+
+        return run
 
     def in_onnxruntime(graph: Graph) -> Engine:
         made: list[kernels.OnnxKernel] = []

@@ -1,0 +1,211 @@
+"""Steps of many parameters without a compiler: lists of tensors, in pieces that a cache holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from closedform.exporters.torch_module import GraphProgram
+from closedform.ir.graph import Graph
+from closedform.ir.ops import Op
+from closedform.torch.calls import Function, Preparer
+from closedform.torch.layout import NEXT, Layout, Member, Source
+from closedform.torch.lists import ListProgram
+from closedform.torch.memory import Memory
+from closedform.torch.parts import Part, prepared_with, run_steps, steps_of
+from closedform.torch.pieces import PieceProgram
+
+PIECE = 2**18
+"""The most elements that are stepped at once on a CPU: what is between stays in its cache."""
+
+LARGE = 2**14
+"""Elements of a tensor that is stepped by itself on a CPU: the ops cost more than their calls."""
+
+BATCH = 2**26
+"""Elements that are stepped at once elsewhere: a device is busy, and no copy of a model is made."""
+
+
+def listed() -> Preparer:
+    """Returns what makes calls ready as ops on lists of tensors."""
+    return prepared_with(_function)
+
+
+Entries = Mapping[Source, Tensor]
+"""Tensors, and the numbers of vectors."""
+
+Batch = Callable[[Entries], None]
+"""What steps some members."""
+
+
+def _function(layout: Layout, numbers: Sequence[Part], tensors: Sequence[Part]) -> Function:
+    """Returns what does the steps on the tensors of a layout."""
+    steps, _ = steps_of(layout, numbers)
+    alike: dict[object, tuple[GraphProgram, list[_Row]]] = {}
+    for program, (member,) in tensors:
+        _, rows = alike.setdefault(_shape_free(program.source), (program, []))
+        rows.append(_Row.of(program, member))
+    groups = list(alike.values())
+    batches = [one for program, rows in groups for one in _batches(program, rows, layout.tensors)]
+    wanted = sorted({source for _, rows in groups for row in rows for source in row.all})
+
+    def run(tensors: list[Tensor]) -> None:
+        values = list(tensors)
+        run_steps(values, steps)
+        entries = _entries(values, wanted)
+        for batch in batches:
+            batch(entries)
+
+    return run
+
+
+def _entries(values: Sequence[Tensor], wanted: Iterable[Source]) -> Entries:
+    """The tensors at some places; each vector of numbers is taken apart once."""
+    found: dict[Source, Tensor] = {}
+    vectors: dict[int, Sequence[Tensor]] = {}
+    for source in wanted:
+        place, row = source
+        if row >= 0 and values[place].dim():
+            if place not in vectors:
+                vectors[place] = values[place].unbind()
+            found[source] = vectors[place][row]
+        else:
+            found[source] = values[place]
+    return found
+
+
+def _shape_free(graph: Graph) -> object:
+    """What programs have alike that may run as one on members of different shapes."""
+    return tuple(
+        (
+            node.op,
+            node.operands,
+            node.type.dtype,
+            node.type.rank,
+            None if node.op is Op.INPUT else node.attributes,
+        )
+        for node in graph.nodes
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Where a member finds the inputs of a program, and puts its outputs."""
+
+    sources: list[Source]
+    targets: list[list[Source]]
+
+    @staticmethod
+    def of(program: GraphProgram, member: Member) -> _Row:
+        """Returns the row of a member."""
+        return _Row(
+            [member.sources[name] for name in program.input_names],
+            [member.targets[name] for name in program.output_names],
+        )
+
+    @property
+    def all(self) -> list[Source]:
+        """All that the member reads and writes."""
+        return [*self.sources, *(target for targets in self.targets for target in targets)]
+
+
+def _batches(
+    program: GraphProgram, rows: Sequence[_Row], tensors: Sequence[Tensor]
+) -> Iterator[Batch]:
+    """Members of one program, as many at once as their elements allow."""
+    names = [name.removeprefix(NEXT) for name in program.output_names]
+    kept = {
+        place: names.index(name)
+        for place, name in enumerate(program.input_names)
+        if name in names
+        and all(row.targets[names.index(name)] == [row.sources[place]] for row in rows)
+    }
+    memory = Memory(program, kept)
+    lists = ListProgram(memory)
+    is_cpu = tensors[0].device.type == "cpu"
+    pieces = PieceProgram(memory, PIECE) if is_cpu and memory.is_elementwise else None
+    limit = PIECE if is_cpu else BATCH
+    batch: list[_Row] = []
+    count = 0
+    for row in rows:
+        size = max(tensors[place].numel() for place, _ in row.sources if place < len(tensors))
+        if pieces is not None and size >= LARGE:
+            yield _Alone(pieces, _Together(lists, [row]), program.source, row).run
+            continue
+        if batch and count + size > limit:
+            yield _Together(lists, batch).run
+            batch, count = [], 0
+        batch.append(row)
+        count += size
+    if batch:
+        yield _Together(lists, batch).run
+
+
+class _Together:
+    """Members that are stepped as lists.
+
+    Args:
+        program: The program of each member.
+        rows: The members.
+    """
+
+    def __init__(self, program: ListProgram, rows: Sequence[_Row]) -> None:
+        self._program = program
+        self._columns = list(zip(*(row.sources for row in rows), strict=True))
+        self._targets = list(zip(*(row.targets for row in rows), strict=True))
+
+    def run(self, entries: Entries) -> None:
+        """Does the steps."""
+        columns = [[entries[source] for source in column] for column in self._columns]
+        for results, rows in zip(self._program.run(columns), self._targets, strict=True):
+            pairs = [
+                (entries[target], result)
+                for result, targets in zip(results, rows, strict=True)
+                for target in targets
+                if entries[target] is not result
+            ]
+            if pairs:
+                written, made = zip(*pairs, strict=True)
+                torch._foreach_copy_(written, made)
+
+
+class _Alone:
+    """A large member that is stepped by pieces, if its tensors lie alike in memory.
+
+    Args:
+        program: Its program for pieces.
+        whole: What steps it otherwise.
+        graph: Its graph.
+        row: The member.
+    """
+
+    def __init__(self, program: PieceProgram, whole: _Together, graph: Graph, row: _Row) -> None:
+        self._program, self._whole, self._row = program, whole, row
+        read = zip(graph.inputs, ([source] for source in row.sources), strict=True)
+        nodes = (graph.nodes[output.index] for output in graph.outputs)
+        both = [*read, *zip(nodes, row.targets, strict=True)]
+        found = {one: None for node, sources in both if node.type.rank for one in sources}
+        self._tensors = list(found)
+
+    def run(self, entries: Entries) -> None:
+        """Does the step."""
+        tensors = [entries[source] for source in self._tensors]
+        shape = tensors[0].shape
+        if not all(one.shape == shape and one.is_contiguous() for one in tensors):
+            self._whole.run(entries)
+            return
+        own = {source: entries[source] for source in self._row.all}
+        flat = [one.view(-1) for one in tensors]
+        count = -(-len(flat[0]) // PIECE)
+        for pieces in zip(*(one.chunk(count) for one in flat), strict=True):
+            own.update(zip(self._tensors, pieces, strict=True))
+            self._step(own)
+
+    def _step(self, entries: Entries) -> None:
+        results = self._program.run([entries[source] for source in self._row.sources])
+        for result, targets in zip(results, self._row.targets, strict=True):
+            for target in targets:
+                if entries[target] is not result:
+                    entries[target].copy_(result)

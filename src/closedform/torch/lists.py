@@ -1,0 +1,168 @@
+"""Programs on lists of tensors: each op once for all members, in place where it may be.
+
+A program is the torch.fx graph that one member runs. Its ops become those of ``torch._foreach``
+where torch has one, and a loop over the members otherwise. So the cost of Python is that of one
+member, and an output takes the memory of the state that it is the next value of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, fx
+
+from closedform.torch.memory import Memory, is_list
+
+Values = list[Any]
+"""The value of each node: a list with a tensor for each member, or what is one for all."""
+
+
+_LISTS: Mapping[Any, str] = {
+    torch.add: "add",
+    torch.sub: "sub",
+    torch.mul: "mul",
+    torch.true_divide: "div",
+    torch.neg: "neg",
+    torch.abs: "abs",
+    torch.sqrt: "sqrt",
+    torch.exp: "exp",
+    torch.log: "log",
+    torch.sin: "sin",
+    torch.cos: "cos",
+    torch.floor: "floor",
+    torch.pow: "pow",
+    torch.minimum: "minimum",
+    torch.maximum: "maximum",
+}
+"""Functions, and how torch calls them on lists: ``_foreach_add``, in place ``_foreach_add_``."""
+
+_TAKE_ONE = frozenset({torch.add, torch.mul, torch.true_divide})
+"""Those that take one tensor of rank 0 for all members: a GPU does these for all at once."""
+
+
+class _Instruction(NamedTuple):
+    """One op.
+
+    Attributes:
+        place: Where its result goes.
+        function: From all values and the number of members to the result.
+        frees: Values that have no more use.
+    """
+
+    place: int
+    function: Callable[[Values, int], Any]
+    frees: tuple[int, ...]
+
+
+class ListProgram:
+    """A program on lists of tensors.
+
+    Args:
+        memory: The program, and what it may write over.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._dtypes = memory.program.input_dtypes
+        self._places = {node: place for place, node in enumerate(memory.nodes)}
+        self._outputs = [self._places[result] for result in memory.results]
+        self._instructions = [
+            _Instruction(
+                self._places[node],
+                self._function(node, memory.overwritten.get(node)),
+                tuple(self._places[used] for used in memory.frees(node)),
+            )
+            for node in memory.ops
+        ]
+
+    def run(self, given: Sequence[list[Tensor]]) -> list[list[Tensor]]:
+        """Returns the outputs, one list each; what was written over an input is that tensor.
+
+        Args:
+            given: The inputs, one list each.
+        """
+        values: Values = [None] * len(self._places)
+        for place, (tensors, dtype) in enumerate(zip(given, self._dtypes, strict=True)):
+            values[place] = [one if one.dtype is dtype else one.to(dtype) for one in tensors]
+        count = len(given[0])
+        for place, function, frees in self._instructions:
+            values[place] = function(values, count)
+            for used in frees:
+                values[used] = None
+        return [values[place] for place in self._outputs]
+
+    def _function(self, node: fx.Node, overwritten: int | None) -> Callable[[Values, int], Any]:
+        """What computes a node for all members."""
+        if node.target in _LISTS:
+            return self._on_lists(node, _LISTS[node.target], overwritten)
+        if node.op == "call_function" and not node.kwargs and all(map(is_list, node.args)):
+            places = [self._places[operand] for operand in node.args]
+            target: Any = node.target
+            return lambda values, _: [
+                target(*row) for row in zip(*(values[place] for place in places), strict=True)
+            ]
+        return self._one_by_one(node)
+
+    def _on_lists(
+        self, node: fx.Node, name: str, overwritten: int | None
+    ) -> Callable[[Values, int], Any]:
+        args = list(node.args)
+        if overwritten is not None:
+            args.insert(0, args.pop(overwritten))
+            name += "_"
+        function = getattr(torch, f"_foreach_{name}")
+        first, *rest = (self._operand(operand) for operand in args)
+        if node.target in _TAKE_ONE and _is_number(args[1]):
+            function = _with_one(function)
+
+        def run(values: Values, _: int) -> Any:
+            kept = first(values)
+            made = function(kept, *(operand(values) for operand in rest))
+            return kept if overwritten is not None else made
+
+        return run
+
+    def _operand(self, operand: Any) -> Callable[[Values], Any]:
+        """What finds an operand: a list, or a number for all."""
+        if not isinstance(operand, fx.Node):
+            return lambda _: operand
+        place = self._places[operand]
+        return lambda values: values[place]
+
+    def _one_by_one(self, node: fx.Node) -> Callable[[Values, int], Any]:
+        """An op that torch has for one tensor alone."""
+        target: Any = node.target
+
+        def call(values: Values, row: int) -> Any:
+            def entry(used: fx.Node) -> Any:
+                value = values[self._places[used]]
+                return value[row] if is_list(used) else value
+
+            args = fx.map_arg(node.args, entry)
+            kwargs = fx.map_arg(node.kwargs, entry)
+            if node.op == "call_method":
+                return getattr(args[0], target)(*args[1:], **kwargs)
+            return target(*args, **kwargs)
+
+        if target is getattr:
+            owner, name = self._operand(node.args[0]), str(node.args[1])
+            return lambda values, _: getattr(owner(values)[0], name)
+        if not any(map(is_list, node.all_input_nodes)):
+            return lambda values, count: [call(values, 0)] * count
+        return lambda values, count: [call(values, row) for row in range(count)]
+
+
+def _with_one(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function on lists, with one number for all members where they have the same."""
+
+    def call(tensors: list[Tensor], numbers: list[Tensor]) -> Any:
+        one = numbers[0]
+        return function(tensors, one if all(other is one for other in numbers) else numbers)
+
+    return call
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a node has a tensor of rank 0 for each member."""
+    return is_list(value) and not value.meta["tensor_meta"].shape

@@ -182,30 +182,36 @@ class _Alone:
     """
 
     def __init__(self, program: PieceProgram, whole: _Together, graph: Graph, row: _Row) -> None:
-        self._program, self._whole, self._row = program, whole, row
+        self._program, self._whole = program, whole
         read = zip(graph.inputs, ([source] for source in row.sources), strict=True)
         nodes = (graph.nodes[output.index] for output in graph.outputs)
         both = [*read, *zip(nodes, row.targets, strict=True)]
-        found = {one: None for node, sources in both if node.type.rank for one in sources}
-        self._tensors = list(found)
+        large = {one: None for node, sources in both if node.type.rank for one in sources}
+        self._all = list(large | dict.fromkeys(row.all))
+        self._count = len(large)
+        places = {source: place for place, source in enumerate(self._all)}
+        self._reads = [places[source] for source in row.sources]
+        self._writes = [[places[target] for target in targets] for targets in row.targets]
 
     def run(self, entries: Entries) -> None:
         """Does the step."""
-        tensors = [entries[source] for source in self._tensors]
-        shape = tensors[0].shape
-        if not all(one.shape == shape and one.is_contiguous() for one in tensors):
+        own = [entries[source] for source in self._all]
+        large = own[: self._count]
+        shape = large[0].shape
+        if not all(one.shape == shape and one.is_contiguous() for one in large):
             self._whole.run(entries)
             return
-        own = {source: entries[source] for source in self._row.all}
-        flat = [one.view(-1) for one in tensors]
-        count = -(-len(flat[0]) // PIECE)
-        for pieces in zip(*(one.chunk(count) for one in flat), strict=True):
-            own.update(zip(self._tensors, pieces, strict=True))
-            self._step(own)
+        numbers = own[self._count :]
+        flat = [one.view(-1) for one in large]
+        count = -(-flat[0].numel() // PIECE)
+        for pieces in (
+            [flat] if count == 1 else zip(*(one.chunk(count) for one in flat), strict=True)
+        ):
+            self._step([*pieces, *numbers])
 
-    def _step(self, entries: Entries) -> None:
-        results = self._program.run([entries[source] for source in self._row.sources])
-        for result, targets in zip(results, self._row.targets, strict=True):
-            for target in targets:
-                if entries[target] is not result:
-                    entries[target].copy_(result)
+    def _step(self, own: Sequence[Tensor]) -> None:
+        results = self._program.run([own[place] for place in self._reads])
+        for result, places in zip(results, self._writes, strict=True):
+            for place in places:
+                if own[place] is not result:
+                    own[place].copy_(result)

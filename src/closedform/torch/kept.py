@@ -133,7 +133,7 @@ def kept_step(
         for place, tensor in enumerate(one.tensors):
             if id(tensor) in slots:
                 slots[id(tensor)].append((one.tensors, place))
-    if len(slots) < len(params) or any(len(found) != 1 for found in slots.values()):
+    if any(len(found) != 1 for found in slots.values()):
         return None
     for group in groups:
         group.states = [tuple(states[param].values()) for param in group.params]

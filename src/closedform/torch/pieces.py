@@ -61,6 +61,8 @@ class PieceProgram:
                     kind, place = used.pop(last)
                     free.setdefault(kind, []).append(place)
         self._outputs = [self._places[result] for result in memory.results]
+        ranks = [node.type.rank for node in memory.program.source.inputs]
+        self._vector = ranks.index(max(ranks))
 
     def run(self, given: Sequence[Tensor]) -> list[Tensor]:
         """Returns the outputs; one that was written over an input is that tensor.
@@ -70,7 +72,7 @@ class PieceProgram:
         Args:
             given: The inputs: vectors of one length, and numbers.
         """
-        length = max(len(value) for value in given if value.dim())
+        length = given[self._vector].numel()
         if length != self._length:
             self._length = length
             for place, buffer in self._buffers.items():

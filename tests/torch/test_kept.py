@@ -1,0 +1,218 @@
+"""A step that is kept for the next one: what is taken over, and what makes it again."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import closedform as cf
+from closedform.errors import ArgumentError, DefinitionError
+from closedform.torch import Optimizer
+from closedform.torch.kept import KeptStep
+from tests.torch.test_eager import one_by_one
+from tests.torch.training import COMPILING, largest_difference, parameters, steps
+
+pytestmark = pytest.mark.filterwarnings(COMPILING)
+
+SHAPES = [(3,), (3,), (2, 2)]
+RULE = cf.optimizers.adamw(lr=0.1, weight_decay=0.01)
+
+
+def begun(backend: str) -> Optimizer:
+    """An optimizer of two groups after two steps, the second of which was the first one again."""
+    params = parameters(SHAPES)
+    groups = [{"params": params[:2], "lr": 0.2}, {"params": params[2:]}]
+    optimizer = Optimizer(groups, RULE, backend="eager" if backend == "one by one" else backend)
+    if backend == "one by one":
+        optimizer._ready = one_by_one
+    steps(optimizer, params, 2)
+    return optimizer
+
+
+def params_of(optimizer: Optimizer) -> list[nn.Parameter]:
+    """The parameters of all groups."""
+    return [param for group in optimizer.param_groups for param in group["params"]]
+
+
+def set_rate(optimizer: Optimizer) -> None:
+    optimizer.param_groups[0]["lr"] = 0.05
+
+
+def move_state(optimizer: Optimizer) -> None:
+    states = optimizer.state[params_of(optimizer)[1]]
+    states["exp_avg"] = states["exp_avg"] * 2
+
+
+def move_counter(optimizer: Optimizer) -> None:
+    optimizer.state[params_of(optimizer)[1]]["step"] = torch.tensor(7)
+
+
+def fill_counter(optimizer: Optimizer) -> None:
+    optimizer.state[params_of(optimizer)[1]]["step"].fill_(7)
+
+
+def new_data(optimizer: Optimizer) -> None:
+    param = params_of(optimizer)[0]
+    param.data = param.data.flip(0)
+
+
+def new_layout(optimizer: Optimizer) -> None:
+    param = params_of(optimizer)[2]
+    param.data = param.data.t()
+
+
+def new_dtype(optimizer: Optimizer) -> None:
+    param = params_of(optimizer)[0]
+    param.grad = None
+    param.data = param.data.double()
+
+
+def take_the_place(optimizer: Optimizer) -> None:
+    """Another parameter, with the states of the one that was there."""
+    params = optimizer.param_groups[0]["params"]
+    old, params[0] = params[0], nn.Parameter(torch.tensor([3.0, 2, 1]))
+    optimizer.state[params[0]] = optimizer.state.pop(old)
+
+
+def load(optimizer: Optimizer) -> None:
+    optimizer.load_state_dict(optimizer.state_dict())
+    move_counter(optimizer)
+
+
+def add_group(optimizer: Optimizer) -> None:
+    optimizer.add_param_group({"params": parameters([(4,)], seed=5), "lr": 0.3})
+
+
+def copy_state(optimizer: Optimizer) -> None:
+    optimizer.visit_state(torch.clone)
+
+
+CHANGES: dict[str, tuple[Callable[[Optimizer], None], bool]] = {
+    "a number of a group": (set_rate, True),
+    "a state is another tensor": (move_state, False),
+    "a counter is another tensor": (move_counter, False),
+    "a counter is written": (fill_counter, True),
+    "a parameter has other memory": (new_data, True),
+    "a parameter lies in another order": (new_layout, True),
+    "a parameter has another dtype": (new_dtype, True),
+    "a parameter takes the place of another": (take_the_place, False),
+    "states are loaded": (load, False),
+    "a group is added": (add_group, False),
+    "all states are copied": (copy_state, False),
+}
+"""What may happen between two steps, and whether the kept step is done again after it."""
+
+
+@pytest.mark.parametrize("backend", ["eager", "compile"])
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_happens_between_steps_is_seen(name: str, backend: str) -> None:
+    change, is_kept = CHANGES[name]
+    optimizer, plain = begun(backend), begun("one by one")
+    before = optimizer._kept
+    assert isinstance(before, KeptStep)
+    assert plain._kept is None
+    for one in (optimizer, plain):
+        change(one)
+        steps(one, params_of(one), 2, seed=4)
+    assert (optimizer._kept is before) == is_kept
+    ours, theirs = params_of(optimizer), params_of(plain)
+    assert [param.dtype for param in ours] == [param.dtype for param in theirs]
+    # Four steps of 0.2 that round some four times, and eager as it is one by one.
+    bound = 4 * 4 * 6e-8 if backend == "compile" else 0
+    assert largest_difference(ours, theirs) <= bound
+    counts = [
+        [int(one.state[param]["step"]) for param in params_of(one)] for one in (optimizer, plain)
+    ]
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("backend", ["eager", "compile"])
+def test_a_rate_that_is_a_tensor_is_read_at_each_step(backend: str) -> None:
+    found = []
+    for kind in (backend, "one by one"):
+        params = parameters(SHAPES)
+        rate = torch.tensor(0.1)
+        made = Optimizer(params, RULE, backend="eager" if kind == "one by one" else kind)
+        made.param_groups[0]["lr"] = rate
+        if kind == "one by one":
+            made._ready = one_by_one
+        steps(made, params, 2)
+        kept = made._kept
+        rate.fill_(0.01)
+        steps(made, params, 2)
+        assert made._kept is kept
+        found.append(params)
+    assert largest_difference(*found) <= 4 * 4 * 6e-8  # roundings, as above
+
+
+def test_gradients_come_and_go() -> None:
+    found = []
+    for is_plain in (False, True):
+        params = parameters(SHAPES)
+        optimizer = Optimizer(params, RULE)
+        if is_plain:
+            optimizer._ready = one_by_one
+        for chosen in (0b111, 0b111, 0b101, 0b101, 0b110, 0b000, 0b111):
+            for number, param in enumerate(params):
+                wanted = chosen >> number & 1
+                param.grad = torch.full_like(param, 0.5 + number) if wanted else None
+            optimizer.step()
+        found.append(params)
+        assert [int(optimizer.state[param]["step"]) for param in params] == [5, 4, 6]
+    assert largest_difference(*found) == 0
+
+
+def test_one_tensor_may_be_the_gradient_of_two() -> None:
+    params, apart = parameters([(3,), (3,)]), parameters([(3,), (3,)])
+    mine, other = Optimizer(params, RULE), Optimizer(apart, RULE)
+    for shared in (True, True, False):
+        drawn = [torch.tensor([1.0, -1, 2]), torch.tensor([-3.0, 1, 1])]
+        params[0].grad, params[1].grad = drawn[0], drawn[0 if shared else 1]
+        for param, given in zip(apart, (drawn[0], drawn[0 if shared else 1]), strict=True):
+            param.grad = given.clone()
+        mine.step()
+        other.step()
+        assert (mine._kept is None) == shared
+    assert largest_difference(params, apart) == 0
+
+
+def sparse(param: nn.Parameter, _: Optimizer) -> None:
+    param.grad = torch.eye(3)[0].to_sparse()
+
+
+def out_of_range(_: nn.Parameter, optimizer: Optimizer) -> None:
+    optimizer.param_groups[0]["beta2"] = 2.0
+
+
+def missing(_: nn.Parameter, optimizer: Optimizer) -> None:
+    del optimizer.param_groups[0]["lr"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error"),
+    [(sparse, ArgumentError), (out_of_range, DefinitionError), (missing, cf.ClosedFormError)],
+)
+def test_errors_come_at_later_steps_too(
+    spoil: Callable[[nn.Parameter, Optimizer], Any], error: type[Exception]
+) -> None:
+    optimizer = begun("eager")
+    params = params_of(optimizer)
+    spoil(params[0], optimizer)
+    before = [param.detach().clone() for param in params]
+    with pytest.raises(error):
+        optimizer.step()
+    assert largest_difference(params, before) == 0
+
+
+@pytest.mark.parametrize("backend", ["eager", "compile"])
+def test_a_gradient_with_a_graph_is_stepped_without_it(backend: str) -> None:
+    param = nn.Parameter(torch.tensor([1.0, 2.0]))
+    optimizer = Optimizer([param], cf.optimizers.sgd(lr=0.25), backend=backend)
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for has_graph in (False, False, True, True, False):
+            value = (param**2).sum()
+            (param.grad,) = torch.autograd.grad(value, [param], create_graph=has_graph)
+            optimizer.step()
+    assert param.detach().tolist() == [2.0**-5, 2.0**-4]

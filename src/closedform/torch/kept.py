@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import is_
+from itertools import chain
+from operator import is_, itemgetter
 from typing import Any
 
 import torch
@@ -14,8 +15,10 @@ from closedform.torch.calls import Prepared
 from closedform.torch.plans import Plan
 
 Group = Mapping[str, Any]
-States = Mapping[Tensor, Mapping[str, Tensor]]
+States = Mapping[Tensor, dict[str, Tensor]]
 """The states of each parameter."""
+
+_PARAMS = itemgetter("params")
 
 Slot = tuple[list[Tensor], int]
 """A list of tensors, and a place there."""
@@ -29,30 +32,30 @@ class KeptGroup:
         plan: What it runs with.
         entries: The entries that its hyperparameters were last read from.
         scheduled: The hyperparameters that are no entries.
-        params: Its parameters.
-        states: The states of each parameter.
+        is_constant: Whether nobody can change these entries in place.
         slots: Where the gradient of each parameter is; None if it had none.
     """
 
     plan: Plan
     entries: dict[str, Any]
-    scheduled: Mapping[str, Any]
-    params: list[Tensor]
-    states: list[tuple[Tensor, ...]] = field(default_factory=list)
+    scheduled: Group
+    is_constant: bool
     slots: list[Slot | None] = field(default_factory=list)
 
     @staticmethod
     def of(plan: Plan, group: Group, keys: Iterable[str], scheduled: Group) -> KeptGroup:
-        """Returns a group whose rule reads these entries; its states and slots are not known."""
+        """Returns a group whose rule reads these entries; its slots are not known."""
         entries = {key: group[key] for key in keys if key in group}
-        return KeptGroup(plan, entries, scheduled, list(group["params"]))
+        return KeptGroup(plan, entries, scheduled, _is_constant(tuple(entries.values())))
 
-    def is_renewed(self, group: Group, states: States) -> bool:
-        """Takes over gradients and numbers; returns whether all else is as it was."""
-        params = group["params"]
-        if len(params) != len(self.params) or not all(map(is_, params, self.params)):
+    def is_renewed(self, group: Group) -> bool:
+        """Takes over gradients and numbers; returns whether they are of the kinds that they were.
+
+        The parameters are those that they were, if they are as many.
+        """
+        if len(group["params"]) != len(self.slots):
             return False
-        for param, known, slot in zip(params, self.states, self.slots, strict=True):
+        for param, slot in zip(group["params"], self.slots, strict=True):
             grad = param.grad
             if grad is None or slot is None:
                 if grad is slot:
@@ -60,23 +63,20 @@ class KeptGroup:
                 return False
             if type(grad) is not Tensor or grad.requires_grad or grad.layout is not torch.strided:
                 return False
-            found = states[param]
-            if len(found) != len(known) or not all(map(is_, found.values(), known)):
-                return False
             tensors, place = slot
             tensors[place] = grad
         return self._is_read(group)
 
     def _is_read(self, group: Group) -> bool:
         """Reads the numbers again where one may be another; returns whether the rule has stayed."""
-        found = {key: group[key] for key in self.entries if key in group}
-        if len(found) != len(self.entries):
-            return False
-        is_same = all(map(is_, found.values(), self.entries.values()))
-        if is_same and all(map(_is_constant, found.values())):
+        entries = self.entries
+        if self.is_constant and all(map(is_, map(group.get, entries), entries.values())):
             return True
-        self.entries = found
-        values = {**found, **self.scheduled}
+        if not all(key in group for key in entries):
+            return False
+        self.entries = {key: group[key] for key in entries}
+        self.is_constant = _is_constant(tuple(self.entries.values()))
+        values = {**self.entries, **self.scheduled}
         is_served = self.plan.variant.serves(values)
         if is_served:
             self.plan.read(values)
@@ -94,19 +94,29 @@ class KeptStep:
     """The steps of all parameters that had a gradient, and the tensors that they were done on.
 
     Args:
+        kept: The groups, as they were.
         groups: The groups.
+        states: The states of all parameters.
         prepared: The steps.
     """
 
-    def __init__(self, groups: Sequence[KeptGroup], prepared: Sequence[Prepared]) -> None:
-        self._groups = groups
+    def __init__(
+        self,
+        kept: Sequence[KeptGroup],
+        groups: Sequence[Group],
+        states: States,
+        prepared: Sequence[Prepared],
+    ) -> None:
+        self._groups = kept
         self._prepared = prepared
+        self._alive = list(_objects(groups, states))
+        self._ids = list(map(id, self._alive))
 
     def is_renewed(self, groups: Sequence[Group], states: States) -> bool:
         """Takes over gradients and numbers; returns whether all else is as it was."""
-        return len(groups) == len(self._groups) and all(
-            kept.is_renewed(group, states) for kept, group in zip(self._groups, groups, strict=True)
-        )
+        if list(map(id, _objects(groups, states))) != self._ids:
+            return False
+        return all(kept.is_renewed(group) for kept, group in zip(self._groups, groups, strict=True))
 
     def run(self) -> None:
         """Does the steps."""
@@ -114,8 +124,16 @@ class KeptStep:
             one.run()
 
 
+def _objects(groups: Sequence[Group], states: States) -> Iterator[Any]:
+    """All groups, parameters and states, in order: a step is on these objects."""
+    return chain(groups, *map(_PARAMS, groups), states, *map(dict.values, states.values()))
+
+
 def kept_step(
-    groups: Sequence[KeptGroup], states: States, prepared: Sequence[Prepared]
+    kept: Sequence[KeptGroup],
+    groups: Sequence[Group],
+    states: States,
+    prepared: Sequence[Prepared],
 ) -> KeptStep | None:
     """Returns the step that was done with these gradients; None where it cannot be done again.
 
@@ -123,11 +141,12 @@ def kept_step(
     steps: some parameters were stepped in other ways, or two have one tensor as their gradient.
 
     Args:
-        groups: The groups; their states and slots are filled in.
+        kept: The groups, as they are; their slots are filled in.
+        groups: The groups.
         states: The states of all parameters.
         prepared: The steps.
     """
-    params = [param for group in groups for param in group.params if param.grad is not None]
+    params = [param for group in groups for param in group["params"] if param.grad is not None]
     slots: dict[int, list[Slot]] = {id(param.grad): [] for param in params}
     for one in prepared:
         for place, tensor in enumerate(one.tensors):
@@ -135,9 +154,7 @@ def kept_step(
                 slots[id(tensor)].append((one.tensors, place))
     if any(len(found) != 1 for found in slots.values()):
         return None
-    for group in groups:
-        group.states = [tuple(states[param].values()) for param in group.params]
-        group.slots = [
-            None if param.grad is None else slots[id(param.grad)][0] for param in group.params
-        ]
-    return KeptStep(groups, prepared)
+    for made, group in zip(kept, groups, strict=True):
+        grads = [param.grad for param in group["params"]]
+        made.slots = [None if grad is None else slots[id(grad)][0] for grad in grads]
+    return KeptStep(kept, groups, states, prepared)

@@ -273,7 +273,7 @@ class Optimizer(SwitchingOptimizer):
             KeptGroup.of(self._plans[index], group, self._source.keys, self._scheduled[index])
             for index, group in enumerate(self.param_groups)
         ]
-        return kept_step(kept, self.state, prepared)
+        return kept_step(kept, self.param_groups, self.state, prepared)
 
     def _work_of(self, index: int) -> list[Work]:
         """What each parameter of a group takes that has a gradient, or all of them together."""

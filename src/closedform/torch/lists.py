@@ -7,39 +7,16 @@ member, and an output takes the memory of the state that it is the next value of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx
 
-from closedform.torch.memory import Memory, is_list
+from closedform.torch.memory import ARITHMETIC, Memory, is_list
 
 Values = list[Any]
 """The value of each node: a list with a tensor for each member, or what is one for all."""
-
-
-_LISTS: Mapping[Any, str] = {
-    torch.add: "add",
-    torch.sub: "sub",
-    torch.mul: "mul",
-    torch.true_divide: "div",
-    torch.neg: "neg",
-    torch.abs: "abs",
-    torch.sqrt: "sqrt",
-    torch.exp: "exp",
-    torch.log: "log",
-    torch.sin: "sin",
-    torch.cos: "cos",
-    torch.floor: "floor",
-    torch.pow: "pow",
-    torch.minimum: "minimum",
-    torch.maximum: "maximum",
-}
-"""Functions, and how torch calls them on lists: ``_foreach_add``, in place ``_foreach_add_``."""
-
-_TAKE_ONE = frozenset({torch.add, torch.mul, torch.true_divide})
-"""Those that take one tensor of rank 0 for all members: a GPU does these for all at once."""
 
 
 class _Instruction(NamedTuple):
@@ -94,8 +71,8 @@ class ListProgram:
 
     def _function(self, node: fx.Node, overwritten: int | None) -> Callable[[Values, int], Any]:
         """What computes a node for all members."""
-        if node.target in _LISTS:
-            return self._on_lists(node, _LISTS[node.target], overwritten)
+        if node.target in ARITHMETIC:
+            return self._on_lists(node, ARITHMETIC[node.target].name, overwritten)
         if node.op == "call_function" and not node.kwargs and all(map(is_list, node.args)):
             places = [self._places[operand] for operand in node.args]
             target: Any = node.target
@@ -107,14 +84,17 @@ class ListProgram:
     def _on_lists(
         self, node: fx.Node, name: str, overwritten: int | None
     ) -> Callable[[Values, int], Any]:
+        """An op on lists.
+
+        A number that all have is a list of it: torch reads a tensor of rank 0 that is in no list
+        back to the host.
+        """
         args = list(node.args)
         if overwritten is not None:
             args.insert(0, args.pop(overwritten))
             name += "_"
         function = getattr(torch, f"_foreach_{name}")
         first, *rest = (self._operand(operand) for operand in args)
-        if node.target in _TAKE_ONE and _is_number(args[1]):
-            function = _with_one(function)
 
         def run(values: Values, _: int) -> Any:
             kept = first(values)
@@ -151,18 +131,3 @@ class ListProgram:
         if not any(map(is_list, node.all_input_nodes)):
             return lambda values, count: [call(values, 0)] * count
         return lambda values, count: [call(values, row) for row in range(count)]
-
-
-def _with_one(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function on lists, with one number for all members where they have the same."""
-
-    def call(tensors: list[Tensor], numbers: list[Tensor]) -> Any:
-        one = numbers[0]
-        return function(tensors, one if all(other is one for other in numbers) else numbers)
-
-    return call
-
-
-def _is_number(value: Any) -> bool:
-    """Whether a node has a tensor of rank 0 for each member."""
-    return is_list(value) and not value.meta["tensor_meta"].shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
@@ -12,28 +12,41 @@ from torch.fx.passes.shape_prop import ShapeProp
 
 from closedform.exporters.torch_module import GraphProgram
 
-_OVERWRITABLE: Mapping[Any, int] = {
-    torch.add: 2,
-    torch.sub: 1,
-    torch.mul: 2,
-    torch.true_divide: 1,
-    torch.neg: 1,
-    torch.abs: 1,
-    torch.sqrt: 1,
-    torch.exp: 1,
-    torch.log: 1,
-    torch.sin: 1,
-    torch.cos: 1,
-    torch.floor: 1,
-    torch.pow: 1,
-    torch.minimum: 2,
-    torch.maximum: 2,
+
+class Arithmetic(NamedTuple):
+    """A function that torch has on lists and in place, too.
+
+    Attributes:
+        name: Its name there: ``_foreach_<name>``, and ``_foreach_<name>_`` in place.
+        operands: How many operands it may write over: the first one, or either if they commute.
+    """
+
+    name: str
+    operands: int
+
+
+ARITHMETIC: Mapping[Any, Arithmetic] = {
+    torch.add: Arithmetic("add", 2),
+    torch.sub: Arithmetic("sub", 1),
+    torch.mul: Arithmetic("mul", 2),
+    torch.true_divide: Arithmetic("div", 1),
+    torch.neg: Arithmetic("neg", 1),
+    torch.abs: Arithmetic("abs", 1),
+    torch.sqrt: Arithmetic("sqrt", 1),
+    torch.exp: Arithmetic("exp", 1),
+    torch.log: Arithmetic("log", 1),
+    torch.sin: Arithmetic("sin", 1),
+    torch.cos: Arithmetic("cos", 1),
+    torch.floor: Arithmetic("floor", 1),
+    torch.pow: Arithmetic("pow", 1),
+    torch.minimum: Arithmetic("minimum", 2),
+    torch.maximum: Arithmetic("maximum", 2),
 }
-"""Ops that may write over an operand: the first one, or, where they commute, either of two."""
+"""The functions of torch that programs are made of, but for comparisons and choices."""
 
 _ELEMENTWISE = frozenset(
     {
-        *_OVERWRITABLE,
+        *ARITHMETIC,
         torch.where,
         torch.lt,
         torch.le,
@@ -122,9 +135,10 @@ class Memory:
 
         Each is as its result, used here the last time, and no op that uses it returns a view.
         """
+        count = ARITHMETIC[node.target].operands if node.target in ARITHMETIC else 0
         return [
             position
-            for position, operand in enumerate(node.args[: _OVERWRITABLE.get(node.target, 0)])
+            for position, operand in enumerate(node.args[:count])
             if isinstance(operand, fx.Node)
             and node.args.count(operand) == 1
             and self._last[operand] is node

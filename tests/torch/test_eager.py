@@ -12,7 +12,7 @@ from closedform.ir.graph import Builder, Graph, Role
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, TensorType
 from closedform.language import UpdateRule
-from closedform.torch import Optimizer, eager, optim
+from closedform.torch import Optimizer, eager, optim, parts
 from closedform.torch.calls import Call, Prepared, run_torch
 from closedform.torch.lists import ListProgram
 from closedform.torch.memory import Memory
@@ -72,6 +72,42 @@ def test_every_rule_in_pieces(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(eager, "PIECE", 7)  # 24 elements in four pieces of 6, 12 in two
     rule = LIBRARY[name]()
     found, bound = apart(both(rule, shapes_of(rule), 4))
+    assert found <= bound
+
+
+def test_sizes_of_one_are_no_other_sizes() -> None:
+    def graph(rows: int, vectors: int) -> Graph:
+        """y*x with x repeated along y, which has the same shape where there is one row."""
+        builder = Builder("graph")
+        x = builder.input("x", TensorType(DType.F32, (vectors, 3)), Role.PARAM)
+        y = builder.input("y", TensorType(DType.F32, (rows, 3)), Role.GRAD)
+        builder.output("z", builder.emit(Op.MUL, builder.emit(Op.EXP, x), y))
+        return builder.build()
+
+    assert eager._alike(graph(1, 1)) != eager._alike(graph(4, 1))
+    assert eager._alike(graph(1, 1)) == eager._alike(graph(4, 4))
+    first, second = (to_module(graph(rows, 1)) for rows in (1, 4))
+    x, y = torch.zeros(1, 3), torch.ones(4, 3)
+    assert len(Memory(first, {}).overwritten) == 1  # exp(x)
+    (found,) = ListProgram(Memory(second, {})).run([[x], [y]])
+    assert torch.equal(found[0], y)
+
+
+def test_every_set_of_gradients_may_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "MOST", 3)
+    made = []
+    for is_plain in (False, True):
+        params = parameters([(3,), (3,), (2, 2)])
+        optimizer = optim.NAdam(params, lr=0.1)
+        if is_plain:
+            optimizer._ready = one_by_one
+        for chosen in (7, 3, 5, 6, 1, 2, 4, 7, 3, 5):
+            for number, param in enumerate(params):
+                wanted = chosen >> number & 1
+                param.grad = torch.full_like(param, 0.5 + number) if wanted else None
+            optimizer.step()
+        made.append(optimizer)
+    found, bound = apart(made)
     assert found <= bound
 
 

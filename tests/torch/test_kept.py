@@ -1,5 +1,6 @@
 """A step that is kept for the next one: what is taken over, and what makes it again."""
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -178,6 +179,17 @@ def test_one_tensor_may_be_the_gradient_of_two() -> None:
     assert largest_difference(params, apart) == 0
 
 
+@pytest.mark.parametrize("backend", ["eager", "compile"])
+def test_no_gradient_is_kept(backend: str) -> None:
+    params = parameters([(3,), (2, 2)])
+    optimizer = Optimizer(params, RULE, backend=backend)
+    for _ in range(3):
+        steps(optimizer, params, 1)
+        held = [weakref.ref(param.grad) for param in params]
+        optimizer.zero_grad()
+        assert [one() for one in held] == [None, None]
+
+
 def sparse(param: nn.Parameter, _: Optimizer) -> None:
     param.grad = torch.eye(3)[0].to_sparse()
 
@@ -216,3 +228,12 @@ def test_a_gradient_with_a_graph_is_stepped_without_it(backend: str) -> None:
             (param.grad,) = torch.autograd.grad(value, [param], create_graph=has_graph)
             optimizer.step()
     assert param.detach().tolist() == [2.0**-5, 2.0**-4]
+
+
+@pytest.mark.parametrize("backend", ["eager", "compile", "onnxruntime"])
+def test_a_group_may_be_empty(backend: str) -> None:
+    params, others = parameters([(3,)]), parameters([(3,)])
+    optimizer = Optimizer([{"params": []}, {"params": params}], RULE, backend=backend)
+    steps(optimizer, params, 2)
+    steps(Optimizer(others, RULE), others, 2)
+    assert largest_difference(params, others) <= 2 * 4 * 6e-8  # roundings

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -30,7 +31,8 @@ BATCH = 2**26
 
 def listed() -> Preparer:
     """Returns what makes calls ready as ops on lists of tensors."""
-    return prepared_with(_function)
+    known: dict[object, _Programs] = {}
+    return prepared_with(partial(_function, known))
 
 
 Entries = Mapping[Source, Tensor]
@@ -40,16 +42,32 @@ Batch = Callable[[Entries], None]
 """What steps some members."""
 
 
-def _function(layout: Layout, numbers: Sequence[Part], tensors: Sequence[Part]) -> Function:
-    """Returns what does the steps on the tensors of a layout."""
+def _function(
+    known: MutableMapping[object, _Programs],
+    layout: Layout,
+    numbers: Sequence[Part],
+    tensors: Sequence[Part],
+) -> Function:
+    """Returns what does the steps on the tensors of a layout.
+
+    Args:
+        known: What was made of programs before; it grows.
+        layout: The tensors.
+        numbers: What is computed of numbers.
+        tensors: What is computed of tensors.
+    """
     steps, _ = steps_of(layout, numbers)
     alike: dict[object, tuple[GraphProgram, list[_Row]]] = {}
     for program, (member,) in tensors:
-        _, rows = alike.setdefault(_shape_free(program.source), (program, []))
-        rows.append(_Row.of(program, member))
-    groups = list(alike.values())
-    batches = [one for program, rows in groups for one in _batches(program, rows, layout.tensors)]
-    wanted = sorted({source for _, rows in groups for row in rows for source in row.all})
+        row = _Row.of(program, member)
+        kind = _alike(program.source), tuple(row.kept(program))
+        alike.setdefault(kind, (program, []))[1].append(row)
+    batches: list[Batch] = []
+    for key, (program, rows) in alike.items():
+        if key not in known:
+            known[key] = _Programs(program, rows[0].kept(program))
+        batches += _batches(known[key], rows, layout.tensors)
+    wanted = sorted({source for _, rows in alike.values() for row in rows for source in row.all})
 
     def run(tensors: list[Tensor]) -> None:
         values = list(tensors)
@@ -76,8 +94,13 @@ def _entries(values: Sequence[Tensor], wanted: Iterable[Source]) -> Entries:
     return found
 
 
-def _shape_free(graph: Graph) -> object:
-    """What programs have alike that may run as one on members of different shapes."""
+def _alike(graph: Graph) -> object:
+    """What graphs have in common whose programs may run as one, on members of several shapes.
+
+    Where all tensors of a graph have one shape, it may be any of that rank.
+    """
+    if len({node.type.shape for node in graph.nodes if node.type.rank}) > 1:
+        return graph
     return tuple(
         (
             node.op,
@@ -105,42 +128,61 @@ class _Row:
             [member.targets[name] for name in program.output_names],
         )
 
+    def kept(self, program: GraphProgram) -> dict[int, int]:
+        """Returns the output that each input is written over by, if any."""
+        names = [name.removeprefix(NEXT) for name in program.output_names]
+        return {
+            place: names.index(name)
+            for place, name in enumerate(program.input_names)
+            if name in names and self.targets[names.index(name)] == [self.sources[place]]
+        }
+
     @property
     def all(self) -> list[Source]:
         """All that the member reads and writes."""
         return [*self.sources, *(target for targets in self.targets for target in targets)]
 
 
+class _Programs:
+    """A program, for lists and for pieces.
+
+    Args:
+        program: The program.
+        kept: The output that each input is written over by.
+    """
+
+    def __init__(self, program: GraphProgram, kept: Mapping[int, int]) -> None:
+        self.graph = program.source
+        self.memory = Memory(program, kept)
+        self.lists = ListProgram(self.memory)
+
+    @cached_property
+    def pieces(self) -> PieceProgram:
+        """The program for pieces, with its buffers."""
+        return PieceProgram(self.memory, PIECE)
+
+
 def _batches(
-    program: GraphProgram, rows: Sequence[_Row], tensors: Sequence[Tensor]
+    programs: _Programs, rows: Sequence[_Row], tensors: Sequence[Tensor]
 ) -> Iterator[Batch]:
     """Members of one program, as many at once as their elements allow."""
-    names = [name.removeprefix(NEXT) for name in program.output_names]
-    kept = {
-        place: names.index(name)
-        for place, name in enumerate(program.input_names)
-        if name in names
-        and all(row.targets[names.index(name)] == [row.sources[place]] for row in rows)
-    }
-    memory = Memory(program, kept)
-    lists = ListProgram(memory)
     is_cpu = tensors[0].device.type == "cpu"
-    pieces = PieceProgram(memory, PIECE) if is_cpu and memory.is_elementwise else None
+    is_cut = is_cpu and programs.memory.is_elementwise
     limit = PIECE if is_cpu else BATCH
     batch: list[_Row] = []
     count = 0
     for row in rows:
         size = max(tensors[place].numel() for place, _ in row.sources if place < len(tensors))
-        if pieces is not None and size >= LARGE:
-            yield _Alone(pieces, _Together(lists, [row]), program.source, row).run
+        if is_cut and size >= LARGE:
+            yield _Alone(programs, row).run
             continue
         if batch and count + size > limit:
-            yield _Together(lists, batch).run
+            yield _Together(programs.lists, batch).run
             batch, count = [], 0
         batch.append(row)
         count += size
     if batch:
-        yield _Together(lists, batch).run
+        yield _Together(programs.lists, batch).run
 
 
 class _Together:
@@ -175,14 +217,13 @@ class _Alone:
     """A large member that is stepped by pieces, if its tensors lie alike in memory.
 
     Args:
-        program: Its program for pieces.
-        whole: What steps it otherwise.
-        graph: Its graph.
+        programs: Its program.
         row: The member.
     """
 
-    def __init__(self, program: PieceProgram, whole: _Together, graph: Graph, row: _Row) -> None:
-        self._program, self._whole = program, whole
+    def __init__(self, programs: _Programs, row: _Row) -> None:
+        self._program, self._whole = programs.pieces, _Together(programs.lists, [row])
+        graph = programs.graph
         read = zip(graph.inputs, ([source] for source in row.sources), strict=True)
         nodes = (graph.nodes[output.index] for output in graph.outputs)
         both = [*read, *zip(nodes, row.targets, strict=True)]

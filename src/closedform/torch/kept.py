@@ -19,6 +19,7 @@ States = Mapping[Tensor, dict[str, Tensor]]
 """The states of each parameter."""
 
 _PARAMS = itemgetter("params")
+_NOTHING = torch.empty(0)
 
 Slot = tuple[list[Tensor], int]
 """A list of tensors, and a place there."""
@@ -111,6 +112,8 @@ class KeptStep:
         self._prepared = prepared
         self._alive = list(_objects(groups, states))
         self._ids = list(map(id, self._alive))
+        self._slots = [slot for group in kept for slot in group.slots if slot is not None]
+        self.forget()
 
     def is_renewed(self, groups: Sequence[Group], states: States) -> bool:
         """Takes over gradients and numbers; returns whether all else is as it was."""
@@ -122,6 +125,12 @@ class KeptStep:
         """Does the steps."""
         for one in self._prepared:
             one.run()
+        self.forget()
+
+    def forget(self) -> None:
+        """Lets the gradients go, which the model may want to."""
+        for tensors, place in self._slots:
+            tensors[place] = _NOTHING
 
 
 def _objects(groups: Sequence[Group], states: States) -> Iterator[Any]:

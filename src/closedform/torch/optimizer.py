@@ -300,7 +300,7 @@ class Optimizer(SwitchingOptimizer):
         shape = tuple(parameters[0].shape) if parameters else ()
         variant = self._variants.of(self._values_of(index), shape, where)
         is_joint = kernels.is_joint(variant.opened.rule)
-        plan = Plan(variant, inputs_for(variant, self._parameters()[0].device), is_joint=is_joint)
+        plan = Plan(variant, inputs_for(variant, parameters), is_joint=is_joint)
         rule = variant.opened.rule
         together = [parameters] if plan.is_joint else [[param] for param in parameters]
         for members in together:

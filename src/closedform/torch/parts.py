@@ -19,6 +19,9 @@ from closedform.torch.layout import Layout, Member, Source, Write, column_of, re
 Part = tuple[GraphProgram, list[Member]]
 """A program and the calls that it serves at once."""
 
+MOST = 64
+"""How many sequences of programs are remembered."""
+
 Maker = Callable[[Layout, Sequence[Part], Sequence[Part]], Function]
 """From a layout, and what is computed of numbers and of tensors, to what does the steps."""
 
@@ -29,7 +32,7 @@ def prepared_with(make: Maker, patterns: int | None = None) -> Preparer:
     Args:
         make: Makes the function of a sequence.
         patterns: How many sequences of two programs or more are made; those after them are stepped
-            one by one.
+            one by one. With None, the oldest of ``MOST`` is made again.
     """
     halves: dict[int, tuple[GraphProgram, _Halves]] = {}
     known: dict[tuple[Any, ...], Function] = {}
@@ -45,6 +48,8 @@ def prepared_with(make: Maker, patterns: int | None = None) -> Preparer:
             count = sum(len(other) > 1 for other, _ in known)
             if len(calls) > 1 and patterns is not None and count >= patterns:
                 return [one for call in calls for one in prepare([call])]
+            if len(known) >= MOST and patterns is None:
+                del known[next(iter(known))]
             for program, *_ in calls:  # kept alive, so that the id stays its own
                 halves.setdefault(id(program), (program, _halves(program)))
             parts = _parts(calls, layout, [halves[place][1] for place, _ in programs])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,9 +38,10 @@ class GivenRule:
         return self.rule.bind(**values)
 
 
-def inputs_for(variant: Variant, device: torch.device) -> dict[str, Tensor]:
-    """Returns tensors for the hyperparameters of a rule, one behind the other in memory."""
+def inputs_for(variant: Variant, params: Sequence[Tensor]) -> dict[str, Tensor]:
+    """Returns tensors for the hyperparameters of a group, one behind the other in memory."""
     names = [name for name, *_ in variant.drives]
+    device = params[0].device if params else None
     numbers = torch.zeros(len(names), dtype=torch.float64, device=device)
     return dict(zip(names, numbers.unbind(), strict=True))
 

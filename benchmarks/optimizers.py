@@ -70,6 +70,9 @@ def adamw_rows() -> Iterator[Row]:
     compiled = Optimizer(tensors(params), rule, backend="compile").step
     ours, fused = medians(compiled, in_torch(params, fused=True), rounds=11)
     yield compared("AdamW, 16.8 M, compile / torch fused", 1.05, ours, fused, "torch fused")
+    eager = Optimizer(tensors(params), rule).step
+    ours, loop = medians(eager, in_torch(params, foreach=False), rounds=11)
+    yield compared("AdamW, 16.8 M, eager / for-loop", None, ours, loop, "torch's for-loop")
     params = model()
     ours, foreach = medians(in_onnxruntime(params), in_torch(params, foreach=True), rounds=11)
     what = "AdamW, 1,000 tensors of 25 M, onnxruntime / foreach"
@@ -91,19 +94,29 @@ RULES: dict[str, dict[str, Any]] = {
 }
 
 
-def compiled_rules() -> Iterator[Row]:
-    """Every elementwise rule that torch has, compiled, beside torch's foreach."""
+def beside(backend: str, **options: Any) -> dict[str, float]:
+    """The time of every elementwise rule that torch has, in a backend, over torch's own."""
     params = {f"w{i}": array for i, array in enumerate(np.split(one_tensor(SMALL)["w"], 16))}
     ratios = {}
     for name, arguments in RULES.items():
-        ours = getattr(named, name)(tensors(params), backend="compile", **arguments)
-        theirs = getattr(torch.optim, name)(tensors(params), foreach=True, **arguments)
+        ours = getattr(named, name)(tensors(params), backend=backend, **arguments)
+        theirs = getattr(torch.optim, name)(tensors(params), **options, **arguments)
         mine, peer = medians(ours.step, theirs.step, rounds=21, warm=5)
         ratios[name] = mine / peer
-    each = ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
-    what = "rules of torch, compile / foreach, 1 M parameters in 16 tensors"
-    yield Row(f"{what}, median", statistics.median(ratios.values()), 0.5, each)
-    yield Row(f"{what}, most", max(ratios.values()), 1.0)
+    return ratios
+
+
+def rules_of_torch() -> Iterator[Row]:
+    """Every elementwise rule that torch has, compiled, beside foreach, and eager beside a loop."""
+    for backend, peer, bars in (
+        ("compile", "foreach", (0.5, 1.0)),
+        ("eager", "for-loop", (None,) * 2),
+    ):
+        ratios = beside(backend, foreach=peer == "foreach")
+        each = ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
+        what = f"rules of torch, {backend} / {peer}, 1 M parameters in 16 tensors"
+        yield Row(f"{what}, median", statistics.median(ratios.values()), bars[0], each)
+        yield Row(f"{what}, most", max(ratios.values()), bars[1])
 
 
 def peak_of_a_session() -> Iterator[Row]:
@@ -161,7 +174,7 @@ def peak() -> float:
 def rows() -> Iterator[Row]:
     """All of this script."""
     yield from adamw_rows()
-    yield from compiled_rules()
+    yield from rules_of_torch()
     yield from peak_of_a_session()
 
 

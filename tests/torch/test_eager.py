@@ -132,6 +132,18 @@ def test_pieces_are_taken_where_they_should_be(monkeypatch: pytest.MonkeyPatch) 
     assert lengths == []
 
 
+def test_a_large_parameter_may_move_to_another_device() -> None:
+    param = nn.Parameter(torch.zeros(eager.LARGE))
+    optimizer = optim.AdamW([param])
+    param.grad = torch.ones_like(param)
+    with torch.no_grad():
+        (prepared,) = optimizer._ready(optimizer._calls())
+        prepared.run()
+        prepared.tensors[:] = [one.to("meta") if one.dim() else one for one in prepared.tensors]
+        prepared.run()
+    assert int(optimizer.state[param]["step"]) == 2
+
+
 def test_a_large_parameter_makes_no_tensor_of_its_size() -> None:
     param = nn.Parameter(torch.zeros(4 * eager.PIECE))
     optimizer = optim.AdamW([param])

@@ -214,7 +214,7 @@ class _Together:
 
 
 class _Alone:
-    """A large member that is stepped by pieces, if its tensors lie alike in memory.
+    """A large member that is stepped by pieces, if its tensors lie alike in memory of the CPU.
 
     Args:
         programs: Its program.
@@ -239,7 +239,7 @@ class _Alone:
         own = [entries[source] for source in self._all]
         large = own[: self._count]
         shape = large[0].shape
-        if not all(one.shape == shape and one.is_contiguous() for one in large):
+        if not all(one.shape == shape and one.is_cpu and one.is_contiguous() for one in large):
             self._whole.run(entries)
             return
         numbers = own[self._count :]

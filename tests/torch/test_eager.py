@@ -1,6 +1,8 @@
 """The eager step: lists of members and pieces of large ones, beside each parameter by itself."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -26,14 +28,19 @@ def one_by_one(calls: Sequence[Call]) -> list[Prepared]:
     return [Prepared([], lambda _: run_torch(calls))]
 
 
+def plain(params: Any, rule: UpdateRule) -> Optimizer:
+    """An optimizer that steps its parameters one by one."""
+    optimizer = Optimizer(params, rule)
+    optimizer._ready = one_by_one
+    return optimizer
+
+
 def both(rule: UpdateRule, shapes: Sequence[tuple[int, ...]], count: int) -> list[Optimizer]:
     """An optimizer after some steps, and one that steps its parameters one by one."""
     made = []
-    for is_plain in (False, True):
+    for make in (Optimizer, plain):
         params = parameters(shapes)
-        optimizer = Optimizer(params, rule)
-        if is_plain:
-            optimizer._ready = one_by_one
+        optimizer = make(params, rule)
         steps(optimizer, params, count)
         made.append(optimizer)
     return made
@@ -86,6 +93,9 @@ def test_sizes_of_one_are_no_other_sizes() -> None:
 
     assert eager._alike(graph(1, 1)) != eager._alike(graph(4, 1))
     assert eager._alike(graph(1, 1)) == eager._alike(graph(4, 4))
+    one = graph(1, 1)
+    other = replace(one, outputs=(replace(one.outputs[0], index=0),))  # x itself
+    assert eager._alike(one) != eager._alike(other)
     first, second = (to_module(graph(rows, 1)) for rows in (1, 4))
     x, y = torch.zeros(1, 3), torch.ones(4, 3)
     assert len(Memory(first, {}).overwritten) == 1  # exp(x)
@@ -96,11 +106,9 @@ def test_sizes_of_one_are_no_other_sizes() -> None:
 def test_every_set_of_gradients_may_come(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "MOST", 3)
     made = []
-    for is_plain in (False, True):
+    for make in (Optimizer, plain):
         params = parameters([(3,), (3,), (2, 2)])
-        optimizer = optim.NAdam(params, lr=0.1)
-        if is_plain:
-            optimizer._ready = one_by_one
+        optimizer = make(params, cf.optimizers.nadam(lr=0.1))
         for chosen in (7, 3, 5, 6, 1, 2, 4, 7, 3, 5):
             for number, param in enumerate(params):
                 wanted = chosen >> number & 1
@@ -159,11 +167,9 @@ def test_a_large_parameter_makes_no_tensor_of_its_size() -> None:
 def test_members_of_several_dtypes(stored: torch.dtype) -> None:
     rule = cf.optimizers.adamw()
     made = []
-    for is_plain in (False, True):
+    for make in (Optimizer, plain):
         params = [*parameters([(3,), (3,)]), *parameters([(3,), (3,)], dtype=stored, seed=1)]
-        optimizer = Optimizer(params, rule)
-        if is_plain:
-            optimizer._ready = one_by_one
+        optimizer = make(params, rule)
         steps(optimizer, params, 3)
         made.append(optimizer)
     found, bound = apart(made)

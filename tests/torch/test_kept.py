@@ -12,7 +12,7 @@ import closedform as cf
 from closedform.errors import ArgumentError, DefinitionError
 from closedform.torch import Optimizer
 from closedform.torch.kept import KeptStep
-from tests.torch.test_eager import one_by_one
+from tests.torch.test_eager import plain
 from tests.torch.training import COMPILING, largest_difference, parameters, steps
 
 pytestmark = pytest.mark.filterwarnings(COMPILING)
@@ -21,13 +21,16 @@ SHAPES = [(3,), (3,), (2, 2)]
 RULE = cf.optimizers.adamw(lr=0.1, weight_decay=0.01)
 
 
+def begin(params: Any, backend: str) -> Optimizer:
+    """An optimizer before its first step, in a backend or one by one."""
+    return plain(params, RULE) if backend == "one by one" else Optimizer(params, RULE, backend)
+
+
 def begun(backend: str) -> Optimizer:
     """An optimizer of two groups after two steps, the second of which was the first one again."""
     params = parameters(SHAPES)
     groups = [{"params": params[:2], "lr": 0.2}, {"params": params[2:]}]
-    optimizer = Optimizer(groups, RULE, backend="eager" if backend == "one by one" else backend)
-    if backend == "one by one":
-        optimizer._ready = one_by_one
+    optimizer = begin(groups, backend)
     steps(optimizer, params, 2)
     return optimizer
 
@@ -110,21 +113,21 @@ CHANGES: dict[str, tuple[Callable[[Optimizer], None], bool]] = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_happens_between_steps_is_seen(name: str, backend: str) -> None:
     change, is_kept = CHANGES[name]
-    optimizer, plain = begun(backend), begun("one by one")
+    optimizer, other = begun(backend), begun("one by one")
     before = optimizer._kept
     assert isinstance(before, KeptStep)
-    assert plain._kept is None
-    for one in (optimizer, plain):
+    assert other._kept is None
+    for one in (optimizer, other):
         change(one)
         steps(one, params_of(one), 2, seed=4)
     assert (optimizer._kept is before) == is_kept
-    ours, theirs = params_of(optimizer), params_of(plain)
+    ours, theirs = params_of(optimizer), params_of(other)
     assert [param.dtype for param in ours] == [param.dtype for param in theirs]
     # Four steps of 0.2 that round some four times, and eager as it is one by one.
     bound = 4 * 4 * 6e-8 if backend == "compile" else 0
     assert largest_difference(ours, theirs) <= bound
     counts = [
-        [int(one.state[param]["step"]) for param in params_of(one)] for one in (optimizer, plain)
+        [int(one.state[param]["step"]) for param in params_of(one)] for one in (optimizer, other)
     ]
     assert counts[0] == counts[1]
 
@@ -135,10 +138,8 @@ def test_a_rate_that_is_a_tensor_is_read_at_each_step(backend: str) -> None:
     for kind in (backend, "one by one"):
         params = parameters(SHAPES)
         rate = torch.tensor(0.1)
-        made = Optimizer(params, RULE, backend="eager" if kind == "one by one" else kind)
+        made = begin(params, kind)
         made.param_groups[0]["lr"] = rate
-        if kind == "one by one":
-            made._ready = one_by_one
         steps(made, params, 2)
         kept = made._kept
         rate.fill_(0.01)
@@ -150,11 +151,9 @@ def test_a_rate_that_is_a_tensor_is_read_at_each_step(backend: str) -> None:
 
 def test_gradients_come_and_go() -> None:
     found = []
-    for is_plain in (False, True):
+    for backend in ("eager", "one by one"):
         params = parameters(SHAPES)
-        optimizer = Optimizer(params, RULE)
-        if is_plain:
-            optimizer._ready = one_by_one
+        optimizer = begin(params, backend)
         for chosen in (0b111, 0b111, 0b101, 0b101, 0b110, 0b000, 0b111):
             for number, param in enumerate(params):
                 wanted = chosen >> number & 1

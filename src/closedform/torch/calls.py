@@ -63,13 +63,14 @@ def run_torch(calls: Sequence[Call]) -> None:
                 target.copy_(result)
 
 
+def in_dtype(value: Tensor, dtype: torch.dtype) -> Tensor:
+    """Returns a tensor in the dtype that a program takes: itself, or a copy."""
+    return value if value.dtype is dtype else value.to(dtype)
+
+
 def results_of(program: GraphProgram, reads: Iterable[Tensor]) -> tuple[Tensor, ...]:
     """Returns what a program computes of tensors, which may be stored in other dtypes."""
-    given = (
-        value if value.dtype is dtype else value.to(dtype)
-        for value, dtype in zip(reads, program.input_dtypes, strict=True)
-    )
-    found = program(*given)
+    found = program(*map(in_dtype, reads, program.input_dtypes))
     return found if isinstance(found, tuple) else (found,)
 
 

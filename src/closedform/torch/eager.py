@@ -60,7 +60,7 @@ def _function(
     alike: dict[object, tuple[GraphProgram, list[_Row]]] = {}
     for program, (member,) in tensors:
         row = _Row.of(program, member)
-        kind = _alike(program.source), tuple(row.kept(program))
+        kind = _alike(program.source), tuple(row.kept(program).items())
         alike.setdefault(kind, (program, []))[1].append(row)
     batches: list[Batch] = []
     for key, (program, rows) in alike.items():
@@ -101,7 +101,7 @@ def _alike(graph: Graph) -> object:
     """
     if len({node.type.shape for node in graph.nodes if node.type.rank}) > 1:
         return graph
-    return tuple(
+    nodes = tuple(
         (
             node.op,
             node.operands,
@@ -111,6 +111,7 @@ def _alike(graph: Graph) -> object:
         )
         for node in graph.nodes
     )
+    return nodes, tuple(output.index for output in graph.outputs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from operator import is_, itemgetter
 from typing import Any
@@ -41,13 +41,7 @@ class KeptGroup:
     entries: dict[str, Any]
     scheduled: Group
     is_constant: bool
-    slots: list[Slot | None] = field(default_factory=list)
-
-    @staticmethod
-    def of(plan: Plan, group: Group, keys: Iterable[str], scheduled: Group) -> KeptGroup:
-        """Returns a group whose rule reads these entries; its slots are not known."""
-        entries = {key: group[key] for key in keys if key in group}
-        return KeptGroup(plan, entries, scheduled, _is_constant(tuple(entries.values())))
+    slots: list[Slot | None]
 
     def is_renewed(self, group: Group) -> bool:
         """Takes over gradients and numbers; returns whether they are of the kinds that they were.
@@ -139,7 +133,8 @@ def _objects(groups: Sequence[Group], states: States) -> Iterator[Any]:
 
 
 def kept_step(
-    kept: Sequence[KeptGroup],
+    sources: Iterable[tuple[Plan, Group]],
+    keys: Sequence[str],
     groups: Sequence[Group],
     states: States,
     prepared: Sequence[Prepared],
@@ -150,7 +145,8 @@ def kept_step(
     steps: some parameters were stepped in other ways, or two have one tensor as their gradient.
 
     Args:
-        kept: The groups, as they are; their slots are filled in.
+        sources: What each group runs with, and the hyperparameters that are no entries of it.
+        keys: The entries that hyperparameters may be.
         groups: The groups.
         states: The states of all parameters.
         prepared: The steps.
@@ -163,7 +159,11 @@ def kept_step(
                 slots[id(tensor)].append((one.tensors, place))
     if any(len(found) != 1 for found in slots.values()):
         return None
-    for made, group in zip(kept, groups, strict=True):
+    kept = []
+    for (plan, scheduled), group in zip(sources, groups, strict=True):
+        entries = {key: group[key] for key in keys if key in group}
+        is_constant = _is_constant(tuple(entries.values()))
         grads = [param.grad for param in group["params"]]
-        made.slots = [None if grad is None else slots[id(grad)][0] for grad in grads]
+        own = [None if grad is None else slots[id(grad)][0] for grad in grads]
+        kept.append(KeptGroup(plan, entries, scheduled, is_constant, own))
     return KeptStep(kept, groups, states, prepared)

@@ -18,7 +18,6 @@ from closedform.torch.calls import Call
 Source = tuple[int, int]
 """The place of a tensor in a list, and of a number in it; -1 for the tensor itself."""
 
-
 Write = tuple[Source, int]
 """Where a result is written to, and which of its numbers; -1 for all of it."""
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, fx
 
+from closedform.torch.calls import in_dtype
 from closedform.torch.memory import ARITHMETIC, Memory, is_list
 
 Values = list[Any]
@@ -61,7 +62,7 @@ class ListProgram:
         """
         values: Values = [None] * len(self._places)
         for place, (tensors, dtype) in enumerate(zip(given, self._dtypes, strict=True)):
-            values[place] = [one if one.dtype is dtype else one.to(dtype) for one in tensors]
+            values[place] = [in_dtype(one, dtype) for one in tensors]
         count = len(given[0])
         for place, function, frees in self._instructions:
             values[place] = function(values, count)
@@ -73,13 +74,28 @@ class ListProgram:
         """What computes a node for all members."""
         if node.target in ARITHMETIC:
             return self._on_lists(node, ARITHMETIC[node.target].name, overwritten)
-        if node.op == "call_function" and not node.kwargs and all(map(is_list, node.args)):
-            places = [self._places[operand] for operand in node.args]
-            target: Any = node.target
-            return lambda values, _: [
-                target(*row) for row in zip(*(values[place] for place in places), strict=True)
-            ]
-        return self._one_by_one(node)
+        if node.target is getattr:
+            owner, name = self._operand(node.args[0]), str(node.args[1])
+            return lambda values, _: getattr(owner(values)[0], name)
+        target: Any = node.target
+        function = getattr(Tensor, target) if node.op == "call_method" else target
+        lists = [operand for operand in node.args if is_list(operand)]
+        if not node.kwargs and lists and len(lists) == len(node.all_input_nodes):
+            return self._on_rows(node, function)
+        return self._one_by_one(node, function)
+
+    def _on_rows(self, node: fx.Node, function: Callable[..., Any]) -> Callable[[Values, int], Any]:
+        """An op that torch has for one tensor alone, of tensors and what is one for all."""
+        given = [(is_list(operand), self._operand(operand)) for operand in node.args]
+
+        def run(values: Values, count: int) -> Any:
+            columns = (
+                operand(values) if is_column else [operand(values)] * count
+                for is_column, operand in given
+            )
+            return [function(*row) for row in zip(*columns, strict=True)]
+
+        return run
 
     def _on_lists(
         self, node: fx.Node, name: str, overwritten: int | None
@@ -110,9 +126,10 @@ class ListProgram:
         place = self._places[operand]
         return lambda values: values[place]
 
-    def _one_by_one(self, node: fx.Node) -> Callable[[Values, int], Any]:
-        """An op that torch has for one tensor alone."""
-        target: Any = node.target
+    def _one_by_one(
+        self, node: fx.Node, function: Callable[..., Any]
+    ) -> Callable[[Values, int], Any]:
+        """An op whose arguments hold tensors within others, or none."""
 
         def call(values: Values, row: int) -> Any:
             def entry(used: fx.Node) -> Any:
@@ -120,14 +137,8 @@ class ListProgram:
                 return value[row] if is_list(used) else value
 
             args = fx.map_arg(node.args, entry)
-            kwargs = fx.map_arg(node.kwargs, entry)
-            if node.op == "call_method":
-                return getattr(args[0], target)(*args[1:], **kwargs)
-            return target(*args, **kwargs)
+            return function(*args, **fx.map_arg(node.kwargs, entry))
 
-        if target is getattr:
-            owner, name = self._operand(node.args[0]), str(node.args[1])
-            return lambda values, _: getattr(owner(values)[0], name)
         if not any(map(is_list, node.all_input_nodes)):
             return lambda values, count: [call(values, 0)] * count
         return lambda values, count: [call(values, row) for row in range(count)]

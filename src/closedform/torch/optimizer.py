@@ -17,7 +17,7 @@ from closedform.torch.divided import cut
 from closedform.torch.eager import listed
 from closedform.torch.evaluation import SwitchingOptimizer
 from closedform.torch.fused import compiled
-from closedform.torch.kept import KeptGroup, KeptStep, kept_step
+from closedform.torch.kept import KeptStep, kept_step
 from closedform.torch.kernels import (
     BACKENDS,
     GRAD,
@@ -269,11 +269,8 @@ class Optimizer(SwitchingOptimizer):
         prepared = self._ready(calls)
         for one in prepared:
             one.run()
-        kept = [
-            KeptGroup.of(self._plans[index], group, self._source.keys, self._scheduled[index])
-            for index, group in enumerate(self.param_groups)
-        ]
-        return kept_step(kept, self.param_groups, self.state, prepared)
+        sources = [(self._plans[index], found) for index, found in enumerate(self._scheduled)]
+        return kept_step(sources, self._source.keys, self.param_groups, self.state, prepared)
 
     def _work_of(self, index: int) -> list[Work]:
         """What each parameter of a group takes that has a gradient, or all of them together."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, fx
 
+from closedform.torch.calls import in_dtype
 from closedform.torch.memory import Memory, is_list
 
 
@@ -77,9 +78,8 @@ class PieceProgram:
             self._length = length
             for place, buffer in self._buffers.items():
                 self._values[place] = buffer[:length] if buffer.dim() else buffer
-        for place, (value, dtype) in enumerate(zip(given, self._dtypes, strict=True)):
-            self._values[place] = value if value.dtype is dtype else value.to(dtype)
         values = self._values
+        values[: len(given)] = map(in_dtype, given, self._dtypes)
         for function, operands, result in self._instructions:
             function(*[values[operand] for operand in operands], out=values[result])
         return [values[place] for place in self._outputs]

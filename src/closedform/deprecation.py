@@ -1,0 +1,47 @@
+"""Deprecated public names: they resolve for one release, with a ``DeprecationWarning``."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+REMOVED_IN = "0.3"
+"""The release that removes the names that are deprecated today."""
+
+
+def deprecated_names(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """Returns a module's ``__getattr__`` that resolves its deprecated names.
+
+    Args:
+        module: ``__name__`` of the module that had the names.
+        names: From the old name to the path of the new one: ``package.module:attribute``, or
+            ``package.module`` for a module.
+
+    Example:
+        >>> resolve = deprecated_names("closedform.old", {"lift": "math:floor"})
+        >>> import warnings
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     resolve("lift").__name__
+        'floor'
+        >>> print(caught[0].message)
+        closedform.old.lift is deprecated and will be removed in 0.3; use math.floor
+    """
+
+    def resolve(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        path = names[name]
+        warnings.warn(
+            f"{module}.{name} is deprecated and will be removed in {REMOVED_IN}; "
+            f"use {path.replace(':', '.')}",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        home, _, attribute = path.partition(":")
+        found = importlib.import_module(home)
+        return getattr(found, attribute) if attribute else found
+
+    return resolve

@@ -13,9 +13,9 @@ from closedform import dialects
 from closedform.language import UpdateRule, floor_mod, hyper, state, t
 from closedform.verify.claims.core import Claim, Goal
 from closedform.verify.claims.step import given_by
-from closedform.verify.prover.definedness import obligations
-from closedform.verify.prover.terms import Term, term
-from closedform.verify.prover.verdict import Status
+from closedform.verify.terms import Term, term
+from closedform.verify.terms.definedness import obligations
+from closedform.verify.terms.verdict import Status
 
 PROVED, REFUTED = Status.PROVED, Status.REFUTED
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from closedform.verify.prover.verdict import Verdict
+from closedform.verify.terms.verdict import Verdict
 from docs import theorems_edges, theorems_rules, theorems_schedules, theorems_systems
 from docs.theorem import Section, Theorem
 

@@ -24,7 +24,9 @@ AUTHORS = BASE | {"language"}
 LIBRARY = AUTHORS | {"schedules", "optimizers", "transforms"}
 COMPILER = AUTHORS | {"lowering", "ir", "exporters", "version"}
 OUTER = {"plotting", "runtime", "torch", "training", "verify", "web"}
-ALL_BUT_CLI = LIBRARY | COMPILER | {"dialects", "config", "compiler", "model_files"} | OUTER
+ALL_BUT_CLI = (
+    LIBRARY | COMPILER | {"dialects", "config", "compiler", "importers", "model_files"} | OUTER
+)
 ARRAYS = frozenset({"numpy", "ml_dtypes"})
 EXACT = frozenset({"sympy", "mpmath"})
 
@@ -52,6 +54,7 @@ ROOMS = {
     "lowering": Room(AUTHORS | {"ir"}, EXACT | ARRAYS),
     "ir": Room(BASE, ARRAYS),
     "exporters": Room(BASE | {"ir"}, ARRAYS),
+    "importers": Room(BASE | {"exporters", "ir"}, ARRAYS | {"onnx"}),
     "compiler": Room(COMPILER, EXACT | ARRAYS),
     "model_files": Room(COMPILER | {"compiler"}, EXACT | ARRAYS),
     "plotting": Room(AUTHORS, frozenset({"numpy", "sympy", "matplotlib"})),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from closedform.deprecation import deprecated_names
 from closedform.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from closedform.runtime import OptimizerSession, ScheduleSession
     from closedform.verify import claims
     from closedform.verify.certificates.certificate import Certificate, certify
-    from closedform.verify.translation.onnx_schedule import lift
+    from closedform.verify.translation.from_onnx import from_onnx
 
 _HOME = {
     "ClosedFormError": "closedform.errors",
@@ -55,7 +56,7 @@ _HOME = {
     "Recipe": "closedform.config",
     "load_config": "closedform.config",
     "load_schedules": "closedform.config",
-    "lift": "closedform.verify.translation.onnx_schedule",
+    "from_onnx": "closedform.verify.translation.from_onnx",
     "Certificate": "closedform.verify.certificates.certificate",
     "certify": "closedform.verify.certificates.certificate",
     "OptimizerSession": "closedform.runtime",
@@ -120,9 +121,9 @@ __all__ = [
     "dialects",
     "floor_div",
     "floor_mod",
+    "from_onnx",
     "global_sum",
     "hyper",
-    "lift",
     "load_config",
     "load_schedules",
     "matmul",
@@ -143,11 +144,14 @@ __all__ = [
 ]
 
 
+_deprecated = deprecated_names(__name__, {"lift": "closedform:from_onnx"})
+
+
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(_MODULES[name])
     if name not in _HOME:
-        raise AttributeError(f"module 'closedform' has no attribute {name!r}")
+        return _deprecated(name)
     return getattr(importlib.import_module(_HOME[name]), name)
 
 

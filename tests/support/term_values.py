@@ -13,7 +13,7 @@ from typing import Any
 
 import mpmath
 
-from closedform.verify.prover.tree import Op, Term
+from closedform.verify.terms.tree import Op, Term
 
 DIGITS = 60
 NEAR = mpmath.mpf(10) ** -40

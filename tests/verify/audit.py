@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 
 from flint import fmpq
 
-from closedform.verify.prover.exact import Undefined, holds
-from closedform.verify.prover.lemmas import lemmas_of, lemmas_of_pair
-from closedform.verify.prover.terms import (
+from closedform.verify.tactics.lemmas import lemmas_of, lemmas_of_pair
+from closedform.verify.terms import (
     HALF,
     Term,
     cospi,
@@ -23,6 +22,7 @@ from closedform.verify.prover.terms import (
     sinpi,
     symbol,
 )
+from closedform.verify.terms.evaluate import Undefined, holds
 
 U, V, B, P = (symbol(name) for name in ("u", "v", "b", "p"))
 SPECIAL = [fmpq(n, 2) for n in (-4, -3, -2, -1, 0, 1, 2, 3, 4)]

@@ -7,8 +7,8 @@ import statistics
 import time
 from collections import Counter
 
-from closedform.verify.prover.prover import prove
-from tests.verify.prover.test_goals import GOALS
+from closedform.verify.tactics.prover import prove
+from tests.verify.tactics.test_goals import GOALS
 
 # What issue 4 asks of a claim, in seconds; here of this process, so that what else the machine runs
 # does not count. z3 works in it.

@@ -10,9 +10,9 @@ from collections import Counter
 import cvc5
 import pytest
 
-from closedform.verify.prover.prover import prove
-from closedform.verify.prover.solver import Answer, Question
-from tests.verify.prover.test_goals import GOALS
+from closedform.verify.tactics.prover import prove
+from closedform.verify.tactics.solver import Answer, Question
+from tests.verify.tactics.test_goals import GOALS
 
 MILLISECONDS = 2000
 # cvc5 decides 92 to 94 % of them in that time, by what else the machine does; 8 in 10 says that it

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.verify.prover.test_soundness import judged
+from tests.verify.tactics.test_soundness import judged
 
 
 @pytest.mark.parametrize(

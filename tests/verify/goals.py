@@ -12,8 +12,8 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.verify.prover.terms import Term, equal, less, less_equal, term
-from closedform.verify.prover.verdict import Status
+from closedform.verify.terms import Term, equal, less, less_equal, term
+from closedform.verify.terms.verdict import Status
 
 PROVED, REFUTED = Status.PROVED, Status.REFUTED
 

@@ -11,9 +11,9 @@ from sympy import Abs, And, Eq, Max, Min, Or, Rational, cos, pi, sqrt
 from sympy import Piecewise as Pw
 
 from closedform.language import floor_div, floor_mod, hyper, t
-from closedform.verify.prover.definedness import obligations
-from closedform.verify.prover.terms import both, equal, substitute, term
-from closedform.verify.prover.verdict import Status
+from closedform.verify.terms import both, equal, substitute, term
+from closedform.verify.terms.definedness import obligations
+from closedform.verify.terms.verdict import Status
 from tests.verify.goals import PROVED, REFUTED, Goal, at, at_most, below, same, terms_of
 from tests.verify.goals_schedules import (
     CASES_BY_NAME,

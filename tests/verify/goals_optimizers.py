@@ -9,8 +9,7 @@ from sympy import Abs, Max, Rational, sign, sqrt
 from sympy import Piecewise as Pw
 
 from closedform.language import hyper, t
-from closedform.verify.prover.definedness import obligations
-from closedform.verify.prover.terms import (
+from closedform.verify.terms import (
     ONE,
     ZERO,
     Term,
@@ -24,7 +23,8 @@ from closedform.verify.prover.terms import (
     multiply,
     term,
 )
-from closedform.verify.prover.verdict import Status
+from closedform.verify.terms.definedness import obligations
+from closedform.verify.terms.verdict import Status
 from tests.verify.goals import PROVED, REFUTED, Goal, at, at_most, below, same, terms_of
 
 p, g, mm, vv, vm, b1, b2, eps, lr, wd, mu, da, buf, B1, B2 = (

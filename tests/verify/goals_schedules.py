@@ -16,8 +16,7 @@ from sympy import Min, cos, pi, sqrt
 from sympy import Piecewise as Pw
 
 from closedform.language import floor_div, floor_mod, hyper, t
-from closedform.verify.prover.definedness import obligations
-from closedform.verify.prover.terms import (
+from closedform.verify.terms import (
     ONE,
     ZERO,
     Op,
@@ -35,6 +34,7 @@ from closedform.verify.prover.terms import (
     term,
     walk,
 )
+from closedform.verify.terms.definedness import obligations
 from tests.verify.goals import PROVED, REFUTED, Goal, terms_of
 
 T, W, S, D, T0, S1, S2, m1, m2, m3 = (

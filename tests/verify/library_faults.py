@@ -24,8 +24,8 @@ from closedform.language import Schedule, UpdateRule
 from closedform.verify.claims.core import Claim, Goal
 from closedform.verify.claims.reading import read_schedule
 from closedform.verify.claims.step import step_of
-from closedform.verify.prover.definedness import obligations
-from closedform.verify.prover.syntax import (
+from closedform.verify.terms import ONE, Op, Term, rational, term, to_sympy
+from closedform.verify.terms.build import (
     add,
     cospi,
     divide,
@@ -40,9 +40,9 @@ from closedform.verify.prover.syntax import (
     sinpi,
     subtract,
 )
-from closedform.verify.prover.terms import ONE, Op, Term, rational, term, to_sympy
-from closedform.verify.prover.tree import Sign, symbols, walk
-from closedform.verify.prover.verdict import Verdict
+from closedform.verify.terms.definedness import obligations
+from closedform.verify.terms.tree import Sign, symbols, walk
+from closedform.verify.terms.verdict import Verdict
 from tests.support.mutation import Mutant, TooSlowError, at_most, lines_run, mutants_of, planted
 from tests.support.term_values import UndecidedError, UndefinedError, compare, value_at
 from tests.test_library import OPTIMIZERS, SCHEDULES

@@ -35,7 +35,7 @@ from closedform.lowering import (
     simplify,
     trigonometry,
 )
-from closedform.verify.prover.verdict import Status
+from closedform.verify.terms.verdict import Status
 from closedform.verify.translation.translation import validate
 from tests.support.mutation import Mutant, TooSlowError, at_most, lines_run, mutants_of, planted
 from tests.test_library import SCHEDULES

@@ -36,7 +36,7 @@ from closedform.lowering import (
     sums,
     tensors,
 )
-from closedform.verify.prover.verdict import Status
+from closedform.verify.terms.verdict import Status
 from closedform.verify.translation.translation import validate
 from tests.support.mutation import Mutant, TooSlowError, at_most, lines_run, mutants_of, planted
 from tests.test_library import OPTIMIZERS, POSITIVE

@@ -30,7 +30,7 @@ from closedform.verify.certificates.certificate import EXHAUSTIVE, certify
 from closedform.verify.certificates.errors import RULES
 from closedform.verify.certificates.measure import Measured, measure, unit_in_last_place
 from closedform.verify.certificates.values import Values
-from closedform.verify.prover.terms import ite, less, multiply, rational, term
+from closedform.verify.terms import ite, less, multiply, rational, term
 from tests.properties.test_random_expressions import make
 from tests.support.exact import UndefinedError, evaluate_exactly, mpf
 from tests.support.expressions import reals

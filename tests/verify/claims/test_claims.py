@@ -12,8 +12,8 @@ from closedform import claims, schedules
 from closedform.errors import DomainError, VerificationError
 from closedform.language import Schedule, floor_div, floor_mod, hyper, t
 from closedform.verify.claims.core import Claim, Goal, Proofs, number_text, value_text
-from closedform.verify.prover.terms import FALSE, ONE, TRUE, less, rational, symbol
-from closedform.verify.prover.verdict import Status
+from closedform.verify.terms import FALSE, ONE, TRUE, less, rational, symbol
+from closedform.verify.terms.verdict import Status
 
 PEAK, END = hyper("peak"), hyper("end")
 W, N = sp.symbols("warmup steps", integer=True)
@@ -445,7 +445,7 @@ def test_numbers_are_short(number: str, shown: str) -> None:
 
 def test_the_value_of_a_term_may_be_undefined() -> None:
     pole = rational(1)
-    from closedform.verify.prover.terms import divide
+    from closedform.verify.terms import divide
 
     assert value_text(divide(pole, X), {"x": sp.Integer(0)}).startswith("undefined (division by")
 

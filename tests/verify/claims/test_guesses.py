@@ -20,7 +20,7 @@ from closedform.verify.claims.guesses import (
     sampled,
 )
 from closedform.verify.claims.reading import read_schedule
-from closedform.verify.prover.exact import holds
+from closedform.verify.terms.evaluate import holds
 from tests.test_library import SCHEDULES
 
 LINE = schedules.linear(0, 3, 10)

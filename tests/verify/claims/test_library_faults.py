@@ -8,7 +8,8 @@ from fractions import Fraction
 
 import pytest
 
-from closedform.verify.prover.syntax import (
+from closedform.verify.terms import Term
+from closedform.verify.terms.build import (
     add,
     both,
     cospi,
@@ -24,7 +25,6 @@ from closedform.verify.prover.syntax import (
     rational,
     symbol,
 )
-from closedform.verify.prover.terms import Term
 from tests.support.term_values import UndecidedError, UndefinedError, compare, value_at
 from tests.verify.library_faults import (
     Outcome,

@@ -11,7 +11,7 @@ from closedform import claims, schedules
 from closedform.language import t
 from closedform.verify.claims.core import Claim, Goal
 from closedform.verify.claims.report import Report, check
-from closedform.verify.prover.terms import FALSE
+from closedform.verify.terms import FALSE
 
 LINE = schedules.linear(0, 1, 10)
 PROVED = claims.bounded(LINE, 0, 1)

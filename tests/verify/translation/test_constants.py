@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from closedform.errors import VerificationError
 from closedform.ir import DType
-from closedform.verify.prover import terms
+from closedform.verify import terms
 from closedform.verify.translation.constants import (
     Constants,
     bits,

@@ -13,8 +13,8 @@ from closedform.compiler import compile_schedule
 from closedform.config import load_schedules
 from closedform.ir import Builder, DType, Graph, Op, Role, TensorType
 from closedform.language import Schedule, t
+from closedform.verify import terms
 from closedform.verify.certificates.certificate import certify
-from closedform.verify.prover import terms
 from closedform.verify.translation.constants import Constants, rounding_interval
 from closedform.verify.translation.split_constants import with_split_constants
 from closedform.verify.translation.translation import validate
@@ -187,7 +187,7 @@ def test_a_large_part_that_stands_for_another_number_as_well_is_unknown() -> Non
 def test_a_file_with_such_a_constant_is_read_as_its_schedule(tmp_path: Path) -> None:
     path = tmp_path / "fall.onnx"
     cf.to_onnx(FALL, path)
-    found = cf.lift(path)
+    found = cf.from_onnx(path)
     assert found.exact(0) == sp.Rational(12, 10**5)
     assert found.exact(116054) == sp.Rational(12, 10**6)
-    assert cf.lift(path, stored=True).exact(0) != found.exact(0)
+    assert cf.from_onnx(path, stored=True).exact(0) != found.exact(0)

@@ -23,7 +23,7 @@ from closedform.errors import ClosedFormError, VerificationError
 from closedform.exporters.onnx_model import to_model
 from closedform.ir import Builder, DType, Graph, Op, Output, Role, TensorType
 from closedform.language import Schedule, floor_mod
-from closedform.verify.prover.verdict import Status, Verdict
+from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation import artefact, translation
 from closedform.verify.translation.artefact import KEY, as_json, validate_model
 from closedform.verify.translation.sources import source_term

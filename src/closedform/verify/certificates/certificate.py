@@ -25,7 +25,7 @@ from closedform.language.schedule import Schedule
 from closedform.verify.certificates.bounds import Bound, bound_error
 from closedform.verify.certificates.measure import Measured, measure, unit_in_last_place
 from closedform.verify.certificates.values import Values
-from closedform.verify.prover.terms import term
+from closedform.verify.terms import term
 
 EXHAUSTIVE = 2**20
 """Ranges of up to this many steps are compared at every step."""

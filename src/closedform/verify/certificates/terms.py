@@ -18,7 +18,7 @@ from flint import arb, fmpq, fmpz
 
 from closedform.errors import DomainError, VerificationError
 from closedform.verify.certificates.lines import Compiled, Function, Kind, Line, UndecidedError
-from closedform.verify.prover.tree import Op, Term, fold, show
+from closedform.verify.terms.tree import Op, Term, fold, show
 
 
 def compile_term(term: Term) -> Compiled:

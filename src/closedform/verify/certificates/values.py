@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from closedform.errors import DomainError
 from closedform.verify.certificates.lines import Function, UndecidedError
 from closedform.verify.certificates.terms import compile_term
-from closedform.verify.prover import exact
-from closedform.verify.prover.tree import Term
+from closedform.verify.terms import evaluate as exact
+from closedform.verify.terms.tree import Term
 
 BITS = 128
 # A value of fewer good bits is evaluated again with more: errors are told to 2**-40 of an ulp.

@@ -25,9 +25,9 @@ from closedform.verify.claims.continuity import Jump, jumps, pieces_of
 from closedform.verify.claims.guesses import phases
 from closedform.verify.claims.reading import CLOCK, read_schedule
 from closedform.verify.claims.values import equal_to
-from closedform.verify.prover.exact import Undefined, value
-from closedform.verify.prover.real_line import TIME
-from closedform.verify.prover.terms import rational, substitute, walk
+from closedform.verify.tactics.real_line import TIME
+from closedform.verify.terms import rational, substitute, walk
+from closedform.verify.terms.evaluate import Undefined, value
 
 _MOST_STEPS = 100_000_000
 _CHUNK = 1 << 20

@@ -28,10 +28,8 @@ from closedform.verify.claims.reading import (
     said,
     value_term,
 )
-from closedform.verify.prover.definedness import obligations
-from closedform.verify.prover.exact import Undefined, value
-from closedform.verify.prover.real_line import TIME, Cell, as_choices, cells, line_of, moving
-from closedform.verify.prover.terms import (
+from closedform.verify.tactics.real_line import TIME, Cell, as_choices, cells, line_of, moving
+from closedform.verify.terms import (
     FALSE,
     MINUS_ONE,
     ONE,
@@ -48,6 +46,8 @@ from closedform.verify.prover.terms import (
     substitute,
     symbol,
 )
+from closedform.verify.terms.definedness import obligations
+from closedform.verify.terms.evaluate import Undefined, value
 
 _MOST_FLOORS = 3
 _MOST_UNREAD = 2

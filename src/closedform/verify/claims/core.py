@@ -14,9 +14,8 @@ from typing import Any
 from flint import arb, fmpq
 
 from closedform.language import Schedule, UpdateRule
-from closedform.verify.prover.exact import Undefined, value
-from closedform.verify.prover.prover import prove
-from closedform.verify.prover.terms import (
+from closedform.verify.tactics.prover import prove
+from closedform.verify.terms import (
     FALSE,
     TRUE,
     Op,
@@ -27,7 +26,8 @@ from closedform.verify.prover.terms import (
     symbol,
     walk,
 )
-from closedform.verify.prover.verdict import Status, Verdict
+from closedform.verify.terms.evaluate import Undefined, value
+from closedform.verify.terms.verdict import Status, Verdict
 
 BUDGET = 10.0
 """Seconds for one claim, if nothing else is said."""

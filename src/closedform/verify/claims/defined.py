@@ -13,8 +13,8 @@ from closedform.verify.claims.reading import (
     defined,
     read_schedule,
 )
-from closedform.verify.prover.definedness import Kind, Obligation, obligations
-from closedform.verify.prover.terms import UNDEFINED, Op, Term, both, equal, negate, walk
+from closedform.verify.terms import UNDEFINED, Op, Term, both, equal, negate, walk
+from closedform.verify.terms.definedness import Kind, Obligation, obligations
 
 
 def total(lr: Schedule, *, where: Condition = True, assume: Iterable[Condition] = ()) -> Claim:

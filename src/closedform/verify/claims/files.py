@@ -16,6 +16,7 @@ from typing import Any
 from onnx import ModelProto
 
 from closedform.errors import VerificationError
+from closedform.importers.onnx_graph import load_model
 from closedform.language import Schedule, exact_number
 from closedform.verify.claims.continuity import continuous
 from closedform.verify.claims.core import BUDGET, Claim, Goal
@@ -23,9 +24,8 @@ from closedform.verify.claims.defined import finite, reached, total, where_safe
 from closedform.verify.claims.report import Report, check
 from closedform.verify.claims.standard import verify_schedule
 from closedform.verify.claims.values import bounded, ends_at, non_negative, periodic
-from closedform.verify.prover.terms import FALSE
-from closedform.verify.translation.onnx_graph import load_model
-from closedform.verify.translation.onnx_schedule import lift
+from closedform.verify.terms import FALSE
+from closedform.verify.translation.from_onnx import from_onnx
 
 KEY = "closedform.claims"
 """The entry of the metadata that holds claims."""
@@ -62,7 +62,7 @@ def verify_file(path: str | PathLike[str], *, budget: float = BUDGET) -> tuple[S
     model = load_model(Path(path))
     where = f"file {str(path)!r}"
     stated = _stated(model, where)
-    lifted = lift(model)
+    lifted = from_onnx(model)
     found = {each.claim.sentence: each for each in verify_schedule(lifted, budget=budget)}
     asked = []
     for entry in stated:

@@ -18,9 +18,8 @@ from sympy.core.relational import Relational
 from closedform.language import Schedule, t
 from closedform.verify.claims.continuity import on_the_line, pieces_of
 from closedform.verify.claims.reading import CLOCK, Reading
-from closedform.verify.prover.exact import Undefined, holds, value
-from closedform.verify.prover.real_line import Cell, as_choices, cells
-from closedform.verify.prover.terms import (
+from closedform.verify.tactics.real_line import Cell, as_choices, cells
+from closedform.verify.terms import (
     Sign,
     Term,
     rational,
@@ -28,6 +27,7 @@ from closedform.verify.prover.terms import (
     symbols,
     term,
 )
+from closedform.verify.terms.evaluate import Undefined, holds, value
 
 Point = Mapping[str, fmpq]
 Number = fmpq | arb

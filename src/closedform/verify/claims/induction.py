@@ -19,8 +19,7 @@ from closedform.verify.claims.reading import (
     read_schedule,
     said,
 )
-from closedform.verify.prover.definedness import obligations
-from closedform.verify.prover.terms import (
+from closedform.verify.terms import (
     ONE,
     TRUE,
     ZERO,
@@ -31,6 +30,7 @@ from closedform.verify.prover.terms import (
     subtract,
     term,
 )
+from closedform.verify.terms.definedness import obligations
 
 _PREVIOUS = sp.Symbol("previous value", real=True)
 

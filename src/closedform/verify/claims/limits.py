@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from closedform.verify.prover.real_line import TIME
-from closedform.verify.prover.terms import (
+from closedform.verify.tactics.real_line import TIME
+from closedform.verify.terms import (
     FALSE,
     MINUS_ONE,
     RELATIONS,
@@ -37,7 +37,7 @@ def limits(root: Term, directions: Directions) -> tuple[Term, Term]:
     """Returns the limits of a term from the left and from the right, as terms in the point.
 
     Example:
-        >>> from closedform.verify.prover.terms import rational
+        >>> from closedform.verify.terms import rational
         >>> condition = less(TIME, rational(5))
         >>> limits(condition, {condition: 1})
         (t <= 5, t < 5)

@@ -13,8 +13,7 @@ from closedform.language import Schedule, exact_number, t
 from closedform.language.numbers import rationalize
 from closedform.language.printing import text
 from closedform.verify.claims.core import Claim, Goal
-from closedform.verify.prover.definedness import Kind, Obligation, obligations
-from closedform.verify.prover.terms import (
+from closedform.verify.terms import (
     FALSE,
     HALF,
     TRUE,
@@ -27,6 +26,7 @@ from closedform.verify.prover.terms import (
     subtract,
     term,
 )
+from closedform.verify.terms.definedness import Kind, Obligation, obligations
 
 CLOCK = term(t)
 LATER = term(sp.Symbol("t'", integer=True, nonnegative=True))

@@ -10,7 +10,7 @@ from typing import Any
 
 from closedform.errors import VerificationError
 from closedform.verify.claims.core import BUDGET, Claim, Proofs
-from closedform.verify.prover.verdict import Verdict
+from closedform.verify.terms.verdict import Verdict
 
 ANSWER_NO = "NO"
 """What a refuted question is shown as: it is known, and no fault."""

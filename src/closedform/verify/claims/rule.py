@@ -26,7 +26,7 @@ from closedform.verify.claims.step import (
     open_symbols,
     step_of,
 )
-from closedform.verify.prover.terms import absolute, equal, less_equal, subtract, term
+from closedform.verify.terms import absolute, equal, less_equal, subtract, term
 
 # --- two rules -----------------------------------------------------------------------------------
 

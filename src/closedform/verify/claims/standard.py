@@ -22,7 +22,7 @@ from closedform.verify.claims.guesses import Bound, bounds, candidates_of, phase
 from closedform.verify.claims.reading import Condition, Reading, read_schedule
 from closedform.verify.claims.report import Finding, Report, check
 from closedform.verify.claims.values import bounded, ends_at, monotone, non_negative
-from closedform.verify.prover.terms import Op, walk
+from closedform.verify.terms import Op, walk
 
 _MOST_BRANCHES = 32
 _MOST_GUESSES = 4

@@ -16,7 +16,7 @@ from closedform.verify.claims.core import BUDGET, Claim, Goal, Proofs
 from closedform.verify.claims.report import Report, check
 from closedform.verify.claims.rule import finite_steps, invariant
 from closedform.verify.claims.step import Step, inductive, open_symbols, step_of
-from closedform.verify.prover.terms import FALSE
+from closedform.verify.terms import FALSE
 
 
 def verify_rule(rule: UpdateRule, *claims: Claim, budget: float = BUDGET) -> Report:

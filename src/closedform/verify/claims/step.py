@@ -14,8 +14,8 @@ from closedform.language.numbers import rationalize
 from closedform.language.symbols import local
 from closedform.verify.claims.core import Goal
 from closedform.verify.claims.reading import Condition, said
-from closedform.verify.prover.definedness import obligations
-from closedform.verify.prover.terms import TRUE, Term, term
+from closedform.verify.terms import TRUE, Term, term
+from closedform.verify.terms.definedness import obligations
 
 STEP_LATER = {t: t + 1}
 """What is said of a step, said of the next one."""

@@ -23,9 +23,8 @@ from closedform.verify.claims.reading import (
     read_schedule,
     said,
 )
-from closedform.verify.prover.real_line import TIME, Cell, as_choices, cells
-from closedform.verify.prover.tables import is_integer
-from closedform.verify.prover.terms import (
+from closedform.verify.tactics.real_line import TIME, Cell, as_choices, cells
+from closedform.verify.terms import (
     ONE,
     RELATIONS,
     TRUE,
@@ -50,6 +49,7 @@ from closedform.verify.prover.terms import (
     symbols,
     walk,
 )
+from closedform.verify.terms.tables import is_integer
 
 
 def bounded(

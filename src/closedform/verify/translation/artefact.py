@@ -10,10 +10,10 @@ from typing import Any
 from onnx import ModelProto, helper
 
 from closedform.errors import ClosedFormError, VerificationError
+from closedform.importers.onnx_graph import read_model
 from closedform.ir import DType, Shape
 from closedform.language import Schedule, UpdateRule
-from closedform.verify.prover.verdict import Status, Verdict
-from closedform.verify.translation.onnx_graph import read_model
+from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.rule_files import (
     Part,
     combined,

@@ -27,9 +27,9 @@ from flint import arb, fmpq
 
 from closedform.errors import VerificationError
 from closedform.ir import DType
-from closedform.verify.prover import terms
-from closedform.verify.prover.exact import value as value_of
-from closedform.verify.prover.terms import Op, Term
+from closedform.verify import terms
+from closedform.verify.terms import Op, Term
+from closedform.verify.terms.evaluate import value as value_of
 
 # Two families of numbers of one size are told apart by bits of numerator and denominator. A number
 # that belongs to neither has about 53 bits in both (float64), so one of fewer is no accident.

@@ -17,14 +17,14 @@ from flint import arb, ctx, fmpq
 
 from closedform.ir import DType, Graph, evaluate
 from closedform.language import t
-from closedform.verify.prover import terms
-from closedform.verify.prover.exact import Undefined
-from closedform.verify.prover.exact import value as value_of
-from closedform.verify.prover.terms import Sign, Term
-from closedform.verify.prover.verdict import Status, Verdict
+from closedform.verify import terms
+from closedform.verify.identity.equality import Steps
+from closedform.verify.terms import Sign, Term
+from closedform.verify.terms.evaluate import Undefined
+from closedform.verify.terms.evaluate import value as value_of
+from closedform.verify.terms.from_graph import Constant
+from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.constants import rounding_interval
-from closedform.verify.translation.identity import Steps
-from closedform.verify.translation.lift import Constant
 
 CLOCK = terms.term(t)
 # Of the largest value that is seen: far more than float32 rounds, far less than a fault changes.

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from onnx import ModelProto
 
 from closedform.errors import ClosedFormError
+from closedform.importers.onnx_slices import Slices, Total
 from closedform.ir.program import GRAD as GRAD_NAME
 from closedform.ir.program import INPUT, NEXT, STATE
 from closedform.ir.program import PARAM as PARAM_NAME
 from closedform.language import UpdateRule
 from closedform.lowering.rule import EVALUATION
-from closedform.verify.prover import terms
-from closedform.verify.prover.verdict import Status, Verdict
-from closedform.verify.translation.onnx_slices import Slices, Total
+from closedform.verify import terms
+from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.rule_reading import SumKey
 from closedform.verify.translation.rule_terms import Model, Wanted
 from closedform.verify.translation.translation import validate_outputs

@@ -36,9 +36,9 @@ from closedform.language.model import GlobalSum, NonFinite, tensor_input
 from closedform.language.shapes import EPSILON, other_axes
 from closedform.language.symbols import local
 from closedform.lowering.sums import sum_symbol
-from closedform.verify.prover import tensor_functions as functions
-from closedform.verify.prover import terms
-from closedform.verify.prover.terms import Reader, Term
+from closedform.verify import terms
+from closedform.verify.terms import Reader, Term
+from closedform.verify.terms import tensor_functions as functions
 from closedform.verify.translation.sources import source_term
 
 Read = Callable[[sp.Basic], Term]

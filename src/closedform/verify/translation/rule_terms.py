@@ -24,9 +24,9 @@ from closedform.language.model import GlobalSum
 from closedform.language.symbols import local, t
 from closedform.lowering.rule import EVALUATION
 from closedform.lowering.sums import parts_rule
-from closedform.verify.prover import tensor_functions as functions
-from closedform.verify.prover import terms
-from closedform.verify.prover.terms import Term
+from closedform.verify import terms
+from closedform.verify.terms import Term
+from closedform.verify.terms import tensor_functions as functions
 from closedform.verify.translation.rule_reading import Kinds, Reading, SumKey, sum_key
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from closedform.language import Schedule
-from closedform.verify.prover import terms
-from closedform.verify.prover.terms import Term
+from closedform.verify import terms
+from closedform.verify.terms import Term
 
 
 def source_term(schedule: Schedule, inputs: frozenset[str] | set[str] = frozenset()) -> Term:

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from closedform.ir import DType, Graph, Node, Op
-from closedform.verify.prover import terms
-from closedform.verify.prover.terms import Term
+from closedform.verify import terms
+from closedform.verify.terms import Term
+from closedform.verify.terms.from_graph import Constant
 from closedform.verify.translation.constants import Constants
-from closedform.verify.translation.lift import Constant
 
 
 def with_split_constants(constants: Constants, graph: Graph) -> Constant:

@@ -32,20 +32,22 @@ from closedform.ir import DType, Graph, Op, Role
 from closedform.ir.interval import full
 from closedform.language import Schedule, UpdateRule
 from closedform.lowering.domain import LAST_STEP
-from closedform.verify.prover import terms
-from closedform.verify.prover.terms import Term
-from closedform.verify.prover.verdict import Status, Verdict
-from closedform.verify.translation.congruence import are_congruent
-from closedform.verify.translation.constants import Constants
-from closedform.verify.translation.identity import Steps, are_equal, is_defined
-from closedform.verify.translation.lift import Constant, lift_graph
-from closedform.verify.translation.normal import (
+from closedform.verify import terms
+from closedform.verify.identity.congruence import are_congruent
+from closedform.verify.identity.equality import Steps, are_equal, is_defined
+from closedform.verify.identity.normal import (
     has_waves,
     normal,
     with_one_wave,
     without_special_angles,
 )
-from closedform.verify.translation.pieces import Line, Runs, Value, aligned, as_term, runs_of
+from closedform.verify.tactics.prover import prove
+from closedform.verify.terms import Term
+from closedform.verify.terms.definedness import obligations
+from closedform.verify.terms.from_graph import Constant, lift_graph
+from closedform.verify.terms.partition import Line, Runs, Value, aligned, as_term, runs_of
+from closedform.verify.terms.verdict import Status, Verdict
+from closedform.verify.translation.constants import Constants
 from closedform.verify.translation.refutation import (
     CLOCK,
     Floats,
@@ -311,10 +313,6 @@ def _with_waves(one: Term, other: Term, run: Steps) -> tuple[Term, Term]:
 
 
 def _prove(pair: Pair, run: OpenRun, deadline: float, is_rule: bool) -> Verdict:
-    # Few graphs come here, and the solvers behind the prover take longer to load than to validate.
-    from closedform.verify.prover.definedness import obligations
-    from closedform.verify.prover.prover import prove
-
     clock, steps = run.steps.clock, run.steps
     wanted, lifted = (as_term(value, clock) for value in (run.source, run.lifted))
     taken = (

@@ -1,0 +1,148 @@
+"""ONNX models read as graphs: what a file computes, whoever made it.
+
+Nothing is taken from the metadata of a file, and nothing in it is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+
+import onnx
+from onnx import ModelProto, NodeProto, ValueInfoProto, helper, inliner, numpy_helper
+
+from closedform.errors import ClosedFormError, VerificationError, nearest
+from closedform.importers.onnx_ops import DTYPES, ONNX_ROWS, Reader, add_constant
+from closedform.ir import Builder, Graph, Role, TensorType
+
+_ROLES = {"param": Role.PARAM, "grad": Role.GRAD, "state": Role.STATE}
+STEP = "step"
+
+
+def read_model(source: ModelProto | str | PathLike[str]) -> Graph:
+    """Returns the graph of an ONNX model.
+
+    An integer input named ``step``, or the only integer input, is the clock; inputs named as in the
+    files of a rule (``param.w``) have these roles; the others are hyperparameters.
+
+    Raises:
+        VerificationError: The file cannot be read, or holds an operator, type or attribute that has
+            no meaning here; the message names the node.
+    """
+    model = source if isinstance(source, ModelProto) else load_model(Path(source))
+    if model.functions:
+        model = inliner.inline_local_functions(model)
+    body = model.graph
+    reader = Reader(Builder(body.name or "model"))
+    given = [value for value in body.input if value.name]
+    step = _step_of(given)
+    for value in given:
+        type_ = type_of(value)
+        reader.values[value.name] = reader.builder.input(
+            value.name, type_, role_of(value.name, step)
+        )
+    for tensor in body.initializer:
+        if tensor.name not in reader.values:
+            add_constant(reader, tensor.name, tensor)
+    for node in body.node:
+        read_node(reader, node)
+    for output in body.output:
+        if output.name not in reader.values:
+            raise VerificationError(f"the output {output.name!r} is computed by no node")
+        reader.builder.output(output.name, reader.values[output.name])
+    return reader.builder.build()
+
+
+def defaults_of(model: ModelProto) -> dict[str, float]:
+    """Returns the numbers of the scalar inputs that have an initializer, which are optional."""
+    names = {value.name for value in model.graph.input}
+    return {
+        tensor.name: float(numpy_helper.to_array(tensor))
+        for tensor in model.graph.initializer
+        if tensor.name in names and not tensor.dims
+    }
+
+
+def load_model(path: Path) -> ModelProto:
+    """Returns the model in a file; data in other files stays there.
+
+    Raises:
+        VerificationError: There is no such file, or it is no model.
+    """
+    where = f"file {str(path)!r}"
+    try:
+        model = onnx.load(str(path), load_external_data=False)
+    except OSError as error:
+        raise VerificationError(f"cannot read it: {error.strerror}", where=where) from error
+    except Exception as error:  # protobuf's own error, of a package that onnx does not re-export
+        raise VerificationError("it is no ONNX model", where=where) from error
+    if not model.graph.output:
+        raise VerificationError("it is no ONNX model: it has no output", where=where)
+    return model
+
+
+def _step_of(inputs: Sequence[ValueInfoProto]) -> str | None:
+    """The name of the clock."""
+    integers = [value.name for value in inputs if type_of(value).dtype.is_integer]
+    if STEP in integers:
+        return STEP
+    return integers[0] if len(integers) == 1 else None
+
+
+def role_of(name: str, step: str | None) -> Role:
+    """Returns the role of an input by its name and that of the clock."""
+    if name == step:
+        return Role.STEP
+    return _ROLES.get(name.split(".")[0], Role.HYPER) if "." in name else Role.HYPER
+
+
+def type_of(value: ValueInfoProto) -> TensorType:
+    """Returns the type of an input.
+
+    Raises:
+        VerificationError: It has no meaning here.
+    """
+    tensor = value.type.tensor_type
+    if not value.type.HasField("tensor_type") or tensor.elem_type not in DTYPES:
+        kind = helper.tensor_dtype_to_string(tensor.elem_type) if tensor.elem_type else "no tensor"
+        raise VerificationError(f"the input {value.name!r} has a type without meaning here: {kind}")
+    dims = [
+        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or f"{value.name}_{axis}"
+        for axis, dim in enumerate(tensor.shape.dim)
+    ]
+    return TensorType(DTYPES[tensor.elem_type], tuple(dims))
+
+
+def read_node(reader: Reader, node: NodeProto) -> None:
+    """Adds what a node computes.
+
+    Raises:
+        VerificationError: It has no meaning here; the message names the node.
+    """
+    where = f"node {node.name or node.output[0]!r}, operator {node.op_type}"
+    row = ONNX_ROWS.get(node.op_type)
+    if row is None or node.domain not in ("", "ai.onnx"):
+        of = f" of the domain {node.domain!r}" if node.domain else ""
+        raise VerificationError(
+            f"the operator {node.op_type!r}{of} has no meaning here",
+            where=where,
+            hint=nearest(node.op_type, ONNX_ROWS),
+        )
+    missing = [name for name in node.input if name not in reader.values]
+    if missing or len(node.output) != 1:
+        what = f"its operand {missing[0]!r} is computed by no node" if missing else "two results"
+        raise VerificationError(what, where=where)
+    operands = tuple(reader.values[name] for name in node.input)
+    try:
+        result = row(reader, node, operands)
+    except ClosedFormError as error:
+        raise VerificationError(error.what, where=where, hint=error.hint) from error
+    name = node.output[0]
+    reader.values[name] = result
+    if (
+        node.op_type in ("Constant", "Identity")
+        and node.input[:1]
+        and node.input[0] in reader.arrays
+    ):
+        reader.arrays[name] = reader.arrays[node.input[0]]

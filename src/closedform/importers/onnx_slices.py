@@ -1,0 +1,215 @@
+"""The file of a step by parameters: which are computed in the same way, and the graph of one.
+
+A model of a thousand tensors has a few kinds of steps. The nodes behind the outputs of a parameter
+are told apart by what they are and what they are given, with the parameter's own name left out;
+parameters whose nodes are the same have one graph, but for names (and for shapes, where no node
+looks at one). A value that mixes parameters is told by its name, so nothing is shared there.
+
+A sum over parameters is cut out: an Add of what belongs to several parameters, until another node
+takes it. It becomes an input, and its parts are looked at by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+
+from onnx import FunctionProto, ModelProto, NodeProto
+
+from closedform.errors import VerificationError
+from closedform.importers.onnx_graph import STEP, read_node, role_of, type_of
+from closedform.importers.onnx_ops import ONNX_ROWS, Reader, add_constant
+from closedform.ir import Builder, DType, Graph, Role, TensorType
+
+WHOLE_TENSOR = frozenset(
+    {"Constant", "Expand", "Gather", "MatMul", "ReduceMax", "ReduceSum", "Reshape", "Transpose"}
+)
+"""Operators that look at a shape, or may hold one."""
+
+ELEMENTWISE = ONNX_ROWS.keys() - WHOLE_TENSOR
+_MIXED, _SUM = "", "+"  # no names of parameters
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A value: what it is, the parameter that it belongs to, and the parts of a sum.
+
+    The owner is None for what belongs to none, ``_MIXED`` or ``_SUM`` for what belongs to several.
+    """
+
+    kind: int
+    owner: str | None = None
+    parts: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A sum over parameters.
+
+    Attributes:
+        symbol: The input that stands for it.
+        parts: The name of each part by the parameter that it belongs to.
+    """
+
+    symbol: str
+    parts: Mapping[str, str]
+
+
+class Slices:
+    """The nodes of a model by the parameters that they belong to.
+
+    Args:
+        model: The model.
+        owned: The parameter of an input, and what it is to it, by its name.
+        scalar: The dtype of sums over parameters.
+
+    Attributes:
+        is_elementwise: Whether no node looks at a shape.
+        totals: The sums over parameters, in order.
+    """
+
+    def __init__(
+        self, model: ModelProto, owned: Mapping[str, tuple[str, str]], scalar: DType
+    ) -> None:
+        self.model = model
+        self.scalar = scalar
+        self.functions = {(each.domain, each.name): each for each in model.functions}
+        nodes = [*model.graph.node, *(node for each in model.functions for node in each.node)]
+        known = {*ELEMENTWISE, *(each.name for each in model.functions)}
+        self.is_elementwise = all(node.op_type in known for node in nodes)
+        self.totals: dict[str, Total] = {}
+        self._inputs = {value.name: value for value in model.graph.input}
+        self._tensors = {tensor.name: tensor for tensor in model.graph.initializer}
+        self._makers: dict[str, int] = {}
+        self._kinds: dict[Hashable, int] = {}
+        self._values: dict[str, _Value] = {"": _Value(-1)}
+        for name in self._inputs:
+            self._values[name] = self._input(name, owned.get(name))
+        for name, tensor in self._tensors.items():
+            if name not in self._values:
+                facts = tensor.data_type, tuple(tensor.dims), name
+                self._values[name] = _Value(self._kind("constant", *facts))
+        for place, node in enumerate(model.graph.node):
+            for name in node.output:
+                self._makers[name] = place
+            self._add(node)
+
+    def kind_of(self, name: str, param: str) -> Hashable:
+        """Returns what tells a value of a parameter from those that are computed otherwise."""
+        value = self._taken(name)
+        return value.kind if value.owner in (None, param) else name
+
+    def graph(self, outputs: Iterable[str]) -> Graph:
+        """Returns what some values are computed by, as a graph with these outputs.
+
+        Raises:
+            VerificationError: A node has no meaning here.
+        """
+        names = list(outputs)
+        nodes, taken = self._behind(names)
+        reader = Reader(Builder(self.model.graph.name or "model"))
+        for name, value in self._inputs.items():
+            if name in taken:
+                role = role_of(name, STEP)
+                reader.values[name] = reader.builder.input(name, type_of(value), role)
+        for name, total in self.totals.items():
+            if name in taken:
+                type_ = TensorType(self.scalar)
+                reader.values[name] = reader.builder.input(total.symbol, type_, Role.HYPER)
+        for name, tensor in self._tensors.items():
+            if name in taken and name not in reader.values:
+                add_constant(reader, name, tensor)
+        for place in nodes:
+            self._read(reader, self.model.graph.node[place])
+        for name in names:
+            reader.builder.output(name, reader.values[name])
+        return reader.builder.build()
+
+    # --- reading the model -----------------------------------------------------------------------
+
+    def _kind(self, *key: Hashable) -> int:
+        return self._kinds.setdefault(key, len(self._kinds))
+
+    def _input(self, name: str, owned: tuple[str, str] | None) -> _Value:
+        type_ = type_of(self._inputs[name])
+        if owned is None:
+            return _Value(self._kind("input", name, str(type_)))
+        param, label = owned
+        shape = () if self.is_elementwise else type_.shape
+        return _Value(self._kind("own", label, type_.dtype, shape), param)
+
+    def _add(self, node: NodeProto) -> None:
+        missing = [name for name in node.input if name not in self._values]
+        if missing:
+            raise VerificationError(f"the operand {missing[0]!r} is computed by no node")
+        parts = self._parts(node)
+        if parts:
+            self._values[node.output[0]] = _Value(self._kind("sum", node.output[0]), _SUM, parts)
+            return
+        values = [self._taken(name) for name in node.input]
+        owners = {value.owner for value in values} - {None}
+        owner = next(iter(owners)) if len(owners) == 1 else _MIXED if owners else None
+        own_name = node.output[0] if owner == _MIXED else ""
+        kinds = tuple(value.kind for value in values)
+        attributes = tuple(each.SerializeToString(deterministic=True) for each in node.attribute)
+        key = self._kind(node.op_type, node.domain, attributes, kinds, own_name)
+        for place, name in enumerate(node.output):
+            self._values[name] = _Value(self._kind("output", key, place), owner)
+
+    def _parts(self, node: NodeProto) -> tuple[tuple[str, str], ...]:
+        """The parts of a sum of what belongs to several parameters, each to one; else none."""
+        if node.op_type != "Add" or node.domain not in ("", "ai.onnx"):
+            return ()
+        parts: list[tuple[str, str]] = []
+        for name in node.input:
+            value = self._values[name]
+            if value.owner in (None, _MIXED) or name in self.totals:
+                return ()
+            parts += value.parts if value.owner == _SUM else [(str(value.owner), name)]
+        owners = {owner for owner, _ in parts}
+        return tuple(parts) if len(owners) == len(parts) else ()
+
+    def _taken(self, name: str) -> _Value:
+        """A value that is taken by a node; a sum is cut out here."""
+        value = self._values[name]
+        if value.owner != _SUM:
+            return value
+        total = Total(f"total.{len(self.totals)}", dict(value.parts))
+        self.totals[name] = total
+        self._values[name] = _Value(self._kind("total", name))
+        return self._values[name]
+
+    def _behind(self, names: Iterable[str]) -> tuple[list[int], set[str]]:
+        """The places of the nodes behind some values, and all values that these take."""
+        pending, taken, nodes = list(names), set(), set()
+        while pending:
+            name = pending.pop()
+            if name in taken:
+                continue
+            taken.add(name)
+            place = None if name in self.totals else self._makers.get(name)
+            if place is not None and place not in nodes:
+                nodes.add(place)
+                pending.extend(self.model.graph.node[place].input)
+        return sorted(nodes), taken
+
+    def _read(self, reader: Reader, node: NodeProto) -> None:
+        function = self.functions.get((node.domain, node.op_type))
+        if function is None:
+            read_node(reader, node)
+            return
+        self._read_call(reader, node, function)
+
+    def _read_call(self, reader: Reader, node: NodeProto, function: FunctionProto) -> None:
+        """Adds the nodes of a function, its inputs being the operands of a call."""
+        if node.attribute or len(node.input) != len(function.input):
+            raise VerificationError(f"the function {function.name!r} is called otherwise than made")
+        inner = Reader(reader.builder, remainders=reader.remainders, signs=reader.signs)
+        for formal, actual in zip(function.input, node.input, strict=True):
+            inner.values[formal] = reader.values[actual]
+            if actual in reader.arrays:
+                inner.arrays[formal] = reader.arrays[actual]
+        for each in function.node:
+            self._read(inner, each)
+        for formal, actual in zip(function.output, node.output, strict=True):
+            reader.values[actual] = inner.values[formal]

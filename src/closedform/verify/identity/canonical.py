@@ -1,0 +1,371 @@
+"""The identity engine: terms as quotients of polynomials, zero if the numerator is.
+
+Generators are symbols and functions of canonical arguments. What is used of the functions:
+
+1. cos and sin of sums by addition; of whole multiples of one base angle by Chebyshev's recursion;
+   ``sin^2 = 1 - cos^2``; ``cos(pi n) = (-1)^n`` for whole n; multiples of pi/4 and pi/6 by roots.
+2. ``b^(x + n) = b^n b^x`` for whole n; powers of one base with commensurable exponents are powers
+   of one generator; roots: ``(b^(1/n))^n = b``.
+3. ``(x y)^p = x^p y^p`` and ``log(x y) = log x + log y``, if ``sign_of`` says that the factors are
+   positive (a factor above may be 0 in a power).
+4. ``exp(u + v) = exp(u) exp(v)`` and ``exp(x log b) = b^x``.
+5. Any other function of equal canonical arguments is equal to itself.
+
+What it assumes, and what a claim must add: denominators are not 0 and all operations are defined.
+Where they are, each rule holds; at ``b = 0`` the second one by continuity from above. So a zero
+numerator means that the term is 0 wherever it is defined. A numerator that is not 0 means nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Hashable
+from functools import reduce
+from typing import Any
+
+from flint import fmpq, fmpz
+
+from closedform.verify.terms.build import add, divide, multiply, power, rational
+from closedform.verify.terms.quotients import (
+    GENERATORS,
+    Quotient,
+    TooLarge,
+    factors,
+    from_terms,
+    generator,
+    number,
+    summands,
+)
+from closedform.verify.terms.tree import TRUTHS, Op, Sign, Term, walk
+
+SignOf = Callable[[Term], Sign]
+
+_MOST_MULTIPLES = 64
+_ROUNDS = 6
+
+
+def is_zero(term: Term, sign_of: SignOf | None = None) -> bool:
+    """Returns whether a term is 0 wherever it is defined; False where that is not found.
+
+    Args:
+        term: A number without undefined branches.
+        sign_of: What is known of the sign of a term; nothing if not given.
+    """
+    engine = Canonical(sign_of or (lambda _: Sign.ANY))
+    try:
+        return engine.is_zero(term)
+    except (TooLarge, ZeroDivisionError, NotCanonical):
+        return False
+
+
+class NotCanonical(Exception):  # noqa: N818 - says that the engine has nothing to say
+    """A term has no canonical form: it is undefined, or a base is 0."""
+
+
+class Canonical:
+    """Canonical forms of one term and its parts, over one table of generators."""
+
+    def __init__(self, sign_of: SignOf) -> None:
+        self.terms: dict[int, Term] = {}  # generators that are terms
+        self._sign_of = sign_of
+        self._generators: dict[Hashable, int] = {}
+        self.whole: set[int] = set()  # generators that are integers
+        self._logs: dict[int, Quotient] = {}  # generators log(f), by index: f
+        self._relations: dict[int, tuple[int, Quotient]] = {}  # index: g^n = value
+        self._denominators: dict[Hashable, int] = {}  # of the multiples of an angle or exponent
+        self._forms: dict[Term, Quotient] = {}
+        self._scanning = False
+
+    def is_zero(self, term: Term) -> bool:
+        """Whether the numerator of a term is 0 by the relations of the generators."""
+        form = self.of(term)
+        above = self._normal(form.above)
+        return above.is_zero() and not self._normal(form.below).is_zero()
+
+    def of(self, term: Term) -> Quotient:
+        """The canonical form. The first of two passes finds the common base angles."""
+        for scanning in (True, False):
+            self._scanning = scanning
+            self._forms = {}
+            for node in walk(term):
+                if node.op not in TRUTHS:
+                    self._forms[node] = self._form(node)
+        return self._forms[term]
+
+    # --- one node --------------------------------------------------------------------------------
+
+    def _form(self, node: Term) -> Quotient:
+        known = [self._forms[arg] for arg in node.args if arg in self._forms]
+        match node.op:
+            case Op.RATIONAL:
+                return number(node.value)
+            case Op.ADD:
+                return reduce(operator.add, known)
+            case Op.MULTIPLY:
+                return reduce(operator.mul, known)
+            case Op.DIVIDE:
+                return known[0] / known[1]
+            case Op.COSPI:
+                return self._turn(known[0])[0]
+            case Op.SINPI:
+                return self._turn(known[0])[1]
+            case Op.POWER:
+                return self._power(*known)
+            case Op.EXP:
+                return self._exponential(known[0])
+            case Op.LOG:
+                return self._logarithm(known[0])
+            case Op.UNDEFINED:
+                raise NotCanonical
+            case _:
+                return self._atom(node)
+
+    def _atom(self, node: Term) -> Quotient:
+        """A symbol, pi, or a function that is only equal to itself."""
+        keys: list[Hashable] = []
+        for arg in node.args:
+            form = self._forms.get(arg)
+            keys.append(arg if form is None else form.key)
+        index = self._index((node.op, node.value, *keys))
+        self.terms[index] = node
+        if node.op in (Op.FLOOR, Op.SIGN) or (node.op is Op.SYMBOL and node.value.integer):
+            self.whole.add(index)
+        return generator(index)
+
+    def _index(self, key: Hashable) -> int:
+        if key not in self._generators:
+            if len(self._generators) == GENERATORS:
+                raise TooLarge
+            self._generators[key] = len(self._generators)
+        return self._generators[key]
+
+    def _base(self, kind: str, of: Hashable, multiple: fmpq) -> tuple[int, int]:
+        """The generator of a kind for the common part of all multiples; this one's whole factor."""
+        family = (kind, of)
+        common = math.lcm(self._denominators.get(family, 1), int(multiple.q))
+        self._denominators[family] = common
+        return self._index((kind, of, common)), int((multiple * common).p)
+
+    # --- angles ----------------------------------------------------------------------------------
+
+    def _turn(self, turns: Quotient) -> tuple[Quotient, Quotient]:
+        """Cosine and sine of pi times a quotient, summand by summand."""
+        cosine, sine = number(fmpq(1)), number(fmpq(0))
+        for multiple, part in summands(turns):
+            c, s = self._angle(multiple, part)
+            cosine, sine = cosine * c - sine * s, sine * c + cosine * s
+        return cosine, sine
+
+    def _angle(self, multiple: fmpq, part: Quotient) -> tuple[Quotient, Quotient]:
+        constant = part.constant
+        if constant is not None:
+            return self._constant_angle(multiple - 2 * fmpq(((multiple + 1) / 2).floor()), part)
+        if multiple.q == 1 and self._is_whole(part):
+            if int(multiple.p) % 2 == 0:
+                return number(fmpq(1)), number(fmpq(0))
+            index = self._index(("alternating", part.key))
+            self._relations[index] = 2, number(fmpq(1))
+            return generator(index), number(fmpq(0))
+        return self._general_angle(multiple, part)
+
+    def _constant_angle(self, multiple: fmpq, part: Quotient) -> tuple[Quotient, Quotient]:
+        """An angle from -pi to pi, by one from -pi/2 to pi/2."""
+        if int(multiple.q) in (1, 2, 3, 4, 6):
+            return self._special_angle(multiple)
+        if abs(multiple) <= fmpq(1, 2):
+            return self._general_angle(multiple, part)
+        half_turn = fmpq(1) if multiple > 0 else fmpq(-1)
+        cosine, sine = self._general_angle(half_turn - multiple, part)
+        return number(fmpq(-1)) * cosine, sine
+
+    def _general_angle(self, multiple: fmpq, part: Quotient) -> tuple[Quotient, Quotient]:
+        cosine, times = self._base("cos", part.key, multiple)
+        sine, _ = self._base("sin", part.key, multiple)
+        c, s = generator(cosine), generator(sine)
+        self._relations[sine] = 2, number(fmpq(1)) - c * c
+        return (c, s) if self._scanning else _chebyshev(c, s, times)
+
+    def _special_angle(self, multiple: fmpq) -> tuple[Quotient, Quotient]:
+        """Multiples of pi/4 and pi/6."""
+        half = number(fmpq(1, 2))
+        if int(multiple.q) == 4:
+            root = self._root(number(fmpq(2)), 2) * half
+            return _chebyshev(root, root, int((multiple * 4).p))
+        if int(multiple.q) in (3, 6):
+            root = self._root(number(fmpq(3)), 2) * half
+            return _chebyshev(root, half, int((multiple * 6).p))
+        return _chebyshev(number(fmpq(0)), number(fmpq(1)), int((multiple * 2).p))
+
+    def _is_whole(self, part: Quotient) -> bool:
+        if not part.below.is_one():
+            return False
+        exponents = next(iter(part.above.to_dict()))
+        return all(not times or index in self.whole for index, times in enumerate(exponents))
+
+    # --- powers ----------------------------------------------------------------------------------
+
+    def _power(self, base: Quotient, exponent: Quotient) -> Quotient:
+        constant = exponent.constant
+        if constant is not None and constant.q == 1:
+            return base ** int(constant.p)
+        result = number(fmpq(1))
+        for factor, times in self._split(base):
+            for multiple, part in summands(exponent):
+                result = result * self._raise(factor, multiple * times, part)
+        return result
+
+    def _raise(self, base: Quotient, multiple: fmpq, part: Quotient) -> Quotient:
+        """``base ^ (multiple * part)``."""
+        if base.constant == 1:
+            return base
+        if part.constant is not None:
+            whole = fmpq(multiple.floor())
+            rest = multiple - whole
+            result = base ** int(whole.p)
+            if rest == 0:
+                return result
+            return result * self._root(base, int(rest.q)) ** int(rest.p)
+        index, times = self._base("power", (base.key, part.key), multiple)
+        return generator(index) if self._scanning else generator(index) ** times
+
+    def _root(self, base: Quotient, degree: int) -> Quotient:
+        """The root of a base: the common root of all that are taken of it, to a power."""
+        index, times = self._base("root", base.key, fmpq(1, degree))
+        common = self._denominators["root", base.key]
+        self._relations[index] = common, base
+        return generator(index) ** times
+
+    def _split(self, base: Quotient) -> list[tuple[Quotient, int]]:
+        """The base as positive factors with whole powers, or itself."""
+        constant = base.constant
+        if constant is not None:
+            if constant == 0:
+                raise NotCanonical
+            return _primes(constant) if constant > 0 else [(base, 1)]
+        if base.below.is_one() and len(base.above) == 1 and base.above.total_degree() == 1:
+            return [(base, 1)] if base.above.leading_coefficient() == 1 else self._positive(base)
+        return self._positive(base)
+
+    def _positive(self, base: Quotient) -> list[tuple[Quotient, int]]:
+        content, parts = factors(base)
+        if len(parts) == 1 and content == 1 and parts[0][1] == 1:
+            return [(base, 1)]
+        positive: list[tuple[Quotient, int]] = []
+        for factor, times in parts:
+            sign = self._sign_of_form(factor)
+            if sign in (Sign.NEGATIVE, Sign.NONPOSITIVE):
+                factor = number(fmpq(-1)) * factor
+                content = -content if times % 2 else content
+                sign = Sign.POSITIVE if sign is Sign.NEGATIVE else Sign.NONNEGATIVE
+            if sign is not Sign.POSITIVE and (sign is not Sign.NONNEGATIVE or times < 0):
+                return [(base, 1)]
+            positive.append((factor, times))
+        return positive + _primes(content) if content > 0 else [(base, 1)]
+
+    def _sign_of_form(self, form: Quotient) -> Sign:
+        try:
+            return self._sign_of(self.term_of(form))
+        except TooLarge:  # it holds powers or waves, which are no terms here
+            return Sign.ANY
+
+    def term_of(self, form: Quotient) -> Term:
+        """Returns a polynomial in generators that are terms as a term."""
+        parts = []
+        for exponents, coefficient in form.above.to_dict().items():
+            powers = [rational(fmpq(coefficient))]
+            for index, times in enumerate(exponents):
+                if times:
+                    if index not in self.terms:
+                        raise TooLarge
+                    powers.append(power(self.terms[index], rational(times)))
+            parts.append(multiply(*powers))
+        below = fmpq(form.below.leading_coefficient())
+        return divide(add(*parts), rational(below))
+
+    # --- exp and log -----------------------------------------------------------------------------
+
+    def _exponential(self, exponent: Quotient) -> Quotient:
+        result = number(fmpq(1))
+        for multiple, part in summands(exponent):
+            base, rest = self._without_log(part)
+            if base is not None:
+                result = result * self._power(base, number(multiple) * rest)
+            else:
+                index, times = self._base("exp", part.key, multiple)
+                result = result * (
+                    generator(index) if self._scanning else generator(index) ** times
+                )
+        return result
+
+    def _without_log(self, part: Quotient) -> tuple[Quotient | None, Quotient]:
+        """``part = log(base) * rest``: base and rest, or None and the part."""
+        exponents = next(iter(part.above.to_dict()))
+        for index, base in self._logs.items():
+            if exponents[index] == 1:
+                return base, part / generator(index)
+        return None, part
+
+    def _logarithm(self, argument: Quotient) -> Quotient:
+        result = number(fmpq(0))
+        for factor, times in self._split(argument):
+            if factor.constant == 1:
+                continue
+            index = self._index(("log", factor.key))
+            self._logs[index] = factor
+            result = result + number(fmpq(times)) * generator(index)
+        return result
+
+    # --- relations -------------------------------------------------------------------------------
+
+    def _normal(self, above: Any) -> Any:
+        """A polynomial with each relation ``g^n = value`` used, times the values' denominators."""
+        for _ in range(_ROUNDS):
+            before = above
+            for index in sorted(self._relations, reverse=True):
+                above = self._replace(above, index)
+            if above == before:
+                return above
+        return above
+
+    def _replace(self, above: Any, index: int) -> Any:
+        degree, value = self._relations[index]
+        terms = above.to_dict()
+        if max((exponents[index] for exponents in terms), default=0) < degree:
+            return above
+        by_power: dict[int, dict[tuple[int, ...], fmpq]] = {}
+        for exponents, coefficient in terms.items():
+            whole, rest = divmod(exponents[index], degree)
+            left = (*exponents[:index], rest, *exponents[index + 1 :])
+            part = by_power.setdefault(int(whole), {})
+            part[left] = part.get(left, fmpq(0)) + coefficient
+        result = number(fmpq(0))
+        for whole, part in by_power.items():
+            result = result + from_terms(part) * value**whole
+        return result.above
+
+
+def _chebyshev(cosine: Quotient, sine: Quotient, times: int) -> tuple[Quotient, Quotient]:
+    """Cosine and sine of a whole multiple of an angle."""
+    if abs(times) > _MOST_MULTIPLES:
+        raise TooLarge
+    two = number(fmpq(2))
+    c, following = number(fmpq(1)), cosine
+    s, after = number(fmpq(0)), number(fmpq(1))
+    for _ in range(abs(times)):
+        c, following = following, two * cosine * following - c
+        s, after = after, two * cosine * after - s
+    return c, (sine * s if times >= 0 else number(fmpq(-1)) * sine * s)
+
+
+def _primes(constant: fmpq) -> list[tuple[Quotient, int]]:
+    """A rational number above 0 as powers of primes; itself where it is too long to factor."""
+    if max(int(constant.p), int(constant.q)) > 2**48:
+        return [(number(constant), 1)]
+    found = []
+    for part, direction in ((constant.p, 1), (constant.q, -1)):
+        if part != 1:
+            found += [
+                (number(fmpq(prime)), direction * times) for prime, times in fmpz(part).factor()
+            ]
+    return found

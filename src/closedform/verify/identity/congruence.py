@@ -1,0 +1,400 @@
+"""Congruence: two terms made of equal parts in one way are equal, whatever their functions are.
+
+Each term gets a form: a sum of rational multiples of products of powers of atoms. An atom is a
+symbol, a sum under a product, or a function of forms, and is known by its kind and these forms
+alone. What is used:
+
+1. Sums and products of numbers commute and associate; equal summands and factors are collected;
+   a rational factor is taken into a sum. Products of sums stay as they are.
+2. ``(x^p)^q = x^(p q)`` for whole q, and where p is no even number; ``(c x)^q = c^q x^q`` for a
+   rational c above 0; ``b^u = exp(u log b)``, ``exp(u + v) = exp(u) exp(v)``.
+3. min, max, and, or do not care for order; ``|c x| = |c| |x|``; ``z < min(x, y)`` is ``z < x`` and
+   ``z < y``; of integers ``x <= y`` is ``x < y + 1``; a choice on a condition that is decided
+   around it is one of its branches; a choice between a value and none is the value.
+4. A function of whole tensors is that of its operand at all elements: what is decided at this
+   element is not used in it.
+5. What is left of a difference is asked of the identity engine, with each atom as a symbol.
+
+All hold where both sides are defined. But for 5, the cost is linear. Unequal forms say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from flint import fmpq, fmpz
+
+from closedform.verify import terms
+from closedform.verify.identity import forms
+from closedform.verify.identity.canonical import is_zero
+from closedform.verify.identity.forms import ONE, ZERO, Form, Known, Monomial, NoForm, Truth
+from closedform.verify.terms import Op, Sign, Term
+
+_NOTHING: Known = frozenset()
+_LARGEST_PRIME = 2**48
+_MOST_EXPANDED = 64
+_UNDEFINED = "undefined"
+
+
+def are_congruent(
+    left: Term,
+    right: Term,
+    sign_of: Callable[[Term], Sign] | None = None,
+    *,
+    is_by_form: bool = False,
+) -> bool:
+    """Returns whether two numbers are shown to be equal wherever both are defined.
+
+    Args:
+        left: A number.
+        right: Another one.
+        sign_of: What is known of the sign of a term, for the identity engine.
+        is_by_form: Whether to leave the engine out.
+
+    Example:
+        >>> x, y = terms.symbol("x"), terms.symbol("y")
+        >>> root = terms.square_root(terms.opaque("f", terms.multiply(x, y)))
+        >>> same = terms.divide(
+        ...     terms.ONE, terms.square_root(terms.opaque("f", terms.multiply(y, x)))
+        ... )
+        >>> are_congruent(terms.divide(x, root), terms.multiply(same, x))
+        True
+    """
+    table = Congruence()
+    try:
+        difference = table.sum((table.form(left), forms.scaled(table.form(right), fmpq(-1))))
+        if not difference or is_by_form:
+            return not difference
+        return is_zero(table.term_of(difference), sign_of)
+    except NoForm:
+        return False
+
+
+@dataclass(slots=True)
+class Congruence:
+    """The atoms of some terms.
+
+    Attributes:
+        atoms: The number of each atom, by its kind and parts.
+        bases: The forms of atoms that stand for a sum, or for what a root is taken of.
+        primes: The rational numbers that atoms stand for, as the bases of roots.
+        logs: The rational numbers above 0 whose logarithms atoms are.
+        unsure: Logarithms and powers of what may be below 0, of which no root is taken.
+        whole: The symbols of integers.
+    """
+
+    atoms: dict[Hashable, int] = field(default_factory=dict)
+    bases: dict[int, Form] = field(default_factory=dict)
+    primes: dict[int, fmpq] = field(default_factory=dict)
+    logs: dict[int, fmpq] = field(default_factory=dict)
+    unsure: set[int] = field(default_factory=set)
+    whole: set[int] = field(default_factory=set)
+    _forms: dict[tuple[Term, Known], Form] = field(default_factory=dict)
+    _truths: dict[tuple[Term, Known], Truth] = field(default_factory=dict)
+
+    def form(self, root: Term, known: Known = _NOTHING) -> Form:
+        """Returns the form of a number."""
+        key = root, known
+        if key not in self._forms:
+            self._forms[key] = self._form(root, known)
+        return self._forms[key]
+
+    def _atom(self, *key: Hashable) -> Form:
+        return forms.power_of(self._number(*key), ONE)
+
+    def _number(self, *key: Hashable) -> int:
+        return self.atoms.setdefault(key, len(self.atoms))
+
+    def _form(self, node: Term, known: Known) -> Form:
+        match node.op:
+            case Op.RATIONAL:
+                return forms.constant(node.value)
+            case Op.SYMBOL:
+                atom = self._number("symbol", node.value.name)
+                self.whole |= {atom} if node.value.integer else set()
+                return forms.power_of(atom, ONE)
+            case Op.ADD:
+                return self.sum(self.form(arg, known) for arg in node.args)
+            case Op.MULTIPLY:
+                return self.product(self.form(arg, known) for arg in node.args)
+            case Op.DIVIDE:
+                above, below = (self.form(arg, known) for arg in node.args)
+                return self.product((above, self.power(below, fmpq(-1))))
+            case Op.POWER:
+                return self._power(*(self.form(arg, known) for arg in node.args))
+            case Op.EXP:
+                return self._exponential(self.form(node.args[0], known))
+            case Op.LOG:
+                return self._logarithm(self.form(node.args[0], known))
+            case Op.ITE:
+                return self._choice(node, known)
+            case Op.MINIMUM | Op.MAXIMUM:
+                parts = frozenset(self.form(arg, known) for arg in forms.flattened(node, node.op))
+                return next(iter(parts)) if len(parts) == 1 else self._atom(node.op, parts)
+            case Op.ABSOLUTE | Op.SIGN | Op.COSPI | Op.SINPI:
+                return self._symmetric(node.op, self.form(node.args[0], known))
+            case Op.OPAQUE:
+                return self._atom(node.op, node.value, *(self.form(arg) for arg in node.args))
+            case Op.UNDEFINED:
+                return self._atom(_UNDEFINED)
+            case _:
+                parts_of = (self.form(arg, known) for arg in node.args)
+                return self._atom(node.op, node.value, *parts_of)
+
+    # --- sums and products -----------------------------------------------------------------------
+
+    def sum(self, summands: Iterable[Form]) -> Form:
+        """Returns the sum of some forms."""
+        total: dict[Monomial, fmpq] = {}
+        for form in summands:
+            for monomial, times in form:
+                total[monomial] = total.get(monomial, ZERO) + times
+        return tuple(sorted((item for item in total.items() if item[1] != 0), key=forms.place_of))
+
+    def product(self, factors: Iterable[Form]) -> Form:
+        """Returns the product of some forms; sums of several summands become atoms."""
+        factor, sums = ONE, []
+        powers: dict[int, fmpq] = {}
+        for form in factors:
+            if not form:
+                return ()
+            if len(form) > 1:
+                sums.append(form)
+                continue
+            ((monomial, times),) = form
+            factor *= times
+            for atom, exponent in monomial:
+                powers[atom] = powers.get(atom, ZERO) + exponent
+        if not powers and len(sums) == 1:
+            return forms.scaled(sums[0], factor)
+        for form in sums:
+            atom, times = self._as_atom(form)
+            factor *= times
+            powers[atom] = powers.get(atom, ZERO) + 1
+        return self._collected(factor, powers)
+
+    def _collected(self, factor: fmpq, powers: Mapping[int, fmpq]) -> Form:
+        """A product of powers; whole powers of what roots are taken of are no roots."""
+        left, is_final = dict[int, fmpq](), True
+        for atom, exponent in powers.items():
+            base: Form = ((((atom, ONE),), ONE),)
+            if exponent.q == 1 and atom in self.primes:
+                base = forms.constant(self.primes[atom])
+            elif exponent.q == 1 and atom in self.bases and not self._is_sum(atom):
+                base, is_final = self.bases[atom], False
+            if len(base) > 1:
+                other, times = self._as_atom(base)
+                base = ((((other, ONE),), times),)
+            ((monomial, times),) = base
+            factor *= times ** int(exponent.p) if times != 1 else ONE
+            for other, inner in monomial:
+                left[other] = left.get(other, ZERO) + inner * exponent
+        if not is_final:
+            return self._collected(factor, left)
+        product = tuple(sorted((a, e) for a, e in left.items() if e != 0))
+        if len(product) == 1 and product[0][1] == 1 and self._is_sum(product[0][0]):
+            return forms.scaled(self.bases[product[0][0]], factor)
+        return ((product, factor),)
+
+    def _is_sum(self, atom: int) -> bool:
+        base = self.bases.get(atom)
+        return base is not None and len(base) > 1 and base[0][1] == 1
+
+    def _as_atom(self, form: Form) -> tuple[int, fmpq]:
+        """(a, c) with ``form = c a`` and a the atom of a sum whose first coefficient is 1."""
+        leading = form[0][1]
+        monic = forms.scaled(form, 1 / leading)
+        atom = self._number("base", monic)
+        self.bases[atom] = monic
+        return atom, leading
+
+    # --- powers ----------------------------------------------------------------------------------
+
+    def _power(self, base: Form, exponent: Form) -> Form:
+        number = forms.number_of(exponent)
+        if number is not None:
+            return self.power(base, number)
+        return self._exponential(self.product((exponent, self._logarithm(base))))
+
+    def power(self, base: Form, exponent: fmpq) -> Form:
+        """Returns a power with a rational exponent."""
+        if exponent == 0:
+            return forms.constant(ONE)
+        if not base:
+            if exponent < 0:
+                raise NoForm
+            return ()
+        if exponent == 1:
+            return base
+        if exponent.q == 1:
+            return self._whole_power(base, int(exponent.p))
+        size = abs(base[0][1])
+        return self.product((self._root_of(size, exponent), self._root(base, size, exponent)))
+
+    def _whole_power(self, base: Form, times: int) -> Form:
+        if len(base) > 1:
+            atom, factor = self._as_atom(base)
+            return self._collected(factor**times, {atom: fmpq(times)})
+        ((monomial, factor),) = base
+        return self._collected(factor**times, {a: e * times for a, e in monomial})
+
+    def _root_of(self, number: fmpq, exponent: fmpq) -> Form:
+        """A power of a rational number above 0, by its primes."""
+        if max(int(number.p), int(number.q)) > _LARGEST_PRIME:
+            return self._prime(number, exponent)
+        parts = [
+            self._prime(fmpq(prime), exponent * direction * int(times))
+            for part, direction in ((number.p, 1), (number.q, -1))
+            if part != 1
+            for prime, times in fmpz(int(part)).factor()
+        ]
+        return self.product(parts)
+
+    def _prime(self, number: fmpq, exponent: fmpq) -> Form:
+        atom = self._number("number", number)
+        self.primes[atom] = number
+        whole = fmpq(exponent.floor())
+        rest = exponent - whole
+        return self._collected(number ** int(whole.p), {atom: rest})
+
+    def _root(self, base: Form, size: fmpq, exponent: fmpq) -> Form:
+        """A fractional power of ``base / size``, whose first coefficient is 1 or -1."""
+        unit = forms.scaled(base, 1 / size)
+        if len(unit) == 1 and unit[0][1] == 1:
+            monomial = unit[0][0]
+            if not monomial:
+                return forms.constant(ONE)
+            ((atom, inner), *more) = monomial
+            is_even = inner.q == 1 and int(inner.p) % 2 == 0
+            # Of an unsure one not: ((-1)^n)^(1/2) is not (-1)^(n/2).
+            if not more and not is_even and atom not in self.unsure:
+                return self._collected(ONE, {atom: inner * exponent})
+        atom = self._number("base", unit)
+        self.bases[atom] = unit
+        return ((((atom, exponent),), ONE),)
+
+    def _logarithm(self, base: Form) -> Form:
+        atom = self._number("log", base)
+        number = forms.number_of(base)
+        if number is not None and number > 0:
+            self.logs[atom] = number
+        else:
+            self.unsure.add(atom)
+        return forms.power_of(atom, ONE)
+
+    def _exponential(self, exponent: Form) -> Form:
+        factors = []
+        for monomial, times in self._expanded(exponent):
+            base = self._logged_number(monomial)
+            if base is not None:
+                factors.append(self._root_of(base, times))
+            else:
+                atom = self._number("exp", monomial)
+                if any(factor in self.unsure for factor, _ in monomial):
+                    self.unsure.add(atom)
+                factors.append(forms.power_of(atom, times))
+        return self.product(factors)
+
+    def _logged_number(self, monomial: Monomial) -> fmpq | None:
+        """The rational number above 0 whose logarithm a monomial is."""
+        is_one = len(monomial) == 1 and monomial[0][1] == 1
+        return self.logs.get(monomial[0][0]) if is_one else None
+
+    def _expanded(self, form: Form) -> Form:
+        """The form with its products of sums multiplied out, where these are few."""
+        result: list[Form] = []
+        for monomial, times in form:
+            parts: list[Form] = [forms.constant(times)]
+            for atom, exponent in monomial:
+                is_factor = self._is_sum(atom) and exponent.q == 1 and 0 < exponent <= 3
+                factor = self.bases[atom] if is_factor else forms.power_of(atom, exponent)
+                for _ in range(int(exponent.p) if is_factor else 1):
+                    parts = [self.product((part, ((m, c),))) for part in parts for m, c in factor]
+                if len(parts) > _MOST_EXPANDED:
+                    return form
+            result += parts
+        return self.sum(result)
+
+    # --- functions and choices -------------------------------------------------------------------
+
+    def _symmetric(self, op: Op, inner: Form) -> Form:
+        """abs, sign and cos of multiples: their sign, and for abs and sign their size, goes out."""
+        if not inner:
+            return forms.constant(ONE if op is Op.COSPI else ZERO)
+        leading = inner[0][1]
+        is_odd = op in (Op.SIGN, Op.SINPI)
+        outer = abs(leading) if op is Op.ABSOLUTE else fmpq(-1 if leading < 0 and is_odd else 1)
+        by = leading if op in (Op.ABSOLUTE, Op.SIGN) else fmpq(-1 if leading < 0 else 1)
+        return forms.scaled(self._atom(op, forms.scaled(inner, 1 / by)), outer)
+
+    def _choice(self, node: Term, known: Known) -> Form:
+        condition, then, other = node.args
+        if then.op is Op.UNDEFINED or other.op is Op.UNDEFINED:
+            return self.form(other if then.op is Op.UNDEFINED else then, known)
+        truth = self.truth(condition, known)
+        if isinstance(truth, bool):
+            return self.form(then if truth else other, known)
+        if forms.is_negated(truth):
+            truth, then, other = forms.opposite(truth), other, then
+        holds = self.form(then, known | forms.facts_of(truth, True))
+        fails = self.form(other, known | forms.facts_of(truth, False))
+        return holds if holds == fails else self._atom(Op.ITE, truth, holds, fails)
+
+    def truth(self, condition: Term, known: Known = _NOTHING) -> Truth:
+        """Returns the form of a condition, True or False where it is decided."""
+        key = condition, known
+        if key not in self._truths:
+            found = self._truth(condition, known)
+            self._truths[key] = forms.decided(found, known)
+        return self._truths[key]
+
+    def _truth(self, node: Term, known: Known) -> Truth:
+        match node.op:
+            case Op.TRUE | Op.FALSE:
+                return node.op is Op.TRUE
+            case Op.LESS | Op.LESS_EQUAL | Op.EQUAL:
+                return self._relation(node, known)
+            case Op.AND | Op.OR:
+                return forms.junction(node.op, [self.truth(arg, known) for arg in node.args])
+            case Op.NOT:
+                return forms.opposite(self.truth(node.args[0], known))
+            case _:
+                raise NoForm
+
+    def _relation(self, node: Term, known: Known) -> Truth:
+        """``a < b`` as ``0 < b - a``; one with an extremum by its parts."""
+        left, right = node.args
+        parts, joined = forms.parts_of_relation(node.op, left, right)
+        if len(parts) > 1:
+            return forms.junction(joined, [self.truth(part, known) for part in parts])
+        above, below = self.form(right, known), self.form(left, known)
+        difference = self.sum((above, forms.scaled(below, fmpq(-1))))
+        number = forms.number_of(difference)
+        if number is not None:
+            return forms.holds(node.op, number)
+        if node.op is not Op.EQUAL and forms.is_whole(difference, self.whole):
+            is_strict = node.op is Op.LESS
+            return forms.WHOLE, difference if is_strict else forms.plus_one(difference)
+        leading = difference[0][1]
+        by = leading if node.op is Op.EQUAL else abs(leading)
+        return node.op, forms.scaled(difference, 1 / by)
+
+    # --- back to terms ---------------------------------------------------------------------------
+
+    def term_of(self, form: Form) -> Term:
+        """Returns a form as a term with a symbol for each atom but sums and roots."""
+        summands = []
+        for monomial, times in form:
+            powers = (self._power_term(atom, exponent) for atom, exponent in monomial)
+            summands.append(terms.multiply(terms.rational(times), *powers))
+        return terms.add(*summands)
+
+    def _power_term(self, atom: int, exponent: fmpq) -> Term:
+        if atom in self.bases:
+            base = self.term_of(self.bases[atom])
+        elif atom in self.primes:
+            base = terms.rational(self.primes[atom])
+        else:
+            base = terms.symbol(f"atom {atom}")
+        return terms.power(base, terms.rational(exponent))

@@ -1,0 +1,260 @@
+"""Normal forms on a run of steps: angles within a quarter or half turn, minima in one order.
+
+1. ``sin(pi u)`` is ``cos(pi (u - 1/2))``; a cosine is even, has the period 2, and changes its sign
+   over a half turn, so an angle that is a line gets a positive first coefficient, a constant in
+   [0, 1), and no even multiples of integers; one that is a constant comes to [0, 1/2].
+2. Square roots of rational numbers are a rational number times the root of an integer without
+   square factors, and stand above the line.
+3. The arguments of min and max are put in the order of their values at the first step.
+
+Each rule is an equation of real numbers: both sides are equal wherever they are defined.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from flint import arb, fmpq, fmpz
+
+from closedform.verify import terms
+from closedform.verify.terms import Op, Term
+from closedform.verify.terms.evaluate import value as value_of
+from closedform.verify.terms.partition import Line, as_term, runs_of
+from closedform.verify.terms.tables import is_integer
+
+_HALF = fmpq(1, 2)
+_LARGEST_RATIO = 16
+
+
+def normal(root: Term, clock: Term, first: int, last: int) -> Term:
+    """Returns an equal term in the normal form of the steps from ``first`` to ``last``."""
+    names = terms.symbols(root)
+
+    def make(node: Term, args: list[Term]) -> Term:
+        if node.op in (Op.COSPI, Op.SINPI):
+            return _cosine(node, args[0])
+        if node.op in (Op.MINIMUM, Op.MAXIMUM):
+            args.sort(key=_size)
+        if node.op is Op.POWER and all(terms.is_rational(arg) for arg in args):
+            return _root(args[0].value, args[1].value)
+        if node.op is Op.DIVIDE:
+            above = _inverse(args[1])
+            return terms.divide(*args) if above is None else terms.multiply(args[0], above)
+        return terms.rebuild(node, tuple(args)) if args else node
+
+    def _cosine(node: Term, angle: Term) -> Term:
+        (run, *more) = runs_of(angle, clock, first, last)
+        if more or not isinstance(run.value, Line):
+            return terms.rebuild(node, (angle,))
+        shift = _HALF if node.op is Op.SINPI else fmpq(0)
+        sign, line = _reduced(replace(run.value, height=run.value.height - shift))
+        return terms.multiply(terms.rational(sign), terms.cospi(as_term(line, clock)))
+
+    def _size(node: Term) -> float:
+        # Odd numbers, so that different terms seldom meet: equal sizes stay in the order they had.
+        values = {name: fmpq(2 * place + 3, 7) for place, name in enumerate(names)}
+        point = {**values, clock.value.name: fmpq(first)}
+        found = value_of(node, point)
+        if isinstance(found, arb):
+            return float(found.mid())
+        return float(int(found.p) / int(found.q)) if isinstance(found, fmpq) else 0.0
+
+    return terms.fold(root, make)
+
+
+def without_special_angles(root: Term) -> Term:
+    """Returns the term with the rational values of cos and sin of quarter turns worked out."""
+
+    def make(node: Term, args: list[Term]) -> Term:
+        is_wave = node.op in (Op.COSPI, Op.SINPI)
+        if is_wave and terms.is_rational(args[0]) and args[0].value.q in (1, 2):
+            shift = fmpq(0) if node.op is Op.COSPI else _HALF
+            halves = int((2 * (args[0].value - shift)).p) % 4
+            return terms.rational((1, 0, -1, 0)[halves])
+        return terms.rebuild(node, tuple(args)) if args else node
+
+    return terms.fold(root, make) if has_waves(root) else root
+
+
+def has_waves(*roots: Term) -> bool:
+    """Returns whether there is a cosine or sine in a term."""
+    return any(node.op in (Op.COSPI, Op.SINPI) for node in terms.walk(*roots))
+
+
+def with_one_wave(
+    left: Term, right: Term, clock: Term, step: int, are_same: Callable[[Term, Term], bool]
+) -> tuple[Term, Term]:
+    """Returns two terms with one symbol for each value of the clock, with waves in it, that is one.
+
+    Args:
+        left: A term.
+        right: Another one.
+        clock: The symbol of the clock.
+        step: A step at which values are compared first.
+        are_same: Whether two numbers are equal.
+    """
+    candidates = [(node, _float_at(node, clock, step)) for node in _waves(right, clock)]
+    symbols: tuple[dict[Term, Term], dict[Term, Term]] = ({}, {})
+    covered: set[Term] = set()
+    for node in reversed(_waves(left, clock)):
+        if node in covered:
+            continue
+        size = _float_at(node, clock, step)
+        near = [other for other, value in candidates if math.isclose(value, size, rel_tol=1e-9)]
+        same = next((other for other in reversed(near) if are_same(node, other)), None)
+        if same is not None:
+            name = terms.symbol(f"wave {len(symbols[1])}")
+            symbols[0][node] = symbols[1].setdefault(same, name)
+            covered.update(terms.walk(node))
+    return terms.substitute(left, symbols[0]), terms.substitute(right, symbols[1])
+
+
+def _waves(root: Term, clock: Term) -> list[Term]:
+    """The numbers that hold a cosine and no symbol but the clock, small ones first."""
+    alone: dict[Term, bool] = {}
+    found: dict[Term, None] = {}
+    for node in terms.walk(root):
+        is_other = node.op in (Op.SYMBOL, Op.OPAQUE, Op.UNDEFINED) and node != clock
+        alone[node] = not is_other and all(alone[arg] for arg in node.args)
+        has_wave = node.op in (Op.COSPI, Op.SINPI) or any(arg in found for arg in node.args)
+        if alone[node] and has_wave and node.op not in terms.TRUTHS:
+            found[node] = None
+    return list(found)
+
+
+def _float_at(node: Term, clock: Term, step: int) -> float:
+    found = value_of(node, {clock.value.name: fmpq(step)})
+    if isinstance(found, arb):
+        return float(found.mid())
+    return float(int(found.p) / int(found.q)) if isinstance(found, fmpq) else math.nan
+
+
+def with_one_condition(
+    left: Term, right: Term, are_same: Callable[[Term, Term], bool]
+) -> tuple[Term, Term]:
+    """Returns two terms with the conditions of their choices that say the same written alike.
+
+    Args:
+        left: A term.
+        right: Another one.
+        are_same: Whether two numbers are equal wherever they are defined.
+    """
+    seen: list[Term] = []
+
+    def make(node: Term, args: list[Term]) -> Term:
+        rebuilt = terms.rebuild(node, tuple(args)) if args else node
+        if rebuilt.op not in terms.RELATIONS:
+            return rebuilt
+        for known in seen:
+            if known == rebuilt or (known.op is rebuilt.op and _say_the_same(known, rebuilt)):
+                return known
+        seen.append(rebuilt)
+        return rebuilt
+
+    def _say_the_same(one: Term, other: Term) -> bool:
+        differences = [terms.subtract(*relation.args) for relation in (one, other)]
+        return are_same(*differences)
+
+    return terms.fold(left, make), terms.fold(right, make)
+
+
+def _root(base: fmpq, exponent: fmpq) -> Term:
+    """A half-integer power of a rational number: ``(p/q)^(n/2) = (pq)^(n/2) / q^n``."""
+    plain = terms.power(terms.rational(base), terms.rational(exponent))
+    if exponent.q != 2 or base <= 0 or not 0 < exponent < 8 or max(base.p, base.q) > 2**32:
+        return plain
+    outside, inside = fmpq(1, int(base.q) ** int(exponent.p)), 1
+    for prime, times in fmpz(int(base.p) * int(base.q)).factor():
+        whole, rest = divmod(int(times) * int(exponent.p), 2)
+        outside *= int(prime) ** whole
+        inside *= int(prime) ** rest
+    root = terms.power(terms.rational(inside), terms.HALF) if inside > 1 else terms.ONE
+    return terms.multiply(terms.rational(outside), root)
+
+
+def _inverse(below: Term) -> Term | None:
+    """One over ``r * s^(1/2)`` for rational r and s: ``s^(1/2) / (r * s)``."""
+    factors = below.args if below.op is Op.MULTIPLY else (below,)
+    roots = [node for node in factors if _is_root(node)]
+    others = [node.value for node in factors if terms.is_rational(node)]
+    if len(roots) != 1 or len(roots) + len(others) < len(factors) or 0 in others:
+        return None
+    (root,) = roots
+    number = root.args[0].value * (others[0] if others else fmpq(1))
+    return terms.multiply(terms.rational(1 / number), root)
+
+
+def _is_root(node: Term) -> bool:
+    is_power = node.op is Op.POWER and node.args[1] == terms.HALF
+    return is_power and terms.is_rational(node.args[0]) and bool(node.args[0].value > 0)
+
+
+def opaque_cosines(root: Term) -> Term:
+    """Returns the term with each cosine as a function of which only equality is known."""
+
+    def make(node: Term, args: list[Term]) -> Term:
+        if node.op is Op.COSPI:
+            return terms.opaque("cospi", *args)
+        return terms.rebuild(node, tuple(args)) if args else node
+
+    return terms.fold(root, make)
+
+
+def by_angles(root: Term, clock: Term, first: int, last: int) -> Term:
+    """Returns the term with the angles of its cosines as variables of their own.
+
+    Angles that are small multiples of one another, but for quarters of a turn, are multiples of one
+    variable. What is 0 for all values of the variables is 0 at the angles.
+    """
+    bases: list[tuple[Line, Term]] = []
+
+    def angle_of(line: Line) -> Term:
+        for base, symbol in bases:
+            ratio = line.slope / base.slope
+            rest = _rest(line, base, ratio)
+            if rest is not None:
+                multiple = terms.multiply(terms.rational(ratio), symbol)
+                return terms.add(multiple, terms.rational(rest))
+        bases.append((line, terms.symbol(f"angle {len(bases)}")))
+        return bases[-1][1]
+
+    def make(node: Term, args: list[Term]) -> Term:
+        if node.op is Op.COSPI:
+            runs = runs_of(args[0], clock, first, last)
+            line = runs[0].value
+            if len(runs) == 1 and isinstance(line, Line) and line.slope != 0:
+                return terms.cospi(angle_of(line))
+        return terms.rebuild(node, tuple(args)) if args else node
+
+    return terms.fold(root, make)
+
+
+def _rest(line: Line, base: Line, ratio: fmpq) -> fmpq | None:
+    """``line - ratio * base`` where the ratio is small and this is a multiple of 1/4."""
+    if max(abs(int(ratio.p)), int(ratio.q)) > _LARGEST_RATIO:
+        return None
+    multiple = base.scaled(ratio)
+    rest = line.height - multiple.height
+    return rest if line.others == multiple.others and (4 * rest).q == 1 else None
+
+
+def _reduced(angle: Line) -> tuple[int, Line]:
+    """(s, u) with ``cos(pi angle) = s cos(pi u)``."""
+    others = tuple(
+        (symbol, times)
+        for symbol, times in angle.others
+        if not (is_integer(symbol) and times.q == 1 and times.p % 2 == 0)
+    )
+    line = replace(angle, others=others)
+    leading = next((n for n in (line.slope, *(n for _, n in others), line.height) if n != 0), 0)
+    if leading < 0:
+        line = line.scaled(fmpq(-1))
+    height = line.height - 2 * fmpq((line.height / 2).floor())
+    sign = 1
+    if height >= 1:
+        sign, height = -1, height - 1
+    if line.slope == 0 and not others and height > _HALF:
+        sign, height = -sign, 1 - height
+    return sign, replace(line, height=height)

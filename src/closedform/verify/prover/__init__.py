@@ -1,1 +1,0 @@
-"""Whether a condition always holds: terms, tactics in a stated order, verdicts."""

@@ -1,0 +1,1 @@
+"""Whether a condition always holds: the prover and its tactics, in a stated order."""

@@ -1,0 +1,248 @@
+"""Case splitting: one sequent as several without choices, that together say the same.
+
+Each case adds to the facts what distinguishes it, and the cases cover everything, so all of them
+proved is the sequent proved:
+
+- ``ite`` by its condition; ``min``, ``max``, ``abs`` by a comparison; ``sign`` by three;
+- ``floor(u)`` as a new integer n with ``n <= u < n + 1`` and the order to other floors: n exists,
+  and is the floor, so this says neither more nor less.
+
+A case whose facts the order solver refutes is left out: there is nothing to prove in it. In a long
+chain of conditions each branch is given its own and the two before it, no others: fewer facts never
+prove more, and what a branch needs is nearly always the border to its neighbour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from closedform.verify.tactics.lemmas import implies
+from closedform.verify.tactics.solver import Reading, ask, entails, has_integers
+from closedform.verify.terms.build import (
+    MINUS_ONE,
+    ONE,
+    ZERO,
+    add,
+    both,
+    equal,
+    is_rational,
+    less,
+    less_equal,
+    multiply,
+    negate,
+    negative,
+    power,
+    substitute,
+    subtract,
+    symbol,
+)
+from closedform.verify.terms.limits import Deadline
+from closedform.verify.terms.tree import Op, Term, walk
+
+_CHOICES = frozenset({Op.ITE, Op.MINIMUM, Op.MAXIMUM, Op.ABSOLUTE, Op.SIGN, Op.FLOOR})
+_FEASIBLE_MS = 300
+_MOST_CASES = 300
+_LONG_CHAIN = 10
+_KEPT = 2
+
+
+class TooManyCases(Exception):  # noqa: N818 - a bound that is met, not a fault
+    """A goal splits into more cases than are worth proving one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sequent:
+    """``facts`` entail ``goal``.
+
+    Args:
+        facts: What holds.
+        goal: What is to be proved.
+        floors: The integer symbols that stand for floors, each with the number it is the floor of.
+    """
+
+    facts: tuple[Term, ...]
+    goal: Term
+    floors: Mapping[Term, Term]
+
+    def knowing(self, *facts: Term) -> Sequent:
+        """Returns the sequent with more facts."""
+        return replace(self, facts=(*self.facts, *facts))
+
+    def replacing(self, replacements: Mapping[Term, Term]) -> Sequent:
+        """Returns the sequent with terms replaced in its goal and facts."""
+        return Sequent(
+            tuple(substitute(fact, replacements) for fact in self.facts),
+            substitute(self.goal, replacements),
+            {name: substitute(of, replacements) for name, of in self.floors.items()},
+        )
+
+
+def split(sequent: Sequent, deadline: Deadline) -> list[Sequent]:
+    """Returns the cases of a sequent: goals without choices or floors.
+
+    Raises:
+        TooManyCases: There are too many.
+        OutOfTime: The moment has passed.
+    """
+    cases: list[Sequent] = []
+    pending = [sequent]
+    while pending:
+        deadline.check()
+        if len(cases) + len(pending) > _MOST_CASES:
+            raise TooManyCases
+        current = pending.pop()
+        node = _innermost_choice(current.goal)
+        if node is None:
+            cases.append(current)
+        elif node.op is Op.FLOOR:
+            pending.append(_without_floor(current, node, deadline))
+        elif len(chain := _chain(node)) > _LONG_CHAIN:
+            pending.extend(_branches_of(current, chain))
+        else:
+            pending.extend(_without_choice(current, node, deadline))
+    return cases
+
+
+def is_feasible(
+    facts: tuple[Term, ...], deadline: Deadline, readings: tuple[Reading, ...] = (Reading.REAL,)
+) -> bool:
+    """Returns False only where the order solver shows that some facts contradict each other."""
+    milliseconds = deadline.milliseconds(_FEASIBLE_MS)
+    return not any(
+        ask(facts, milliseconds, reading, with_lemmas=False).refuted for reading in readings
+    )
+
+
+def _innermost_choice(root: Term) -> Term | None:
+    """The first choice that has no other one below it; of an ite only the condition counts."""
+    holds_choice: dict[Term, bool] = {}
+    for node in walk(root):
+        holds_choice[node] = node.op in _CHOICES or any(holds_choice[arg] for arg in node.args)
+    if not holds_choice[root]:
+        return None
+    node = root
+    while True:
+        below = node.args[:1] if node.op is Op.ITE else node.args
+        inner = next((arg for arg in below if holds_choice[arg]), None)
+        if inner is None:
+            return node
+        node = inner
+
+
+def _without_choice(sequent: Sequent, node: Term, deadline: Deadline) -> Iterator[Sequent]:
+    for condition, chosen in _alternatives(node):
+        case = sequent.knowing(condition)
+        if condition.op is Op.FALSE or not is_feasible(case.facts, deadline):
+            continue
+        goal = substitute(case.goal, {node: chosen})
+        if node.op is Op.ITE:
+            goal = _settle(goal, node.args[0], holds=condition == node.args[0])
+        yield replace(case, goal=goal)
+
+
+def _chain(node: Term) -> list[Term]:
+    """The choices of a chain: each is the last part of the one before it."""
+    if node.op is not Op.ITE:
+        return []
+    links = [node]
+    while links[-1].args[2].op is Op.ITE:
+        links.append(links[-1].args[2])
+    return links
+
+
+def _branches_of(sequent: Sequent, chain: list[Term]) -> Iterator[Sequent]:
+    """The branches of a long chain, the last one first."""
+    excluded = [negate(link.args[0]) for link in chain]
+    last = chain[-1].args[2]
+    yield _at_branch(sequent, chain[0], excluded[-_KEPT:], last)
+    for place in reversed(range(len(chain))):
+        condition, value, _ = chain[place].args
+        facts = [*excluded[max(0, place - _KEPT) : place], condition]
+        yield _at_branch(sequent, chain[0], facts, value)
+
+
+def _at_branch(sequent: Sequent, head: Term, facts: list[Term], value: Term) -> Sequent:
+    case = sequent.knowing(*facts)
+    return replace(case, goal=substitute(case.goal, {head: value}))
+
+
+def _settle(goal: Term, condition: Term, *, holds: bool) -> Term:
+    """The goal with every other choice by the same condition made."""
+    same = {
+        node: node.args[1 if holds else 2]
+        for node in walk(goal)
+        if node.op is Op.ITE and node.args[0] == condition
+    }
+    return substitute(goal, same)
+
+
+def _alternatives(node: Term) -> list[tuple[Term, Term]]:
+    """Conditions that cover everything, each with the value of a choice where it holds."""
+    match node.op:
+        case Op.ITE:
+            condition, then, otherwise = node.args
+            return [(condition, then), (negate(condition), otherwise)]
+        case Op.MINIMUM:
+            left, right = node.args
+            return [(less_equal(left, right), left), (less(right, left), right)]
+        case Op.MAXIMUM:
+            left, right = node.args
+            return [(less_equal(right, left), left), (less(left, right), right)]
+        case Op.ABSOLUTE:
+            number = node.args[0]
+            return [(less_equal(ZERO, number), number), (less(number, ZERO), negative(number))]
+        case _:
+            number = node.args[0]
+            return [
+                (less(ZERO, number), ONE),
+                (less(number, ZERO), MINUS_ONE),
+                (equal(number, ZERO), ZERO),
+            ]
+
+
+def _without_floor(sequent: Sequent, node: Term, deadline: Deadline) -> Sequent:
+    """The floor as a new integer, with what defines it."""
+    number = node.args[0]
+    whole = symbol(f"floor#{len(sequent.floors)}", integer=True)
+    facts = [less_equal(whole, number), less(number, add(whole, ONE))]
+    for bound in (ZERO, ONE):
+        facts.append(implies(less_equal(bound, number), less_equal(bound, whole)))
+        facts.append(implies(less(number, bound), less_equal(whole, subtract(bound, ONE))))
+    facts += _of_logarithm(number, whole)
+    facts += _of_quotient(sequent, number, whole, deadline)
+    for other, of in sequent.floors.items():
+        facts.append(implies(less_equal(of, number), less_equal(other, whole)))
+        facts.append(implies(less_equal(number, of), less_equal(whole, other)))
+    replaced = sequent.replacing({node: whole})
+    return Sequent((*replaced.facts, *facts), replaced.goal, {**replaced.floors, whole: number})
+
+
+def _of_logarithm(number: Term, whole: Term) -> list[Term]:
+    """``floor(log_b a) = n`` as ``b^n <= a < b^(n + 1)``, where a > 0 and b > 1."""
+    if number.op is not Op.DIVIDE or any(arg.op is not Op.LOG for arg in number.args):
+        return []
+    of, base = (arg.args[0] for arg in number.args)
+    under = power(base, whole)
+    domain = less(ONE, base), less(ZERO, of)
+    return [
+        implies(*domain, both(less_equal(under, of), less(of, multiply(base, under)))),
+        implies(*domain, less_equal(ONE, of), less_equal(ZERO, whole)),
+        implies(*domain, less(of, base), less_equal(whole, ZERO)),
+        implies(*domain, less_equal(base, of), less_equal(ONE, whole)),
+        implies(*domain, less(of, ONE), less_equal(whole, MINUS_ONE)),
+    ]
+
+
+def _of_quotient(sequent: Sequent, number: Term, whole: Term, deadline: Deadline) -> list[Term]:
+    """``floor(a / b) = n`` as ``n b <= a < (n + 1) b``, where the facts say that b > 0."""
+    if number.op is not Op.DIVIDE or is_rational(number.args[1]):
+        return []
+    above, below = number.args
+    if above.op is Op.LOG:
+        return []
+    milliseconds = deadline.milliseconds(600)
+    if entails(sequent.facts, less(ZERO, below), milliseconds, has_integers(*sequent.facts))[0]:
+        next_multiple = multiply(add(whole, ONE), below)
+        return [less_equal(multiply(whole, below), above), less(above, next_multiple)]
+    return []

@@ -1,0 +1,215 @@
+"""The ladder of tactics for one sequent, in a stated order, each within the deadline.
+
+1. **case splitting** (``cases``): choices and floors away; the cases cover everything.
+2. **elimination** (``integers``): symbols replaced by what equalities say they are.
+3. **identity** (``canonical``): both sides are one quotient of polynomials. For ``=`` and ``<=``.
+   It assumes that both sides are defined.
+4. **order** (``solver``): z3 finds no real point, then no point with integers, where the facts and
+   the lemmas hold and the goal does not. Reading integers as reals only ever admits more points.
+5. **integer cases** (``integers``): 2 to 4 in each case that integers tell apart.
+6. **turns of a cosine**: for goals ``cos(pi u) != 1`` and ``!= -1``: were it equal, u would be an
+   even or odd integer; 5 on that.
+
+Each tactic proves or gives up; none refutes. What is left are the sequents that were not proved,
+and z3's models of them, where a counterexample is looked for next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from flint import fmpq
+
+from closedform.verify.identity.canonical import SignOf, is_zero
+from closedform.verify.identity.polynomials import numerator
+from closedform.verify.tactics.cases import Sequent, split
+from closedform.verify.tactics.integers import conditions_of, eliminate, integer_cases
+from closedform.verify.tactics.solver import Reading, ask, entails, has_integers
+from closedform.verify.terms.build import (
+    FALSE,
+    MINUS_ONE,
+    ONE,
+    TWO,
+    ZERO,
+    add,
+    equal,
+    less,
+    less_equal,
+    multiply,
+    negate,
+    subtract,
+    symbol,
+)
+from closedform.verify.terms.limits import Deadline
+from closedform.verify.terms.tree import Op, Sign, Term, walk
+
+_ORDER_MS = 3000
+_SIGN_MS = 300
+_MODEL_MS = 1000
+
+EVALUATION = "evaluation"
+IDENTITY = "identity"
+INTEGER_CASES = "integer cases"
+TURNS = "turns of a cosine"
+
+
+@dataclass(slots=True)
+class Climb:
+    """What the ladder did with one goal.
+
+    Args:
+        tactics: The tactics that proved a part, in the order of their first use.
+        open: The sequents that were not proved.
+        models: Where z3 believes that they are false: hints.
+    """
+
+    tactics: list[str] = field(default_factory=list)
+    open: list[Sequent] = field(default_factory=list)
+    models: list[Mapping[str, fmpq]] = field(default_factory=list)
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether nothing is left open."""
+        return not self.open
+
+    def used(self, tactic: str) -> None:
+        """Notes that a tactic proved a part."""
+        if tactic not in self.tactics:
+            self.tactics.append(tactic)
+
+
+_MOST_OPEN = 8
+
+
+def climb(sequent: Sequent, deadline: Deadline) -> Climb:
+    """Returns what the ladder proves of a sequent; it stops at a few open cases.
+
+    Raises:
+        OutOfTime: The moment has passed.
+        TooManyCases: The goal splits into too many cases.
+    """
+    result = Climb()
+    for case in split(sequent, deadline):
+        deadline.check()
+        if not _prove_case(case, result, deadline):
+            result.open.append(case)
+            if len(result.open) == _MOST_OPEN:
+                break
+    return result
+
+
+def _prove_case(case: Sequent, result: Climb, deadline: Deadline) -> bool:
+    """Rungs 2 to 6 on a sequent without choices."""
+    model = _prove_simple(case, result, deadline)
+    if model is _PROVED:
+        return True
+    integers = has_integers(case.goal, *case.facts)
+    if integers and _prove_by_integers(case, result, deadline):
+        result.used(INTEGER_CASES)
+        return True
+    turned = _at_whole_turns(case)
+    if turned is not None and _prove_by_integers(turned, result, deadline):
+        result.used(TURNS)
+        return True
+    readings = (Reading.REAL, Reading.INTEGER) if integers else (Reading.REAL,)
+    for reading in readings:
+        asked = (*case.facts, negate(case.goal))
+        found = ask(asked, deadline.milliseconds(_MODEL_MS), reading).model
+        if found is not None:
+            result.models.append(found)
+    if isinstance(model, Mapping):
+        result.models.append(model)
+    return False
+
+
+def _prove_by_integers(case: Sequent, result: Climb, deadline: Deadline) -> bool:
+    parts = integer_cases(eliminate(case, deadline), deadline)
+    return all(_prove_simple(part, result, deadline) is _PROVED for part in parts)
+
+
+def _at_whole_turns(case: Sequent) -> Sequent | None:
+    """What would follow if ``cos(pi u)`` were 1 or -1 where the goal is that it is not."""
+    if case.goal.op is not Op.NOT:
+        return None
+    difference = subtract(*case.goal.args[0].args)
+    for node in walk(difference):
+        if node.op is not Op.COSPI:
+            continue
+        for extreme, offset in ((ONE, ZERO), (MINUS_ONE, ONE)):
+            distance = subtract(node, extreme)
+            if is_zero(subtract(difference, distance)) or is_zero(add(difference, distance)):
+                turns = symbol(f"turns#{len(case.floors)}", integer=True)
+                whole = subtract(node.args[0], add(offset, multiply(TWO, turns)))
+                rest = numerator(whole)
+                if rest is not None:
+                    return Sequent((*case.facts, equal(rest, ZERO)), FALSE, case.floors)
+    return None
+
+
+class _Proved:
+    """What ``_prove_simple`` returns for a proof; else it is a model, or None."""
+
+
+_PROVED = _Proved()
+
+
+def _prove_simple(
+    case: Sequent, result: Climb, deadline: Deadline
+) -> _Proved | Mapping[str, fmpq] | None:
+    """Rungs 2 to 4 on a sequent without choices."""
+    if case.goal.op is Op.TRUE:
+        result.used(EVALUATION)
+        return _PROVED
+    case = eliminate(case, deadline)
+    conditions, goal = conditions_of(case.goal)
+    facts = (*case.facts, *conditions)
+    if goal.op is Op.AND:
+        for part in goal.args:
+            found = _prove_simple(Sequent(facts, part, case.floors), result, deadline)
+            if found is not _PROVED:
+                return found
+        return _PROVED
+    # Signs cost a question each, and an inequality is seldom an equality that needs them.
+    sign_of = signs_by(facts, deadline) if goal.op is Op.EQUAL else None
+    if goal.op in (Op.EQUAL, Op.LESS_EQUAL) and is_zero(subtract(*goal.args), sign_of):
+        result.used(IDENTITY)
+        return _PROVED
+    integers = has_integers(goal, *facts)
+    reading, model = entails(facts, goal, deadline.milliseconds(_ORDER_MS), integers)
+    if reading is not None:
+        result.used(reading.value)
+        return _PROVED
+    if goal.op is Op.LESS_EQUAL and is_zero(subtract(*goal.args), signs_by(facts, deadline)):
+        result.used(IDENTITY)
+        return _PROVED
+    return model
+
+
+def signs_by(facts: tuple[Term, ...], deadline: Deadline) -> SignOf:
+    """Returns a function that says what sign the facts give a term, asking the order solver."""
+    known: dict[Term, Sign] = {}
+    integers = has_integers(*facts)
+
+    def sign_of(term: Term) -> Sign:
+        if term not in known:
+            known[term] = next(
+                (
+                    sign
+                    for sign, goal in _sign_goals(term)
+                    if entails(facts, goal, deadline.milliseconds(_SIGN_MS), integers)[0]
+                ),
+                Sign.ANY,
+            )
+        return known[term]
+
+    return sign_of
+
+
+def _sign_goals(term: Term) -> tuple[tuple[Sign, Term], ...]:
+    return (
+        (Sign.POSITIVE, less(ZERO, term)),
+        (Sign.NEGATIVE, less(term, ZERO)),
+        (Sign.NONNEGATIVE, less_equal(ZERO, term)),
+        (Sign.NONPOSITIVE, less_equal(term, ZERO)),
+    )

@@ -1,0 +1,188 @@
+"""What follows for integers: facts made tighter, cases, and symbols eliminated by equalities.
+
+All of it is sound for integers and adds nothing over the reals but what integers allow:
+
+- ``a < b`` between integers is ``a + 1 <= b`` (scaled, where coefficients are fractions);
+- ``a != b`` is ``a < b`` or ``b < a``; a disjunction of equalities is one case each;
+- two floors of numbers at most 1 apart differ by 0 or 1;
+- ``a <= b`` is ``a = b`` where the facts contradict ``a < b``;
+- an equality that gives a symbol as a term without it replaces it everywhere;
+- ``floor(n + u)`` is ``n + floor(u)`` for an integer n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import permutations
+
+from closedform.verify.identity.canonical import is_zero
+from closedform.verify.identity.polynomials import integral_scale, whole_part
+from closedform.verify.tactics.cases import Sequent, is_feasible
+from closedform.verify.tactics.solver import Reading, ask, entails
+from closedform.verify.terms.build import (
+    MINUS_ONE,
+    ONE,
+    ZERO,
+    add,
+    both,
+    equal,
+    floor,
+    less,
+    less_equal,
+    multiply,
+    negate,
+    rational,
+    substitute,
+    subtract,
+)
+from closedform.verify.terms.limits import Deadline
+from closedform.verify.terms.tree import Op, Term, symbols, walk
+
+_DEEPEST = 5
+_READINGS = (Reading.REAL, Reading.INTEGER)
+_MOST_ATTEMPTS = 12
+_CURVED = frozenset(
+    {Op.FLOOR, Op.COSPI, Op.SINPI, Op.POWER, Op.LOG, Op.EXP, Op.DIVIDE, Op.OPAQUE, Op.LOOKUP}
+)
+
+
+def integer_cases(sequent: Sequent, deadline: Deadline) -> list[Sequent]:
+    """Returns the cases of a sequent that integers allow to tell apart, facts tightened."""
+    return list(_cases(sequent, frozenset(), 0, deadline))
+
+
+def _cases(
+    sequent: Sequent, done: frozenset[tuple[Term, Term]], depth: int, deadline: Deadline
+) -> Iterator[Sequent]:
+    facts = tuple(tighten(sequent.facts))
+    tight = Sequent(facts, sequent.goal, sequent.floors)
+    if depth < _DEEPEST:
+        for fact in facts:
+            alternatives = _alternatives(fact)
+            if alternatives:
+                rest = Sequent(
+                    tuple(each for each in facts if each is not fact),
+                    sequent.goal,
+                    sequent.floors,
+                )
+                for alternative in alternatives:
+                    case = rest.knowing(*tighten([alternative]))
+                    if is_feasible(case.facts, deadline, _READINGS):
+                        yield from _cases(case, done, depth + 1, deadline)
+                return
+        pair = _neighbouring_floors(tight, done, deadline)
+        if pair is not None:
+            lower, upper = pair
+            for difference in (ZERO, ONE):
+                case = tight.knowing(equal(upper, add(lower, difference)))
+                if is_feasible(case.facts, deadline, _READINGS):
+                    yield from _cases(case, done | {pair}, depth + 1, deadline)
+            return
+    yield tight.knowing(*_squeezed(facts, deadline))
+
+
+def tighten(facts: Iterable[Term]) -> Iterator[Term]:
+    """Yields the facts, strict comparisons of integers as ``a + 1 <= b``."""
+    for fact in facts:
+        if fact.op is Op.AND:
+            yield from tighten(fact.args)
+            continue
+        if fact.op is Op.LESS:
+            scale = integral_scale(subtract(fact.args[1], fact.args[0]))
+            if scale is not None:
+                left, right = (multiply(rational(scale), arg) for arg in fact.args)
+                yield less_equal(add(left, ONE), right)
+                continue
+        yield fact
+
+
+def _alternatives(fact: Term) -> list[Term]:
+    """A fact as a list of alternatives that integers allow to be decided one by one."""
+    if fact.op is Op.NOT:
+        left, right = fact.args[0].args
+        if integral_scale(subtract(left, right)) is not None:
+            return [less(left, right), less(right, left)]
+    if fact.op is Op.OR and all(part.op is Op.EQUAL for part in fact.args):
+        return list(fact.args)
+    return []
+
+
+def _neighbouring_floors(
+    sequent: Sequent, done: frozenset[tuple[Term, Term]], deadline: Deadline
+) -> tuple[Term, Term] | None:
+    """Two floors whose numbers are provably at most 1 apart, the lower one first."""
+    used = {node for fact in sequent.facts for node in walk(fact) if node.op is Op.SYMBOL}
+    floors = [name for name in sequent.floors if name in used]
+    for pair in permutations(floors, 2):
+        if pair in done or pair[::-1] in done:
+            continue
+        lower, upper = (sequent.floors[name] for name in pair)
+        distance = subtract(upper, lower)
+        goal = both(less_equal(ZERO, distance), less_equal(distance, ONE))
+        if entails(sequent.facts, goal, deadline.milliseconds(400), has_integers=False)[0]:
+            return pair
+    return None
+
+
+def _squeezed(facts: tuple[Term, ...], deadline: Deadline) -> list[Term]:
+    """Equalities of integers between which the facts leave no room."""
+    found = []
+    for fact in facts:
+        if fact.op is not Op.LESS_EQUAL:
+            continue
+        left, right = fact.args
+        if integral_scale(subtract(left, right)) is None:
+            continue
+        if ask((*facts, less(left, right)), deadline.milliseconds(150)).refuted:
+            found.append(equal(left, right))
+    return found
+
+
+def eliminate(sequent: Sequent, deadline: Deadline) -> Sequent:
+    """Returns the sequent with symbols replaced by what equalities among the facts say they are."""
+    for _ in range(_MOST_ATTEMPTS):
+        deadline.check()
+        found = next(_definitions(sequent.facts), None)
+        if found is None:
+            break
+        fact, name, meaning = found
+        rest = tuple(each for each in sequent.facts if each is not fact)
+        sequent = Sequent(rest, sequent.goal, sequent.floors).replacing({name: meaning})
+    return sequent.replacing(_floors_of_integers(sequent))
+
+
+def _floors_of_integers(sequent: Sequent) -> dict[Term, Term]:
+    """Floors of integers, and of integers and a rest, with the integers taken out."""
+    found = {}
+    for node in walk(sequent.goal, *sequent.facts):
+        if node.op is Op.FLOOR:
+            parts = whole_part(node.args[0])
+            if parts is not None:
+                found[node] = add(parts[0], floor(parts[1]))
+    return found
+
+
+def _definitions(facts: Iterable[Term]) -> Iterator[tuple[Term, Term, Term]]:
+    """Equalities as (fact, symbol, the term without it that it equals)."""
+    for fact in facts:
+        if fact.op is not Op.EQUAL:
+            continue
+        difference = subtract(*fact.args)
+        for name in symbols(difference).values():
+            if any(node.op in _CURVED and name in walk(node) for node in walk(difference)):
+                continue
+            rest = substitute(difference, {name: ZERO})
+            for unit in (ONE, MINUS_ONE):
+                if is_zero(subtract(subtract(difference, rest), multiply(unit, name))):
+                    yield fact, name, multiply(MINUS_ONE, unit, rest)
+
+
+def conditions_of(goal: Term) -> tuple[tuple[Term, ...], Term]:
+    """Returns a disjunction as facts and the disjunct to be proved from them.
+
+    ``not a or not b or c`` is ``a and b => c``. The largest disjunct is the goal.
+    """
+    if goal.op is not Op.OR:
+        return (), goal
+    target = max(goal.args, key=lambda part: sum(1 for _ in walk(part)))
+    return tuple(negate(part) for part in goal.args if part is not target), target

@@ -1,0 +1,243 @@
+"""Proofs and refutations of claims, by a ladder of tactics within a time budget.
+
+The order: a goal about the clock alone is walked through (``clock``). Any other one is first
+evaluated at points (most false claims die there, in milliseconds), then the tactics of ``ladder``
+climb, then points again: z3's models of what was left open, points in the regions that were left
+open, and more draws. PROVED is said by a tactic only, REFUTED only of a point that was evaluated
+exactly, anything else is UNKNOWN.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable, Iterator, Mapping
+
+import sympy as sp
+from flint import fmpq
+
+from closedform.errors import VerificationError
+from closedform.verify.tactics.cases import Sequent, TooManyCases
+from closedform.verify.tactics.clock import RUNS, walk_through
+from closedform.verify.tactics.escalation import EVALUATION, Climb, climb
+from closedform.verify.tactics.samples import (
+    Counterexample,
+    Sampler,
+    Tally,
+    declarations,
+    examine,
+    simplified,
+)
+from closedform.verify.tactics.solver import Reading, ask
+from closedform.verify.tactics.tensors import without_tensor_functions
+from closedform.verify.terms.build import either, equal, less, negate, rational
+from closedform.verify.terms.evaluate import holds
+from closedform.verify.terms.limits import Deadline, OutOfTime
+from closedform.verify.terms.tree import TRUTHS, Sign, Term, show, symbols
+from closedform.verify.terms.verdict import Status, Verdict
+
+# Points before the tactics, after a proof, and where nothing else decided.
+_FIRST_POINTS, _FIRST_SECONDS = 160, 0.15
+_CONFIRMING_POINTS, _CONFIRMING_SECONDS = 40, 0.05
+_LAST_POINTS, _LAST_SECONDS = 1500, 2.0
+# The part of the budget that the tactics may use; the rest is for the last points.
+_CLIMBING_SHARE = 0.7
+_REGIONAL_DRAWS = 24
+_SIMPLIFYING_SECONDS = 0.1
+
+SAMPLES = "samples"
+MODELS = "z3's model"
+REGIONS = "points of an open case"
+
+
+def prove(
+    goal: Term, *, assume: Iterable[Term] = (), budget: float = 10.0, seed: int = 0
+) -> Verdict:
+    """Returns whether a goal holds for all values of its symbols that the assumptions admit.
+
+    A relation is judged where both of its sides are defined: claim that, too (``definedness``).
+    A point at which the goal is undefined refutes it.
+
+    Args:
+        goal: A truth. The declarations of its symbols (integer, sign) are assumptions.
+        assume: More assumptions.
+        budget: The seconds that it may take.
+        seed: Where the random points begin; the same seed draws the same points.
+
+    Raises:
+        VerificationError: The goal is no truth, a symbol is declared in two ways, or a proof and
+            an exactly evaluated point contradict each other, which is a fault of the prover.
+
+    Example:
+        >>> from closedform.verify.terms import ONE, cospi, less_equal, less, symbol
+        >>> x = symbol("x")
+        >>> prove(less_equal(cospi(x), ONE)).status
+        <Status.PROVED: 'PROVED'>
+        >>> prove(less(cospi(x), ONE)).counterexample
+        {'x': 0}
+    """
+    begun = time.monotonic()
+    if goal.op not in TRUTHS:
+        raise VerificationError(f"only a truth can be proved, got the number {show(goal)}")
+    assumptions = tuple(assume)
+    verdict = _prove(goal, assumptions, Deadline.after(budget), budget, seed)
+    return verdict.after(time.monotonic() - begun)
+
+
+def _prove(
+    goal: Term, assumptions: tuple[Term, ...], deadline: Deadline, budget: float, seed: int
+) -> Verdict:
+    elementwise, given = without_tensor_functions(goal, assumptions)
+    walked = _walked(elementwise, given, deadline.earlier(budget * _CLIMBING_SHARE))
+    if walked is not None:
+        return walked
+    sampler = Sampler(goal, assumptions, seed)
+
+    def refuted(found: Counterexample, tactic: str, tried: Tally) -> Verdict:
+        soon = deadline.earlier(_SIMPLIFYING_SECONDS)
+        return _refuted(simplified(found, goal, sampler.assumptions, soon), tactic, tried)
+
+    tally = sampler.search(_FIRST_POINTS, deadline.earlier(min(_FIRST_SECONDS, budget / 4)))
+    if tally.counterexample is not None:
+        return refuted(tally.counterexample, SAMPLES, tally)
+    reason = "no tactic proved it"
+    result = Climb()
+    climbing = deadline.earlier(budget * _CLIMBING_SHARE)
+    try:
+        facts = (*declarations(elementwise, *given), *given)
+        result = climb(Sequent(facts, elementwise, {}), climbing)
+        if result.is_proved:
+            return _proved(result, sampler, tally, deadline)
+        found = _from_models(result, sampler)
+        if found is not None:
+            return refuted(found, MODELS, tally)
+        found = _from_regions(result, sampler, climbing, seed)
+        if found is not None:
+            return refuted(found, REGIONS, tally)
+        reason = f"{len(result.open)} of its cases were not proved"
+    except OutOfTime:
+        reason = f"the budget of {budget:g} s ended"
+    except TooManyCases:
+        reason = "it splits into too many cases"
+    again = sampler.search(_LAST_POINTS, deadline.earlier(_LAST_SECONDS))
+    total = Tally(tally.held + again.held, tally.undecided + again.undecided)
+    if again.counterexample is not None:
+        return refuted(again.counterexample, SAMPLES, total)
+    return _unknown(reason, total)
+
+
+def _walked(goal: Term, assumptions: tuple[Term, ...], deadline: Deadline) -> Verdict | None:
+    """The verdict on a goal without symbols, or with none but the clock; None if not decided."""
+    declared = symbols(goal, *assumptions)
+    statement = either(*(negate(assumption) for assumption in assumptions), goal)
+    if not declared:
+        found = holds(statement, {})
+        if found is None:
+            return None
+        if found is True:
+            return Verdict(Status.PROVED, (EVALUATION,), samples=1)
+        return _refuted(Counterexample({}, "it is false"), EVALUATION, Tally())
+    clock = next(iter(declared.values()))
+    first = _FIRST_STEPS.get(clock.value.sign)
+    if len(declared) > 1 or not clock.value.integer or first is None:
+        return None
+    try:
+        result = walk_through(statement, clock, first, deadline)
+    except OutOfTime:
+        return None
+    if result.counterexample is not None:
+        point = {clock.value.name: fmpq(result.counterexample)}
+        counterexample = examine(goal, assumptions, point)
+        return None if counterexample is None else _refuted(counterexample, RUNS, Tally())
+    return Verdict(Status.PROVED, tuple(result.tactics)) if result.is_proved else None
+
+
+_FIRST_STEPS = {Sign.NONNEGATIVE: 0, Sign.POSITIVE: 1}
+
+
+def _proved(result: Climb, sampler: Sampler, tally: Tally, deadline: Deadline) -> Verdict:
+    """A proof, confirmed by more points: one that contradicts it is a fault of the prover."""
+    more = sampler.search(_CONFIRMING_POINTS, deadline.earlier(_CONFIRMING_SECONDS))
+    found = more.counterexample
+    if found is not None and not found.is_undefined:
+        raise VerificationError(
+            f"a proof by {', '.join(result.tactics)} of {show(sampler.goal)} is contradicted at "
+            f"{dict(found.point)}: {found.reason}",
+            hint="this is a fault of the prover: please report it",
+        )
+    if found is not None:
+        return _refuted(found, SAMPLES, tally)
+    held = tally.held + more.held
+    undecided = tally.undecided + more.undecided
+    reason = (
+        "" if held or undecided else "no point was found: perhaps nothing meets the assumptions"
+    )
+    if undecided:
+        reason = f"{undecided} points agree within balls"
+    return Verdict(Status.PROVED, tuple(result.tactics), None, reason, held)
+
+
+def _refuted(found: Counterexample, tactic: str, tally: Tally) -> Verdict:
+    point = {name: sp.Rational(int(v.p), int(v.q)) for name, v in sorted(found.point.items())}
+    return Verdict(Status.REFUTED, (tactic,), point, found.reason, tally.held)
+
+
+def _unknown(reason: str, tally: Tally) -> Verdict:
+    sampled = f"it held at {tally.held} points"
+    if tally.undecided:
+        sampled += f", and within balls at {tally.undecided}"
+    return Verdict(Status.UNKNOWN, (), None, f"{reason}; {sampled}", tally.held)
+
+
+# --- counterexamples from what was left open -----------------------------------------------------
+
+
+def _from_models(result: Climb, sampler: Sampler) -> Counterexample | None:
+    for model in result.models:
+        found = _near(model, sampler)
+        if found is not None:
+            return found
+    return None
+
+
+def _near(model: Mapping[str, fmpq], sampler: Sampler) -> Counterexample | None:
+    """A counterexample at a model of z3's with integers made whole, or one step beside it."""
+    declared = symbols(sampler.goal, *sampler.assumptions)
+    point = {name: model.get(name, fmpq(1)) for name in declared}
+    whole = [name for name, node in declared.items() if node.value.integer]
+    point.update({name: fmpq(point[name].floor()) for name in whole})
+    for candidate in (point, *({**point, name: point[name] + 1} for name in whole)):
+        found = examine(sampler.goal, sampler.assumptions, candidate)
+        if found is not None:
+            return found
+    return None
+
+
+def _from_regions(
+    result: Climb, sampler: Sampler, deadline: Deadline, seed: int
+) -> Counterexample | None:
+    """Points of the open cases: integer parameters at random, z3 finds the rest."""
+    chance = random.Random(seed)
+    declared = symbols(sampler.goal, *sampler.assumptions)
+    for case in result.open[:6]:
+        for fixed in _random_facts(declared, chance):
+            deadline.check()
+            model = ask((*case.facts, *fixed), 200, Reading.INTEGER).model
+            found = None if model is None else _near(model, sampler)
+            if found is not None:
+                return found
+    return None
+
+
+def _random_facts(declared: Mapping[str, Term], chance: random.Random) -> Iterator[list[Term]]:
+    """Equalities that fix all integers but the clock, and lower bounds of some other symbols."""
+    for draw in range(_REGIONAL_DRAWS):
+        facts = []
+        for name, node in declared.items():
+            if node.value.integer and name not in ("t", "s"):
+                large = chance.choice((1, 2, 3, 97, 1000))
+                number = chance.randint(1, 60) if draw % 3 else large
+                facts.append(equal(node, rational(number)))
+            elif not node.value.integer and chance.random() < 0.4:
+                facts.append(less(rational(chance.randint(0, 6), 4), node))
+        yield facts

@@ -1,0 +1,325 @@
+"""Counterexamples: points at which a claim is evaluated exactly.
+
+Points are drawn symbol by symbol. What the assumptions say of a symbol, given those drawn before
+it, bounds it; the bounds themselves, their neighbours, and small numbers are drawn often. The clock
+comes last: its candidates are the roots of every comparison, minimum and floor in the claim, and
+the steps beside them. A point counts only if every assumption holds there, evaluated exactly.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from flint import arb, fmpq
+
+from closedform.verify.tactics.bounds import Bound, Interval, is_large, linear_bounds, satisfied
+from closedform.verify.terms.build import (
+    ONE,
+    ZERO,
+    less,
+    less_equal,
+    substitute,
+    subtract,
+)
+from closedform.verify.terms.evaluate import Undefined, holds, value
+from closedform.verify.terms.limits import Deadline
+from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, symbols, walk
+
+Point = dict[str, fmpq]
+
+_MOST_CANDIDATES = 8
+_STEPS_PER_DRAW = 6
+_LARGEST = 10**7
+
+
+@dataclass(frozen=True, slots=True)
+class Counterexample:
+    """A point at which all assumptions hold and the goal does not.
+
+    Args:
+        point: The value of each symbol.
+        reason: What is false or undefined there.
+        is_undefined: Whether the goal has no truth value there.
+    """
+
+    point: Mapping[str, fmpq]
+    reason: str
+    is_undefined: bool = False
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many points were tried, and what came of them."""
+
+    held: int = 0  # the goal held
+    undecided: int = 0  # balls could not decide the goal
+    counterexample: Counterexample | None = None
+
+
+def declarations(*roots: Term) -> tuple[Term, ...]:
+    """Returns what the declarations of the symbols in some terms say of their signs."""
+    said = {
+        Sign.POSITIVE: lambda node: less(ZERO, node),
+        Sign.NONNEGATIVE: lambda node: less_equal(ZERO, node),
+        Sign.NEGATIVE: lambda node: less(node, ZERO),
+        Sign.NONPOSITIVE: lambda node: less_equal(node, ZERO),
+    }
+    declared = symbols(*roots).values()
+    return tuple(said[node.value.sign](node) for node in declared if node.value.sign in said)
+
+
+def examine(
+    goal: Term, assumptions: Iterable[Term], point: Mapping[str, fmpq]
+) -> Counterexample | None:
+    """Returns the counterexample that a point is, or None.
+
+    Every assumption must hold there for certain, and the goal must be false or undefined.
+    """
+    if any(holds(assumption, point, (64,)) is not True for assumption in assumptions):
+        return None
+    found = holds(goal, point)
+    if found is None or found is True:
+        return None
+    return Counterexample(dict(point), _reason(goal, found, point), isinstance(found, Undefined))
+
+
+def simplified(
+    found: Counterexample, goal: Term, assumptions: tuple[Term, ...], deadline: Deadline
+) -> Counterexample:
+    """Returns a counterexample of the same kind with simpler numbers, where there is one nearby.
+
+    Each value in turn becomes the first of 0, 1, 2, -1, 1/2, its floor, and the floor of its half
+    that keeps the counterexample one.
+    """
+    declared = symbols(goal, *assumptions)
+    for name in sorted(found.point, key=lambda name: (name == "t", name)):
+        before = found.point[name]
+        is_integer = declared[name].value.integer
+        for number in (*_SIMPLE, fmpq(before.floor()), fmpq((before / 2).floor())):
+            if deadline.left <= 0 or (number == before and number in _SIMPLE):
+                break
+            if number == before or (is_integer and number.q != 1):
+                continue
+            other = examine(goal, assumptions, {**found.point, name: number})
+            if other is not None and other.is_undefined == found.is_undefined:
+                found = other
+                break
+    return found
+
+
+_SIMPLE = tuple(fmpq(*pair) for pair in ((0, 1), (1, 1), (2, 1), (-1, 1), (1, 2)))
+
+
+def _reason(goal: Term, found: bool | Undefined, point: Mapping[str, fmpq]) -> str:
+    if isinstance(found, Undefined):
+        return f"undefined there: {found.reason}"
+    parts = goal.args if goal.op is Op.AND else (goal,)
+    for part in parts:
+        if holds(part, point) is False and part.op in RELATIONS:
+            left, right = (_number(value(arg, point)) for arg in part.args)
+            return f"the left side is {left}, the right side is {right}"
+    return "it is false there"
+
+
+def _number(found: fmpq | arb | Undefined) -> str:
+    if isinstance(found, Undefined):
+        return "undefined"
+    if isinstance(found, fmpq) and max(abs(found.p), found.q) < 10**12:
+        return str(found)
+    return str(arb(found).str(12, radius=False))
+
+
+class Sampler:
+    """Draws points that the assumptions admit, always the same ones for the same seed.
+
+    Args:
+        goal: The claim.
+        assumptions: What holds; the declarations of symbols are added.
+        seed: Where the draws begin.
+    """
+
+    def __init__(self, goal: Term, assumptions: Iterable[Term], seed: int) -> None:
+        self.goal = goal
+        given = tuple(assumptions)
+        self._symbols = symbols(goal, *given)
+        self.assumptions = (*declarations(goal, *given), *given)
+        self._random = random.Random(seed)
+        self._bounds = linear_bounds(self.assumptions, self._symbols)
+        self._order = self._drawing_order()
+        self._roots = self._root_terms()
+
+    def search(self, most: int, deadline: Deadline) -> Tally:
+        """Evaluates the goal at up to ``most`` points, until a counterexample or the deadline."""
+        tally = Tally()
+        if not self._symbols:
+            return self._search([{}], tally, 1, deadline)
+        attempts = 0
+        while tally.held + tally.undecided < most and attempts < 20 * most and deadline.left > 0:
+            attempts += 1
+            self._search(self._draw(), tally, most, deadline)
+            if tally.counterexample is not None:
+                break
+        return tally
+
+    def _search(
+        self, points: Iterable[Point], tally: Tally, most: int, deadline: Deadline
+    ) -> Tally:
+        for point in points:
+            if tally.held + tally.undecided >= most or deadline.left <= 0:
+                break
+            if any(holds(each, point, (64,)) is not True for each in self.assumptions):
+                continue
+            found = holds(self.goal, point)
+            if found is None:
+                tally.undecided += 1
+            elif found is True:
+                tally.held += 1
+            else:
+                reason = _reason(self.goal, found, point)
+                is_undefined = isinstance(found, Undefined)
+                tally.counterexample = Counterexample(point, reason, is_undefined)
+                break
+        return tally
+
+    # --- drawing ---------------------------------------------------------------------------------
+
+    def _drawing_order(self) -> list[str]:
+        """Symbols that an assumption is not linear in come first, the clock last."""
+        curved = {
+            name: sum(name in bound.others and name not in bound.linear for bound in self._all())
+            for name in self._symbols
+        }
+        clock = _clock(self._symbols)
+        return sorted(self._symbols, key=lambda name: (name == clock, -curved[name], name))
+
+    def _all(self) -> Iterator[Bound]:
+        for bounds in self._bounds.values():
+            yield from bounds
+
+    def _draw(self) -> Iterator[Point]:
+        """One draw of the parameters, with a few values of the last symbol."""
+        point: Point = {}
+        *parameters, last = self._order
+        is_small = self._random.random() < 0.5
+        for name in parameters:
+            interval = self._interval(name, point)
+            if interval is None:
+                return
+            point[name] = self._one(name, interval, point, is_small=is_small)
+        interval = self._interval(last, point)
+        if interval is None:
+            return
+        for number in self._last(last, interval, point):
+            yield {**point, last: number}
+
+    def _interval(self, name: str, point: Point) -> Interval | None:
+        """The bounds of a symbol given those drawn before it; None where there is no room."""
+        interval = Interval()
+        for bound in self._bounds[name]:
+            if all(other in point for other in bound.others - {name}):
+                slope, height = value(bound.slope, point), value(bound.height, point)
+                if not isinstance(slope, fmpq) or not isinstance(height, fmpq):
+                    continue
+                if slope == 0:
+                    if not satisfied(bound.op, height):
+                        return None
+                    continue
+                interval = interval.cut(bound.op, -height / slope, rising=slope > 0)
+        if self._symbols[name].value.integer:
+            interval = interval.whole()
+        return None if interval.is_empty else interval
+
+    def _one(self, name: str, interval: Interval, point: Point, *, is_small: bool) -> fmpq:
+        is_integer = self._symbols[name].value.integer
+        draw = self._random.random()
+        if draw < 0.12 and point:
+            same = self._random.choice(list(point.values()))
+            if interval.holds(same) and (not is_integer or same.q == 1):
+                return same
+        ends = interval.ends(is_integer)
+        if draw < 0.35 and ends:
+            return self._random.choice(ends)
+        if is_integer:
+            return self._integer(interval, is_small=is_small)
+        return self._fraction(interval)
+
+    def _integer(self, interval: Interval, *, is_small: bool) -> fmpq:
+        width = 6 if is_small else self._random.choice((30, 60, 60, 1000, 20_000))
+        low, high = interval.low, interval.high
+        if low is None:
+            low = (high - width) if high is not None else fmpq(-width)
+        high = min(high, low + width) if high is not None else low + width
+        return fmpq(self._random.randint(int(low.p), int(high.p)))
+
+    def _fraction(self, interval: Interval) -> fmpq:
+        low, high = interval.low, interval.high
+        if low is not None and high is not None:
+            parts = self._random.choice((2, 3, 4, 10, 24, 1000))
+            return low + (high - low) * fmpq(self._random.randint(0, parts), parts)
+        step = fmpq(self._random.randint(0, 12), self._random.choice((1, 2, 4, 10, 100)))
+        if low is not None:
+            return low + step
+        if high is not None:
+            return high - step
+        return step * self._random.choice((1, -1))
+
+    def _last(self, name: str, interval: Interval, point: Point) -> list[fmpq]:
+        """Values of the last symbol: near the roots of the claim, near its bounds, and others."""
+        if not self._symbols[name].value.integer:
+            drawn = [self._one(name, interval, point, is_small=draw) for draw in (True, False)]
+            return [*drawn, *self._near_roots(point, interval, fmpq(0))]
+        found = set(self._near_roots(point, interval, fmpq(1)))
+        found.update(end for end in interval.ends(is_integer=True))
+        found.add(self._integer(interval, is_small=True))
+        found.add(self._integer(interval, is_small=False))
+        ordered = sorted(found)
+        return self._random.sample(ordered, min(_STEPS_PER_DRAW, len(ordered)))
+
+    def _near_roots(self, point: Point, interval: Interval, step: fmpq) -> Iterator[fmpq]:
+        count = min(_MOST_CANDIDATES, len(self._roots))
+        for at_zero, at_one, is_floor in self._random.sample(self._roots, count):
+            start, end = value(at_zero, point), value(at_one, point)
+            if not isinstance(start, fmpq) or not isinstance(end, fmpq) or start == end:
+                continue
+            level = fmpq(self._random.randint(0, 3)) if is_floor else fmpq(0)
+            root = (level - start) / (end - start)
+            if abs(root) > _LARGEST:
+                continue
+            if step == 0:
+                candidates = [root]
+            else:
+                floor = fmpq(root.floor())
+                candidates = [floor - 1, floor, floor + 1, floor + 2]
+            yield from (number for number in candidates if interval.holds(number))
+
+    def _root_terms(self) -> list[tuple[Term, Term, bool]]:
+        """What vanishes where the claim may change, at 0 and 1 of the last symbol."""
+        if not self._symbols:
+            return []
+        last = self._symbols[self._order[-1]]
+        found = []
+        for node in walk(self.goal):
+            if node.op in RELATIONS or node.op in (Op.MINIMUM, Op.MAXIMUM):
+                changing, is_floor = subtract(*node.args), False
+            elif node.op in (Op.FLOOR, Op.ABSOLUTE, Op.SIGN):
+                changing, is_floor = node.args[0], node.op is Op.FLOOR
+            else:
+                continue
+            if last in walk(changing) and not is_large(changing):
+                at_zero, at_one = (substitute(changing, {last: end}) for end in (ZERO, ONE))
+                found.append((at_zero, at_one, is_floor))
+        return found
+
+
+def _clock(declared: Mapping[str, Term]) -> str | None:
+    """The symbol that counts steps: ``t``, or a symbol that is an integer >= 0."""
+    if "t" in declared:
+        return "t"
+    counts = [
+        name
+        for name, node in declared.items()
+        if node.value.integer and node.value.sign is Sign.NONNEGATIVE
+    ]
+    return counts[-1] if counts else None

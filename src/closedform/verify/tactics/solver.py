@@ -1,0 +1,349 @@
+"""The order solver: z3 over polynomials, where every other function is a fresh number with lemmas.
+
+What it assumes: each division, root, cosine, power, … becomes a fresh number of which only true
+statements are said (its definition where the operation is defined, and ``lemmas``), and integers
+may be read as reals. So every real point that satisfies a question gives a model of what z3 is
+asked: ``unsat`` proves that there is none. A model of z3's proves nothing; it is a hint where to
+look for a counterexample, which ``exact`` then checks.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from flint import fmpq
+
+from closedform.errors import VerificationError
+from closedform.verify.tactics.lemmas import is_function, lemmas_of, lemmas_of_pair
+from closedform.verify.terms.build import negate
+from closedform.verify.terms.limits import NEVER, Deadline
+from closedform.verify.terms.tree import RELATIONS, TRUTHS, Op, Sign, Term, walk
+
+
+class _Z3:
+    """The module z3, loaded when the first name of it is used: few claims need a solver."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            found = getattr(importlib.import_module("z3"), name)
+        except ModuleNotFoundError as error:
+            raise VerificationError(
+                "this proof needs the solver z3, which is not installed",
+                hint='pip install "closedform[prove]"',
+            ) from error
+        setattr(self, name, found)
+        return found
+
+
+z3 = _Z3()
+
+
+class Reading(StrEnum):
+    """How z3 is asked: which of its solvers, and whether integers are integers."""
+
+    REAL = "real arithmetic"
+    NONLINEAR = "nonlinear real arithmetic"
+    INTEGER = "integer arithmetic"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What z3 said.
+
+    Args:
+        refuted: The facts contradict each other: no point satisfies all of them.
+        model: Values of the symbols at which z3 believes that the facts hold, if it found any.
+    """
+
+    refuted: bool
+    model: Mapping[str, fmpq] | None = None
+
+
+# More functions than this have no lemmas of pairs: their number grows with the square.
+_MOST_PAIRED = 14
+# So many functions have lemmas at all. To have fewer facts never proves more.
+_MOST_STATED = 60
+_MOST_PARTS = 4000
+# Deterministic work limit of one question, so that a timer that z3 overlooks does not hang it.
+_WORK_PER_MILLISECOND = 20_000
+
+
+def ask(
+    facts: Iterable[Term],
+    milliseconds: int,
+    reading: Reading = Reading.REAL,
+    *,
+    with_lemmas: bool = True,
+) -> Answer:
+    """Returns whether some facts contradict each other, or a model of them.
+
+    The time is for writing the question, too; where it ends there, there is no answer.
+    """
+    asked = tuple(facts)
+    if _is_too_large(asked):
+        return Answer(refuted=False)
+    deadline = Deadline.after(milliseconds / 1000)
+    question = Question(asked, reading, with_lemmas=with_lemmas, deadline=deadline)
+    left = int(deadline.left * 1000)
+    return question.answer(left) if left > 0 else Answer(refuted=False)
+
+
+def _is_too_large(facts: tuple[Term, ...]) -> bool:
+    """Whether it would take long only to write the question down."""
+    parts = zip(walk(*facts), range(_MOST_PARTS), strict=False)
+    return sum(1 for _ in parts) == _MOST_PARTS
+
+
+def entails(
+    facts: Iterable[Term], goal: Term, milliseconds: int, has_integers: bool
+) -> tuple[Reading | None, Mapping[str, fmpq] | None]:
+    """Returns the reading in which z3 finds that facts entail a goal, else None and a model.
+
+    Reals first: a contradiction over the reals is one over the integers. Integers last, since z3
+    decides nothing nonlinear about them; a model over the reals ends the search where there are
+    no integers.
+    """
+    asked = (*facts, negate(goal))
+    model: Mapping[str, fmpq] | None = None
+    for reading, share in _SHARES.items():
+        if reading is Reading.INTEGER and not has_integers:
+            continue
+        if reading is Reading.NONLINEAR and model is not None:
+            continue
+        answer = ask(asked, int(milliseconds * share), reading)
+        if answer.refuted:
+            return reading, None
+        model = answer.model or model
+        if answer.model is not None and (reading is Reading.INTEGER or not has_integers):
+            break
+    return None, model
+
+
+_SHARES = {Reading.REAL: 0.25, Reading.NONLINEAR: 0.35, Reading.INTEGER: 0.4}
+
+
+class Question:
+    """One question to z3: facts, the lemmas of their functions, the declarations of symbols."""
+
+    def __init__(
+        self,
+        facts: Iterable[Term],
+        reading: Reading,
+        *,
+        with_lemmas: bool = True,
+        deadline: Deadline = NEVER,
+    ) -> None:
+        self.reading = reading
+        self._deadline = deadline
+        self._numbers: dict[Term, Any] = {}
+        self._truths: dict[Term, Any] = {}
+        self._definitions: list[Any] = []
+        self._functions: list[Term] = []
+        self._symbols: dict[str, Any] = {}
+        asked = tuple(facts)
+        self.assertions = [self._truth(fact) for fact in asked]
+        if with_lemmas:
+            self._instantiate()
+        self.assertions += self._definitions
+
+    def text(self) -> str:
+        """Returns the question as SMT-LIB, for another solver."""
+        solver = z3.Solver()
+        solver.add(*self.assertions)
+        return str(solver.to_smt2())
+
+    def answer(self, milliseconds: int) -> Answer:
+        """Returns z3's answer within a time; an answer that it cannot give is neither."""
+        solver = self._solver()
+        solver.set("timeout", milliseconds)
+        solver.set("rlimit", milliseconds * _WORK_PER_MILLISECOND)
+        solver.add(*self.assertions)
+        try:
+            found = solver.check()
+            if found == z3.unsat:
+                return Answer(refuted=True)
+            return Answer(False, self._model(solver.model()) if found == z3.sat else None)
+        except z3.Z3Exception:
+            return Answer(False)
+
+    def _solver(self) -> Any:
+        if self.reading is Reading.NONLINEAR:
+            return z3.Tactic("qfnra-nlsat").solver()
+        return z3.Solver()
+
+    def _model(self, model: Any) -> dict[str, fmpq]:
+        return {
+            name: _fraction(model.eval(number, model_completion=True))
+            for name, number in self._symbols.items()
+        }
+
+    def _instantiate(self) -> None:
+        """States the lemmas; those of lemmas (a sine's cosine, a floor's power) included."""
+        met: list[Term] = []
+        position = 0
+        while position < min(len(self._functions), _MOST_STATED) and self._deadline.left > 0:
+            node = self._functions[position]
+            position += 1
+            lemmas = lemmas_of(node)
+            if len(met) < _MOST_PAIRED:
+                for other in met:
+                    lemmas += lemmas_of_pair(node, other)
+            met.append(node)
+            self._definitions += [self._truth(lemma) for lemma in lemmas]
+
+    # --- terms to z3 ---------------------------------------------------------------------------
+
+    def _truth(self, root: Term) -> Any:
+        self._translate(root)
+        return self._truths[root]
+
+    def _translate(self, root: Term) -> None:
+        for node in _new(root, self._numbers, self._truths):
+            if node.op in TRUTHS:
+                self._truths[node] = self._make_truth(node)
+            else:
+                self._numbers[node] = self._make_number(node)
+
+    def _make_truth(self, node: Term) -> Any:
+        if node.op in RELATIONS:
+            left, right = (self._numbers[arg] for arg in node.args)
+            return _RELATE[node.op](left, right)
+        parts = [self._truths[arg] for arg in node.args]
+        match node.op:
+            case Op.AND:
+                return z3.And(*parts)
+            case Op.OR:
+                return z3.Or(*parts)
+            case Op.NOT:
+                return z3.Not(parts[0])
+            case _:
+                return z3.BoolVal(node.op is Op.TRUE)
+
+    def _make_number(self, node: Term) -> Any:
+        if is_function(node):
+            self._functions.append(node)
+            return self._fresh(node.op.value, integer=node.op is Op.FLOOR)
+        if node.op is Op.ITE:
+            condition, then, otherwise = node.args
+            chosen = self._numbers[then], self._numbers[otherwise]
+            return z3.If(self._truths[condition], *chosen)
+        args = [self._numbers[arg] for arg in node.args]
+        make = _ARITHMETIC.get(node.op)
+        return self._special(node, args) if make is None else make(*args)
+
+    def _special(self, node: Term, args: list[Any]) -> Any:
+        match node.op:
+            case Op.RATIONAL:
+                return _constant(node.value)
+            case Op.SYMBOL:
+                return self._symbol(node)
+            case Op.POWER:
+                product = z3.RealVal(1)
+                for _ in range(int(node.args[1].value.p)):
+                    product = product * args[0]
+                return product
+            case Op.DIVIDE:
+                quotient = self._fresh("quotient")
+                self._definitions.append(z3.Implies(args[1] != 0, quotient * args[1] == args[0]))
+                return quotient
+            case Op.PI:
+                circle = self._fresh("pi")
+                low, high = fmpq(314159, 100000), fmpq(31416, 10000)
+                self._definitions += [circle > _constant(low), circle < _constant(high)]
+                return circle
+            case Op.LOOKUP:
+                return self._table(node, args[0])
+            case _:
+                # undefined, and opaque functions: a number of which nothing is known
+                return self._fresh(node.op.value)
+
+    def _table(self, node: Term, index: Any) -> Any:
+        entry = self._fresh("entry")
+        constants = [_constant(value) for value in node.value]
+        self._definitions += [entry >= _constant(min(node.value))]
+        self._definitions += [entry <= _constant(max(node.value))]
+        if len(constants) <= 64:
+            cases = enumerate(constants)
+            self._definitions += [
+                z3.Implies(index == place, entry == each) for place, each in cases
+            ]
+        return entry
+
+    def _symbol(self, node: Term) -> Any:
+        declared = node.value
+        whole = declared.integer and self.reading is Reading.INTEGER
+        variable = z3.Int(declared.name) if whole else z3.Real(declared.name)
+        self._symbols[declared.name] = variable
+        number = z3.ToReal(variable) if whole else variable
+        if declared.sign is not Sign.ANY:
+            least = 1 if declared.integer else None
+            self._definitions.append(_SIGNS[declared.sign](number, least))
+        return number
+
+    def _fresh(self, kind: str, *, integer: bool = False) -> Any:
+        name = f"{kind}!{len(self._numbers)}"
+        if integer and self.reading is Reading.INTEGER:
+            return z3.ToReal(z3.Int(name))
+        return z3.Real(name)
+
+
+def _new(root: Term, *known: Mapping[Term, Any]) -> Iterator[Term]:
+    """The nodes below a term that are in none of the tables, lowest first."""
+    pending = [(root, False)]
+    while pending:
+        node, ready = pending.pop()
+        if any(node in table for table in known):
+            continue
+        if ready or not node.args:
+            yield node
+        else:
+            pending.append((node, True))
+            pending.extend((arg, False) for arg in node.args)
+
+
+def _constant(number: fmpq) -> Any:
+    return z3.RealVal(f"{number.p}/{number.q}")
+
+
+def _fraction(number: Any) -> fmpq:
+    """A z3 number as a fraction; an algebraic one as a fraction near it, a hint all the same."""
+    if z3.is_algebraic_value(number):
+        number = number.approx(20)
+    if z3.is_int_value(number):
+        return fmpq(number.as_long())
+    return fmpq(number.numerator_as_long(), number.denominator_as_long())
+
+
+_SIGNS: Mapping[Sign, Callable[[Any, int | None], Any]] = {
+    Sign.POSITIVE: lambda number, least: number > 0 if least is None else number >= least,
+    Sign.NONNEGATIVE: lambda number, least: number >= 0,
+    Sign.NEGATIVE: lambda number, least: number < 0 if least is None else number <= -least,
+    Sign.NONPOSITIVE: lambda number, least: number <= 0,
+}
+
+_RELATE: Mapping[Op, Callable[[Any, Any], Any]] = {
+    Op.LESS: lambda a, b: a < b,
+    Op.LESS_EQUAL: lambda a, b: a <= b,
+    Op.EQUAL: lambda a, b: a == b,
+}
+
+_ARITHMETIC: Mapping[Op, Callable[..., Any]] = {
+    Op.ADD: lambda *args: z3.Sum(*args),
+    Op.MULTIPLY: lambda *args: z3.Product(*args),
+    Op.MINIMUM: lambda a, b: z3.If(a <= b, a, b),
+    Op.MAXIMUM: lambda a, b: z3.If(a >= b, a, b),
+    Op.ABSOLUTE: lambda a: z3.If(a >= 0, a, -a),
+    Op.SIGN: lambda a: z3.If(a > 0, z3.RealVal(1), z3.If(a < 0, z3.RealVal(-1), z3.RealVal(0))),
+}
+
+
+def has_integers(*roots: Term) -> bool:
+    """Whether a symbol or a floor stands in some terms: an integer that reals relax."""
+    return any(
+        node.op is Op.FLOOR or (node.op is Op.SYMBOL and node.value.integer)
+        for node in walk(*roots)
+    )

@@ -1,0 +1,224 @@
+"""What must hold so that every operation of a term is defined, as goals to be proved.
+
+Which operations are partial: a quotient (divisor 0), a logarithm (argument not above 0), a power
+(base 0 or negative), a table (index outside), and a choice without a last branch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import takewhile
+
+from closedform.verify.terms.build import (
+    FALSE,
+    ZERO,
+    both,
+    either,
+    equal,
+    floor,
+    is_rational,
+    less,
+    less_equal,
+    negate,
+    rational,
+)
+from closedform.verify.terms.tree import Op, Term, show, walk
+
+
+class Kind(StrEnum):
+    """What kind of operation could be undefined."""
+
+    DIVISION = "division"
+    LOGARITHM = "logarithm"
+    ROOT = "root"
+    POWER = "power"
+    TABLE = "table"
+    BRANCH = "branch"
+
+
+@dataclass(frozen=True, slots=True)
+class Obligation:
+    """One thing to prove: ``goal`` wherever all conditions of ``path`` hold.
+
+    Args:
+        goal: What makes the operation defined.
+        path: The conditions under which it is reached; empty where they are left out.
+        kind: The kind of operation.
+        text: The operation, for people.
+        is_sufficient: Whether conditions of the path are left out: to refute it says nothing.
+    """
+
+    goal: Term
+    path: tuple[Term, ...]
+    kind: Kind
+    text: str
+    is_sufficient: bool = False
+
+    @property
+    def claim(self) -> Term:
+        """The goal under its path, as one truth."""
+        return either(*(negate(condition) for condition in self.path), self.goal)
+
+
+def obligations(term: Term, taken: bool = True) -> list[Obligation]:
+    """Returns what must hold so that every operation in a term is defined, each once.
+
+    Args:
+        term: A number or a truth.
+        taken: True: under the conditions of the branches in which it stands, so the claim is
+            that no step at which it is taken is undefined. False: under none, so that both
+            sides of every choice may be computed (where-safety); a missing last branch is then
+            no operation.
+
+    The same operation on several paths is asked on each. Where these are too many to be listed it
+    is asked once, under the conditions that all of them share.
+
+    Example:
+        >>> from closedform.verify.terms import divide, ite, less, ONE, symbol
+        >>> x = symbol("x")
+        >>> [str(found.claim) for found in obligations(ite(less(ZERO, x), divide(ONE, x), x))]
+        ['(x <= 0 or not(x = 0))']
+    """
+    if not taken:
+        found = (_demand(node) for node in walk(term))
+        demands = [each for each in found if each is not None and each[1] is not Kind.BRANCH]
+        return [Obligation(goal, (), kind, text) for goal, kind, text in dict.fromkeys(demands)]
+    return _taken(term)
+
+
+# Conditions as a linked list, so that a chain of n branches costs n, not n * n.
+_Path = tuple["_Path", Term] | None
+
+# A table of 20,000 branches has as many; k choices that stand in one another may have 2^k.
+_MOST_PATHS = 100_000
+# Of a path that is common to others, this many conditions are kept.
+_LONGEST_PATH = 64
+
+
+def _taken(root: Term) -> list[Obligation]:
+    partial = _partial_below(root)
+    found: dict[Obligation, None] = {}
+    pending: list[tuple[Term, _Path]] = [(root, None)]
+    seen: dict[tuple[Term, int], _Path] = {}  # holds the paths: an id lives as long as its object
+    while pending:
+        node, path = pending.pop()
+        if node not in partial or (node, id(path)) in seen:
+            continue
+        if len(seen) == _MOST_PATHS:
+            return _taken_on_common_paths(root, partial)
+        seen[node, id(path)] = path
+        demand = None if node.op is Op.ITE else _demand(node)
+        if demand is not None:
+            goal, kind, text = demand
+            found[Obligation(goal, _conditions(path), kind, text)] = None
+        pending.extend((arg, way) for arg, way in _ways(node, path) if arg in partial)
+    return list(found)
+
+
+def _ways(node: Term, path: _Path) -> list[tuple[Term, _Path]]:
+    """The arguments of a node, the last one first, and the conditions under which each is taken."""
+    if node.op is not Op.ITE:
+        return [(arg, path) for arg in reversed(node.args)]
+    condition, then, otherwise = node.args
+    return [(otherwise, (path, negate(condition))), (then, (path, condition)), (condition, path)]
+
+
+def _taken_on_common_paths(root: Term, partial: set[Term]) -> list[Obligation]:
+    """The obligations under the conditions that are common to all paths to a node.
+
+    That is more than has to hold. The cost is that of the walk, and of comparing paths.
+    """
+    paths: dict[Term, tuple[Term, ...]] = {root: ()}
+    found = []
+    for node in reversed(list(walk(root))):
+        if node not in partial:
+            continue
+        own = paths[node]
+        for arg, way in _ways(node, None):
+            reached = (*own, *_conditions(way))[:_LONGEST_PATH]
+            paths[arg] = _common(paths[arg], reached) if arg in paths else reached
+        demand = None if node.op is Op.ITE else _demand(node)
+        if demand is not None:
+            goal, kind, text = demand
+            found.append(Obligation(goal, own, kind, text, is_sufficient=True))
+    return list(dict.fromkeys(found))
+
+
+def _common(one: tuple[Term, ...], other: tuple[Term, ...]) -> tuple[Term, ...]:
+    pairs = zip(one, other, strict=False)
+    return tuple(left for left, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _conditions(path: _Path) -> tuple[Term, ...]:
+    conditions = []
+    while path is not None:
+        path, condition = path
+        conditions.append(condition)
+    return tuple(reversed(conditions))
+
+
+def _partial_below(root: Term) -> set[Term]:
+    """The nodes that hold a partial operation."""
+    partial: set[Term] = set()
+    for node in walk(root):
+        if any(arg in partial for arg in node.args) or _demand(node) is not None:
+            partial.add(node)
+    return partial
+
+
+def _demand(node: Term) -> tuple[Term, Kind, str] | None:
+    """What one operation demands: goal, kind and text; None where it is always defined."""
+    match node.op:
+        case Op.UNDEFINED:
+            return FALSE, Kind.BRANCH, "no branch holds"
+        case Op.DIVIDE:
+            return negate(equal(node.args[1], ZERO)), Kind.DIVISION, f"1 / {show(node.args[1])}"
+        case Op.LOG:
+            return less(ZERO, node.args[0]), Kind.LOGARITHM, show(node)
+        case Op.POWER:
+            return _power_demand(node)
+        case Op.LOOKUP:
+            index, last = node.args[0], rational(len(node.value) - 1)
+            whole = equal(index, floor(index))
+            inside = both(less_equal(ZERO, index), less_equal(index, last), whole)
+            return inside, Kind.TABLE, show(node)
+        case _:
+            return None
+
+
+def _power_demand(node: Term) -> tuple[Term, Kind, str] | None:
+    """A power's domain: base > 0; base = 0 and exponent >= 0; a whole exponent of base != 0.
+
+    The last is asked of exponents that are whole by declaration, or constants.
+    """
+    base, exponent = node.args
+    if is_rational(base) and base.value > 0:
+        return None
+    if is_rational(exponent):
+        if exponent.value.q == 1 and exponent.value >= 0:
+            return None
+        if exponent.value > 0:
+            return less_equal(ZERO, base), Kind.ROOT, show(node)
+    at_zero = both(equal(base, ZERO), less_equal(ZERO, exponent))
+    if _is_whole(exponent):
+        return either(negate(equal(base, ZERO)), less_equal(ZERO, exponent)), Kind.POWER, show(node)
+    return either(less(ZERO, base), at_zero), Kind.POWER, show(node)
+
+
+def _is_whole(term: Term) -> bool:
+    """Whether a term is an integer by how it is written: sums and products of integers."""
+    whole: dict[Term, bool] = {}
+    for node in walk(term):
+        match node.op:
+            case Op.RATIONAL:
+                whole[node] = bool(node.value.q == 1)
+            case Op.SYMBOL:
+                whole[node] = node.value.integer
+            case Op.FLOOR | Op.SIGN:
+                whole[node] = True
+            case Op.ADD | Op.MULTIPLY | Op.MINIMUM | Op.MAXIMUM | Op.ABSOLUTE:
+                whole[node] = all(whole[arg] for arg in node.args)
+            case _:
+                whole[node] = False
+    return whole[term]

@@ -1,0 +1,357 @@
+"""Lift: a graph read back as terms, one row for each op of the graph language.
+
+A graph is read over the exact numbers: floats do not round, a cast between floats is nothing, one
+to an integer truncates. An integer that may leave its dtype is undefined where it does. How far
+rounding goes is for the certificate of numerics to say.
+
+Tensors are read elementwise. The term of a tensor is that of each of its elements, in symbols that
+stand for one element of an input; what is broadcast is read at its last axes. Sums and maxima,
+products of matrices, transposes and changes of shape are opaque functions of the term of their
+operand, named by its shape (``tensor_functions``). Where elements differ by their place (tables,
+and what is compared with a table) a value is a ``Row``, a term for each place along the last axis.
+A ``Column`` is a tensor with one axis of size 1 more behind the others, as it stands beside a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from closedform.errors import VerificationError
+from closedform.ir import STEP_MAX, DType, Graph, Node, Op, Role, Shape, ranges
+from closedform.ir.interval import full
+from closedform.language import t
+from closedform.verify import terms
+from closedform.verify.terms import Term
+from closedform.verify.terms.elementwise import ELEMENTWISE
+from closedform.verify.terms.tables import element, is_integer, total
+from closedform.verify.terms.tensor_functions import (
+    REDUCE_MAX,
+    REDUCE_SUM,
+    product,
+    reduced,
+    reshaped,
+    rounded,
+    transposed,
+)
+
+Constant = Callable[[float, DType], Term]
+"""The exact number that a float constant stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A value whose elements differ by their place along the last axis."""
+
+    terms: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A tensor with an axis of size 1 behind the axes of its term."""
+
+    term: Term
+
+
+Lifted = Term | Row | Column
+STORED = frozenset({DType.BF16, DType.F16})
+"""Dtypes that are not computed in: a cast to one rounds, as the source says."""
+
+Lift = Callable[["Lifter", Node, tuple[Lifted, ...]], Lifted]
+
+
+def as_stored(value: float, _: DType) -> Term:
+    """Returns the dyadic number that a float constant holds."""
+    return terms.rational(value)
+
+
+def lift_graph(
+    graph: Graph,
+    *,
+    constant: Constant = as_stored,
+    symbols: Mapping[str, Term] | None = None,
+    last: int = STEP_MAX,
+) -> dict[str, Term]:
+    """Returns the term of each output, by name.
+
+    Args:
+        graph: A graph whose types are right.
+        constant: What a float constant stands for; the number it holds, if not given.
+        symbols: Terms of inputs by name. The step is ``t``, an integer that is not negative; any
+            other input is a real or integer symbol of its name, if not given.
+        last: The last step at which the graph may run.
+
+    Raises:
+        VerificationError: A table is used otherwise than as a table, or a constant is no number.
+
+    Example:
+        >>> from closedform import compile, schedules
+        >>> lift_graph(compile(schedules.linear(0, 1, 4)))["value"]
+        ite(t < 4, (1/4 * t), 1)
+    """
+    lifter = Lifter(graph, constant, {**_inputs(graph), **(symbols or {})}, last)
+    return {output.name: lifter.result(output.index) for output in graph.outputs}
+
+
+def _inputs(graph: Graph) -> dict[str, Term]:
+    return {
+        node.attribute("name"): terms.term(t)
+        if node.attribute("role") == Role.STEP
+        else terms.symbol(node.attribute("name"), integer=node.type.dtype.is_integer)
+        for node in graph.inputs
+    }
+
+
+_WRAPPING = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.NEG, Op.ABS, Op.REDUCE_SUM})
+
+
+def _within(value: Lifted, dtype: DType) -> Lifted:
+    """An integer where it fits its dtype, undefined where it would wrap."""
+    match value:
+        case Row():
+            return Row(tuple(_fitting(term, dtype) for term in value.terms))
+        case Column():
+            return Column(_fitting(value.term, dtype))
+        case _:
+            return _fitting(value, dtype)
+
+
+def _fitting(value: Term, dtype: DType) -> Term:
+    low, high = (terms.rational(end) for end in full(dtype).ends)
+    fits = terms.both(terms.less_equal(low, value), terms.less_equal(value, high))
+    return terms.ite(fits, value, terms.UNDEFINED)
+
+
+class Lifter:
+    """The terms of the nodes of one graph, in order."""
+
+    def __init__(
+        self, graph: Graph, constant: Constant, symbols: Mapping[str, Term], last: int
+    ) -> None:
+        self.graph = graph
+        self.constant = constant
+        self.symbols = symbols
+        self.values: list[Lifted] = []
+        for node, interval in zip(graph.nodes, ranges(graph, last), strict=True):
+            operands = tuple(self.values[operand] for operand in node.operands)
+            value = LIFTS[node.op](self, node, operands)
+            dtype = node.type.dtype
+            may_wrap = node.op in _WRAPPING and dtype.is_integer and interval == full(dtype)
+            self.values.append(_within(value, dtype) if may_wrap else value)
+
+    def result(self, index: int) -> Term:
+        """Returns the term of a node that is an output."""
+        return self.plain(self.graph.nodes[index], self.values[index])
+
+    def plain(self, node: Node, value: Lifted, shape: Shape | None = None) -> Term:
+        """Returns a value that is no row as a term.
+
+        Args:
+            node: The node, for errors.
+            value: The value.
+            shape: Its shape; that of the node if not given.
+        """
+        match value:
+            case Row():
+                raise self.error(node, "its elements differ by their place")
+            case Column():
+                own = node.type.shape if shape is None else shape
+                return reshaped(value.term, own[:-1], own)
+            case _:
+                return value
+
+    def operand(self, node: Node, position: int, operands: tuple[Lifted, ...]) -> Term:
+        """Returns an operand of a function of whole tensors."""
+        if isinstance(operands[position], Row):
+            raise self.error(node, "an operand differs by its place")
+        return self.plain(node, operands[position], self.type_of(node, position).shape)
+
+    def type_of(self, node: Node, position: int) -> Any:
+        """Returns the type of an operand."""
+        return self.graph.nodes[node.operands[position]].type
+
+    def error(self, node: Node, why: str) -> VerificationError:
+        """Returns an error that names the node."""
+        index = self.graph.nodes.index(node)
+        return VerificationError(
+            f"{node.op} of {node.type} cannot be lifted: {why}",
+            where=f"node %{index} of graph {self.graph.name!r}",
+            hint="a table is compared with a number or a column, summed, or looked up",
+        )
+
+
+def _each(make: Callable[..., Term]) -> Lift:
+    """The lift of an elementwise op; beside a row, what is no row is the same at each place."""
+
+    def lift(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
+        if any(isinstance(operand, Row) for operand in operands):
+            return _beside_row(lifter, node, operands, make)
+        if not any(isinstance(operand, Column) for operand in operands):
+            return make(*operands)
+        shapes = [lifter.type_of(node, place).shape for place in range(len(operands))]
+        are_columns = all(
+            isinstance(operand, Column) or _is_scalar(shape)
+            for operand, shape in zip(operands, shapes, strict=True)
+        )
+        if are_columns and len({shape for shape in shapes if not _is_scalar(shape)}) == 1:
+            return Column(
+                make(*(each.term if isinstance(each, Column) else each for each in operands))
+            )
+        return make(*(lifter.operand(node, place, operands) for place in range(len(operands))))
+
+    return lift
+
+
+def _is_scalar(shape: Shape) -> bool:
+    return all(size == 1 for size in shape)
+
+
+def _beside_row(
+    lifter: Lifter, node: Node, operands: tuple[Lifted, ...], make: Callable[..., Term]
+) -> Row:
+    """An elementwise op with a row: scalars and columns are the same at each place of it."""
+    count = node.type.shape[-1]
+    columns: list[tuple[Term, ...]] = []
+    for position, operand in enumerate(operands):
+        own: Shape = lifter.type_of(node, position).shape
+        if isinstance(operand, Row):
+            columns.append(operand.terms)
+            fits = len(operand.terms) == count
+        else:
+            is_column = isinstance(operand, Column)
+            term = operand.term if isinstance(operand, Column) else operand
+            columns.append((term,) * int(count) if isinstance(count, int) else ())
+            fits = is_column or _is_scalar(own)
+        if not fits:
+            raise lifter.error(
+                node, f"an operand of shape {list(own)} is broadcast along an axis of a row"
+            )
+    return Row(tuple(make(*places) for places in zip(*columns, strict=True)))
+
+
+def _input(lifter: Lifter, node: Node, _: tuple[Lifted, ...]) -> Lifted:
+    return lifter.symbols[node.attribute("name")]
+
+
+def _const(lifter: Lifter, node: Node, _: tuple[Lifted, ...]) -> Lifted:
+    array = node.array()
+    flat = array.ravel()
+    if not array.size:
+        raise lifter.error(node, "it is empty")
+    if flat.tobytes() == flat[:1].tobytes() * flat.size:
+        return _number(lifter, node, flat[0])
+    if array.ndim != 1:
+        raise lifter.error(node, "it is a constant of several values and axes")
+    return Row(tuple(_number(lifter, node, item) for item in flat))
+
+
+def _number(lifter: Lifter, node: Node, item: Any) -> Term:
+    dtype = node.type.dtype
+    if dtype is DType.BOOL:
+        return terms.TRUE if item else terms.FALSE
+    if dtype.is_integer:
+        return terms.rational(int(item))
+    if not abs(float(item)) < float("inf"):
+        raise lifter.error(node, f"the constant {float(item)} is no number")
+    return lifter.constant(float(item), dtype)
+
+
+def _truncated(operand: Term) -> Term:
+    """The integer towards zero; the integer itself where the term shows that it is one."""
+    if is_integer(operand):
+        return operand
+    below = terms.less(operand, terms.ZERO)
+    downward = terms.floor(operand)
+    return terms.ite(below, terms.negative(terms.floor(terms.negative(operand))), downward)
+
+
+def _cast(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
+    source, target = lifter.type_of(node, 0).dtype, node.type.dtype
+    if source is DType.BOOL and target is not DType.BOOL:
+        return _each(lambda x: terms.ite(x, terms.ONE, terms.ZERO))(lifter, node, operands)
+    if target is DType.BOOL and source is not DType.BOOL:
+        return _each(lambda x: terms.negate(terms.equal(x, terms.ZERO)))(lifter, node, operands)
+    if target.is_integer and source.is_float:
+        return _each(_truncated)(lifter, node, operands)
+    if target in STORED and source not in STORED:
+        return _each(lambda x: rounded(x, target))(lifter, node, operands)
+    return operands[0]
+
+
+def _reduction(kind: str) -> Lift:
+    """The lift of a reduction; the sum of a row is that of its terms."""
+
+    def lift(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
+        shape: Shape = lifter.type_of(node, 0).shape
+        axes, is_last = node.attribute("axes"), node.attribute("axes") == (len(shape) - 1,)
+        if isinstance(operands[0], Row):
+            if not is_last or kind != REDUCE_SUM:
+                raise lifter.error(node, "a row is reduced otherwise than by its sum")
+            found = total(operands[0].terms)
+            return Column(found) if node.attribute("keepdims") else found
+        if isinstance(operands[0], Column) and is_last:
+            return operands[0] if node.attribute("keepdims") else operands[0].term
+        operand = lifter.operand(node, 0, operands)
+        return reduced(kind, operand, shape, axes, keepdims=node.attribute("keepdims"))
+
+    return lift
+
+
+def _lookup(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
+    table, index = operands
+    if isinstance(index, Row):
+        raise lifter.error(node, "its index is a row")
+    if lifter.graph.nodes[node.operands[0]].op is not Op.CONST:
+        raise lifter.error(node, "its table is no constant of one axis")
+    if not isinstance(table, Row):
+        return table
+    return element(table.terms, lifter.operand(node, 1, operands))
+
+
+def _matmul(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
+    left, right = (lifter.operand(node, place, operands) for place in (0, 1))
+    return product(left, right, (lifter.type_of(node, 0).shape, lifter.type_of(node, 1).shape))
+
+
+def _transpose(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
+    shape: Shape = lifter.type_of(node, 0).shape
+    return transposed(lifter.operand(node, 0, operands), shape, node.attribute("permutation"))
+
+
+def _reshape(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
+    before: Shape = lifter.type_of(node, 0).shape
+    after: Shape = node.type.shape
+    (operand,) = operands
+    if isinstance(operand, Row):
+        has_new_ones = _is_scalar(before[:-1]) and _is_scalar(after[:-1])
+        if before[-1:] != after[-1:] or not has_new_ones:
+            raise lifter.error(node, "it moves the elements of a row")
+        return operand
+    if isinstance(operand, Column) and before == (*after, 1):
+        return operand.term
+    if after == (*before, 1):
+        return Column(lifter.operand(node, 0, operands))
+    return reshaped(lifter.operand(node, 0, operands), before, after)
+
+
+def _broadcast_to(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
+    if isinstance(operands[0], Row):
+        raise lifter.error(node, "a row is broadcast")
+    return lifter.operand(node, 0, operands)
+
+
+LIFTS: Mapping[Op, Lift] = {
+    **{op: _each(make) for op, make in ELEMENTWISE.items()},
+    Op.INPUT: _input,
+    Op.CONST: _const,
+    Op.CAST: _cast,
+    Op.REDUCE_SUM: _reduction(REDUCE_SUM),
+    Op.REDUCE_MAX: _reduction(REDUCE_MAX),
+    Op.MATMUL: _matmul,
+    Op.TRANSPOSE: _transpose,
+    Op.RESHAPE: _reshape,
+    Op.BROADCAST_TO: _broadcast_to,
+    Op.LOOKUP: _lookup,
+}
+"""How each op of the graph language is read."""

@@ -1,0 +1,383 @@
+"""Terms of the prover from SymPy expressions, and SymPy expressions of terms.
+
+SymPy is the input language, never the judge: an expression is read as it stands, nothing of it is
+simplified, refined or solved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import sympy as sp
+from sympy.core.sympify import _sympify
+
+from closedform.errors import VerificationError
+from closedform.language import FloorDiv, FloorMod, MatMul, ReduceMax, ReduceSum, Transpose
+from closedform.verify.terms.build import (
+    FALSE,
+    ONE,
+    PI,
+    TRUE,
+    UNDEFINED,
+    absolute,
+    add,
+    both,
+    cospi,
+    divide,
+    either,
+    equal,
+    exp,
+    floor,
+    floor_divide,
+    floor_modulo,
+    ite,
+    less,
+    less_equal,
+    log,
+    maximum,
+    minimum,
+    multiply,
+    negate,
+    negative,
+    opaque,
+    power,
+    rational,
+    sign,
+    sinpi,
+    symbol,
+)
+from closedform.verify.terms.tree import Op, Sign, Term, show, walk
+
+Reader = Callable[[Any, Callable[[sp.Basic], "Term"]], "Term"]
+"""How a kind of SymPy node is read: the node, and what reads its parts."""
+
+
+def term(expr: Any, readers: Mapping[type, Reader] | None = None) -> Term:
+    """Returns the term that a SymPy expression or condition is, read as it stands.
+
+    A SymPy Float is the dyadic number it holds. Functions of tensors become opaque.
+
+    Args:
+        expr: The expression.
+        readers: How some kinds of nodes are read, in place of how they are read here.
+
+    Raises:
+        VerificationError: It holds a nested ``sympy.Mod``, which SymPy gets wrong at construction,
+            or a kind of node that has no meaning here, or it is nested too deeply to read.
+
+    Example:
+        >>> from closedform import t
+        >>> term(sp.Piecewise((t / 10, t < 10), (1, True)))
+        ite(t < 10, (1/10 * t), 1)
+    """
+    if isinstance(expr, bool | int | float):
+        expr = _sympify(expr)
+    try:
+        return _read(expr, {}, {**_READERS, **(readers or {})})
+    except RecursionError:
+        raise VerificationError(
+            f"the expression is nested too deeply to read: {type(expr).__name__} of "
+            f"{len(expr.args)} arguments",
+            hint="flatten it",
+        ) from None
+
+
+def _read(expr: sp.Basic, done: dict[sp.Basic, Term], readers: Mapping[type, Reader]) -> Term:
+    known = done.get(expr)
+    if known is not None:
+        return known
+    for kind in type(expr).__mro__:
+        reader = readers.get(kind)
+        if reader is not None:
+            result = reader(expr, lambda part: _read(part, done, readers))
+            done[expr] = result
+            return result
+    raise VerificationError(
+        f"{type(expr).__name__} has no meaning to the prover, got {expr}",
+        hint="write it with + * / ** cos sin exp log floor Min Max Abs sign Piecewise",
+    )
+
+
+def _symbol(expr: sp.Symbol, _: Any) -> Term:
+    if expr.is_real is False or expr.is_extended_real is False:
+        raise VerificationError(f"{expr} is declared as not real", hint="symbols stand for reals")
+    signs = (
+        (expr.is_positive, Sign.POSITIVE),
+        (expr.is_negative, Sign.NEGATIVE),
+        (expr.is_nonnegative, Sign.NONNEGATIVE),
+        (expr.is_nonpositive, Sign.NONPOSITIVE),
+    )
+    declared = next((found for holds, found in signs if holds), Sign.ANY)
+    return symbol(expr.name, integer=bool(expr.is_integer), sign=declared)
+
+
+def _product(expr: sp.Mul, read: Callable[[sp.Basic], Term]) -> Term:
+    above: list[Term] = []
+    below: list[Term] = []
+    for factor in expr.args:
+        if factor.is_Pow and factor.exp.could_extract_minus_sign():
+            below.append(read(sp.Pow(factor.base, -factor.exp, evaluate=False)))
+        else:
+            above.append(read(factor))
+    return divide(multiply(*above), multiply(*below)) if below else multiply(*above)
+
+
+def _power(expr: sp.Pow, read: Callable[[sp.Basic], Term]) -> Term:
+    if expr.exp.is_Rational and expr.exp < 0:
+        return divide(ONE, power(read(expr.base), rational(-expr.exp)))
+    if expr.base is sp.E:
+        return exp(read(expr.exp))
+    return power(read(expr.base), read(expr.exp))
+
+
+def _turns(angle: sp.Expr, read: Callable[[sp.Basic], Term]) -> Term:
+    """The angle divided by pi, without SymPy's help where pi is a factor of each summand."""
+    parts = []
+    for summand in sp.Add.make_args(angle):
+        factors = list(sp.Mul.make_args(summand))
+        if sp.pi in factors:
+            factors.remove(sp.pi)
+            parts.append(read(sp.Mul(*factors)))
+        else:
+            distributed = _distribute_pi(factors)
+            parts.append(
+                divide(read(summand), PI) if distributed is None else _turns(distributed, read)
+            )
+    return add(*parts)
+
+
+def _distribute_pi(factors: list[sp.Expr]) -> sp.Expr | None:
+    """``a * (pi*b + pi*c)`` as ``pi*a*b + pi*a*c``, if one factor is such a sum."""
+    for position, factor in enumerate(factors):
+        others = sp.Mul(*factors[:position], *factors[position + 1 :])
+        summands = sp.Add.make_args(factor)
+        if factor.is_Add and all(sp.pi in sp.Mul.make_args(part) for part in summands):
+            return sp.Add(*(others * part for part in summands))
+    return None
+
+
+def _modulo(expr: sp.Mod, read: Callable[[sp.Basic], Term]) -> Term:
+    left, right = expr.args
+    if left.has(sp.Mod) or right.has(sp.Mod):
+        raise VerificationError(
+            f"a nested Mod is not read, got {expr}: SymPy 1.14 rewrites such a Mod wrongly",
+            hint="write closedform.floor_mod(a, b), which SymPy leaves as written",
+        )
+    return floor_modulo(read(left), read(right))
+
+
+def _piecewise(expr: sp.Piecewise, read: Callable[[sp.Basic], Term]) -> Term:
+    result = UNDEFINED
+    for value, condition in reversed(expr.args):
+        result = ite(read(condition), read(value), result)
+    return result
+
+
+def _negated(expr: sp.Basic, read: Callable[[sp.Basic], Term]) -> Term:
+    return negate(read(expr.args[0]))
+
+
+def _choice(expr: sp.Basic, read: Callable[[sp.Basic], Term]) -> Term:
+    test, yes, no = (read(arg) for arg in expr.args)
+    return either(both(test, yes), both(negate(test), no))
+
+
+def _over_all(name: str) -> Reader:
+    """A reader for a reduction over all axes; one over some is another number at each place."""
+
+    def reader(expr: sp.Basic, read: Callable[[sp.Basic], Term]) -> Term:
+        if len(expr.args) > 1:
+            raise VerificationError(
+                f"{expr} is over some axes, and has no meaning here",
+                hint="reductions over all axes have one",
+            )
+        return opaque(name, read(expr.args[0]))
+
+    return reader
+
+
+def _of(make: Callable[..., Term]) -> Reader:
+    """A reader for a node that is the same constructor over its arguments."""
+    return lambda expr, read: make(*(read(arg) for arg in expr.args))
+
+
+_READERS: Mapping[type, Reader] = {
+    sp.Rational: lambda expr, _: rational(expr),
+    sp.Float: lambda expr, _: rational(sp.Rational(expr)),
+    sp.core.numbers.Pi: lambda expr, _: PI,
+    sp.core.numbers.Exp1: lambda expr, _: exp(ONE),
+    sp.Symbol: _symbol,
+    sp.Add: _of(add),
+    sp.Mul: _product,
+    sp.Pow: _power,
+    sp.exp: _of(exp),
+    sp.log: _of(log),
+    sp.cos: lambda expr, read: cospi(_turns(expr.args[0], read)),
+    sp.sin: lambda expr, read: sinpi(_turns(expr.args[0], read)),
+    sp.floor: _of(floor),
+    sp.ceiling: lambda expr, read: negative(floor(negative(read(expr.args[0])))),
+    sp.Mod: _modulo,
+    FloorDiv: _of(floor_divide),
+    FloorMod: _of(floor_modulo),
+    sp.Min: _of(minimum),
+    sp.Max: _of(maximum),
+    sp.Abs: _of(absolute),
+    # SymPy makes 2**re(x) of Abs(2**x); all values are real.
+    sp.re: lambda expr, read: read(expr.args[0]),
+    sp.sign: _of(sign),
+    sp.Piecewise: _piecewise,
+    ReduceSum: _over_all("reduce_sum"),
+    ReduceMax: _over_all("reduce_max"),
+    Transpose: lambda expr, read: opaque("transpose", read(expr.args[0])),
+    MatMul: lambda expr, read: opaque("matmul", *(read(arg) for arg in expr.args)),
+    sp.logic.boolalg.BooleanTrue: lambda expr, _: TRUE,
+    sp.logic.boolalg.BooleanFalse: lambda expr, _: FALSE,
+    sp.StrictLessThan: _of(less),
+    sp.LessThan: _of(less_equal),
+    sp.StrictGreaterThan: lambda expr, read: less(read(expr.rhs), read(expr.lhs)),
+    sp.GreaterThan: lambda expr, read: less_equal(read(expr.rhs), read(expr.lhs)),
+    sp.Equality: _of(equal),
+    sp.Unequality: lambda expr, read: negate(equal(read(expr.lhs), read(expr.rhs))),
+    sp.And: _of(both),
+    sp.Or: _of(either),
+    sp.Not: _negated,
+    sp.ITE: _choice,
+}
+
+
+# --- terms as SymPy expressions ------------------------------------------------------------------
+
+
+def to_sympy(root: Term) -> sp.Basic:
+    """Returns the SymPy expression of a term, for people to read: ``term`` of it means the same.
+
+    Floors are FloorDiv and branches an unevaluated Piecewise, so SymPy rewrites none of them.
+
+    Example:
+        >>> from closedform.verify.terms import ONE, UNDEFINED, ite, less, rational, symbol
+        >>> to_sympy(ite(less(symbol("t", integer=True), rational(3)), ONE, UNDEFINED))
+        Piecewise((1, t < 3))
+    """
+    done: dict[Term, Any] = {}
+    links = _links(root)
+    for node in walk(root):
+        if node not in links:
+            done[node] = _write(node, [done.get(arg) for arg in node.args], done)
+    result = done[root]
+    if result is None:
+        raise VerificationError("undefined alone has no SymPy expression")
+    return result
+
+
+_ASSUMPTIONS = {
+    Sign.ANY: {},
+    Sign.POSITIVE: {"positive": True},
+    Sign.NONNEGATIVE: {"nonnegative": True},
+    Sign.NEGATIVE: {"negative": True},
+    Sign.NONPOSITIVE: {"nonpositive": True},
+}
+
+
+def _write_symbol(node: Term) -> sp.Symbol:
+    declared = node.value
+    return sp.Symbol(
+        declared.name, real=True, integer=declared.integer or None, **_ASSUMPTIONS[declared.sign]
+    )
+
+
+def _links(root: Term) -> set[Term]:
+    """The choices that are only met as the last part of another one: links of a chain."""
+    links: set[Term] = set()
+    others = {root}
+    for node in walk(root):
+        is_choice = node.op is Op.ITE
+        others.update(node.args[:2] if is_choice else node.args)
+        if is_choice and node.args[2].op is Op.ITE:
+            links.add(node.args[2])
+    return links - others
+
+
+def _write_branches(node: Term, done: dict[Term, Any]) -> sp.Piecewise:
+    """A chain of choices as one Piecewise; an undefined end leaves it without a last branch."""
+    pairs = []
+    while node.op is Op.ITE:
+        condition, then, node = node.args
+        pairs.append((done[then], done[condition]))
+    if node.op is not Op.UNDEFINED:
+        pairs.append((done[node], sp.true))
+    return sp.Piecewise(*pairs, evaluate=False)
+
+
+def _write_table(node: Term, index: sp.Expr) -> sp.Piecewise:
+    pairs = [
+        (sp.Rational(int(value.p), int(value.q)), sp.Eq(index, position, evaluate=False))
+        for position, value in enumerate(node.value)
+    ]
+    return sp.Piecewise(*pairs, evaluate=False)
+
+
+def _write_floor(node: Term, args: list[Any], done: dict[Term, Any]) -> sp.Expr:
+    inner = node.args[0]
+    if inner.op is Op.DIVIDE:
+        return FloorDiv(*(done[arg] for arg in inner.args))
+    return FloorDiv(args[0], sp.Integer(1))
+
+
+_FUNCTIONS: Mapping[Hashable, Any] = {
+    "reduce_sum": ReduceSum,
+    "reduce_max": ReduceMax,
+    "transpose": Transpose,
+    "matmul": MatMul,
+}
+
+_WRITERS: Mapping[Op, Callable[..., Any]] = {
+    Op.ADD: sp.Add,
+    Op.MULTIPLY: sp.Mul,
+    Op.DIVIDE: lambda a, b: a / b,
+    Op.POWER: sp.Pow,
+    Op.COSPI: lambda a: sp.cos(sp.pi * a),
+    Op.SINPI: lambda a: sp.sin(sp.pi * a),
+    Op.EXP: sp.exp,
+    Op.LOG: sp.log,
+    Op.MINIMUM: lambda a, b: sp.Min(a, b, evaluate=False),
+    Op.MAXIMUM: lambda a, b: sp.Max(a, b, evaluate=False),
+    Op.ABSOLUTE: lambda a: sp.Abs(a, evaluate=False),
+    Op.SIGN: lambda a: sp.sign(a, evaluate=False),
+    Op.LESS: lambda a, b: sp.Lt(a, b, evaluate=False),
+    Op.LESS_EQUAL: lambda a, b: sp.Le(a, b, evaluate=False),
+    Op.EQUAL: lambda a, b: sp.Eq(a, b, evaluate=False),
+    Op.AND: lambda *args: sp.And(*args, evaluate=False),
+    Op.OR: lambda *args: sp.Or(*args, evaluate=False),
+    Op.NOT: lambda a: sp.Not(a, evaluate=False),
+}
+
+_CONSTANTS: Mapping[Op, Any] = {
+    Op.PI: sp.pi,
+    Op.TRUE: sp.true,
+    Op.FALSE: sp.false,
+    Op.UNDEFINED: None,
+}
+
+
+def _write(node: Term, args: list[Any], done: dict[Term, Any]) -> Any:
+    if node.op in _CONSTANTS:
+        return _CONSTANTS[node.op]
+    match node.op:
+        case Op.RATIONAL:
+            return sp.Rational(int(node.value.p), int(node.value.q))
+        case Op.SYMBOL:
+            return _write_symbol(node)
+        case Op.ITE:
+            return _write_branches(node, done)
+        case Op.LOOKUP:
+            return _write_table(node, args[0])
+        case Op.FLOOR:
+            return _write_floor(node, args, done)
+        case Op.OPAQUE if node.value in _FUNCTIONS:
+            return _FUNCTIONS[node.value](*args)
+        case Op.OPAQUE:
+            raise VerificationError(f"{node.value} of a tensor has no SymPy expression")
+    if any(arg is None for arg in args):
+        raise VerificationError(f"{show(node)} has no SymPy expression, its part is undefined")
+    return _WRITERS[node.op](*args)

@@ -1,0 +1,96 @@
+"""Tables as terms: the number of milestones reached, and the element at an index.
+
+Both are balanced trees of comparisons, so that n milestones make a term of depth log n, and a run
+of steps finds its branch without looking at the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from closedform.verify import terms
+from closedform.verify.terms import Term
+
+
+def is_integer(node: Term) -> bool:
+    """Returns whether a term is an integer as it is written: a floor or an integer symbol."""
+    if node.op is terms.Op.SYMBOL:
+        return bool(node.value.integer)
+    return node.op is terms.Op.FLOOR
+
+
+def total(row: Sequence[Term]) -> Term:
+    """Returns the sum of a row; a number of milestones reached is a tree of comparisons.
+
+    The sum of ``1 if m <= x else 0`` over sorted m is i exactly where m[i-1] <= x < m[i].
+    """
+    reached = [_milestone(place) for place in row]
+    marks = sorted((mark for mark in reached if mark is not None), key=lambda mark: mark[0].value)
+    clocks = {clock for _, clock in marks}
+    if len(marks) < len(row) or len(clocks) != 1:
+        return terms.add(*row)
+    (clock,) = clocks
+
+    def between(first: int, last: int) -> Term:
+        if first == last:
+            return terms.rational(first)
+        middle = (first + last) // 2
+        before = terms.less(clock, marks[middle][0])
+        return terms.ite(before, between(first, middle), between(middle + 1, last))
+
+    return between(0, len(marks))
+
+
+def _milestone(place: Term) -> tuple[Term, Term] | None:
+    """(m, x) of ``1 if m <= x else 0`` or, of integers, ``1 if m - 1 < x else 0``."""
+    if place.op is not terms.Op.ITE or place.args[1:] != (terms.ONE, terms.ZERO):
+        return None
+    condition = place.args[0]
+    mark, clock = condition.args if condition.op in terms.RELATIONS else (place, place)
+    if not terms.is_rational(mark):
+        return None
+    if condition.op is terms.Op.LESS_EQUAL:
+        return mark, clock
+    is_whole = condition.op is terms.Op.LESS and mark.value.q == 1 and is_integer(clock)
+    return (terms.rational(mark.value + 1), clock) if is_whole else None
+
+
+def element(table: Sequence[Term], index: Term) -> Term:
+    """Returns the element of a table at an index, undefined outside of it where that is known."""
+    if _has_rational_leaves(index):
+        return _mapped(index, table)
+    if all(terms.is_rational(entry) for entry in table):
+        return terms.lookup([entry.value for entry in table], index)
+    return _chosen(table, index, 0, len(table) - 1)
+
+
+def _has_rational_leaves(index: Term) -> bool:
+    """Whether a term is a tree of choices between rational numbers."""
+    pending = [index]
+    while pending:
+        node = pending.pop()
+        if node.op is terms.Op.ITE:
+            pending.extend(node.args[1:])
+        elif not terms.is_rational(node):
+            return False
+    return True
+
+
+def _mapped(index: Term, table: Sequence[Term]) -> Term:
+    """A tree of choices with each index at its leaves replaced by the element of the table."""
+    if index.op is terms.Op.ITE:
+        condition, then, other = index.args
+        return terms.ite(condition, _mapped(then, table), _mapped(other, table))
+    place = int(index.value)
+    return table[place] if 0 <= place < len(table) else terms.UNDEFINED
+
+
+def _chosen(table: Sequence[Term], index: Term, first: int, last: int) -> Term:
+    """The element of a table as a balanced tree of comparisons; the index is in it."""
+    if first == last:
+        return table[first]
+    middle = (first + last) // 2
+    below = terms.less(index, terms.rational(middle + 1))
+    return terms.ite(
+        below, _chosen(table, index, first, middle), _chosen(table, index, middle + 1, last)
+    )

@@ -1,0 +1,133 @@
+"""Functions of whole tensors as terms: opaque, and named by the shapes that they are of.
+
+A term of a tensor is read at one place of the widest shape: an operand that is broadcast is read at
+its last axes. Elementwise operations and broadcasts are then those of numbers. A function of whole
+tensors is made of other places too, so of it one thing is known: it is the same function of what is
+equal at every place, if the shape is the same. The sum over 3 columns of x is not that over 4, and
+the sum of a number is not that of a tensor of this number; hence the shapes in the name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from closedform.verify.terms.build import is_rational, multiply, opaque, rational
+from closedform.verify.terms.tree import Op, Term
+
+Shape = tuple[int | str, ...]
+
+REDUCE_SUM, REDUCE_MAX, MATMUL = "reduce_sum", "reduce_max", "matmul"
+TRANSPOSE, RESHAPE, ROUNDED = "transpose", "reshape", "rounded"
+FUNCTIONS = frozenset({REDUCE_SUM, REDUCE_MAX, MATMUL, TRANSPOSE, RESHAPE})
+"""The kinds whose elements are made of other elements of their operands."""
+
+OF_ONE_ELEMENT = frozenset({REDUCE_SUM, REDUCE_MAX, TRANSPOSE})
+"""The kinds that are their operand where that has one element."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFunction:
+    """A function of tensors of some shapes.
+
+    Attributes:
+        kind: What it does.
+        shapes: The shapes of its operands; of a reshape, that of the result as well.
+        axes: The axes of a reduction, counted from the first; the order of a transpose.
+        dtype: Of a rounding, what is rounded to.
+    """
+
+    kind: str
+    shapes: tuple[Shape, ...] = ()
+    axes: tuple[int, ...] = ()
+    dtype: str = ""
+
+    def __str__(self) -> str:
+        shapes = " ".join(f"[{','.join(map(str, shape))}]" for shape in self.shapes)
+        axes = f" axes {','.join(map(str, self.axes))}" if self.axes else ""
+        return f"{self.kind} {self.dtype or shapes}{axes}"
+
+    @property
+    def factor(self) -> int | None:
+        """The number that it multiplies with where all elements of each operand are equal.
+
+        None where that is not known, or there are no elements.
+        """
+        sizes = [size for shape in self.shapes for size in shape]
+        if self.kind == ROUNDED or not all(isinstance(size, int) and size > 0 for size in sizes):
+            return None
+        if self.kind == REDUCE_SUM:
+            return math.prod(int(self.shapes[0][axis]) for axis in self.axes)
+        return int(self.shapes[0][-1]) if self.kind == MATMUL else 1
+
+
+def kind_of(value: Any) -> str:
+    """Returns what an opaque function does, by its name."""
+    return value.kind if isinstance(value, TensorFunction) else str(value)
+
+
+def reduced(kind: str, operand: Term, shape: Shape, axes: Sequence[int], *, keepdims: bool) -> Term:
+    """Returns the sum or maximum over some axes; over axes of size 1 it is the operand.
+
+    Args:
+        kind: ``REDUCE_SUM`` or ``REDUCE_MAX``.
+        operand: The tensor.
+        shape: Its shape.
+        axes: The axes, counted from the first.
+        keepdims: Whether they stay, with size 1.
+    """
+    taken = tuple(axis for axis in sorted(axes) if shape[axis] != 1)
+    partly = tuple(size for axis, size in enumerate(shape) if axis not in taken)
+    result = _reduction(TensorFunction(kind, (shape,), taken), operand) if taken else operand
+    wanted = tuple(
+        1 if axis in axes else size
+        for axis, size in enumerate(shape)
+        if keepdims or axis not in axes
+    )
+    return reshaped(result, partly, wanted)
+
+
+def _reduction(function: TensorFunction, operand: Term) -> Term:
+    factor = function.factor
+    if is_rational(operand) and factor is not None:
+        return multiply(rational(factor), operand)
+    return opaque(function, operand)
+
+
+def reshaped(operand: Term, before: Shape, after: Shape) -> Term:
+    """Returns a tensor in another shape; axes of size 1 before the others change nothing."""
+    if _bare(before) == _bare(after) or is_rational(operand):
+        return operand
+    if operand.op is Op.OPAQUE and kind_of(operand.value) == RESHAPE:
+        return reshaped(operand.args[0], operand.value.shapes[0], after)
+    function = TensorFunction(RESHAPE, (_bare(before), _bare(after)))
+    return opaque(function, operand)
+
+
+def _bare(shape: Shape) -> Shape:
+    first = next((place for place, size in enumerate(shape) if size != 1), len(shape))
+    return shape[first:]
+
+
+def transposed(operand: Term, shape: Shape, order: tuple[int, ...]) -> Term:
+    """Returns a tensor with its axes in another order; that of a transpose is its operand."""
+    if order == tuple(range(len(shape))) or is_rational(operand):
+        return operand
+    if operand.op is Op.OPAQUE and kind_of(operand.value) == TRANSPOSE:
+        inner: TensorFunction = operand.value
+        both = tuple(inner.axes[axis] for axis in order)
+        return transposed(operand.args[0], inner.shapes[0], both)
+    function = TensorFunction(TRANSPOSE, (shape,), order)
+    return opaque(function, operand)
+
+
+def product(left: Term, right: Term, shapes: tuple[Shape, Shape]) -> Term:
+    """Returns the matrix product of two tensors of some shapes."""
+    return opaque(TensorFunction(MATMUL, shapes), left, right)
+
+
+def rounded(operand: Term, dtype: str) -> Term:
+    """Returns a number rounded to a dtype that is not computed in."""
+    return opaque(TensorFunction(ROUNDED, dtype=dtype), operand)

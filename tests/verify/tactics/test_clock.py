@@ -1,0 +1,336 @@
+"""Goals about the clock alone: runs, periods, ways and bounds, and what decides them."""
+
+import random
+import time
+from itertools import pairwise
+
+import pytest
+import sympy as sp
+from flint import arb, fmpq
+
+import closedform as cf
+from closedform.language import floor_div, floor_mod, t
+from closedform.verify.identity.periods import fold_period
+from closedform.verify.tactics.clock import BALLS, EVERY_STEP, MONOTONE, PERIOD, walk_through
+from closedform.verify.tactics.monotone import Way, course
+from closedform.verify.tactics.prover import prove
+from closedform.verify.tactics.runs import FOREVER, split_into_runs
+from closedform.verify.terms import (
+    ONE,
+    TRUE,
+    TWO,
+    ZERO,
+    Sign,
+    Term,
+    absolute,
+    add,
+    cospi,
+    divide,
+    either,
+    equal,
+    exp,
+    floor,
+    floor_modulo,
+    is_rational,
+    ite,
+    less,
+    less_equal,
+    log,
+    lookup,
+    maximum,
+    minimum,
+    multiply,
+    negate,
+    negative,
+    power,
+    rational,
+    sign,
+    sinpi,
+    square_root,
+    subtract,
+    symbol,
+    term,
+    walk,
+)
+from closedform.verify.terms.evaluate import value
+from closedform.verify.terms.limits import Deadline, OutOfTime
+from closedform.verify.terms.verdict import Status
+from tests.verify.tactics.test_soundness import truth
+
+T = symbol("t", integer=True, sign=Sign.NONNEGATIVE)
+
+
+def line(slope: int, height: int, denominator: int = 1) -> Term:
+    return add(multiply(rational(slope, denominator), T), rational(height, denominator))
+
+
+# --- runs ----------------------------------------------------------------------------------------
+
+
+def test_runs_touch_and_hold_the_statement_at_every_step() -> None:
+    chance = random.Random(9)
+    for _ in range(150):
+        goal = truth(chance, [T], 3)
+        runs = list(split_into_runs(goal, T, 0, 40))
+        assert [run.first for run in runs] == [0, *(run.last + 1 for run in runs[:-1])]
+        assert runs[-1].last == 40
+        for run in runs:
+            for step in {run.first, (run.first + run.last) // 2, run.last}:
+                point = {"t": fmpq(step)}
+                before, after = value(goal, point), value(run.statement, point)
+                # A branch that is not taken may be undefined: then the statement says less.
+                assert before == after, f"{goal} is {before} at {step}, its run says {after}"
+
+
+@pytest.mark.parametrize(
+    ("goal", "runs"),
+    [
+        (less(line(2, 0), rational(7)), [(0, 3, True), (4, FOREVER, False)]),
+        (less_equal(line(2, 0), rational(6)), [(0, 3, True), (4, FOREVER, False)]),
+        (equal(line(2, 0), rational(6)), [(0, 2, False), (3, 3, True), (4, FOREVER, False)]),
+        (equal(line(2, 0), rational(7)), [(0, FOREVER, False)]),
+        (less(rational(7), line(2, 0)), [(0, 3, False), (4, FOREVER, True)]),
+        (less(ZERO, sign(line(1, -3))), [(0, 2, False), (3, 3, False), (4, FOREVER, True)]),
+        (
+            less(lookup([1, 5, 2], minimum(T, TWO)), rational(3)),
+            None,
+        ),
+    ],
+)
+def test_lines_change_where_they_cross(
+    goal: Term, runs: list[tuple[int, int, bool]] | None
+) -> None:
+    found = list(split_into_runs(goal, T, 0, FOREVER))
+    if runs is None:
+        assert prove(goal).counterexample == {"t": 1}
+        return
+    assert [(run.first, run.last) for run in found] == [(run[0], run[1]) for run in runs]
+    assert [run.statement == TRUE for run in found] == [run[2] for run in runs]
+
+
+def test_a_check_can_end_the_splitting() -> None:
+    table = term(cf.schedules.table(list(range(1000))).expr)
+    with pytest.raises(OutOfTime):
+        walk_through(less(table, rational(10**6)), T, 0, Deadline.after(-1))
+
+
+# --- periods -------------------------------------------------------------------------------------
+
+
+def test_a_period_is_folded() -> None:
+    goal = less(term(floor_mod(t, 6) + floor_mod(t + 1, 4)), rational(9))
+    folded = fold_period(goal, T)
+    assert folded is not None
+    statement, period = folded
+    assert period == 12
+    for step in range(50):
+        assert value(goal, {"t": fmpq(step)}) == value(statement, {"t": fmpq(step % 12)})
+
+
+def test_what_goes_on_growing_has_no_period() -> None:
+    assert fold_period(less(term(floor_div(t, 6)), rational(9)), T) is None
+    assert fold_period(less(T, rational(9)), T) is None
+    huge = less(floor_modulo(T, rational(10**7)), rational(9))
+    assert fold_period(huge, T) is None
+
+
+# --- ways and bounds -----------------------------------------------------------------------------
+
+WAYS: list[tuple[Term, int, int, Way]] = [
+    (line(2, 1), 0, FOREVER, Way.UP),
+    (line(-2, 1), 0, 9, Way.DOWN),
+    (rational(3), 0, 9, Way.FLAT),
+    (add(line(2, 1), line(1, 0)), 0, 9, Way.UP),
+    (add(line(2, 1), multiply(T, T)), 0, 9, Way.UP),
+    (subtract(line(2, 1), multiply(T, T)), 0, 9, Way.UNKNOWN),
+    (multiply(line(1, 1), line(-1, 20)), 0, 9, Way.UNKNOWN),
+    (multiply(line(-1, -1), line(-2, -3)), 0, 9, Way.UP),
+    (multiply(line(1, 1), line(-1, -1)), 0, 9, Way.DOWN),
+    (divide(ONE, line(1, 1)), 0, FOREVER, Way.DOWN),
+    (divide(ONE, line(1, -20)), 0, 9, Way.DOWN),
+    (power(line(1, -20), TWO), 0, 9, Way.DOWN),
+    (power(line(1, -20), rational(3)), 0, 90, Way.UP),
+    (power(line(1, 1), rational(-1, 2)), 0, FOREVER, Way.DOWN),
+    (power(rational(1, 2), T), 0, FOREVER, Way.DOWN),
+    (power(rational(3), T), 0, FOREVER, Way.UP),
+    (exp(negative(T)), 0, FOREVER, Way.DOWN),
+    (log(line(1, 1)), 0, FOREVER, Way.UP),
+    (square_root(line(-1, 9)), 0, 9, Way.DOWN),
+    (floor(line(1, 0, 3)), 0, FOREVER, Way.UP),
+    (cospi(line(1, 0, 10)), 0, 10, Way.DOWN),
+    (cospi(line(1, 0, 10)), 10, 20, Way.UP),
+    (cospi(line(1, 0, 10)), 0, 11, Way.UNKNOWN),
+    (cospi(line(-1, 0, 10)), 0, 10, Way.DOWN),
+    (sinpi(line(1, 0, 10)), 5, 15, Way.DOWN),
+    (sinpi(line(1, 0, 10)), 0, 5, Way.UP),
+    (minimum(line(1, 0), line(2, -5)), 0, 9, Way.UP),
+    (maximum(line(1, 0), line(-1, 0)), 0, 9, Way.UNKNOWN),
+    (absolute(line(1, -9)), 0, 9, Way.DOWN),
+]
+
+
+@pytest.mark.parametrize(("number", "first", "last", "way"), WAYS, ids=lambda each: str(each)[:40])
+def test_the_way_a_number_goes(number: Term, first: int, last: int, way: Way) -> None:
+    found = course(number, T, first, last)
+    assert found is not None
+    assert found.way is way
+    end = min(last, first + 60)
+    values = [arb(value(number, {"t": fmpq(step)})) for step in range(first, end + 1)]
+    for before, after in pairwise(values):
+        assert not (way is Way.UP and after < before)
+        assert not (way is Way.DOWN and after > before)
+    for each in values:
+        assert found.low is None or not each < arb(found.low)
+        assert found.high is None or not each > arb(found.high)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        divide(ONE, line(1, -5)),
+        log(line(1, -5)),
+        square_root(line(1, -5)),
+        power(T, rational(-1, 2)),
+        power(line(1, -5), line(1, 0)),
+        ite(less(T, ONE), T, ONE),
+        symbol("other"),
+    ],
+)
+def test_nothing_is_said_of_what_may_be_undefined(number: Term) -> None:
+    assert course(number, T, 0, 9) is None
+
+
+def test_random_courses_hold_at_every_step() -> None:
+    chance = random.Random(2)
+    said = 0
+    for _ in range(400):
+        goal = truth(chance, [T], 2)
+        for number in (node for node in walk(goal) if not is_rational(node)):
+            found = course(number, T, 1, 12)
+            if found is None:
+                continue
+            said += 1
+            values = [arb(value(number, {"t": fmpq(step)})) for step in range(1, 13)]
+            assert all(found.low is None or not each < arb(found.low) for each in values)
+            assert all(found.high is None or not each > arb(found.high) for each in values)
+            pairs = list(pairwise(values))
+            if found.way in (Way.UP, Way.FLAT):
+                assert not any(after < before for before, after in pairs)
+            if found.way in (Way.DOWN, Way.FLAT):
+                assert not any(after > before for before, after in pairs)
+    assert said > 200
+
+
+# --- what decides --------------------------------------------------------------------------------
+
+COSINE = add(ONE, cospi(line(1, 0, 100)))
+
+DECIDED: list[tuple[Term, Status, str | None]] = [
+    (less_equal(ZERO, T), Status.PROVED, None),
+    (either(less(T, rational(5)), less_equal(cospi(line(1, 0, 9)), ONE)), Status.PROVED, MONOTONE),
+    (either(less(rational(100), T), less_equal(ZERO, COSINE)), Status.PROVED, MONOTONE),
+    (less(ZERO, COSINE), Status.REFUTED, None),
+    (either(less(rational(99), T), less(ZERO, COSINE)), Status.PROVED, MONOTONE),
+    (
+        either(less(rational(100), T), less(multiply(T, COSINE), rational(70))),
+        Status.PROVED,
+        BALLS,
+    ),
+    (less(cospi(multiply(rational(2, 7), T)), rational(11, 10)), Status.PROVED, MONOTONE),
+    (less_equal(floor_modulo(T, rational(7)), rational(6)), Status.PROVED, PERIOD),
+    (less_equal(floor_modulo(T, rational(7)), rational(5)), Status.REFUTED, None),
+    (
+        either(
+            less(rational(40), T),
+            negate(equal(floor_modulo(multiply(T, T), rational(7)), rational(3))),
+        ),
+        Status.PROVED,
+        None,
+    ),
+    (less(power(rational(9, 10), T), ONE), Status.REFUTED, None),
+    (less_equal(power(rational(9, 10), T), ONE), Status.PROVED, MONOTONE),
+    (less(ZERO, power(rational(9, 10), T)), Status.PROVED, None),
+    (less_equal(divide(ONE, line(1, -12)), ONE), Status.REFUTED, None),
+]
+
+
+@pytest.mark.parametrize(("goal", "status", "tactic"), DECIDED, ids=lambda each: str(each)[:50])
+def test_goals_of_the_clock(goal: Term, status: Status, tactic: str | None) -> None:
+    verdict = prove(goal)
+    assert verdict.status is status, str(verdict)
+    assert tactic is None or tactic in verdict.tactics, str(verdict)
+
+
+def test_the_first_false_step_of_a_run_is_the_counterexample() -> None:
+    """A single wrong step in the last third of a thousand."""
+    values = [fmpq(1, 2)] * 1000
+    values[777] = fmpq(2)
+    table = lookup(values, minimum(T, rational(999)))
+    verdict = prove(less(table, ONE))
+    assert verdict.counterexample == {"t": 777}
+    assert verdict.reason == "the left side is 2, the right side is 1"
+
+
+def test_a_number_of_steps_without_any_rule_is_gone_through() -> None:
+    wild = cospi(divide(multiply(T, T), rational(7)))
+    goal = either(less(rational(60), T), less(absolute(wild), rational(1001, 1000)))
+    verdict = prove(either(less(rational(60), T), negate(equal(wild, rational(3, 7)))))
+    assert verdict.proved
+    assert EVERY_STEP in verdict.tactics or BALLS in verdict.tactics
+    assert prove(goal).proved
+
+
+def test_assumptions_on_the_clock_narrow_it() -> None:
+    goal = less_equal(multiply(T, T), rational(100))
+    assert prove(goal).refuted
+    assert prove(goal, assume=[less(T, rational(11))]).proved
+    assert prove(goal, assume=[less(T, rational(12))]).counterexample == {"t": 11}
+
+
+def test_a_positive_count_begins_at_1() -> None:
+    count = symbol("n", integer=True, sign=Sign.POSITIVE)
+    assert prove(less_equal(divide(ONE, count), ONE)).proved
+
+
+def test_thousands_of_milestones_are_decided_fast() -> None:
+    rng = random.Random(8)
+    values = [rng.randrange(1, 10**6) for _ in range(10_000)]
+    table = term(cf.schedules.table(values).expr)
+    begun = time.process_time()
+    assert prove(less_equal(table, rational(max(values)))).proved
+    assert prove(less_equal(rational(min(values)), table)).proved
+    assert prove(less(table, rational(max(values)))).refuted
+    # 0.4 s each on the machine this was written on; a quadratic walk would take minutes.
+    assert time.process_time() - begun < 15
+
+
+def test_a_product_of_milestones_is_decided() -> None:
+    factors = [sp.Piecewise((1, t < 10 * k), (sp.Rational(9, 10), True)) for k in range(1, 201)]
+    product = term(sp.Mul(*factors, evaluate=False))
+    assert prove(less_equal(product, ONE)).proved
+    assert prove(less(ZERO, product)).proved
+    assert prove(less(product, ONE)).counterexample == {"t": 0}
+
+
+BOUND = {
+    "linear": (cf.schedules.linear(0, 1, 7), 0, 1),
+    "cosine": (cf.schedules.cosine(1, 0, 98_000), 0, 1),
+    "joined": (cf.schedules.linear(0, 1, 2000).then(cf.schedules.cosine(1, 0, 98_000)), 0, 1),
+    "annealing": (cf.schedules.cosine_annealing(1, 0, 10), 0, 1),
+    "restarts": (cf.schedules.warm_restarts(1, 0, 10), 0, 1),
+    "growing restarts": (cf.schedules.warm_restarts(1, 0, 10, multiplier=2), 0, 1),
+    "cyclic": (cf.schedules.cyclic(0, 1, 4, 7), 0, 1),
+    "ever lower": (cf.schedules.cyclic(0, 1, 4, mode="triangular2"), 0, 1),
+    "decaying": (cf.schedules.exponential(1, 0.999, 30), 0, 1),
+    "root": (cf.schedules.inverse_square_root(10, 1, 100), 0, 1),
+}
+
+
+@pytest.mark.parametrize("name", BOUND)
+def test_bounds_of_bound_schedules_are_decided(name: str) -> None:
+    lr, low, high = BOUND[name]
+    values = {symbol: lr.hyperparameters[symbol.name] for symbol in lr.expr.free_symbols - {t}}
+    formula = term(lr.expr.xreplace(values))
+    assert prove(less_equal(rational(low), formula)).proved
+    assert prove(less_equal(formula, rational(high))).proved
+    assert prove(less_equal(formula, rational(99 * high, 100))).refuted

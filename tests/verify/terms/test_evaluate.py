@@ -1,0 +1,211 @@
+"""Values at points, beside mpmath, and what is undefined or undecided there."""
+
+import random
+
+import mpmath
+import pytest
+from flint import arb, ctx, fmpq
+
+from closedform.errors import VerificationError
+from closedform.verify.terms import (
+    ONE,
+    PI,
+    TWO,
+    UNDEFINED,
+    ZERO,
+    Term,
+    absolute,
+    add,
+    both,
+    cospi,
+    divide,
+    either,
+    equal,
+    exp,
+    floor,
+    ite,
+    less,
+    less_equal,
+    log,
+    lookup,
+    maximum,
+    minimum,
+    multiply,
+    negate,
+    opaque,
+    power,
+    rational,
+    sign,
+    sinpi,
+    square_root,
+    subtract,
+    symbol,
+)
+from closedform.verify.terms.evaluate import Undefined, holds, value
+
+X, Y = symbol("x"), symbol("y")
+HALF = rational(1, 2)
+
+
+def at(term: Term, **point: int | fmpq) -> object:
+    return value(term, {name: fmpq(number) for name, number in point.items()})
+
+
+@pytest.mark.parametrize(
+    ("term", "expected"),
+    [
+        (add(X, Y, ONE), fmpq(11, 2)),
+        (multiply(X, Y), fmpq(5)),
+        (divide(X, Y), fmpq(4, 5)),
+        (power(X, rational(3)), fmpq(8)),
+        (power(X, rational(-3)), fmpq(1, 8)),
+        (power(rational(4, 9), rational(3, 2)), fmpq(8, 27)),
+        (power(Y, ZERO), fmpq(1)),
+        (power(ZERO, X), fmpq(0)),
+        (power(Term(op=ONE.op, value=fmpq(-2)), subtract(X, ONE)), fmpq(-2)),
+        (cospi(X), fmpq(1)),
+        (cospi(rational(7, 3)), fmpq(1, 2)),
+        (sinpi(rational(1, 6)), fmpq(1, 2)),
+        (sinpi(Y), fmpq(1)),
+        (exp(subtract(X, TWO)), fmpq(1)),
+        (log(divide(X, TWO)), fmpq(0)),
+        (floor(Y), fmpq(2)),
+        (floor(multiply(rational(-1), Y)), fmpq(-3)),
+        (floor(divide(log(rational(3**40)), log(rational(3)))), fmpq(40)),
+        (floor(divide(log(rational(3**40 - 1)), log(rational(3)))), fmpq(39)),
+        (floor(multiply(PI, rational(100))), fmpq(314)),
+        (minimum(X, Y), fmpq(2)),
+        (maximum(X, Y), fmpq(5, 2)),
+        (absolute(subtract(X, Y)), fmpq(1, 2)),
+        (sign(subtract(X, Y)), fmpq(-1)),
+        (ite(less(X, Y), X, divide(ONE, ZERO)), fmpq(2)),
+        (lookup([7, 8, 9], X), fmpq(9)),
+        (multiply(ZERO, PI), fmpq(0)),
+        (opaque("reduce_sum", X), fmpq(2)),
+        (opaque("reduce_max", X), fmpq(2)),
+        (opaque("transpose", Y), fmpq(5, 2)),
+        (opaque("matmul", X, Y), fmpq(5)),
+    ],
+)
+def test_rational_values_are_fractions(term: Term, expected: fmpq) -> None:
+    assert at(term, x=2, y=fmpq(5, 2)) == expected
+
+
+@pytest.mark.parametrize(
+    ("term", "reason"),
+    [
+        (divide(X, Y), "division by zero: y is 0"),
+        (divide(ZERO, Y), "division by zero: y is 0"),
+        (power(Y, rational(-2)), "division by zero"),
+        (power(Y, subtract(X, rational(3))), "0 to a power below 0"),
+        (power(Y, multiply(rational(-1, 2), X)), "0 to a power below 0"),
+        (power(Y, rational(-1, 2)), "0 to a power below 0"),
+        (square_root(subtract(Y, ONE)), "a power of a negative number"),
+        (log(Y), "log of a number that is not above 0"),
+        (log(subtract(Y, ONE)), "log of a number that is not above 0"),
+        (UNDEFINED, "no branch holds"),
+        (ite(less(X, Y), X, UNDEFINED), "no branch holds"),
+        (lookup([1, 2], X), "no entry 2 in a table of 2"),
+        (lookup([1, 2], HALF), "no entry 1/2 in a table of 2"),
+        (add(ONE, multiply(ZERO, divide(ONE, Y))), "division by zero"),
+    ],
+)
+def test_undefined_is_a_result_with_a_reason(term: Term, reason: str) -> None:
+    found = at(term, x=2, y=0)
+    assert isinstance(found, Undefined)
+    assert reason in found.reason
+    verdict = holds(less(term, ONE), {"x": fmpq(2), "y": fmpq(0)})
+    assert isinstance(verdict, Undefined)
+
+
+def test_undefined_is_no_truth_value() -> None:
+    with pytest.raises(TypeError, match="no truth value"):
+        bool(Undefined("why"))
+
+
+BROKEN = less(divide(ONE, ZERO), ONE)
+
+
+@pytest.mark.parametrize(
+    ("goal", "expected"),
+    [
+        (both(BROKEN, less(ONE, X)), False),
+        (both(less(ONE, X), BROKEN), False),
+        (either(BROKEN, less(X, ONE)), True),
+        (either(less(X, ONE), BROKEN), True),
+    ],
+)
+def test_a_part_that_decides_outweighs_an_undefined_one(goal: Term, expected: bool) -> None:
+    assert holds(goal, {"x": fmpq(0)}) is expected
+
+
+def test_comparisons_of_irrational_numbers() -> None:
+    root = square_root(TWO)
+    point: dict[str, fmpq] = {}
+    assert holds(less(root, rational(141421356238, 10**11)), point) is True
+    assert holds(less(multiply(root, root), rational(1)), point) is False
+    assert holds(equal(root, root), point) is True
+    assert holds(less(root, root), point) is False
+    assert holds(negate(equal(root, PI)), point) is True
+
+
+def test_what_balls_cannot_tell_is_not_decided() -> None:
+    root = square_root(TWO)
+    assert holds(equal(multiply(root, root), TWO), {}) is None
+    assert holds(less_equal(TWO, multiply(root, root)), {}) is None
+
+
+def test_an_unknown_symbol_is_named() -> None:
+    with pytest.raises(VerificationError, match=r"y has no value among x"):
+        value(Y, {"x": fmpq(1)})
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        power(TWO, rational(10**18)),
+        power(rational(-3), add(rational(10**30), X)),
+        exp(power(TWO, rational(100))),
+        power(TWO, power(TWO, power(TWO, rational(100)))),
+        exp(exp(exp(exp(rational(100))))),
+        floor(exp(rational(10**6))),
+        power(rational(10**50 + 1, 10**50), rational(10**60)),
+        floor(divide(log(rational(10**9)), log(rational(10001, 10000)))),
+    ],
+)
+def test_towers_of_powers_end(term: Term) -> None:
+    assert isinstance(at(term, x=1), arb | fmpq)
+
+
+def test_values_agree_with_mpmath() -> None:
+    rng = random.Random(11)
+    with mpmath.workdps(60), ctx.workprec(256):
+        for _ in range(200):
+            x, y = (fmpq(rng.randint(1, 400), rng.randint(1, 40)) for _ in range(2))
+            mx, my = (mpmath.mpf(int(z.p)) / int(z.q) for z in (x, y))
+            pairs = [
+                (cospi(X), mpmath.cospi(mx)),
+                (sinpi(X), mpmath.sinpi(mx)),
+                (power(X, Y), mx**my if my < 200 else None),
+                (log(X), mpmath.log(mx)),
+                (exp(divide(X, Y)), mpmath.exp(mx / my) if mx / my < 10**4 else None),
+                (square_root(add(X, Y)), mpmath.sqrt(mx + my)),
+                (floor(multiply(X, Y)), mpmath.floor(mx * my)),
+            ]
+            for term, expected in pairs:
+                if expected is None:
+                    continue
+                found = arb(value(term, {"x": x, "y": y}, 256))
+                # 60 digits of mpmath against a ball of 256 bits, about 77 digits.
+                assert abs(found - arb(str(expected))) <= abs(found) * arb("1e-55") + arb("1e-55")
+
+
+def test_a_ball_holds_the_values_at_all_its_points() -> None:
+    rng = random.Random(3)
+    term = add(multiply(X, cospi(X)), divide(ONE, add(X, rational(20))), power(X, rational(2)))
+    for _ in range(50):
+        middle, radius = rng.uniform(-5, 5), rng.uniform(0, 1)
+        found = value(term, {"x": arb(middle, radius)})
+        for part in (-1, -0.5, 0, 0.3, 1):
+            inner = value(term, {"x": fmpq(*((middle + part * radius).as_integer_ratio()))})
+            assert found.overlaps(arb(inner))

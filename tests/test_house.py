@@ -64,7 +64,7 @@ ROOMS = {
     ),
     "training": Room(
         COMPILER | {"compiler", "runtime", "torch"},
-        ARRAYS | {"onnx", "safetensors", "rich"},
+        ARRAYS | {"onnx", "safetensors", "rich", "torch"},
     ),
     "web": Room(ALL_BUT_CLI - {"torch"}, frozenset({"sympy"})),
     "verify": Room(

@@ -14,11 +14,13 @@ from closedform.ir.graph import Builder, Graph, Role
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, TensorType
 from closedform.language import UpdateRule
-from closedform.torch import Optimizer, eager, optim, parts
-from closedform.torch.calls import Call, Prepared, run_torch
-from closedform.torch.lists import ListProgram
-from closedform.torch.memory import Memory
-from closedform.torch.pieces import PieceProgram
+from closedform.torch import Optimizer, optim
+from closedform.torch.engine import batching as parts
+from closedform.torch.engine import eager
+from closedform.torch.engine.bound_program import Call, Prepared, run_torch
+from closedform.torch.engine.foreach import ListProgram
+from closedform.torch.engine.inplace import Memory
+from closedform.torch.engine.tiles import PieceProgram
 from tests.torch.engines import LIBRARY, shapes_of
 from tests.torch.training import largest_difference, parameters, steps
 

@@ -24,7 +24,7 @@ from closedform.errors import (
     UnknownNameError,
 )
 from closedform.torch import ParamScheduler
-from closedform.torch.values import BLOCK
+from closedform.torch.schedule_values import BLOCK
 from tests.torch.training import COMPILING, parameters, steps, two_groups
 
 WARMUP_COSINE = cf.schedules.linear(0, 3e-4, 200).then(cf.schedules.cosine(3e-4, 3e-5, 2800))

@@ -17,11 +17,17 @@ from closedform.dialects import DIALECTS
 from closedform.errors import ArgumentError, nearest
 from closedform.language import Schedule, t
 from closedform.torch.base import OptimizerBase
-from closedform.torch.configure import NO_OPTIMIZER, Registry, norm_names, trained, with_parameters
-from closedform.torch.named_optimizers import NamedOptimizer, optimizer_class
-from closedform.torch.named_schedulers import NamedScheduler, scheduler_class
+from closedform.torch.compat.configure import (
+    NO_OPTIMIZER,
+    Registry,
+    norm_names,
+    trained,
+    with_parameters,
+)
+from closedform.torch.compat.optimizers import NamedOptimizer, optimizer_class
+from closedform.torch.compat.schedulers import NamedScheduler, scheduler_class
+from closedform.torch.schedule_values import assign
 from closedform.torch.scheduler import ParamScheduler, check_optimizer, read_drives
-from closedform.torch.values import assign
 
 Optimizer = OptimizerBase
 """The base of optimizers of your own: preinitialize, step and state_names_to_sparsify."""

@@ -17,10 +17,16 @@ from closedform.errors import StateError
 from closedform.language import UpdateRule
 from closedform.lowering.sums import evaluation_rule
 from closedform.torch.base import KEPT, MODE, OptimizerBase, is_training
-from closedform.torch.divided import cut
-from closedform.torch.kernels import COMPUTED, NAME, WORDS
-from closedform.torch.shard_steps import Piece, ShardJob, ShardKernel, engines, run_shards
-from closedform.torch.shards import local
+from closedform.torch.distributed.partial_sums import cut
+from closedform.torch.distributed.shard_steps import (
+    Piece,
+    ShardJob,
+    ShardKernel,
+    engines,
+    run_shards,
+)
+from closedform.torch.distributed.shards import local
+from closedform.torch.engine.kernels import COMPUTED, NAME, WORDS
 
 
 class SwitchingOptimizer(OptimizerBase):

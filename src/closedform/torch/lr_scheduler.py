@@ -6,7 +6,7 @@ from typing import Any
 
 from closedform.dialects import DIALECTS
 from closedform.errors import nearest
-from closedform.torch.named_schedulers import NamedScheduler, scheduler_class
+from closedform.torch.compat.schedulers import NamedScheduler, scheduler_class
 
 SCHEDULERS: dict[str, type[NamedScheduler]] = {
     name: scheduler_class("torch", entry, "lr", __name__)

@@ -6,7 +6,7 @@ from typing import Any
 
 from closedform.dialects import DIALECTS
 from closedform.errors import nearest
-from closedform.torch.named_optimizers import NamedOptimizer, optimizer_class
+from closedform.torch.compat.optimizers import NamedOptimizer, optimizer_class
 
 OPTIMIZERS: dict[str, type[NamedOptimizer]] = {
     name: optimizer_class("torch", entry, __name__)

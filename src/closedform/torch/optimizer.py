@@ -10,15 +10,28 @@ from torch import Tensor
 
 from closedform.errors import ArgumentError, UnknownNameError, nearest
 from closedform.language import Schedule, UpdateRule
-from closedform.torch import kernels
 from closedform.torch.base import OptimizerBase, place
-from closedform.torch.calls import Call, run_traced
-from closedform.torch.divided import cut
-from closedform.torch.eager import listed
-from closedform.torch.evaluation import SwitchingOptimizer
-from closedform.torch.fused import compiled
-from closedform.torch.kept import KeptStep, kept_step
-from closedform.torch.kernels import (
+from closedform.torch.distributed.partial_sums import cut
+from closedform.torch.distributed.shard_steps import (
+    ShardJob,
+    ShardKernel,
+    engines,
+    run_shards,
+    shard_kernels,
+)
+from closedform.torch.distributed.shards import (
+    gradient_of,
+    is_sharded,
+    is_spread,
+    local,
+    steps_by_shards,
+)
+from closedform.torch.engine import kernels
+from closedform.torch.engine.bound_program import Call, run_traced
+from closedform.torch.engine.compiled import compiled
+from closedform.torch.engine.eager import listed
+from closedform.torch.engine.hyper_inputs import numbers_of
+from closedform.torch.engine.kernels import (
     BACKENDS,
     GRAD,
     PARAM,
@@ -27,19 +40,12 @@ from closedform.torch.kernels import (
     TorchKernel,
     make_job,
 )
-from closedform.torch.layout import line_up
-from closedform.torch.opened import numbers_of
-from closedform.torch.parameters import check_all, check_parameter, with_gradients
-from closedform.torch.plans import GivenRule, Plan, inputs_for
-from closedform.torch.settings import RuleSource, Variants
-from closedform.torch.shard_steps import ShardJob, ShardKernel, engines, run_shards, shard_kernels
-from closedform.torch.shards import (
-    gradient_of,
-    is_sharded,
-    is_spread,
-    local,
-    steps_by_shards,
-)
+from closedform.torch.engine.plans import GivenRule, Plan, inputs_for
+from closedform.torch.engine.replay import KeptStep, kept_step
+from closedform.torch.engine.specialize import RuleSource, Variants
+from closedform.torch.engine.tensor_table import line_up
+from closedform.torch.evaluation import SwitchingOptimizer
+from closedform.torch.param_groups import check_all, check_parameter, with_gradients
 from closedform.torch.states import adapted_states, group_states
 
 Work = tuple[Any, Mapping[str, Tensor], Sequence[Tensor]]

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from closedform.dialects import DIALECTS, wsd_plan
-from closedform.torch.named_schedulers import NamedScheduler, scheduler_class
+from closedform.torch.compat.schedulers import NamedScheduler, scheduler_class
 
 _SYSTEM = "pytorch_accelerated"
 

@@ -18,7 +18,7 @@ from closedform.dialects.tags import matching_groups, read_tags
 from closedform.errors import ArgumentError, DefinitionError, StateError, UnknownNameError, nearest
 from closedform.language import Schedule
 from closedform.language.printing import text
-from closedform.torch.values import (
+from closedform.torch.schedule_values import (
     Course,
     Tuple,
     Values,

@@ -13,8 +13,8 @@ from closedform.errors import StateError, nearest
 from closedform.language import Schedule, UpdateRule, t
 from closedform.runtime.state_layouts import POWERS, step_of_powers
 from closedform.torch.base import KEPT, STEP, is_training, located, place
-from closedform.torch.kernels import initial_states
-from closedform.torch.shards import is_placeable, placed_like
+from closedform.torch.distributed.shards import is_placeable, placed_like
+from closedform.torch.engine.kernels import initial_states
 
 _DERIVED = ("eta", "mu")
 """States of torch's ASGD that are functions of the step here."""

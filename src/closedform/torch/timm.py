@@ -10,7 +10,7 @@ from typing import Any
 
 from closedform.dialects import DIALECTS
 from closedform.errors import nearest
-from closedform.torch.named_schedulers import NamedScheduler, scheduler_class
+from closedform.torch.compat.schedulers import NamedScheduler, scheduler_class
 
 
 class TimmScheduler(NamedScheduler):

@@ -91,7 +91,7 @@ def export(
 
     Source: torch.fx traces the step, torch's own exporter writes the operators.
     """
-    from closedform.torch.trace import LOSS_SCALE, trace
+    from closedform.training.tracing.trace import LOSS_SCALE, trace
 
     if not isinstance(rule, UpdateRule):
         raise ExportError(

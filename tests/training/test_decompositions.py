@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from closedform.runtime.onnx_session import open_session
-from closedform.torch.trace import trace
+from closedform.training.tracing.trace import trace
 
 _LAYERS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
     "plain": (nn.Conv2d(2, 3, 3), (7, 6)),

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
 import closedform as cf
-from closedform.torch import Optimizer, fused, optim
+from closedform.torch import Optimizer, optim
+from closedform.torch.engine import compiled as fused
 from tests.torch.training import COMPILING, largest_difference, parameters, steps
 
 pytestmark = pytest.mark.filterwarnings(COMPILING)

@@ -12,12 +12,12 @@ from torch import Tensor
 from closedform.exporters.torch_module import GraphProgram
 from closedform.ir.graph import Graph
 from closedform.ir.ops import Op
-from closedform.torch.calls import Function, Preparer
-from closedform.torch.layout import NEXT, Layout, Member, Source
-from closedform.torch.lists import ListProgram
-from closedform.torch.memory import Memory
-from closedform.torch.parts import Part, prepared_with, run_steps, steps_of
-from closedform.torch.pieces import PieceProgram
+from closedform.torch.engine.batching import Part, prepared_with, run_steps, steps_of
+from closedform.torch.engine.bound_program import Function, Preparer
+from closedform.torch.engine.foreach import ListProgram
+from closedform.torch.engine.inplace import Memory
+from closedform.torch.engine.tensor_table import NEXT, Layout, Member, Source
+from closedform.torch.engine.tiles import PieceProgram
 
 PIECE = 2**18
 """The most elements that are stepped at once on a CPU: what is between stays in its cache."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from closedform.errors import DefinitionError
 from closedform.language import UpdateRule
-from closedform.torch.settings import Variant
+from closedform.torch.engine.specialize import Variant
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,15 @@ from torch import Tensor
 from closedform.errors import ClosedFormError, DefinitionError
 from closedform.language import Schedule, UpdateRule, exact_number
 from closedform.torch.base import located
-from closedform.torch.opened import RANGES, Bound, OpenRule, is_within, open_with, weakest_bounds
-from closedform.torch.values import plain
+from closedform.torch.engine.hyper_inputs import (
+    RANGES,
+    Bound,
+    OpenRule,
+    is_within,
+    open_with,
+    weakest_bounds,
+)
+from closedform.torch.schedule_values import plain
 
 _STAND_IN = 2.0**-10
 """A number in the range of every hyperparameter, in the place of 0."""

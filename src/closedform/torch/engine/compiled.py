@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from closedform.torch.calls import Function, Preparer, is_lost
-from closedform.torch.layout import Layout, write
-from closedform.torch.parts import Part, Step, prepared_with, run_steps, steps_of
+from closedform.torch.engine.batching import Part, Step, prepared_with, run_steps, steps_of
+from closedform.torch.engine.bound_program import Function, Preparer, is_lost
+from closedform.torch.engine.tensor_table import Layout, write
 
 PATTERNS = 8
 """How many sets of parameters are compiled as a whole; more are stepped one by one."""

@@ -17,9 +17,9 @@ from torch.optim import Optimizer
 from closedform import dialects
 from closedform.dialects.entries import REQUIRED, ScheduleEntry
 from closedform.language import Schedule
-from closedform.torch.named_schedulers import NamedScheduler
+from closedform.torch.compat.schedulers import NamedScheduler
+from closedform.torch.schedule_values import copied
 from closedform.torch.scheduler import ParamScheduler
-from closedform.torch.values import copied
 
 _NOT_PASSED = ("self", "optimizer", "param_group_tags")
 _NORMS = (

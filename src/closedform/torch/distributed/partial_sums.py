@@ -21,7 +21,7 @@ from closedform.language.model import GlobalSum
 from closedform.language.shapes import Shape
 from closedform.lowering.model import RuleFor
 from closedform.lowering.sums import SumTable
-from closedform.torch.shards import is_sharded
+from closedform.torch.distributed.shards import is_sharded
 
 _OWN = "of_one_parameter"
 """The definition 1, a factor of each sum over one parameter."""

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, fx
 
-from closedform.torch.calls import in_dtype
-from closedform.torch.memory import ARITHMETIC, Memory, is_list
+from closedform.torch.engine.bound_program import in_dtype
+from closedform.torch.engine.inplace import ARITHMETIC, Memory, is_list
 
 Values = list[Any]
 """The value of each node: a list with a tensor for each member, or what is one for all."""

@@ -13,8 +13,8 @@ from closedform import dialects
 from closedform.dialects.entries import REQUIRED, ScheduleEntry
 from closedform.errors import ArgumentError, UnknownNameError
 from closedform.language import Schedule, exact_number, t
+from closedform.torch.schedule_values import Course, Tuple, plain
 from closedform.torch.scheduler import Drive, ParamScheduler, check_optimizer
-from closedform.torch.values import Course, Tuple, plain
 
 _RESUMED = "last_epoch"
 """An argument of the system's class that is the clock of ours, and no part of the schedule."""

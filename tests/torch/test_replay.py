@@ -11,7 +11,7 @@ from torch import nn
 import closedform as cf
 from closedform.errors import ArgumentError, DefinitionError
 from closedform.torch import Optimizer
-from closedform.torch.kept import KeptStep
+from closedform.torch.engine.replay import KeptStep
 from tests.torch.test_eager import plain
 from tests.torch.training import COMPILING, largest_difference, parameters, steps
 

@@ -18,7 +18,7 @@ from closedform.language import (
 from closedform.language.functions import ReduceMean, ReduceSum
 from closedform.language.model import GlobalSum, global_sum
 from closedform.lowering.model import RuleFor
-from closedform.torch.divided import divided, own_sums
+from closedform.torch.distributed.partial_sums import divided, own_sums
 
 WHOLE = {"muon": {1, 2}, "adafactor": {2}, "came": {2}, "sm3": {1, 2}}
 """Rules that need a whole tensor, and at how many axes."""

@@ -13,8 +13,17 @@ from torch import Tensor
 
 from closedform.exporters.torch_module import GraphProgram, to_module
 from closedform.ir.hoist import hoist
-from closedform.torch.calls import Call, Function, Prepared, Preparer, results_of
-from closedform.torch.layout import Layout, Member, Source, Write, column_of, read, write, writes_of
+from closedform.torch.engine.bound_program import Call, Function, Prepared, Preparer, results_of
+from closedform.torch.engine.tensor_table import (
+    Layout,
+    Member,
+    Source,
+    Write,
+    column_of,
+    read,
+    write,
+    writes_of,
+)
 
 Part = tuple[GraphProgram, list[Member]]
 """A program and the calls that it serves at once."""

@@ -22,18 +22,18 @@ from closedform.exporters.torch_module import to_module
 from closedform.ir.graph import Graph, input_names
 from closedform.ir.program import NEXT, TOTAL, split
 from closedform.runtime.onnx_session import open_session
-from closedform.torch import kernels
-from closedform.torch.calls import run_torch
-from closedform.torch.divided import Divided, members_of, own_sums
-from closedform.torch.fused import compiled
-from closedform.torch.kernels import NAME, Job
-from closedform.torch.shards import (
+from closedform.torch.distributed.partial_sums import Divided, members_of, own_sums
+from closedform.torch.distributed.shards import (
     Span,
     local,
     part_of,
     span_of,
     whole,
 )
+from closedform.torch.engine import kernels
+from closedform.torch.engine.bound_program import run_torch
+from closedform.torch.engine.compiled import compiled
+from closedform.torch.engine.kernels import NAME, Job
 
 EVALUATION = "evaluation"
 """What a graph writes that gives the point of evaluation: into the parameter."""

@@ -20,9 +20,9 @@ from closedform.exporters.torch_module import GraphProgram, to_module
 from closedform.language import UpdateRule
 from closedform.language.model import GlobalSum
 from closedform.runtime.onnx_session import OnnxSession, open_session
-from closedform.torch.calls import Call
-from closedform.torch.layout import NEXT
-from closedform.torch.shards import full_states, is_spread, local, spread_like
+from closedform.torch.distributed.shards import full_states, is_spread, local, spread_like
+from closedform.torch.engine.bound_program import Call
+from closedform.torch.engine.tensor_table import NEXT
 
 BACKENDS = ("eager", "compile", "onnxruntime")
 NAME = "p"

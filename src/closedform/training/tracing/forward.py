@@ -13,9 +13,9 @@ from torch.fx import traceback as fx_traceback
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from closedform.errors import ExportError
-from closedform.torch.batches import Loss
-from closedform.torch.decompositions import NARROW
-from closedform.torch.onnx_program import PLACE, Tensors, quiet
+from closedform.training.tracing.batches import Loss
+from closedform.training.tracing.decompositions import NARROW
+from closedform.training.tracing.onnx_program import PLACE, Tensors, quiet
 
 
 @dataclass(frozen=True, slots=True)

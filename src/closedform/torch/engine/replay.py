@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from closedform.torch.calls import Prepared
-from closedform.torch.plans import Plan
+from closedform.torch.engine.bound_program import Prepared
+from closedform.torch.engine.plans import Plan
 
 Group = Mapping[str, Any]
 States = Mapping[Tensor, dict[str, Tensor]]

@@ -24,10 +24,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from closedform.errors import ExportError
 from closedform.exporters.torch_ops import TORCH_DTYPES
 from closedform.ir.types import DType
-from closedform.torch.batches import Loss, batch_names, target_count
-from closedform.torch.decompositions import RANDOM, decompositions
-from closedform.torch.forward import Forward
-from closedform.torch.onnx_program import FREE, Tensors, explained, quiet, write_onnx
+from closedform.training.tracing.batches import Loss, batch_names, target_count
+from closedform.training.tracing.decompositions import RANDOM, decompositions
+from closedform.training.tracing.forward import Forward
+from closedform.training.tracing.onnx_program import FREE, Tensors, explained, quiet, write_onnx
 
 LOSS_SCALE = "loss_scale"
 """The state of the model that multiplies the loss: that of transforms.dynamic_loss_scaling."""

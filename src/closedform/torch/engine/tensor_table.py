@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from closedform.ir.program import NEXT as NEXT
-from closedform.torch.calls import Call
+from closedform.torch.engine.bound_program import Call
 
 Source = tuple[int, int]
 """The place of a tensor in a list, and of a number in it; -1 for the tensor itself."""

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from closedform.errors import ArgumentError
 from closedform.torch.base import place
-from closedform.torch.kernels import COMPUTED, check_onnx
-from closedform.torch.shards import check_gradient, check_placement, is_plain
+from closedform.torch.distributed.shards import check_gradient, check_placement, is_plain
+from closedform.torch.engine.kernels import COMPUTED, check_onnx
 
 _ACCEPTED = f"dtypes are {', '.join(str(dtype) for dtype in COMPUTED)}"
 

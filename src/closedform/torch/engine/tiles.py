@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, fx
 
-from closedform.torch.calls import in_dtype
-from closedform.torch.memory import Memory, is_list
+from closedform.torch.engine.bound_program import in_dtype
+from closedform.torch.engine.inplace import Memory, is_list
 
 
 class _Instruction(NamedTuple):

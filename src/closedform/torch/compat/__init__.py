@@ -1,0 +1,1 @@
+"""Optimizers and schedulers with the class names, arguments and configs of other libraries."""

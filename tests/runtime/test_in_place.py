@@ -1,4 +1,4 @@
-"""Sessions in parts: buckets and tensors beside the flat graph, bit for bit, and their memory."""
+"""In-place sessions: tiles and tensors against the flat graph, bit for bit, and their memory."""
 
 import tracemalloc
 from collections.abc import Callable
@@ -17,15 +17,16 @@ from closedform.language import RANK, Group, UpdateRule
 from closedform.language.model import GlobalSum
 from closedform.model_files import model_init, model_step, part_graphs
 from closedform.runtime import OptimizerSession
-from closedform.runtime.buckets import (
-    PIECE_OF_SUMS,
-    SMALLEST,
-    bucket_parts,
-    piece_bytes,
-    piece_size,
+from closedform.runtime.in_place import InPlace
+from closedform.runtime.tiles import (
+    SMALLEST_TILE,
+    TILE_WITH_SUMS,
+    ParamGroup,
+    bucket_tiles,
+    largest_tile_bytes,
+    tile_size,
 )
-from closedform.runtime.in_place import InPlace, Member
-from closedform.runtime.lanes import Part, Sessions
+from closedform.runtime.workers import ItemSessions, WorkItem
 from tests.test_library import OPTIMIZERS
 
 SHAPES: dict[str, tuple[int, ...]] = {
@@ -50,10 +51,10 @@ def of_graph(rule: UpdateRule, params: dict[str, Any], groups: list[Group]) -> O
     return OptimizerSession.from_models(to_model(init), to_model(step), params, threads=1)
 
 
-def pieces(member: Member, piece: int) -> tuple[dict[str, Any], list[Part]]:
-    """The arrays and parts of an elementwise rule without sums."""
-    (((step,),),) = part_graphs("pieces", [(member.rule, [("n",)])])
-    return bucket_parts(member, Sessions.of((step,), None, 1), piece)
+def tiles(group: ParamGroup, size: int) -> tuple[dict[str, Any], list[WorkItem]]:
+    """The arrays and tiles of an elementwise rule without sums."""
+    (((step,),),) = part_graphs("tiles", [(group.rule, [("n",)])])
+    return bucket_tiles(group, ItemSessions.of((step,), None, 1), size)
 
 
 def contents(session: OptimizerSession) -> dict[str, Any]:
@@ -79,7 +80,7 @@ MODELS: dict[str, tuple[Callable[[], UpdateRule], list[Group]]] = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_parts_are_the_flat_graph_bit_for_bit(name: str) -> None:
+def test_work_items_agree_with_the_flat_graph_bit_for_bit(name: str) -> None:
     make, groups = MODELS[name]
     rule = make()
     smallest = 2 if rule.name == "muon" else 0
@@ -99,20 +100,22 @@ def test_parts_are_the_flat_graph_bit_for_bit(name: str) -> None:
     has_sums = any(expr.has(GlobalSum) for expr in rule.all_expressions())
     for key, array in expected.items():
         assert found[key].dtype == array.dtype
-        if has_sums:  # added up in another order, in pieces and not in tensors
+        if has_sums:  # added in another order, by tiles and not by tensors
             np.testing.assert_allclose(found[key], array, rtol=1e-5, atol=1e-7, err_msg=key)
         else:
             np.testing.assert_array_equal(found[key], array, err_msg=key)
 
 
-@pytest.mark.parametrize("piece", [1, 4, 16, 1000])
-@pytest.mark.parametrize("lanes", [1, 2, 7])
-def test_pieces_of_any_size_in_any_lanes_give_the_same_bits(piece: int, lanes: int) -> None:
+@pytest.mark.parametrize("size", [1, 4, 16, 1000])
+@pytest.mark.parametrize("workers", [1, 2, 7])
+def test_tiles_of_any_size_on_any_number_of_workers_agree_bit_for_bit(
+    size: int, workers: int
+) -> None:
     rule = optimizers.adamw(0.1, weight_decay=0.1)
     params = drawn(2, SHAPES)
-    member = Member(rule, params)
-    arrays, parts = pieces(member, piece)
-    engine = InPlace("adamw", [member], list(params), arrays, [(parts, lanes)])
+    group = ParamGroup(rule, params)
+    arrays, items = tiles(group, size)
+    engine = InPlace("adamw", [group], list(params), arrays, [(items, workers)])
     whole = of_graph(rule, params, [])
     for step in range(3):
         grads = drawn(20 + step, SHAPES)
@@ -120,7 +123,7 @@ def test_pieces_of_any_size_in_any_lanes_give_the_same_bits(piece: int, lanes: i
         whole.step(grads)
     assert engine.arrays["step"] == 3
     for name, array in whole.params.items():
-        np.testing.assert_array_equal(engine.params[name], array)
+        np.testing.assert_array_equal(engine.views.params[name], array)
 
 
 RULES: dict[str, Callable[[], UpdateRule]] = {
@@ -135,7 +138,7 @@ def whole_graph(rule: UpdateRule, params: dict[str, Any]) -> OptimizerSession:
 
 @pytest.mark.parametrize("make", [OptimizerSession, whole_graph])
 @pytest.mark.parametrize("name", RULES)
-def test_a_parameter_without_a_gradient_stays_as_it_is(name: str, make: Any) -> None:
+def test_a_parameter_without_a_gradient_does_not_change(name: str, make: Any) -> None:
     params, grads = drawn(3, SHAPES), drawn(4, SHAPES)
     session = make(RULES[name](), params)
     session.step(grads)
@@ -144,38 +147,38 @@ def test_a_parameter_without_a_gradient_stays_as_it_is(name: str, make: Any) -> 
     after = session.state_dict()
     assert after["step"] == 2
     for key in SHAPES:
-        is_still = key in ("w", "s", "none")
-        assert np.array_equal(after["params"][key], before["params"][key]) == is_still
+        is_unchanged = key in ("w", "s", "none")
+        assert np.array_equal(after["params"][key], before["params"][key]) == is_unchanged
         for state, by_name in after["states"].items():
             if key in by_name:
                 same = np.array_equal(by_name[key], before["states"][state][key])
-                assert same == is_still
+                assert same == is_unchanged
     session.step(grads)
     assert session.t == 3
     assert not np.array_equal(session.params["w"], after["params"]["w"])
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_a_gradient_that_is_a_state_is_refused(name: str) -> None:
+def test_a_gradient_that_aliases_a_parameter_is_refused(name: str) -> None:
     session = OptimizerSession(RULES[name](), drawn(3, {"w": (4,), "v": (4,)}))
     with pytest.raises(SessionError) as caught:
         session.step({"w": drawn(1, {"w": (4,)})["w"], "v": session.params["w"]})
     assert str(caught.value) == (
-        f"the gradient of 'v' lies in memory that this step writes (rule {session.rule_name!r}): "
-        "the parameters and states change where they lie; copy what a step reads"
+        f"the gradient of 'v' overlaps memory that this step writes (rule {session.rule_name!r}): "
+        "parameters and states are updated in place; copy the array"
     )
     assert session.t == 0
 
 
-def test_state_dicts_go_from_one_kind_of_session_to_the_other() -> None:
+def test_state_dicts_are_shared_by_both_engines() -> None:
     rule, params = optimizers.adam(0.1), drawn(3, SHAPES)
-    parts, whole = OptimizerSession(rule, params), of_graph(rule, params, [])
-    parts.step(drawn(4, SHAPES))
-    whole.load_state_dict(parts.state_dict())
-    for session in (parts, whole):
+    in_place, whole = OptimizerSession(rule, params), of_graph(rule, params, [])
+    in_place.step(drawn(4, SHAPES))
+    whole.load_state_dict(in_place.state_dict())
+    for session in (in_place, whole):
         session.step(drawn(5, SHAPES))
     for key, array in contents(whole).items():
-        np.testing.assert_array_equal(contents(parts)[key], array)
+        np.testing.assert_array_equal(contents(in_place)[key], array)
 
 
 def test_a_model_of_empty_tensors_has_a_clock() -> None:
@@ -194,34 +197,34 @@ def test_an_open_hyperparameter_is_given_with_each_step() -> None:
 
 
 class Failing:
-    """A part that fails in onnxruntime's place at a run."""
+    """A work item whose run fails."""
 
-    def __init__(self, part: Any, error: BaseException | None = None) -> None:
-        self._part = part
+    def __init__(self, item: Any, error: BaseException | None = None) -> None:
+        self._item = item
         self._error = error or RuntimeError("no memory for 12345 bytes")
         self.is_failing = True
 
     def __getattr__(self, name: str) -> Any:
-        if name == "taken" and self.is_failing:
+        if name == "gather" and self.is_failing:
             raise self._error
-        return getattr(self._part, name)
+        return getattr(self._item, name)
 
 
-@pytest.mark.parametrize(("place", "lanes"), [(0, 1), (1, 1), (0, 2), (1, 2), (2, 2), (3, 2)])
-def test_a_step_that_fails_halfway_says_so(place: int, lanes: int) -> None:
+@pytest.mark.parametrize(("place", "workers"), [(0, 1), (1, 1), (0, 2), (1, 2), (2, 2), (3, 2)])
+def test_a_step_that_fails_halfway_is_reported(place: int, workers: int) -> None:
     params, grads = drawn(3, {"w": (8,)}), drawn(4, {"w": (8,)})
-    member = Member(optimizers.adam(), params)
-    arrays, parts = pieces(member, 2)
-    failing: Any = Failing(parts[place])
-    parts[place] = failing
-    engine = InPlace("adam", [member], ["w"], arrays, [(parts, lanes)])
-    start = engine.params["w"].copy()
+    group = ParamGroup(optimizers.adam(), params)
+    arrays, items = tiles(group, 2)
+    failing: Any = Failing(items[place])
+    items[place] = failing
+    engine = InPlace("adam", [group], ["w"], arrays, [(items, workers)])
+    start = engine.views.params["w"].copy()
     tensors = {"grad.w": grads["w"]}
     with pytest.raises(SessionError, match="failed in step 0: no memory for 12345 bytes"):
         engine.step(tensors, {})
-    assert np.array_equal(engine.params["w"], start) == (place < lanes)
+    assert np.array_equal(engine.views.params["w"], start) == (place < workers)
     failing.is_failing = False
-    if place >= lanes:
+    if place >= workers:
         with pytest.raises(SessionError) as caught:
             engine.step(tensors, {})
         assert str(caught.value) == (
@@ -233,12 +236,12 @@ def test_a_step_that_fails_halfway_says_so(place: int, lanes: int) -> None:
     assert engine.arrays["step"] == 1
 
 
-def test_an_interrupt_halfway_is_no_step() -> None:
+def test_an_interrupt_halfway_breaks_the_session() -> None:
     params = drawn(3, {"w": (4,)})
-    member = Member(optimizers.adam(), params)
-    arrays, parts = pieces(member, 2)
-    failing: Any = Failing(parts[1], KeyboardInterrupt())
-    engine = InPlace("adam", [member], ["w"], arrays, [([parts[0], failing], 1)])
+    group = ParamGroup(optimizers.adam(), params)
+    arrays, items = tiles(group, 2)
+    failing: Any = Failing(items[1], KeyboardInterrupt())
+    engine = InPlace("adam", [group], ["w"], arrays, [([items[0], failing], 1)])
     tensors = {"grad.w": params["w"]}
     with pytest.raises(KeyboardInterrupt):
         engine.step(tensors, {})
@@ -246,20 +249,20 @@ def test_an_interrupt_halfway_is_no_step() -> None:
         engine.step(tensors, {})
 
 
-def test_a_part_without_a_step_is_refused() -> None:
-    with pytest.raises(SessionError, match="a part has no step: this is our defect"):
-        Sessions.of((None,), None, 1)
+def test_a_work_item_without_a_step_is_refused() -> None:
+    with pytest.raises(SessionError, match="a work item has no step model: this is a bug"):
+        ItemSessions.of((None,), None, 1)
 
 
 @pytest.mark.parametrize("threads", [0, True, 1.5])
-def test_threads_that_are_none_are_refused(threads: Any) -> None:
+def test_threads_must_be_positive_integers(threads: Any) -> None:
     with pytest.raises(SessionError, match=f"threads must be at least 1, got {threads}"):
         OptimizerSession(optimizers.sgd(), drawn(3, {"w": (4,)}), threads=threads)
 
 
 def test_sums_are_the_same_in_any_number_of_threads() -> None:
     rule = transforms.clip_by_global_norm(optimizers.sgd(1.0), 1.0)
-    shapes = {"a": (3, PIECE_OF_SUMS), "b": (100,), "c": (PIECE_OF_SUMS + 1,)}
+    shapes = {"a": (3, TILE_WITH_SUMS), "b": (100,), "c": (TILE_WITH_SUMS + 1,)}
     params, grads = drawn(3, shapes), drawn(4, shapes)
     sessions = [OptimizerSession(rule, params, threads=threads) for threads in (1, 2, 5)]
     for session in sessions:
@@ -269,20 +272,20 @@ def test_sums_are_the_same_in_any_number_of_threads() -> None:
             np.testing.assert_array_equal(session.params[name], sessions[0].params[name])
 
 
-@given(count=st.integers(0, 2**40), lanes=st.integers(1, 200), itemsize=st.sampled_from([4, 8]))
-def test_pieces_fit_the_cache_and_keep_all_lanes_busy(
-    count: int, lanes: int, itemsize: int
+@given(count=st.integers(0, 2**40), workers=st.integers(1, 200), itemsize=st.sampled_from([4, 8]))
+def test_tiles_fit_the_cache_and_balance_the_workers(
+    count: int, workers: int, itemsize: int
 ) -> None:
-    size = piece_size(count, lanes, itemsize)
-    assert 1 <= size <= piece_bytes() // itemsize
+    size = tile_size(count, workers, itemsize)
+    assert 1 <= size <= largest_tile_bytes() // itemsize
     in_all = -(-count // size)
-    if size > SMALLEST:
-        rounds = -(-in_all // lanes)
-        assert rounds == -(-count // (lanes * (piece_bytes() // itemsize)))  # as few as can be
-        assert lanes * rounds * (size - 1) < count  # and each piece has its share
+    if size > SMALLEST_TILE:
+        rounds = -(-in_all // workers)
+        assert rounds == -(-count // (workers * (largest_tile_bytes() // itemsize)))  # the minimum
+        assert workers * rounds * (size - 1) < count  # and tiles of equal size
 
 
-def test_a_global_norm_is_over_all_groups_and_pieces() -> None:
+def test_a_global_norm_covers_all_groups_and_tiles() -> None:
     rule = transforms.clip_by_global_norm(optimizers.sgd(1.0), 1.0)
     shapes = {"a": (3,), "b": (2, 2), "c": ()}
     zeros = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
@@ -298,35 +301,35 @@ def test_a_global_norm_is_over_all_groups_and_pieces() -> None:
     np.testing.assert_allclose(session.params["a"], moved, rtol=1e-6)
 
 
-def test_a_step_that_is_skipped_leaves_everything() -> None:
+def test_a_skipped_step_changes_nothing() -> None:
     rule = transforms.skip_nonfinite(optimizers.adamw())
     session = OptimizerSession(rule, drawn(3, SHAPES))
     session.step(drawn(4, SHAPES))
     before = contents(session)
-    kept = {key: array.copy() for key, array in before.items()}
+    expected = {key: array.copy() for key, array in before.items()}
     bad = drawn(5, SHAPES)
     bad["layer.0.bias"][1] = np.nan
     session.step(bad)
     after = contents(session)
-    for key, array in kept.items():
+    for key, array in expected.items():
         if not key.startswith(("skipped", "num_")):
             np.testing.assert_array_equal(after[key], array, err_msg=key)
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_a_session_holds_everything_once(name: str) -> None:
+def test_a_session_stores_everything_once(name: str) -> None:
     shapes: dict[str, tuple[int, ...]] = {
         f"layer.{i}": ((160, 160), (160,))[i % 2] for i in range(200)
     }
     params, grads = drawn(1, shapes), drawn(2, shapes)
     taken = sum(array.nbytes for array in params.values())
-    OptimizerSession(RULES[name](), {"w": params["layer.0"]})  # loads what is loaded once
+    OptimizerSession(RULES[name](), {"w": params["layer.0"]})  # loads libraries
     tracemalloc.start()
     session = OptimizerSession(RULES[name](), params)
     session.step(grads)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     states = sum(a.nbytes for by in session.states.values() for a in by.values())
-    # What NumPy and Python hold beside: three pieces of results and one of gradients, of 1 MiB
-    # each, the graphs, and a view for each of 600 arrays.
+    # In addition: three tiles of results and one of gradients, of 1 MiB each, the graphs, and a
+    # view for each of 600 arrays.
     assert peak <= taken + states + 8 * 2**20

@@ -1,4 +1,4 @@
-"""Models as onnxruntime loads them, and what it refuses."""
+"""Loading models: ports, sources, and errors."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ def identity_graph(name: str, dtype: DType, rank: int) -> Graph:
 
 
 def identity_of_text(name: str) -> ModelProto:
-    """One input and one output, which are no numbers."""
+    """One input and one output of type string."""
     ports = [
         helper.make_tensor_value_info(label, TensorProto.STRING, []) for label in (name, "value")
     ]
@@ -57,25 +57,25 @@ INVALID = (
     ),
     (
         lambda: open_session(7),  # type: ignore[arg-type]
-        "a model is a path, bytes, a ModelProto or a Graph, got int",
+        "expected a path, bytes, a ModelProto or a Graph, got int",
     ),
     (
         lambda: open_session(identity_of_text("x")),
-        "'x' is a tensor(string), for which NumPy has no dtype (model 'identity'): "
+        "'x' has type tensor(string), which has no NumPy dtype (model 'identity'): "
         "cast it to f32 inside the graph",
     ),
     (
         lambda: ScheduleSession(identity_graph("time", DType.I64, 0)),
-        "a schedule has an input 'step', this model has time (model 'identity')",
+        "a schedule model needs an input 'step', got time (model 'identity')",
     ),
     (
         lambda: ScheduleSession(identity_graph("step", DType.F32, 0)),
-        "input 'step' must be an integer, or a vector of a free size, got float32[] "
+        "input 'step' must be an integer of rank 0 or a vector of dynamic size, got float32[] "
         "(model 'identity')",
     ),
     (
         lambda: ScheduleSession(two_outputs()),
-        "a schedule has one output, this model has first, second (model 'pair')",
+        "a schedule model needs one output, got first, second (model 'pair')",
     ),
 )
 
@@ -98,17 +98,20 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     )
 
 
-def test_a_file_that_is_no_model_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_model_is_named(tmp_path: Path) -> None:
     path = tmp_path / "lr.onnx"
     path.write_text("peak: 0.1")
-    with pytest.raises(SessionError, match=r"^onnxruntime refuses the model: .*lr\.onnx") as caught:
+    with pytest.raises(
+        SessionError, match=r"^onnxruntime cannot load the model: .*lr\.onnx"
+    ) as caught:
         open_session(path)
-    assert caught.value.hint == "export it again, with opset=21 or lower"
+    assert caught.value.hint == "export it again with opset=21 or lower"
 
 
 def test_a_missing_provider_is_named() -> None:
     with pytest.raises(SessionError) as caught:
         open_session(cosine_graph(), providers=["AbacusExecutionProvider"])
     assert str(caught.value).startswith(
-        "onnxruntime has no provider 'AbacusExecutionProvider' here (graph 'cosine'): it has "
+        "execution provider 'AbacusExecutionProvider' is not available (graph 'cosine'): "
+        "available are "
     )

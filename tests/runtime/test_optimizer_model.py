@@ -1,4 +1,4 @@
-"""Sessions of rules that say something of the whole model: shared states, inputs, evaluation."""
+"""Sessions of rules with shared states, other inputs, or an evaluation point."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ START = {"w": np.array([[1.0, -2.0], [0.5, 3.0]]), "b": np.array([4.0])}
 GRADS = {"w": np.array([[0.5, 1.0], [-1.0, 2.0]]), "b": np.array([-1.0])}
 
 
-def test_a_loss_scale_halves_and_the_clock_stands() -> None:
+def test_a_loss_scale_halves_and_the_clock_does_not_advance() -> None:
     rule = transforms.dynamic_loss_scaling(optimizers.adam(0.1), 8)
     session = OptimizerSession(rule, START)
     assert session.shared["loss_scale"] == 8
@@ -32,7 +32,7 @@ def test_a_loss_scale_halves_and_the_clock_stands() -> None:
         np.testing.assert_array_equal(array, moved[name])
 
 
-def test_shared_states_travel_in_the_state_dict() -> None:
+def test_the_state_dict_contains_shared_states() -> None:
     rule = optimizers.prodigy(d0=1e-2)
     one, other = OptimizerSession(rule, START), OptimizerSession(rule, START)
     for _ in range(3):
@@ -52,7 +52,7 @@ def test_shared_states_travel_in_the_state_dict() -> None:
 
 
 @pytest.mark.parametrize("is_read_from_files", [False, True])
-def test_point_of_evaluation(is_read_from_files: bool, tmp_path: Path) -> None:
+def test_evaluation_point(is_read_from_files: bool, tmp_path: Path) -> None:
     rule = transforms.weight_average(optimizers.sgd(1))
     averaged = OptimizerSession(rule, START)
     if is_read_from_files:
@@ -86,7 +86,7 @@ def test_other_inputs_are_checked() -> None:
 
 
 @pytest.mark.parametrize(("stored", "dtype"), [("f16", np.float16), ("bf16", ml_dtypes.bfloat16)])
-def test_parameters_of_16_bits_are_stepped_by_masters(stored: str, dtype: Any) -> None:
+def test_parameters_of_16_bits_are_updated_through_master_weights(stored: str, dtype: Any) -> None:
     rule = transforms.master_weights(optimizers.sgd(1e-4), stored)
     start = {"w": np.array([1.0, -2.0], dtype)}
     session = OptimizerSession(rule, start)

@@ -72,12 +72,12 @@ def test_views_are_read_only_and_hold_until_the_next_step() -> None:
 
 def test_gradients_may_move_between_steps_or_stay_and_change() -> None:
     one, other = momentum(), momentum()
-    kept = {name: array.copy() for name, array in draw(0).items()}
+    buffers = {name: array.copy() for name, array in draw(0).items()}
     for number in range(6):
         moved = draw(number)
         for name, array in moved.items():
-            kept[name][...] = array
-        one.step(kept)
+            buffers[name][...] = array
+        one.step(buffers)
         other.step(moved)
     assert snapshot(one) == snapshot(other)
 
@@ -91,8 +91,8 @@ def test_a_gradient_may_be_a_view_of_current_parameters_but_not_of_old_ones() ->
     with pytest.raises(SessionError) as caught:
         session.step(stale)
     assert str(caught.value) == (
-        "the gradient of 'w' lies in memory that this step writes (rule 'momentum'): "
-        "a view of the parameters before the last step is stale; copy it"
+        "the gradient of 'w' overlaps memory that this step writes (rule 'momentum'): "
+        "a view of the parameters from before the last step is stale; copy it"
     )
     assert snapshot(session) == before
 
@@ -120,9 +120,7 @@ def test_a_failed_step_leaves_everything_as_it_was() -> None:
     with pytest.raises(SessionError) as caught:
         session.step(ONES, lr=0.5, period=0)
     assert str(caught.value).startswith("onnxruntime failed in step 1: ")
-    assert str(caught.value).endswith(
-        "(rule 'phased'): the parameters and states are those before the step"
-    )
+    assert str(caught.value).endswith("(rule 'phased'): the parameters and states are unchanged")
     assert snapshot(session) == before
     session.step(ONES, lr=0.5, period=2)
     assert session.t == 2

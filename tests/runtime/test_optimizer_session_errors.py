@@ -1,4 +1,4 @@
-"""What an optimizer session refuses, and how it says so."""
+"""Errors of an optimizer session."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -95,7 +95,7 @@ BROKEN: tuple[tuple[Callable[[dict[str, Any]], object], str], ...] = (
 
 
 @pytest.mark.parametrize(("break_it", "message"), BROKEN, ids=[m[:40] for _, m in BROKEN])
-def test_a_misfit_is_named_before_anything_is_written(
+def test_a_state_dict_is_validated_before_anything_is_written(
     break_it: Callable[[dict[str, Any]], object], message: str
 ) -> None:
     session = momentum()
@@ -156,7 +156,7 @@ INVALID: tuple[tuple[Callable[[], object], str], ...] = (
     ),
     (
         lambda: OptimizerSession(AVERAGED, {}),
-        "an optimizer needs parameters, got none (rule 'averaged')",
+        "an optimizer needs at least one parameter, got none (rule 'averaged')",
     ),
     (
         lambda: OptimizerSession(AVERAGED, {"w": np.zeros(3, np.int64)}),
@@ -180,13 +180,13 @@ INVALID: tuple[tuple[Callable[[], object], str], ...] = (
     ),
     (
         lambda: phased().step(None, period=2, lr=0.1),  # type: ignore[arg-type]
-        "expected a mapping with each gradient by name, got NoneType (rule 'phased'): "
+        "expected a mapping from name to gradient, got NoneType (rule 'phased'): "
         "give {name: …} for 'w'",
     ),
     (
         lambda: OptimizerSession(AVERAGED, {"w": np.zeros(3), "b": np.zeros(2, np.float32)}),
         "the parameters must share one dtype, got 'w' float64, 'b' float32 (rule 'averaged'): "
-        "use a session for each dtype",
+        "use one session per dtype",
     ),
     (
         lambda: OptimizerSession.from_models(*phased_graphs(), {"v": np.zeros(2, np.float32)}),
@@ -205,12 +205,12 @@ INVALID: tuple[tuple[Callable[[], object], str], ...] = (
     ),
     (
         lambda: OptimizerSession.from_models(phased_graphs()[1], phased_graphs()[1], ONES),
-        "the init model has an input 'step' that is no parameter of the step model "
+        "input 'step' of the init model is not a parameter of the step model "
         "(rule 'phased'): export both models of the rule again, together",
     ),
     (
         lambda: OptimizerSession.from_models(phased_graphs()[1], phased_graphs()[0], ONES),
-        "a step model has an integer input 'step', got none (step model 'phased_init'): "
+        "a step model needs an integer input 'step', got none (step model 'phased_init'): "
         "export the rule with closedform.to_onnx",
     ),
 )
@@ -219,7 +219,7 @@ INVALID: tuple[tuple[Callable[[], object], str], ...] = (
 @pytest.mark.parametrize("content", [None, [1], "rule"])
 def test_a_state_dict_is_a_mapping(content: Any) -> None:
     expected = (
-        f"expected a mapping with each key by name, got {type(content).__name__} (state dict for "
+        f"expected a mapping from name to key, got {type(content).__name__} (state dict for "
         "rule 'momentum'): give {name: …} for 'rule', 'step', 'params', 'states'"
     )
     with pytest.raises(StateError) as caught:
@@ -250,16 +250,16 @@ NEXT = {"next.step": "step", "next.param.w": "param.w"}
 ODD: tuple[tuple[Graph, str], ...] = (
     (
         step_model(W[0], outputs=NEXT),
-        "a step model has a gradient for each parameter, got parameters w and gradients none "
+        "a step model needs one gradient per parameter, got parameters w and gradients none "
         "(step model 'odd'): export the rule with closedform.to_onnx",
     ),
     (
         step_model(*W, ("state.v.mean", ()), outputs=NEXT),
-        "state 'state.v.mean' belongs to no parameter (step model 'odd'): its parameters are w",
+        "state 'state.v.mean' belongs to no parameter (step model 'odd'): the parameters are w",
     ),
     (
         step_model(("param.w", ("n",)), ("grad.w", ("n",)), outputs=NEXT),
-        "input 'param.w' has a free size: float32[n] (step model 'odd')",
+        "input 'param.w' must have a static shape, got float32[n] (step model 'odd')",
     ),
     (
         step_model(*W, outputs={"next.step": "step"}),
@@ -279,7 +279,7 @@ ODD: tuple[tuple[Graph, str], ...] = (
 
 
 @pytest.mark.parametrize(("graph", "message"), ODD, ids=[m[:40] for _, m in ODD])
-def test_a_model_that_is_no_step_is_refused(graph: Graph, message: str) -> None:
+def test_a_model_that_is_not_a_step_is_refused(graph: Graph, message: str) -> None:
     with pytest.raises(SessionError) as caught:
         OptimizerSession.from_models(momentum_init({"w": (2,)}), graph, ONES)
     assert str(caught.value) == message

@@ -72,7 +72,7 @@ def test_hyperparameters_are_keyword_arguments() -> None:
 
 PLAIN = ScheduleSession(cosine_graph(N), threads=1)
 OPEN = ScheduleSession(cosine_graph(N, has_peak_input=True), threads=1)
-COUNT = "count the optimizer steps done so far, from 0"
+COUNT = "pass the number of optimizer steps performed so far, starting at 0"
 
 INVALID = (
     (lambda: PLAIN(-3), f"the step must be in 0..{2**50}, got -3 (schedule 'cosine'): {COUNT}"),
@@ -91,7 +91,7 @@ INVALID = (
     ),
     (
         lambda: PLAIN(4, peak=1.0),
-        "unknown hyperparameter 'peak' (schedule 'cosine'): it has none",
+        "unknown hyperparameter 'peak' (schedule 'cosine'): there are none",
     ),
     (
         lambda: OPEN(4, peek=1.0),
@@ -99,7 +99,7 @@ INVALID = (
     ),
     (
         lambda: OPEN(4),
-        "hyperparameter 'peak' is missing (schedule 'cosine'): pass peak=… with the step",
+        "hyperparameter 'peak' missing (schedule 'cosine'): give one for each name",
     ),
     (
         lambda: OPEN(4, peak="high"),  # type: ignore[arg-type]
@@ -122,7 +122,7 @@ def test_invalid(action: Callable[[], object], message: str) -> None:
     assert str(caught.value) == message
 
 
-def test_steps_asked_one_by_one_are_those_of_a_vector() -> None:
+def test_single_steps_have_the_values_of_a_vector() -> None:
     lr = schedules.warm_restarts(0.1, 0.01, 7, multiplier=2)
     session = ScheduleSession(lr)
     steps = [0, 1, 255, 256, 257, 5, 1000, 999, 1254, 1255, 2**50 - 1, 2**50, 3]

@@ -1,4 +1,4 @@
-"""State dicts of other systems: runs that go on in the other one, the records' own powers."""
+"""State dicts of other frameworks: runs resumed in either one, powers as recorded."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -41,7 +41,7 @@ def close(session: OptimizerSession, params: Mapping[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_of_torch_goes_on_in_a_session_and_back(kind: str) -> None:
+def test_a_run_of_torch_resumes_in_a_session_and_back(kind: str) -> None:
     params, optimizer = torch_run(kind)
     for seed in (1, 2, 3):
         torch_step(params, optimizer, seed)
@@ -79,7 +79,7 @@ CEREBRAS = [
 
 
 @pytest.mark.parametrize("record", CEREBRAS, ids=lambda record: str(record.id))
-def test_powers_of_cerebras_are_those_of_its_records(record: Any) -> None:
+def test_powers_of_cerebras_agree_with_its_records(record: Any) -> None:
     kwargs = {"lr": 1e-3, **record.row["kwargs"]}
     rule = dialects.optimizer("cerebras", record.row["class"], kwargs)
     names = [f"p{index}" for index in range(len(record.shapes))]
@@ -105,7 +105,7 @@ def test_powers_of_cerebras_are_those_of_its_records(record: Any) -> None:
             np.testing.assert_allclose(back["state"][place][name], value, rtol=1e-5)
 
 
-def test_the_layout_of_transformers_counts_in_integers() -> None:
+def test_the_layout_of_transformers_stores_integers() -> None:
     session = OptimizerSession(optimizers.adamw(), drawn(0))
     session.step(drawn(1))
     groups = {"state": {}, "param_groups": [{"params": [0, 1]}, {"params": [2]}]}
@@ -118,7 +118,7 @@ def test_the_layout_of_transformers_counts_in_integers() -> None:
     np.testing.assert_array_equal(again["states"]["exp_avg"]["w"], session.states["exp_avg"]["w"])
 
 
-def test_names_say_whose_place_is_whose() -> None:
+def test_names_give_the_order_of_the_parameters() -> None:
     session = OptimizerSession(optimizers.adam(), drawn(0))
     session.step(drawn(1))
     template = {"param_groups": [{"params": [7, 8, 9]}]}
@@ -148,27 +148,27 @@ def without(key: str) -> dict[str, Any]:
 BAD: list[tuple[Any, str]] = [
     (
         lambda: from_layout(moved(), "flax", template()),
-        "there is no layout 'flax': known are cerebras",
+        "unknown layout 'flax': known are cerebras",
     ),
     (
         lambda: from_layout(moved(), "torch", template("lion")),
-        "only state dicts of adam and adamw have other layouts, got rule 'lion': read its states",
+        "only state dicts of adam and adamw can be converted, got rule 'lion': read its states",
     ),
     (
         lambda: from_layout({**moved(), "param_groups": [{"params": [3, 4]}]}, "torch", template()),
-        "the param groups have 2 parameters, the session 1: 'w' (torch state dict): give names=",
+        "the param groups have 2 parameters, the session has 1: 'w' (torch state dict): give",
     ),
     (
         lambda: from_layout({**moved(), "state": {}}, "torch", template()),
-        "there is no state of parameter 0, 'w' here (torch state dict): an optimizer that has not",
+        "parameter 0 ('w') has no state (torch state dict): an optimizer has no state before",
     ),
     (
         lambda: from_layout(without("exp_avg_sq"), "torch", template()),
-        "parameter 0, 'w' here, has no state 'exp_avg_sq' (torch state dict): it has exp_avg, step",
+        "parameter 0 ('w') has no state 'exp_avg_sq' (torch state dict): it has exp_avg, step",
     ),
     (
         lambda: from_layout(without("step"), "huggingface", template()),
-        "there is no 'step' (huggingface state dict, parameter 'w'): pass step=…",
+        "the state has no 'step' (huggingface state dict, parameter 'w'): pass step=…",
     ),
     (
         lambda: from_layout(moved(2.5), "torch", template()),
@@ -176,13 +176,13 @@ BAD: list[tuple[Any, str]] = [
     ),
     (
         lambda: from_layout(moved(beta2_power=1e-44), "cerebras", template()),
-        "beta2_power 1e-44 of beta 0.75 does not tell the step (cerebras state dict, parameter "
-        "'w'): pass step=…",
+        "beta2_power 1e-44 of beta 0.75 does not determine the step (cerebras state dict, "
+        "parameter 'w'): pass step=…",
     ),
     (
         lambda: from_layout(moved(beta1_power=0.125, beta2_power=0.75**5), "cerebras", template()),
-        "the powers of the betas tell two steps: beta1_power 2 and beta2_power 4 (cerebras state "
-        "dict, parameter 'w'): pass step=…",
+        "the powers of the betas disagree: step 2 (beta1_power) and step 4 (beta2_power) (cerebras "
+        "state dict, parameter 'w'): pass step=…",
     ),
     (
         lambda: to_layout(template(), "cerebras", {"param_groups": [{"params": [0]}]}),
@@ -192,7 +192,7 @@ BAD: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("make", "message"), BAD)
-def test_bad_state_is_refused(make: Any, message: str) -> None:
+def test_invalid_state_dict(make: Any, message: str) -> None:
     with pytest.raises(StateError) as caught:
         make()
     assert str(caught.value).startswith(message)
@@ -208,6 +208,6 @@ def test_parameters_at_different_steps_are_refused() -> None:
     with pytest.raises(StateError) as caught:
         from_layout(foreign, "torch", two)
     assert str(caught.value) == (
-        "the parameters are not at one step: 'w' at 5, 'v' at 9 (torch state dict): a session has "
-        "one clock"
+        "the parameters are at different steps: 'w' at 5, 'v' at 9 (torch state dict): a session "
+        "has one clock for all parameters"
     )

@@ -85,10 +85,10 @@ def test_what_does_not_tell_the_step_is_refused() -> None:
         loaded(small)
     # What their conversion of a torch dict makes of 0 steps.
     ones = {"beta1_power": torch.tensor(1.0), "beta2_power": torch.tensor(1.0)}
-    with pytest.raises(StateError, match=r"beta2_power 1.0 of beta 0.999 does not tell the step"):
+    with pytest.raises(StateError, match=r"beta2_power 1.0 .* does not determine the step"):
         loaded(ones)
     two = {"beta1_power": torch.tensor(0.9**4), "beta2_power": torch.tensor(0.999**7)}
-    with pytest.raises(StateError, match="tell two steps: beta1_power 3 and beta2_power 6"):
+    with pytest.raises(StateError, match=r"disagree: step 3 .* and step 6 "):
         loaded(two)
     both = {"step": torch.tensor(3)}
     with pytest.raises(StateError, match=f"unknown state 'beta1_power' .*{where}"):

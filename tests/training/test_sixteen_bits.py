@@ -18,8 +18,7 @@ from torch.nn import functional
 
 from closedform import UpdateRule, optimizers, schedules, transforms
 from closedform.errors import ExportError
-from closedform.runtime.binding import run_into
-from closedform.runtime.onnx_session import OnnxSession
+from closedform.runtime.onnx_session import OnnxSession, run_into
 from closedform.training import StepResult, TrainSession, export
 from tests.training.models import CASES, Case, batches, mlp
 

@@ -1,7 +1,11 @@
-"""Artefacts at work: schedules and optimizer steps in onnxruntime, without torch."""
+"""Sessions that run schedules and optimizer steps in onnxruntime, without torch."""
 
 from closedform.runtime.optimizer import OptimizerSession
 from closedform.runtime.schedule import ScheduleSession
 from closedform.runtime.state_layouts import from_layout, to_layout
 
 __all__ = ["OptimizerSession", "ScheduleSession", "from_layout", "to_layout"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,47 +1,149 @@
-"""Checks of what a session is given: tensors, hyperparameters, state dicts."""
+"""Validation of what a session is given: parameters, gradients, hyperparameters, state dicts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from closedform.errors import SessionError, StateError
+from closedform.errors import ClosedFormError, SessionError, StateError, nearest
+from closedform.ir.graph import Array
+from closedform.ir.types import DType
 from closedform.lowering.domain import MAX_STEP
-from closedform.runtime.buffers import Array, check_array, check_names
-from closedform.runtime.layout import STEP, Layout
+from closedform.runtime.double_buffer import static_shape
 from closedform.runtime.onnx_session import Port
+from closedform.runtime.step_ports import STEP, StepPorts
 
 _STATE_KEYS = ("rule", "step", "params", "states")
+
+
+def check_names(
+    given: object,
+    expected: Mapping[str, object],
+    what: str,
+    where: str,
+    error: type[ClosedFormError] = SessionError,
+) -> None:
+    """Raises ``error`` if a name is unknown or missing; ``what`` says what the names are of."""
+    if not isinstance(given, Mapping):
+        raise error(
+            f"expected a mapping from name to {what}, got {type(given).__name__}",
+            where=where,
+            hint=f"give {{name: …}} for {', '.join(map(repr, list(expected)[:6])) or 'none'}",
+        )
+    for name in given:
+        if name not in expected:
+            hint = nearest(name, expected) if expected else "there are none"
+            raise error(f"unknown {what} {name!r}", where=where, hint=hint)
+    missing = [name for name in expected if name not in given]
+    if missing:
+        listed = ", ".join(repr(name) for name in missing[:6])
+        more = f" and {len(missing) - 6} more" if len(missing) > 6 else ""
+        raise error(f"{what} {listed}{more} missing", where=where, hint="give one for each name")
+
+
+def check_array(
+    array: object,
+    port: Port,
+    what: str,
+    where: str,
+    error: type[ClosedFormError] = SessionError,
+) -> Array:
+    """Returns ``array`` if it has the dtype and shape of the port; raises ``error`` if not."""
+    if not isinstance(array, np.ndarray):
+        raise error(
+            f"{what} must be a NumPy array {port}, got {type(array).__name__}",
+            where=where,
+            hint="pass numpy.asarray(…), or tensor.detach().cpu().numpy()",
+        )
+    if array.dtype != port.dtype:
+        raise error(
+            f"{what} must be {port}, got dtype {array.dtype}",
+            where=where,
+            hint=f"convert it with .astype({str(port.dtype)!r})",
+        )
+    if array.shape != static_shape(port):
+        raise error(f"{what} must be {port}, got shape {list(array.shape)}", where=where)
+    return array
+
+
+def common_dtype(params: Mapping[str, Array], where: str, stored: str | None = None) -> str:
+    """Returns the compute dtype of parameters that share one dtype, as the compiler names it.
+
+    A rule that stores its parameters in 16 bits (``stored``) computes in f32.
+
+    Raises:
+        SessionError: There are no parameters, or they are not arrays of one supported dtype.
+    """
+    compute = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
+    if stored is not None:
+        compute = {DType(stored).numpy: "f32"}
+    if not isinstance(params, Mapping):
+        raise SessionError(
+            f"parameters must be a mapping of names to arrays, got {type(params).__name__}",
+            where=where,
+            hint='give {"w": array}',
+        )
+    if not params:
+        raise SessionError("an optimizer needs at least one parameter, got none", where=where)
+    for name, array in params.items():
+        if not isinstance(array, np.ndarray) or array.dtype not in compute:
+            is_array = isinstance(array, np.ndarray)
+            got = f"dtype {array.dtype}" if is_array else f"a {type(array).__name__}"
+            raise SessionError(
+                f"parameter {name!r} must be a NumPy array of {' or '.join(map(str, compute))}, "
+                f"got {got}",
+                where=where,
+                hint=_conversion(array, stored),
+            )
+    dtypes = {array.dtype for array in params.values()}
+    if len(dtypes) > 1:
+        listed = ", ".join(f"{name!r} {array.dtype}" for name, array in params.items())
+        raise SessionError(
+            f"the parameters must share one dtype, got {listed}",
+            where=where,
+            hint="use one session per dtype",
+        )
+    return compute[dtypes.pop()]
+
+
+def _conversion(array: object, stored: str | None) -> str:
+    """How to convert a parameter to the dtype that its rule takes."""
+    if stored is not None:
+        return f"convert it with .astype({str(DType(stored).numpy)!r})"
+    advice = "convert it with numpy.asarray(…, numpy.float32)"
+    for dtype in (DType.BF16, DType.F16):
+        if isinstance(array, np.ndarray) and array.dtype == dtype.numpy:
+            return f"{advice}, or wrap the rule: transforms.master_weights(rule, {str(dtype)!r})"
+    return advice
 
 
 def checked_tensors(
     grads: Mapping[str, Array | None],
     inputs: Mapping[str, Mapping[str, Array | None]],
-    layout: Layout,
+    ports: StepPorts,
     where: str,
 ) -> dict[str, Array | None]:
-    """Returns the gradients and other tensors of a step by input name, if each fits.
+    """Returns the gradients and other tensors of a step by input name.
 
     A parameter whose gradient is None needs no other tensors.
 
     Raises:
-        SessionError: One is missing, unknown or does not fit.
+        SessionError: A tensor is missing, unknown or does not fit.
     """
-    check_names(grads, layout.params, "gradient", where)
+    check_names(grads, ports.params, "gradient", where)
     checked: dict[str, Array | None] = {}
-    for name, port in layout.params.items():
+    for name, port in ports.params.items():
         what = f"the gradient of {name!r}"
         checked[f"grad.{name}"] = _checked_tensor(grads[name], port, what, where)
-    check_names(inputs, layout.inputs, "input", where)
-    for label, ports in layout.inputs.items():
-        check_names(inputs[label], ports, f"parameter of input {label!r}", where)
-        for name, port in ports.items():
+    check_names(inputs, ports.inputs, "input", where)
+    for label, by_name in ports.inputs.items():
+        check_names(inputs[label], by_name, f"parameter of input {label!r}", where)
+        for name, port in by_name.items():
             given = inputs[label][name]
             if given is None and grads[name] is not None:
                 raise SessionError(
-                    f"the {label} of {name!r} is None, and its gradient is not",
+                    f"the {label} of {name!r} is None, but its gradient is not",
                     where=where,
                     hint="give both, or None for both",
                 )
@@ -65,63 +167,72 @@ def _checked_tensor(given: object, port: Port, what: str, where: str) -> Array |
 def hyper_values(
     hyper: Mapping[str, float], needed: Mapping[str, Port], optional: Mapping[str, Port], where: str
 ) -> dict[str, Array]:
-    """The hyperparameters as arrays of their dtypes, all checked."""
+    """Returns the hyperparameters as arrays of the dtypes of their inputs.
+
+    Raises:
+        SessionError: A hyperparameter is missing, unknown or not a number of that kind.
+    """
     known = {**needed, **optional}
     expected = {**needed, **{name: known[name] for name in hyper if name in known}}
     check_names(hyper, expected, "hyperparameter", where)
-    values = {}
-    for name, value in hyper.items():
-        array = np.asarray(value)
-        dtype = known[name].dtype
-        kinds = "iuf" if dtype.kind == "f" else "iu"
-        if array.ndim or array.dtype.kind not in kinds:
-            raise SessionError(
-                f"hyperparameter {name!r} must be a number ({known[name]}), got {value!r}",
-                where=where,
-            )
-        values[name] = array.astype(dtype)
-    return values
+    return {name: _hyper_value(value, known[name], where) for name, value in hyper.items()}
 
 
-def checked_state(state_dict: Mapping[str, Any], layout: Layout, where: str) -> dict[str, Array]:
-    """The arrays of a state dict by input name, if each fits.
+def _hyper_value(value: float, port: Port, where: str) -> Array:
+    """A hyperparameter in the dtype of its input; an integer input takes only integers."""
+    array = np.asarray(value)
+    kinds = "iuf" if port.dtype.kind == "f" else "iu"
+    if array.ndim or array.dtype.kind not in kinds:
+        raise SessionError(
+            f"hyperparameter {port.name!r} must be a number ({port}), got {value!r}", where=where
+        )
+    return array.astype(port.dtype)
 
-    The step is at most ``MAX_STEP``: no graph is made for a later one.
+
+def checked_state(
+    state_dict: Mapping[str, object], ports: StepPorts, where: str
+) -> dict[str, Array]:
+    """Returns the arrays of a state dict by input name.
+
+    The step is at most ``MAX_STEP``; graphs are not compiled for larger steps.
+
+    Raises:
+        StateError: The state dict belongs to another rule or to other parameters.
     """
-    keys = dict.fromkeys((*_STATE_KEYS, *(("shared",) if layout.shared else ())))
+    keys = dict.fromkeys((*_STATE_KEYS, *(("shared",) if ports.shared else ())))
     check_names(state_dict, keys, "key", f"state dict for {where}", StateError)
-    if state_dict["rule"] != layout.rule:
+    if state_dict["rule"] != ports.rule:
         raise StateError(
             f"the state dict belongs to rule {state_dict['rule']!r}",
             where=where,
             hint="load it into a session of that rule",
         )
     step = state_dict["step"]
-    top = min(int(np.iinfo(layout.step.dtype).max), MAX_STEP)
+    top = min(int(np.iinfo(ports.step.dtype).max), MAX_STEP)
     if isinstance(step, bool) or not isinstance(step, int | np.integer) or not 0 <= step <= top:
         raise StateError(f"'step' must be an integer in 0..{top}, got {step!r}", where=where)
     params = _checked_mapping(state_dict["params"], "'params'", where)
     states = _checked_mapping(state_dict["states"], "'states'", where)
-    found = {STEP: np.asarray(step, layout.step.dtype)}
-    check_names(params, layout.params, "parameter", where, StateError)
-    for name, port in layout.params.items():
+    found = {STEP: np.asarray(step, ports.step.dtype)}
+    check_names(params, ports.params, "parameter", where, StateError)
+    for name, port in ports.params.items():
         found[port.name] = check_array(params[name], port, f"parameter {name!r}", where, StateError)
-    check_names(states, layout.states, "state", where, StateError)
-    for state, ports in layout.states.items():
-        by_name = _checked_mapping(states[state], f"state {state!r}", where)
-        check_names(by_name, ports, f"parameter of state {state!r}", where, StateError)
-        for name, port in ports.items():
+    check_names(states, ports.states, "state", where, StateError)
+    for state, by_param in ports.states.items():
+        given = _checked_mapping(states[state], f"state {state!r}", where)
+        check_names(given, by_param, f"parameter of state {state!r}", where, StateError)
+        for name, port in by_param.items():
             what = f"state {state!r} of {name!r}"
-            found[port.name] = check_array(by_name[name], port, what, where, StateError)
+            found[port.name] = check_array(given[name], port, what, where, StateError)
     shared = _checked_mapping(state_dict.get("shared", {}), "'shared'", where)
-    check_names(shared, layout.shared, "state of the model", where, StateError)
-    for name, port in layout.shared.items():
+    check_names(shared, ports.shared, "state of the model", where, StateError)
+    for name, port in ports.shared.items():
         what = f"state {name!r} of the model"
         found[port.name] = check_array(shared[name], port, what, where, StateError)
     return found
 
 
-def _checked_mapping(value: object, what: str, where: str) -> Mapping[str, Any]:
+def _checked_mapping(value: object, what: str, where: str) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
         raise StateError(f"{what} must be a mapping, got {type(value).__name__}", where=where)
     return value

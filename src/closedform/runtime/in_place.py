@@ -1,13 +1,13 @@
-"""Sessions that step a model part by part, each result copied into the place of what it replaces.
+"""The in-place engine: a model is updated item by item, each result copied over its input.
 
-Parts step in lanes, one for each thread (``lanes``). Where rules take sums over all parameters,
-each part first gives its own, stage by stage; all then know the totals. The results of a part go to
-memory of its lane first, which the parts of the lane share. So a session holds parameters and
-states once.
+Work items are distributed over workers, one per thread (``workers``). For rules with sums over all
+parameters, the items first compute partial sums, stage by stage, and the totals are then inputs of
+all items. The results of an item are written to the scratch memory of its worker before they are
+copied, so that parameters and states are stored only once.
 
-Invariant: between steps all arrays belong to the same step. What can fail does so in the first
-parts of all lanes, before anything is copied; after a later failure (memory, an interrupt) the
-session refuses to step until a state dict is loaded.
+Invariant: between steps all arrays belong to the same step. Failures that depend on the inputs
+occur in the first item of a worker, before anything is copied; after a later failure (out of
+memory, an interrupt) the engine refuses to step until a state dict is loaded.
 """
 
 from __future__ import annotations
@@ -15,77 +15,79 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from closedform.errors import SessionError
-from closedform.language import UpdateRule
-from closedform.runtime.buffers import Array, read_only
-from closedform.runtime.lanes import ALL, Lane, Part, Result, Sessions, Tensors, Threads, divided
-from closedform.runtime.layout import INPUT, SHARED, STATE, STEP, TOTAL, Layout
+from closedform.ir.graph import Array
+from closedform.runtime.double_buffer import read_only
 from closedform.runtime.onnx_session import Port
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """The parameters of one rule, by name."""
-
-    rule: UpdateRule
-    params: Mapping[str, Array]
+from closedform.runtime.step_ports import INPUT, SHARED, STATE, STEP, TOTAL, StepPorts
+from closedform.runtime.tiles import ParamGroup
+from closedform.runtime.workers import (
+    ANY_PARAM,
+    ItemSessions,
+    Result,
+    Tensors,
+    Worker,
+    WorkerPool,
+    WorkItem,
+    balanced,
+)
 
 
 class InPlace:
-    """The arrays and the step of a model in parts.
+    """The arrays and the step of a model that is updated item by item.
 
     Args:
         name: The name of the rule.
-        members: The rules and their parameters.
+        groups: The rules and their parameters.
         order: The names of the parameters in the order of the model.
-        arrays: The arrays of parameters and states by input name, which the parts share.
-        crews: The parts, at least one: what can step at the same time together, and in how many
-            lanes. One crew steps after the other.
+        arrays: The arrays of parameters and states by input name; the items hold views of them.
+        phases: Work items that may run concurrently, at least one, with the number of workers. One
+            phase runs after the other.
+
+    Attributes:
+        arrays: The writable arrays by input name.
+        ports: The inputs of the step by role.
+        views: Read-only views of parameters and states.
     """
 
-    alias_hint = "the parameters and states change where they lie; copy what a step reads"
+    alias_hint = "parameters and states are updated in place; copy the array"
 
     def __init__(
         self,
         name: str,
-        members: Sequence[Member],
+        groups: Sequence[ParamGroup],
         order: Sequence[str],
         arrays: Mapping[str, Array],
-        crews: Sequence[tuple[Sequence[Part], int]],
+        phases: Sequence[tuple[Sequence[WorkItem], int]],
     ) -> None:
         self._where = f"rule {name!r}"
         self._is_broken = False
-        kinds = list({part.sessions: None for parts, _ in crews for part in parts})
+        kinds = list({item.sessions: None for items, _ in phases for item in items})
         self._scalars = {STEP: np.zeros((), np.int64)}
-        for member in members:
-            for label, spec in member.rule.shared.items():
+        for group in groups:
+            for label, spec in group.rule.shared.items():
                 port = kinds[0].step.inputs[f"{SHARED}{label}"]
                 self._scalars[port.name] = np.array(float(spec.initial), port.dtype)
         self._stages = range(len(kinds[0].stages))
-        self._crews = [
-            [Lane(group, self._scalars) for group in divided(parts, count)]
-            for parts, count in crews
+        self._phases = [
+            [Worker(share, self._scalars) for share in balanced(items, count)]
+            for items, count in phases
         ]
-        self._threads = Threads(max(len(crew) for crew in self._crews))
+        self._pool = WorkerPool(max(len(workers) for workers in self._phases))
         self.arrays = {**self._scalars, **arrays}
         bounds = sorted(byte_bounds(array) for array in arrays.values() if array.size)
         self._starts, self._ends = [start for start, _ in bounds], [end for _, end in bounds]
-        self.layout = self._layout(name, members, order, kinds)
-        views = {port.name: read_only(self.arrays[port.name]) for port in self.layout.carried}
-        self.params = _named(self.layout.params, views)
-        self.states = MappingProxyType(
-            {state: _named(ports, views) for state, ports in self.layout.states.items()}
+        self.ports = self._ports(name, groups, order, kinds)
+        self.views = self.ports.views(
+            {port.name: read_only(self.arrays[port.name]) for port in self.ports.carried}
         )
-        self.shared = _named(self.layout.shared, views)
 
-    def holds(self, array: Array) -> bool:
-        """Returns whether a step may write to this array's memory."""
+    def overlaps(self, array: Array) -> bool:
+        """Returns whether a step may write to the memory of this array."""
         if array.size == 0:
             return False
         start, end = byte_bounds(array)
@@ -93,21 +95,21 @@ class InPlace:
         return place < len(self._starts) and self._starts[place] < end
 
     def write(self, values: Mapping[str, Array]) -> None:
-        """Takes over arrays by input name."""
+        """Copies values into the arrays, by input name."""
         for name, value in values.items():
             np.copyto(self.arrays[name], value)
         self._is_broken = False
 
     def step(self, tensors: Tensors, hypers: Mapping[str, Array]) -> None:
-        """Does one step.
+        """Performs one step.
 
         Args:
-            tensors: Gradients and other inputs; a parameter whose gradient is None stays as it is,
-                and so do its states.
+            tensors: Gradients and other inputs; a parameter whose gradient is None does not change,
+                nor do its states.
             hypers: Hyperparameter inputs by name.
 
         Raises:
-            SessionError: onnxruntime fails, or it failed in the middle of a step before.
+            SessionError: onnxruntime fails, or an earlier step failed after it had begun to write.
         """
         if self._is_broken:
             raise SessionError(
@@ -116,33 +118,33 @@ class InPlace:
                 hint="load a state dict, such as that of the last checkpoint",
             )
         known = dict(hypers)
-        with self._named_errors("the parameters and states are those before the step"):
+        with self._session_errors("the parameters and states are unchanged"):
             for stage in self._stages:
                 known |= self._totals(stage, tensors, known)
-            self._together(lambda lane: lane.begin(tensors, known))
+            self._run(lambda worker: worker.begin(tensors, known))
         self._is_broken = True
-        with self._named_errors("the step is half done: load a state dict"):
-            self._together(lambda lane: lane.finish(tensors, known))
-        for name, value in self._crews[0][0].following.items():
+        with self._session_errors("the step is incomplete: load a state dict"):
+            self._run(lambda worker: worker.finish(tensors, known))
+        for name, value in self._phases[0][0].next_scalars.items():
             np.copyto(self._scalars[name], value)
         self._is_broken = False
 
     def _totals(self, stage: int, tensors: Tensors, known: Mapping[str, Array]) -> dict[str, Array]:
-        """The sums of a stage over all parts."""
+        """The sums of a stage over all items, added in the order of the items."""
         totals: dict[str, Array] = {}
-        for found in self._together(lambda lane: lane.sums(stage, tensors, known)):
-            by_place = {place: own for lane in found for place, own in lane.items()}
-            for place in sorted(by_place):
-                for name, own in by_place[place].items():
-                    totals[name] = np.asarray(totals.get(name, 0) + own)
+        for found in self._run(lambda worker: worker.partial_sums(stage, tensors, known)):
+            by_index = {index: sums for share in found for index, sums in share.items()}
+            for index in sorted(by_index):
+                for name, partial in by_index[index].items():
+                    totals[name] = np.asarray(totals.get(name, 0) + partial)
         return totals
 
-    def _together(self, task: Callable[[Lane], Result]) -> list[list[Result]]:
-        """What the task gives for each lane of each crew."""
-        return [self._threads.map(task, crew) for crew in self._crews]
+    def _run(self, task: Callable[[Worker], Result]) -> list[list[Result]]:
+        """The result of the task for each worker of each phase."""
+        return [self._pool.map(task, workers) for workers in self._phases]
 
     @contextmanager
-    def _named_errors(self, hint: str) -> Iterator[None]:
+    def _session_errors(self, hint: str) -> Iterator[None]:
         try:
             yield
         except Exception as error:  # onnxruntime's errors share no other base
@@ -152,13 +154,13 @@ class InPlace:
                 hint=hint,
             ) from error
 
-    def _layout(
+    def _ports(
         self,
         rule: str,
-        members: Sequence[Member],
+        groups: Sequence[ParamGroup],
         order: Sequence[str],
-        kinds: Sequence[Sessions],
-    ) -> Layout:
+        kinds: Sequence[ItemSessions],
+    ) -> StepPorts:
         def port(name: str) -> Port:
             array = self.arrays[name]
             return Port(name, array.dtype, array.shape)
@@ -166,33 +168,30 @@ class InPlace:
         params = {name: port(f"param.{name}") for name in order}
         states: dict[str, dict[str, Port]] = {}
         inputs: dict[str, dict[str, Port]] = {}
-        for member in members:
-            for label in member.rule.states:
-                names = [n for n in member.params if f"{STATE}{n}.{label}" in self.arrays]
+        for group in groups:
+            for label in group.rule.states:
+                names = [n for n in group.params if f"{STATE}{n}.{label}" in self.arrays]
                 if names:
                     own = {name: port(f"{STATE}{name}.{label}") for name in names}
                     states.setdefault(label, {}).update(own)
-            for label in member.rule.inputs:
+            for label in group.rule.inputs:
                 inputs.setdefault(label, {}).update(
                     {
                         name: Port(f"{INPUT}{name}.{label}", params[name].dtype, array.shape)
-                        for name, array in member.params.items()
+                        for name, array in group.params.items()
                     }
                 )
         hypers: dict[str, Port] = {}
         optional: dict[str, Port] = {}
-        opened = [one for kind in kinds for one in (*kind.stages, kind.step) if one is not None]
-        for session in opened:
-            taken = [f"grad.{ALL}", f"param.{ALL}", *self._scalars]
+        others = {f"grad.{ANY_PARAM}", f"param.{ANY_PARAM}", *self._scalars}
+        for session in (
+            one for kind in kinds for one in (*kind.stages, kind.step) if one is not None
+        ):
             hypers |= {
                 name: found
                 for name, found in session.inputs.items()
-                if name not in taken and not name.startswith((STATE, INPUT, TOTAL))
+                if name not in others and not name.startswith((STATE, INPUT, TOTAL))
             }
             optional |= session.optional
         shared = {name.removeprefix(SHARED): port(name) for name in self._scalars if name != STEP}
-        return Layout(rule, port(STEP), params, states, hypers, optional, shared, inputs)
-
-
-def _named(ports: Mapping[str, Port], views: Mapping[str, Array]) -> Mapping[str, Array]:
-    return MappingProxyType({name: views[port.name] for name, port in ports.items()})
+        return StepPorts(rule, port(STEP), params, states, hypers, optional, shared, inputs)

@@ -1,20 +1,20 @@
-"""Models in onnxruntime: loading, options, and what a model says about its inputs and outputs."""
+"""Models in onnxruntime: loading, the ports of a model, and runs on memory owned by the caller."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnxruntime as ort
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto
 
 from closedform.errors import SessionError
 from closedform.exporters.onnx_model import serialize, to_model
-from closedform.ir.graph import Graph
+from closedform.ir.graph import Array, Graph
 from closedform.ir.types import DType
 
 ModelSource = str | os.PathLike[str] | bytes | ModelProto | Graph
@@ -31,10 +31,13 @@ _DTYPES: dict[str, type[np.generic]] = {
     "tensor(double)": np.float64,
 }
 
+_ELEMENT_TYPES = {DType.BF16.numpy: TensorProto.BFLOAT16}
+"""The element type that onnxruntime expects for a dtype that NumPy itself does not have."""
+
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """An input or output of a model: its name, dtype and shape; None is a size that is free."""
+    """An input or output of a model: name, dtype and shape; a size of None is dynamic."""
 
     name: str
     dtype: np.dtype[Any]
@@ -50,11 +53,11 @@ class OnnxSession:
     """A model that is ready to run.
 
     Attributes:
-        raw: The session of onnxruntime.
-        name: Name of the graph.
-        inputs: Inputs that every run must give, by name.
-        optional: Inputs with a default, by name.
-        outputs: Outputs by name.
+        raw: The ``onnxruntime.InferenceSession``.
+        name: The name of the graph.
+        inputs: The required inputs by name.
+        optional: The inputs that have a default, by name.
+        outputs: The outputs by name.
     """
 
     raw: Any
@@ -74,14 +77,15 @@ def open_session(
     """Returns a session for a model.
 
     Args:
-        source: A path, the bytes of a model, a ModelProto, or a graph, which is exported first.
+        source: A path, a serialized model, a ModelProto, or a Graph, which is exported first.
         providers: Execution providers of onnxruntime in order of preference; the CPU if None.
-        threads: Threads within an op; onnxruntime's own choice if None.
-        is_optimized: Whether onnxruntime may fold and fuse (its "basic" level, which keeps values).
+        threads: Threads within one operator; chosen by onnxruntime if None.
+        is_optimized: Whether onnxruntime may fold and fuse nodes (its "basic" level, which does not
+            change values).
 
     Raises:
-        SessionError: The file does not exist, onnxruntime refuses the model, a provider is
-            missing, or an input or output has a dtype that no array has.
+        SessionError: The file does not exist, onnxruntime cannot load the model, a provider is not
+            available, or an input or output has a dtype that NumPy does not have.
     """
     where, model = _model_bytes(source)
     chosen = list(CPU if providers is None else providers)
@@ -89,12 +93,12 @@ def open_session(
     for provider in chosen:
         if provider not in available:
             raise SessionError(
-                f"onnxruntime has no provider {provider!r} here",
+                f"execution provider {provider!r} is not available",
                 where=where,
-                hint=f"it has {', '.join(available)}",
+                hint=f"available are {', '.join(available)}",
             )
     options = ort.SessionOptions()
-    options.log_severity_level = 4  # what goes wrong is raised
+    options.log_severity_level = 4  # errors are raised, not logged
     options.intra_op_num_threads = 0 if threads is None else checked_threads(threads, where)
     level = ort.GraphOptimizationLevel
     options.graph_optimization_level = (
@@ -104,9 +108,9 @@ def open_session(
         raw = ort.InferenceSession(model, options, providers=chosen)
     except Exception as error:  # onnxruntime's errors share no other base
         raise SessionError(
-            f"onnxruntime refuses the model: {error}",
+            f"onnxruntime cannot load the model: {error}",
             where=where,
-            hint="export it again, with opset=21 or lower",
+            hint="export it again with opset=21 or lower",
         ) from error
     return OnnxSession(
         raw=raw,
@@ -118,14 +122,14 @@ def open_session(
 
 
 def checked_threads(threads: int, where: str = "") -> int:
-    """Returns the number of threads, or raises SessionError if it is none."""
+    """Returns the number of threads; raises SessionError if it is not a positive integer."""
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
         raise SessionError(f"threads must be at least 1, got {threads!r}", where=where)
     return threads
 
 
 def _model_bytes(source: ModelSource) -> tuple[str, bytes]:
-    """The bytes of a model, and where they come from as errors say it."""
+    """The source as error messages name it, and the serialized model."""
     if isinstance(source, bytes):
         return "model in memory", source
     if isinstance(source, ModelProto):
@@ -134,7 +138,7 @@ def _model_bytes(source: ModelSource) -> tuple[str, bytes]:
         return f"graph {source.name!r}", serialize(to_model(source))
     if not isinstance(source, str | os.PathLike):
         raise SessionError(
-            f"a model is a path, bytes, a ModelProto or a Graph, got {type(source).__name__}"
+            f"expected a path, bytes, a ModelProto or a Graph, got {type(source).__name__}"
         )
     path = Path(source)
     where = f"file {str(path)!r}"
@@ -150,10 +154,81 @@ def _ports(arguments: Sequence[Any], where: str) -> dict[str, Port]:
     for argument in arguments:
         if argument.type not in _DTYPES:
             raise SessionError(
-                f"{argument.name!r} is a {argument.type}, for which NumPy has no dtype",
+                f"{argument.name!r} has type {argument.type}, which has no NumPy dtype",
                 where=where,
                 hint="cast it to f32 inside the graph",
             )
         shape = tuple(size if isinstance(size, int) else None for size in argument.shape)
         ports[argument.name] = Port(argument.name, np.dtype(_DTYPES[argument.type]), shape)
     return ports
+
+
+class SessionBinding:
+    """A session bound to the arrays that its runs read and write.
+
+    Args:
+        session: The model.
+        inputs: The arrays that every run reads in place, by input name.
+        outputs: The arrays that every run writes, by output name.
+
+    onnxruntime stores addresses, not references; the binding keeps the arrays alive.
+    """
+
+    def __init__(
+        self, session: OnnxSession, inputs: Mapping[str, Array], outputs: Mapping[str, Array]
+    ) -> None:
+        self._raw = session.raw
+        self._inputs, self._outputs = inputs, outputs
+        self._bind()
+
+    def _bind(self) -> None:
+        self._binding = self._raw.io_binding()
+        for name, array in self._inputs.items():
+            _bind_array(self._binding.bind_input, name, array)
+        for name, array in self._outputs.items():
+            _bind_array(self._binding.bind_output, name, array)
+        # The address and shape of each other input at its last run: an array at the same address
+        # need not be bound again, since an input has one dtype.
+        self._bound: dict[str, tuple[int, tuple[int, ...]]] = {}
+
+    def run(self, feeds: Mapping[str, Array]) -> None:
+        """Runs the model.
+
+        Args:
+            feeds: All other inputs by name, contiguous; those with a default may be omitted.
+        """
+        if not self._bound.keys() <= feeds.keys():
+            self._bind()
+        for name, array in feeds.items():
+            place = array.ctypes.data, array.shape
+            if self._bound.get(name) != place:
+                _bind_array(self._binding.bind_input, name, array)
+                self._bound[name] = place
+        self._raw.run_with_iobinding(self._binding)
+
+
+def run_into(
+    session: OnnxSession, feeds: Mapping[str, Array], outputs: Mapping[str, Array]
+) -> None:
+    """Runs a model on contiguous arrays by input name and writes into arrays by output name.
+
+    Unlike ``onnxruntime.InferenceSession.run`` it accepts bfloat16.
+    """
+    SessionBinding(session, feeds, outputs).run({})
+
+
+def run_on(session: OnnxSession, feeds: Mapping[str, Array]) -> list[Array]:
+    """Returns the outputs, which may have dynamic sizes, for inputs as in ``run_into``."""
+    binding = session.raw.io_binding()
+    for name, array in feeds.items():
+        _bind_array(binding.bind_input, name, array)
+    for name in session.outputs:
+        binding.bind_output(name, "cpu")
+    session.raw.run_with_iobinding(binding)
+    outputs: list[Array] = binding.copy_outputs_to_cpu()
+    return outputs
+
+
+def _bind_array(bind: Callable[..., None], name: str, array: Array) -> None:
+    element = _ELEMENT_TYPES.get(array.dtype, array.dtype)
+    bind(name, "cpu", 0, element, array.shape, array.ctypes.data)

@@ -1,8 +1,8 @@
-"""An update rule in onnxruntime, on the session's own buffers.
+"""An update rule in onnxruntime, on memory owned by the session.
 
-A rule on elements runs over flat buckets, one on whole tensors tensor by tensor, and a model from
-files, or with parameters in a dtype of their own, on two sets of buffers: see ``buckets``,
-``tensors`` and ``step_model``.
+Elementwise rules run over tiles of flat buckets, other rules tensor by tensor (``tiles``), both in
+place. Models from files, and rules that store their parameters in 16 bits, run on double-buffered
+arrays (``step_model``).
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from typing import Any
 import numpy as np
 
 from closedform.errors import SessionError
+from closedform.ir.graph import Array
+from closedform.ir.types import Shape
 from closedform.language import Group, UpdateRule
 from closedform.language.groups import assigned
-from closedform.runtime.binding import run_into
-from closedform.runtime.buckets import bucket_parts, piece_size
-from closedform.runtime.buffers import Array
-from closedform.runtime.checks import checked_state, checked_tensors, hyper_values
-from closedform.runtime.in_place import InPlace, Member
-from closedform.runtime.lanes import Part, Sessions, cores
-from closedform.runtime.layout import STEP
+from closedform.model_files import model_evaluation, model_init, model_step, part_graphs
+from closedform.runtime.checks import checked_state, checked_tensors, common_dtype, hyper_values
+from closedform.runtime.in_place import InPlace
 from closedform.runtime.onnx_session import (
     CPU,
     ModelSource,
     OnnxSession,
     checked_threads,
     open_session,
+    run_into,
 )
-from closedform.runtime.start import common_dtype
 from closedform.runtime.step_model import StepModel
-from closedform.runtime.tensors import tensor_parts
+from closedform.runtime.step_ports import STEP
+from closedform.runtime.tiles import ParamGroup, bucket_tiles, tile_size, whole_tensors
+from closedform.runtime.workers import ItemSessions, WorkItem, cores
 
 INIT_FILE = "init.onnx"
 STEP_FILE = "step.onnx"
@@ -45,14 +45,14 @@ class OptimizerSession:
 
     Args:
         rule: The rule; it is compiled here for the shapes and the dtype of ``params``.
-        params: The parameters by name, all float32 or all float64, or all of the 16 bits that a
-            rule with masters is for. They are copied.
-        groups: Parameters with a rule of their own.
+        params: The parameters by name, all float32 or all float64; or all of the 16-bit dtype that
+            a rule with master weights stores. They are copied.
+        groups: Param groups with their own rule or hyperparameters.
         providers: Execution providers of onnxruntime; the CPU if None.
-        threads: Threads of a step; one for each core if None.
+        threads: The number of threads of a step; one per core if None.
 
     Raises:
-        SessionError: The parameters are none, no arrays, or of mixed dtypes.
+        SessionError: ``params`` is empty, or its values are not arrays of one supported dtype.
     """
 
     _engine: InPlace | StepModel
@@ -67,8 +67,6 @@ class OptimizerSession:
         providers: Sequence[str] | None = None,
         threads: int | None = None,
     ) -> None:
-        from closedform.model_files import model_evaluation, model_init, model_step
-
         if not isinstance(rule, UpdateRule):
             raise SessionError(
                 f"an optimizer session runs an UpdateRule, got {type(rule).__name__}",
@@ -96,10 +94,11 @@ class OptimizerSession:
         providers: Sequence[str] | None = None,
         threads: int | None = None,
     ) -> OptimizerSession:
-        """Returns a session for ``init.onnx`` and ``step.onnx`` in a folder.
+        """Returns a session for the files ``init.onnx`` and ``step.onnx`` of a folder.
 
         Raises:
-            SessionError: A file is missing or not such a model, or the parameters do not fit it.
+            SessionError: A file is missing or is not a model of that kind, or the parameters do not
+                fit it.
         """
         path = Path(folder)
         models = path / INIT_FILE, path / STEP_FILE
@@ -118,7 +117,7 @@ class OptimizerSession:
         providers: Sequence[str] | None = None,
         threads: int | None = None,
     ) -> OptimizerSession:
-        """Returns a session for two models or graphs: that of the start and that of the step."""
+        """Returns a session for two models or graphs: initial states and step."""
         session = object.__new__(cls)
         session._engine = StepModel(init, step, params, providers, threads)
         session._point = None
@@ -127,35 +126,36 @@ class OptimizerSession:
     @property
     def rule_name(self) -> str:
         """The name of the rule."""
-        return self._engine.layout.rule
+        return self._engine.ports.rule
 
     @property
     def t(self) -> int:
-        """The number of steps done."""
+        """The number of steps performed so far."""
         return int(self._engine.arrays[STEP])
 
     @property
     def params(self) -> Mapping[str, Array]:
-        """The parameters by name: read-only views, which hold these values until the next step.
+        """The parameters by name: read-only views with these values until the next step.
 
-        After it they show these or later values: copy what must last, and ask again for the new.
+        After the next step their contents are unspecified: copy arrays that must persist, and read
+        this property again for the new values.
         """
-        return self._engine.params
+        return self._engine.views.params
 
     @property
     def states(self) -> Mapping[str, Mapping[str, Array]]:
-        """The states by state name, then parameter name: views that last as ``params`` do."""
-        return self._engine.states
+        """The states by state name, then by parameter name: views as for ``params``."""
+        return self._engine.views.states
 
     @property
     def shared(self) -> Mapping[str, Array]:
-        """The states of the whole model by name: views of numbers that last as ``params`` do."""
-        return self._engine.shared
+        """The states of the whole model by name: views of rank 0 as for ``params``."""
+        return self._engine.views.shared
 
     def evaluated(self) -> dict[str, Array]:
-        """Returns copies of the parameters at which the model is to be evaluated.
+        """Returns copies of the parameters to evaluate the model with.
 
-        These are the parameters themselves, unless the rule has a point of evaluation of its own,
+        These are the parameters themselves unless the rule defines a separate evaluation point,
         such as an average of the weights.
         """
         if self._point is None:
@@ -173,15 +173,18 @@ class OptimizerSession:
         /,
         **hyper: float,
     ) -> None:
-        """Does one step. The gradients are read where they lie; after a failure nothing changed.
+        """Performs one step. The gradients are read in place.
+
+        If the arguments do not fit or the first operators fail, nothing has changed.
 
         Args:
             grads: The gradient of each parameter: a C-contiguous array of its dtype and shape, or
-                None, and then the parameter and its states stay as they are. The clock goes on.
-            inputs: Other tensors that the rule takes, by their name, then by parameter name; None
+                None, in which case the parameter and its states do not change. The clock advances
+                in both cases.
+            inputs: Other tensors that the rule takes, by input name, then by parameter name; None
                 where the gradient is None.
             **hyper: Values of the hyperparameters that are inputs of the model; those with a
-                default may be left out.
+                default may be omitted.
 
         Raises:
             SessionError: A gradient, input or hyperparameter is missing, unknown or does not fit,
@@ -189,28 +192,28 @@ class OptimizerSession:
         """
         engine, where = self._engine, f"rule {self.rule_name!r}"
         given = {} if inputs is None else inputs
-        tensors = checked_tensors(grads, given, engine.layout, where)
+        tensors = checked_tensors(grads, given, engine.ports, where)
         for name, array in tensors.items():
-            if array is not None and engine.holds(array):
+            if array is not None and engine.overlaps(array):
                 label, _, param = name.partition(".")
                 what = f"the gradient of {param!r}" if label == "grad" else f"the input {name!r}"
                 raise SessionError(
-                    f"{what} lies in memory that this step writes",
+                    f"{what} overlaps memory that this step writes",
                     where=where,
                     hint=engine.alias_hint,
                 )
-        layout = engine.layout
-        engine.step(tensors, hyper_values(hyper, layout.hypers, layout.optional, where))
+        ports = engine.ports
+        engine.step(tensors, hyper_values(hyper, ports.hypers, ports.optional, where))
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the name of the rule, the step, and copies of all parameters and states.
 
-        The keys are "rule", "step", "params" (by name) and "states" (by state, then by name); and
-        "shared" (by name), where the rule has states of the whole model.
+        The keys are "rule", "step", "params" (by name), "states" (by state, then by name) and, if
+        the rule has states of the whole model, "shared" (by name).
         """
         shared = {name: array.copy() for name, array in self.shared.items()}
         return {
-            "rule": self._engine.layout.rule,
+            "rule": self._engine.ports.rule,
             "step": self.t,
             "params": {name: array.copy() for name, array in self.params.items()},
             "states": {
@@ -221,16 +224,16 @@ class OptimizerSession:
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Takes over a state dict; all of it is checked before anything is written.
+        """Loads a state dict; it is validated completely before anything is written.
 
-        Hyperparameters are part of the rule and not of its state: a state dict of the same rule
-        with another learning rate is accepted.
+        Hyperparameters are part of the rule, not of its state: a state dict of the same rule with
+        a different learning rate is accepted.
 
         Raises:
-            StateError: It belongs to another rule or other parameters; the first misfit is named.
+            StateError: It belongs to another rule or to other parameters.
         """
         self._engine.write(
-            checked_state(state_dict, self._engine.layout, f"rule {self.rule_name!r}")
+            checked_state(state_dict, self._engine.ports, f"rule {self.rule_name!r}")
         )
 
 
@@ -242,48 +245,49 @@ def _in_place(
     providers: Sequence[str] | None,
     threads: int | None,
 ) -> InPlace:
-    """The engine of a model that is stepped part by part."""
-    from closedform.model_files import part_graphs
-
+    """The engine of a model that is updated item by item."""
     shapes = {name: array.shape for name, array in params.items()}
     members = [
-        Member(own, {name: params[name] for name in names})
+        ParamGroup(own, {name: params[name] for name in names})
         for own, names in assigned(rule, shapes, groups)
     ]
-    kinds = [_kinds(member) for member in members]
+    kinds = [_graph_shapes(member) for member in members]
     rules = [member.rule for member in members]
-    made = part_graphs(rule.name, list(zip(rules, kinds, strict=True)), dtype=dtype)
-    lanes = _lanes(providers, threads)
-    alone = threads if lanes == 1 else 1  # a lane is a thread; without lanes ops have threads
+    compiled = part_graphs(rule.name, list(zip(rules, kinds, strict=True)), dtype=dtype)
+    workers = _worker_count(providers, threads)
+    own_threads = threads if workers == 1 else 1  # either tiles run in parallel, or operators do
     flat = [array for m in members if m.rule.is_elementwise for array in m.params.values()]
     itemsize = next(iter(params.values())).itemsize
-    size = piece_size(sum(array.size for array in flat), lanes, itemsize)
+    size = tile_size(sum(array.size for array in flat), workers, itemsize)
     arrays: dict[str, Array] = {}
-    pieces: list[Part] = []
-    tensors: list[Part] = []
-    for member, own_kinds, graphs in zip(members, kinds, made, strict=True):
+    tiles: list[WorkItem] = []
+    tensors: list[WorkItem] = []
+    for member, own_shapes, graphs in zip(members, kinds, compiled, strict=True):
         if member.rule.is_elementwise:
-            sessions = Sessions.of(graphs[0], providers, alone)
-            own, steps = bucket_parts(member, sessions, size)
-            pieces += steps
+            sessions = ItemSessions.of(graphs[0], providers, own_threads)
+            own, items = bucket_tiles(member, sessions, size)
+            tiles += items
         else:
-            opened = [Sessions.of(of_kind, providers, threads) for of_kind in graphs]
-            own, steps = tensor_parts(member, dict(zip(own_kinds, opened, strict=True)))
-            tensors += steps
+            loaded = {
+                shape: ItemSessions.of(models, providers, threads)
+                for shape, models in zip(own_shapes, graphs, strict=True)
+            }
+            own, items = whole_tensors(member, loaded)
+            tensors += items
         arrays |= own
-    crews = [(pieces, lanes), (tensors, 1)]
-    return InPlace(rule.name, members, tuple(params), arrays, [crew for crew in crews if crew[0]])
+    phases = [(tiles, workers), (tensors, 1)]
+    return InPlace(rule.name, members, tuple(params), arrays, [p for p in phases if p[0]])
 
 
-def _lanes(providers: Sequence[str] | None, threads: int | None) -> int:
-    """How many pieces step at the same time: on the CPU one for each core, elsewhere one."""
+def _worker_count(providers: Sequence[str] | None, threads: int | None) -> int:
+    """The number of tiles that are updated concurrently: one per core on the CPU, else one."""
     if tuple(CPU if providers is None else providers) != CPU:
         return 1
     return cores() if threads is None else checked_threads(threads)
 
 
-def _kinds(member: Member) -> list[Any]:
-    """The shapes that graphs are made for: any vector, or each shape that there is."""
-    if member.rule.is_elementwise:
+def _graph_shapes(group: ParamGroup) -> Sequence[Shape]:
+    """The shapes that graphs are compiled for: a vector of any size, or each shape in the group."""
+    if group.rule.is_elementwise:
         return [("n",)]
-    return list(dict.fromkeys(array.shape for array in member.params.values()))
+    return list(dict.fromkeys(array.shape for array in group.params.values()))

@@ -1,4 +1,4 @@
-"""A schedule in onnxruntime: an integer step in, its value out."""
+"""A schedule in onnxruntime: from an integer step to its value."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from closedform.errors import SessionError, nearest
+from closedform.compiler import compile_schedule
+from closedform.errors import SessionError
 from closedform.language import Schedule
 from closedform.lowering.domain import MAX_STEP
-from closedform.runtime.onnx_session import ModelSource, OnnxSession, Port, open_session
-
-STEP = "step"
+from closedform.runtime.checks import hyper_values
+from closedform.runtime.onnx_session import ModelSource, OnnxSession, open_session
+from closedform.runtime.step_ports import STEP
 
 BLOCK = 256
-"""Steps that a model of vectors computes at once when it is asked for one: about the price of one,
-and a training loop asks for the following ones next."""
+"""The number of steps that a vector model computes when one step is requested: the cost is about
+that of one step, and a training loop requests the following ones next."""
 
 
 class ScheduleSession:
     """Runs a schedule in onnxruntime.
 
     Args:
-        source: A Schedule (compiled here for vectors of steps), a Graph, a ModelProto, the bytes
-            of a model, or the path of one.
+        source: A Schedule (compiled here for vectors of steps), a Graph, a ModelProto, a serialized
+            model, or the path of a model.
         providers: Execution providers of onnxruntime; the CPU if None.
-        threads: Threads within an op; onnxruntime's own choice if None.
-        is_optimized: Whether onnxruntime may fold and fuse.
+        threads: Threads within one operator; chosen by onnxruntime if None.
+        is_optimized: Whether onnxruntime may fold and fuse nodes.
 
     Raises:
-        SessionError: The model cannot be loaded, or is not that of a schedule: one integer input
-            ``step`` of rank 0 or 1, else only inputs of rank 0, and one output.
+        SessionError: The model cannot be loaded or is not a schedule, which has an integer input
+            ``step`` of rank 0 or 1, other inputs of rank 0, and one output.
     """
 
     def __init__(
@@ -43,17 +44,20 @@ class ScheduleSession:
         threads: int | None = None,
         is_optimized: bool = True,
     ) -> None:
-        model = _compiled(source) if isinstance(source, Schedule) else source
+        model: ModelSource = (
+            compile_schedule(source, step_shape=("n",)) if isinstance(source, Schedule) else source
+        )
         session = open_session(
             model, providers=providers, threads=threads, is_optimized=is_optimized
         )
         _check_schedule(session)
         self._session = session
         self._step = session.inputs[STEP]
+        self._required = {name: port for name, port in session.inputs.items() if name != STEP}
         (self._output,) = session.outputs.values()
         self._top = min(int(np.iinfo(self._step.dtype).max), MAX_STEP)
-        # A single step alone, as most files take it: such a call is not checked any further.
-        self._takes_one = not self._step.shape and list(session.inputs) == [STEP]
+        # Most files take one step and nothing else: such calls skip the general checks.
+        self._takes_one = not self._step.shape and not self._required
         self._ahead: list[float] = []
         self._ahead_from = 0
 
@@ -64,20 +68,20 @@ class ScheduleSession:
 
     @property
     def hyper_names(self) -> tuple[str, ...]:
-        """The names of the hyperparameter inputs; a call must give those without a default."""
-        required = [name for name in self._session.inputs if name != STEP]
-        return (*required, *self._session.optional)
+        """The names of the hyperparameter inputs; those without a default are required."""
+        return (*self._required, *self._session.optional)
 
     def __call__(self, step: int | ArrayLike, **hyper: float) -> float | NDArray[Any]:
-        """Returns the value at a step; for an array of steps an array of the same shape.
+        """Returns the value at a step, or an array of values for an array of steps.
 
         Args:
-            step: Steps done so far: an integer >= 0, or an array of such.
-            **hyper: Values of hyperparameter inputs; those with a default may be left out.
+            step: The number of optimizer steps performed so far: an integer >= 0, or an array of
+                integers.
+            **hyper: Values of hyperparameter inputs; those with a default may be omitted.
 
         Raises:
-            SessionError: A step is no integer or out of range, or a hyperparameter is missing,
-                unknown or no number.
+            SessionError: A step is not an integer or is out of range, or a hyperparameter is
+                missing, unknown or not a number.
         """
         if type(step) is int and not hyper:
             place = step - self._ahead_from
@@ -87,7 +91,7 @@ class ScheduleSession:
                 return float(self._run_one(np.array(step, self._step.dtype), {}))
         where = f"schedule {self.name!r}"
         steps = _checked_steps(step, self._step.dtype, self._top, where)
-        feeds = self._hyper_feeds(hyper, where)
+        feeds = hyper_values(hyper, self._required, self._session.optional, where)
         if steps.ndim:
             return self._run(steps, feeds)
         if hyper or not self._step.shape:
@@ -95,7 +99,7 @@ class ScheduleSession:
         return self._look_ahead(int(steps))
 
     def _look_ahead(self, step: int) -> float:
-        """The value at a step; those of the steps after it are kept for the next calls."""
+        """The value at a step; the values of the following steps are cached for the next calls."""
         last = min(step + BLOCK - 1, self._top)
         block = np.arange(step, last + 1, dtype=self._step.dtype)
         # In float64, which holds a float32 exactly: one kind of Python float.
@@ -104,7 +108,7 @@ class ScheduleSession:
         return self._ahead[0]
 
     def _run(self, steps: NDArray[Any], feeds: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-        """One run for a model of vectors, a run for each step for a model of single steps."""
+        """One run for a vector model, one run per step for a scalar model."""
         if steps.size == 0:
             return np.empty(steps.shape, self._output.dtype)
         flat_steps = steps.reshape(-1)
@@ -119,39 +123,16 @@ class ScheduleSession:
         (values,) = self._session.raw.run([self._output.name], {**feeds, STEP: steps})
         return values
 
-    def _hyper_feeds(self, hyper: Mapping[str, float], where: str) -> dict[str, NDArray[Any]]:
-        known = {**self._session.inputs, **self._session.optional}
-        for name in hyper:
-            if name not in self.hyper_names:
-                hint = nearest(name, self.hyper_names) if self.hyper_names else "it has none"
-                raise SessionError(f"unknown hyperparameter {name!r}", where=where, hint=hint)
-        for name in self._session.inputs:
-            if name != STEP and name not in hyper:
-                raise SessionError(
-                    f"hyperparameter {name!r} is missing",
-                    where=where,
-                    hint=f"pass {name}=… with the step",
-                )
-        return {name: _number(value, known[name], where) for name, value in hyper.items()}
-
-
-def _compiled(schedule: Schedule) -> ModelSource:
-    from closedform.compiler import compile_schedule
-
-    return compile_schedule(schedule, step_shape=("n",))
-
 
 def _check_schedule(session: OnnxSession) -> None:
     where = f"model {session.name!r}"
     if STEP not in session.inputs:
         listed = ", ".join(session.inputs) or "none"
-        raise SessionError(
-            f"a schedule has an input {STEP!r}, this model has {listed}", where=where
-        )
+        raise SessionError(f"a schedule model needs an input {STEP!r}, got {listed}", where=where)
     step = session.inputs[STEP]
     if step.dtype.kind != "i" or step.shape not in ((), (None,)):
         raise SessionError(
-            f"input {STEP!r} must be an integer, or a vector of a free size, got {step}",
+            f"input {STEP!r} must be an integer of rank 0 or a vector of dynamic size, got {step}",
             where=where,
         )
     for port in (*session.inputs.values(), *session.optional.values()):
@@ -163,13 +144,13 @@ def _check_schedule(session: OnnxSession) -> None:
             )
     if len(session.outputs) != 1:
         listed = ", ".join(session.outputs)
-        raise SessionError(f"a schedule has one output, this model has {listed}", where=where)
+        raise SessionError(f"a schedule model needs one output, got {listed}", where=where)
 
 
 def _checked_steps(
     step: int | ArrayLike, dtype: np.dtype[Any], top: int, where: str
 ) -> NDArray[Any]:
-    """The steps in the dtype of the model, after a check that each fits."""
+    """The steps in the dtype of the model; raises SessionError if one does not fit."""
     steps = np.asarray(step)
     if steps.size == 0:
         return steps.astype(dtype)
@@ -178,7 +159,7 @@ def _checked_steps(
         raise SessionError(
             f"the step must be an integer, got {got}",
             where=where,
-            hint="count the optimizer steps done so far, from 0",
+            hint="pass the number of optimizer steps performed so far, starting at 0",
         )
     low, high = int(steps.min()), int(steps.max())
     if low < 0 or high > top:
@@ -186,19 +167,6 @@ def _checked_steps(
         raise SessionError(
             f"the step must be in 0..{top}, got {wrong}",
             where=where,
-            hint="count the optimizer steps done so far, from 0",
+            hint="pass the number of optimizer steps performed so far, starting at 0",
         )
     return steps.astype(dtype)
-
-
-def _number(value: float, port: Port, where: str) -> NDArray[Any]:
-    """A hyperparameter in the dtype of its input; an integer input takes only integers."""
-    array = np.asarray(value)
-    fits = array.ndim == 0 and array.dtype.kind in "iuf"
-    if fits and port.dtype.kind in "iu":
-        fits = array.dtype.kind in "iu"
-    if not fits:
-        raise SessionError(
-            f"hyperparameter {port.name!r} must be a number ({port}), got {value!r}", where=where
-        )
-    return array.astype(port.dtype)

@@ -1,9 +1,9 @@
 """State dicts of Adam and AdamW in the layouts of torch, transformers and cerebras, both ways.
 
-Theirs hold states by the place of a parameter, ours by its name; the clock is theirs once for each
-parameter, as ``step`` or, in cerebras, as the powers of the betas that the next step divides by:
-after k steps β^(k+1). (cerebras itself stores β^k when it converts such a dict, and so repeats a
-step's bias correction; that is not done here.)
+Those frameworks index states by the position of a parameter, sessions by its name. They store the
+clock once per parameter: as ``step`` or, in cerebras, as the powers of the betas that the next
+step divides by, which are β^(k+1) after k steps. (When cerebras converts such a dict it stores
+β^k, which repeats the bias correction of a step; that defect is not reproduced here.)
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from typing import Any
 import numpy as np
 
 from closedform.errors import StateError, nearest
+from closedform.ir.graph import Array
 from closedform.lowering.domain import MAX_STEP
-from closedform.runtime.buffers import Array
 
 RULES = ("adam", "adamw")
 _MOMENTS = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
 MASTER = "master"
-"""The parameter in full precision: theirs is a parameter, so no state dict of theirs has it."""
+"""The parameter in full precision: a state here, the parameter itself in those frameworks."""
 POWERS = ("beta1_power", "beta2_power")
-"""States of cerebras from which the step follows."""
+"""The states of cerebras that determine the step."""
 
 _SMALLEST_POWER = 1e-30
 
 
 class StateLayout(StrEnum):
-    """Whose state dict it is."""
+    """The framework whose layout a state dict has."""
 
     TORCH = "torch"
     HUGGINGFACE = "huggingface"
@@ -45,19 +45,19 @@ def to_layout(
     names: Sequence[str] | None = None,
     convert: Callable[[Array], Any] | None = None,
 ) -> dict[str, Any]:
-    """Returns a session's state dict as that of an optimizer of another system.
+    """Returns a session's state dict in the layout of another framework's optimizer.
 
     Args:
-        state_dict: What ``OptimizerSession.state_dict()`` gives, of rule adam or adamw.
-        layout: The system.
-        template: The state dict of that optimizer, of which the param groups are kept: load the
-            result into it.
+        state_dict: The result of ``OptimizerSession.state_dict()`` for rule adam or adamw.
+        layout: The framework.
+        template: The state dict of that optimizer, which provides the param groups; load the result
+            into the same optimizer.
         names: The names of its parameters in their order; the session's order if None.
-        convert: From an array to that system's tensor, such as ``torch.as_tensor``.
+        convert: Converts an array to that framework's tensor, such as ``torch.as_tensor``.
 
     Raises:
-        StateError: The rule is another one, the template has another number of parameters, or its
-            groups have no betas.
+        StateError: The rule is not adam or adamw, the template has a different number of
+            parameters, or its groups have no betas.
     """
     kind = _layout(layout)
     _check_rule(state_dict)
@@ -97,20 +97,20 @@ def from_layout(
     names: Sequence[str] | None = None,
     step: int | None = None,
 ) -> dict[str, Any]:
-    """Returns the state dict of another system's optimizer as one of a session.
+    """Returns the state dict of another framework's optimizer in the layout of a session.
 
     Args:
         foreign: The state dict of that optimizer.
-        layout: The system.
-        template: ``OptimizerSession.state_dict()`` of the session that it is for: its parameters
-            and their masters are kept, since the other dict has none.
+        layout: The framework.
+        template: ``OptimizerSession.state_dict()`` of the target session, which provides the
+            parameters and their master weights; the other dict does not contain them.
         names: The names of its parameters in their order; the session's order if None.
-        step: The number of steps done, where the dict does not tell: the powers of the betas are
-            too small after many steps.
+        step: The number of steps performed, for a dict that does not determine it: after many steps
+            the powers of the betas underflow.
 
     Raises:
-        StateError: The rule is another one, parameters or states are missing, or the parameters
-            are not at the same step.
+        StateError: The rule is not adam or adamw, parameters or states are missing, or the
+            parameters are at different steps.
     """
     kind = _layout(layout)
     _check_rule(template)
@@ -121,14 +121,14 @@ def from_layout(
         own = foreign["state"].get(place)
         if own is None:
             raise StateError(
-                f"there is no state of parameter {place}, {name!r} here",
+                f"parameter {place} ({name!r}) has no state",
                 where=f"{kind} state dict",
-                hint="an optimizer that has not stepped has none: there is nothing to load",
+                hint="an optimizer has no state before its first step, so there is nothing to load",
             )
         for key, by_name in states.items():
             if key not in own:
                 raise StateError(
-                    f"parameter {place}, {name!r} here, has no state {key!r}",
+                    f"parameter {place} ({name!r}) has no state {key!r}",
                     where=f"{kind} state dict",
                     hint=f"it has {', '.join(own)}",
                 )
@@ -138,19 +138,20 @@ def from_layout(
     if len(set(steps.values())) > 1:
         first, other = min(steps, key=lambda n: steps[n]), max(steps, key=lambda n: steps[n])
         raise StateError(
-            f"the parameters are not at one step: {first!r} at {steps[first]}, {other!r} at "
+            f"the parameters are at different steps: {first!r} at {steps[first]}, {other!r} at "
             f"{steps[other]}",
             where=f"{kind} state dict",
-            hint="a session has one clock",
+            hint="a session has one clock for all parameters",
         )
-    kept = {key: held for key, held in template["states"].items() if key == MASTER}
-    return {**template, "step": next(iter(steps.values()), 0), "states": {**states, **kept}}
+    if MASTER in template["states"]:
+        states[MASTER] = template["states"][MASTER]
+    return {**template, "step": next(iter(steps.values()), 0), "states": states}
 
 
 def _layout(layout: StateLayout | str) -> StateLayout:
     if layout not in list(StateLayout):
         raise StateError(
-            f"there is no layout {layout!r}", hint=nearest(str(layout), map(str, StateLayout))
+            f"unknown layout {layout!r}", hint=nearest(str(layout), map(str, StateLayout))
         )
     return StateLayout(layout)
 
@@ -158,7 +159,7 @@ def _layout(layout: StateLayout | str) -> StateLayout:
 def _check_rule(state_dict: Mapping[str, Any]) -> None:
     if state_dict.get("rule") not in RULES:
         raise StateError(
-            f"only state dicts of {' and '.join(RULES)} have other layouts, got rule "
+            f"only state dicts of {' and '.join(RULES)} can be converted, got rule "
             f"{state_dict.get('rule')!r}",
             hint="read its states by name",
         )
@@ -167,12 +168,12 @@ def _check_rule(state_dict: Mapping[str, Any]) -> None:
 def _places(
     foreign: Mapping[str, Any], names: list[str], known: Mapping[str, Any], kind: StateLayout
 ) -> dict[str, tuple[int, Mapping[str, Any]]]:
-    """The place of each parameter in the other dict, and its group."""
+    """The position of each parameter in the other dict, and its group."""
     found = [(place, group) for group in foreign["param_groups"] for place in group["params"]]
     unknown = [name for name in names if name not in known]
     if len(found) != len(names) or unknown or len(names) != len(known):
         raise StateError(
-            f"the param groups have {len(found)} parameters, the session {len(known)}: "
+            f"the param groups have {len(found)} parameters, the session has {len(known)}: "
             f"{', '.join(map(repr, list(known)[:6]))}",
             where=f"{kind} state dict",
             hint="give names=[…] in the order of the param groups",
@@ -188,11 +189,11 @@ def _betas(group: Mapping[str, Any], kind: StateLayout) -> tuple[float, float]:
 
 
 def _step(own: Mapping[str, Any], group: Mapping[str, Any], name: str, kind: StateLayout) -> int:
-    """The number of steps done by one parameter."""
+    """The number of steps performed on one parameter."""
     where = f"{kind} state dict, parameter {name!r}"
     if kind is not StateLayout.CEREBRAS:
         if "step" not in own:
-            raise StateError("there is no 'step'", where=where, hint="pass step=…")
+            raise StateError("the state has no 'step'", where=where, hint="pass step=…")
         count = float(_array(own["step"]))
         if not count.is_integer() or not 0 <= count <= MAX_STEP:
             raise StateError(f"'step' must be an integer >= 0, got {count}", where=where)
@@ -201,16 +202,16 @@ def _step(own: Mapping[str, Any], group: Mapping[str, Any], name: str, kind: Sta
 
 
 def step_of_powers(own: Mapping[str, Any], betas: Sequence[float], where: str, *, hint: str) -> int:
-    """Returns the number of steps done, from the powers of the betas that the next one divides by.
+    """Returns the number of steps performed, from the powers that the next step divides by.
 
     Args:
-        own: The states of one parameter in cerebras's layout.
-        betas: The decay rates of the first moment and, where it has a power, of the second.
-        where: For errors.
-        hint: What to do where they do not tell.
+        own: The states of one parameter in the layout of cerebras.
+        betas: The decay rates of the first moment and, if it has a power, of the second.
+        where: The location in error messages.
+        hint: The hint for a state that does not determine the step.
 
     Raises:
-        StateError: There is none that is above 1e-30 and has a beta above 0, or two disagree.
+        StateError: No power is above 1e-30 with a beta above 0, or two powers disagree.
 
     Example:
         >>> step_of_powers(
@@ -229,16 +230,16 @@ def step_of_powers(own: Mapping[str, Any], betas: Sequence[float], where: str, *
         beta, key = max((beta, key) for key, beta in known.items()) if known else (0.0, POWERS[0])
         power = float(_array(own[key])) if known else 0.0
         raise StateError(
-            f"{key} {power} of beta {beta} does not tell the step", where=where, hint=hint
+            f"{key} {power} of beta {beta} does not determine the step", where=where, hint=hint
         )
     if len(set(steps.values())) > 1:
-        told = " and ".join(f"{key} {step}" for key, step in steps.items())
-        raise StateError(f"the powers of the betas tell two steps: {told}", where=where, hint=hint)
+        found = " and ".join(f"step {step} ({key})" for key, step in steps.items())
+        raise StateError(f"the powers of the betas disagree: {found}", where=where, hint=hint)
     return next(iter(steps.values()))
 
 
 def _array(value: Any) -> Array:
-    """An array of what may be a tensor of torch; float32 for bf16, which it gives no NumPy."""
+    """An array from an array or a torch tensor; bfloat16 tensors become float32."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         value = (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()

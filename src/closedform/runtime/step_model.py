@@ -1,35 +1,43 @@
-"""A step model of a rule on two sets of arrays: parameters, states, gradients."""
+"""The engine of a pair of models, ``init`` and ``step``, on double-buffered arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 import numpy as np
 
-from closedform.runtime.buffers import Array, check_array, check_names, fixed_shape
-from closedform.runtime.layout import Layout, read_layout
-from closedform.runtime.onnx_session import ModelSource, Port, open_session
-from closedform.runtime.start import fill_states
-from closedform.runtime.two_sets import TwoSets
+from closedform.errors import SessionError
+from closedform.ir.graph import Array
+from closedform.runtime.checks import check_array, check_names
+from closedform.runtime.double_buffer import DoubleBuffer, static_shape
+from closedform.runtime.onnx_session import (
+    ModelSource,
+    OnnxSession,
+    open_session,
+    run_into,
+)
+from closedform.runtime.step_ports import StepPorts, StepViews, read_step_ports
 
-# From this many parameters on onnxruntime's own optimisation takes longer than it gains: its cost
-# grows with the square of the nodes, and the graph has nothing left to fold.
-_LARGE = 64
+_MANY_PARAMETERS = 64
+"""Above this number of parameters, optimization by onnxruntime takes longer than it saves: its cost
+grows with the square of the number of nodes, and the graph has nothing left to fold."""
 
 
 class StepModel:
     """The arrays and the step of any step model.
 
     Args:
-        init: The model of the start.
+        init: The model of the initial states.
         step: The model of the step.
         params: The parameters by name. They are copied.
         providers: Execution providers of onnxruntime; the CPU if None.
-        threads: Threads within an op; onnxruntime's own choice if None.
+        threads: Threads within one operator; chosen by onnxruntime if None.
+
+    Attributes:
+        ports: The inputs of the step by role.
     """
 
-    alias_hint = "a view of the parameters before the last step is stale; copy it"
+    alias_hint = "a view of the parameters from before the last step is stale; copy it"
 
     def __init__(
         self,
@@ -39,92 +47,102 @@ class StepModel:
         providers: Sequence[str] | None,
         threads: int | None,
     ) -> None:
-        is_small = len(params) <= _LARGE
+        is_small = len(params) <= _MANY_PARAMETERS
         session = open_session(step, providers=providers, threads=threads, is_optimized=is_small)
-        self.layout = read_layout(session)
-        where = f"rule {self.layout.rule!r}"
-        check_names(params, self.layout.params, "parameter", where)
-        for name, port in self.layout.params.items():
+        self.ports = read_step_ports(session)
+        where = f"rule {self.ports.rule!r}"
+        check_names(params, self.ports.params, "parameter", where)
+        for name, port in self.ports.params.items():
             check_array(params[name], port, f"parameter {name!r}", where)
-        self._sets = TwoSets(session, self.layout.carried, where)
-        self.write({port.name: params[name] for name, port in self.layout.params.items()})
-        start = open_session(init, threads=threads, is_optimized=is_small)
-        fill_states(start, self.layout, self.arrays, where)
-        ports = {**self.layout.hypers, **self.layout.optional}
-        self._hypers = {name: np.zeros((), port.dtype) for name, port in ports.items()}
+        self._buffer = DoubleBuffer(session, self.ports.carried, where)
+        self.write({port.name: params[name] for name, port in self.ports.params.items()})
+        initial = open_session(init, threads=threads, is_optimized=is_small)
+        _fill_states(initial, self.ports, self.arrays, where)
+        hypers = {**self.ports.hypers, **self.ports.optional}
+        self._hypers = {name: np.zeros((), port.dtype) for name, port in hypers.items()}
         self._zeros: dict[str, Array] = {}
-        self._params = [_named(self.layout.params, of) for of in self._sets.views]
-        self._states = [_by_state(self.layout, of) for of in self._sets.views]
-        self._shared = [_named(self.layout.shared, of) for of in self._sets.views]
+        self._views = [self.ports.views(arrays) for arrays in self._buffer.views]
 
     @property
     def arrays(self) -> Mapping[str, Array]:
-        """The writable arrays of the current set by input name."""
-        return self._sets.arrays
+        """The writable arrays of the current buffer by input name."""
+        return self._buffer.arrays
 
     @property
-    def params(self) -> Mapping[str, Array]:
-        """Read-only views of the parameters by name, which hold until the next step."""
-        return self._params[self._sets.current]
+    def views(self) -> StepViews:
+        """Read-only views of parameters and states, valid until the next step."""
+        return self._views[self._buffer.current]
 
-    @property
-    def states(self) -> Mapping[str, Mapping[str, Array]]:
-        """Read-only views of the states by state name, then by parameter name."""
-        return self._states[self._sets.current]
-
-    @property
-    def shared(self) -> Mapping[str, Array]:
-        """Read-only views of the states of the whole model by name."""
-        return self._shared[self._sets.current]
-
-    def holds(self, array: Array) -> bool:
-        """Returns whether a step writes to this array's memory."""
-        return self._sets.holds(array)
+    def overlaps(self, array: Array) -> bool:
+        """Returns whether the next step writes to the memory of this array."""
+        return self._buffer.overlaps(array)
 
     def write(self, values: Mapping[str, Array]) -> None:
-        """Takes over arrays by input name."""
-        self._sets.write(values)
+        """Copies values into the arrays, by input name."""
+        self._buffer.write(values)
 
     def step(self, tensors: Mapping[str, Array | None], hypers: Mapping[str, Array]) -> None:
-        """Does one step.
+        """Performs one step.
 
         Args:
             tensors: Gradients and other inputs by input name; a parameter whose gradient is None
-                stays as it is, and so do its states.
+                does not change, nor do its states.
             hypers: Hyperparameter inputs by name.
 
         Raises:
             SessionError: onnxruntime fails.
         """
-        given = {name: self._zero(name) if t is None else t for name, t in tensors.items()}
+        feeds = {name: self._zero(name) if t is None else t for name, t in tensors.items()}
         for name, value in hypers.items():
             np.copyto(self._hypers[name], value)
-            given[name] = self._hypers[name]
-        without = [name for name in self.layout.params if tensors[f"grad.{name}"] is None]
-        self._sets.run(given, kept=[name for param in without for name in self._of(param)])
+            feeds[name] = self._hypers[name]
+        without = [name for name in self.ports.params if tensors[f"grad.{name}"] is None]
+        self._buffer.run(feeds, unchanged=[name for param in without for name in self._of(param)])
 
     def _of(self, param: str) -> list[str]:
-        """A parameter and its states by input name."""
-        states = self.layout.states.values()
+        """The input names of a parameter and its states."""
+        states = self.ports.states.values()
         return [
-            self.layout.params[param].name,
+            self.ports.params[param].name,
             *(ports[param].name for ports in states if param in ports),
         ]
 
     def _zero(self, name: str) -> Array:
-        """Zeros in the place of a tensor that is not given."""
+        """Zeros for a tensor that is not given."""
         if name not in self._zeros:
-            label = name.split(".", 1)[0]
-            by_param = {f"grad.{param}": port for param, port in self.layout.params.items()}
-            ports = {port.name: port for by in self.layout.inputs.values() for port in by.values()}
-            port = by_param[name] if label == "grad" else ports[name]
-            self._zeros[name] = np.zeros(fixed_shape(port), port.dtype)
+            ports = {f"grad.{param}": port for param, port in self.ports.params.items()}
+            ports |= {
+                p.name: p for by_param in self.ports.inputs.values() for p in by_param.values()
+            }
+            self._zeros[name] = np.zeros(static_shape(ports[name]), ports[name].dtype)
         return self._zeros[name]
 
 
-def _named(ports: Mapping[str, Port], views: Mapping[str, Array]) -> Mapping[str, Array]:
-    return MappingProxyType({name: views[port.name] for name, port in ports.items()})
-
-
-def _by_state(layout: Layout, views: Mapping[str, Array]) -> Mapping[str, Mapping[str, Array]]:
-    return MappingProxyType({state: _named(ports, views) for state, ports in layout.states.items()})
+def _fill_states(
+    init: OnnxSession, ports: StepPorts, arrays: Mapping[str, Array], where: str
+) -> None:
+    """Runs the init model on the parameters and writes the clock and the states."""
+    hint = "export both models of the rule again, together"
+    for name in init.inputs:
+        if name not in arrays or not name.startswith("param."):
+            raise SessionError(
+                f"input {name!r} of the init model is not a parameter of the step model",
+                where=where,
+                hint=hint,
+            )
+    wanted = [port for port in ports.carried if not port.name.startswith("param.")]
+    for port in wanted:
+        initial = init.outputs.get(port.name)
+        if initial is None or initial.shape != port.shape or initial.dtype.kind != port.dtype.kind:
+            got = "none" if initial is None else str(initial)
+            raise SessionError(
+                f"output {port.name!r} of the init model must be {port}, got {got}",
+                where=where,
+                hint=hint,
+            )
+    values = {
+        port.name: np.empty(static_shape(port), init.outputs[port.name].dtype) for port in wanted
+    }
+    run_into(init, {name: arrays[name] for name in init.inputs}, values)
+    for name, value in values.items():
+        np.copyto(arrays[name], value, casting="same_kind")

@@ -26,8 +26,7 @@ from closedform.ir.types import Shape
 from closedform.language import Schedule, UpdateRule
 from closedform.language.functions import STORED
 from closedform.lowering.rule import EVALUATION
-from closedform.runtime.binding import run_into
-from closedform.runtime.onnx_session import open_session
+from closedform.runtime.onnx_session import open_session, run_into
 from closedform.training.session import (
     EVAL_FILE,
     INIT_FILE,

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 
 from closedform.errors import SessionError, StateError, nearest
-from closedform.runtime.binding import run_into, run_on
-from closedform.runtime.buffers import Array, check_names
-from closedform.runtime.checks import hyper_values
-from closedform.runtime.layout import STEP
-from closedform.runtime.onnx_session import OnnxSession, Port, open_session
-from closedform.runtime.two_sets import TwoSets
+from closedform.ir.graph import Array
+from closedform.runtime.checks import check_names, hyper_values
+from closedform.runtime.double_buffer import DoubleBuffer
+from closedform.runtime.onnx_session import OnnxSession, Port, open_session, run_into, run_on
+from closedform.runtime.step_ports import STEP
 from closedform.training.state_file import read_state, write_state
 
 TRAIN_FILE, INIT_FILE, EVAL_FILE = "train.onnx", "init.onnx", "eval.onnx"
@@ -88,7 +87,7 @@ class TrainSession:
             n: np.zeros((), outputs[n].dtype) for n in (LOSS, LEARNING_RATE) if n in outputs
         }
         carried = tuple(self._carried.values())
-        self._sets = TwoSets(self._session, carried, self._where, self._told)
+        self._buffer = DoubleBuffer(self._session, carried, self._where, self._told)
         self._begin()
 
     def _begin(self) -> None:
@@ -102,12 +101,12 @@ class TrainSession:
                     where=self._where,
                     hint="export both files together",
                 )
-        run_into(initial, {}, self._sets.arrays)
+        run_into(initial, {}, self._buffer.arrays)
 
     @property
     def t(self) -> int:
         """The number of steps done."""
-        return int(self._sets.arrays[STEP])
+        return int(self._buffer.arrays[STEP])
 
     @property
     def params(self) -> Mapping[str, Array]:
@@ -130,7 +129,7 @@ class TrainSession:
         return self._named("buffer.")
 
     def _named(self, prefix: str) -> Mapping[str, Array]:
-        views = self._sets.views[self._sets.current]
+        views = self._buffer.views[self._buffer.current]
         found = {n.removeprefix(prefix): v for n, v in views.items() if n.startswith(prefix)}
         return MappingProxyType(found)
 
@@ -148,7 +147,7 @@ class TrainSession:
         named = self._checked(batch)
         rows = next(iter(named.values())).shape[0]
         given = hyper_values(hyper, self._hypers, self._session.optional, self._where)
-        self._sets.run({**named, **self._draw(rows), **given})
+        self._buffer.run({**named, **self._draw(rows), **given})
         rate = self._told.get(LEARNING_RATE)
         return StepResult(self.t, float(self._told[LOSS]), None if rate is None else float(rate))
 
@@ -198,7 +197,7 @@ class TrainSession:
             )
         pairs = zip(wanted.items(), inputs, strict=True)
         feeds = {name: _check(given, port, self._where) for (name, port), given in pairs}
-        now = self._sets.arrays
+        now = self._buffer.arrays
         feeds |= {name: now[name] for name in self._forward.inputs if name in now}
         try:
             outputs = run_on(self._forward, feeds)
@@ -214,7 +213,7 @@ class TrainSession:
         Raises:
             SessionError: The file cannot be written.
         """
-        write_state(path, self._sets.arrays)
+        write_state(path, self._buffer.arrays)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Reads what ``save`` wrote; nothing changes unless all of it fits.
@@ -231,12 +230,12 @@ class TrainSession:
                     where=where,
                     hint=nearest(name, self._carried),
                 )
-        for name, array in self._sets.arrays.items():
+        for name, array in self._buffer.arrays.items():
             got = found.get(name)
             if got is None or got.dtype != array.dtype or got.shape != array.shape:
                 have = "nothing" if got is None else _type(got)
                 raise StateError(f"{name!r} must be {_type(array)}, got {have}", where=where)
-        self._sets.write(found)
+        self._buffer.write(found)
 
     def _checked(self, batch: Sequence[Array] | Mapping[str, Array]) -> dict[str, Array]:
         names = [name.removeprefix("batch.") for name in self._batch]

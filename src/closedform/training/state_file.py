@@ -11,8 +11,8 @@ import numpy as np
 
 from closedform.errors import SessionError, StateError
 from closedform.exporters.onnx_model import replace_file
+from closedform.ir.graph import Array
 from closedform.ir.types import DType
-from closedform.runtime.buffers import Array
 
 _DTYPES: dict[str, np.dtype[Any]] = {
     "F64": np.dtype(np.float64),

@@ -1,11 +1,13 @@
-"""What a step model says of itself: which inputs are parameters, gradients and states of whom."""
+"""The ports of a step model: which inputs are parameters, gradients, states, hyperparameters."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from closedform.errors import SessionError
+from closedform.ir.graph import Array
 from closedform.runtime.onnx_session import OnnxSession, Port
 
 STEP = "step"
@@ -16,18 +18,34 @@ _HINT = "export the rule with closedform.to_onnx"
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """The inputs of a step model by what they stand for.
+class StepViews:
+    """Read-only mappings of the arrays of a step model.
 
     Attributes:
-        rule: Name of the rule.
+        params: The parameters by name.
+        states: The states by state name, then by parameter name.
+        shared: The states of the whole model by name.
+    """
+
+    params: Mapping[str, Array]
+    states: Mapping[str, Mapping[str, Array]]
+    shared: Mapping[str, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class StepPorts:
+    """The inputs of a step model by role.
+
+    Attributes:
+        rule: The name of the rule.
         step: The clock.
-        params: Parameters by name.
-        states: States by state name, then by parameter name.
-        hypers: Hyperparameter inputs that every step must give, by name.
-        optional: Hyperparameter inputs with a default, by name.
-        shared: States of the whole model by name.
-        inputs: Tensors that a step takes beside gradients by their name, then by parameter name.
+        params: The parameters by name.
+        states: The states by state name, then by parameter name.
+        hypers: The required hyperparameter inputs by name.
+        optional: The hyperparameter inputs with a default, by name.
+        shared: The states of the whole model by name.
+        inputs: The tensors other than gradients that a step takes, by input name, then by
+            parameter name.
     """
 
     rule: str
@@ -41,32 +59,41 @@ class Layout:
 
     @property
     def carried(self) -> tuple[Port, ...]:
-        """All that one step hands to the next: the clock, parameters, states."""
+        """The inputs that one step hands to the next: the clock, parameters and states."""
         states = (port for by_name in self.states.values() for port in by_name.values())
         return (self.step, *self.shared.values(), *self.params.values(), *states)
 
+    def views(self, arrays: Mapping[str, Array]) -> StepViews:
+        """Returns the arrays, given by input name, as mappings by parameter and state name."""
 
-def read_layout(session: OnnxSession) -> Layout:
-    """Returns the layout of a step model.
+        def named(ports: Mapping[str, Port]) -> Mapping[str, Array]:
+            return MappingProxyType({name: arrays[port.name] for name, port in ports.items()})
 
-    A state is ``state.<parameter>.<state>``; parameter names may hold dots, state names do not.
+        states = {state: named(by_param) for state, by_param in self.states.items()}
+        return StepViews(named(self.params), MappingProxyType(states), named(self.shared))
+
+
+def read_step_ports(session: OnnxSession) -> StepPorts:
+    """Returns the ports of a step model.
+
+    A state is ``state.<parameter>.<state>``; parameter names may contain dots, state names do not.
 
     Raises:
-        SessionError: There is no clock or parameter, a gradient or state has no parameter, sizes
-            are free, or an output does not fit the input that it replaces.
+        SessionError: There is no clock or parameter, a gradient or state belongs to no parameter, a
+            size is dynamic, or an output does not fit the input that it replaces.
     """
     where = f"step model {session.name!r}"
     inputs = session.inputs
     if STEP not in inputs or inputs[STEP].shape or inputs[STEP].dtype.kind != "i":
         got = inputs.get(STEP, "none")
         raise SessionError(
-            f"a step model has an integer input 'step', got {got}", where=where, hint=_HINT
+            f"a step model needs an integer input 'step', got {got}", where=where, hint=_HINT
         )
     params = _named(inputs, "param.")
     grads = _named(inputs, "grad.")
     if not params or params.keys() != grads.keys():
         raise SessionError(
-            f"a step model has a gradient for each parameter, got parameters {_listed(params)} "
+            f"a step model needs one gradient per parameter, got parameters {_listed(params)} "
             f"and gradients {_listed(grads)}",
             where=where,
             hint=_HINT,
@@ -79,9 +106,9 @@ def read_layout(session: OnnxSession) -> Layout:
     taken |= {port.name for by_name in (shared, *of_tensors) for port in by_name.values()}
     hypers = {name: port for name, port in inputs.items() if name not in taken}
     known = (params, states, hypers, session.optional, shared, others)
-    layout = Layout(session.name, inputs[STEP], *known)
-    _check_ports(session, layout, grads, where)
-    return layout
+    ports = StepPorts(session.name, inputs[STEP], *known)
+    _check_ports(session, ports, grads, where)
+    return ports
 
 
 def _by_param(
@@ -95,7 +122,7 @@ def _by_param(
             raise SessionError(
                 f"{what} {port.name!r} belongs to no parameter",
                 where=where,
-                hint=f"its parameters are {_listed(dict(params))}",
+                hint=f"the parameters are {_listed(dict(params))}",
             )
         found.setdefault(label, {})[name] = port
     return found
@@ -111,10 +138,14 @@ def _listed(names: dict[str, Port]) -> str:
     return ", ".join(names) or "none"
 
 
-def _check_ports(session: OnnxSession, layout: Layout, grads: dict[str, Port], where: str) -> None:
-    for port in layout.carried:
+def _check_ports(
+    session: OnnxSession, ports: StepPorts, grads: dict[str, Port], where: str
+) -> None:
+    for port in ports.carried:
         if None in port.shape:
-            raise SessionError(f"input {port.name!r} has a free size: {port}", where=where)
+            raise SessionError(
+                f"input {port.name!r} must have a static shape, got {port}", where=where
+            )
         follower = session.outputs.get(f"{NEXT}{port.name}")
         if follower is None or (follower.dtype, follower.shape) != (port.dtype, port.shape):
             got = "none" if follower is None else str(follower)
@@ -122,11 +153,11 @@ def _check_ports(session: OnnxSession, layout: Layout, grads: dict[str, Port], w
                 f"output '{NEXT}{port.name}' must be {port}, got {got}", where=where, hint=_HINT
             )
     for name, grad in grads.items():
-        param = layout.params[name]
+        param = ports.params[name]
         if (grad.dtype, grad.shape) != (param.dtype, param.shape):
             raise SessionError(
                 f"input {grad.name!r} must be {param}, got {grad}", where=where, hint=_HINT
             )
-    for port in (*layout.hypers.values(), *layout.optional.values(), *layout.shared.values()):
+    for port in (*ports.hypers.values(), *ports.optional.values(), *ports.shared.values()):
         if port.shape:
             raise SessionError(f"input {port.name!r} must have rank 0, got {port}", where=where)

@@ -1,0 +1,151 @@
+"""Double buffering of the arrays that one step hands to the next.
+
+Invariant: a step reads the current buffer and writes the other one, which then becomes current.
+Both directions are bound once, so a step copies nothing, and a step that fails has written only to
+the buffer that is not visible. Arrays that no step changes are stored once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from closedform.errors import SessionError
+from closedform.ir.graph import Array
+from closedform.runtime.onnx_session import OnnxSession, Port, SessionBinding
+from closedform.runtime.step_ports import NEXT, STEP
+
+ALIGNMENT = 64
+"""Bytes; a cache line and the widest vector register of a CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Arrays in one aligned block of memory.
+
+    Attributes:
+        block: The memory.
+        arrays: The writable arrays by the name of their input.
+    """
+
+    block: NDArray[np.uint8]
+    arrays: dict[str, Array]
+
+
+def allocate(ports: Sequence[Port]) -> Buffer:
+    """Returns zero-filled arrays for ports with static shapes."""
+    offsets: dict[str, int] = {}
+    total = 0
+    for port in ports:
+        offsets[port.name] = total
+        total += -(-_byte_count(port) // ALIGNMENT) * ALIGNMENT
+    memory = np.zeros(total + ALIGNMENT, np.uint8)
+    block = memory[-memory.ctypes.data % ALIGNMENT :][:total]
+    arrays = {
+        port.name: block[offsets[port.name] :][: _byte_count(port)]
+        .view(port.dtype)
+        .reshape(static_shape(port))
+        for port in ports
+    }
+    return Buffer(block, arrays)
+
+
+def static_shape(port: Port) -> tuple[int, ...]:
+    """Returns the shape of a port without dynamic sizes."""
+    return tuple(int(size) for size in port.shape if size is not None)
+
+
+def _byte_count(port: Port) -> int:
+    return math.prod(static_shape(port)) * port.dtype.itemsize
+
+
+def read_only(array: Array) -> Array:
+    """Returns a view that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+class DoubleBuffer:
+    """The arrays and the step of a model whose output ``next.x`` replaces its input ``x``.
+
+    Args:
+        session: The model of the step.
+        carried: The inputs that one step hands to the next, with static shapes.
+        where: The name of the model in error messages.
+        extra_outputs: Arrays for the other outputs of the step, by output name.
+
+    Attributes:
+        current: The index of the buffer that the next step reads, 0 or 1.
+        views: Read-only views of both buffers by input name; they are valid until the next step.
+    """
+
+    def __init__(
+        self,
+        session: OnnxSession,
+        carried: Sequence[Port],
+        where: str,
+        extra_outputs: Mapping[str, Array] | None = None,
+    ) -> None:
+        self._where = where
+        changed = [port for port in carried if f"{NEXT}{port.name}" in session.outputs]
+        constant = [port for port in carried if f"{NEXT}{port.name}" not in session.outputs]
+        stored_once, buffers = allocate(constant).arrays, (allocate(changed), allocate(changed))
+        self._blocks = tuple(buffer.block for buffer in buffers)
+        self._buffers = tuple({**buffer.arrays, **stored_once} for buffer in buffers)
+        self.views = tuple(
+            {name: read_only(array) for name, array in arrays.items()} for arrays in self._buffers
+        )
+        self.current = 0
+        self._bindings = [
+            SessionBinding(
+                session,
+                source,
+                {
+                    **{f"{NEXT}{port.name}": target[port.name] for port in changed},
+                    **(extra_outputs or {}),
+                },
+            )
+            for source, target in (self._buffers, self._buffers[::-1])
+        ]
+
+    @property
+    def arrays(self) -> Mapping[str, Array]:
+        """The writable arrays of the current buffer by input name."""
+        return self._buffers[self.current]
+
+    def overlaps(self, array: Array) -> bool:
+        """Returns whether the next step writes to the memory of this array."""
+        return np.may_share_memory(array, self._blocks[1 - self.current])
+
+    def write(self, values: Mapping[str, Array]) -> None:
+        """Copies values into the current buffer, by input name."""
+        for name, value in values.items():
+            np.copyto(self.arrays[name], value)
+
+    def run(self, feeds: Mapping[str, Array], unchanged: Iterable[str] = ()) -> None:
+        """Performs one step.
+
+        Args:
+            feeds: All other inputs by name, contiguous; those with a default may be omitted.
+            unchanged: The names of carried inputs whose values this step must not change.
+
+        Raises:
+            SessionError: onnxruntime fails.
+        """
+        try:
+            self._bindings[self.current].run(feeds)
+        except Exception as error:  # onnxruntime's errors share no other base
+            raise SessionError(
+                f"onnxruntime failed in step {int(self.arrays[STEP])}: {error}",
+                where=self._where,
+                hint="the parameters and states are unchanged",
+            ) from error
+        following = self._buffers[1 - self.current]
+        for name in unchanged:
+            np.copyto(following[name], self.arrays[name])
+        self.current = 1 - self.current

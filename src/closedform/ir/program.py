@@ -25,6 +25,9 @@ PARAM, GRAD, STATE, SCALAR, NEXT = "param", "grad", "state.", "scalar.", "next."
 INPUT, SHARED, TOTAL = "input.", "shared.", "sum."
 """Other names: ``input.<name>`` of a body; ``shared.<state>`` and ``sum.<place>`` of scalars."""
 
+EVALUATION = "evaluation"
+"""The name of the point of evaluation of a parameter."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call:

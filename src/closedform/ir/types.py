@@ -59,6 +59,13 @@ _NUMPY = {
 }
 
 
+MAX_STEP = 2**50
+"""The largest step that graphs are made for: small multiples of it are still exact in float64."""
+
+LAST_STEP = {DType.I64: MAX_STEP, DType.I32: 2**31 - 1}
+"""The largest step by dtype of the step."""
+
+
 @dataclass(frozen=True, slots=True)
 class TensorType:
     """A dtype and a shape; ``str`` gives the text form, such as ``f32[768,n]``."""

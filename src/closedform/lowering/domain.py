@@ -15,15 +15,10 @@ from fractions import Fraction
 import sympy as sp
 from sympy.core.relational import Relational
 
-from closedform.ir.types import DType
+from closedform.ir.types import LAST_STEP as LAST_STEP
+from closedform.ir.types import MAX_STEP as MAX_STEP
 from closedform.language.symbols import t
 from closedform.lowering.interval import ALL, INFINITY, Bound, Interval
-
-MAX_STEP = 2**50
-"""The largest step that graphs are made for: small multiples of it are still exact in float64."""
-
-LAST_STEP = {DType.I64: MAX_STEP, DType.I32: 2**31 - 1}
-"""The largest step by dtype of the step."""
 
 
 @dataclass(frozen=True)

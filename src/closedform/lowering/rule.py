@@ -19,8 +19,8 @@ import sympy as sp
 from closedform.errors import LoweringError
 from closedform.ir.graph import Builder, Graph, Role, Value
 from closedform.ir.ops import Op
+from closedform.ir.program import EVALUATION, INPUT, NEXT, SHARED, STATE, TOTAL
 from closedform.ir.program import GRAD as GRAD_NAME
-from closedform.ir.program import INPUT, NEXT, SHARED, STATE, TOTAL
 from closedform.ir.program import PARAM as PARAM_NAME
 from closedform.ir.types import DType, Shape, TensorType
 from closedform.language.model import tensor_input
@@ -42,9 +42,6 @@ from closedform.lowering.sums import sum_symbol
 
 Body = tuple[Graph, tuple[Value, ...]]
 """A graph of one tensor, and the outer scalars that it takes."""
-
-EVALUATION = "evaluation"
-"""The name of the point of evaluation of a parameter."""
 
 # Half of the integers: what counts may be added to without an overflow.
 COUNTED = {dtype: Interval(Fraction(0), Fraction(last // 2)) for dtype, last in LAST_STEP.items()}

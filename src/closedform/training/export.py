@@ -22,10 +22,10 @@ from closedform.compiler import (
 from closedform.errors import ExportError
 from closedform.exporters.onnx_join import join_models, renamed
 from closedform.exporters.onnx_model import IR_VERSION, to_model, write_models
+from closedform.ir.program import EVALUATION
 from closedform.ir.types import Shape
 from closedform.language import Schedule, UpdateRule
 from closedform.language.functions import STORED
-from closedform.lowering.rule import EVALUATION
 from closedform.runtime.onnx_session import open_session, run_into
 from closedform.training.session import (
     EVAL_FILE,

@@ -15,11 +15,10 @@ from onnx import ModelProto
 
 from closedform.errors import ClosedFormError
 from closedform.importers.onnx_slices import Slices, Total
+from closedform.ir.program import EVALUATION, INPUT, NEXT, STATE
 from closedform.ir.program import GRAD as GRAD_NAME
-from closedform.ir.program import INPUT, NEXT, STATE
 from closedform.ir.program import PARAM as PARAM_NAME
 from closedform.language import UpdateRule
-from closedform.lowering.rule import EVALUATION
 from closedform.verify import terms
 from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.rule_reading import SumKey

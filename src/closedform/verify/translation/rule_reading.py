@@ -35,7 +35,6 @@ from closedform.language.functions import (
 from closedform.language.model import GlobalSum, NonFinite, tensor_input
 from closedform.language.shapes import EPSILON, other_axes
 from closedform.language.symbols import local
-from closedform.lowering.sums import sum_symbol
 from closedform.verify import terms
 from closedform.verify.terms import Reader, Term
 from closedform.verify.terms import tensor_functions as functions
@@ -73,7 +72,9 @@ def _without_sums(rule: UpdateRule) -> tuple[UpdateRule, dict[sp.Symbol, SumKey]
             for total in found:
                 if total not in inner:
                     key = sum_key(rule, total)
-                    symbols[total] = keys.setdefault(key, sum_symbol(f"{TOTAL}{len(keys)}"))
+                    symbols[total] = keys.setdefault(
+                        key, sp.Symbol(f"{TOTAL}{len(keys)}", real=True)
+                    )
             expr = expr.xreplace(symbols)
         return expr
 

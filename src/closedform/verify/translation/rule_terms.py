@@ -10,20 +10,18 @@ A sum over all parameters is the sum of what each of them adds, or a symbol wher
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import sympy as sp
 
 from closedform.ir import DType, Graph, Shape
-from closedform.ir.program import NEXT, SHARED, STATE, TOTAL
+from closedform.ir.program import EVALUATION, NEXT, SHARED, STATE
 from closedform.ir.program import PARAM as PARAM_NAME
 from closedform.ir.types import COMPUTED_FLOATS
-from closedform.language import PARAM, UpdateRule
+from closedform.language import PARAM, UpdateRule, state
 from closedform.language.model import GlobalSum
-from closedform.language.symbols import local, t
-from closedform.lowering.rule import EVALUATION
-from closedform.lowering.sums import parts_rule
+from closedform.language.symbols import t
 from closedform.verify import terms
 from closedform.verify.terms import Term
 from closedform.verify.terms import tensor_functions as functions
@@ -99,9 +97,8 @@ class Model:
     def part(self, key: SumKey, param: str) -> Term:
         """Returns what a parameter adds to a sum."""
         shape = self.shapes[param]
-        name = f"{TOTAL}part"
-        reading = self._reading(parts_rule(self.rules[param], {name: key[0]}), param)
-        operand = reading.read(local(name))
+        reading = self._reading(_adding(self.rules[param], key), param)
+        operand = reading.read(reading.rule.param)
         axes = range(len(shape))
         return functions.reduced(functions.REDUCE_SUM, operand, shape, axes, keepdims=False)
 
@@ -183,6 +180,25 @@ class Model:
             value = terms.symbol(f"{PARAM_NAME}.{param}") if is_param else terms.term(spec.initial)
             name = f"{STATE}{param}.{label}"
             yield Wanted(name, param, value, rule.state_shape(label, shape))
+
+
+def _adding(rule: UpdateRule, key: SumKey) -> UpdateRule:
+    """The rule whose parameter becomes what it adds to a sum; its states stay as they are."""
+    expr, definitions = key[0], dict(key[1])
+    names = {symbol.name for each in (expr, *definitions.values()) for symbol in each.free_symbols}
+    return replace(
+        rule,
+        param=expr,
+        states={name: replace(spec, next=state(name)) for name, spec in rule.states.items()},
+        definitions=definitions,
+        hyperparameters={k: value for k, value in rule.hyperparameters.items() if k in names},
+        shared={
+            name: replace(spec, next=rule.shared_symbols[name])
+            for name, spec in rule.shared.items()
+        },
+        advances=sp.true,
+        evaluation=None,
+    )
 
 
 def _depth(total: GlobalSum) -> int:

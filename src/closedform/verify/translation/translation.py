@@ -30,8 +30,8 @@ from flint import fmpq
 from closedform.errors import ClosedFormError, VerificationError
 from closedform.ir import DType, Graph, Op, Role
 from closedform.ir.interval import full
+from closedform.ir.types import LAST_STEP
 from closedform.language import Schedule, UpdateRule
-from closedform.lowering.domain import LAST_STEP
 from closedform.verify import terms
 from closedform.verify.identity.congruence import are_congruent
 from closedform.verify.identity.equality import Steps, are_equal, is_defined

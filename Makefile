@@ -82,12 +82,12 @@ golden: $(STAMP)
 
 compare: $(STAMP) $(COMPARE_STAMP)
 	@echo "== compare: the values of the reference systems"
-	@$(PYTEST) tests/reference tests/dialects/test_schedule_records.py \
-	  tests/dialects/test_config_functions.py tests/dialects/test_other_systems.py \
+	@$(PYTEST) tests/reference tests/recipes/test_schedule_records.py \
+	  tests/recipes/test_config_functions.py tests/recipes/test_other_systems.py \
 	  tests/optimizers/compare_accuracy.py
 	@echo "== compare: torch, pytorch-accelerated, transformers, timm and optax as installed"
 	@JAX_ENABLE_X64=1 OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q \
-	  tests/dialects/compare_packages.py tests/dialects/compare_drawn.py \
+	  tests/recipes/compare_packages.py tests/recipes/compare_drawn.py \
 	  tests/optimizers/compare_packages.py
 	@echo "== compare: training loops of other packages; published tests of pytorch-accelerated"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s \
@@ -149,10 +149,10 @@ $(STAMP): pyproject.toml constraints.txt
 
 # timm without what it asks for: its schedulers need torch alone, its models torchvision, whose wheel
 # needs the CUDA build of torch.
-$(COMPARE_STAMP): $(STAMP) tests/dialects/compare_requirements.txt tests/verify/compare_requirements.txt
+$(COMPARE_STAMP): $(STAMP) tests/recipes/compare_requirements.txt tests/verify/compare_requirements.txt
 	@echo "== setup: .venv-compare with torch, transformers, timm, optax and jax, a few minutes"
 	@$(BIN)/python -m venv --clear .venv-compare
-	@$(COMPARE)/python -m pip install -qq -e . -r tests/dialects/compare_requirements.txt \
+	@$(COMPARE)/python -m pip install -qq -e . -r tests/recipes/compare_requirements.txt \
 	  -r tests/verify/compare_requirements.txt -c constraints.txt
 	@$(COMPARE)/python -m pip install -qq --no-deps timm==1.0.31
 	@touch $@

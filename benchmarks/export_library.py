@@ -1,8 +1,7 @@
 """How long the whole library takes to export to ONNX, in one process.
 
-Every schedule of the library and every scheduler class of every dialect, each with one example: the
-gallery's, or the first arguments of the reference records that the class takes. The issue that asks
-for the library asks for 30 s at most.
+Every schedule of the library and every scheduler class of every framework, each with one example:
+the gallery's, or the first arguments of the reference records that the class takes. The bar: 30 s.
 """
 
 from __future__ import annotations
@@ -10,13 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from closedform import dialects, schedules
+from closedform import frameworks, schedules
 from closedform.compiler import compile_init, compile_schedule, compile_step
 from closedform.errors import ClosedFormError
 from closedform.exporters.onnx_model import serialize, to_model
 from closedform.language import Schedule, UpdateRule
 from closedform.schedules.examples import EXAMPLES
-from tests.dialects.test_listing import build, rows
+from tests.recipes.test_listing import build, rows
 from tests.reference.records import Row
 
 Source = Schedule | UpdateRule
@@ -41,7 +40,7 @@ def examples() -> Iterator[tuple[str, Source]]:
     seen = set()
     for row in (named for record in rows() for named in under_all_names(record)):
         name = f"{row['system']}:{row['class']}"
-        known = dialects.DIALECTS[row["system"]].schedules
+        known = frameworks.FRAMEWORKS[row["system"]].schedules
         if name in seen or row["class"] not in known or known[row["class"]].rule:
             continue
         try:
@@ -51,10 +50,10 @@ def examples() -> Iterator[tuple[str, Source]]:
         schedule = made if isinstance(made, Schedule) else next(s for s in made if s is not None)
         seen.add(name)
         yield name, schedule
-    for system, dialect in dialects.DIALECTS.items():
-        for name, entry in dialect.schedules.items():
+    for system, framework in frameworks.FRAMEWORKS.items():
+        for name, entry in framework.schedules.items():
             if entry.rule:
-                yield f"{system}:{name}", dialects.metric_rule(system, name, {})
+                yield f"{system}:{name}", frameworks.metric_rule(system, name, {})
 
 
 def exported(source: Source) -> int:
@@ -66,8 +65,8 @@ def exported(source: Source) -> int:
 
 
 def classes_of_all_systems() -> set[str]:
-    """Every scheduler class of every dialect, as system:class."""
-    return {f"{s}:{name}" for s in dialects.DIALECTS for name in dialects.names(s).schedules}
+    """Every scheduler class of every framework, as system:class."""
+    return {f"{s}:{name}" for s in frameworks.FRAMEWORKS for name in frameworks.names(s).schedules}
 
 
 def main() -> None:
@@ -78,7 +77,8 @@ def main() -> None:
     classes = classes_of_all_systems()
     print(f"{len(names)} of {len(schedules.__all__)} schedules of the library")
     print(
-        f"{len(sizes) - len(names)} of {len(classes)} classes of {len(dialects.DIALECTS)} systems"
+        f"{len(sizes) - len(names)} of {len(classes)} classes of {len(frameworks.FRAMEWORKS)} "
+        "frameworks"
     )
     print(f"missing: {', '.join(sorted(classes - set(sizes))) or 'none'}")
     print(f"{sum(sizes.values()):,} bytes of ONNX in {seconds:.1f} s, {seconds / 30:.2f} of 30 s")

@@ -14,7 +14,7 @@ import numpy as np
 import sympy as sp
 from matplotlib import rc_context
 
-from closedform import dialects, schedules
+from closedform import frameworks, schedules
 from closedform.compiler import compile_init, compile_step
 from closedform.ir.evaluate import evaluate
 from closedform.language import Schedule, UpdateRule, t
@@ -58,7 +58,7 @@ def card(name: str) -> str:
     first_line = (inspect.getdoc(getattr(schedules, name)) or "").partition("\n")[0]
     says = first_line.removeprefix("Returns ").replace("``", "`")
     formula = latex(made.param) if isinstance(made, UpdateRule) else made.latex()
-    known = dialects.known_as(name).items()
+    known = frameworks.known_as(name).items()
     names = ", ".join(f"`{system}:{entry}`" for system, entries in known for entry in entries)
     return "\n".join(
         [
@@ -68,7 +68,7 @@ def card(name: str) -> str:
             "",
             f"$${formula}$$",
             "",
-            f"In other systems: {names or 'none of those that the dialects know'}.",
+            f"In other frameworks: {names or 'none of those that closedform knows'}.",
             "",
             f"![{example.call}](gallery/{name}.svg)",
             "",

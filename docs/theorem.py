@@ -9,7 +9,7 @@ from typing import Any
 
 import sympy as sp
 
-from closedform import dialects
+from closedform import frameworks
 from closedform.language import UpdateRule, floor_mod, hyper, state, t
 from closedform.verify.claims.core import Claim, Goal
 from closedform.verify.claims.step import given_by
@@ -79,10 +79,10 @@ def is_multiple(now: Any, number: Any) -> sp.Basic:
 
 
 def of_system(
-    system: str, name: str, kwargs: Mapping[str, Any] | None = None, *, as_shipped: bool = False
+    system: str, name: str, kwargs: Mapping[str, Any] | None = None, *, as_implemented: bool = False
 ) -> UpdateRule:
     """Returns the rule of an optimizer class, under the name of its system."""
-    rule = dialects.optimizer(system, name, kwargs or {}, as_shipped=as_shipped)
+    rule = frameworks.optimizer(system, name, kwargs or {}, as_implemented=as_implemented)
     return replace(rule, name=f"{system}_{rule.name}")
 
 

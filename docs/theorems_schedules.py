@@ -7,7 +7,7 @@ from typing import Any
 
 import sympy as sp
 
-from closedform import claims, dialects, schedules
+from closedform import claims, frameworks, schedules
 from closedform.language import (
     Schedule,
     floor_div,
@@ -67,7 +67,7 @@ def _multi_step() -> Claim:
 
 
 def _constant() -> Claim:
-    shipped = dialects.schedule("torch", "ConstantLR", {"factor": 0.5, "total_iters": 7}, base=11)
+    shipped = frameworks.schedule("torch", "ConstantLR", {"factor": 0.5, "total_iters": 7}, base=11)
     half = sp.Rational(11, 2)
     schedule = _open(shipped, {half: value * factor, 11: value, 7: steps}, factor > 0)
     return claims.recurrence(
@@ -287,9 +287,9 @@ def _folded(argument: Any) -> Callable[[], Claim]:
 
 def _one_cycle_of_torch() -> Claim:
     kwargs = {"max_lr": 1, "total_steps": 100, "pct_start": 0.25}
-    torch = dialects.schedule("torch", "OneCycleLR", kwargs, base=1)
+    torch = frameworks.schedule("torch", "OneCycleLR", kwargs, base=1)
     same = {"initial_learning_rate": 0.04, "max_lr": 1, "total_steps": 100, "pct_start": 0.25}
-    return claims.equal(torch, dialects.schedule("cerebras", "OneCycleLR", same))
+    return claims.equal(torch, frameworks.schedule("cerebras", "OneCycleLR", same))
 
 
 _EQUALITIES = (

@@ -7,7 +7,7 @@ from typing import Any
 
 import sympy as sp
 
-from closedform import claims, dialects, schedules
+from closedform import claims, frameworks, schedules
 from closedform.language import (
     Schedule,
     floor_div,
@@ -40,9 +40,11 @@ def _made(name: str, kwargs: Mapping[str, Any], base: Any = None) -> Callable[[b
     """A class by ``system > name``, as it ships or as it is documented."""
     system, class_name = name.split(" > ")
 
-    def make(as_shipped: bool) -> Schedule:
-        made = dialects.schedule(system, class_name, kwargs, base=base, as_shipped=as_shipped)
-        return made.rename("as shipped" if as_shipped else "as documented")
+    def make(as_implemented: bool) -> Schedule:
+        made = frameworks.schedule(
+            system, class_name, kwargs, base=base, as_implemented=as_implemented
+        )
+        return made.rename("as shipped" if as_implemented else "as documented")
 
     return make
 
@@ -145,12 +147,12 @@ def one_cycle_of_ten(where: Any = True) -> Claim:
     """Returns the claim that a linear one-cycle of ten steps is never below 0."""
     kwargs = {"max_lr": 1, "total_steps": 10, "anneal_strategy": "linear"}
     return claims.non_negative(
-        dialects.schedule("torch", "OneCycleLR", kwargs, base=1), where=where
+        frameworks.schedule("torch", "OneCycleLR", kwargs, base=1), where=where
     )
 
 
 def _nadam() -> Claim:
-    shipped = of_system("cerebras", "NAdam", as_shipped=True)
+    shipped = of_system("cerebras", "NAdam", as_implemented=True)
     return claims.same_rule(of_system("torch", "NAdam"), shipped, where=at_first_step(shipped))
 
 
@@ -158,7 +160,7 @@ def _muon() -> Claim:
     # The momentum does not depend on the steps of the iteration, whose expression is large.
     kwargs = {"ns_steps": 0}
     documented = of_system("cerebras", "Muon", kwargs)
-    shipped = of_system("cerebras", "Muon", kwargs, as_shipped=True)
+    shipped = of_system("cerebras", "Muon", kwargs, as_implemented=True)
     wanted, kept = (step_of(rule, ()).states["momentum_buffer"] for rule in (documented, shipped))
     where = (at_first_step(shipped),)
     return about(shipped, "the momentum after the step", equal, kept, wanted, given=where)

@@ -153,7 +153,7 @@ def report(console: Console, outcomes: list[Outcome], steps: int) -> None:
 def main() -> None:
     console = Console()
     torch.set_num_threads(1)
-    recipe = cf.load_config(CONFIG)
+    recipe = cf.load_recipe(CONFIG)
     lr = recipe.schedules["lr"]
     initial = new_model()
     shapes = {name: tuple(value.shape) for name, value in arrays(initial).items()}

@@ -11,7 +11,7 @@ CONFIG = Path(__file__).parent / "configs" / "gpt3_111m.yaml"
 
 
 def main() -> None:
-    recipe = cf.load_config(CONFIG)
+    recipe = cf.load_recipe(CONFIG)
     lr = recipe.schedules["lr"]
     rule = recipe.optimizer
     print(

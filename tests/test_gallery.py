@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import sympy as sp
 
-from closedform import dialects, schedules
+from closedform import frameworks, schedules
 from closedform.schedules.examples import EXAMPLES
 from docs import build_gallery as gallery
 
@@ -28,12 +28,12 @@ def test_call_on_the_card_makes_what_is_drawn(name: str) -> None:
     assert eval(example.call, {**names, "sp": sp}) == example.make()
 
 
-def test_card_names_the_other_systems() -> None:
+def test_card_names_the_other_frameworks() -> None:
     text = gallery.card("warm_restarts")
-    for system, names in dialects.known_as("warm_restarts").items():
+    for system, names in frameworks.known_as("warm_restarts").items():
         for name in names:
             assert f"`{system}:{name}`" in text
-    assert "none of those that the dialects know" in gallery.card("rex")
+    assert "none of those that closedform knows" in gallery.card("rex")
 
 
 def test_schedule_without_an_example_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,8 @@ from closedform.deprecation import deprecated_names
 from closedform.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from closedform import dialects, optimizers, schedules, training, transforms
+    from closedform import errors, optimizers, schedules, training, transforms
     from closedform.compiler import compile, to_onnx, to_torch
-    from closedform.config import Recipe, load_config, load_schedules
     from closedform.errors import ClosedFormError
     from closedform.language import (
         GRAD,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
         tensor_input,
         transpose,
     )
+    from closedform.recipes import Recipe, frameworks, load_recipe, load_schedules
     from closedform.runtime import OptimizerSession, ScheduleSession
     from closedform.verify import claims
     from closedform.verify.certificates.certificate import Certificate, certify
@@ -53,9 +53,9 @@ _HOME = {
     "compile": "closedform.compiler",
     "to_onnx": "closedform.compiler",
     "to_torch": "closedform.compiler",
-    "Recipe": "closedform.config",
-    "load_config": "closedform.config",
-    "load_schedules": "closedform.config",
+    "Recipe": "closedform.recipes",
+    "load_recipe": "closedform.recipes",
+    "load_schedules": "closedform.recipes",
     "from_onnx": "closedform.verify.translation.from_onnx",
     "Certificate": "closedform.verify.certificates.certificate",
     "certify": "closedform.verify.certificates.certificate",
@@ -92,7 +92,8 @@ _HOME = {
 }
 _MODULES = {
     "claims": "closedform.verify.claims",
-    "dialects": "closedform.dialects",
+    "errors": "closedform.errors",
+    "frameworks": "closedform.recipes.frameworks",
     "optimizers": "closedform.optimizers",
     "schedules": "closedform.schedules",
     "training": "closedform.training",
@@ -118,13 +119,14 @@ __all__ = [
     "claims",
     "compile",
     "counter",
-    "dialects",
+    "errors",
     "floor_div",
     "floor_mod",
+    "frameworks",
     "from_onnx",
     "global_sum",
     "hyper",
-    "load_config",
+    "load_recipe",
     "load_schedules",
     "matmul",
     "non_finite",
@@ -144,7 +146,14 @@ __all__ = [
 ]
 
 
-_deprecated = deprecated_names(__name__, {"lift": "closedform:from_onnx"})
+_deprecated = deprecated_names(
+    __name__,
+    {
+        "dialects": "closedform.recipes.frameworks",
+        "lift": "closedform:from_onnx",
+        "load_config": "closedform.recipes:load_recipe",
+    },
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 REMOVED_IN = "0.3"
 """The release that removes the names that are deprecated today."""
@@ -45,3 +49,44 @@ def deprecated_names(module: str, names: Mapping[str, str]) -> Callable[[str], A
         return getattr(found, attribute) if attribute else found
 
     return resolve
+
+
+def renamed_keywords(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Returns a decorator that accepts the old names of keyword arguments.
+
+    Args:
+        **names: From the old name of an argument to the new one.
+
+    Example:
+        >>> @renamed_keywords(size="length")
+        ... def zeros(length):
+        ...     return [0] * length
+        >>> import warnings
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     zeros(size=2)
+        [0, 0]
+        >>> print(caught[0].message)
+        the argument 'size' of zeros is deprecated and will be removed in 0.3; use 'length'
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            for old, new in names.items():
+                if old not in kwargs:
+                    continue
+                if new in kwargs:
+                    raise TypeError(f"{function.__name__}() got both {old!r} and {new!r}")
+                warnings.warn(
+                    f"the argument {old!r} of {function.__qualname__} is deprecated and will be "
+                    f"removed in {REMOVED_IN}; use {new!r}",
+                    DeprecationWarning,
+                    stacklevel=2,
+                )
+                kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate

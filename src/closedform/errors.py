@@ -53,7 +53,7 @@ class ConfigError(ClosedFormError, ValueError):
 
 
 class ArgumentError(ClosedFormError, TypeError):
-    """A class of a dialect was given an argument that it has not, or lacks one that it needs."""
+    """A class of a framework was given an argument that it has not, or lacks one that it needs."""
 
 
 class UnknownNameError(ClosedFormError, LookupError):

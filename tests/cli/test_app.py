@@ -70,12 +70,12 @@ ERRORS = [
         ["plot", "cosine", *COSINE, "-o", "lr.jpg"],
         "a plot is written as .pdf, .png, .svg, got '.jpg' (lr.jpg)",
     ),
-    (["list", "tarch"], "there is no system 'tarch': did you mean 'torch'?"),
+    (["list", "tarch"], "there is no framework 'tarch': did you mean 'torch'?"),
     (
         ["show", "torch:LinarLR"],
         "torch has no scheduler or optimizer 'LinarLR': did you mean 'LinearLR'?",
     ),
-    (["show", "tarch:LinearLR"], "there is no system 'tarch': did you mean 'torch'?"),
+    (["show", "tarch:LinearLR"], "there is no framework 'tarch': did you mean 'torch'?"),
     (
         ["show", "torch:OneCycleLr"],
         "torch has no scheduler or optimizer 'OneCycleLr': did you mean 'OneCycleLR'?",

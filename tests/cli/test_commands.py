@@ -186,7 +186,7 @@ def test_export_a_config(tmp_path: Path) -> None:
     run("export", CONFIG, "-o", tmp_path, "--params", "w=4")
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["init.onnx", "schedule.onnx", "step.onnx"]
-    lr = cf.load_config(CONFIG).schedules["lr"]
+    lr = cf.load_recipe(CONFIG).schedules["lr"]
     assert cf.ScheduleSession(tmp_path / "schedule.onnx")(1525) == lr(1525)
 
 

@@ -14,7 +14,6 @@ import sympy as sp
 from hypothesis import HealthCheck, given, note, reject, settings
 
 from closedform.compiler import compile_schedule
-from closedform.config import load_schedules
 from closedform.errors import DomainError, ExportError, LoweringError
 from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Array, Builder, Graph, Role, Value
@@ -23,6 +22,7 @@ from closedform.ir.types import DType, TensorType
 from closedform.language import Schedule, floor_mod, hyper, t
 from closedform.lowering.double_float_arithmetic import Arithmetic, Number, halves
 from closedform.lowering.double_float_functions import logarithm, power_of_two, sine_of_quarter
+from closedform.recipes import load_schedules
 from closedform.verify.certificates.certificate import certify
 from tests.properties.test_random_expressions import VALUES, agrees, make
 from tests.reference.test_configs import CONFIGS

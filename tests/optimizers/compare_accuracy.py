@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from closedform import dialects
+from closedform import frameworks
 from tests.reference.records import ROOT
 from tests.support.accuracy import MARKS, Beside, beside_row, beside_torch
 
@@ -67,7 +67,7 @@ def better_medians(row: dict[str, Any]) -> dict[int, float]:
 def beside(key: str) -> dict[int, Beside]:
     row = OTHERS[key]
     system = SYSTEMS.get(row["system"], row["system"])
-    rule = dialects.optimizer(system, row["class"], row["kwargs"])
+    rule = frameworks.optimizer(system, row["class"], row["kwargs"])
     return beside_row(rule, better_medians(row))
 
 
@@ -96,7 +96,7 @@ def test_the_shapes_and_draws_are_like_those_of_the_table() -> None:
     for key, row in ROWS.items():
         if row["class"] == "Muon":
             continue  # what is rounded to bf16 otherwise, or not, decides its median
-        rule = dialects.optimizer("torch", row["class"], row["kwargs"])
+        rule = frameworks.optimizer("torch", row["class"], row["kwargs"])
         found = beside_row(rule, better_medians(row), (row["class"], row["kwargs"]))
         ratios += [found[step].ratio for step in MARKS]
         print(f"{key}: {found[12].ratio:.2f} and {found[100].ratio:.2f} of its row")

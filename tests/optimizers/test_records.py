@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from closedform import dialects
+from closedform import frameworks
 from closedform.compiler import compile_init, compile_step
 from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Graph
@@ -97,7 +97,7 @@ FLOAT32 = [
 
 def rule_of(system: str, name: str, kwargs: Mapping[str, Any]) -> UpdateRule:
     """The rule as the reference ships it: what the records were made with."""
-    return dialects.optimizer(SYSTEMS.get(system, system), name, kwargs, as_shipped=True)
+    return frameworks.optimizer(SYSTEMS.get(system, system), name, kwargs, as_implemented=True)
 
 
 def as_schedule(values: list[float]) -> Schedule:

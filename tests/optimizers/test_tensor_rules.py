@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from closedform import dialects, optimizers
+from closedform import frameworks, optimizers
 from closedform.compiler import compile_init, compile_step
 from closedform.errors import DefinitionError
 from closedform.ir.evaluate import evaluate
@@ -111,8 +111,10 @@ def test_muon_of_a_kernel_is_that_of_its_matrix_and_batches_are_apart() -> None:
 
 
 def test_muon_keeps_its_momentum_but_as_shipped_by_cerebras() -> None:
-    for as_shipped in (False, True):
-        rule = dialects.optimizer("cerebras", "Muon", {"ns_steps": 1}, as_shipped=as_shipped)
+    for as_implemented in (False, True):
+        rule = frameworks.optimizer(
+            "cerebras", "Muon", {"ns_steps": 1}, as_implemented=as_implemented
+        )
         graph = compile_step(rule, {"w": (3, 4)})
         feed: dict[str, Any] = {
             "step": np.int64(0),
@@ -121,7 +123,7 @@ def test_muon_keeps_its_momentum_but_as_shipped_by_cerebras() -> None:
             "state.w.momentum_buffer": np.zeros((3, 4), np.float32),
         }
         buffer = evaluate(graph, feed)["next.state.w.momentum_buffer"]
-        np.testing.assert_allclose(buffer, 0 if as_shipped else 0.05, rtol=2e-7)  # float32
+        np.testing.assert_allclose(buffer, 0 if as_implemented else 0.05, rtol=2e-7)  # float32
 
 
 def test_adafactor_of_a_batch_is_that_of_its_matrices() -> None:
@@ -162,7 +164,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         "'bias'): give the other parameters a rule of their own",
     ),
     "torch's muon of a batch": (
-        lambda: dialects.optimizer("torch", "Muon", {}).for_shape((2, 3, 4)),
+        lambda: frameworks.optimizer("torch", "Muon", {}).for_shape((2, 3, 4)),
         "the rule is for shapes with Eq(shape.rank, 2) alone (rule 'muon', shape [2, 3, 4]): give "
         "the other parameters a rule of their own",
     ),
@@ -191,17 +193,17 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         "floor must be one of 'added', 'clamped', got 'none' (adafactor)",
     ),
     "adafactor of cerebras": (
-        lambda: dialects.optimizer("cerebras", "Adafactor", {"lr": 1, "warmup_init": True}),
+        lambda: frameworks.optimizer("cerebras", "Adafactor", {"lr": 1, "warmup_init": True}),
         "Adafactor has no warmup_init, got True (cerebras > Adafactor): schedule lr: the step here "
         "reads nothing else",
     ),
     "adafactor of transformers with both": (
-        lambda: dialects.optimizer("huggingface", "Adafactor", {"lr": 0.25}),
+        lambda: frameworks.optimizer("huggingface", "Adafactor", {"lr": 0.25}),
         "with relative_step the step sets lr itself, got lr 0.25 (huggingface > Adafactor): leave "
         "lr out, or give relative_step=False",
     ),
     "adafactor of transformers, warmup alone": (
-        lambda: dialects.optimizer(
+        lambda: frameworks.optimizer(
             "huggingface", "Adafactor", {"relative_step": False, "warmup_init": True}
         ),
         "warmup_init needs relative_step, got False (huggingface > Adafactor): leave one of them "

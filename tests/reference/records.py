@@ -1,7 +1,7 @@
 """Readers of the reference records: values that the reference systems computed themselves.
 
 ``schedules.jsonl``, ``config_functions.jsonl``, ``optimizers/`` and ``configs/`` are copies of the
-rows, arrays and files of the reference data for the classes that the dialects have; the format is
+rows, arrays and files of the reference data for the classes that the frameworks have; the format is
 described in the specification that came with them.
 """
 

@@ -18,8 +18,8 @@ import pytest
 import yaml
 
 import closedform as cf
-from closedform.config import load_schedules
 from closedform.language import Schedule, t
+from closedform.recipes import load_schedules
 from tests.support.exact import evaluate_exactly, mpf
 
 CONFIGS = sorted((Path(__file__).parent / "configs").glob("*.yaml"))
@@ -96,7 +96,7 @@ def test_schedule_is_exact_in_onnxruntime(config: Path, tmp_path: Path) -> None:
 
 
 def test_optimizer_steps_in_onnxruntime(config: Path, tmp_path: Path) -> None:
-    recipe = cf.load_config(config)
+    recipe = cf.load_recipe(config)
     shapes = {"layer.weight": (3, 4), "layer.bias": (4,)}
     models = cf.to_onnx(recipe.optimizer, tmp_path, params=shapes)
     assert isinstance(models, dict)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from closedform import dialects, optimizers
+from closedform import frameworks, optimizers
 from closedform.errors import StateError
 from closedform.runtime import OptimizerSession
 from closedform.runtime.state_layouts import from_layout, to_layout
@@ -45,7 +45,7 @@ def test_a_run_of_torch_resumes_in_a_session_and_back(kind: str) -> None:
     params, optimizer = torch_run(kind)
     for seed in (1, 2, 3):
         torch_step(params, optimizer, seed)
-    rule = dialects.optimizer("torch", kind, KWARGS)
+    rule = frameworks.optimizer("torch", kind, KWARGS)
     now = {name: param.detach().numpy().copy() for name, param in params.items()}
     session = OptimizerSession(rule, now)
     taken = from_layout(optimizer.state_dict(), "torch", session.state_dict())
@@ -81,7 +81,7 @@ CEREBRAS = [
 @pytest.mark.parametrize("record", CEREBRAS, ids=lambda record: str(record.id))
 def test_powers_of_cerebras_agree_with_its_records(record: Any) -> None:
     kwargs = {"lr": 1e-3, **record.row["kwargs"]}
-    rule = dialects.optimizer("cerebras", record.row["class"], kwargs)
+    rule = frameworks.optimizer("cerebras", record.row["class"], kwargs)
     names = [f"p{index}" for index in range(len(record.shapes))]
     start = dict(zip(names, [a.astype(np.float32) for a in record.initial()], strict=True))
     session = OptimizerSession(rule, start)

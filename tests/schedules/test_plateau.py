@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import closedform as cf
-from closedform import dialects, schedules
+from closedform import frameworks, schedules
 from closedform.compiler import compile_step
 from closedform.errors import ClosedFormError, DefinitionError, DomainError
 from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
@@ -48,7 +48,7 @@ def of_torch(arguments: dict[str, Any], start: float, metrics: list[float]) -> l
 def test_values_are_those_of_torch(
     arguments: dict[str, Any], start: float, metrics: list[float]
 ) -> None:
-    rule = dialects.metric_rule("torch", "ReduceLROnPlateau", arguments)
+    rule = frameworks.metric_rule("torch", "ReduceLROnPlateau", arguments)
     # The same float64 operations in the same order: not one unit in the last place.
     assert run_metric_rule(rule, start, metrics) == of_torch(arguments, start, metrics)
 
@@ -167,7 +167,7 @@ OF_SYSTEMS: dict[str, tuple[str, str, dict[str, Any], str]] = {
         "LinearLR",
         {},
         "LinearLR is driven by the step alone, not by a metric (torch > LinearLR): build it with "
-        "closedform.dialects.schedule",
+        "closedform.frameworks.schedule",
     ),
     "patience of transformers": (
         "huggingface",
@@ -188,14 +188,14 @@ OF_SYSTEMS: dict[str, tuple[str, str, dict[str, Any], str]] = {
 def test_bad_argument_of_a_class_is_refused(name: str) -> None:
     system, class_name, kwargs, message = OF_SYSTEMS[name]
     with pytest.raises(ClosedFormError) as caught:
-        dialects.metric_rule(system, class_name, kwargs)
+        frameworks.metric_rule(system, class_name, kwargs)
     assert str(caught.value) == message
 
 
 def test_bound_of_each_group() -> None:
     kwargs = {"min_lr": [0.25, 0.5]}
     rules = [
-        dialects.metric_rule("torch", "ReduceLROnPlateau", kwargs, group_index=index)
+        frameworks.metric_rule("torch", "ReduceLROnPlateau", kwargs, group_index=index)
         for index in (0, 1)
     ]
     assert [float(rule.hyperparameters["minimum"]) for rule in rules] == [0.25, 0.5]
@@ -203,7 +203,7 @@ def test_bound_of_each_group() -> None:
 
 def test_warmup_of_timm_looks_at_no_metric() -> None:
     kwargs = {"warmup_t": 4, "warmup_lr_init": 0.25, "patience_t": 0, "decay_rate": 0.5}
-    rule = dialects.metric_rule("timm", "PlateauLRScheduler", kwargs, base=0.5)
+    rule = frameworks.metric_rule("timm", "PlateauLRScheduler", kwargs, base=0.5)
     assert run_metric_rule(rule, 0.25, [9, 9, 9, 9, 1, 1, 2, 1]) == [
         *(0.3125, 0.375, 0.4375, 0.5),
         *(0.5, 0.25, 0.25, 0.125),

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from closedform import dialects
+from closedform import frameworks
 from closedform.language import UpdateRule
 from closedform.runtime import OptimizerSession
 
@@ -94,7 +94,7 @@ def error(found: Courses, true: Courses, draws: Draws, step: int) -> float:
 def beside_torch(name: str, kwargs: Mapping[str, Any], seeds: int = 5) -> dict[int, float]:
     """Returns the error of our float32 run as a multiple of torch's, after 12 and 100 steps."""
     draws = Draws(MATRICES if name == "Muon" else SHAPES, seeds)
-    rule = dialects.optimizer("torch", name, dict(kwargs))
+    rule = frameworks.optimizer("torch", name, dict(kwargs))
     true = ours(rule, draws, np.float64)
     mine, theirs = ours(rule, draws, np.float32), torch_own(name, kwargs, draws)
     return {s: error(mine, true, draws, s) / error(theirs, true, draws, s) for s in MARKS}

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from closedform.dialects import names
 from closedform.errors import ClosedFormError, ConfigError
+from closedform.recipes.frameworks import names
 from closedform.torch import cerebras
-from tests.dialects.test_config_functions import (
+from tests.recipes.test_config_functions import (
     AGAINST_DOCUMENTS,
     FROZEN,
     KINDS,

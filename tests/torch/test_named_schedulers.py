@@ -12,10 +12,10 @@ import sympy as sp
 import torch
 
 import closedform as cf
-from closedform import dialects, t
+from closedform import frameworks, t
 from closedform.errors import ArgumentError, DefinitionError, UnknownNameError
 from closedform.torch import ParamScheduler, cerebras, lr_scheduler, pytorch_accelerated
-from tests.dialects.test_schedule_records import COMPARED, RECORDS, TOLERANCE, numbers, values_of
+from tests.recipes.test_schedule_records import COMPARED, RECORDS, TOLERANCE, numbers, values_of
 from tests.torch.training import parameters, two_groups
 
 MODULES: dict[str, Any] = {
@@ -59,9 +59,9 @@ def test_a_class_steps_through_the_values_of_its_record(key: str) -> None:
     if last_epoch >= 0:
         kwargs["last_epoch"] = last_epoch
     if "Chained" in row["class"]:
-        scheduler = cls(**kwargs, optimizer=optimizer, as_shipped=True)
+        scheduler = cls(**kwargs, optimizer=optimizer, as_implemented=True)
     else:
-        scheduler = cls(optimizer, **kwargs, as_shipped=True)
+        scheduler = cls(optimizer, **kwargs, as_implemented=True)
     first = scheduler.last_epoch
     wanted = values_of(row)
     bound = TOLERANCE * np.abs(numbers([v for group in wanted for v in group])).max()
@@ -85,7 +85,7 @@ def test_enough_records_are_stepped_through() -> None:
 def test_the_signature_is_torchs(name: str) -> None:
     ours = inspect.signature(getattr(lr_scheduler, name)).parameters.values()
     theirs = inspect.signature(getattr(torch.optim.lr_scheduler, name)).parameters.values()
-    kept = [(p.name, p.default) for p in ours if p.name != "as_shipped"]
+    kept = [(p.name, p.default) for p in ours if p.name != "as_implemented"]
     assert kept == [(p.name, p.default) for p in theirs]
 
 
@@ -354,11 +354,13 @@ def test_functions_for_the_trainer_of_pytorch_accelerated() -> None:
     assert (made.total_steps, made.num_warmup_steps) == (20, 10)
 
 
-def test_a_class_is_the_schedule_of_the_dialect() -> None:
+def test_a_class_is_the_schedule_of_the_framework() -> None:
     kwargs = {"initial_learning_rate": 0.1, "T_0": 4}
-    for as_shipped in (False, True):
-        made = cerebras.CosineAnnealingWarmRestarts(two_groups(), **kwargs, as_shipped=as_shipped)
-        wanted = dialects.schedule(
-            "cerebras", "CosineAnnealingWarmRestarts", kwargs, as_shipped=as_shipped
+    for as_implemented in (False, True):
+        made = cerebras.CosineAnnealingWarmRestarts(
+            two_groups(), **kwargs, as_implemented=as_implemented
+        )
+        wanted = frameworks.schedule(
+            "cerebras", "CosineAnnealingWarmRestarts", kwargs, as_implemented=as_implemented
         )
         assert made.schedules == [wanted, wanted]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from closedform import dialects
+from closedform import frameworks
 from closedform.ir.types import DType
 from closedform.language import GRAD, UpdateRule, global_sum
 from closedform.transforms import (
@@ -36,8 +36,8 @@ def rule_of(record: OptimizerRecord) -> UpdateRule:
     kwargs = record.row["kwargs"]
     arguments = dict(kwargs["optimizer_kwargs"])
     if kwargs["scheduler"]:
-        arguments["lr"] = dialects.schedule("cerebras", "LinearLR", kwargs["scheduler"])
-    rule = dialects.optimizer("cerebras", kwargs["optimizer"], arguments, as_shipped=True)
+        arguments["lr"] = frameworks.schedule("cerebras", "LinearLR", kwargs["scheduler"])
+    rule = frameworks.optimizer("cerebras", kwargs["optimizer"], arguments, as_implemented=True)
     scaler = dict(kwargs["scaler"])
     bound = scaler.pop("max_gradient_norm", None)
     if bound is not None:

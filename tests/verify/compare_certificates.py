@@ -16,10 +16,10 @@ import torch
 import yaml
 
 from closedform.compiler import compile_schedule
-from closedform.config import load_schedules
 from closedform.exporters.onnx_model import serialize, to_model
 from closedform.exporters.torch_module import to_module
 from closedform.ir.graph import Array, Graph
+from closedform.recipes import load_schedules
 from closedform.verify.certificates.certificate import EXHAUSTIVE, certify
 from tests.reference.test_configs import CONFIGS, lengths
 from tests.support.study import STUDY, compile_double_float

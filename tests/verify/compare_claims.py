@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from closedform.config import load_schedules
+from closedform.recipes import load_schedules
 from tests.reference.test_configs import CONFIGS
 from tests.test_library import SCHEDULES
 from tests.verify.usual import usual

@@ -71,7 +71,7 @@ def _goal(name: str, goal: Any, assume: tuple[Any, ...], expected: Status = PROV
 
 def _equalities() -> Iterator[Goal]:
     restart = along_cosine(b, e, floor_mod(t, T0) / T0)
-    as_shipped = along_cosine(b, e, Pw((t, t < T0), (floor_div(t, T0) * T0 - T0, True)) / T0)
+    as_implemented = along_cosine(b, e, Pw((t, t < T0), (floor_div(t, T0) * T0 - T0, True)) / T0)
     _, inside, length = warm_restarts(m)
     double = 2 * S1
     place = t / double - floor_div(double + t, double) + 1
@@ -116,13 +116,13 @@ def _equalities() -> Iterator[Goal]:
     )
     yield _goal(
         "restarts of cerebras are those of torch",
-        same(as_shipped, restart),
+        same(as_implemented, restart),
         (*ORDER, T0 >= 2, b > e),
         REFUTED,
     )
     yield _goal(
         "restarts agree in the first period",
-        same(as_shipped, restart),
+        same(as_implemented, restart),
         (*ORDER, T0 >= 2, b > e, t < T0),
     )
     yield _goal(

@@ -19,7 +19,7 @@ from closedform.verify.terms.evaluate import Undefined, holds, value
 from closedform.verify.terms.verdict import Status, Verdict
 from docs import theorems as docs
 from docs.theorem import PROVED, REFUTED, Section, Theorem
-from tests.dialects.schedule_tables import DEFECTS
+from tests.recipes.schedule_tables import DEFECTS
 from tests.reference.records import schedule_records
 
 LINES: dict[str, str] = dict(

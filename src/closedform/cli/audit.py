@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from closedform.cli.options import AsShipped, BaseValue, Name
+from closedform.cli.options import AsImplemented, BaseValue, Name
 
 if TYPE_CHECKING:
-    from closedform.cli.sources import DialectOptions
+    from closedform.cli.sources import FrameworkOptions
     from closedform.language import Schedule
     from closedform.verify.claims.audit import Audit, Comparison, Difference
 
@@ -26,7 +26,7 @@ def audit(
     ] = None,
     key: Annotated[str, typer.Option(help="What a class of a system schedules.")] = "lr",
     base_value: BaseValue = None,
-    as_shipped: AsShipped = False,
+    as_implemented: AsImplemented = False,
 ) -> None:
     """Audit the schedules of NAME: values around warmup W and end T, peak, area, jumps.
 
@@ -36,10 +36,10 @@ def audit(
     The arguments of NAME are options: closedform audit cosine --start 3e-4 --end 0 --steps 100.
     """
     from closedform.cli.output import heading
-    from closedform.cli.sources import DialectOptions
+    from closedform.cli.sources import FrameworkOptions
     from closedform.verify.claims.audit import audit as audit_of
 
-    options = DialectOptions(key=key, base=base_value, as_shipped=as_shipped)
+    options = FrameworkOptions(key=key, base=base_value, as_implemented=as_implemented)
     schedules, total = _schedules(name, context.args, options)
     for scheduled, schedule in schedules.items():
         heading(f"{scheduled}: {schedule.name}")
@@ -47,14 +47,14 @@ def audit(
 
 
 def _schedules(
-    name: str, words: list[str], options: DialectOptions
+    name: str, words: list[str], options: FrameworkOptions
 ) -> tuple[Mapping[str, Schedule], int | None]:
     """The schedules by key, and the number of steps of the run where a config says it."""
     import closedform as cf
     from closedform.cli.sources import CONFIG_SUFFIXES, load_source, schedules_of
 
     if name.lower().endswith(CONFIG_SUFFIXES) and not words:
-        # Not load_config: an audit needs no optimizer, and a config may name one that is unknown.
+        # Not load_recipe: an audit needs no optimizer, and a config may name one that is unknown.
         return cf.load_schedules(Path(name))
     source = load_source(name, words, options)
     found = schedules_of(source)

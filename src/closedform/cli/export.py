@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from closedform.cli.options import AsShipped, BaseValue, OptionalName
+from closedform.cli.options import AsImplemented, BaseValue, OptionalName
 
 if TYPE_CHECKING:
-    from closedform.config import Recipe
     from closedform.language import Schedule, UpdateRule
+    from closedform.recipes import Recipe
 
     Source = Schedule | UpdateRule | Recipe
 
@@ -63,7 +63,7 @@ def export(
     ] = False,
     key: Annotated[str, typer.Option(help="What a class of a system schedules.")] = "lr",
     base_value: BaseValue = None,
-    as_shipped: AsShipped = False,
+    as_implemented: AsImplemented = False,
 ) -> None:
     """Export NAME to ONNX: schedule.onnx, and with --params init.onnx and step.onnx.
 
@@ -72,12 +72,12 @@ def export(
     """
     from closedform.cli.output import progress
     from closedform.cli.shapes import shapes_of
-    from closedform.cli.sources import DialectOptions, load_source
+    from closedform.cli.sources import FrameworkOptions, load_source
     from closedform.language import Schedule
 
     name, words = _named(name, optimizer, context.args)
     shapes = shapes_of(params or [])
-    options = DialectOptions(key=key, base=base_value, as_shipped=as_shipped)
+    options = FrameworkOptions(key=key, base=base_value, as_implemented=as_implemented)
     source = load_source(name, words, options)
     _check(source, shapes, output)
     common: dict[str, Any] = {"opset": opset} | ({"dtype": dtype.value} if dtype else {})

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from closedform.dialects.entries import Parameter
+    from closedform.recipes.entries import Parameter
 
 
 def list_names(
@@ -39,22 +39,22 @@ def _list_system(system: str) -> None:
     import closedform as cf
     from closedform.cli.output import heading, table
 
-    known = cf.dialects.names(system)
-    dialect = cf.dialects.DIALECTS[system]
+    known = cf.frameworks.names(system)
+    framework = cf.frameworks.FRAMEWORKS[system]
     heading(f"{system}: closedform show {system}:CLASS")
-    classes = (dialect.schedules[name] for name in known.schedules)
+    classes = (framework.schedules[name] for name in known.schedules)
     rows = [(e.name, ", ".join(e.builds), _arguments(e.parameters)) for e in classes]
     table(("scheduler", "of the library", "arguments"), rows)
     if known.optimizers:
         print()
-        rules = (dialect.optimizers[name] for name in known.optimizers)
+        rules = (framework.optimizers[name] for name in known.optimizers)
         table(("optimizer", "arguments"), ((e.name, _arguments(e.parameters)) for e in rules))
 
 
 def _arguments(parameters: Sequence[Parameter]) -> str:
     import closedform as cf
 
-    required = cf.dialects.REQUIRED
+    required = cf.frameworks.REQUIRED
     return ", ".join(
         p.name if p.default is required else f"{p.name}={p.default}" for p in parameters
     )
@@ -64,7 +64,7 @@ def _elsewhere(name: str) -> str:
     """The names that other systems use, one system a line."""
     import closedform as cf
 
-    known = cf.dialects.known_as(name).items()
+    known = cf.frameworks.known_as(name).items()
     return "\n".join(f"{system}:{', '.join(classes)}" for system, classes in known)
 
 

@@ -14,4 +14,9 @@ BaseValue = Annotated[
     float | None, typer.Option(help="The optimizer's own value, where a class scales it.")
 ]
 
-AsShipped = Annotated[bool, typer.Option("--as-shipped", help="Keep the defects of the system.")]
+AsImplemented = Annotated[
+    bool,
+    typer.Option(
+        "--as-implemented", "--as-shipped", help="What the framework computes, defects included."
+    ),
+]

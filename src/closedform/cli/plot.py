@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from closedform.cli.options import AsShipped, BaseValue, Name
+from closedform.cli.options import AsImplemented, BaseValue, Name
 
 
 def plot(
@@ -19,17 +19,17 @@ def plot(
     until: Annotated[int | None, typer.Option(help="The last step drawn.", min=1)] = None,
     key: Annotated[str, typer.Option(help="Which schedule of a config or rule.")] = "lr",
     base_value: BaseValue = None,
-    as_shipped: AsShipped = False,
+    as_implemented: AsImplemented = False,
 ) -> None:
     """Plot the schedule NAME in the terminal, or into a file with -o.
 
     The arguments of NAME are options: closedform plot cosine --start 3e-4 --end 0 --steps 100.
     """
     from closedform.cli.output import heading
-    from closedform.cli.sources import DialectOptions, load_source, schedule_of
+    from closedform.cli.sources import FrameworkOptions, load_source, schedule_of
     from closedform.plotting import even_steps, last_step, plot_schedule, terminal_plot
 
-    options = DialectOptions(key=key, base=base_value, as_shipped=as_shipped)
+    options = FrameworkOptions(key=key, base=base_value, as_implemented=as_implemented)
     source = load_source(name, context.args, options)
     schedule = schedule_of(source, name, key)
     title = schedule.name if source is schedule else f"{key} of {Path(name).name}"

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from closedform.cli.options import AsShipped, BaseValue, Name
+from closedform.cli.options import AsImplemented, BaseValue, Name
 
 if TYPE_CHECKING:
     import sympy as sp
 
-    from closedform.config import Recipe
     from closedform.language import Schedule, UpdateRule
+    from closedform.recipes import Recipe
 
 MOST_ROWS = 60
 
@@ -29,7 +29,7 @@ def show(
     ] = None,
     key: Annotated[str, typer.Option(help="What a class of a system schedules.")] = "lr",
     base_value: BaseValue = None,
-    as_shipped: AsShipped = False,
+    as_implemented: AsImplemented = False,
 ) -> None:
     """Show the formula, the values at the boundaries and the graph of NAME.
 
@@ -37,11 +37,11 @@ def show(
     """
     from closedform.cli.arguments import parse_shapes
     from closedform.cli.output import heading
-    from closedform.cli.sources import DialectOptions, load_source, schedules_of
+    from closedform.cli.sources import FrameworkOptions, load_source, schedules_of
     from closedform.language import Schedule, UpdateRule
 
     shapes = parse_shapes(params or ["w=4x3"])
-    options = DialectOptions(key=key, base=base_value, as_shipped=as_shipped)
+    options = FrameworkOptions(key=key, base=base_value, as_implemented=as_implemented)
     source = load_source(name, context.args, options)
     if isinstance(source, Schedule):
         heading(source.name)

@@ -12,15 +12,15 @@ import typer
 
 import closedform as cf
 from closedform.cli.arguments import free_arguments
-from closedform.dialects.torch_leaves import NEEDS_BASE
 from closedform.errors import ArgumentError, UnknownNameError, nearest
+from closedform.recipes.group_values import NEEDS_BASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from closedform.config import Recipe
     from closedform.language import Schedule, UpdateRule
+    from closedform.recipes import Recipe
 
 KINDS = ("schedules", "optimizers")
 """The parts of the library; ``optimizer:adamw`` names one of them."""
@@ -29,22 +29,22 @@ CONFIG_SUFFIXES = (".yaml", ".yml", ".json")
 
 
 @dataclass(frozen=True, slots=True)
-class DialectOptions:
+class FrameworkOptions:
     """How a class of a system is read.
 
     Attributes:
         key: The entry of the param group that it schedules.
         base: The value of that entry before the schedule, where the class scales it.
-        as_shipped: Whether the defects of the system are kept.
+        as_implemented: Whether the defects of the system are kept.
     """
 
     key: str = "lr"
     base: float | None = None
-    as_shipped: bool = False
+    as_implemented: bool = False
 
 
 def load_source(
-    name: str, words: Sequence[str], dialect: DialectOptions
+    name: str, words: Sequence[str], framework: FrameworkOptions
 ) -> Schedule | UpdateRule | Recipe:
     """Returns what a name on the command line means, with its arguments from the other words.
 
@@ -52,7 +52,7 @@ def load_source(
         name: A config file, ``system:Class``, or a schedule or optimizer of the library, also as
             ``schedule:name`` and ``optimizer:name``.
         words: The words that the command itself has no use for.
-        dialect: For a class of a system, how it is read.
+        framework: For a class of a system, how it is read.
 
     Raises:
         typer.BadParameter: The words are no arguments.
@@ -64,12 +64,12 @@ def load_source(
     if name.lower().endswith(CONFIG_SUFFIXES):
         if arguments:
             raise typer.BadParameter(f"a config file takes no --{next(iter(arguments))}")
-        return cf.load_config(Path(name))
+        return cf.load_recipe(Path(name))
     kind, colon, own = name.partition(":")
     if colon and f"{kind}s" in KINDS:
         return _from_library(own, arguments, (f"{kind}s",))
     if colon:
-        return _from_dialect(name, arguments, dialect)
+        return _from_framework(name, arguments, framework)
     return _from_library(name, arguments)
 
 
@@ -115,28 +115,30 @@ def library(kind: str) -> dict[str, Callable[..., Any]]:
     }
 
 
-def _from_dialect(
-    name: str, arguments: dict[str, Any], dialect: DialectOptions
+def _from_framework(
+    name: str, arguments: dict[str, Any], framework: FrameworkOptions
 ) -> Schedule | UpdateRule:
     system, _, class_name = name.partition(":")
-    known = cf.dialects.names(system)
+    known = cf.frameworks.names(system)
     if class_name in known.optimizers:
-        return cf.dialects.optimizer(system, class_name, arguments, as_shipped=dialect.as_shipped)
+        return cf.frameworks.optimizer(
+            system, class_name, arguments, as_implemented=framework.as_implemented
+        )
     if class_name not in known.schedules:
         raise UnknownNameError(
             f"{system} has no scheduler or optimizer {class_name!r}",
             hint=nearest(class_name, (*known.schedules, *known.optimizers)),
         )
     try:
-        if cf.dialects.DIALECTS[system].schedules[class_name].rule is not None:
-            return cf.dialects.metric_rule(system, class_name, arguments, base=dialect.base)
-        return cf.dialects.schedule(
+        if cf.frameworks.FRAMEWORKS[system].schedules[class_name].rule is not None:
+            return cf.frameworks.metric_rule(system, class_name, arguments, base=framework.base)
+        return cf.frameworks.schedule(
             system,
             class_name,
             arguments,
-            key=dialect.key,
-            base=dialect.base,
-            as_shipped=dialect.as_shipped,
+            key=framework.key,
+            base=framework.base,
+            as_implemented=framework.as_implemented,
         )
     except ArgumentError as error:
         if error.hint != NEEDS_BASE:
@@ -177,7 +179,7 @@ def _from_library(
 
 def _in_a_system(name: str) -> str | None:
     """A hint for the name of a class without its system."""
-    systems = {system: cf.dialects.names(system) for system in cf.dialects.DIALECTS}
+    systems = {system: cf.frameworks.names(system) for system in cf.frameworks.FRAMEWORKS}
     found = [
         repr(f"{system}:{known}")
         for system, names in systems.items()

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from closedform.cli.options import AsShipped, BaseValue
+from closedform.cli.options import AsImplemented, BaseValue
 
 if TYPE_CHECKING:
-    from closedform.config import Recipe
     from closedform.language import Schedule, UpdateRule
+    from closedform.recipes import Recipe
     from closedform.verify.claims.report import Report
 
 Subject = Annotated[
@@ -47,7 +47,7 @@ def verify(
     budget: Annotated[float, typer.Option(help="Seconds for each claim.", min=0.1)] = 10.0,
     key: Annotated[str, typer.Option(help="Which schedule of a config is drawn.")] = "lr",
     base_value: BaseValue = None,
-    as_shipped: AsShipped = False,
+    as_implemented: AsImplemented = False,
 ) -> None:
     """Verify claims about NAME: each is proved, refuted by a counterexample, or not decided.
 
@@ -56,9 +56,9 @@ def verify(
 
     The arguments of NAME are options: closedform verify cosine --start 3e-4 --end 0 --steps 100.
     """
-    from closedform.cli.sources import DialectOptions, load_source
+    from closedform.cli.sources import FrameworkOptions, load_source
 
-    options = DialectOptions(key=key, base=base_value, as_shipped=as_shipped)
+    options = FrameworkOptions(key=key, base=base_value, as_implemented=as_implemented)
     if name.lower().endswith(".onnx"):
         _refuse_arguments(context.args)
         checked = [_check_file(Path(name), budget)]

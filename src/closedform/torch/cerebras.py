@@ -12,10 +12,10 @@ from typing import Any
 import sympy as sp
 from torch import nn
 
-from closedform import dialects
-from closedform.dialects import DIALECTS
 from closedform.errors import ArgumentError, nearest
 from closedform.language import Schedule, t
+from closedform.recipes import frameworks
+from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.torch.base import OptimizerBase
 from closedform.torch.compat.configure import (
     NO_OPTIMIZER,
@@ -157,7 +157,7 @@ def _base(name: str) -> type[Scheduler]:
 
 SCHEDULERS: dict[str, type[NamedScheduler]] = {
     name: scheduler_class(_SYSTEM, entry, _base(name).param_group_key, __name__, _base(name))
-    for name, entry in DIALECTS[_SYSTEM].schedules.items()
+    for name, entry in FRAMEWORKS[_SYSTEM].schedules.items()
     if name not in _GENERIC
 }
 """The scheduler classes by name."""
@@ -165,7 +165,7 @@ SCHEDULERS: dict[str, type[NamedScheduler]] = {
 
 OPTIMIZERS: dict[str, type[NamedOptimizer]] = {
     name: optimizer_class(_SYSTEM, entry, __name__)
-    for name, entry in DIALECTS[_SYSTEM].optimizers.items()
+    for name, entry in FRAMEWORKS[_SYSTEM].optimizers.items()
 }
 """The optimizer classes by name."""
 
@@ -175,8 +175,8 @@ _REGISTRY = Registry(SCHEDULERS, (Scheduler, LRScheduler, WeightDecayScheduler))
 def configure_scheduler_params(
     learning_rate: Mapping[str, Any],
 ) -> tuple[type[ParamScheduler], dict[str, Any]]:
-    """Returns the class and arguments of a flat config; see ``closedform.dialects``."""
-    name, kwargs = dialects.configure_scheduler_params(
+    """Returns the class and arguments of a flat config; see ``closedform.frameworks``."""
+    name, kwargs = frameworks.configure_scheduler_params(
         learning_rate, _REGISTRY.entries(NO_OPTIMIZER)
     )
     return _REGISTRY.class_of(name), kwargs
@@ -193,9 +193,9 @@ def configure_lr_scheduler(
         adjust_learning_rate: Where it is not empty, the result is wrapped in ScalePerParamLR.
 
     Raises:
-        ClosedFormError: Those of ``closedform.dialects.configure_lr_scheduler`` and of the class.
+        ClosedFormError: Those of ``closedform.frameworks.configure_lr_scheduler`` and of the class.
     """
-    made = dialects.configure_lr_scheduler(
+    made = frameworks.configure_lr_scheduler(
         learning_rate, adjust_learning_rate, own=_REGISTRY.entries(optimizer)
     )
     return None if made is None else _REGISTRY.build(optimizer, *made)
@@ -203,7 +203,7 @@ def configure_lr_scheduler(
 
 def configure_scheduler(optimizer: Any, schedulers_params: Mapping[str, Any]) -> ParamScheduler:
     """Returns the scheduler of the nested form ``{class name: {arguments}}``."""
-    made = dialects.configure_scheduler(schedulers_params, _REGISTRY.entries(optimizer))
+    made = frameworks.configure_scheduler(schedulers_params, _REGISTRY.entries(optimizer))
     return _REGISTRY.build(optimizer, *made)
 
 
@@ -214,7 +214,7 @@ def configure_param_groups(
 
     Args:
         model: The model.
-        config: As in ``closedform.dialects.configure_param_groups``.
+        config: As in ``closedform.frameworks.configure_param_groups``.
         version: "2.3" for the rules from that version on, "2.2" for those before.
 
     Raises:
@@ -222,17 +222,17 @@ def configure_param_groups(
     """
     names, norms = trained(model), norm_names(model)
     if version == "2.2":
-        groups = dialects.configure_param_groups_2_2(names, norms, config)
+        groups = frameworks.configure_param_groups_2_2(names, norms, config)
     else:
-        groups = dialects.configure_param_groups(names, norms, config)
+        groups = frameworks.configure_param_groups(names, norms, config)
     return with_parameters(model, groups)
 
 
 def configure_optimizer_params(
     optimizer_type: str, kwargs: Mapping[str, Any]
 ) -> tuple[type[NamedOptimizer], dict[str, Any]]:
-    """Returns the class and arguments of an optimizer config; see ``closedform.dialects``."""
-    name, given = dialects.configure_optimizer_params(optimizer_type, kwargs)
+    """Returns the class and arguments of an optimizer config; see ``closedform.frameworks``."""
+    name, given = frameworks.configure_optimizer_params(optimizer_type, kwargs)
     return OPTIMIZERS[name], given
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from closedform.dialects import DIALECTS
 from closedform.errors import nearest
+from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.torch.compat.schedulers import NamedScheduler, scheduler_class
 
 SCHEDULERS: dict[str, type[NamedScheduler]] = {
     name: scheduler_class("torch", entry, "lr", __name__)
-    for name, entry in DIALECTS["torch"].schedules.items()
+    for name, entry in FRAMEWORKS["torch"].schedules.items()
 }
 """The scheduler classes by name."""
 

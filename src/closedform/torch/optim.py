@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from closedform.dialects import DIALECTS
 from closedform.errors import nearest
+from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.torch.compat.optimizers import NamedOptimizer, optimizer_class
 
 OPTIMIZERS: dict[str, type[NamedOptimizer]] = {
     name: optimizer_class("torch", entry, __name__)
-    for name, entry in DIALECTS["torch"].optimizers.items()
+    for name, entry in FRAMEWORKS["torch"].optimizers.items()
 }
 """The optimizer classes by name."""
 

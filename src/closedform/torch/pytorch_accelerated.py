@@ -11,7 +11,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from closedform.dialects import DIALECTS, wsd_plan
+from closedform.recipes.frameworks import FRAMEWORKS, wsd_plan
 from closedform.torch.compat.schedulers import NamedScheduler, scheduler_class
 
 _SYSTEM = "pytorch_accelerated"
@@ -80,7 +80,7 @@ class _Wsd(_Stateful):
 
     def _keep_arguments(self) -> None:
         super()._keep_arguments()
-        self._plan = wsd_plan(self.kwargs, self.as_shipped)
+        self._plan = wsd_plan(self.kwargs, self.as_implemented)
         self.total_steps = self._plan.total_steps
         self.num_warmup_steps = self._plan.num_warmup_steps
         self.checkpoint_steps = self.get_checkpoint_steps()
@@ -151,7 +151,7 @@ class _Wsd(_Stateful):
 
 
 def _made(name: str, base: type[_Made]) -> type[_Made]:
-    entry = DIALECTS[_SYSTEM].schedules[name]
+    entry = FRAMEWORKS[_SYSTEM].schedules[name]
     return cast("type[_Made]", scheduler_class(_SYSTEM, entry, "lr", __name__, base))
 
 

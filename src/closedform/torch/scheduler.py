@@ -14,10 +14,10 @@ import sympy as sp
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from closedform.dialects.tags import matching_groups, read_tags
 from closedform.errors import ArgumentError, DefinitionError, StateError, UnknownNameError, nearest
 from closedform.language import Schedule
 from closedform.language.printing import text
+from closedform.recipes.tags import matching_groups, read_tags
 from closedform.torch.schedule_values import (
     Course,
     Tuple,

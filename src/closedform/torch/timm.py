@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from closedform.dialects import DIALECTS
 from closedform.errors import nearest
+from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.torch.compat.schedulers import NamedScheduler, scheduler_class
 
 
@@ -33,7 +33,7 @@ class TimmScheduler(NamedScheduler):
 
 SCHEDULERS: dict[str, type[NamedScheduler]] = {
     name: scheduler_class("timm", entry, "lr", __name__, TimmScheduler)
-    for name, entry in DIALECTS["timm"].schedules.items()
+    for name, entry in FRAMEWORKS["timm"].schedules.items()
 }
 """The scheduler classes by name."""
 

@@ -11,13 +11,14 @@ from typing import Any
 
 import sympy as sp
 
-from closedform import dialects, schedules
+from closedform import schedules
 from closedform.compiler import compile_schedule
 from closedform.errors import ClosedFormError
 from closedform.exporters.onnx_model import to_model, write_model
 from closedform.ir.graph import Graph
 from closedform.language import Schedule, t
 from closedform.language.exact import to_float
+from closedform.recipes import frameworks
 from closedform.schedules.examples import EXAMPLES, Example
 from closedform.verify.claims.standard import verify_schedule
 from closedform.web.folder import copy_assets, copy_katex, copy_runtime, write_folder
@@ -153,5 +154,5 @@ def _range(symbol: sp.Symbol, dtype: str, value: float, low: float, high: float)
 
 def _names_elsewhere(name: str) -> list[str]:
     """What other systems call it."""
-    known = dialects.known_as(name)
+    known = frameworks.known_as(name)
     return [f"{system}:{alias}" for system, aliases in known.items() for alias in aliases]

@@ -11,9 +11,9 @@ import pytest
 import sympy as sp
 
 from closedform import schedules
-from closedform.config import load_schedules
 from closedform.errors import VerificationError
 from closedform.language import Schedule, t
+from closedform.recipes import load_schedules
 from closedform.verify.claims.audit import SYSTEMS, Settings, audit
 
 CONFIGS = Path(__file__).parents[2] / "reference" / "configs"

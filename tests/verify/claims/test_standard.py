@@ -12,9 +12,9 @@ import pytest
 import sympy as sp
 
 from closedform import claims, schedules
-from closedform.config import load_schedules
 from closedform.errors import VerificationError
 from closedform.language import Schedule, hyper, t
+from closedform.recipes import load_schedules
 from closedform.verify.claims.report import Report
 from closedform.verify.claims.standard import verify_schedule
 from tests.reference.test_configs import CONFIGS

@@ -10,9 +10,9 @@ from flint import fmpq
 
 import closedform as cf
 from closedform.compiler import compile_schedule
-from closedform.config import load_schedules
 from closedform.ir import Builder, DType, Graph, Op, Role, TensorType
 from closedform.language import Schedule, t
+from closedform.recipes import load_schedules
 from closedform.verify import terms
 from closedform.verify.certificates.certificate import certify
 from closedform.verify.translation.constants import Constants, rounding_interval

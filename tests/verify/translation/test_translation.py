@@ -16,13 +16,13 @@ import sympy as sp
 from onnx import helper, numpy_helper
 
 import closedform as cf
-from closedform import compiler, dialects, hyper, schedules, t
+from closedform import compiler, frameworks, hyper, schedules, t
 from closedform.compiler import compile_schedule, compile_step
-from closedform.config import load_schedules
 from closedform.errors import ClosedFormError, VerificationError
 from closedform.exporters.onnx_model import to_model
 from closedform.ir import Builder, DType, Graph, Op, Output, Role, TensorType
 from closedform.language import Schedule, floor_mod
+from closedform.recipes import load_schedules
 from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation import artefact, translation
 from closedform.verify.translation.artefact import KEY, as_json, validate_model
@@ -75,13 +75,13 @@ def dialect_examples() -> dict[str, list[Schedule]]:
         if name in found or "continuation" in row:
             continue
         try:
-            built = dialects.schedules(
+            built = frameworks.schedules(
                 row["system"],
                 row["class"],
                 row["kwargs"],
                 row["param_groups"],
                 key=row["key"],
-                as_shipped=True,
+                as_implemented=True,
             )
         except ClosedFormError:  # refused, or driven by a metric: another record of it is taken
             continue
@@ -91,16 +91,16 @@ def dialect_examples() -> dict[str, list[Schedule]]:
     return found
 
 
-DIALECTS = dialect_examples()
+FRAMEWORKS = dialect_examples()
 
 
 def test_the_dialects_have_their_classes() -> None:
-    assert len(DIALECTS) > 30
+    assert len(FRAMEWORKS) > 30
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", FRAMEWORKS)
 def test_every_class_of_the_dialects_is_proved(name: str) -> None:
-    for schedule in DIALECTS[name]:
+    for schedule in FRAMEWORKS[name]:
         verdict = validate(schedule, compile_schedule(schedule))
         assert verdict.proved, verdict
 

@@ -1,6 +1,6 @@
 """The config functions of cerebras.pytorch on the classes of this package.
 
-The dialect reads the configs; here a class and its arguments become an object. A caller's config is
+The recipes read the configs; here a class and its arguments become an object. A caller's config is
 never changed. Classes of your own are found by their name among the subclasses of ``LRScheduler``
 and ``WeightDecayScheduler``.
 """
@@ -14,9 +14,9 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
-from closedform import dialects
-from closedform.dialects.entries import REQUIRED, ScheduleEntry
 from closedform.language import Schedule
+from closedform.recipes import frameworks
+from closedform.recipes.entries import REQUIRED, ScheduleEntry
 from closedform.torch.compat.schedulers import NamedScheduler
 from closedform.torch.schedule_values import copied
 from closedform.torch.scheduler import ParamScheduler
@@ -67,11 +67,11 @@ class Registry:
         return {**self.known, **self.own()}[name]
 
     def entries(self, optimizer: Optimizer) -> list[ScheduleEntry]:
-        """Returns the entries under which the dialect finds the classes of your own."""
+        """Returns the entries under which the framework finds the classes of your own."""
         return [_entry(cls, optimizer) for cls in self.own().values()]
 
     def build(self, optimizer: Optimizer, name: str, kwargs: Mapping[str, Any]) -> ParamScheduler:
-        """Returns the scheduler of a class and its arguments, as the dialect gives them."""
+        """Returns the scheduler of a class and its arguments, as the framework gives them."""
         given = {key: self._members(optimizer, value) for key, value in kwargs.items()}
         if name.startswith("Chained"):
             return self.class_of(name)(optimizer=optimizer, **given)
@@ -131,7 +131,7 @@ def _entry(cls: type[ParamScheduler], optimizer: Optimizer) -> ScheduleEntry:
         found: Schedule = next(one for one in made.schedules if one is not None)
         return found
 
-    return dialects.own_schedule(cls.__name__, make, **defaults)
+    return frameworks.own_schedule(cls.__name__, make, **defaults)
 
 
 def _shadow(optimizer: Optimizer) -> Optimizer:

@@ -1,4 +1,4 @@
-"""Optimizer classes of other systems, made from the tables of the dialects by one factory."""
+"""Optimizer classes of other systems, made from the tables of the frameworks by one factory."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from closedform import dialects
-from closedform.dialects import DIALECTS
-from closedform.dialects.entries import REQUIRED, OptimizerEntry, fill
+from closedform.deprecation import renamed_keywords
 from closedform.errors import ArgumentError
 from closedform.language import UpdateRule
+from closedform.recipes import frameworks
+from closedform.recipes.entries import REQUIRED, OptimizerEntry, fill
+from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.torch.optimizer import Optimizer
 
 
 @dataclass(frozen=True, slots=True)
-class DialectRule:
+class FrameworkRule:
     """The source of an optimizer class: its groups hold the arguments of the class.
 
     Attributes:
         system: The system.
         optimizer: The class name.
-        as_shipped: Whether to keep the defects of the system.
+        as_implemented: Whether to keep the defects of the system.
     """
 
     system: str
     optimizer: str
-    as_shipped: bool = False
+    as_implemented: bool = False
 
     @property
     def name(self) -> str:
@@ -37,34 +38,35 @@ class DialectRule:
     @property
     def keys(self) -> tuple[str, ...]:
         """The arguments of the class."""
-        entry = DIALECTS[self.system].optimizers[self.optimizer]
+        entry = FRAMEWORKS[self.system].optimizers[self.optimizer]
         return tuple(parameter.name for parameter in entry.parameters)
 
     def build(self, values: Mapping[str, Any]) -> UpdateRule:
         """Returns the rule of the class with these arguments."""
-        return dialects.optimizer(self.system, self.optimizer, values, self.as_shipped)
+        return frameworks.optimizer(self.system, self.optimizer, values, self.as_implemented)
 
 
 class NamedOptimizer(Optimizer):
     """An optimizer class of another system; its groups hold its arguments, as they do there.
 
-    ``backend`` and ``providers`` are those of ``Optimizer``; ``as_shipped=True`` keeps the defects
-    of the system.
+    ``backend`` and ``providers`` are those of ``Optimizer``; ``as_implemented=True`` keeps the
+    defects of the system.
     """
 
     system: ClassVar[str]
     entry: ClassVar[OptimizerEntry]
 
+    @renamed_keywords(as_shipped="as_implemented")
     def __init__(
         self,
         params: Any,
         *args: Any,
         backend: str = "eager",
         providers: Sequence[str] | None = None,
-        as_shipped: bool = False,
+        as_implemented: bool = False,
         **kwargs: Any,
     ) -> None:
-        source = DialectRule(self.system, self.entry.name, as_shipped)
+        source = FrameworkRule(self.system, self.entry.name, as_implemented)
         names = [parameter.name for parameter in self.entry.parameters]
         if len(args) > len(names):
             raise ArgumentError(
@@ -92,12 +94,12 @@ def optimizer_class(system: str, entry: OptimizerEntry, module: str) -> type[Nam
     ours = [
         inspect.Parameter("backend", only, default="eager"),
         inspect.Parameter("providers", only, default=None),
-        inspect.Parameter("as_shipped", only, default=False),
+        inspect.Parameter("as_implemented", only, default=False),
     ]
     namespace = {
         "__module__": module,
         "__qualname__": entry.name,
-        "__doc__": f"``{entry.name}`` of {system}: see ``closedform.dialects.optimizer``.",
+        "__doc__": f"``{entry.name}`` of {system}: see ``closedform.frameworks.optimizer``.",
         "__signature__": inspect.Signature([inspect.Parameter("params", named), *arguments, *ours]),
         "system": system,
         "entry": entry,

@@ -1,4 +1,4 @@
-"""Scheduler classes of other systems, made from the tables of the dialects by one factory."""
+"""Scheduler classes of other systems, made from the tables of the frameworks by one factory."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 import sympy as sp
 from torch.optim import Optimizer
 
-from closedform import dialects
-from closedform.dialects.entries import REQUIRED, ScheduleEntry
+from closedform.deprecation import renamed_keywords
 from closedform.errors import ArgumentError, UnknownNameError
 from closedform.language import Schedule, exact_number, t
+from closedform.recipes import frameworks
+from closedform.recipes.entries import REQUIRED, ScheduleEntry
 from closedform.torch.schedule_values import Course, Tuple, plain
 from closedform.torch.scheduler import Drive, ParamScheduler, check_optimizer
 
@@ -29,7 +30,7 @@ _OVERRIDABLE = {"lambdas": "set_value_lambda"}
 class NamedScheduler(ParamScheduler):
     """A scheduler class of another system; its arguments are attributes, as they are there.
 
-    ``as_shipped=True`` reproduces the defects of the system; otherwise the documented formula
+    ``as_implemented=True`` reproduces the defects of the system; otherwise the documented formula
     holds. A sub-schedule is a scheduler of this package, or ``{"class": name, "kwargs": {…}}``. A
     function of the step is a SymPy expression in ``closedform.t``, a Python function that makes
     one of the step, or ``{"expr": text}``.
@@ -39,7 +40,8 @@ class NamedScheduler(ParamScheduler):
     entry: ClassVar[ScheduleEntry]
     default_key: ClassVar[str]
 
-    def __init__(self, *args: Any, as_shipped: bool = False, **kwargs: Any) -> None:
+    @renamed_keywords(as_shipped="as_implemented")
+    def __init__(self, *args: Any, as_implemented: bool = False, **kwargs: Any) -> None:
         where = f"{self.system} > {type(self).__name__}"
         optimizer, given = _bound(type(self).entry, args, kwargs, where)
         for name, method in _OVERRIDABLE.items():
@@ -50,7 +52,7 @@ class NamedScheduler(ParamScheduler):
             optimizer = _optimizer_of_members(given.get("schedulers"), where)
         check_optimizer(optimizer, where)
         self.kwargs = {name: _expressed(value, f"{where}, {name}") for name, value in given.items()}
-        self.as_shipped = as_shipped
+        self.as_implemented = as_implemented
         self._keep_arguments()
         key = str(getattr(self, "param_group_key", self.default_key))
         if not key:
@@ -78,8 +80,8 @@ class NamedScheduler(ParamScheduler):
             _check_resumable(groups, key, f"{self.system} > {self.entry.name}")
 
         def build(entry: str, bases: Sequence[Mapping[str, Any]]) -> list[Schedule | None]:
-            return dialects.schedules(
-                self.system, self.entry.name, kwargs, bases, entry, self.as_shipped, own
+            return frameworks.schedules(
+                self.system, self.entry.name, kwargs, bases, entry, self.as_implemented, own
             )
 
         for index, schedule in enumerate(build(key, groups)):
@@ -95,7 +97,7 @@ class NamedScheduler(ParamScheduler):
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The class and arguments, as the dialects take a sub-schedule."""
+        """The class and arguments, as the frameworks take a sub-schedule."""
         return {"class": self.entry.name, "kwargs": self.kwargs}
 
 
@@ -121,7 +123,7 @@ def scheduler_class(
 
 
 def own_entry(scheduler: ParamScheduler, number: int) -> ScheduleEntry:
-    """Returns an entry under which the dialects find a scheduler that no system has."""
+    """Returns an entry under which the frameworks find a scheduler that no system has."""
     (found, *others) = [schedule for schedule in scheduler.schedules if schedule is not None]
     if any(schedule != found for schedule in others) or not isinstance(found, Schedule):
         raise ArgumentError(
@@ -132,11 +134,11 @@ def own_entry(scheduler: ParamScheduler, number: int) -> ScheduleEntry:
     def make() -> Schedule:
         return found
 
-    return dialects.own_schedule(f"{type(scheduler).__name__}#{number}", make)
+    return frameworks.own_schedule(f"{type(scheduler).__name__}#{number}", make)
 
 
 def _with_specs(value: Any, own: list[ScheduleEntry]) -> Any:
-    """Members as the dialects take them; those of no system become entries of ``own``."""
+    """Members as the frameworks take them; those of no system become entries of ``own``."""
     if isinstance(value, list | tuple):
         return [_with_specs(item, own) for item in value]
     if isinstance(value, NamedScheduler):
@@ -196,7 +198,7 @@ def _takes_optimizer(entry: ScheduleEntry) -> bool:
 def _bound(
     entry: ScheduleEntry, args: Sequence[Any], kwargs: Mapping[str, Any], where: str
 ) -> tuple[Any, dict[str, Any]]:
-    """The optimizer, and the arguments by name; unknown ones are left to the dialect to refuse."""
+    """The optimizer, and the arguments by name; ``schedules`` refuses unknown ones."""
     names = [parameter.name for parameter in entry.parameters]
     names = ["optimizer", *names] if _takes_optimizer(entry) else [*names, "optimizer"]
     if len(args) > len(names):
@@ -226,7 +228,7 @@ def _signature(entry: ScheduleEntry) -> inspect.Signature:
         parameters.insert(0, inspect.Parameter("optimizer", named))
     else:
         parameters.append(inspect.Parameter("optimizer", named, default=None))
-    switch = inspect.Parameter("as_shipped", inspect.Parameter.KEYWORD_ONLY, default=False)
+    switch = inspect.Parameter("as_implemented", inspect.Parameter.KEYWORD_ONLY, default=False)
     return inspect.Signature([*parameters, switch])
 
 

@@ -17,10 +17,11 @@ import sympy as sp
 from flint import arb
 from numpy.typing import NDArray
 
-from closedform import dialects, schedules
+from closedform import schedules
 from closedform.errors import VerificationError
 from closedform.language import Schedule, t
 from closedform.language.exact import to_float
+from closedform.recipes import frameworks
 from closedform.verify.claims.continuity import Jump, jumps, pieces_of
 from closedform.verify.claims.guesses import phases
 from closedform.verify.claims.reading import CLOCK, read_schedule
@@ -268,9 +269,9 @@ def _cerebras(s: Settings) -> Schedule | None:
     rise["kwargs"]["total_iters"] = s.warmup
     fall["kwargs"]["total_iters"] = max(s.decay, 1)
     if not s.warmup:
-        return dialects.schedule("cerebras", fall["class"], fall["kwargs"])
+        return frameworks.schedule("cerebras", fall["class"], fall["kwargs"])
     given = {"schedulers": [rise, fall], "milestones": [s.warmup]}
-    return dialects.schedule("cerebras", "SequentialLR", given)
+    return frameworks.schedule("cerebras", "SequentialLR", given)
 
 
 _SMALLEST_FACTOR = sp.Rational(1, 10**8)
@@ -292,15 +293,15 @@ def _torch(s: Settings) -> Schedule | None:
     }
     fall = falls[s.shape]
     if not s.warmup:
-        return dialects.schedule("torch", fall["class"], fall["kwargs"], base=s.peak)
+        return frameworks.schedule("torch", fall["class"], fall["kwargs"], base=s.peak)
     given = {"schedulers": [rise, fall], "milestones": [s.warmup]}
-    return dialects.schedule("torch", "SequentialLR", given, base=s.peak)
+    return frameworks.schedule("torch", "SequentialLR", given, base=s.peak)
 
 
 def _huggingface(s: Settings) -> Schedule | None:
     given: dict[str, Any] = {"num_warmup_steps": s.warmup}
     if s.shape == HELD:
-        return dialects.schedule("huggingface", "constant_with_warmup", given, base=s.peak)
+        return frameworks.schedule("huggingface", "constant_with_warmup", given, base=s.peak)
     given["num_training_steps"] = s.total
     if s.shape == LINEAR:
         name = "linear" if s.end == 0 else "polynomial"
@@ -308,7 +309,7 @@ def _huggingface(s: Settings) -> Schedule | None:
     else:
         name = "cosine" if s.end == 0 else "cosine_with_min_lr"
         given |= {} if s.end == 0 else {"min_lr": s.end}
-    return dialects.schedule("huggingface", name, given, base=s.peak)
+    return frameworks.schedule("huggingface", name, given, base=s.peak)
 
 
 def _timm(s: Settings) -> Schedule | None:
@@ -321,8 +322,8 @@ def _timm(s: Settings) -> Schedule | None:
         "warmup_lr_init": s.start,
     }
     if s.shape == COSINE:
-        return dialects.schedule("timm", "CosineLRScheduler", given, base=s.peak)
-    return dialects.schedule("timm", "PolyLRScheduler", {**given, "power": 1}, base=s.peak)
+        return frameworks.schedule("timm", "CosineLRScheduler", given, base=s.peak)
+    return frameworks.schedule("timm", "PolyLRScheduler", {**given, "power": 1}, base=s.peak)
 
 
 def _torchtitan(s: Settings) -> Schedule | None:

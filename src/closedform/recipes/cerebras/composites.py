@@ -1,0 +1,149 @@
+"""The schedules of cerebras.pytorch 2.10 that hold other ones.
+
+As shipped, an outer composite moves only the counter of its members, not that of their children:
+``Context.frozen`` says that one is around, ``Context.halted`` that it is a chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import DefinitionError
+from closedform.language import Schedule, chained, sequential
+from closedform.recipes.entries import (
+    Context,
+    find_schedule,
+    generic_arguments,
+    sub_schedule,
+    sub_schedules,
+)
+from closedform.recipes.tags import build_member
+from closedform.schedules import constant, piecewise_constant, scale
+
+Arguments = Mapping[str, Any]
+
+SCALE_CLASSES = ("ScalePerParamLR", "ScalePerParamWD", "ScalePerParamScheduler")
+
+
+def pieces(given: Arguments, context: Context) -> Schedule:
+    """One value more than milestones; with as many, the last one is repeated."""
+    values, marks = list(given["vals"]), given["milestones"]
+    if len(values) == len(marks) and values:
+        values.append(values[-1])
+    if len(values) > len(marks) + 1 and context.as_implemented:
+        values = [*values[: len(marks)], values[-1]]
+    if len(values) != len(marks) + 1:
+        raise DefinitionError(
+            f"{context.own_name('vals')} must be one more than milestones: expected "
+            f"{len(marks) + 1}, "
+            f"got {len(values)}",
+            where=context.where,
+        )
+    kept = _reached(marks)
+    shown = [values[0 if index is None else index + 1] for index, _ in kept]
+    return piecewise_constant(shown, [mark for _, mark in kept[1:]])
+
+
+def sequence(given: Arguments, context: Context) -> Schedule:
+    """Local time all the way down; as shipped, children of composite members stay at step 0."""
+    specs = sub_schedules(given["schedulers"], "schedulers", context)
+    marks = given["milestones"]
+    if len(marks) != len(specs) - 1:
+        raise DefinitionError(
+            f"milestones must be one fewer than schedulers: expected {len(specs) - 1}, "
+            f"got {len(marks)}",
+            where=context.where,
+        )
+    inner = replace(context, frozen=context.as_implemented, halted=False)
+    tags = given["param_group_tags"]
+    members = [build_member(sub_schedule(spec, context), tags, inner) for spec in specs]
+    if context.frozen:
+        members = [constant(member.exact(0)) for member in members]
+    done = int(given["last_epoch"]) + 1
+    if context.as_implemented:  # last_epoch moves the outer counter alone
+        return _in_list_order(members, [mark - done for mark in marks])
+    return _in_list_order(members, marks).shift(done)
+
+
+def product(given: Arguments, context: Context) -> Schedule:
+    """The first one times value/initial of each other one; only the first keeps its size.
+
+    As shipped, the children of composite members stay at step 0, and so does a chain in a chain.
+    """
+    specs = sub_schedules(given["schedulers"], "schedulers", context)
+    inner = replace(context, frozen=context.as_implemented, halted=context.as_implemented)
+    tags = given["param_group_tags"]
+    parsed = [sub_schedule(spec, context) for spec in specs]
+    members = [build_member(spec, tags, inner) for spec in parsed]
+    initials = [_initial_value(spec, inner) for spec in parsed[1:]]
+    if all(m.exact(0) == v for m, v in zip(members[1:], initials, strict=True)):
+        result = chained(members)
+    else:  # An inverse root begins at another value than its initial one.
+        quotients = (m.bound / v for m, v in zip(members[1:], initials, strict=True))
+        result = Schedule(sp.Mul(members[0].bound, *quotients), name="chained")
+    return constant(result.exact(0)) if context.halted else result
+
+
+def scaled(given: Arguments, context: Context) -> Schedule:
+    """As shipped, a member of a composite is not scaled and its child stays at step 0."""
+    spec = sub_schedule(given["scheduler"], context)
+    if spec[0] in SCALE_CLASSES:
+        raise DefinitionError(
+            f"a {spec[0]} cannot scale another one",
+            where=context.where,
+            hint="scale once, around the whole schedule",
+        )
+    inner = replace(context, frozen=False, halted=False)
+    child = build_member(spec, given["param_group_tags"], inner)
+    if context.frozen:
+        return constant(child.exact(0))
+    group = context.group
+    factor = group.get("adjust_learning_rate", group.get("adjust_val", 1))
+    return child if factor == 1 else scale(child, factor)
+
+
+def _initial_value(spec: tuple[Any, Mapping[str, Any]], context: Context) -> sp.Expr:
+    """The initial value of a later member of a chain, by which it is divided."""
+    name, kwargs = spec
+    entry = find_schedule(name, context)
+    generic = generic_arguments(entry, kwargs, f"{context.where} > {name}")
+    if "initial_val" not in generic:
+        raise DefinitionError(
+            f"a {name} has no initial value to be divided by",
+            where=context.where,
+            hint="put it first",
+        )
+    if generic["initial_val"] == 0:
+        raise DefinitionError(
+            f"a chained {name} is divided by its initial value, which is 0",
+            where=context.where,
+            hint="put it first, or start it above 0",
+        )
+    return generic["initial_val"]
+
+
+def _in_list_order(members: Sequence[Schedule], marks: Sequence[sp.Integer]) -> Schedule:
+    """The sequence in which the last milestone in list order that is reached decides."""
+    kept = _reached(marks)
+    shown = [members[0 if index is None else index + 1] for index, _ in kept]
+    return sequential(shown, [mark for _, mark in kept[1:]])
+
+
+def _reached(marks: Sequence[sp.Integer]) -> list[tuple[int | None, sp.Integer]]:
+    """The milestones that ever decide, increasing, after what holds at step 0 (None: no milestone).
+
+    One decides from its step on until a later one of the list is reached, so that one with a later
+    one at or below it never does.
+    """
+    kept: list[tuple[int | None, sp.Integer]] = []
+    for index in reversed(range(len(marks))):
+        if kept and marks[index] >= kept[0][1]:
+            continue
+        kept.insert(0, (index, marks[index]))
+        if marks[index] <= 0:
+            return kept
+    return [(None, sp.Integer(0)), *kept]

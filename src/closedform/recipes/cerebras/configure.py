@@ -1,0 +1,307 @@
+"""The flat config forms of cerebras.pytorch 2.3: what each comes to, as a class and its arguments.
+
+``configure_scheduler`` reads the nested form that followed them. The caller's config is never
+changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from closedform.deprecation import renamed_keywords
+from closedform.errors import ArgumentError, ConfigError, UnknownNameError, nearest
+from closedform.recipes.cerebras.schedules import SCHEDULES
+from closedform.recipes.entries import (
+    Context,
+    ScheduleEntry,
+    find_schedule,
+    generic_arguments,
+    sub_schedule,
+    sub_schedules,
+)
+
+Configured = tuple[str, dict[str, Any]]
+"""A class name and its arguments, for ``schedule`` and ``schedules``."""
+
+FRAMEWORK = "cerebras"
+_ALIASES = {
+    "total_iters": ("steps", "decay_steps"),
+    "initial_learning_rate": ("learning_rate", "base_lr"),
+    "base_lr": ("learning_rate", "initial_learning_rate"),
+    "learning_rates": ("values",),
+    "milestones": ("boundaries",),
+}
+_CHAINED = ("chained", "chainedlr")
+
+
+def configure_scheduler_params(
+    config: Mapping[str, Any], own: Sequence[ScheduleEntry] = ()
+) -> Configured:
+    """Returns the class and arguments of a flat config: its ``scheduler`` and the rest.
+
+    The name is that of an LR class in any letter case, with or without its ``LR``. Missing
+    arguments are not noticed before the schedule is built.
+
+    Args:
+        config: ``scheduler`` and the arguments of that class.
+        own: Classes of your own, made by ``own_schedule``.
+
+    Raises:
+        UnknownNameError: There is no ``scheduler``.
+        ConfigError: The class is unknown, an argument is unknown, in lower case or one of the names
+            that it had before.
+
+    Example:
+        >>> configure_scheduler_params({"scheduler": "lInEaR", "total_iters": 5})
+        ('LinearLR', {'total_iters': 5})
+    """
+    where = f"{FRAMEWORK} > configure_scheduler_params"
+    if not isinstance(config, Mapping):
+        raise ConfigError(f"a scheduler must be a mapping, got {config!r}", where=where)
+    if "scheduler" not in config:
+        raise UnknownNameError(
+            "the config has no 'scheduler'", where=where, hint="name its class there"
+        )
+    entry = _lr_class(config["scheduler"], own, where)
+    given = {key: value for key, value in config.items() if key != "scheduler"}
+    names = [parameter.name for parameter in entry.parameters]
+    if entry.name in ("ChainedLR", "ChainedScheduler"):
+        raise ConfigError(
+            f"{entry.name} cannot be named here: it takes no optimizer",
+            where=where,
+            hint="set main_scheduler to chained in a list of schedulers",
+        )
+    for name in names:
+        if name.lower() != name and name.lower() in given:
+            raise ConfigError(
+                f"{name.lower()!r} is no argument", where=where, hint=f"write {name!r}"
+            )
+        for alias in _ALIASES.get(name, ()):
+            if alias in given and alias not in names:
+                raise ConfigError(
+                    f"{alias!r} is no longer the name of an argument",
+                    where=where,
+                    hint=f"write {name!r}",
+                )
+    for key in given:
+        if key not in names:
+            raise ConfigError(
+                f"{entry.name} has no argument {key!r}", where=where, hint=nearest(str(key), names)
+            )
+    return entry.name, given
+
+
+@renamed_keywords(as_shipped="as_implemented")
+def configure_lr_scheduler(
+    learning_rate: Any,
+    adjust_learning_rate: Mapping[str, Any] | None = None,
+    as_implemented: bool = False,
+    own: Sequence[ScheduleEntry] = (),
+) -> Configured | None:
+    """Returns the class and arguments of a learning rate as configs give it; None where it is none.
+
+    Args:
+        learning_rate: A number or its text for a constant; a mapping for one scheduler; a list of
+            mappings for a sequence, whose milestones are the running sum of ``total_iters``, or,
+            where ``main_scheduler`` is ``chained``, a product. None, and what is empty, is none.
+        adjust_learning_rate: Layer types and factors. Where it is not empty, the result is wrapped
+            in ScalePerParamLR, whose factors are those that the param groups carry; the numbers
+            here are not read.
+        as_implemented: Whether to refuse a Python int and to take 0.0 for none, against the
+            documents.
+        own: As in ``configure_scheduler_params``.
+
+    Raises:
+        ConfigError: It has none of these forms, values of ``main_scheduler`` differ, a member but
+            the last has no ``total_iters``, or a product is to be adjusted.
+        ArgumentError: An argument is missing.
+        UnknownNameError: A mapping has no ``scheduler``.
+
+    Example:
+        >>> configure_lr_scheduler("0.1")
+        ('ConstantLR', {'learning_rate': 0.1})
+    """
+    where = f"{FRAMEWORK} > configure_lr_scheduler"
+    if isinstance(learning_rate, bool) or (isinstance(learning_rate, int) and as_implemented):
+        raise ConfigError(f"a learning rate must be a float, got {learning_rate!r}", where=where)
+    if isinstance(learning_rate, int | float | str) and learning_rate != "":
+        if as_implemented and learning_rate == 0:
+            return None
+        made: Configured = ("ConstantLR", {"learning_rate": _number(learning_rate, where)})
+        return _adjusted(made, adjust_learning_rate)
+    if learning_rate is None or (not learning_rate and not isinstance(learning_rate, float)):
+        return None
+    entries = [learning_rate] if isinstance(learning_rate, Mapping) else learning_rate
+    if not isinstance(entries, list | tuple) or not all(isinstance(e, Mapping) for e in entries):
+        raise ConfigError(
+            f"a learning rate must be a number, a scheduler or a list of schedulers, "
+            f"got {learning_rate!r}",
+            where=where,
+        )
+    mains = [entry["main_scheduler"] for entry in entries if "main_scheduler" in entry]
+    if any(main != mains[0] for main in mains):
+        raise ConfigError(f"values of main_scheduler differ: {mains}", where=where)
+    members = [
+        configure_scheduler_params({k: v for k, v in e.items() if k != "main_scheduler"}, own)
+        for e in entries
+    ]
+    for member in members:
+        _check(member, own, where)
+    if mains and str(mains[0]).lower() in _CHAINED:
+        if adjust_learning_rate:
+            raise ConfigError(
+                "a chained learning rate cannot be adjusted",
+                where=where,
+                hint="leave adjust_learning_rate out",
+            )
+        return "ChainedScheduler", {"schedulers": [_spec(member) for member in members]}
+    row = members[0] if len(members) == 1 else _with_milestones(members, "SequentialLR", where)
+    return _adjusted(row, adjust_learning_rate)
+
+
+def configure_scheduler(params: Mapping[str, Any], own: Sequence[ScheduleEntry] = ()) -> Configured:
+    """Returns the class and arguments of the nested form ``{class name: {arguments}}``.
+
+    Names are complete and in their own letter case. Members of a composite are such mappings, too;
+    the milestones of a sequence follow from their ``total_iters``; the tags of a composite are
+    those of its members.
+
+    Args:
+        params: The mapping; only its first key counts.
+        own: As in ``configure_scheduler_params``.
+
+    Raises:
+        ConfigError: It has not that form, the class is unknown, a member has its own tags, or one
+            but the last has no ``total_iters``.
+        ArgumentError: The class is a generic one, milestones are given, or an argument is missing
+            or unknown.
+
+    Example:
+        >>> configure_scheduler({"ConstantWD": {"val": 0.1}})
+        ('ConstantWD', {'val': 0.1})
+    """
+    where = f"{FRAMEWORK} > configure_scheduler"
+    made = _nested(params, None, own, where)
+    _check(made, own, where)
+    return made
+
+
+def _nested(params: Any, tags: Any, own: Sequence[ScheduleEntry], where: str) -> Configured:
+    if not isinstance(params, Mapping) or not params:
+        raise ConfigError(
+            f"a scheduler must be {{class name: {{arguments}}}}, got {params!r}", where=where
+        )
+    name, given = next(iter(params.items()))
+    entries = _entries(own)
+    if name not in entries:
+        raise ConfigError(
+            f"{FRAMEWORK} has no scheduler {name!r}", where=where, hint=nearest(str(name), entries)
+        )
+    if name.endswith("Scheduler") and name != "ChainedScheduler" and name in SCHEDULES:
+        raise ArgumentError(
+            f"{name} is a generic class, which schedules no key",
+            where=where,
+            hint=f"name its LR or WD class, such as {name.removesuffix('Scheduler')}LR",
+        )
+    if not isinstance(given, Mapping):
+        raise ArgumentError(f"arguments of {name} must be a mapping, got {given!r}", where=where)
+    kwargs = dict(given)
+    if tags is not None:
+        if "param_group_tags" in kwargs:
+            raise ConfigError(
+                f"a member has tags of its own: {kwargs['param_group_tags']!r}",
+                where=f"{where} > {name}",
+                hint="give them to the composite alone",
+            )
+        kwargs["param_group_tags"] = tags
+    children = entries[name].children
+    if children is None or children not in kwargs:
+        return name, kwargs
+    own_tags = kwargs.get("param_group_tags")
+    if children == "scheduler":
+        kwargs["scheduler"] = _spec(_nested(kwargs["scheduler"], own_tags, own, where))
+        return name, kwargs
+    context = Context(FRAMEWORK, entries, path=("configure_scheduler", name))
+    specs = sub_schedules(kwargs.pop("schedulers"), "schedulers", context)
+    members = [_nested(spec, own_tags, own, where) for spec in specs]
+    if not name.startswith("Sequential"):
+        return name, {"schedulers": [_spec(member) for member in members], **kwargs}
+    if "milestones" in kwargs:
+        raise ArgumentError(
+            "milestones follow from total_iters of the members",
+            where=f"{where} > {name}",
+            hint="leave them out",
+        )
+    _, sequence = _with_milestones(members, name, where)
+    return name, {**sequence, **kwargs}
+
+
+def _with_milestones(members: Sequence[Configured], name: str, where: str) -> Configured:
+    """The sequence whose milestones are the running sum of the lengths of all but the last."""
+    marks: list[Any] = []
+    for member, kwargs in members[:-1]:
+        total = kwargs.get("total_iters")
+        if total is None:
+            raise ConfigError(
+                f"every scheduler but the last needs total_iters, {member} has none",
+                where=where,
+                hint="the next one begins there",
+            )
+        marks.append(total + (marks[-1] if marks else 0))
+    return name, {"schedulers": [_spec(member) for member in members], "milestones": marks}
+
+
+def _adjusted(made: Configured, factors: Mapping[str, Any] | None) -> Configured:
+    return ("ScalePerParamLR", {"scheduler": _spec(made)}) if factors else made
+
+
+def _spec(made: Configured) -> dict[str, Any]:
+    name, kwargs = made
+    return {"class": name, "kwargs": kwargs}
+
+
+def _check(made: Configured, own: Sequence[ScheduleEntry], where: str) -> None:
+    """Refuses what the constructor would refuse: names of arguments, and members of other forms."""
+    name, kwargs = made
+    context = Context(FRAMEWORK, _entries(own), path=(where.split(" > ")[-1],))
+    entry = find_schedule(name, context)
+    generic_arguments(entry, kwargs, f"{where} > {name}")
+    if entry.children is None:
+        return
+    inside = kwargs[entry.children]
+    for spec in [inside] if entry.children == "scheduler" else inside:
+        member, arguments = sub_schedule(spec, context)
+        _check((member, dict(arguments)), own, where)
+
+
+def _number(value: float | str, where: str) -> float:
+    try:
+        return float(value)
+    except ValueError as error:
+        raise ConfigError(
+            f"a learning rate must be a number, got {value!r}", where=where
+        ) from error
+
+
+def _entries(own: Sequence[ScheduleEntry]) -> dict[str, ScheduleEntry]:
+    return {**SCHEDULES, **{entry.name: entry for entry in own}}
+
+
+def _lr_class(name: Any, own: Sequence[ScheduleEntry], where: str) -> ScheduleEntry:
+    """The LR class of a name in any letter case, as it is or with LR after it."""
+    entries = _entries(own)
+    known = {
+        key.lower(): entry
+        for key, entry in entries.items()
+        if not key.endswith(("WD", "Scheduler")) or key in {e.name for e in own}
+    }
+    lower = str(name).lower()
+    for candidate in (lower, f"{lower}lr"):
+        if candidate in known:
+            return known[candidate]
+    raise ConfigError(
+        f"{FRAMEWORK} has no learning rate scheduler {name!r}",
+        where=where,
+        hint=nearest(str(name), [entry.name for entry in known.values()]),
+    )

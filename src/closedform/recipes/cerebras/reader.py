@@ -1,0 +1,306 @@
+"""Reads the configs of ModelZoo's trainer: the optimizer and the schedules of a run.
+
+Of a config, ``trainer.init.optimizer``, ``trainer.init.schedulers`` and
+``trainer.init.loop.max_steps`` are read. Class names may be in any letter case, scheduler names
+without their ``LR``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import ClosedFormError, ConfigError, nearest
+from closedform.language import Schedule, UpdateRule, exact_number
+from closedform.recipes import frameworks
+from closedform.recipes.document import Document
+from closedform.recipes.recipe import Recipe
+from closedform.schedules import constant
+
+FRAMEWORK = "cerebras"
+"""The framework that the configs are written for."""
+
+_KEYS = {"LR": "lr", "WD": "weight_decay"}
+_INIT = "trainer.init"
+
+
+def read_recipe(document: Document, name: str) -> Recipe:
+    """Returns the recipe of a config, as :func:`closedform.recipes.load_recipe` describes it.
+
+    Raises:
+        ConfigError: A class or argument is unknown, or a value has no meaning.
+    """
+    init = _init(document)
+    class_name, given, path = _optimizer_section(document, init)
+    schedules = _schedules(document, init)
+    factors = _factors(document, given.pop("adjust_learning_rate", None), path)
+    rule = _optimizer(document, class_name, given, schedules, path)
+    if "lr" not in schedules:
+        schedules["lr"] = constant(rule.hyperparameters["lr"])
+    return Recipe(
+        name=name,
+        optimizer=rule,
+        schedules=schedules,
+        max_steps=_max_steps(document, init),
+        adjust_learning_rate=factors,
+        source=document.source,
+    )
+
+
+def read_schedules(document: Document) -> tuple[dict[str, Schedule], int | None]:
+    """Returns the schedules of a config by key, and its number of steps.
+
+    Raises:
+        ConfigError: As :func:`read_recipe`, except for the optimizer.
+    """
+    init = _init(document)
+    return _schedules(document, init), _max_steps(document, init)
+
+
+def _init(document: Document) -> Mapping[str, Any]:
+    section: Any = document.content
+    path = ""
+    for key in _INIT.split("."):
+        path = f"{path}.{key}" if path else key
+        if not isinstance(section, Mapping) or key not in section:
+            raise ConfigError(
+                f"a config must have the section {_INIT!r}, got none",
+                where=document.place(path),
+                hint="the form is trainer: init: {optimizer, schedulers, loop}",
+            )
+        section = section[key]
+    if not isinstance(section, Mapping):
+        raise _no_mapping(document, section, path)
+    return section
+
+
+def _max_steps(document: Document, init: Mapping[str, Any]) -> int | None:
+    loop = init.get("loop", {})
+    if not isinstance(loop, Mapping):
+        raise _no_mapping(document, loop, f"{_INIT}.loop")
+    steps = loop.get("max_steps")
+    if steps is None:
+        return None
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        raise ConfigError(
+            f"max_steps must be an integer >= 1, got {steps!r}",
+            where=document.place(f"{_INIT}.loop.max_steps"),
+        )
+    return steps
+
+
+def _schedules(document: Document, init: Mapping[str, Any]) -> dict[str, Schedule]:
+    given = init.get("schedulers")
+    path = f"{_INIT}.schedulers"
+    if given is None:
+        return {}
+    sections = [given] if isinstance(given, Mapping) else given
+    if not isinstance(sections, list):
+        raise ConfigError(
+            f"schedulers must be a list of one-key mappings, got {type(given).__name__}",
+            where=document.place(path),
+        )
+    result: dict[str, Schedule] = {}
+    for index, section in enumerate(sections):
+        place = f"{path}[{index}]"
+        name, kwargs = _scheduler(document, section, place)
+        key = _KEYS.get(name[-2:])
+        if key is None:
+            raise ConfigError(
+                f"{name} does not say what it schedules",
+                where=document.place(place),
+                hint="use the class of that name that ends with LR or WD",
+            )
+        if key in result:
+            raise ConfigError(
+                f"two schedulers drive {key!r}",
+                where=document.place(place),
+                hint="join them in one SequentialLR or SequentialWD",
+            )
+        result[key] = _built(document, name, kwargs, f"{place}.{name}")
+    return result
+
+
+def _scheduler(document: Document, section: Any, path: str) -> tuple[str, dict[str, Any]]:
+    """Class name and arguments in the framework's form; every leaf is built once to check it."""
+    given_name, given = _one_key(document, section, path)
+    entries = frameworks.FRAMEWORKS[FRAMEWORK].schedules
+    name = _class_name(given_name, entries, suffix="LR")
+    if name is None:
+        raise ConfigError(
+            f"there is no scheduler {given_name!r}",
+            where=document.place(path),
+            hint=nearest(given_name, entries),
+        )
+    path = f"{path}.{given_name}"
+    if "param_group_tags" in given:
+        raise ConfigError(
+            "a recipe holds one schedule for all param groups, got param_group_tags",
+            where=document.place(path),
+            hint="use closedform.frameworks.schedules for schedules by group",
+        )
+    match entries[name].children:
+        case "schedulers":
+            return name, _members(document, given, path)
+        case "scheduler" if "scheduler" in given:
+            child, kwargs = _scheduler(document, given["scheduler"], f"{path}.scheduler")
+            return name, {**given, "scheduler": {"class": child, "kwargs": kwargs}}
+    _built(document, name, given, path)
+    return name, given
+
+
+def _members(document: Document, given: dict[str, Any], path: str) -> dict[str, Any]:
+    """The arguments of a Sequential: a member begins when the lengths before it have passed."""
+    sections = given.get("schedulers")
+    if not isinstance(sections, list) or not sections:
+        raise ConfigError(
+            f"schedulers must be a list of one-key mappings, got {sections!r}",
+            where=document.place(path),
+        )
+    specs, milestones, total = [], [], 0
+    for index, section in enumerate(sections):
+        place = f"{path}.schedulers[{index}]"
+        name, kwargs = _scheduler(document, section, place)
+        specs.append({"class": name, "kwargs": kwargs})
+        if index == len(sections) - 1:
+            break
+        steps = kwargs.get("total_iters")
+        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+            raise ConfigError(
+                f"total_iters must be an integer >= 1 where another one follows, got {steps!r}",
+                where=document.place(f"{place}.{name}"),
+            )
+        total += steps
+        milestones.append(total)
+    if given.get("milestones", milestones) != milestones:
+        raise ConfigError(
+            f"milestones must be the running sum of total_iters, {milestones}, "
+            f"got {given['milestones']}",
+            where=document.place(path),
+            hint="leave milestones out",
+        )
+    return {**given, "schedulers": specs, "milestones": milestones}
+
+
+def _optimizer_section(
+    document: Document, init: Mapping[str, Any]
+) -> tuple[str, dict[str, Any], str]:
+    """Class name, arguments and path of the optimizer."""
+    path = f"{_INIT}.optimizer"
+    if "optimizer" not in init:
+        raise ConfigError(
+            "a config must have an optimizer, got none",
+            where=document.place(_INIT),
+            hint="load_schedules reads the schedules alone",
+        )
+    given_name, given = _one_key(document, init["optimizer"], path)
+    entries = frameworks.FRAMEWORKS[FRAMEWORK].optimizers
+    name = _class_name(given_name, entries)
+    if name is None:
+        raise ConfigError(
+            f"there is no optimizer {given_name!r}; there are {', '.join(entries)}",
+            where=document.place(path),
+            hint="load_schedules reads the schedules alone",
+        )
+    return name, given, f"{path}.{given_name}"
+
+
+def _optimizer(
+    document: Document,
+    name: str,
+    given: Mapping[str, Any],
+    schedules: Mapping[str, Schedule],
+    path: str,
+) -> UpdateRule:
+    kwargs = dict(given)
+    for key, value in kwargs.items():
+        if value is None:
+            raise ConfigError(f"{key} must have a value, got none", where=document.place(path))
+    if "learning_rate" in kwargs:
+        if "lr" in kwargs:
+            raise ConfigError(
+                "the learning rate is given twice, as lr and learning_rate",
+                where=document.place(path),
+            )
+        kwargs["lr"] = kwargs.pop("learning_rate")
+    if name == "Adam" and kwargs.pop("correct_bias", True) is not True:
+        raise ConfigError(
+            f"Adam always corrects its bias, got correct_bias {given['correct_bias']!r}",
+            where=document.place(path),
+            hint="AdamW has a correct_bias",
+        )
+    if name == "Adam" and "weight_decay" in schedules:
+        raise ConfigError(
+            "a weight decay scheduler of Adam would add a decoupled decay to its L2 penalty",
+            where=document.place(path),
+            hint="use AdamW, or take the scheduler out",
+        )
+    if "lr" not in kwargs and "lr" not in schedules and name == "SGD":
+        raise ConfigError(
+            "SGD needs a learning rate, got none",
+            where=document.place(path),
+            hint="give a scheduler or learning_rate",
+        )
+    kwargs.update(schedules)
+    try:
+        return frameworks.optimizer(FRAMEWORK, name, kwargs)
+    except ClosedFormError as error:
+        raise _wrapped(document, error, path) from error
+
+
+def _factors(document: Document, given: Any, path: str) -> dict[str, sp.Expr]:
+    path = f"{path}.adjust_learning_rate"
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise _no_mapping(document, given, path)
+    try:
+        return {
+            str(layer): exact_number(factor, f"factor of {layer!r}")
+            for layer, factor in given.items()
+        }
+    except ClosedFormError as error:
+        raise _wrapped(document, error, path) from error
+
+
+def _built(document: Document, name: str, kwargs: Mapping[str, Any], path: str) -> Schedule:
+    try:
+        return frameworks.schedule(FRAMEWORK, name, kwargs, key=_KEYS.get(name[-2:], "lr"))
+    except ClosedFormError as error:
+        raise _wrapped(document, error, path) from error
+
+
+def _class_name(name: str, known: Iterable[str], suffix: str = "") -> str | None:
+    """The class that is meant: exactly, else in any letter case, else without its suffix."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    return by_lower.get(name.lower()) or by_lower.get(name.lower() + suffix.lower())
+
+
+def _one_key(document: Document, section: Any, path: str) -> tuple[str, dict[str, Any]]:
+    if not isinstance(section, Mapping) or len(section) != 1:
+        got = list(section) if isinstance(section, Mapping) else type(section).__name__
+        raise ConfigError(
+            f"expected a mapping of one class name to its arguments, got {got}",
+            where=document.place(path),
+        )
+    ((name, arguments),) = section.items()
+    if not isinstance(name, str):
+        raise ConfigError(f"a class name must be a text, got {name!r}", where=document.place(path))
+    if arguments is None:
+        return name, {}
+    if not isinstance(arguments, Mapping):
+        raise _no_mapping(document, arguments, f"{path}.{name}")
+    return name, dict(arguments)
+
+
+def _no_mapping(document: Document, value: Any, path: str) -> ConfigError:
+    return ConfigError(
+        f"expected a mapping, got {type(value).__name__} {value!r:.60}", where=document.place(path)
+    )
+
+
+def _wrapped(document: Document, error: ClosedFormError, path: str) -> ConfigError:
+    inner = f"; {error.where}" if error.where else ""
+    return ConfigError(error.what, where=f"{document.place(path)}{inner}", hint=error.hint)

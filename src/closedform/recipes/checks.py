@@ -1,0 +1,178 @@
+"""Checks of the arguments that frameworks share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import DefinitionError
+from closedform.language import exact_number
+from closedform.schedules.arguments import (
+    NO_WARMUP,
+    check_choice,
+    positive_steps,
+    rational_milestones,
+)
+from closedform.schedules.inverse import falling_rate
+
+steps = positive_steps
+"""A number of steps above 0."""
+
+rate = falling_rate
+"""The rate of an inverse time decay, at least 0."""
+
+
+def warmup(value: Any, name: str, where: str) -> sp.Rational:
+    """Returns the number of flat steps before an inverse root, above 0.
+
+    Raises:
+        DomainError: It is not above 0.
+    """
+    return positive_steps(value, name, where, NO_WARMUP)
+
+
+def number(value: Any, name: str, where: str) -> sp.Expr:
+    """Returns a finite number, exactly.
+
+    Raises:
+        DefinitionError: It is none.
+    """
+    return exact_number(value, f"{name} of {where}")
+
+
+def numbers(value: Any, name: str, where: str) -> tuple[sp.Expr, ...]:
+    """Returns a list of finite numbers, exactly.
+
+    Raises:
+        DefinitionError: It is no list, or one of them is no finite number.
+    """
+    if not isinstance(value, list | tuple):
+        raise DefinitionError(
+            f"{name} must be a list of numbers, got {type(value).__name__} {value!r}", where=where
+        )
+    return tuple(number(item, f"{name}[{index}]", where) for index, item in enumerate(value))
+
+
+def flag(value: Any, name: str, where: str) -> bool:
+    """Returns a switch.
+
+    Raises:
+        DefinitionError: It is neither True nor False.
+    """
+    if not isinstance(value, bool):
+        raise DefinitionError(f"{name} must be True or False, got {value!r}", where=where)
+    return value
+
+
+def milestones(value: Any, name: str, where: str) -> tuple[sp.Rational, ...]:
+    """Returns milestones as rational numbers, in any order.
+
+    Raises:
+        DefinitionError: They are no list, or one is no finite rational number.
+    """
+    return rational_milestones(value, where, name)
+
+
+def integer_milestones(value: Any, name: str, where: str) -> tuple[sp.Integer, ...]:
+    """Returns milestones that are integers, in any order.
+
+    Raises:
+        DefinitionError: They are no list, or one is no integer.
+    """
+    marks = milestones(value, name, where)
+    for index, (given, mark) in enumerate(zip(value, marks, strict=True)):
+        if not mark.is_Integer:
+            raise DefinitionError(f"{name}[{index}] must be an integer, got {given!r}", where=where)
+    return marks
+
+
+def in_range(low: int, high: int, *, is_open_below: bool = False) -> Any:
+    """Returns the check of a number in [low, high], or in (low, high]."""
+    wanted = f"{'(' if is_open_below else '['}{low}, {high}]"
+
+    def check(value: Any, name: str, where: str) -> sp.Expr:
+        result = number(value, name, where)
+        if result < low or result > high or (is_open_below and result == low):
+            raise DefinitionError(f"{name} must be in {wanted}, got {value!r}", where=where)
+        return result
+
+    return check
+
+
+def at_least(low: int) -> Any:
+    """Returns the check of a number that is not below ``low``."""
+
+    def check(value: Any, name: str, where: str) -> sp.Expr:
+        result = number(value, name, where)
+        if result < low:
+            raise DefinitionError(f"{name} must be at least {low}, got {value!r}", where=where)
+        return result
+
+    return check
+
+
+def positive(value: Any, name: str, where: str) -> sp.Expr:
+    """Returns a finite number above 0, exactly.
+
+    Raises:
+        DefinitionError: It is none.
+    """
+    result = number(value, name, where)
+    if result <= 0:
+        raise DefinitionError(f"{name} must be above 0, got {value!r}", where=where)
+    return result
+
+
+def divisor(value: Any, name: str, where: str) -> sp.Expr:
+    """Returns a finite number other than 0, exactly.
+
+    Raises:
+        DefinitionError: It is none.
+    """
+    result = number(value, name, where)
+    if result == 0:
+        raise DefinitionError(f"{name} must not be 0, it divides", where=where)
+    return result
+
+
+def count(least: int) -> Any:
+    """Returns the check of an int of at least ``least``; a float is refused, even a whole one."""
+
+    def check(value: Any, name: str, where: str) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise DefinitionError(f"{name} must be an int >= {least}, got {value!r}", where=where)
+        return value
+
+    return check
+
+
+def optional(check: Any) -> Any:
+    """Returns the check that takes None as well."""
+
+    def check_given(value: Any, name: str, where: str) -> Any:
+        return None if value is None else check(value, name, where)
+
+    return check_given
+
+
+def choice(*names: str) -> Any:
+    """Returns the check of a name that is one of a few."""
+
+    def check(value: Any, name: str, where: str) -> str:
+        check_choice(value, names, name, where)
+        return str(value)
+
+    return check
+
+
+def last_epoch(value: Any, name: str, where: str) -> sp.Integer:
+    """Returns the step before the first one, an integer >= -1.
+
+    Raises:
+        DefinitionError: It is none.
+    """
+    result = number(value, name, where)
+    if not result.is_Integer or result < -1:
+        raise DefinitionError(f"{name} must be an integer >= -1, got {value!r}", where=where)
+    return result

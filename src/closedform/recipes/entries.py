@@ -1,0 +1,330 @@
+"""What a framework is made of: entries that name a class, its arguments and its builder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from closedform.errors import ArgumentError, DefinitionError, UnknownNameError, nearest
+from closedform.language import Schedule, UpdateRule
+
+
+class Required:
+    """The default of an argument that has none."""
+
+    def __repr__(self) -> str:
+        return "<required>"
+
+
+REQUIRED = Required()
+
+
+MAX_NESTING = 32
+"""How deep schedules may lie within schedules."""
+
+Check = Callable[[Any, str, str], Any]
+"""From a value, the argument's name and the place, for errors, to the value that is meant."""
+
+
+def as_given(value: Any, name: str, where: str) -> Any:
+    """Returns the value unchecked: the builder looks at it."""
+    del name, where
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """An argument of a class.
+
+    Attributes:
+        name: Its name in that class.
+        default: Its default, ``REQUIRED`` for none.
+        check: What a value must be; a default of None is not checked.
+    """
+
+    name: str
+    default: Any = REQUIRED
+    check: Check = as_given
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a schedule is built in, besides its own arguments.
+
+    Attributes:
+        framework: Name of the framework.
+        entries: The schedules of the framework by class name.
+        key: The entry of the param group that is scheduled.
+        base: Value of that entry before scheduling, where the system's classes read it.
+        bases: That value in every group.
+        group: The param group, for factors of its own.
+        group_index: Its position, for arguments that are a list with one for each group.
+        as_implemented: Whether to reproduce the defects of the system.
+        frozen: Whether an outer composite keeps the children of composites at their step 0.
+        halted: Whether that outer composite is a chain, which keeps inner chains at step 0 as well.
+        path: The classes from the outermost to this one, for errors.
+    """
+
+    framework: str
+    entries: Mapping[str, ScheduleEntry]
+    key: str = "lr"
+    base: Any = None
+    bases: Sequence[Any] = ()
+    group: Mapping[str, Any] = field(default_factory=dict)
+    group_index: int = 0
+    as_implemented: bool = False
+    frozen: bool = False
+    halted: bool = False
+    path: tuple[str, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """The place in errors: the framework, and the classes from the outermost inwards."""
+        return " > ".join((self.framework, *self.path))
+
+    def own_name(self, generic: str) -> str:
+        """Returns what the class that is built calls an argument of its builder."""
+        own = self.entries[self.path[-1]].generic.items()
+        return next((name for name, known in own if known == generic), generic)
+
+
+ScheduleBuilder = Callable[[Mapping[str, Any], Context], Schedule]
+RuleBuilder = Callable[[Mapping[str, Any], Context], UpdateRule]
+Touches = Callable[[Mapping[str, Any], str], bool]
+"""From the arguments and a key of the param group to whether the class drives that key."""
+
+
+def touches_all(given: Mapping[str, Any], key: str) -> bool:
+    """Returns True: the class drives whatever key it is made for."""
+    del given, key
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleEntry:
+    """A scheduler class of a system.
+
+    Attributes:
+        name: The class name.
+        builds: The names in the library of what it builds; ``closedform list`` reads them.
+        parameters: Its arguments after the optimizer, in their order.
+        build: From the arguments, defaults filled in, to the schedule.
+        generic: Name by which the builder knows each argument, where it differs.
+        children: The argument that holds sub-schedules, if it has one.
+        touches: Whether it drives the key that is asked for.
+        rule: For a class that is driven by a metric, what builds its update rule.
+    """
+
+    name: str
+    builds: tuple[str, ...]
+    parameters: tuple[Parameter, ...]
+    build: ScheduleBuilder
+    generic: Mapping[str, str] = field(default_factory=dict)
+    children: str | None = None
+    touches: Touches = touches_all
+    rule: RuleBuilder | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerEntry:
+    """An optimizer class of a system: its arguments after the parameters, and its builder."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    build: Callable[[Mapping[str, Any]], UpdateRule]
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """A framework: its scheduler and optimizer classes by name.
+
+    Attributes:
+        name: Its name.
+        schedules: Its scheduler classes.
+        optimizers: Its optimizer classes, by their documented formula.
+        optimizers_as_implemented: Those whose implementation differs from their documented
+            formula, as they are implemented.
+    """
+
+    name: str
+    schedules: Mapping[str, ScheduleEntry]
+    optimizers: Mapping[str, OptimizerEntry]
+    optimizers_as_implemented: Mapping[str, OptimizerEntry] = field(default_factory=dict)
+
+
+def own_schedule(name: str, make: Callable[..., Schedule], **defaults: Any) -> ScheduleEntry:
+    """Returns a class of your own for the ``own`` argument of the frameworks: it is found by name.
+
+    Args:
+        name: The class name.
+        make: From the arguments, by name, to the schedule.
+        **defaults: The arguments with their defaults, ``REQUIRED`` for those that have none.
+
+    Example:
+        >>> from closedform.schedules import constant
+        >>> own_schedule("MyLR", lambda rate: constant(rate), rate=REQUIRED).name
+        'MyLR'
+    """
+
+    def build(given: Mapping[str, Any], context: Context) -> Schedule:
+        arguments = {key: value for key, value in given.items() if key in defaults}
+        made = make(**arguments)
+        if not isinstance(made, Schedule):
+            raise DefinitionError(
+                f"a class of your own must return a Schedule, got {type(made).__name__}",
+                where=context.where,
+            )
+        return made
+
+    given = tuple(Parameter(key, value) for key, value in defaults.items())
+    taken = (*given, Parameter("param_group_tags", None))
+    return ScheduleEntry(name, ("function",), taken, build)
+
+
+def build_schedule(name: Any, kwargs: Any, context: Context) -> Schedule:
+    """Returns the schedule of a class with its arguments, in its context.
+
+    Raises:
+        UnknownNameError: The system has no such class.
+        ArgumentError: An argument is missing or unknown.
+        DefinitionError: The arguments have no meaning.
+    """
+    entry = find_schedule(name, context)
+    inner = replace(context, path=(*context.path, entry.name))
+    if len(inner.path) > MAX_NESTING:
+        raise DefinitionError(
+            f"schedules must not be nested deeper than {MAX_NESTING}",
+            where=f"{context.framework} > {inner.path[0]} > …",
+        )
+    arguments = generic_arguments(entry, kwargs, inner.where)
+    if not entry.touches(arguments, context.key):
+        raise DefinitionError(
+            f"{entry.name} leaves {context.key} as it is with these arguments", where=inner.where
+        )
+    return entry.build(arguments, inner)
+
+
+def build_rule(name: Any, kwargs: Any, context: Context) -> UpdateRule:
+    """Returns the update rule of a class that is driven by a metric.
+
+    Raises:
+        UnknownNameError: The system has no such class.
+        ArgumentError: An argument is missing or unknown.
+        DefinitionError: The class is a function of the step, or the arguments have no meaning.
+    """
+    entry = find_schedule(name, context)
+    inner = replace(context, path=(entry.name,))
+    if entry.rule is None:
+        raise DefinitionError(
+            f"{entry.name} is driven by the step alone, not by a metric",
+            where=inner.where,
+            hint="build it with closedform.frameworks.schedule",
+        )
+    return entry.rule(generic_arguments(entry, kwargs, inner.where), inner)
+
+
+def is_touched(name: Any, kwargs: Any, context: Context) -> bool:
+    """Returns whether a class with these arguments drives the key at all.
+
+    Raises:
+        UnknownNameError: The system has no such class.
+        ArgumentError: An argument is missing or unknown.
+        DefinitionError: A value is none that the argument can have.
+    """
+    entry = find_schedule(name, context)
+    arguments = generic_arguments(entry, kwargs, f"{context.framework} > {entry.name}")
+    return entry.touches(arguments, context.key)
+
+
+def generic_arguments(entry: ScheduleEntry, kwargs: Any, where: str) -> dict[str, Any]:
+    """Returns the arguments of a class by the names that its builder knows, defaults filled in.
+
+    Raises:
+        ArgumentError: An argument is missing or unknown.
+        DefinitionError: A value is none that the argument can have.
+    """
+    arguments = fill(entry.parameters, kwargs, where)
+    return {entry.generic.get(key, key): value for key, value in arguments.items()}
+
+
+def find_schedule(name: Any, context: Context) -> ScheduleEntry:
+    """Returns the entry of a scheduler class.
+
+    Raises:
+        UnknownNameError: The system has no such class.
+    """
+    if not isinstance(name, str) or name not in context.entries:
+        raise UnknownNameError(
+            f"{context.framework} has no scheduler {name!r}",
+            where=context.where if context.path else None,
+            hint=nearest(str(name), context.entries),
+        )
+    return context.entries[name]
+
+
+def fill(parameters: tuple[Parameter, ...], kwargs: Any, where: str) -> dict[str, Any]:
+    """Returns the arguments checked, defaults filled in, in the order of the parameters.
+
+    Raises:
+        ArgumentError: ``kwargs`` is no mapping, or an argument is unknown or missing.
+        DefinitionError: A value is none that the argument can have.
+    """
+    if not isinstance(kwargs, Mapping):
+        raise ArgumentError(
+            f"arguments must be a mapping of names to values, got {type(kwargs).__name__}",
+            where=where,
+        )
+    names = [parameter.name for parameter in parameters]
+    for key in kwargs:
+        if key not in names:
+            raise ArgumentError(
+                f"unknown argument {key!r}", where=where, hint=nearest(str(key), names)
+            )
+    missing = [p.name for p in parameters if p.default is REQUIRED and p.name not in kwargs]
+    if missing:
+        raise ArgumentError(
+            f"missing argument {missing[0]!r}",
+            where=where,
+            hint=f"it needs {', '.join(p.name for p in parameters if p.default is REQUIRED)}",
+        )
+    arguments = {}
+    for parameter in parameters:
+        value = kwargs.get(parameter.name, parameter.default)
+        is_open = value is None and parameter.default is None
+        arguments[parameter.name] = (
+            value if is_open else parameter.check(value, parameter.name, where)
+        )
+    return arguments
+
+
+def sub_schedule(spec: Any, context: Context) -> tuple[str, Mapping[str, Any]]:
+    """Returns class name and arguments of ``{"class": name, "kwargs": {...}}``.
+
+    Raises:
+        ArgumentError: It has not that form.
+    """
+    wanted = 'a sub-schedule must be {"class": name, "kwargs": {...}}'
+    if not isinstance(spec, Mapping) or not set(spec) <= {"class", "kwargs"} or "class" not in spec:
+        raise ArgumentError(f"{wanted}, got {spec!r}", where=context.where)
+    kwargs = spec.get("kwargs", {})
+    if not isinstance(kwargs, Mapping):
+        raise ArgumentError(f"{wanted}, got kwargs {kwargs!r}", where=context.where)
+    return spec["class"], kwargs
+
+
+def sub_schedules(specs: Any, name: str, context: Context) -> tuple[Mapping[str, Any], ...]:
+    """Returns a non-empty list of sub-schedules as given.
+
+    Raises:
+        ArgumentError: It is no list.
+        DefinitionError: It is empty.
+    """
+    if not isinstance(specs, list | tuple):
+        raise ArgumentError(
+            f"{name} must be a list of sub-schedules, got {type(specs).__name__}",
+            where=context.where,
+        )
+    if not specs:
+        raise DefinitionError(f"{name} must hold at least one schedule", where=context.where)
+    return tuple(specs)

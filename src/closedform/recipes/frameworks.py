@@ -1,0 +1,339 @@
+"""The frameworks: their scheduler and optimizer classes, by their names, as schedules and rules.
+
+Each framework is a table from class name to entry: arguments, defaults, builder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from closedform.deprecation import renamed_keywords
+from closedform.errors import DefinitionError, UnknownNameError, nearest
+from closedform.language import Schedule, UpdateRule
+from closedform.recipes import (
+    cerebras,
+    huggingface,
+    keras,
+    optax,
+    pytorch_accelerated,
+    timm,
+    torch,
+)
+from closedform.recipes.cerebras.configure import (
+    configure_lr_scheduler,
+    configure_scheduler,
+    configure_scheduler_params,
+)
+from closedform.recipes.cerebras.configure_optimizer import (
+    configure_optimizer,
+    configure_optimizer_params,
+)
+from closedform.recipes.cerebras.param_groups import (
+    configure_param_groups,
+    configure_param_groups_2_2,
+    layer_decay_groups,
+)
+from closedform.recipes.entries import (
+    REQUIRED,
+    Context,
+    Framework,
+    Parameter,
+    ScheduleEntry,
+    build_rule,
+    build_schedule,
+    fill,
+    find_schedule,
+    is_touched,
+    own_schedule,
+)
+from closedform.recipes.pytorch_accelerated.schedules import wsd_plan
+from closedform.recipes.tags import matching_groups, read_tags
+
+__all__ = [
+    "FRAMEWORKS",
+    "REQUIRED",
+    "Names",
+    "configure_lr_scheduler",
+    "configure_optimizer",
+    "configure_optimizer_params",
+    "configure_param_groups",
+    "configure_param_groups_2_2",
+    "configure_scheduler",
+    "configure_scheduler_params",
+    "known_as",
+    "layer_decay_groups",
+    "metric_rule",
+    "names",
+    "optimizer",
+    "own_schedule",
+    "schedule",
+    "schedules",
+    "wsd_plan",
+]
+
+FRAMEWORKS = {
+    framework.name: framework
+    for framework in (
+        cerebras.FRAMEWORK,
+        huggingface.FRAMEWORK,
+        keras.FRAMEWORK,
+        optax.FRAMEWORK,
+        pytorch_accelerated.FRAMEWORK,
+        timm.FRAMEWORK,
+        torch.FRAMEWORK,
+    )
+}
+"""The frameworks by name."""
+
+_CONFIG_PARAMETERS = {
+    "configure_lr_scheduler": (Parameter("config"), Parameter("adjust_learning_rate", None)),
+    "configure_scheduler": (Parameter("config"),),
+}
+
+
+_renamed = renamed_keywords(system="framework", kwargs="config", as_shipped="as_implemented")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The class names of a framework."""
+
+    schedules: tuple[str, ...]
+    optimizers: tuple[str, ...]
+
+
+def names(framework: str) -> Names:
+    """Returns the class names of a framework that are available here.
+
+    Raises:
+        UnknownNameError: There is no such framework.
+
+    Example:
+        >>> names("torch").optimizers[:3]
+        ('SGD', 'Adam', 'AdamW')
+    """
+    found = _framework(framework)
+    return Names(tuple(found.schedules), tuple(found.optimizers))
+
+
+def known_as(name: str) -> dict[str, tuple[str, ...]]:
+    """Returns the classes that build a schedule of the library, by the frameworks that have any.
+
+    Example:
+        >>> known_as("warm_restarts")["torch"]
+        ('CosineAnnealingWarmRestarts',)
+    """
+    classes = {
+        label: tuple(entry.name for entry in framework.schedules.values() if name in entry.builds)
+        for label, framework in FRAMEWORKS.items()
+    }
+    return {label: found for label, found in classes.items() if found}
+
+
+@_renamed
+def schedule(
+    framework: str,
+    name: str,
+    config: Mapping[str, Any],
+    key: str = "lr",
+    base: Any = None,
+    as_implemented: bool = False,
+    own: Sequence[ScheduleEntry] = (),
+) -> Schedule:
+    """Returns the schedule of a scheduler class.
+
+    Args:
+        framework: One of ``FRAMEWORKS``.
+        name: The class name, exactly; or ``configure_lr_scheduler`` or ``configure_scheduler`` of
+            cerebras, with ``config`` as the argument.
+        config: Its arguments without the optimizer; a sub-schedule is ``{"class": name,
+            "kwargs": {…}}``, a function ``{"expr": text}``.
+        key: The entry of the param group that is scheduled, named in errors.
+        base: The value of that entry before scheduling; torch's classes need it, cerebras' ignore
+            it.
+        as_implemented: False for the documented formula; True for the one that is implemented,
+            defects included.
+        own: Classes of your own, made by ``own_schedule``, that are found by name as well.
+
+    Raises:
+        UnknownNameError: There is no such framework or class.
+        ArgumentError: An argument is missing or unknown.
+        DefinitionError: The arguments have no meaning.
+
+    Example:
+        >>> config = {"initial_learning_rate": 1e-3, "end_learning_rate": 0, "total_iters": 100}
+        >>> schedule("cerebras", "CosineDecayLR", config).exact(50)
+        1/2000
+    """
+    made = _configured(framework, name, config, as_implemented, own)
+    if made is None:
+        raise DefinitionError("the config asks for no schedule", where=f"{framework} > {name}")
+    entries = _entries(framework, own)
+    context = Context(
+        framework, entries, key=key, base=base, bases=(base,), as_implemented=as_implemented
+    )
+    return build_schedule(*made, context)
+
+
+@_renamed
+def schedules(
+    framework: str,
+    name: str,
+    config: Mapping[str, Any],
+    groups: Sequence[Mapping[str, Any]],
+    key: str = "lr",
+    as_implemented: bool = False,
+    own: Sequence[ScheduleEntry] = (),
+) -> list[Schedule | None]:
+    """Returns the schedule of each param group, None where the group is not touched.
+
+    A group's ``tags`` are met with ``param_group_tags`` of a cerebras class, its
+    ``adjust_learning_rate`` or else ``adjust_val`` is the factor of a ScalePerParam, and its
+    ``initial_<key>`` or else ``<key>`` is the base value of a torch class.
+
+    Args:
+        framework: As in :func:`schedule`.
+        name: As in :func:`schedule`.
+        config: As in :func:`schedule`.
+        groups: The param groups, at least one.
+        key: As in :func:`schedule`.
+        as_implemented: As in :func:`schedule`.
+        own: As in :func:`schedule`.
+
+    Raises:
+        DefinitionError: There are no groups, or the tags match none; else as :func:`schedule`.
+
+    Example:
+        >>> config = {"val": 0.1, "param_group_tags": "a"}
+        >>> groups = [{"tags": "a"}, {"tags": ["b"]}]
+        >>> schedules("cerebras", "ConstantWD", config, groups, key="weight_decay")
+        [Schedule(value, name='constant', value=1/10), None]
+    """
+    entries = _entries(framework, own)
+    if not groups:
+        raise DefinitionError(
+            "groups must hold at least one param group, got none", where=framework
+        )
+    made = _configured(framework, name, config, as_implemented, own)
+    if made is None:
+        return [None] * len(groups)
+    name, config = made
+    where = f"{framework} > {name}"
+    find_schedule(name, Context(framework, entries))
+    given = config.get("param_group_tags") if isinstance(config, Mapping) else None
+    matches = matching_groups(read_tags(given, "param_group_tags", where), groups, where)
+    bases = tuple(group.get(f"initial_{key}", group.get(key)) for group in groups)
+    shared = Context(framework, entries, key=key, bases=bases, as_implemented=as_implemented)
+    contexts = [
+        replace(shared, base=base, group=group, group_index=index)
+        for index, (base, group) in enumerate(zip(bases, groups, strict=True))
+    ]
+    return [
+        build_schedule(name, config, context)
+        if is_met and is_touched(name, config, context)
+        else None
+        for context, is_met in zip(contexts, matches, strict=True)
+    ]
+
+
+@_renamed
+def metric_rule(
+    framework: str, name: str, config: Mapping[str, Any], base: Any = None, group_index: int = 0
+) -> UpdateRule:
+    """Returns the update rule of a scheduler class that is driven by a metric.
+
+    Its parameter is the scheduled value, its gradient the metric: ``OptimizerSession(rule,
+    params={"lr": np.array(0.1)})`` runs it, ``session.step({"lr": metric})`` after each epoch.
+
+    Args:
+        framework: One of ``FRAMEWORKS``.
+        name: The class name, exactly.
+        config: Its arguments without the optimizer.
+        base: The value before scheduling, where the class has a warmup.
+        group_index: The param group, for arguments that are a list with one for each group.
+
+    Raises:
+        UnknownNameError: There is no such framework or class.
+        ArgumentError: An argument is missing or unknown.
+        DefinitionError: The class waits for no metric, or the arguments have no meaning.
+
+    Example:
+        >>> rule = metric_rule("torch", "ReduceLROnPlateau", {"patience": 3})
+        >>> rule.hyperparameters["patience"], list(rule.states)
+        (3, ['best', 'num_bad_epochs', 'cooldown_counter'])
+    """
+    entries = _framework(framework).schedules
+    context = Context(framework, entries, base=base, bases=(base,), group_index=group_index)
+    return build_rule(name, config, context)
+
+
+@_renamed
+def optimizer(
+    framework: str, name: str, config: Mapping[str, Any], as_implemented: bool = False
+) -> UpdateRule:
+    """Returns the update rule of an optimizer class, its states named as the framework names them.
+
+    Args:
+        framework: ``"cerebras"``, ``"torch"`` or ``"huggingface"``.
+        name: The class name, exactly.
+        config: Its arguments without the parameters. A hyperparameter may be a Schedule, or None
+            for an input of the graph.
+        as_implemented: False for the documented formula; True for the one that is implemented,
+            where it differs: the doubled factor of cerebras NAdam, the momentum that cerebras Muon
+            never writes back.
+
+    Raises:
+        UnknownNameError: There is no such framework or class.
+        ArgumentError: An argument is missing or unknown.
+        DefinitionError: The arguments have no meaning.
+
+    Example:
+        >>> rule = optimizer("torch", "AdamW", {"lr": 1e-3})
+        >>> list(rule.states), rule.hyperparameters["weight_decay"]
+        (['exp_avg', 'exp_avg_sq'], 1/100)
+    """
+    found = _framework(framework)
+    if name not in found.optimizers:
+        raise UnknownNameError(
+            f"{framework} has no optimizer {name!r}", hint=nearest(str(name), found.optimizers)
+        )
+    entry = found.optimizers[name]
+    if as_implemented:
+        entry = found.optimizers_as_implemented.get(name, entry)
+    return entry.build(fill(entry.parameters, config, f"{framework} > {name}"))
+
+
+def _framework(name: str) -> Framework:
+    if name not in FRAMEWORKS:
+        raise UnknownNameError(
+            f"there is no framework {name!r}", hint=nearest(str(name), FRAMEWORKS)
+        )
+    return FRAMEWORKS[name]
+
+
+def _entries(framework: str, own: Sequence[ScheduleEntry]) -> Mapping[str, ScheduleEntry]:
+    return {**_framework(framework).schedules, **{entry.name: entry for entry in own}}
+
+
+def _configured(
+    framework: str,
+    name: str,
+    config: Mapping[str, Any],
+    as_implemented: bool,
+    own: Sequence[ScheduleEntry],
+) -> tuple[str, Mapping[str, Any]] | None:
+    """The class and arguments that a config function of cerebras comes to; else as given."""
+    if framework != "cerebras" or name not in _CONFIG_PARAMETERS:
+        return name, config
+    given = fill(_CONFIG_PARAMETERS[name], config, f"{framework} > {name}")
+    if name == "configure_scheduler":
+        return configure_scheduler(given["config"], own)
+    return configure_lr_scheduler(
+        given["config"], given["adjust_learning_rate"], as_implemented=as_implemented, own=own
+    )
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

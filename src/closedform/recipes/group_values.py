@@ -1,0 +1,58 @@
+"""Values that a scheduler reads from its param group: its base value, and entries of its lists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import ArgumentError, DefinitionError
+from closedform.language import exact_number
+from closedform.recipes import checks
+from closedform.recipes.entries import Context
+
+NEEDS_BASE = "give base, or a group that holds it"
+
+
+def base_value(context: Context) -> sp.Expr:
+    """Returns the value of the group that a scheduler starts from.
+
+    Raises:
+        ArgumentError: There is none.
+    """
+    if context.base is None:
+        raise ArgumentError(
+            f"a {context.framework} scheduler starts from the {context.key} of its group, got none",
+            where=context.where,
+            hint=NEEDS_BASE,
+        )
+    return exact_number(context.base, f"base of {context.where}")
+
+
+def of_group(value: Any, name: str, context: Context) -> Any:
+    """Returns the part of an argument that belongs to the group, where it is a list.
+
+    Raises:
+        DefinitionError: The list has no part for the group.
+    """
+    if not isinstance(value, list | tuple):
+        return value
+    if context.group_index >= len(value):
+        raise DefinitionError(
+            f"{name} must hold one for each group, got {len(value)}",
+            where=context.where,
+        )
+    return value[context.group_index]
+
+
+def number_of_group(given: Mapping[str, Any], name: str, context: Context) -> sp.Expr:
+    """Returns the number that an argument holds for the group.
+
+    Raises:
+        ArgumentError: The argument is missing.
+        DefinitionError: It is no finite number, or a list without one for the group.
+    """
+    if name not in given:
+        raise ArgumentError(f"missing argument {name!r}", where=context.where)
+    return checks.number(of_group(given[name], name, context), name, context.where)

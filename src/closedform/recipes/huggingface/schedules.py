@@ -1,0 +1,229 @@
+"""The schedulers of transformers' ``get_scheduler`` by name: each a factor of the group's base.
+
+Arguments are ``num_warmup_steps``, ``num_training_steps`` and those of
+``scheduler_specific_kwargs``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import DefinitionError
+from closedform.language import Schedule, t
+from closedform.recipes import checks
+from closedform.recipes.entries import (
+    REQUIRED,
+    Context,
+    Parameter,
+    ScheduleBuilder,
+    ScheduleEntry,
+)
+from closedform.recipes.group_values import base_value
+from closedform.recipes.plateau import TORCH_ARGUMENTS, metric_entry, torch_plateau
+from closedform.schedules import (
+    constant,
+    cosine_annealing,
+    cosine_hard_restarts,
+    inverse_square_root,
+    linear,
+    polynomial,
+)
+
+Arguments = Mapping[str, Any]
+Course = Callable[[Arguments, Context, sp.Expr], Schedule]
+
+_SHAPES: Mapping[str, Callable[[sp.Expr], sp.Expr]] = {
+    "linear": lambda p: p,
+    "cosine": lambda p: (1 - sp.cos(sp.pi * p)) / 2,
+    "1-sqrt": lambda p: 1 - sp.sqrt(1 - p),
+}
+
+
+def _warmed(course: Course) -> ScheduleBuilder:
+    """A line from 0 to the base value before a course that begins at the base value."""
+
+    def build(given: Arguments, context: Context) -> Schedule:
+        base, warmup = base_value(context), given["num_warmup_steps"]
+        later = course(given, context, base)
+        return linear(0, base, warmup).then(later) if warmup else later
+
+    return build
+
+
+def _rest(given: Arguments, context: Context) -> int:
+    """The number of steps after the warmup, above 0."""
+    total, warmup = given["num_training_steps"], given["num_warmup_steps"]
+    if total <= warmup:
+        raise DefinitionError(
+            f"num_training_steps must be above num_warmup_steps, got {total} and {warmup}",
+            where=context.where,
+        )
+    return int(total - warmup)
+
+
+def _constant(given: Arguments, context: Context, base: sp.Expr) -> Schedule:
+    del given, context
+    return constant(base)
+
+
+def _linear(given: Arguments, context: Context, base: sp.Expr) -> Schedule:
+    return linear(base, 0, _rest(given, context))
+
+
+def _cosine(given: Arguments, context: Context, base: sp.Expr) -> Schedule:
+    """It rises again after the last step, where num_cycles is not whole."""
+    return cosine_annealing(base, 0, _half_period(given, context))
+
+
+def _restarts(given: Arguments, context: Context, base: sp.Expr) -> Schedule:
+    return cosine_hard_restarts(base, 0, _rest(given, context), given["num_cycles"])
+
+
+def _polynomial(given: Arguments, context: Context, base: sp.Expr) -> Schedule:
+    end = given["lr_end"]
+    if end >= base:
+        raise DefinitionError(
+            f"lr_end must be below the base value {base}, got {end}", where=context.where
+        )
+    return polynomial(base, end, _rest(given, context), given["power"])
+
+
+def _inverse_root(given: Arguments, context: Context, base: sp.Expr) -> Schedule:
+    del context
+    scale = given["timescale"] or given["num_warmup_steps"] or 10_000
+    return inverse_square_root(base, sp.sqrt(sp.Integer(scale)), scale).shift(scale)
+
+
+def _cosine_to_minimum(given: Arguments, context: Context, base: sp.Expr) -> Schedule:
+    return cosine_annealing(base, base * _minimum(given, context), _half_period(given, context))
+
+
+def _cosine_one_ahead(given: Arguments, context: Context) -> Schedule:
+    """Warmup from its first step on, and the cosine one step ahead."""
+    base, warmup, first = base_value(context), given["num_warmup_steps"], given["warmup_lr_rate"]
+    later = _cosine_to_minimum(given, context, base).shift(1)
+    if not warmup:
+        return later
+    rise = (t + 1) / sp.Integer(warmup)
+    if first is not None:
+        rise = first + (1 - first) * t / max(1, warmup - 1)
+    return Schedule(base * rise, name="warmup", length=warmup).then(later)
+
+
+def _wsd(given: Arguments, context: Context) -> Schedule:
+    """Warmup from the minimum, a flat stretch, a decay to the minimum."""
+    base, low = base_value(context), given["min_lr_ratio"]
+    warmup, decay = given["num_warmup_steps"], given["num_decay_steps"]
+    stable = given["num_stable_steps"]
+    if stable is None:
+        if given["num_training_steps"] is None:
+            raise DefinitionError(
+                "the length is missing",
+                where=context.where,
+                hint="give num_training_steps or num_stable_steps",
+            )
+        stable = given["num_training_steps"] - warmup - decay
+    if stable < 0:
+        raise DefinitionError(
+            f"warmup and decay must fit into num_training_steps, they are {-stable} steps too long",
+            where=context.where,
+        )
+    up = _SHAPES[given["warmup_type"]]
+    pieces = [(low + (1 - low) * up(t / sp.Integer(max(1, warmup))), t < warmup)]
+    pieces.append((sp.Integer(1), t < warmup + stable))
+    progress = (t - warmup - stable) / sp.Integer(decay)
+    if given["decay_type"] == "cosine":
+        fall = (1 + sp.cos(2 * sp.pi * given["num_cycles"] * progress)) / 2
+    elif given["decay_type"] == "linear":
+        fall = 1 - progress
+    else:
+        fall = 1 - sp.sqrt(progress)
+    pieces.append((low + (1 - low) * fall, t < warmup + stable + decay))
+    expr = base * sp.Piecewise(*pieces, (low, True))
+    return Schedule(expr, name="warmup_stable_decay", length=warmup + stable + decay)
+
+
+def _half_period(given: Arguments, context: Context) -> sp.Rational:
+    return _rest(given, context) / (2 * given["num_cycles"])
+
+
+def _minimum(given: Arguments, context: Context) -> sp.Expr:
+    """The minimum as a part of the base value: given so, or as a value."""
+    rate, value = given["min_lr_rate"], given["min_lr"]
+    if (rate is None) == (value is None):
+        raise DefinitionError(
+            "one of min_lr and min_lr_rate must be given, "
+            f"got {'none' if rate is None else 'both'}",
+            where=context.where,
+        )
+    return rate if rate is not None else value / base_value(context)
+
+
+_WARMUP = Parameter("num_warmup_steps", REQUIRED, checks.count(0))
+_TOTAL = Parameter("num_training_steps", REQUIRED, checks.count(1))
+_STEPS = (_WARMUP, _TOTAL)
+_CYCLES = Parameter("num_cycles", 0.5, checks.steps)
+_MINIMUM = (Parameter("min_lr", None, checks.number), Parameter("min_lr_rate", None, checks.number))
+_RATIO = checks.in_range(0, 1)
+_ENTRIES = (
+    ScheduleEntry("linear", ("linear",), _STEPS, _warmed(_linear)),
+    ScheduleEntry("cosine", ("cosine_annealing",), (*_STEPS, _CYCLES), _warmed(_cosine)),
+    ScheduleEntry(
+        "cosine_with_restarts",
+        ("cosine_hard_restarts",),
+        (*_STEPS, Parameter("num_cycles", 1, checks.steps)),
+        _warmed(_restarts),
+    ),
+    ScheduleEntry(
+        "polynomial",
+        ("polynomial",),
+        (
+            *_STEPS,
+            Parameter("lr_end", 1e-7, checks.number),
+            Parameter("power", 1.0, checks.at_least(0)),
+        ),
+        _warmed(_polynomial),
+    ),
+    ScheduleEntry(
+        "constant", ("constant",), (), lambda given, context: constant(base_value(context))
+    ),
+    ScheduleEntry("constant_with_warmup", ("constant",), (_WARMUP,), _warmed(_constant)),
+    ScheduleEntry(
+        "inverse_sqrt",
+        ("inverse_square_root",),
+        (_WARMUP, Parameter("timescale", None, checks.count(1))),
+        _warmed(_inverse_root),
+    ),
+    metric_entry("reduce_lr_on_plateau", TORCH_ARGUMENTS, torch_plateau),
+    ScheduleEntry(
+        "cosine_with_min_lr",
+        ("cosine_annealing",),
+        (*_STEPS, _CYCLES, *_MINIMUM),
+        _warmed(_cosine_to_minimum),
+    ),
+    ScheduleEntry(
+        "cosine_warmup_with_min_lr",
+        ("cosine_annealing",),
+        (*_STEPS, _CYCLES, *_MINIMUM, Parameter("warmup_lr_rate", None, checks.number)),
+        _cosine_one_ahead,
+    ),
+    ScheduleEntry(
+        "warmup_stable_decay",
+        ("wsd",),
+        (
+            _WARMUP,
+            Parameter("num_decay_steps", REQUIRED, checks.count(1)),
+            Parameter("num_training_steps", None, checks.count(1)),
+            Parameter("num_stable_steps", None, checks.count(0)),
+            Parameter("warmup_type", "linear", checks.choice(*_SHAPES)),
+            Parameter("decay_type", "cosine", checks.choice(*_SHAPES)),
+            Parameter("min_lr_ratio", 0, _RATIO),
+            Parameter("num_cycles", 0.5, checks.steps),
+        ),
+        _wsd,
+    ),
+)
+SCHEDULES = {entry.name: entry for entry in _ENTRIES}

@@ -1,0 +1,8 @@
+"""The scheduler classes of Keras."""
+
+from closedform.recipes.entries import Framework
+from closedform.recipes.keras.schedules import SCHEDULES
+
+__all__ = ["FRAMEWORK"]
+
+FRAMEWORK = Framework("keras", SCHEDULES, {})

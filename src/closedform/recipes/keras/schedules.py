@@ -1,0 +1,143 @@
+"""The LearningRateSchedules of Keras 3, by their documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import DefinitionError
+from closedform.language import Schedule, floor_div, t
+from closedform.recipes import checks
+from closedform.recipes.cycles import cycles
+from closedform.recipes.entries import REQUIRED, Context, Parameter, ScheduleEntry
+from closedform.schedules import cosine, exponential, inverse_time, linear, polynomial
+from closedform.schedules import piecewise_constant as pieces_of
+from closedform.schedules.exponential import check_factor
+
+Arguments = Mapping[str, Any]
+
+
+def _exponential(given: Arguments, context: Context) -> Schedule:
+    start, rate, steps = (given[k] for k in ("initial_learning_rate", "decay_rate", "decay_steps"))
+    names = ("decay_rate", "decay_steps")
+    check_factor(rate, steps, context.where, staircase=given["staircase"], names=names)
+    return exponential(start, rate, steps, staircase=given["staircase"])
+
+
+def _inverse_time(given: Arguments, context: Context) -> Schedule:
+    checks.rate(given["decay_rate"], "decay_rate", context.where)
+    start, rate, steps = (given[k] for k in ("initial_learning_rate", "decay_rate", "decay_steps"))
+    return inverse_time(start, rate, steps, staircase=given["staircase"])
+
+
+def _pieces(given: Arguments, context: Context) -> Schedule:
+    """A boundary is the last step of the value before it."""
+    values, marks = given["values"], given["boundaries"]
+    if len(values) != len(marks) + 1:
+        raise DefinitionError(
+            f"values must be one more than boundaries: expected {len(marks) + 1}, "
+            f"got {len(values)}",
+            where=context.where,
+        )
+    for earlier, later in pairwise((sp.Integer(-1), *marks)):
+        if later <= earlier:
+            raise DefinitionError(
+                f"boundaries must increase from 0 on, got {later} after {earlier}",
+                where=context.where,
+            )
+    return pieces_of(values, [mark + 1 for mark in marks])
+
+
+def _polynomial(given: Arguments, context: Context) -> Schedule:
+    """With ``cycle`` the length is stretched to its next multiple, which is met at its end."""
+    del context
+    start, end = given["initial_learning_rate"], given["end_learning_rate"]
+    steps, power = given["decay_steps"], given["power"]
+    if not given["cycle"]:
+        return polynomial(start, end, steps, power)
+    stretched = steps * (floor_div(sp.Max(t, 1) - 1, steps) + 1)
+    return Schedule(end + (start - end) * (1 - t / stretched) ** power, name="polynomial")
+
+
+def _cosine(given: Arguments, context: Context) -> Schedule:
+    """With ``warmup_target`` a line to it, from which the cosine falls."""
+    start, steps = given["initial_learning_rate"], given["decay_steps"]
+    target, warmup = given["warmup_target"], given["warmup_steps"]
+    if target is None:
+        return cosine(start, given["alpha"] * start, steps)
+    fall = cosine(target, given["alpha"] * target, steps)
+    del context
+    return linear(start, target, warmup).then(fall) if warmup else fall
+
+
+def _restarts(given: Arguments, context: Context) -> Schedule:
+    """The height of each cycle is above alpha; its factor is m_mul to the number of restarts."""
+    start, alpha = given["initial_learning_rate"], given["alpha"]
+    first, growth = given["first_decay_steps"], given["t_mul"]
+    place = cycles(first, growth, given["m_mul"], None, context.where)
+    swing = place.decay * (1 + sp.cos(sp.pi * place.progress)) / 2
+    return Schedule(start * ((1 - alpha) * swing + alpha), name="warm_restarts", length=first)
+
+
+_START = Parameter("initial_learning_rate", REQUIRED, checks.number)
+_STEPS = Parameter("decay_steps", REQUIRED, checks.count(1))
+_ALPHA = Parameter("alpha", 0.0, checks.number)
+_DECAY = (
+    _START,
+    _STEPS,
+    Parameter("decay_rate", REQUIRED, checks.number),
+    Parameter("staircase", False, checks.flag),
+)
+_ENTRIES = (
+    ScheduleEntry("ExponentialDecay", ("exponential",), _DECAY, _exponential),
+    ScheduleEntry(
+        "PiecewiseConstantDecay",
+        ("piecewise_constant",),
+        (
+            Parameter("boundaries", REQUIRED, checks.integer_milestones),
+            Parameter("values", REQUIRED, checks.numbers),
+        ),
+        _pieces,
+    ),
+    ScheduleEntry(
+        "PolynomialDecay",
+        ("polynomial",),
+        (
+            _START,
+            _STEPS,
+            Parameter("end_learning_rate", 1e-4, checks.number),
+            Parameter("power", 1.0, checks.at_least(0)),
+            Parameter("cycle", False, checks.flag),
+        ),
+        _polynomial,
+    ),
+    ScheduleEntry("InverseTimeDecay", ("inverse_time",), _DECAY, _inverse_time),
+    ScheduleEntry(
+        "CosineDecay",
+        ("cosine",),
+        (
+            _START,
+            _STEPS,
+            _ALPHA,
+            Parameter("warmup_target", None, checks.number),
+            Parameter("warmup_steps", 0, checks.count(0)),
+        ),
+        _cosine,
+    ),
+    ScheduleEntry(
+        "CosineDecayRestarts",
+        ("warm_restarts",),
+        (
+            _START,
+            Parameter("first_decay_steps", REQUIRED, checks.steps),
+            Parameter("t_mul", 2.0, checks.at_least(1)),
+            Parameter("m_mul", 1.0, checks.number),
+            _ALPHA,
+        ),
+        _restarts,
+    ),
+)
+SCHEDULES = {entry.name: entry for entry in _ENTRIES}

@@ -1,0 +1,8 @@
+"""The scheduler classes of optax."""
+
+from closedform.recipes.entries import Framework
+from closedform.recipes.optax.schedules import SCHEDULES
+
+__all__ = ["FRAMEWORK"]
+
+FRAMEWORK = Framework("optax", SCHEDULES, {})

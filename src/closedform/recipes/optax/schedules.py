@@ -1,0 +1,309 @@
+"""The schedules of optax 0.2: functions of the count, with their values as arguments.
+
+Where optax logs that a length is not above 0 and goes on with a constant, it is refused here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import DefinitionError
+from closedform.language import Schedule, sequential, t
+from closedform.recipes import checks
+from closedform.recipes.entries import (
+    REQUIRED,
+    Context,
+    Parameter,
+    ScheduleEntry,
+    build_schedule,
+    sub_schedule,
+    sub_schedules,
+)
+from closedform.schedules import constant, cosine, exponential, linear, polynomial
+from closedform.schedules import piecewise_constant as pieces_of
+from closedform.schedules.exponential import check_factor
+
+Arguments = Mapping[str, Any]
+
+_COURSES = {"linear": linear, "cosine": cosine}
+
+
+def _constant(given: Arguments, context: Context) -> Schedule:
+    del context
+    return constant(given["value"])
+
+
+def _polynomial(given: Arguments, context: Context) -> Schedule:
+    """Power 0 stays at its initial value, since 0^0 is 1."""
+    del context
+    start, power = given["init_value"], given["power"]
+    if power == 0:
+        return constant(start)
+    course = polynomial(start, given["end_value"], given["transition_steps"], power)
+    return _begun(course, given)
+
+
+def _linear(given: Arguments, context: Context) -> Schedule:
+    del context
+    return _begun(linear(given["init_value"], given["end_value"], given["transition_steps"]), given)
+
+
+def _begun(course: Schedule, given: Arguments) -> Schedule:
+    begin = given["transition_begin"]
+    return course.shift(-begin) if begin else course
+
+
+def _exponential(given: Arguments, context: Context) -> Schedule:
+    """Held at ``end_value`` once it is met."""
+    return _decayed(given["init_value"], given, context)
+
+
+def _decayed(start: Any, given: Arguments, context: Context) -> Schedule:
+    rate, end = given["decay_rate"], given["end_value"]
+    steps = given["transition_steps"]
+    names = ("decay_rate", "transition_steps")
+    check_factor(rate, steps, context.where, staircase=given["staircase"], names=names)
+    course = _begun(exponential(start, rate, steps, staircase=given["staircase"]), given)
+    if end is None:
+        return course
+    return course.clip(low=end) if rate < 1 else course.clip(high=end)
+
+
+def _cosine(given: Arguments, context: Context) -> Schedule:
+    del context
+    return _fallen(given["init_value"], given["decay_steps"], given["alpha"], given["exponent"])
+
+
+def _fallen(start: sp.Expr, steps: Any, alpha: sp.Expr, exponent: sp.Expr) -> Schedule:
+    """The cosine to a power, from ``start`` to ``alpha`` times it."""
+    if exponent == 1:
+        return cosine(start, alpha * start, steps)
+    swing = (1 + sp.cos(sp.pi * sp.Min(t, steps) / steps)) / 2
+    expr = start * ((1 - alpha) * swing**exponent + alpha)
+    return Schedule(expr, name="cosine", length=steps)
+
+
+def _piecewise_constant(given: Arguments, context: Context) -> Schedule:
+    """At t = boundary the factor is applied already."""
+    marks = _boundaries(given, context)
+    value, values, kept = given["init_value"], [], []
+    for mark, scale in marks:
+        if mark > 0:
+            values.append(value)
+            kept.append(mark)
+        value = value * scale
+    return pieces_of([*values, value], kept)
+
+
+def _interpolated(given: Arguments, context: Context) -> Schedule:
+    return _joined_courses(
+        given["interpolate_type"], given["init_value"], _boundaries(given, context)
+    )
+
+
+def _joined_courses(kind: str, start: sp.Expr, marks: Sequence[tuple[int, sp.Expr]]) -> Schedule:
+    """Courses from boundary to boundary, each to the value before times its factor."""
+    values = [start]
+    for _, scale in marks:
+        values.append(values[-1] * scale)
+    bounds = [0, *(mark for mark, _ in marks)]
+    members = [
+        _COURSES[kind](low, high, stop - begin)
+        for (low, high), (begin, stop) in zip(pairwise(values), pairwise(bounds), strict=True)
+        if stop > begin
+    ]
+    return sequential(members) if members else constant(values[-1])
+
+
+def _linear_one_cycle(given: Arguments, context: Context) -> Schedule:
+    steps, up = given["transition_steps"], given["div_factor"]
+    marks = [
+        (_part(given["pct_start"], steps), up),
+        (_part(given["pct_final"], steps), 1 / up),
+        (steps, 1 / given["final_div_factor"]),
+    ]
+    return _joined_courses("linear", given["peak_value"] / up, _increasing(marks, context))
+
+
+def _cosine_one_cycle(given: Arguments, context: Context) -> Schedule:
+    steps, up = given["transition_steps"], given["div_factor"]
+    marks = [
+        (_part(given["pct_start"], steps), up),
+        (steps, 1 / (up * given["final_div_factor"])),
+    ]
+    return _joined_courses("cosine", given["peak_value"] / up, _increasing(marks, context))
+
+
+def _warmup_constant(given: Arguments, context: Context) -> Schedule:
+    del context
+    return linear(given["init_value"], given["peak_value"], given["warmup_steps"])
+
+
+def _warmup_cosine(given: Arguments, context: Context) -> Schedule:
+    peak, warmup = given["peak_value"], given["warmup_steps"]
+    if given["decay_steps"] <= warmup:
+        raise DefinitionError(
+            f"decay_steps must be above warmup_steps, got {given['decay_steps']} and {warmup}",
+            where=context.where,
+            hint="decay_steps counts the warmup, too",
+        )
+    alpha = given["end_value"] / peak if peak != 0 else sp.Integer(0)
+    fall = _fallen(peak, given["decay_steps"] - warmup, alpha, given["exponent"])
+    return linear(given["init_value"], peak, warmup).then(fall) if warmup else fall
+
+
+def _warmup_exponential(given: Arguments, context: Context) -> Schedule:
+    peak, warmup = given["peak_value"], given["warmup_steps"]
+    fall = _decayed(peak, given, context)
+    return linear(given["init_value"], peak, warmup).then(fall) if warmup else fall
+
+
+def _sgdr(given: Arguments, context: Context) -> Schedule:
+    """Cosines with warmup in a row, each of its ``decay_steps``."""
+    specs = sub_schedules(given["cosine_kwargs"], "cosine_kwargs", context)
+    name = "warmup_cosine_decay_schedule"
+    members = [build_schedule(name, spec, context) for spec in specs]
+    marks = [sum(int(spec["decay_steps"]) for spec in specs[: i + 1]) for i in range(len(specs))]
+    return sequential(members, marks[:-1])
+
+
+def _joined(given: Arguments, context: Context) -> Schedule:
+    specs = sub_schedules(given["schedules"], "schedules", context)
+    members = [build_schedule(*sub_schedule(spec, context), context) for spec in specs]
+    marks = given["boundaries"]
+    if len(marks) != len(specs) - 1:
+        raise DefinitionError(
+            f"boundaries must be one fewer than schedules: expected {len(specs) - 1}, "
+            f"got {len(marks)}",
+            where=context.where,
+        )
+    for earlier, later in pairwise((sp.Integer(0), *marks)):
+        if later <= earlier:
+            raise DefinitionError(
+                f"boundaries must increase from above 0, got {later} after {earlier}",
+                where=context.where,
+            )
+    return sequential(members, marks)
+
+
+def _part(part: sp.Expr, steps: int) -> int:
+    return int(sp.floor(part * steps))
+
+
+def _boundaries(given: Arguments, context: Context) -> list[tuple[int, sp.Expr]]:
+    """Boundaries with their factors, sorted; JSON has the boundaries as text."""
+    marks = given["boundaries_and_scales"] or {}
+    if not isinstance(marks, Mapping):
+        raise DefinitionError(
+            f"boundaries_and_scales must be a mapping, got {marks!r}", where=context.where
+        )
+    found = []
+    for mark, scale in marks.items():
+        step = int(mark) if str(mark).lstrip("-").isdigit() else mark
+        exact = checks.number(step, "a boundary", context.where)
+        factor = checks.at_least(0)(scale, f"the factor at {mark}", context.where)
+        found.append((int(exact), factor))
+    return sorted(found, key=lambda pair: pair[0])
+
+
+def _increasing(
+    marks: Sequence[tuple[int, sp.Expr]], context: Context
+) -> Sequence[tuple[int, sp.Expr]]:
+    for (earlier, _), (later, _) in pairwise(marks):
+        if later <= earlier:
+            raise DefinitionError(
+                f"the phases must have steps, got boundaries {earlier} and {later}",
+                where=context.where,
+            )
+    return marks
+
+
+_INIT = Parameter("init_value", REQUIRED, checks.number)
+_END = Parameter("end_value", REQUIRED, checks.number)
+_PEAK = Parameter("peak_value", REQUIRED, checks.number)
+_STEPS = Parameter("transition_steps", REQUIRED, checks.count(1))
+_BEGIN = Parameter("transition_begin", 0, checks.count(0))
+_WARMUP = Parameter("warmup_steps", REQUIRED, checks.count(0))
+_DECAY = Parameter("decay_steps", REQUIRED, checks.count(1))
+_EXPONENT = Parameter("exponent", 1.0, checks.at_least(0))
+_FACTORS = (
+    Parameter("div_factor", 25.0, checks.divisor),
+    Parameter("final_div_factor", 1e4, checks.divisor),
+)
+_JOINTS = Parameter("boundaries", REQUIRED, checks.integer_milestones)
+_SCALES = Parameter("boundaries_and_scales", None)
+_FRACTION = checks.in_range(0, 1)
+_DECAYED = (
+    Parameter("decay_rate", REQUIRED, checks.divisor),
+    _BEGIN,
+    Parameter("staircase", False, checks.flag),
+    Parameter("end_value", None, checks.number),
+)
+_POWER = Parameter("power", REQUIRED, checks.at_least(0))
+_TABLE = {
+    "constant_schedule": (("constant",), (Parameter("value", REQUIRED, checks.number),), _constant),
+    "linear_schedule": (("linear",), (_INIT, _END, _STEPS, _BEGIN), _linear),
+    "polynomial_schedule": (("polynomial",), (_INIT, _END, _POWER, _STEPS, _BEGIN), _polynomial),
+    "exponential_decay": (("exponential",), (_INIT, _STEPS, *_DECAYED), _exponential),
+    "cosine_decay_schedule": (
+        ("cosine",),
+        (_INIT, _DECAY, Parameter("alpha", 0.0, checks.number), _EXPONENT),
+        _cosine,
+    ),
+    "piecewise_constant_schedule": (("piecewise_constant",), (_INIT, _SCALES), _piecewise_constant),
+    "piecewise_interpolate_schedule": (
+        ("sequential",),
+        (Parameter("interpolate_type", REQUIRED, checks.choice(*_COURSES)), _INIT, _SCALES),
+        _interpolated,
+    ),
+    "linear_onecycle_schedule": (
+        ("sequential", "linear"),
+        (
+            _STEPS,
+            _PEAK,
+            Parameter("pct_start", 0.3, _FRACTION),
+            Parameter("pct_final", 0.85, _FRACTION),
+            *_FACTORS,
+        ),
+        _linear_one_cycle,
+    ),
+    "cosine_onecycle_schedule": (
+        ("sequential", "cosine"),
+        (_STEPS, _PEAK, Parameter("pct_start", 0.3, _FRACTION), *_FACTORS),
+        _cosine_one_cycle,
+    ),
+    "warmup_constant_schedule": (
+        ("linear",),
+        (_INIT, _PEAK, Parameter("warmup_steps", REQUIRED, checks.count(1))),
+        _warmup_constant,
+    ),
+    "warmup_cosine_decay_schedule": (
+        ("cosine",),
+        (
+            _INIT,
+            _PEAK,
+            _WARMUP,
+            _DECAY,
+            Parameter("end_value", 0.0, checks.number),
+            _EXPONENT,
+        ),
+        _warmup_cosine,
+    ),
+    "warmup_exponential_decay_schedule": (
+        ("exponential",),
+        (_INIT, _PEAK, _WARMUP, _STEPS, *_DECAYED),
+        _warmup_exponential,
+    ),
+    "sgdr_schedule": (("sequential", "cosine"), (Parameter("cosine_kwargs"),), _sgdr),
+    "join_schedules": (("sequential",), (Parameter("schedules"), _JOINTS), _joined),
+}
+SCHEDULES = {
+    name: ScheduleEntry(
+        name, builds, parameters, build, children="schedules" if name == "join_schedules" else None
+    )
+    for name, (builds, parameters, build) in _TABLE.items()
+}

@@ -1,0 +1,97 @@
+"""Classes that wait for a metric: torch's ReduceLROnPlateau and the schedulers around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import DefinitionError
+from closedform.language import Schedule, State, UpdateRule, state, t
+from closedform.recipes import checks
+from closedform.recipes.entries import Context, Parameter, RuleBuilder, ScheduleEntry
+from closedform.recipes.group_values import base_value, number_of_group
+from closedform.schedules import reduce_on_plateau
+from closedform.schedules.plateau import MODES, THRESHOLD_MODES
+
+Arguments = Mapping[str, Any]
+
+_COUNT = checks.count(0)
+TORCH_ARGUMENTS = (
+    Parameter("mode", "min", checks.choice(*MODES)),
+    Parameter("factor", 0.1, checks.in_range(0, 1)),
+    Parameter("patience", 10, _COUNT),
+    Parameter("threshold", 1e-4, checks.number),
+    Parameter("threshold_mode", "rel", checks.choice(*THRESHOLD_MODES)),
+    Parameter("cooldown", 0, _COUNT),
+    Parameter("min_lr", 0),
+    Parameter("eps", 1e-8, checks.at_least(0)),
+)
+"""The arguments of torch's class, which transformers passes on."""
+
+
+def metric_entry(name: str, parameters: tuple[Parameter, ...], rule: RuleBuilder) -> ScheduleEntry:
+    """Returns the entry of a class that is driven by a metric: it builds a rule, no schedule."""
+    return ScheduleEntry(name, ("reduce_on_plateau",), parameters, _refuse, rule=rule)
+
+
+def _refuse(given: Arguments, context: Context) -> Schedule:
+    del given
+    raise DefinitionError(
+        f"{context.path[-1]} is driven by a metric, so it is no schedule: its value is no function "
+        "of the step",
+        where=context.where,
+        hint="build its update rule with closedform.frameworks.metric_rule",
+    )
+
+
+def torch_plateau(given: Arguments, context: Context) -> UpdateRule:
+    """Returns the rule of ``ReduceLROnPlateau``; ``min_lr`` may be a list, one for each group."""
+    if given["factor"] == 1:
+        raise DefinitionError("factor must be below 1, got 1", where=context.where)
+    return reduce_on_plateau(
+        given["mode"],
+        given["factor"],
+        given["patience"],
+        given["threshold"],
+        given["threshold_mode"],
+        given["cooldown"],
+        number_of_group(given, "min_lr", context),
+        given["eps"],
+    )
+
+
+def timm_plateau(given: Arguments, context: Context) -> UpdateRule:
+    """Returns the rule of ``PlateauLRScheduler``: after its warmup, that of torch.
+
+    Its step t is timm's epoch t + 1: up to ``warmup_t`` the metric is not looked at.
+    """
+    if given["noise_range_t"] is not None:
+        raise DefinitionError(
+            "noise is not modelled: the value that it changes is put back one step later",
+            where=context.where,
+            hint="leave noise_range_t out",
+        )
+    if given["decay_rate"] == 1:
+        raise DefinitionError("decay_rate must be below 1, got 1", where=context.where)
+    rule = reduce_on_plateau(
+        given["mode"],
+        given["decay_rate"],
+        given["patience_t"],
+        given["threshold"],
+        cooldown=given["cooldown_t"],
+        minimum=given["lr_min"],
+    )
+    warmup = given["warmup_t"]
+    if not warmup:
+        return rule
+    start = given["warmup_lr_init"]
+    scale = checks.number(context.group.get("lr_scale", 1), "lr_scale", context.where)
+    rise = scale * (start + (base_value(context) - start) * (t + 1) / sp.Integer(warmup))
+    states = {
+        name: State(sp.Piecewise((state(name), t < warmup), (spec.next, True)), spec.initial)
+        for name, spec in rule.states.items()
+    }
+    param = sp.Piecewise((rise, t < warmup), (rule.param, True))
+    return UpdateRule(rule.name, param, states, rule.hyperparameters)

@@ -1,0 +1,211 @@
+"""The schedulers of pytorch-accelerated 0.1.61: each a course of the group's base value.
+
+The step is the argument ``num_updates`` of ``get_updated_values``; ``step()`` sets the value of
+step 0 twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sympy as sp
+
+from closedform.deprecation import renamed_keywords
+from closedform.errors import DefinitionError
+from closedform.language import Schedule, sequential, t
+from closedform.recipes import checks
+from closedform.recipes.entries import REQUIRED, Context, Parameter, ScheduleEntry, fill
+from closedform.recipes.group_values import base_value
+from closedform.recipes.pytorch_accelerated.wsd import WsdPlan, read_plan
+from closedform.schedules import (
+    constant,
+    cosine_k_decay,
+    linear,
+    multi_step,
+    step_decay,
+    wsd_checkpoints,
+)
+from closedform.schedules.blends import along_line
+
+Arguments = Mapping[str, Any]
+
+
+def _cosine(given: Arguments, context: Context) -> Schedule:
+    """Warmup, a cosine of the time to the power k_decay, and the minimum.
+
+    As shipped, the cosine ends as many steps early as the warmup is long, and the warmup from a
+    ratio has the slope of the one from ``warmup_starting_lr``.
+    """
+    base, per_epoch = base_value(context), given["num_update_steps_per_epoch"]
+    names = ("total_num_epochs", "num_warmup_epochs", "num_cooldown_epochs")
+    steps, warmup, cooldown = (given[name] * per_epoch for name in names)
+    if warmup + cooldown > steps:
+        raise DefinitionError(
+            f"warmup and cooldown must fit into the epochs, got {warmup} + {cooldown} of {steps} "
+            "steps",
+            where=context.where,
+        )
+    low = given["lr_min"] if given["min_lr_ratio"] is None else given["min_lr_ratio"] * base
+    fixed, ratio = given["warmup_starting_lr"], given["warmup_starting_lr_ratio"]
+    start = fixed if ratio is None else ratio * base
+    fall = steps - warmup - cooldown
+    if fall == 0 or given["k_decay"] == 0:  # 0^0 is 1: power 0 is at the minimum throughout.
+        course = constant(low)
+    elif context.as_implemented and warmup:
+        course = cosine_k_decay(base, low, fall, given["k_decay"])
+    else:
+        return cosine_k_decay(base, low, steps, given["k_decay"], warmup, start, cooldown)
+    if not warmup:
+        return course
+    local = course.bound.xreplace({t: t - warmup})
+    if not context.as_implemented:
+        return Schedule(_after(along_line(start, base, t / sp.Integer(warmup)), local, warmup))
+    cut = sp.Piecewise((local, t < max(fall, warmup)), (low, True))
+    return Schedule(_after(start + t * (base - fixed) / warmup, cut, warmup), length=steps)
+
+
+def _after(rise: sp.Expr, course: sp.Expr, warmup: int) -> sp.Expr:
+    return sp.Piecewise((rise, t < warmup), (course, True))
+
+
+def _wsd(given: Arguments, context: Context) -> Schedule:
+    """Warmup, and a decay before each checkpoint.
+
+    As shipped, loading a state brings back every argument of the first run but the length.
+    """
+    plan = read_plan(given, context)
+    base = base_value(context)
+    bases = [value for value in context.bases if value is not None]
+    largest = max(checks.number(value, "base", context.where) for value in bases)
+    if plan.num_warmup_steps and plan.warmup_starting_lr > largest:
+        raise DefinitionError(
+            f"warmup_starting_lr must be at most the largest base value {largest}, got "
+            f"{plan.warmup_starting_lr}",
+            where=context.where,
+        )
+    return _planned(plan, base, context)
+
+
+def _planned(plan: WsdPlan, base: sp.Expr, context: Context) -> Schedule:
+    marks = list(plan.checkpoint_steps)
+    end = base * plan.lr_min
+    stable = [info for info in plan.get_decay_info() if info["decay_steps"] == 0]
+    if stable and stable[0]["period_start"] == 0:
+        raise DefinitionError(
+            f"decay_phase_ratio is {plan.decay_phase_ratio}: the decay before checkpoint "
+            f"{marks[0]} has no steps, and what comes after it has no value",
+            where=context.where,
+            hint="take a larger ratio",
+        )
+    decayed = [mark for mark in marks if not stable or mark <= stable[0]["period_start"]]
+    shape = "sqrt" if plan.use_inverse_sqrt_decay else "inverse"
+    falling = wsd_checkpoints(
+        base,
+        end,
+        decayed[-1],
+        0,
+        plan.decay_phase_ratio,
+        decayed,
+        shape=shape,
+    )
+    if stable:  # A last period of a few steps, too short for a decay.
+        held = [constant(base), constant(end)]
+        falling = sequential([falling, *held], [decayed[-1], marks[-1]])
+    if plan.is_continuation_from_checkpoint or not plan.num_warmup_steps:
+        return falling
+    warmup = plan.num_warmup_steps
+    rise = linear(plan.warmup_starting_lr, base, warmup)
+    return sequential([rise, falling.shift(warmup)], [warmup], name="wsd_checkpoints")
+
+
+def _milestones(given: Arguments, context: Context) -> Schedule:
+    """The first example of the documents: a factor when an epoch of the list begins."""
+    marks = sorted({mark * given["num_steps_per_epoch"] for mark in given["epoch_milestones"]})
+    return multi_step(base_value(context), given["gamma"], marks)
+
+
+def _step_decay(given: Arguments, context: Context) -> Schedule:
+    """The second example of the documents: a factor every n steps."""
+    return step_decay(base_value(context), given["gamma"], given["n"])
+
+
+_LOW = Parameter("lr_min", 1e-6, checks.at_least(0))
+_WARMUP_START = Parameter("warmup_starting_lr", 1e-6, checks.number)
+_PER_EPOCH = Parameter("num_update_steps_per_epoch", REQUIRED, checks.count(1))
+_GAMMA = Parameter("gamma", REQUIRED, checks.number)
+_ENTRIES = (
+    ScheduleEntry(
+        "CosineLrScheduler",
+        ("cosine_k_decay",),
+        (
+            Parameter("total_num_epochs", REQUIRED, checks.count(1)),
+            _PER_EPOCH,
+            Parameter("k_decay", 1.0, checks.at_least(0)),
+            _LOW,
+            Parameter("min_lr_ratio", None, checks.number),
+            Parameter("num_warmup_epochs", 0, checks.count(0)),
+            _WARMUP_START,
+            Parameter("warmup_starting_lr_ratio", None, checks.number),
+            Parameter("num_cooldown_epochs", 0, checks.count(0)),
+        ),
+        _cosine,
+    ),
+    ScheduleEntry(
+        "WSDLrScheduler",
+        ("wsd_checkpoints",),
+        (
+            Parameter("num_epochs", None, checks.count(1)),
+            Parameter("num_update_steps_per_epoch", None, checks.count(1)),
+            Parameter("total_steps", None, checks.count(1)),
+            Parameter("num_warmup_steps", 0, checks.optional(checks.count(0))),
+            Parameter("decay_phase_ratio", 0.1, checks.in_range(0, 1)),
+            _LOW,
+            _WARMUP_START,
+            Parameter("use_inverse_sqrt_decay", True, checks.flag),
+            Parameter("num_checkpoints", 1, checks.count(1)),
+            Parameter("is_continuation_from_checkpoint", False, checks.flag),
+            Parameter("continuation", None),
+        ),
+        _wsd,
+    ),
+    ScheduleEntry(
+        "StatefulSchedulerBase:Milestone",
+        ("multi_step",),
+        (
+            _GAMMA,
+            Parameter("epoch_milestones", REQUIRED, checks.integer_milestones),
+            Parameter("num_steps_per_epoch", REQUIRED, checks.count(1)),
+        ),
+        _milestones,
+    ),
+    ScheduleEntry(
+        "StatefulSchedulerBase:StepWd",
+        ("step_decay",),
+        (Parameter("n", REQUIRED, checks.count(1)), _GAMMA),
+        _step_decay,
+    ),
+)
+SCHEDULES = {entry.name: entry for entry in _ENTRIES}
+
+
+@renamed_keywords(kwargs="config", as_shipped="as_implemented")
+def wsd_plan(config: Mapping[str, Any], as_implemented: bool = False) -> WsdPlan:
+    """Returns what the arguments of a WSDLrScheduler come to, with its methods.
+
+    Args:
+        config: The arguments of the class.
+        as_implemented: As in ``schedule``.
+
+    Raises:
+        ArgumentError: An argument is missing or unknown.
+        DefinitionError: The arguments have no meaning.
+
+    Example:
+        >>> plan = wsd_plan({"total_steps": 100, "num_checkpoints": 2})
+        >>> plan.get_checkpoint_steps(), plan.get_phase_info(30)["pre_decay_step"]
+        ([25, 50], 48)
+    """
+    framework, name = "pytorch_accelerated", "WSDLrScheduler"
+    context = Context(framework, SCHEDULES, as_implemented=as_implemented, path=(name,))
+    return read_plan(fill(SCHEDULES[name].parameters, config, context.where), context)

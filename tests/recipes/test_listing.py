@@ -1,0 +1,189 @@
+"""What each class says that it builds: traced while it builds, or shown by equal values."""
+
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from closedform import frameworks, schedules
+from closedform.errors import ClosedFormError
+from closedform.language import Schedule
+from tests.recipes.compare_packages import OPTAX
+from tests.reference.records import Row, other_system_records, schedule_records
+
+STEPS = range(60)
+# The functions of the library by their code, to know them in a trace.
+LIBRARY = {getattr(schedules, name).__code__: name for name in schedules.__all__}
+
+KERAS: list[tuple[str, dict[str, Any]]] = [
+    ("ExponentialDecay", {"initial_learning_rate": 1, "decay_steps": 9, "decay_rate": 0.5}),
+    ("PiecewiseConstantDecay", {"boundaries": [5], "values": [1, 0.5]}),
+    ("PolynomialDecay", {"initial_learning_rate": 1, "decay_steps": 9}),
+    ("InverseTimeDecay", {"initial_learning_rate": 1, "decay_steps": 9, "decay_rate": 0.5}),
+    ("CosineDecay", {"initial_learning_rate": 1, "decay_steps": 9}),
+    ("CosineDecayRestarts", {"initial_learning_rate": 1, "first_decay_steps": 9}),
+]
+LINE = {"class": "linear_schedule", "kwargs": dict(OPTAX[1][1])}
+JOINED = {"schedules": [LINE, LINE], "boundaries": [8]}
+
+
+def rows() -> Iterable[Row]:
+    yield from schedule_records()
+    yield from other_system_records()
+    for system, examples in (("keras", KERAS), ("optax", [("join_schedules", JOINED)])):
+        for name, kwargs in examples:
+            yield {"system": system, "class": name, "kwargs": kwargs, "base": 1}
+
+
+def called(build: Callable[[], object]) -> set[str]:
+    """The functions of the library that are called while something is built."""
+    seen = set()
+
+    def look(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code in LIBRARY:
+            seen.add(LIBRARY[frame.f_code])
+
+    sys.setprofile(look)
+    try:
+        build()
+    except ClosedFormError:
+        return set()
+    finally:
+        sys.setprofile(None)
+    return seen
+
+
+def build(row: Row) -> Schedule | list[Schedule | None]:
+    if "param_groups" not in row:
+        return frameworks.schedule(row["system"], row["class"], row["kwargs"], base=row["base"])
+    groups = [{**group, "adjust_learning_rate": 0.5} for group in row["param_groups"]]
+    return frameworks.schedules(row["system"], row["class"], row["kwargs"], groups, key=row["key"])
+
+
+# (system, class, arguments, the same of the library, up to which step): formulas that a class
+# writes down itself, since it has more arguments than the library. The base value is 1.
+SAME: list[tuple[str, str, dict[str, Any], Callable[[], Schedule], int]] = [
+    (
+        "torch",
+        "ChainedScheduler",
+        {
+            "schedulers": [
+                {"class": "ExponentialLR", "kwargs": {"gamma": 0.9}},
+                {"class": "CosineAnnealingLR", "kwargs": {"T_max": 7}},
+            ]
+        },
+        lambda: schedules.chained(
+            [schedules.multiplicative(1, 0.9), schedules.cosine_annealing(1, 0, 7)]
+        ),
+        60,
+    ),
+    (
+        "torch",
+        "MultiplicativeLR",
+        {"lr_lambda": {"expr": "0.9"}},
+        lambda: schedules.multiplicative(1, 0.9),
+        60,
+    ),
+    (
+        "huggingface",
+        "warmup_stable_decay",
+        {
+            "num_warmup_steps": 5,
+            "num_decay_steps": 9,
+            "num_training_steps": 40,
+            "decay_type": "linear",
+            "min_lr_ratio": 0.1,
+        },
+        lambda: schedules.wsd(1, 0.1, 40, 5, 9, start=0.1),
+        60,
+    ),
+    (
+        "keras",
+        "CosineDecayRestarts",
+        {"initial_learning_rate": 1, "first_decay_steps": 5},
+        lambda: schedules.warm_restarts(1, 0, 5, multiplier=2),
+        60,
+    ),
+    (
+        "timm",
+        "CosineLRScheduler",
+        {"t_initial": 40, "lr_min": 0.1, "k_decay": 1.5},
+        lambda: schedules.cosine_k_decay(1, 0.1, 40, 1.5),
+        60,
+    ),
+    (
+        "timm",
+        "CosineLRScheduler",
+        {"t_initial": 5, "lr_min": 0.1, "cycle_mul": 2, "cycle_limit": 3},
+        lambda: schedules.warm_restarts(1, 0.1, 5, multiplier=2, restarts=2),
+        60,
+    ),
+    (
+        "timm",
+        "TanhLRScheduler",
+        {"t_initial": 40},
+        lambda: schedules.tanh_decay(1, 0, 40, -7, 3),
+        40,  # from there on timm jumps to lr_min
+    ),
+    (
+        "timm",
+        "PolyLRScheduler",
+        {"t_initial": 40, "power": 2, "lr_min": 0.1},
+        lambda: schedules.polynomial(1, 0.1, 40, 2),
+        60,
+    ),
+    (
+        "timm",
+        "WSDLRScheduler",
+        {"t_initial": 40, "decay_t": 15, "warmup_t": 5, "decay_fn": "linear", "lr_min": 0.1},
+        lambda: schedules.wsd(1, 0.1, 45, 5, 15),
+        60,
+    ),
+]
+
+
+@pytest.mark.parametrize("index", range(len(SAME)))
+def test_formula_of_a_class_is_that_of_the_library(index: int) -> None:
+    system, name, kwargs, library, until = SAME[index]
+    computed = frameworks.schedule(system, name, kwargs, base=1)
+    known = library()
+    assert [computed.exact(n) - known.exact(n) for n in range(until)] == [0] * until
+
+
+@pytest.mark.parametrize("system", frameworks.FRAMEWORKS)
+def test_classes_build_what_they_say(system: str) -> None:
+    entries = frameworks.FRAMEWORKS[system].schedules
+    # By builder: the lr, wd and generic classes of cerebras share one.
+    seen: dict[Any, set[str]] = {entry.build: set() for entry in entries.values()}
+    for other, name, _, library, _ in SAME:
+        if other == system:
+            seen[entries[name].build] |= called(library)
+    for row in rows():
+        if row["system"] != system or row["class"] not in entries:
+            continue
+        entry = entries[row["class"]]
+        if not set(entry.builds) <= seen[entry.build]:
+            seen[entry.build] |= called(partial(build, row))
+    for name, entry in entries.items():
+        traced = seen[entry.build]
+        if entry.rule is not None:
+            traced = called(partial(frameworks.metric_rule, system, name, {}))
+        assert set(entry.builds) <= traced, name
+
+
+def test_listing_is_derived_from_the_entries() -> None:
+    assert frameworks.known_as("cosine") == {
+        "cerebras": ("CosineDecayLR", "CosineDecayWD", "CosineDecayScheduler"),
+        "keras": ("CosineDecay",),
+        "optax": (
+            "cosine_decay_schedule",
+            "cosine_onecycle_schedule",
+            "warmup_cosine_decay_schedule",
+            "sgdr_schedule",
+        ),
+    }
+    assert frameworks.known_as("one_cycle_momentum") == {"torch": ("OneCycleLR",)}
+    assert frameworks.known_as("rex") == {}

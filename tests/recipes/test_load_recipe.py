@@ -1,0 +1,361 @@
+"""Configs: the 35 real ones, the forms that are read, and what is refused."""
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sympy as sp
+import yaml
+
+from closedform import frameworks, schedules
+from closedform.errors import ConfigError
+from closedform.language import Schedule
+from closedform.language.exact import to_float
+from closedform.recipes import load_recipe, load_schedules
+from tests.reference.records import CONFIGS
+
+FILES = sorted(CONFIGS.glob("*.yaml"))
+LINEAR = {"LinearLR": {"initial_learning_rate": 0.0, "end_learning_rate": 1.0, "total_iters": 4}}
+HALF = sp.Rational(1, 2)
+
+
+def config(
+    optimizer: Any = None, schedulers: Any = None, loop: Any = None, **more: Any
+) -> dict[str, Any]:
+    init: dict[str, Any] = {"optimizer": {"AdamW": {}} if optimizer is None else optimizer}
+    if schedulers is not None:
+        init["schedulers"] = schedulers
+    if loop is not None:
+        init["loop"] = loop
+    return {"trainer": {"init": {**init, **more}}}
+
+
+def raw_init(path: Path) -> Mapping[str, Any]:
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    init: Mapping[str, Any] = content["trainer"]["init"]
+    return init
+
+
+def leaves(section: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """The leaf schedulers of a one-key mapping, in their order."""
+    ((name, given),) = section.items()
+    if "scheduler" in given:
+        return leaves(given["scheduler"])
+    if "schedulers" in given:
+        return [leaf for member in given["schedulers"] for leaf in leaves(member)]
+    return [(name, given)]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_real_config_is_read(path: Path) -> None:
+    init = raw_init(path)
+    built, max_steps = load_schedules(path)
+    assert list(built) == ["lr"]
+    assert max_steps == init["loop"]["max_steps"]
+    begin = 0
+    for name, given in leaves(init["schedulers"][0]):
+        alone = frameworks.schedule("cerebras", name, given)
+        steps = given.get("total_iters", 1000)
+        for step in {0, 1, steps // 2, steps - 1}:
+            exact = built["lr"].exact(begin + step)
+            assert exact == alone.exact(step)
+            # float64: a few roundings of 1.1e-16, relative to the largest rate of the piece
+            scale = max([value for key, value in given.items() if "rate" in key], default=1)
+            assert float(built["lr"](begin + step)) == pytest.approx(
+                to_float(exact), rel=0, abs=1e-15 * scale
+            )
+        begin += steps
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_real_config_makes_a_recipe(path: Path) -> None:
+    ((name, given),) = raw_init(path)["optimizer"].items()
+    recipe = load_recipe(path)
+    assert recipe.name == path.stem
+    assert recipe.source == str(path)
+    assert recipe.optimizer.name == name.lower()
+    assert recipe.optimizer.hyperparameters["lr"] is recipe.schedules["lr"]
+    if name != "AdaFactor":
+        beta2 = given.get("betas", [0.9, 0.999])[1]
+        assert recipe.optimizer.hyperparameters["beta2"] == sp.Rational(str(beta2))
+        assert recipe.optimizer.hyperparameters["eps"] == sp.Rational(repr(given.get("eps", 1e-6)))
+    assert list(recipe.adjust_learning_rate) == list(given.get("adjust_learning_rate", {}))
+
+
+def test_mapping_is_not_changed() -> None:
+    given = config({"AdamW": {"learning_rate": 0.1, "adjust_learning_rate": {"a": 2}}}, [LINEAR])
+    before = copy.deepcopy(given)
+    recipe = load_recipe(given)
+    assert given == before
+    assert (recipe.name, recipe.source, recipe.max_steps) == ("recipe", "<mapping>", None)
+    assert recipe.adjust_learning_rate == {"a": 2}
+
+
+SCHEDULERS: dict[str, tuple[Any, Schedule]] = {
+    "lower case": ([{"linearlr": LINEAR["LinearLR"]}], schedules.linear(0, 1, 4)),
+    "no suffix": ([{"Linear": LINEAR["LinearLR"]}], schedules.linear(0, 1, 4)),
+    "not in a list": (LINEAR, schedules.linear(0, 1, 4)),
+    "scaled": ([{"ScalePerParamLR": {"scheduler": LINEAR}}], schedules.linear(0, 1, 4)),
+    "one after the other": (
+        [{"SequentialLR": {"schedulers": [LINEAR, {"ConstantLR": {"learning_rate": 2}}]}}],
+        schedules.linear(0, 1, 4).then(schedules.constant(2)),
+    ),
+    "with its milestones": (
+        [{"SequentialLR": {"schedulers": [LINEAR, LINEAR], "milestones": [4]}}],
+        schedules.linear(0, 1, 4).then(schedules.linear(0, 1, 4)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_scheduler_form(name: str) -> None:
+    given, wanted = SCHEDULERS[name]
+    built = load_recipe(config(schedulers=given)).schedules["lr"]
+    assert [built.exact(step) for step in range(12)] == [wanted.exact(step) for step in range(12)]
+
+
+def test_weight_decay_has_its_own_schedule() -> None:
+    decay = {"ConstantWD": {"val": 0.5}}
+    recipe = load_recipe(config({"adamw": {"weight_decay": 0.1}}, [LINEAR, decay]))
+    assert list(recipe.schedules) == ["lr", "weight_decay"]
+    assert recipe.optimizer.hyperparameters["weight_decay"] is recipe.schedules["weight_decay"]
+
+
+def test_learning_rate_without_scheduler_is_constant() -> None:
+    recipe = load_recipe(config({"SGD": {"learning_rate": 0.5, "momentum": 0.9}}))
+    assert recipe.schedules["lr"].exact(100) == HALF
+    assert load_recipe(config()).schedules["lr"].exact(0) == sp.Rational(1, 1000)
+
+
+TEXTS = {
+    "1e-3 is a number": ("{AdamW: {eps: 1e-3}}", sp.Rational(1, 1000)),
+    "1.5e-3": ("{AdamW: {eps: 1.5e-3}}", sp.Rational(3, 2000)),
+    "an integer": ("{AdamW: {eps: 1}}", sp.Integer(1)),
+    "0.1": ("{AdamW: {eps: 0.1}}", sp.Rational(1, 10)),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_numbers_in_yaml(name: str, tmp_path: Path) -> None:
+    text, wanted = TEXTS[name]
+    path = tmp_path / "c.yaml"
+    path.write_text(f"trainer: {{init: {{optimizer: {text}}}}}", encoding="utf-8")
+    assert load_recipe(path).optimizer.hyperparameters["eps"] == wanted
+    assert load_recipe(str(path)).name == "c"
+
+
+LIMITS = "a config must have at most 100000 values, nested at most 64 deep"
+TAG_HINT = ": only plain mappings, lists, numbers, texts and booleans are"
+FILE_ERRORS = {
+    "a: 1\na: 2": "the key 'a' occurs twice (c.yaml)",
+    "a: {b: [{c: 1, c: 1}]}": "the key 'c' occurs twice (c.yaml: a.b[0])",
+    "a: &x 1": "anchors and aliases are not read (c.yaml, line 1): write the value in full",
+    "a: 1\nb: *x": "anchors and aliases are not read (c.yaml, line 2): write the value in full",
+    'a: !!python/object/apply:os.system ["ls"]': "the tag "
+    "'tag:yaml.org,2002:python/object/apply:os.system' is not read (c.yaml: a)" + TAG_HINT,
+    "a: !own 1": "the tag '!own' is not read (c.yaml: a)" + TAG_HINT,
+    "a: !!set {b}": "the tag 'tag:yaml.org,2002:set' is not read (c.yaml: a)" + TAG_HINT,
+    "<<: {a: 1}": "the tag 'tag:yaml.org,2002:merge' is not read (c.yaml)" + TAG_HINT,
+    "? [a]\n: 1": "a key must be a scalar (c.yaml)",
+    "a: 010": "the number '010' is not read (c.yaml: a): write it in decimals",
+    "a: 1:30": "the number '1:30' is not read (c.yaml: a): write it in decimals",
+    "a: " + "1" * 5000: f"the number {'1' * 40!r} is not read (c.yaml: a): write it in decimals",
+    "- 1": "a config must be a mapping, got list (c.yaml)",
+    "": "a config must be a mapping, got NoneType (c.yaml)",
+    "[" * 100 + "]" * 100: f"{LIMITS} (c.yaml, line 1)",
+    "x" * 1_000_001: "a config must have at most 1000000 bytes, got more (c.yaml)",
+}
+
+
+@pytest.mark.parametrize("text", FILE_ERRORS, ids=lambda text: text[:20])
+def test_file_is_refused(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("c.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load_recipe("c.yaml")
+    assert str(caught.value) == FILE_ERRORS[text]
+
+
+def test_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no such file"):
+        load_recipe(tmp_path / "missing.yaml")
+    with pytest.raises(ConfigError, match="there is no such file"):
+        load_recipe(tmp_path)
+    broken = tmp_path / "broken.yaml"
+    broken.write_bytes(b"\xff\xfe\xfa")
+    with pytest.raises(ConfigError, match="cannot read the file: 'utf-8' codec"):
+        load_recipe(broken)
+    broken.write_text("a: [", encoding="utf-8")
+    with pytest.raises(ConfigError, match="this is no YAML: while parsing"):
+        load_recipe(broken)
+    with pytest.raises(ConfigError, match="must be a path or a mapping, got int: give the path"):
+        load_recipe(3)  # type: ignore[arg-type]
+
+
+def cyclic() -> dict[str, Any]:
+    loop: dict[str, Any] = {}
+    loop["a"] = loop
+    return loop
+
+
+MEMBER = {"ConstantLR": {"learning_rate": 1.0}}
+SCHEDULERS_AT = "<mapping>: trainer.init.schedulers"
+OPTIMIZER_AT = "<mapping>: trainer.init.optimizer"
+MAPPING_ERRORS: dict[str, tuple[Any, str]] = {
+    "no section": (
+        {"trainer": {}},
+        "a config must have the section 'trainer.init', got none (<mapping>: trainer.init): "
+        "the form is trainer: init: {optimizer, schedulers, loop}",
+    ),
+    "section of another form": (
+        {"trainer": {"init": [1]}},
+        "expected a mapping, got list [1] (<mapping>: trainer.init)",
+    ),
+    "cycle": (cyclic(), f"{LIMITS} (<mapping>: {'a.' * 40})"),
+    "object": (
+        config({"AdamW": {"eps": object}}),
+        "a value must be a mapping, list, number, text or boolean, got type "
+        f"({OPTIMIZER_AT}.AdamW.eps)",
+    ),
+    "no optimizer": (
+        {"trainer": {"init": {}}},
+        "a config must have an optimizer, got none (<mapping>: trainer.init): "
+        "load_schedules reads the schedules alone",
+    ),
+    "two optimizers": (
+        config({"Adam": {}, "SGD": {}}),
+        f"expected a mapping of one class name to its arguments, got ['Adam', 'SGD'] "
+        f"({OPTIMIZER_AT})",
+    ),
+    "unknown optimizer": (
+        config({"AdaFactory": None}),
+        "there is no optimizer 'AdaFactory'; there are SGD, Adam, AdamW, RMSprop, Adagrad, Lion, "
+        f"Adamax, NAdam, RAdam, Adadelta, Lamb, Rprop, ASGD, Adafactor, Muon ({OPTIMIZER_AT}): "
+        "load_schedules reads the schedules alone",
+    ),
+    "mistyped argument": (
+        config({"adamw": {"weight_decy": 0.1}}),
+        f"unknown argument 'weight_decy' ({OPTIMIZER_AT}.adamw; cerebras > AdamW): "
+        "did you mean 'weight_decay'?",
+    ),
+    "argument out of its range": (
+        config({"AdamW": {"betas": [0.9, 1.5]}}),
+        f"betas[1] must be in [0, 1), got 1.5 ({OPTIMIZER_AT}.AdamW; adamw)",
+    ),
+    "argument without a value": (
+        config({"AdamW": {"eps": None}}),
+        f"eps must have a value, got none ({OPTIMIZER_AT}.AdamW)",
+    ),
+    "learning rate twice": (
+        config({"Adam": {"lr": 1, "learning_rate": 2}}),
+        f"the learning rate is given twice, as lr and learning_rate ({OPTIMIZER_AT}.Adam)",
+    ),
+    "no learning rate": (
+        config({"SGD": {"momentum": 0.9}}),
+        f"SGD needs a learning rate, got none ({OPTIMIZER_AT}.SGD): "
+        "give a scheduler or learning_rate",
+    ),
+    "uncorrected Adam": (
+        config({"Adam": {"correct_bias": False}}),
+        f"Adam always corrects its bias, got correct_bias False ({OPTIMIZER_AT}.Adam): "
+        "AdamW has a correct_bias",
+    ),
+    "decay of Adam": (
+        config({"Adam": {}}, [{"ConstantWD": {"val": 1}}]),
+        "a weight decay scheduler of Adam would add a decoupled decay to its L2 penalty "
+        f"({OPTIMIZER_AT}.Adam): use AdamW, or take the scheduler out",
+    ),
+    "factors in a list": (
+        config({"Adam": {"adjust_learning_rate": [2]}}),
+        f"expected a mapping, got list [2] ({OPTIMIZER_AT}.Adam.adjust_learning_rate)",
+    ),
+    "factor in text": (
+        config({"Adam": {"adjust_learning_rate": {"embedding": "two"}}}),
+        "factor of 'embedding' must be a number, got str 'two' "
+        f"({OPTIMIZER_AT}.Adam.adjust_learning_rate): give an int, a float, a Fraction or a SymPy "
+        "number",
+    ),
+    "no steps": (
+        config(loop={"max_steps": 0}),
+        "max_steps must be an integer >= 1, got 0 (<mapping>: trainer.init.loop.max_steps)",
+    ),
+    "schedulers in text": (
+        config(schedulers="linear"),
+        f"schedulers must be a list of one-key mappings, got str ({SCHEDULERS_AT})",
+    ),
+    "mistyped scheduler": (
+        config(schedulers=[LINEAR, {"ConstnatWD": {}}]),
+        f"there is no scheduler 'ConstnatWD' ({SCHEDULERS_AT}[1]): did you mean 'ConstantWD'?",
+    ),
+    "mistyped argument of a member": (
+        config(schedulers=[{"SequentialLR": {"schedulers": [LINEAR, {"ConstantLR": {"val": 1}}]}}]),
+        f"unknown argument 'val' ({SCHEDULERS_AT}[0].SequentialLR.schedulers[1].ConstantLR; "
+        "cerebras > ConstantLR): known are learning_rate, param_group_tags, total_iters",
+    ),
+    "member without a length": (
+        config(schedulers=[{"SequentialLR": {"schedulers": [MEMBER, MEMBER]}}]),
+        "total_iters must be an integer >= 1 where another one follows, got None "
+        f"({SCHEDULERS_AT}[0].SequentialLR.schedulers[0].ConstantLR)",
+    ),
+    "no members": (
+        config(schedulers=[{"SequentialLR": {}}]),
+        "schedulers must be a list of one-key mappings, got None "
+        f"({SCHEDULERS_AT}[0].SequentialLR)",
+    ),
+    "other milestones": (
+        config(schedulers=[{"SequentialLR": {"schedulers": [LINEAR, MEMBER], "milestones": [3]}}]),
+        "milestones must be the running sum of total_iters, [4], got [3] "
+        f"({SCHEDULERS_AT}[0].SequentialLR): leave milestones out",
+    ),
+    "tags": (
+        config(schedulers=[{"ConstantLR": {"learning_rate": 1, "param_group_tags": "a"}}]),
+        "a recipe holds one schedule for all param groups, got param_group_tags "
+        f"({SCHEDULERS_AT}[0].ConstantLR): "
+        "use closedform.frameworks.schedules for schedules by group",
+    ),
+    "two of a key": (
+        config(schedulers=[LINEAR, MEMBER]),
+        f"two schedulers drive 'lr' ({SCHEDULERS_AT}[1]): "
+        "join them in one SequentialLR or SequentialWD",
+    ),
+    "generic class": (
+        config(schedulers=[{"ConstantScheduler": {"val": 1}}]),
+        f"ConstantScheduler does not say what it schedules ({SCHEDULERS_AT}[0]): "
+        "use the class of that name that ends with LR or WD",
+    ),
+    "value that is no number": (
+        config(schedulers=[{"ConstantLR": {"learning_rate": float("nan")}}]),
+        "learning_rate of cerebras > ConstantLR must be finite, got nan "
+        f"({SCHEDULERS_AT}[0].ConstantLR)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MAPPING_ERRORS)
+def test_config_is_refused(name: str) -> None:
+    given, message = MAPPING_ERRORS[name]
+    with pytest.raises(ConfigError) as caught:
+        load_recipe(given)
+    assert str(caught.value) == message
+
+
+def test_groups_of_a_recipe_are_those_of_its_system() -> None:
+    optimizer = {"AdamW": {"weight_decay": 0.1, "adjust_learning_rate": {"embedding": 0.25}}}
+    schedule = {"ConstantLR": {"learning_rate": 0.5}}
+    init = {"optimizer": optimizer, "schedulers": [schedule]}
+    recipe = load_recipe({"trainer": {"init": init}})
+    names = ["embedding.weight", "linear.weight", "linear.bias", "norm.weight"]
+    groups = recipe.groups(names, ["norm"])
+    found = {}
+    for group in groups:
+        values = group.bound(recipe.optimizer).hyperparameters
+        for name in group.globs:
+            found[name] = (float(values["lr"](7)), float(values["weight_decay"]))
+    assert found == {
+        "embedding.weight": (0.125, 0.1),
+        "linear.weight": (0.5, 0.1),
+        "linear.bias": (0.5, 0),
+        "norm.weight": (0.5, 0),
+    }

@@ -62,7 +62,7 @@ def test_even_steps() -> None:
     assert even_steps(100, most=5).tolist() == [0, 25, 50, 75, 100]
 
 
-def test_long_curve_keeps_both_sides_of_a_jump() -> None:
+def test_long_curve_contains_both_sides_of_a_jump() -> None:
     jump = Schedule(sp.Piecewise((1, t < 777_777), (3, True)))
     (axes,) = plot_schedule(jump, steps=1_000_000).axes
     curve = next(line for line in axes.lines if line.get_linewidth() == 2.0)
@@ -71,7 +71,7 @@ def test_long_curve_keeps_both_sides_of_a_jump() -> None:
     assert len(points) <= 2002
 
 
-def test_figure_says_what_it_shows(tmp_path: Path) -> None:
+def test_figure_is_labeled(tmp_path: Path) -> None:
     figure = plot_schedule(WARMUP, tmp_path / "lr.png")
     (axes,) = figure.axes
     assert axes.get_title(loc="left") == "sequential"
@@ -85,7 +85,7 @@ def test_figure_says_what_it_shows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "beginning"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.PDF", b"%PDF")]
 )
-def test_file_is_whole_and_the_same_each_time(tmp_path: Path, name: str, beginning: bytes) -> None:
+def test_file_is_complete_and_reproducible(tmp_path: Path, name: str, beginning: bytes) -> None:
     path = tmp_path / name
     path.write_bytes(b"what was there before")
     plot_schedule(WARMUP, path, steps=50)
@@ -96,15 +96,15 @@ def test_file_is_whole_and_the_same_each_time(tmp_path: Path, name: str, beginni
     assert [entry.name for entry in tmp_path.iterdir()] == [name]
 
 
-def test_remarks_stand_at_their_steps(tmp_path: Path) -> None:
+def test_remarks_annotate_their_steps(tmp_path: Path) -> None:
     lr = schedules.linear(0, 1, 10)
     figure = plot_schedule(
         lr, tmp_path / "lr.png", steps=12, remarks={4: "not bounded", 99: "late"}
     )
     (axes,) = figure.axes
-    said = [text.get_text() for text in axes.texts]
-    assert "step 4: not bounded" in said
-    assert not [text for text in said if "late" in text]
+    shown = [text.get_text() for text in axes.texts]
+    assert "step 4: not bounded" in shown
+    assert not [text for text in shown if "late" in text]
     points = [np.asarray(line.get_xydata()).tolist() for line in axes.lines]
     assert [[4.0, 0.4]] in points
 
@@ -118,20 +118,18 @@ def test_schedule_plot_is_the_same_figure(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
-        ({"path": "lr.jpg"}, ExportError, r"written as .pdf, .png, .svg, got '.jpg' \(lr.jpg\)"),
+        ({"path": "lr.jpg"}, ExportError, r"must be .pdf, .png, .svg, got '.jpg' \(lr.jpg\)"),
         ({"path": "lr"}, ExportError, r"got 'no suffix' \(lr\)"),
-        ({"steps": 0}, DefinitionError, r"steps must be above 0, got 0 \(plot 'sequential'\)"),
-        ({"steps": -4}, DefinitionError, "steps must be above 0, got -4"),
+        ({"steps": 0}, DefinitionError, r"steps must be positive, got 0 \(plot 'sequential'\)"),
+        ({"steps": -4}, DefinitionError, "steps must be positive, got -4"),
     ],
 )
-def test_figure_that_cannot_be(
-    arguments: Mapping[str, Any], kind: type[Exception], message: str
-) -> None:
+def test_invalid_figure(arguments: Mapping[str, Any], kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         plot_schedule(WARMUP, **arguments)
 
 
-def test_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_folder(tmp_path: Path) -> None:
     path = tmp_path / "none" / "lr.png"
     message = rf"cannot write the plot: No such file or directory \({re.escape(str(path))}\)"
     with pytest.raises(ExportError, match=message):
@@ -166,7 +164,7 @@ def test_terminal_plot_of_a_constant_has_one_label() -> None:
     assert drawing.endswith(" 0    400")
 
 
-def test_terminal_plot_keeps_a_spike_of_one_step() -> None:
+def test_terminal_plot_shows_a_spike_of_one_step() -> None:
     values = np.zeros(10_000)
     values[4321] = 1
     top = terminal_plot(values, width=20, height=4).split("\n")[0]
@@ -176,10 +174,10 @@ def test_terminal_plot_keeps_a_spike_of_one_step() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ([1.5], r"two or more finite values, got \[1.5\]"),
+        ([1.5], r"at least two finite values, got \[1.5\]"),
         ([0.0, float("nan")], r"got \[0.0, nan\]"),
     ],
 )
-def test_values_that_have_no_plot(values: list[float], message: str) -> None:
+def test_invalid_values(values: list[float], message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
         terminal_plot(values)

@@ -1,4 +1,4 @@
-"""Drawings of schedules: a matplotlib figure, or a few lines of braille for a terminal."""
+"""Plots of schedules: a matplotlib figure, or braille characters for a terminal."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _BLANK = 0x2800
 def boundaries(schedule: Schedule) -> tuple[int, ...]:
     """Returns the steps > 0 at which a branch, a Min or a Max of the schedule changes, in order.
 
-    Found are the changes that are linear in the step; those of a periodic condition are not.
+    Only conditions that are linear in the step are considered, not periodic ones.
 
     Example:
         >>> import sympy as sp
@@ -53,9 +53,9 @@ def boundaries(schedule: Schedule) -> tuple[int, ...]:
 
 
 def last_step(schedule: Schedule) -> int:
-    """Returns the step at which a table or plot of the schedule ends.
+    """Returns the last step of a table or plot of the schedule.
 
-    Its length where it has one, half as much again as its last boundary, or 1000.
+    This is the length of the schedule if it has one, else 1.5 times its last boundary, else 1000.
     """
     if schedule.length is not None and schedule.length > 0:
         return int(schedule.length)
@@ -64,7 +64,7 @@ def last_step(schedule: Schedule) -> int:
 
 
 def even_steps(end: int, most: int = 1_000_000) -> NDArray[np.int64]:
-    """Returns the steps 0..end, or where these are too many ``most`` evenly spaced ones."""
+    """Returns the steps 0..end, or ``most`` evenly spaced ones if there are more."""
     return np.arange(end + 1) if end < most else np.linspace(0, end, most).astype(np.int64)
 
 
@@ -76,27 +76,28 @@ def plot_schedule(
     title: str | None = None,
     remarks: Mapping[int, str] | None = None,
 ) -> Figure:
-    """Returns a figure of the schedule; with a path, writes it there too.
+    """Returns a figure of the schedule and, given a path, writes it to that file.
 
     Args:
-        schedule: What to draw; every hyperparameter has a value.
-        path: A .png, .svg or .pdf file. It is replaced at once when complete, and drawn without
-            a display. None leaves showing to matplotlib.
-        steps: The last step drawn; see ``last_step`` for what holds without it.
+        schedule: The schedule to plot; every hyperparameter must have a value.
+        path: A .png, .svg or .pdf file, written atomically and without a display. If None, the
+            figure belongs to pyplot.
+        steps: The last step of the plot; ``last_step(schedule)`` if None.
         title: The title; the name of the schedule if None.
-        remarks: What is to be said of single steps, such as counterexamples of a claim; those
-            after the last step drawn are left out.
+        remarks: Annotations of single steps, such as counterexamples of a claim; those after the
+            last step are omitted.
 
     Raises:
-        ExportError: matplotlib is not installed, or the file has another suffix.
-        DefinitionError: ``steps`` is not above 0, or a hyperparameter has no value.
+        ExportError: matplotlib is not installed, or the file has an unsupported suffix.
+        DefinitionError: ``steps`` is not positive, or a hyperparameter has no value.
     """
     end = last_step(schedule) if steps is None else steps
     if end <= 0:
-        raise DefinitionError(f"steps must be above 0, got {end}", where=f"plot {schedule.name!r}")
+        raise DefinitionError(f"steps must be positive, got {end}", where=f"plot {schedule.name!r}")
     if path is not None and Path(path).suffix.lower() not in _FORMATS:
         raise ExportError(
-            f"a plot is written as {', '.join(_FORMATS)}, got {Path(path).suffix or 'no suffix'!r}",
+            f"the suffix of a plot must be {', '.join(_FORMATS)}, got "
+            f"{Path(path).suffix or 'no suffix'!r}",
             where=str(path),
         )
     marks = tuple(mark for mark in boundaries(schedule) if mark <= end)
@@ -105,7 +106,7 @@ def plot_schedule(
     figure = _new_figure(drawn_to_file=path is not None)
     axes = figure.subplots()
     _draw(axes, title or schedule.name, points, values, marks)
-    _draw_remarks(axes, schedule, {at: says for at, says in (remarks or {}).items() if at <= end})
+    _draw_remarks(axes, schedule, {at: text for at, text in (remarks or {}).items() if at <= end})
     if path is not None:
         _write(figure, Path(path))
     return figure
@@ -114,20 +115,20 @@ def plot_schedule(
 def terminal_plot(
     values: ArrayLike, *, width: int = 64, height: int = 10, last: int | None = None
 ) -> str:
-    """Returns a line plot of the values in braille characters, with both axes labelled.
+    """Returns a line plot of the values in braille characters, with both axes labeled.
 
     Args:
-        values: At least two finite numbers, at equal distances.
-        width: Characters of the drawing, each two dots wide.
-        height: Lines of the drawing, each four dots high.
-        last: The step of the last value, for the label; the number of values less one if None.
+        values: At least two finite numbers at equally spaced steps.
+        width: The width of the plot in characters, each two dots wide.
+        height: The height of the plot in lines, each four dots high.
+        last: The step of the last value, for the label; the number of values minus one if None.
 
     Raises:
         DefinitionError: Fewer than two values, or one that is not finite.
     """
     data = np.asarray(values, dtype=np.float64).ravel()
     if data.size < 2 or not np.isfinite(data).all():
-        raise DefinitionError(f"a plot needs two or more finite values, got {data.tolist()[:8]}")
+        raise DefinitionError(f"a plot needs at least two finite values, got {data.tolist()[:8]}")
     low, high = float(data.min()), float(data.max())
     dots = _dots(data, low, high, columns=2 * width, rows=4 * height)
     labels = [""] * height
@@ -154,7 +155,7 @@ def _changes(expr: sp.Expr) -> Iterator[int | None]:
 
 
 def _first_change(relation: Relational) -> int | None:
-    """The first step at which a relation linear in t is not what it was before."""
+    """The first step at which the truth value of a relation linear in t changes."""
     step = _crossing(relation.lhs - relation.rhs)
     if step is None:
         return None
@@ -162,7 +163,7 @@ def _first_change(relation: Relational) -> int | None:
 
 
 def _crossing(difference: sp.Expr) -> int | None:
-    """The first step at or after the zero of an expression linear in t, None for any other."""
+    """The first step at or after the zero of an expression linear in t; None for others."""
     expanded = sp.expand(difference)
     slope = expanded.coeff(t)
     rest = expanded - slope * t
@@ -177,7 +178,7 @@ def _holds(relation: Relational, step: int) -> bool:
 
 
 def _sample(end: int, marks: Sequence[int]) -> NDArray[np.int64]:
-    """Steps for a figure: not too many, with both sides of each mark."""
+    """The steps of a figure: a limited number, with both sides of each boundary."""
     even = even_steps(end, _MOST_POINTS)
     sides = np.array([step for mark in marks for step in (mark - 1, mark)], dtype=np.int64)
     return np.union1d(even, sides)
@@ -188,8 +189,8 @@ def _new_figure(*, drawn_to_file: bool) -> Figure:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ExportError(
-            "plots are drawn by matplotlib, which is not installed",
-            hint="pip install 'closedform[plot]', or draw in the terminal: closedform plot NAME",
+            "matplotlib is not installed",
+            hint="pip install 'closedform[plot]', or plot in the terminal: closedform plot NAME",
         ) from error
     size = {"figsize": (8.0, 4.0), "layout": "constrained"}
     if not drawn_to_file:
@@ -229,7 +230,7 @@ def _draw(
         axes.set_ylim(bottom=0)
     ticks = _ticks(int(points[-1]), marks)
     axes.set_xticks(ticks)
-    # Where the end of a warmup is too near 0 for a label below the axis, it is named above.
+    # A boundary too close to 0 for a tick label, such as the end of a warmup, is labeled on top.
     for mark in (mark for mark in marks[:1] if mark not in ticks):
         axes.annotate(
             f"{mark:,}",
@@ -250,11 +251,11 @@ def _draw(
 
 
 def _draw_remarks(axes: Axes, schedule: Schedule, remarks: Mapping[int, str]) -> None:
-    for step, says in sorted(remarks.items()):
+    for step, text in sorted(remarks.items()):
         place = (step, float(np.asarray(schedule(step))))
         axes.plot(*place, "o", color=_ALARM, markersize=6, zorder=4)
         axes.annotate(
-            f"step {step:,}: {says}",
+            f"step {step:,}: {text}",
             place,
             xytext=(6, 6),
             textcoords="offset points",
@@ -264,7 +265,7 @@ def _draw_remarks(axes: Axes, schedule: Schedule, remarks: Mapping[int, str]) ->
 
 
 def _ticks(end: int, marks: Sequence[int]) -> list[int]:
-    """Ticks at 0, at the end and at the boundaries that leave room for their labels."""
+    """Ticks at 0, at the end and at the boundaries whose labels do not overlap."""
     room = end / _LABELS_SIDE_BY_SIDE
     ticks = [0, end]
     for mark in marks:
@@ -279,14 +280,14 @@ def _ticks(end: int, marks: Sequence[int]) -> list[int]:
 
 
 def _write(figure: Figure, path: Path) -> None:
-    """Writes the figure beside its place, then moves it there: no reader sees half a file."""
+    """Writes the figure atomically, through a temporary file in the same folder."""
     import matplotlib
 
     kind = path.suffix.lower().lstrip(".")
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        # A fixed salt, and no date: the same figure gives the same bytes.
+        # A fixed salt and no date, for reproducible bytes.
         with matplotlib.rc_context({"svg.hashsalt": "closedform"}):
             figure.savefig(temporary, format=kind, dpi=144, metadata=metadata)
         temporary.replace(path)
@@ -294,7 +295,7 @@ def _write(figure: Figure, path: Path) -> None:
         raise ExportError(
             f"cannot write the plot: {error.strerror}",
             where=str(path),
-            hint="look at the folder, its rights and its free space",
+            hint="check the folder, its permissions and its free space",
         ) from error
     finally:
         temporary.unlink(missing_ok=True)
@@ -303,7 +304,7 @@ def _write(figure: Figure, path: Path) -> None:
 def _dots(
     data: NDArray[np.float64], low: float, high: float, *, columns: int, rows: int
 ) -> NDArray[np.bool_]:
-    """Which dots are set: in each column all that the line passes through."""
+    """The dots that are set: in each column, all that the line passes through."""
     scaled = np.full(data.shape, 0.5) if high == low else (high - data) / (high - low)
     heights = scaled * (rows - 1)
     edges = np.linspace(0, data.size - 1, columns + 1)

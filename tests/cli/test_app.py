@@ -68,7 +68,7 @@ ERRORS = [
     ),
     (
         ["plot", "cosine", *COSINE, "-o", "lr.jpg"],
-        "a plot is written as .pdf, .png, .svg, got '.jpg' (lr.jpg)",
+        "the suffix of a plot must be .pdf, .png, .svg, got '.jpg' (lr.jpg)",
     ),
     (["list", "tarch"], "there is no framework 'tarch': did you mean 'torch'?"),
     (

@@ -4,7 +4,7 @@ import { open } from "./browser.mjs";
 const [address, name, input, value, shot, packages, chromium] = process.argv.slice(2);
 const { browser, page, errors, foreign } = await open(address, packages, chromium, 1500);
 await page.waitForFunction(
-  () => /schedules$/.test(document.getElementById("says").textContent),
+  () => /schedules$/.test(document.getElementById("status").textContent),
   { timeout: 90000 },
 );
 const before = await page.evaluate(() => ({ ...window.gallery.curves }));

@@ -1,4 +1,4 @@
-"""Pages as folders: what is in them, and what stops them from being written."""
+"""Folders of static pages: their contents, replacement and errors."""
 
 from __future__ import annotations
 
@@ -54,9 +54,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "train.onnx"
 
 
-def test_the_training_page_holds_all_it_needs(
-    trained: Path, packages: Path, tmp_path: Path
-) -> None:
+def test_the_training_page_is_self_contained(trained: Path, packages: Path, tmp_path: Path) -> None:
     data = tmp_path / "rows"
     data.write_bytes(b"rows")
     page = write_training_page(trained, tmp_path / "site", data=data, packages=packages)
@@ -101,12 +99,12 @@ def test_a_page_replaces_a_page_and_nothing_else(
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.tex").write_text("x")
-    with pytest.raises(ExportError, match=r"the folder holds other files .*mine"):
+    with pytest.raises(ExportError, match=r"the folder contains other files .*mine"):
         write_training_page(trained, mine, packages=packages)
     assert [path.name for path in mine.iterdir()] == ["thesis.tex"]
 
 
-def test_a_failure_leaves_the_page_that_was_there(tmp_path: Path) -> None:
+def test_a_failure_leaves_the_previous_page(tmp_path: Path) -> None:
     site = tmp_path / "site"
 
     write_folder(site, _page("first"))
@@ -126,7 +124,7 @@ def test_a_failure_leaves_the_page_that_was_there(tmp_path: Path) -> None:
     [("Path.chmod", 0), ("Path.rename", 0), ("Path.rename", 1)],
     ids=["before", "old aside", "new in place"],
 )
-def test_a_failure_at_any_point_leaves_the_page_that_was_there(
+def test_a_failure_at_any_point_leaves_the_previous_page(
     call: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = tmp_path / "site"
@@ -151,7 +149,7 @@ def test_a_failure_at_any_point_leaves_the_page_that_was_there(
     assert [path.name for path in tmp_path.iterdir()] == ["site"]
 
 
-def test_an_interruption_between_the_renames_leaves_the_page_that_was_there(
+def test_an_interruption_between_the_renames_leaves_the_previous_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = tmp_path / "site"
@@ -170,7 +168,9 @@ def test_an_interruption_between_the_renames_leaves_the_page_that_was_there(
     assert [path.name for path in tmp_path.iterdir()] == ["site"]
 
 
-def test_an_old_page_that_stays_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_previous_page_that_cannot_be_removed_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = tmp_path / "site"
     write_folder(site, _page("first"))
     works: Any = shutil.rmtree
@@ -181,13 +181,13 @@ def test_an_old_page_that_stays_is_named(tmp_path: Path, monkeypatch: pytest.Mon
         works(path, **options)
 
     monkeypatch.setattr(shutil, "rmtree", refuses)
-    message = r"the page is written, but the one before it cannot be removed: busy .*\.site\..*old"
+    message = r"the page is written, but the previous one cannot be removed: busy .*\.site\..*old"
     with pytest.raises(ExportError, match=message):
         write_folder(site, _page("second"))
     assert (site / "manifest.json").read_text() == "second"
 
 
-def test_a_link_to_a_page_stays_a_link(tmp_path: Path) -> None:
+def test_a_link_to_a_page_remains_a_link(tmp_path: Path) -> None:
     write_folder(tmp_path / "site", _page("first"))
     link = tmp_path / "link"
     link.symlink_to("site")
@@ -204,11 +204,11 @@ def _page(text: str) -> Callable[[Path], None]:
     return fill
 
 
-def test_what_is_missing_is_named(trained: Path, packages: Path, tmp_path: Path) -> None:
+def test_missing_files_are_reported(trained: Path, packages: Path, tmp_path: Path) -> None:
     with pytest.raises(ExportError, match=r"'left-pad' is not installed .*npm install"):
         find_package("left-pad", packages)
     to_onnx(schedules.constant(1), tmp_path / "lr.onnx")
-    with pytest.raises(ExportError, match=r"the model is no training step.*lr\.onnx"):
+    with pytest.raises(ExportError, match=r"the model is not a training step.*lr\.onnx"):
         write_training_page(tmp_path / "lr.onnx", tmp_path / "site", packages=packages)
     alone = tmp_path / "alone.onnx"
     alone.write_bytes(trained.read_bytes())
@@ -221,13 +221,13 @@ def test_what_is_missing_is_named(trained: Path, packages: Path, tmp_path: Path)
     assert not (tmp_path / "site").exists()
 
 
-def test_dtypes_that_no_page_has_are_refused(packages: Path, tmp_path: Path) -> None:
+def test_unsupported_dtypes_are_refused(packages: Path, tmp_path: Path) -> None:
     case = CASES["mlp"]
     model = case.model().bfloat16()
     example = tuple(map(torch.from_numpy, next(batches(case, 1, rows=4))))
     rule = transforms.master_weights(case.rule)
     export(model, cross_entropy, example, rule, tmp_path / "bf16", compute_dtype="f32")
-    with pytest.raises(ExportError, match=r"'param.*' is bfloat16, which .*-web does not have"):
+    with pytest.raises(ExportError, match=r"'param.*' is bfloat16, which .*-web does not support"):
         write_training_page(tmp_path / "bf16" / "train.onnx", tmp_path / "site", packages=packages)
     rule = transforms.master_weights(case.rule, "f16")
     halves = example[0].half(), example[1]
@@ -236,7 +236,7 @@ def test_dtypes_that_no_page_has_are_refused(packages: Path, tmp_path: Path) -> 
         write_training_page(tmp_path / "f16" / "train.onnx", tmp_path / "site", packages=packages)
 
 
-def test_a_card_of_the_gallery_is_its_own_graph(packages: Path, tmp_path: Path) -> None:
+def test_the_curve_of_a_card_is_computed_by_its_graph(packages: Path, tmp_path: Path) -> None:
     page = write_gallery(tmp_path / "site", names=["cosine", "wsd"], packages=packages)
     entries = json.loads((page.parent / "manifest.json").read_text())["entries"]
     assert [entry["name"] for entry in entries] == ["cosine", "wsd"]
@@ -256,7 +256,9 @@ def test_a_card_of_the_gallery_is_its_own_graph(packages: Path, tmp_path: Path) 
     assert "keras:CosineDecay" in entries[0]["systems"]
 
 
-def test_the_commands_say_where_the_page_is(trained: Path, packages: Path, tmp_path: Path) -> None:
+def test_the_commands_print_the_path_of_the_page(
+    trained: Path, packages: Path, tmp_path: Path
+) -> None:
     site = tmp_path / "site"
     words = ["web", str(trained), "-o", str(site), "--packages", str(packages)]
     result = CliRunner().invoke(app, words)

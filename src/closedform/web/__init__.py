@@ -1,1 +1,1 @@
-"""Static pages that run graphs in the browser: onnxruntime-web, and nothing from the network."""
+"""Static pages that run graphs in the browser with onnxruntime-web, without network access."""

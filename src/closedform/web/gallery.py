@@ -25,7 +25,7 @@ from closedform.web.folder import copy_assets, copy_katex, copy_runtime, write_f
 
 _ASSETS = ("gallery.js", "trainer.js", "chart.js", "style.css")
 _SHOWN = ("total", "finite", "bounded", "non_negative", "continuous", "where_safe")
-"""The claims that a card has room for."""
+"""The claims that a card shows."""
 
 
 def write_gallery(
@@ -34,18 +34,19 @@ def write_gallery(
     names: Sequence[str] | None = None,
     packages: str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Writes the page and returns its ``index.html``.
+    """Writes the page and returns the path of its ``index.html``.
 
     Each schedule of ``closedform.schedules.examples`` is a card with formula, sliders, curve,
-    verdicts and the graph to download. The page needs a web server for files, and no network.
+    verdicts and the graph for download. The page needs a static file server and no network access.
 
     Args:
-        folder: Where the page goes; a page that is there is replaced.
-        names: Only these schedules.
-        packages: The node_modules folder with onnxruntime-web and katex; one from here up if None.
+        folder: The folder of the page; an existing page is replaced.
+        names: The schedules to show; all if None.
+        packages: The node_modules folder with onnxruntime-web and katex; searched for upward from
+            the current folder if None.
 
     Raises:
-        ExportError: A package is missing, or the folder holds something else.
+        ExportError: An npm package is missing, or the folder contains other files.
     """
     chosen = {name: EXAMPLES[name] for name in EXAMPLES if names is None or name in names}
 
@@ -66,7 +67,7 @@ def write_gallery(
 
 
 def _card(name: str, example: Example, folder: Path) -> dict[str, Any] | None:
-    """What a card shows; None for what is no function of the step alone."""
+    """The contents of a card; None for an example that is not a function of the step alone."""
     schedule = example.make()
     if not isinstance(schedule, Schedule):
         return None
@@ -79,7 +80,7 @@ def _card(name: str, example: Example, folder: Path) -> dict[str, Any] | None:
     return {
         "name": name,
         "family": function.__module__.rpartition(".")[2].replace("_", " "),
-        "says": _first_line(function),
+        "summary": _first_line(function),
         "code": example.call,
         "latex": schedule.latex(),
         "steps": example.steps,
@@ -99,21 +100,21 @@ def _card(name: str, example: Example, folder: Path) -> dict[str, Any] | None:
 
 
 def _first_line(function: Callable[..., Any]) -> str:
-    said = (inspect.getdoc(function) or "").partition("\n")[0].removeprefix("Returns ")
-    said = said.replace("``", "")
-    return said[:1].upper() + said[1:]
+    line = (inspect.getdoc(function) or "").partition("\n")[0].removeprefix("Returns ")
+    line = line.replace("``", "")
+    return line[:1].upper() + line[1:]
 
 
 def _open_symbols(schedule: Schedule) -> list[sp.Symbol]:
-    """The hyperparameters that can be inputs of the graph: all, or those that fit one by one."""
+    """The hyperparameters that can be inputs of the graph: all, or a maximal set that compiles."""
     symbols = sorted(schedule.expr.free_symbols - {t}, key=lambda symbol: symbol.name)
     if _compiles(schedule, symbols):
         return symbols
-    kept: list[sp.Symbol] = []
+    chosen: list[sp.Symbol] = []
     for symbol in symbols:
-        if _compiles(schedule, [*kept, symbol]):
-            kept.append(symbol)
-    return kept
+        if _compiles(schedule, [*chosen, symbol]):
+            chosen.append(symbol)
+    return chosen
 
 
 def _graph(schedule: Schedule, symbols: Sequence[sp.Symbol]) -> Graph:
@@ -130,7 +131,7 @@ def _compiles(schedule: Schedule, symbols: Sequence[sp.Symbol]) -> bool:
 
 
 def _slider(symbol: sp.Symbol, value: sp.Expr, dtype: str) -> dict[str, Any]:
-    """A range around a value: counts from 1, shares between 0 and 1, others from 0 to twice."""
+    """A range around a value: counts from 1, fractions in [0, 1], others from 0 to twice that."""
     number = to_float(value)
     if symbol.is_integer:
         return _range(symbol, dtype, number, min(1, number), max(4, 3 * number))
@@ -153,6 +154,6 @@ def _range(symbol: sp.Symbol, dtype: str, value: float, low: float, high: float)
 
 
 def _names_elsewhere(name: str) -> list[str]:
-    """What other systems call it."""
+    """The names of the schedule in other frameworks."""
     known = frameworks.known_as(name)
-    return [f"{system}:{alias}" for system, aliases in known.items() for alias in aliases]
+    return [f"{framework}:{alias}" for framework, names in known.items() for alias in names]

@@ -1,4 +1,4 @@
-"""A page that trains a model in the browser with the files of ``closedform.training.export``."""
+"""A page that trains a model in the browser from the files of ``closedform.training.export``."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ def write_training_page(
     data: str | os.PathLike[str] | None = None,
     packages: str | os.PathLike[str] | None = None,
 ) -> Path:
-    """Writes a static page that trains with ``train.onnx`` and returns its ``index.html``.
+    """Writes a static page that trains with ``train.onnx`` and returns the path of ``index.html``.
 
-    The page reads the data from a safetensors file with a tensor for each input of the batch, rows
-    first. It needs a web server for files (``python -m http.server``), and no network.
+    The page reads its data from a safetensors file with one tensor per input of the batch, rows
+    first. It needs a static file server (``python -m http.server``) and no network access.
 
     Args:
-        train: ``train.onnx``, beside it ``init.onnx``.
-        folder: Where the page goes; a page that is there is replaced.
-        data: A data file that the page begins with.
-        packages: The node_modules folder with onnxruntime-web; one from here up if None.
+        train: The file ``train.onnx``, in the same folder as ``init.onnx``.
+        folder: The folder of the page; an existing page is replaced.
+        data: The data file that the page loads initially.
+        packages: The node_modules folder with onnxruntime-web; searched for upward from the current
+            folder if None.
 
     Raises:
-        ExportError: A file or package is missing, a dtype is none of onnxruntime-web, or the folder
-            holds something else.
-        SessionError: ``train.onnx`` is no training step.
+        ExportError: The model is not a training step, a file or npm package is missing,
+            onnxruntime-web does not support a dtype, or the folder contains other files.
     """
     source = Path(train)
     session = open_session(source)
     if LOSS not in session.outputs or "step" not in session.inputs:
         raise ExportError(
-            "the model is no training step: it has no input 'step' or no output 'loss'",
+            "the model is not a training step: it has no input 'step' or no output 'loss'",
             where=f"file {str(source)!r}",
             hint="export one with closedform.training.export",
         )
@@ -74,13 +74,13 @@ def _check_dtypes(session: OnnxSession, where: str) -> None:
     for name, port in (*session.inputs.items(), *session.outputs.items()):
         if port.dtype.name == "bfloat16":
             raise ExportError(
-                f"{name!r} is bfloat16, which onnxruntime-web does not have",
+                f"{name!r} is bfloat16, which onnxruntime-web does not support",
                 where=where,
                 hint="export the model in float16 or float32",
             )
     if session.outputs[LOSS].dtype.name == "float16":
         raise ExportError(
-            "the loss is float16, which a page cannot draw",
+            "the loss is float16, which the page cannot plot",
             where=where,
             hint="compute it in float32, with output.float() in the loss",
         )

@@ -27,7 +27,7 @@ function fit(formula) {
 function card(parent, entry) {
   const box = element(parent, "article", { class: "card", id: `card-${entry.name}` });
   element(box, "h2", {}, entry.name);
-  element(box, "p", {}, entry.says);
+  element(box, "p", {}, entry.summary);
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   svg.setAttribute("viewBox", "0 0 360 190");
   svg.setAttribute("role", "img");
@@ -97,7 +97,7 @@ async function begin() {
     inputs.forEach(({ slider }) => slider.addEventListener("input", ask));
     await ask();
   }
-  document.getElementById("says").textContent = `${cards.length} schedules`;
+  document.getElementById("status").textContent = `${cards.length} schedules`;
   document.getElementById("find").addEventListener("input", (event) => {
     const word = event.target.value.trim().toLowerCase();
     let count = 0;
@@ -106,7 +106,7 @@ async function begin() {
       box.hidden = !text.includes(word);
       count += box.hidden ? 0 : 1;
     }
-    document.getElementById("says").textContent = `${count} schedules`;
+    document.getElementById("status").textContent = `${count} schedules`;
   });
 }
 

@@ -30,7 +30,7 @@ function show() {
   const last = results.at(-1);
   if (!last) return;
   const rate = last.learningRate === null ? "" : `, learning rate ${short(last.learningRate)}`;
-  at("says").textContent = `step ${last.step}: loss ${short(last.loss)}${rate}`;
+  at("status").textContent = `step ${last.step}: loss ${short(last.loss)}${rate}`;
 }
 
 function hyperValues() {
@@ -112,7 +112,7 @@ async function begin() {
   offerHypers(manifest);
   const wanted = trainer.batch.map(({ name, dtype, dims }) =>
     `${name.slice(6)} ${dtype}[${dims.map((size) => size ?? "n")}]`);
-  at("says").textContent = `Ready. The data file holds ${wanted.join(" and ")}.`;
+  at("status").textContent = `Ready. The data file holds ${wanted.join(" and ")}.`;
   if (manifest.data) await use(await (await fetch(manifest.data)).arrayBuffer(), manifest.data);
 }
 
@@ -129,7 +129,7 @@ at("reset").addEventListener("click", async () => {
   results = [];
   await trainer.reset();
   for (const id of ["loss", "rate"]) at(id).replaceChildren();
-  at("says").textContent = "Back at the first step.";
+  at("status").textContent = "Back at the first step.";
 });
 at("save").addEventListener("click", () => {
   const link = document.createElement("a");

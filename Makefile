@@ -11,8 +11,9 @@ COMPARE_STAMP := .venv-compare/.installed
 SMOKE := build/wheel-smoke
 CODE := $(sort $(patsubst %/,%,src tests $(dir $(wildcard examples/*.py benchmarks/*.py)))) \
   $(wildcard docs/*.py)
-# One thread a worker: two workers that each start a thread per core slow each other down.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+# One thread a worker: two workers that each start a thread per core slow each other down. The tests
+# of a file go to one worker, which makes what they share once.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 export MPLBACKEND := Agg
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -73,18 +74,16 @@ doctests: $(STAMP)
 	@$(PYTEST) --doctest-modules src/closedform
 
 units: $(STAMP)
-	@echo "== tests: units, house rules, README, docs, examples"
-	@$(PYTEST) tests
+	@echo "== tests: units, architecture, README, docs, examples; make compare runs every case"
+	@$(PYTEST) --durations=10 tests
 
 golden: $(STAMP)
 	@echo "== golden: rewrite tests/golden; review the change with git diff"
-	@$(PYTEST) tests --update-golden
+	@$(PYTEST) tests --exhaustive --update-golden
 
 compare: $(STAMP) $(COMPARE_STAMP)
-	@echo "== compare: the values of the reference systems"
-	@$(PYTEST) tests/reference tests/recipes/test_schedule_records.py \
-	  tests/recipes/test_config_functions.py tests/recipes/test_other_systems.py \
-	  tests/optimizers/compare_accuracy.py
+	@echo "== compare: every case of the tests of which make test runs a part; the reference values"
+	@$(PYTEST) --exhaustive tests tests/optimizers/compare_accuracy.py
 	@echo "== compare: torch, pytorch-accelerated, transformers, timm and optax as installed"
 	@JAX_ENABLE_X64=1 OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q \
 	  tests/recipes/compare_packages.py tests/recipes/compare_drawn.py \

@@ -1,7 +1,19 @@
-"""What all tests share: the `golden` fixture and one fixed profile of hypothesis."""
+"""What all tests share: the `golden` fixture, how cases are sampled, one profile of hypothesis.
+
+`make test` runs a fixed part of the long tables of cases; `make compare` runs all of them:
+
+- `@pytest.mark.sample(every=8)` above a parametrized test keeps the cases 0, 8, 16, … in the order
+  in which pytest collects them. `@pytest.mark.exhaustive` keeps none.
+- `settings(max_examples=examples(300))` of tests.support.sampling asks hypothesis for a part of the
+  300 examples, which are the same in each run.
+- `--exhaustive` runs all cases and all examples, the latter drawn anew in each run.
+
+A test that is named by its id, or by `-k`, is run in any case.
+"""
 
 import difflib
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,10 +22,11 @@ import pytest
 
 GOLDEN = Path(__file__).parent / "golden"
 
-# The machine decides neither what is drawn in CI nor whether a slow example fails.
+# A slow machine does not fail an example. What `make test` draws is the same in each run.
 hypothesis.settings.register_profile(
-    "closedform", deadline=None, print_blob=True, derandomize="CI" in os.environ
+    "closedform", deadline=None, print_blob=True, derandomize=True, max_examples=25
 )
+hypothesis.settings.register_profile("exhaustive", deadline=None, print_blob=True, max_examples=100)
 hypothesis.settings.load_profile("closedform")
 
 
@@ -21,6 +34,45 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="rewrite tests/golden from what the code says"
     )
+    parser.addoption(
+        "--exhaustive", action="store_true", help="run every case of the sampled tests"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "sample(every): without --exhaustive only each so many-th case is run"
+    )
+    config.addinivalue_line("markers", "exhaustive: run with --exhaustive only")
+    if config.getoption("--exhaustive"):
+        # Before any test module is imported: their settings read the profile.
+        hypothesis.settings.load_profile("exhaustive")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    is_named = any("::" in argument for argument in config.args) or config.option.keyword
+    if config.getoption("--exhaustive") or is_named:
+        return
+    kept, left_out = sampled(items)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
+
+
+def sampled(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Returns the tests that are run without `--exhaustive`, and the others."""
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    seen: Counter[str] = Counter()
+    for item in items:
+        strides = [mark.kwargs["every"] for mark in item.iter_markers("sample")]
+        name = item.nodeid.partition("[")[0]
+        is_left_out = any(item.iter_markers("exhaustive")) or any(
+            seen[name] % stride for stride in strides
+        )
+        seen[name] += 1
+        (left_out if is_left_out else kept).append(item)
+    return kept, left_out
 
 
 def compare_with_golden(path: Path, text: str, *, update: bool) -> None:
@@ -51,3 +103,11 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         compare_with_golden(GOLDEN / f"{name}.txt", text, update=update)
 
     return compare
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says what the run cost, all processes together."""
+    if not os.environ.get("PYTEST_XDIST_WORKER"):
+        spent = os.times()
+        own, others = spent.user + spent.system, spent.children_user + spent.children_system
+        terminalreporter.write_line(f"CPU time: {own + others:.0f} s")

@@ -22,6 +22,7 @@ from closedform.importers.onnx_ops import ONNX_ROWS
 from closedform.ir import Graph, evaluate, print_graph
 from closedform.verify.terms.from_graph import lift_graph
 from tests.support.graphs import assert_same, graphs, inputs_of
+from tests.support.sampling import examples
 from tests.test_library import OPTIMIZERS, SCHEDULES
 
 OPTIONS: tuple[dict[str, Any], ...] = (
@@ -140,7 +141,7 @@ def test_foreign_operator_means_what_onnxruntime_computes(name: str) -> None:
             assert evaluate(graph, given_values)["y"] == run(model, given_values)[0], (a, b)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_random_graph_is_read_back_with_its_meaning(data: st.DataObject) -> None:
     """Bit for bit in the evaluator, on drawn inputs."""

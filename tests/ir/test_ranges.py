@@ -18,6 +18,7 @@ from closedform.ir.ranges import RULES, ranges
 from closedform.ir.text import parse_graph, print_graph
 from closedform.ir.types import DType
 from tests.support.graphs import array, graphs, inputs_of, numbers
+from tests.support.sampling import examples
 
 INF = math.inf
 
@@ -36,7 +37,7 @@ def assert_inside(value: Array, interval: Interval, message: str) -> None:
 
 
 @given(st.data())
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 def test_every_value_is_in_its_interval(data: st.DataObject) -> None:
     graph = data.draw(graphs())
     inputs = data.draw(inputs_of(graph))
@@ -54,7 +55,7 @@ ROWS = [(op, dtype) for op in PLAIN for dtype in sorted(OPS[op].dtypes)]
 
 @pytest.mark.parametrize(("op", "dtype"), ROWS)
 @given(data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_an_op_on_all_pairs(op: Op, dtype: DType, data: st.DataObject) -> None:
     """Constants have the tightest intervals, so this is where a bound that is too tight shows."""
     builder = Builder("pairs")

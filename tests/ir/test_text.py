@@ -17,6 +17,7 @@ from closedform.ir.ops import Op
 from closedform.ir.text import parse_graph, print_graph
 from closedform.ir.types import DType, TensorType
 from tests.support.graphs import graphs
+from tests.support.sampling import examples
 
 COSINE = """\
 graph cosine(step: i64[] step, param.0.w: f32[2,n] param) -> (value: f64[], "new w": f32[2,n]) {
@@ -57,7 +58,7 @@ def test_layout_is_free() -> None:
 
 
 @given(graphs())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_round_trip(graph: Graph) -> None:
     assert parse_graph(print_graph(graph)) == graph, print_graph(graph)
 
@@ -84,7 +85,7 @@ FLOATS = (DType.F16, DType.BF16, DType.F32, DType.F64)
 
 
 @given(st.sampled_from(FLOATS), st.integers(0, 2**64 - 1))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_every_bit_pattern_of_a_float_round_trips(dtype: DType, bits: int) -> None:
     size = dtype.numpy.itemsize
     data = (bits % (1 << 8 * size)).to_bytes(size, "little")
@@ -211,7 +212,7 @@ def test_broken_text(text: str, message: str) -> None:
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_damaged_text_is_a_graph_or_a_graph_error(data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(COSINE)))
     end = data.draw(st.integers(start, min(start + 6, len(COSINE))))

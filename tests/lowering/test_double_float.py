@@ -29,6 +29,7 @@ from tests.reference.test_configs import CONFIGS
 from tests.support import balls
 from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
 from tests.support.expressions import reals
+from tests.support.sampling import examples
 from tests.support.study import STUDY, compile_double_float, cost, study_steps
 from tests.test_library import SCHEDULES
 
@@ -333,7 +334,7 @@ STEPS = np.array([*range(12), 29, 30, 31, 39, 40, 41, 81, 1000, 2**24 + 1], dtyp
 
 @given(reals(2))
 @settings(
-    max_examples=60,
+    max_examples=examples(60),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 def test_random_expressions(expr: Any) -> None:

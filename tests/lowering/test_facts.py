@@ -18,6 +18,7 @@ from closedform.lowering.interval import Interval
 from closedform.lowering.simplify import simplify
 from tests.support.balls import UndecidedError, ball
 from tests.support.expressions import HYPERS, reals
+from tests.support.sampling import examples
 
 CLOCK = clock_domain()
 VALUES = {HYPERS[0]: Fraction(3, 10), HYPERS[1]: Fraction(-7, 4)}
@@ -29,7 +30,7 @@ def between(low: int, high: int) -> Domain:
 
 
 @given(reals(3), st.integers(0, 50), st.integers(0, 200))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_intervals_enclose(expr: Any, low: int, width: int) -> None:
     domain = Domain({**between(low, low + width).bounds, **POINTS})
     bounds = interval(sp.sympify(expr), domain)
@@ -47,7 +48,7 @@ def test_intervals_enclose(expr: Any, low: int, width: int) -> None:
 
 
 @given(reals(3))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_simplify_and_guard_keep_values(expr: Any) -> None:
     domain = Domain({**CLOCK.bounds, **POINTS})
     expr = sp.sympify(expr).xreplace({s: sp.Rational(str(v)) for s, v in VALUES.items()})

@@ -19,12 +19,13 @@ from closedform.language import Schedule, t
 from tests.support.balls import UndecidedError, ball
 from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
 from tests.support.expressions import HYPERS, reals
+from tests.support.sampling import examples
 
 STEPS = np.array([*range(22), 29, 30, 31, 39, 40, 41, 81, 1000, 2**31 + 7], dtype=np.int64)
 VALUES = {HYPERS[0]: Fraction(3, 10), HYPERS[1]: Fraction(-7, 4)}
 
 relaxed = settings(
-    max_examples=300,
+    max_examples=examples(300),
     suppress_health_check=[
         HealthCheck.too_slow,
         HealthCheck.data_too_large,

@@ -16,6 +16,7 @@ from closedform.compiler import compile_step
 from closedform.errors import ClosedFormError, DefinitionError, DomainError
 from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
 from tests.support.metrics import run_metric_rule
+from tests.support.sampling import examples
 
 KINDS = list(itertools.product(("min", "max"), ("rel", "abs")))
 NUMBERS = st.floats(-10, 10) | st.sampled_from([0.0, 1.0, float("inf"), -float("inf"), np.nan])
@@ -43,7 +44,7 @@ def of_torch(arguments: dict[str, Any], start: float, metrics: list[float]) -> l
     return values
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(ARGUMENTS, st.floats(0.01, 2), st.lists(NUMBERS, min_size=1, max_size=40))
 def test_values_are_those_of_torch(
     arguments: dict[str, Any], start: float, metrics: list[float]

@@ -16,13 +16,14 @@ from closedform.ir.graph import Graph
 from closedform.ir.passes import DEFAULT, Algebra, Fold, Pass, Pipeline, Select, Share
 from closedform.ir.text import parse_graph, print_graph
 from tests.support.graphs import assert_same, graphs, inputs_of
+from tests.support.sampling import examples
 
 PASSES: list[Pass] = [Fold(), Algebra(), Select(), Share(), DEFAULT]
 
 
 @pytest.mark.parametrize("pass_", PASSES, ids=[pass_.name for pass_ in PASSES])
 @given(data=st.data())
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 def test_a_pass_keeps_meaning_and_interface(pass_: Pass, data: st.DataObject) -> None:
     graph = data.draw(graphs())
     inputs = data.draw(inputs_of(graph))

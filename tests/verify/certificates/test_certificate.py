@@ -34,11 +34,13 @@ from closedform.verify.terms import ite, less, multiply, rational, term
 from tests.properties.test_random_expressions import make
 from tests.support.exact import UndefinedError, evaluate_exactly, mpf
 from tests.support.expressions import reals
+from tests.support.sampling import examples
 from tests.support.study import STUDY
 from tests.test_library import SCHEDULES
 
 relaxed = settings(
-    max_examples=80, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=examples(80),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 
 
@@ -92,7 +94,7 @@ STEPS_OF_CLAMPS = st.integers(-30, 30)
     st.sampled_from([sp.Lt, sp.Le, sp.Gt, sp.Ge]),
     st.booleans(),
 )
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_thresholds_are_those_of_the_comparisons(
     offset: int, slope: int, other: int, first: Any, second: Any, is_falling: bool
 ) -> None:

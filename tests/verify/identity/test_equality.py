@@ -8,7 +8,7 @@ from closedform.language import floor_div, floor_mod
 from closedform.verify import terms
 from closedform.verify.identity.equality import Steps, are_equal, is_defined
 from closedform.verify.terms import Sign, Term
-from closedform.verify.terms.partition import aligned, runs_of
+from closedform.verify.terms.partition import aligned, partition
 
 CLOCK = terms.term(t)
 ALL = Steps(CLOCK, 0, 2**50)
@@ -17,11 +17,12 @@ v = sp.Symbol("v", real=True)
 
 
 def shown(left: sp.Expr, right: sp.Expr, steps: Steps = ALL) -> list[str | None]:
-    """How each run is shown to be equal."""
-    lists = [runs_of(terms.term(side), CLOCK, steps.first, steps.last) for side in (left, right)]
+    """How each segment is shown to be equal."""
+    first, end = steps.first, steps.last + 1
+    lists = [partition(terms.term(side), CLOCK, first, end) for side in (left, right)]
     return [
-        are_equal(one, other, Steps(CLOCK, first, last))
-        for first, last, (one, other) in aligned(*lists)
+        are_equal(one, other, Steps(CLOCK, first, end - 1))
+        for first, end, (one, other) in aligned(*lists)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Terms divided into runs of steps: the values are those of the term at every step."""
+"""Terms as segments of steps: the values are those of the term at every step."""
 
 from collections.abc import Callable
 
@@ -14,22 +14,27 @@ from closedform.verify import terms
 from closedform.verify.terms import Op, Term
 from closedform.verify.terms.evaluate import Undefined
 from closedform.verify.terms.evaluate import value as value_of
-from closedform.verify.terms.partition import Line, aligned, as_term, runs_of
+from closedform.verify.terms.linear import LinearForm
+from closedform.verify.terms.partition import FOREVER, Segments, aligned, partition
 
 CLOCK = terms.term(t)
 X = terms.symbol("x")
 
 
 def values(term: Term, first: int, last: int) -> list[object]:
-    """The value at each step, read off the runs; also checks that they cover the steps."""
-    runs = runs_of(term, CLOCK, first, last)
-    assert [run.first for run in runs] == [first, *(run.last + 1 for run in runs[:-1])]
-    assert runs[-1].last == last
+    """The value at each step, read off the segments; also checks that they cover the steps."""
+    segments = partition(term, CLOCK, first, last + 1)
+    assert [part.first for part in segments] == [first, *(part.end for part in segments[:-1])]
+    assert segments[-1].end == last + 1
     found: list[object] = []
-    for run in runs:
-        term = as_term(run.value, CLOCK)
-        found += [value_of(term, {"t": fmpq(step)}) for step in range(run.first, run.last + 1)]
+    for part in segments:
+        inner = part.term(CLOCK)
+        found += [value_of(inner, {"t": fmpq(step)}) for step in range(part.first, part.end)]
     return found
+
+
+def ends(segments: Segments[int]) -> list[tuple[int, int]]:
+    return [(segment.first, segment.end) for segment in segments]
 
 
 def shown(value: object) -> str:
@@ -38,7 +43,7 @@ def shown(value: object) -> str:
 
 @st.composite
 def clock_terms(draw: st.DrawFn, depth: int = 3) -> Term:
-    """Terms of the clock and small rationals, of every op that runs decide."""
+    """Terms of the clock and small rationals, of every op that segments decide."""
     if depth == 0 or draw(st.integers(0, 4)) == 0:
         constant = terms.rational(draw(st.fractions(-6, 6, max_denominator=4)))
         return draw(st.sampled_from([CLOCK, CLOCK, constant]))
@@ -68,48 +73,54 @@ def clock_terms(draw: st.DrawFn, depth: int = 3) -> Term:
 
 
 @given(clock_terms(), st.integers(0, 5), st.integers(0, 30))
-def test_runs_have_the_values_of_the_term(term: Term, first: int, width: int) -> None:
+def test_segments_have_the_values_of_the_term(term: Term, first: int, width: int) -> None:
     exact = [value_of(term, {"t": fmpq(step)}) for step in range(first, first + width + 1)]
     assert [shown(v) for v in values(term, first, first + width)] == [shown(v) for v in exact]
 
 
 @given(clock_terms())
-def test_runs_over_all_steps_agree_far_out(term: Term) -> None:
-    runs = runs_of(term, CLOCK, 0, 2**50)
-    for run in runs[-3:]:
-        for step in {run.first, run.last, (run.first + run.last) // 2}:
-            there = value_of(as_term(run.value, CLOCK), {"t": fmpq(step)})
+def test_segments_of_all_steps_agree_far_out(term: Term) -> None:
+    for part in partition(term, CLOCK, 0, 2**50)[-3:]:
+        for step in {part.first, part.end - 1, (part.first + part.end) // 2}:
+            there = value_of(part.term(CLOCK), {"t": fmpq(step)})
             assert shown(there) == shown(value_of(term, {"t": fmpq(step)}))
 
 
 def test_a_schedule_of_lines_is_lines() -> None:
     term = terms.term(schedules.linear(0, 1, 4).then(schedules.constant(1)).bound)
-    runs = runs_of(term, CLOCK, 0, 2**50)
-    assert all(isinstance(run.value, Line) for run in runs)
-    assert [(run.first, run.last) for run in runs] == [(0, 3), (4, 2**50)]
+    segments = partition(term, CLOCK, 0, 2**50)
+    assert all(isinstance(segment.value, LinearForm) for segment in segments)
+    assert ends(segments) == [(0, 4), (4, 2**50)]
 
 
-def test_a_chain_of_ten_thousand_branches_is_ten_thousand_runs() -> None:
+def test_a_chain_of_ten_thousand_branches_is_ten_thousand_segments() -> None:
     term = terms.UNDEFINED
     for mark in range(10_000, 0, -1):
         term = terms.ite(
             terms.less(CLOCK, terms.rational(7 * mark)), terms.rational(mark % 3), term
         )
-    runs = runs_of(term, CLOCK, 0, 2**50)
-    assert len(runs) == 10_001
-    assert runs[-1].value == terms.UNDEFINED
-    assert [run.value for run in runs[:3]] == [Line(fmpq(0), fmpq(n)) for n in (1, 2, 0)]
+    segments = partition(term, CLOCK, 0, FOREVER)
+    assert len(segments) == 10_001
+    assert segments[-1].value == terms.UNDEFINED
+    assert [segment.value for segment in segments[:3]] == [LinearForm(fmpq(n)) for n in (1, 2, 0)]
+
+
+def test_deep_terms_need_no_recursion() -> None:
+    term: Term = CLOCK
+    for mark in range(2000):
+        term = terms.maximum(terms.minimum(term, terms.rational(9 * mark + 9)), terms.rational(3))
+    assert ends(partition(term, CLOCK, 0, FOREVER))[:1] == [(0, 4)]
 
 
 def test_other_symbols_go_along_and_decide_nothing() -> None:
     both = terms.add(CLOCK, terms.multiply(terms.rational(3), X))
-    (run,) = runs_of(terms.subtract(both, X), CLOCK, 0, 9)
-    assert run.value == Line(fmpq(1), fmpq(0), ((X, fmpq(2)),))
-    (run,) = runs_of(terms.less(both, terms.rational(3)), CLOCK, 0, 9)
-    assert isinstance(run.value, Term)
-    assert run.value.op is Op.LESS
+    (segment,) = partition(terms.subtract(both, X), CLOCK, 0, 10)
+    assert segment.value == LinearForm(multiples={CLOCK: fmpq(1), X: fmpq(2)})
+    (segment,) = partition(terms.less(both, terms.rational(3)), CLOCK, 0, 10)
+    assert isinstance(segment.value, Term)
+    assert segment.value.op is Op.LESS
     cancelled = terms.less(terms.subtract(both, both), terms.rational(3))
-    assert [run.value for run in runs_of(cancelled, CLOCK, 0, 9)] == [terms.TRUE]
+    assert [part.value for part in partition(cancelled, CLOCK, 0, 10)] == [terms.TRUE]
 
 
 def test_whole_multiples_of_integers_leave_a_floor() -> None:
@@ -117,11 +128,11 @@ def test_whole_multiples_of_integers_leave_a_floor() -> None:
     inside = terms.add(
         terms.multiply(terms.rational(2), k), terms.multiply(terms.rational(1, 5), CLOCK)
     )
-    runs = runs_of(terms.floor(inside), CLOCK, 0, 9)
-    assert [(run.first, run.last) for run in runs] == [(0, 4), (5, 9)]
-    assert runs[1].value == Line(fmpq(0), fmpq(1), ((k, fmpq(2)),))
-    (run,) = runs_of(terms.floor(terms.multiply(terms.rational(1, 2), k)), CLOCK, 0, 9)
-    assert isinstance(run.value, Term)
+    segments = partition(terms.floor(inside), CLOCK, 0, 10)
+    assert ends(segments) == [(0, 5), (5, 10)]
+    assert segments[1].value == LinearForm(fmpq(1), {k: fmpq(2)})
+    (segment,) = partition(terms.floor(terms.multiply(terms.rational(1, 2), k)), CLOCK, 0, 10)
+    assert isinstance(segment.value, Term)
 
 
 def test_a_lookup_is_its_elements_where_the_index_is_a_line() -> None:
@@ -136,12 +147,12 @@ def test_a_lookup_is_its_elements_where_the_index_is_a_line() -> None:
 
 
 @pytest.mark.parametrize("expr", [floor_mod(t, 7) - 3, floor_div(3 * t + 1, 4), sp.Abs(t - 5) / 3])
-def test_runs_of_floors(expr: sp.Expr) -> None:
+def test_segments_of_floors(expr: sp.Expr) -> None:
     term = terms.term(expr)
     assert values(term, 0, 40) == [value_of(term, {"t": fmpq(step)}) for step in range(41)]
 
 
-def test_aligned_runs_end_where_any_one_changes() -> None:
-    first = runs_of(terms.minimum(CLOCK, terms.rational(4)), CLOCK, 0, 9)
-    second = runs_of(terms.less(CLOCK, terms.rational(7)), CLOCK, 0, 9)
-    assert [(start, end) for start, end, _ in aligned(first, second)] == [(0, 3), (4, 6), (7, 9)]
+def test_aligned_segments_end_where_any_one_changes() -> None:
+    first = partition(terms.minimum(CLOCK, terms.rational(4)), CLOCK, 0, 10)
+    second = partition(terms.less(CLOCK, terms.rational(7)), CLOCK, 0, 10)
+    assert [(start, end) for start, end, _ in aligned(first, second)] == [(0, 4), (4, 7), (7, 10)]

@@ -18,8 +18,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from flint import fmpq
-
 from closedform.verify import terms
 from closedform.verify.identity.canonical import is_zero
 from closedform.verify.identity.normal import (
@@ -28,9 +26,9 @@ from closedform.verify.identity.normal import (
     opaque_cosines,
     with_one_condition,
 )
-from closedform.verify.terms import Op, Sign, Term
-from closedform.verify.terms import facts as signs
-from closedform.verify.terms.partition import Line, Value, aligned, as_term, runs_of
+from closedform.verify.terms import Op, Sign, Term, facts
+from closedform.verify.terms.linear import LinearForm
+from closedform.verify.terms.partition import Value, aligned, as_term, form_on, partition
 
 _LONGEST_PERIOD = 10**12
 CYCLE = terms.symbol("cycle", integer=True, sign=Sign.NONNEGATIVE)
@@ -48,52 +46,36 @@ class Steps:
 
     def sign_of(self, node: Term) -> Sign:
         """Returns the sign of a term at all of these steps, as far as it is plain."""
-        runs = runs_of(node, self.clock, self.first, self.last)
-        return signs.weakest([self._sign_of_value(run.value, run.first, run.last) for run in runs])
+        segments = partition(node, self.clock, self.first, self.last + 1)
+        return facts.weakest(
+            [self._sign_of_value(part.value, part.first, part.end - 1) for part in segments]
+        )
 
     def _sign_of_value(self, value: Value, first: int, last: int) -> Sign:
-        if isinstance(value, Line):
-            return _sign_of_line(value, first, last)
+        if isinstance(value, LinearForm):
+            return value.sign_between(self.clock, first, last)
         steps = Steps(self.clock, first, last)
         return terms.fold(value, steps._sign_of_node)
 
     def _sign_of_node(self, node: Term, args: list[Sign]) -> Sign:
-        """The sign of a node from those of its arguments; that of a line from the line."""
-        found = signs.of_node(node, args)
+        """The sign of a node from those of its arguments; that of a linear form from the form."""
+        found = facts.of_node(node, args)
         is_strict = found in (Sign.POSITIVE, Sign.NEGATIVE)
         if is_strict or node.op not in (Op.ADD, Op.MULTIPLY, Op.SYMBOL, Op.FLOOR):
             return found
-        runs = runs_of(node, self.clock, self.first, self.last)
-        lines = [(run.value, run.first, run.last) for run in runs if isinstance(run.value, Line)]
-        if len(lines) < len(runs):
-            return found
-        return signs.weakest([_sign_of_line(*line) for line in lines])
-
-
-def _sign_of_line(line: Line, first: int, last: int) -> Sign:
-    """The sign of a line; other symbols add what their declarations say."""
-    ends = line.at(first), line.at(last)
-    pushes = [_push(symbol, times) for symbol, times in line.others]
-    is_strict = any(symbol.value.sign in signs.STRICT for symbol, _ in line.others)
-    if all(push > 0 for push in pushes) and min(ends) >= 0:
-        return Sign.POSITIVE if is_strict or min(ends) > 0 else Sign.NONNEGATIVE
-    if all(push < 0 for push in pushes) and max(ends) <= 0:
-        return Sign.NEGATIVE if is_strict or max(ends) < 0 else Sign.NONPOSITIVE
-    return Sign.ANY
-
-
-def _push(symbol: Term, times: fmpq) -> int:
-    """1 where a multiple of a symbol is never below 0, -1 where never above, 0 if unknown."""
-    upward = {Sign.POSITIVE: 1, Sign.NONNEGATIVE: 1, Sign.NEGATIVE: -1, Sign.NONPOSITIVE: -1}
-    return upward.get(symbol.value.sign, 0) * (1 if times > 0 else -1)
+        signs = []
+        for part in partition(node, self.clock, self.first, self.last + 1):
+            if not isinstance(part.value, LinearForm):
+                return found
+            signs.append(part.value.sign_between(self.clock, part.first, part.end - 1))
+        return facts.weakest(signs)
 
 
 def are_equal(left: Value, right: Value, steps: Steps) -> str | None:
     """Returns the name of the way in which two values are shown to be equal on some steps."""
-    if isinstance(left, Line) and isinstance(right, Line):
+    if isinstance(left, LinearForm) and isinstance(right, LinearForm):
         if steps.first == steps.last:
-            same = left.at(steps.first) == right.at(steps.first) and left.others == right.others
-            return "lines" if same else None
+            left, right = (side.stopped(steps.clock, steps.first) for side in (left, right))
         return "lines" if left == right else None
     one, other = as_term(left, steps.clock), as_term(right, steps.clock)
     if steps.first == steps.last:
@@ -109,8 +91,8 @@ def are_equal(left: Value, right: Value, steps: Steps) -> str | None:
 
 def _at(side: Term, steps: Steps) -> Term:
     """A term at the only step."""
-    (run,) = runs_of(side, steps.clock, steps.first, steps.first)
-    return as_term(run.value, steps.clock)
+    (segment,) = partition(side, steps.clock, steps.first, steps.first + 1)
+    return segment.term(steps.clock)
 
 
 def _are_identical(left: Term, right: Term, steps: Steps) -> bool:
@@ -144,10 +126,10 @@ def _are_equal_by_period(left: Term, right: Term, steps: Steps) -> bool:
 
 def _are_equal_in_cycles(left: Term, right: Term, steps: Steps, clock: Term, period: int) -> bool:
     sides = [terms.substitute(side, {steps.clock: clock}) for side in (left, right)]
-    lists = [runs_of(side, PHASE, 0, period - 1) for side in sides]
+    lists = [partition(side, PHASE, 0, period) for side in sides]
     return all(
-        are_equal(one, other, Steps(PHASE, first, last)) is not None
-        for first, last, (one, other) in aligned(*lists)
+        are_equal(one, other, Steps(PHASE, first, end - 1)) is not None
+        for first, end, (one, other) in aligned(*lists)
     )
 
 
@@ -157,32 +139,34 @@ def _cycles(steps: Steps, *sides: Term) -> Iterator[tuple[Term, int]]:
     First by the common period of all floors. Then by one floor of a line ``(p t + c) / q`` alone:
     ``p t + c = q * cycle + phase``, where the floor is the cycle; these are more t than there are.
     """
-    lines = dict.fromkeys(_floored_lines(steps, *sides))
-    period = math.lcm(*(int(line.slope.q) for line in lines))
+    forms = dict.fromkeys(_floored_forms(steps, *sides))
+    period = math.lcm(*(int(form.slope(steps.clock).q) for form in forms))
     if 1 < period <= _LONGEST_PERIOD:
         yield terms.add(terms.multiply(terms.rational(period), CYCLE), PHASE), period
-    for line in lines:
-        scale = math.lcm(int(line.slope.q), int(line.height.q))
+    for form in forms:
+        slope = form.slope(steps.clock)
+        scale = math.lcm(int(slope.q), int(form.constant.q))
         is_long = not 1 < scale <= _LONGEST_PERIOD or scale == period
-        if is_long or line.others or line.slope == 0:
+        if is_long or not form.is_line(steps.clock) or slope == 0:
             continue
-        cycle = CYCLE if min(line.at(steps.first), line.at(steps.last)) >= 0 else ANY_CYCLE
+        least = min(form.at(steps.clock, step) for step in (steps.first, steps.last))
+        cycle = CYCLE if least >= 0 else ANY_CYCLE
         phase = terms.multiply(terms.rational(1, scale), PHASE)
-        shifted = terms.add(cycle, phase, terms.rational(-line.height))
-        yield terms.divide(shifted, terms.rational(line.slope)), scale
+        shifted = terms.add(cycle, phase, terms.rational(-form.constant))
+        yield terms.divide(shifted, terms.rational(slope)), scale
 
 
-def _floored_lines(steps: Steps, *sides: Term) -> Iterator[Line]:
+def _floored_forms(steps: Steps, *sides: Term) -> Iterator[LinearForm]:
     for node in terms.walk(*sides):
         if node.op is Op.FLOOR:
-            runs = runs_of(node.args[0], steps.clock, steps.first, steps.last)
-            if len(runs) == 1 and isinstance(runs[0].value, Line):
-                yield runs[0].value
+            form = form_on(node.args[0], steps.clock, steps.first, steps.last)
+            if form is not None:
+                yield form
 
 
 def is_defined(value: Value, steps: Steps) -> bool:
     """Returns whether a value is shown to be defined at every one of some steps."""
-    if isinstance(value, Line):
+    if isinstance(value, LinearForm):
         return True
     return all(_operand_fits(node, steps) for node in terms.walk(value))
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 from flint import arb, fmpq, fmpz
 
 from closedform.verify import terms
 from closedform.verify.terms import Op, Term
 from closedform.verify.terms.evaluate import value as value_of
-from closedform.verify.terms.partition import Line, as_term, runs_of
+from closedform.verify.terms.linear import LinearForm
+from closedform.verify.terms.partition import form_on
 from closedform.verify.terms.tables import is_integer
 
 _HALF = fmpq(1, 2)
@@ -45,12 +45,12 @@ def normal(root: Term, clock: Term, first: int, last: int) -> Term:
         return terms.rebuild(node, tuple(args)) if args else node
 
     def _cosine(node: Term, angle: Term) -> Term:
-        (run, *more) = runs_of(angle, clock, first, last)
-        if more or not isinstance(run.value, Line):
+        form = form_on(angle, clock, first, last)
+        if form is None:
             return terms.rebuild(node, (angle,))
         shift = _HALF if node.op is Op.SINPI else fmpq(0)
-        sign, line = _reduced(replace(run.value, height=run.value.height - shift))
-        return terms.multiply(terms.rational(sign), terms.cospi(as_term(line, clock)))
+        sign, form = _reduced(form - LinearForm(shift), clock)
+        return terms.multiply(terms.rational(sign), terms.cospi(form.as_term(clock)))
 
     def _size(node: Term) -> float:
         # Odd numbers, so that different terms seldom meet: equal sizes stay in the order they had.
@@ -208,53 +208,43 @@ def by_angles(root: Term, clock: Term, first: int, last: int) -> Term:
     Angles that are small multiples of one another, but for quarters of a turn, are multiples of one
     variable. What is 0 for all values of the variables is 0 at the angles.
     """
-    bases: list[tuple[Line, Term]] = []
+    bases: list[tuple[LinearForm, Term]] = []
 
-    def angle_of(line: Line) -> Term:
+    def angle_of(form: LinearForm) -> Term:
         for base, symbol in bases:
-            ratio = line.slope / base.slope
-            rest = _rest(line, base, ratio)
-            if rest is not None:
+            ratio = form.slope(clock) / base.slope(clock)
+            rest = form - base.scaled(ratio)
+            is_small = max(abs(int(ratio.p)), int(ratio.q)) <= _LARGEST_RATIO
+            if is_small and rest.is_constant and (4 * rest.constant).q == 1:
                 multiple = terms.multiply(terms.rational(ratio), symbol)
-                return terms.add(multiple, terms.rational(rest))
-        bases.append((line, terms.symbol(f"angle {len(bases)}")))
+                return terms.add(multiple, terms.rational(rest.constant))
+        bases.append((form, terms.symbol(f"angle {len(bases)}")))
         return bases[-1][1]
 
     def make(node: Term, args: list[Term]) -> Term:
         if node.op is Op.COSPI:
-            runs = runs_of(args[0], clock, first, last)
-            line = runs[0].value
-            if len(runs) == 1 and isinstance(line, Line) and line.slope != 0:
-                return terms.cospi(angle_of(line))
+            form = form_on(args[0], clock, first, last)
+            if form is not None and form.slope(clock) != 0:
+                return terms.cospi(angle_of(form))
         return terms.rebuild(node, tuple(args)) if args else node
 
     return terms.fold(root, make)
 
 
-def _rest(line: Line, base: Line, ratio: fmpq) -> fmpq | None:
-    """``line - ratio * base`` where the ratio is small and this is a multiple of 1/4."""
-    if max(abs(int(ratio.p)), int(ratio.q)) > _LARGEST_RATIO:
-        return None
-    multiple = base.scaled(ratio)
-    rest = line.height - multiple.height
-    return rest if line.others == multiple.others and (4 * rest).q == 1 else None
-
-
-def _reduced(angle: Line) -> tuple[int, Line]:
+def _reduced(angle: LinearForm, clock: Term) -> tuple[int, LinearForm]:
     """(s, u) with ``cos(pi angle) = s cos(pi u)``."""
-    others = tuple(
-        (symbol, times)
-        for symbol, times in angle.others
-        if not (is_integer(symbol) and times.q == 1 and times.p % 2 == 0)
-    )
-    line = replace(angle, others=others)
-    leading = next((n for n in (line.slope, *(n for _, n in others), line.height) if n != 0), 0)
-    if leading < 0:
-        line = line.scaled(fmpq(-1))
-    height = line.height - 2 * fmpq((line.height / 2).floor())
+    multiples = {
+        symbol: each
+        for symbol, each in angle.multiples.items()
+        if symbol == clock or not (is_integer(symbol) and each.q == 1 and each.p % 2 == 0)
+    }
+    form = LinearForm(angle.constant, multiples)
+    if form.leading(clock) < 0:
+        form = form.scaled(fmpq(-1))
+    height = form.constant - 2 * fmpq((form.constant / 2).floor())
     sign = 1
     if height >= 1:
         sign, height = -1, height - 1
-    if line.slope == 0 and not others and height > _HALF:
+    if form.is_constant and height > _HALF:
         sign, height = -sign, 1 - height
-    return sign, replace(line, height=height)
+    return sign, LinearForm(height, form.multiples)

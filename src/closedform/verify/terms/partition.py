@@ -1,361 +1,396 @@
-"""Pieces of the clock: a term as a list of simpler terms, each for a run of steps.
+"""A term on an interval of steps as a list of segments, on each of which no branch changes.
 
-Comparisons, minima, maxima, absolute values, floors and table indices that are lines in the clock
-with rational numbers are decided run by run. What is left on a run is a line, or a term without
-them. A table of n milestones becomes n runs at a cost of n; nothing is approximated.
+Comparisons, minima, maxima, absolute values, signs, floors and table indices that are linear in the
+clock, with rational coefficients, change only at steps that can be worked out exactly. Between them
+each is decided: what is left on a segment is a linear form, or a term without them. A chain of n
+branches costs n, since a branch is looked at only on the steps on which it is taken. Nothing is
+approximated, and no recursion is used: a chain of 10,000 branches is a term as deep.
 
-Invariant of every list: the runs are in order, touch, and cover the steps asked for; on each the
-value equals the term it was made of, or is undefined where that is.
+Invariant of every list: the segments are in order, touch, and cover the steps asked for; on each
+the value equals the term it was made of, or is undefined where that is.
+
+``partition`` is over the integer steps; ``partition_line`` over the clock as a real number, where
+only choices are decided.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from flint import fmpq
 
-from closedform.verify import terms
-from closedform.verify.terms import Op, Term
+from closedform.verify.terms.build import (
+    FALSE,
+    TRUE,
+    UNDEFINED,
+    is_rational,
+    rebuild,
+)
+from closedform.verify.terms.linear import LinearForm, combined
 from closedform.verify.terms.tables import is_integer
+from closedform.verify.terms.tree import RELATIONS, Op, Term, fold, walk
 
-Others = tuple[tuple[Term, fmpq], ...]
+FOREVER = 1 << 200
+"""Stands for no end; no breakpoint of a schedule comes near it."""
 
+Cut = tuple[fmpq, int]
+"""A place between real numbers: ``(x, 0)`` is just before x, ``(x, 1)`` just after it."""
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """``slope * clock + height``, plus multiples of other symbols, in the order of their names."""
-
-    slope: fmpq
-    height: fmpq
-    others: Others = ()
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether it is a rational number."""
-        return self.slope == 0 and not self.others
-
-    def at(self, step: int) -> fmpq:
-        """Returns its value at a step, the other symbols left out."""
-        return self.slope * step + self.height
-
-    def scaled(self, factor: fmpq) -> Line:
-        """Returns a multiple of it."""
-        others = tuple((symbol, factor * times) for symbol, times in self.others if factor != 0)
-        return Line(factor * self.slope, factor * self.height, others)
+Place = TypeVar("Place", int, Cut)
+Value = LinearForm | Term
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """The steps from ``first`` to ``last``, and what a term is there."""
+class Segment(Generic[Place]):
+    """What a term is on the interval ``[first, end)`` of steps, or between two cuts of the line."""
 
-    first: int
-    last: int
-    value: Line | Term
+    first: Place
+    end: Place
+    value: Value
 
-
-Value = Line | Term
-Runs = list[Run]
-NO_SLOPE = fmpq(0)
-_MOST_UNITS = 64
+    def term(self, clock: Term) -> Term:
+        """Returns the value as a term."""
+        return as_term(self.value, clock)
 
 
-def runs_of(root: Term, clock: Term, first: int, last: int) -> Runs:
-    """Returns the runs of a term on the steps from ``first`` to ``last``.
+Segments = list[Segment[Place]]
+
+
+def partition(
+    root: Term,
+    clock: Term,
+    first: int,
+    end: int,
+    *,
+    levels: int = 64,
+    check: Callable[[], None] = lambda: None,
+) -> Segments[int]:
+    """Returns the segments of a term on the steps ``[first, end)``.
 
     Args:
         root: The term; a truth has the values true, false, or a term.
         clock: The integer symbol that counts the steps.
         first: The first step.
-        last: The last step.
+        end: The step after the last one, or FOREVER.
+        levels: A floor of a linear form that passes through more integers than this stays a floor.
+        check: Called before each segment; it may raise.
 
     Example:
-        >>> t = terms.symbol("t", integer=True)
-        >>> runs = runs_of(terms.minimum(t, terms.rational(5)), t, 0, 100)
-        >>> [(run.first, run.last, as_term(run.value, t)) for run in runs]
-        [(0, 4, t), (5, 100, 5)]
+        >>> from closedform.verify.terms.build import minimum, symbol
+        >>> t = symbol("t", integer=True)
+        >>> segments = partition(minimum(t, rational(5)), t, 0, 100)
+        >>> [(segment.first, segment.end, segment.term(t)) for segment in segments]
+        [(0, 5, t), (5, 100, 5)]
     """
-    return _Divider(clock).runs(root, first, last)
+    return _Steps(root, clock, check, levels).segments(root, first, end)
+
+
+def form_on(root: Term, clock: Term, first: int, last: int) -> LinearForm | None:
+    """Returns the linear form that a term is on all steps from ``first`` to ``last``, or None."""
+    segments = partition(root, clock, first, last + 1)
+    value = segments[0].value
+    return value if len(segments) == 1 and isinstance(value, LinearForm) else None
+
+
+def partition_line(root: Term, clock: Term) -> Segments[Cut]:
+    """Returns the segments of a term on the real line from 0 on.
+
+    Choices whose conditions are linear in the clock are decided; all other terms stay as they are.
+    A point that belongs to neither side is a segment of its own.
+    """
+    return _Line(root, clock, lambda: None).segments(root, (fmpq(0), 0), (fmpq(FOREVER), 0))
 
 
 def as_term(value: Value, clock: Term) -> Term:
-    """Returns a line as a term."""
-    if isinstance(value, Term):
-        return value
-    multiples = [(clock, value.slope), *value.others]
-    parts = [terms.multiply(terms.rational(times), node) for node, times in multiples if times != 0]
-    return terms.add(*parts, terms.rational(value.height))
+    """Returns a value of a segment as a term."""
+    return value if isinstance(value, Term) else value.as_term(clock)
 
 
-def aligned(*lists: Runs) -> Iterator[tuple[int, int, tuple[Value, ...]]]:
-    """Yields the steps on which none of some lists changes, with the value of each."""
+def aligned(*lists: Segments[Place]) -> Iterator[tuple[Place, Place, tuple[Value, ...]]]:
+    """Yields the intervals on which none of some lists changes, with the value of each."""
     places = [0] * len(lists)
-    start, end = lists[0][0].first, lists[0][-1].last
-    while start <= end:
-        current = [runs[place] for runs, place in zip(lists, places, strict=True)]
-        last = min(run.last for run in current)
-        yield start, last, tuple(run.value for run in current)
-        places = [place + (run.last == last) for place, run in zip(places, current, strict=True)]
-        start = last + 1
+    start, stop = lists[0][0].first, lists[0][-1].end
+    while start < stop:
+        current = [segments[place] for segments, place in zip(lists, places, strict=True)]
+        end = min(segment.end for segment in current)
+        yield start, end, tuple(segment.value for segment in current)
+        places = [place + (part.end == end) for place, part in zip(places, current, strict=True)]
+        start = end
 
 
-def _joined(runs: Iterable[Run]) -> Runs:
-    """The runs with neighbours of one value made one."""
-    result: Runs = []
-    for run in runs:
-        if result and result[-1].value == run.value:
-            result[-1] = Run(result[-1].first, run.last, run.value)
+def _joined(segments: Iterable[Segment[Place]]) -> Segments[Place]:
+    """The segments with neighbours of one value made one."""
+    result: Segments[Place] = []
+    for segment in segments:
+        if result and result[-1].value == segment.value:
+            result[-1] = Segment(result[-1].first, segment.end, segment.value)
         else:
-            result.append(run)
+            result.append(segment)
     return result
 
 
-class _Divider:
-    """Divides from above: a branch is looked at on the steps on which it is taken."""
+_Request = tuple[Term, Place, Place]
+_Part = tuple[Place, Place, Value | None]
+_Task = Generator[_Request[Place], Segments[Place], Segments[Place]]
 
-    def __init__(self, clock: Term) -> None:
+
+class _Partition(Generic[Place]):
+    """Divides from above; a task that needs the segments of a node yields a request for them."""
+
+    decided: frozenset[Op]
+    """What is decided on segments; a term without any of these is one segment."""
+
+    def __init__(self, root: Term, clock: Term, check: Callable[[], None]) -> None:
         self.clock = clock
-        self._known: dict[tuple[Term, int, int], Runs] = {}
+        self.check = check
+        self._known: dict[_Request[Place], Segments[Place]] = {}
+        self._fixed: dict[Term, Value] = {}
+        for node in walk(root):
+            args = [self._fixed.get(arg) for arg in node.args]
+            known = tuple(arg for arg in args if arg is not None)
+            if node.op not in self.decided and len(known) == len(args):
+                self._fixed[node] = self._over(node, known)
 
-    def runs(self, node: Term, first: int, last: int) -> Runs:
-        """The runs of a node on some steps."""
-        key = node, first, last
-        if key not in self._known:
-            self._known[key] = _joined(self._divide(node, first, last))
-        return self._known[key]
+    def around(self, root: fmpq) -> tuple[Place, Place]:
+        """The first place at or beyond a number, and the first beyond it."""
+        raise NotImplementedError
 
-    def _divide(self, node: Term, first: int, last: int) -> Iterable[Run]:
+    def stopped(self, value: Value, first: Place, end: Place) -> Value:
+        """A value with the clock as a number, where the interval is a single step."""
+        raise NotImplementedError
+
+    def segments(self, root: Term, first: Place, end: Place) -> Segments[Place]:
+        """The segments of a node; a loop over the tasks that wait for one another."""
+        key = root, first, end
+        answer = self._answer(key)
+        if answer is not None:
+            return answer
+        waiting: list[tuple[_Request[Place], _Task[Place]]] = [(key, self._divide(*key))]
+        while True:
+            key, task = waiting[-1]
+            try:
+                request = next(task) if answer is None else task.send(answer)
+            except StopIteration as finished:
+                self.check()
+                answer = self._known[key] = _joined(finished.value)
+                waiting.pop()
+                if not waiting:
+                    return answer
+                continue
+            answer = self._answer(request)
+            if answer is None:
+                waiting.append((request, self._divide(*request)))
+
+    def _answer(self, request: _Request[Place]) -> Segments[Place] | None:
+        """The segments of a node where they are known at once."""
+        node, first, end = request
+        if node in self._fixed:
+            return [Segment(first, end, self.stopped(self._fixed[node], first, end))]
+        return self._known.get(request)
+
+    def _divide(self, node: Term, first: Place, end: Place) -> _Task[Place]:
         if node.op is Op.ITE:
-            return sorted(self._choice(node, first, last), key=lambda run: run.first)
-        if not node.args:
-            return [Run(first, last, self._leaf(node, first, last))]
-        return (
-            run
-            for start, end, values in aligned(*(self.runs(arg, first, last) for arg in node.args))
-            for run in self._apply(node, start, end, values)
-        )
+            found = yield from self._choice(node, first, end)
+            return sorted(found, key=lambda segment: segment.first)
+        lists = []
+        for arg in node.args:
+            segments = yield arg, first, end
+            lists.append(segments)
+        return [
+            segment
+            for start, stop, values in aligned(*lists)
+            for segment in self._apply(node, start, stop, values)
+        ]
 
-    def _leaf(self, node: Term, first: int, last: int) -> Value:
-        if terms.is_rational(node):
-            return Line(NO_SLOPE, node.value)
-        if node == self.clock:
-            return Line(NO_SLOPE, fmpq(first)) if first == last else Line(fmpq(1), fmpq(0))
-        is_symbol = node.op is Op.SYMBOL
-        return Line(NO_SLOPE, fmpq(0), ((node, fmpq(1)),)) if is_symbol else node
-
-    def _choice(self, node: Term, first: int, last: int) -> Iterator[Run]:
+    def _choice(self, node: Term, first: Place, end: Place) -> _Task[Place]:
         """Branch by branch along a chain; where a condition is not decided, the choice itself."""
-        open_steps = [(first, last)]
-        while node.op is Op.ITE:
+        found: Segments[Place] = []
+        remaining = [(first, end)]
+        while node.op is Op.ITE and remaining:
             condition, then, other = node.args
             left = []
-            for start, end in open_steps:
-                for run in self.runs(condition, start, end):
-                    if run.value == terms.TRUE:
-                        yield from self.runs(then, run.first, run.last)
-                    elif run.value == terms.FALSE:
-                        left.append((run.first, run.last))
+            for start, stop in remaining:
+                for part in (yield condition, start, stop):
+                    if part.value == TRUE:
+                        found += yield then, part.first, part.end
+                    elif part.value == FALSE:
+                        left.append((part.first, part.end))
                     else:
-                        yield from self._undecided(node, run)
-            open_steps, node = left, other
-        for start, end in open_steps:
-            yield from self.runs(node, start, end)
-
-    def _undecided(self, node: Term, run: Run) -> Iterator[Run]:
-        branches = [self.runs(branch, run.first, run.last) for branch in node.args[1:]]
-        for first, last, values in aligned([run], *branches):
-            yield Run(first, last, self._rebuilt(node, values))
+                        yes = yield then, part.first, part.end
+                        no = yield other, part.first, part.end
+                        found += [
+                            Segment(inner, outer, self._rebuilt(node, values))
+                            for inner, outer, values in aligned([part], yes, no)
+                        ]
+            remaining, node = left, other
+        for start, stop in remaining:
+            found += yield node, start, stop
+        return found
 
     def _rebuilt(self, node: Term, values: Sequence[Value]) -> Term:
-        return terms.rebuild(node, tuple(as_term(value, self.clock) for value in values))
+        return rebuild(node, tuple(as_term(value, self.clock) for value in values))
 
-    def _apply(self, node: Term, first: int, last: int, values: tuple[Value, ...]) -> Iterator[Run]:
-        if first == last:
-            values = tuple(_stopped(value, first) for value in values)
-        lines = [value for value in values if isinstance(value, Line)]
-        rule = RULES.get(node.op)
-        parts: Iterable[Part] = [(first, last, None)]
-        if rule is not None and len(lines) == len(values):
-            parts = rule(node, first, last, lines)
-        for start, end, value in parts:
-            yield Run(start, end, self._plain(node, values) if value is None else value)
+    def _over(self, node: Term, values: Sequence[Value]) -> Value:
+        """A node over some values, where nothing is to be decided."""
+        if node.op is Op.SYMBOL:
+            return LinearForm.of(node)
+        forms = [value for value in values if isinstance(value, LinearForm)]
+        if len(forms) == len(values):
+            found = combined(node, forms)
+            if found is not None:
+                return found
+            if node.op is Op.POWER and _is_fixed_point(*forms):
+                return forms[0]
+        rebuilt = self._rebuilt(node, values) if values else node
+        return LinearForm(rebuilt.value) if is_rational(rebuilt) else rebuilt
 
-    def _plain(self, node: Term, values: tuple[Value, ...]) -> Value:
-        """The node over these values; a rational number is a line."""
-        rebuilt = self._rebuilt(node, values)
-        return Line(NO_SLOPE, rebuilt.value) if terms.is_rational(rebuilt) else rebuilt
+    def _apply(
+        self, node: Term, first: Place, end: Place, values: Sequence[Value]
+    ) -> Iterator[Segment[Place]]:
+        values = [
+            self.stopped(value, first, end) if isinstance(value, LinearForm) else value
+            for value in values
+        ]
+        forms = [value for value in values if isinstance(value, LinearForm)]
+        parts: Iterable[_Part[Place]] = [(first, end, None)]
+        if len(forms) == len(values) and node.op in self.decided:
+            parts = self.decide(node, first, end, forms)
+        for start, stop, value in parts:
+            yield Segment(start, stop, self._over(node, values) if value is None else value)
 
+    def decide(
+        self, node: Term, first: Place, end: Place, forms: Sequence[LinearForm]
+    ) -> Iterator[_Part[Place]]:
+        """The parts of an interval on which an operation on linear forms is another value."""
+        difference = forms[0] - forms[1]
+        for start, stop, sign in self.signs(difference, first, end):
+            yield start, stop, None if sign is None else _TRUTHS[sign in _HOLDS[node.op]]
 
-def _stopped(value: Value, step: int) -> Value:
-    """A line at one step."""
-    return Line(NO_SLOPE, value.at(step), value.others) if isinstance(value, Line) else value
+    def signs(
+        self, form: LinearForm, first: Place, end: Place
+    ) -> Iterator[tuple[Place, Place, int | None]]:
+        """The parts of an interval on which a form is below, at and above 0, with its sign.
 
-
-Part = tuple[int, int, Value | None]
-Rule = Callable[[Term, int, int, Sequence[Line]], Iterator[Part]]
-
-
-def _sum(lines: Sequence[Line]) -> Line:
-    multiples: dict[Term, fmpq] = {}
-    for line in lines:
-        for symbol, times in line.others:
-            multiples[symbol] = multiples.get(symbol, fmpq(0)) + times
-    kept = [(symbol, times) for symbol, times in multiples.items() if times != 0]
-    return Line(
-        sum((line.slope for line in lines), fmpq(0)),
-        sum((line.height for line in lines), fmpq(0)),
-        tuple(sorted(kept, key=lambda pair: str(pair[0].value.name))),
-    )
-
-
-def _difference(lines: Sequence[Line]) -> Line:
-    return _sum((lines[0], lines[1].scaled(fmpq(-1))))
-
-
-def _add(_: Term, first: int, last: int, lines: Sequence[Line]) -> Iterator[Part]:
-    yield first, last, _sum(lines)
-
-
-def _multiply(_: Term, first: int, last: int, lines: Sequence[Line]) -> Iterator[Part]:
-    moving = [line for line in lines if not line.is_constant]
-    if len(moving) > 1:
-        yield first, last, None
-        return
-    result = moving[0] if moving else Line(NO_SLOPE, fmpq(1))
-    for line in lines:
-        if line.is_constant:
-            result = result.scaled(line.height)
-    yield first, last, result
+        The sign is None where other symbols than the clock decide it.
+        """
+        if not form.is_line(self.clock):
+            yield first, end, None
+        elif form.is_constant:
+            yield first, end, (form.constant > 0) - (form.constant < 0)
+        else:
+            at, past = self.around(form.root(self.clock))
+            rising = 1 if form.slope(self.clock) > 0 else -1
+            for start, stop, sign in ((first, at, -rising), (at, past, 0), (past, end, rising)):
+                if max(start, first) < min(stop, end):
+                    yield max(start, first), min(stop, end), sign
 
 
-def _divide(_: Term, first: int, last: int, lines: Sequence[Line]) -> Iterator[Part]:
-    above, below = lines
-    is_plain = below.is_constant and below.height != 0
-    yield first, last, above.scaled(1 / below.height) if is_plain else None
+_TRUTHS = (FALSE, TRUE)
+_HOLDS = {Op.LESS: {-1}, Op.LESS_EQUAL: {-1, 0}, Op.EQUAL: {0}}
+"""The signs of the difference with which a comparison holds."""
 
 
-def _constant(node: Term, first: int, last: int, lines: Sequence[Line]) -> Iterator[Part]:
-    """Powers and the like, of constants."""
-    if not all(line.is_constant for line in lines):
-        yield first, last, None
-        return
-    if node.op is Op.POWER and lines[0].height in (0, 1) and lines[1].height > 0:
-        yield first, last, lines[0]
-        return
-    result = terms.rebuild(node, tuple(terms.rational(line.height) for line in lines))
-    yield first, last, Line(NO_SLOPE, result.value) if terms.is_rational(result) else result
+def _is_fixed_point(base: LinearForm, exponent: LinearForm) -> bool:
+    """Whether a power is its base: 0 or 1, to a constant exponent above 0."""
+    is_constant = base.is_constant and exponent.is_constant
+    return is_constant and base.constant in (0, 1) and exponent.constant > 0
 
 
-def _floor(_: Term, first: int, last: int, lines: Sequence[Line]) -> Iterator[Part]:
-    """Whole multiples of integers are taken out; what is left is floored where it is one unit.
+class _Line(_Partition[Cut]):
+    """Over the real numbers."""
 
-    A line that passes through few units on a run is cut where it enters each.
-    """
-    (line,) = lines
-    whole = all(is_integer(symbol) and times.q == 1 for symbol, times in line.others)
-    if not whole:
-        yield first, last, None
-    elif line.slope.q == 1:
-        yield first, last, Line(line.slope, fmpq(line.height.floor()), line.others)
-    elif abs(line.slope) * (last - first) <= _MOST_UNITS:
-        yield from _units(line, first, last)
-    else:
-        yield first, last, None
+    decided = RELATIONS | {Op.ITE}
+
+    def around(self, root: fmpq) -> tuple[Cut, Cut]:
+        return (root, 0), (root, 1)
+
+    def stopped(self, value: Value, first: Cut, end: Cut) -> Value:
+        return value
 
 
-def _units(line: Line, first: int, last: int) -> Iterator[Part]:
-    """The runs on which the floor of a line does not change."""
-    start = first
-    while start <= last:
-        unit = int(line.at(start).floor())
-        bound = (unit + (line.slope > 0) - line.height) / line.slope
-        end = int(bound.ceil()) - 1 if line.slope > 0 else int(bound.floor())
-        yield start, min(end, last), Line(NO_SLOPE, fmpq(unit), line.others)
-        start = min(end, last) + 1
+class _Steps(_Partition[int]):
+    """Over the integers."""
 
+    decided = _Line.decided | {
+        Op.MINIMUM,
+        Op.MAXIMUM,
+        Op.ABSOLUTE,
+        Op.SIGN,
+        Op.FLOOR,
+        Op.LOOKUP,
+    }
 
-def _lookup(node: Term, first: int, last: int, lines: Sequence[Line]) -> Iterator[Part]:
-    """Each element of the table by itself, where a run is not longer than the table."""
-    (index,) = lines
-    if index.others or (index.slope != 0 and last - first >= len(node.value)):
-        yield first, last, None
-        return
-    steps = [(first, last)] if index.slope == 0 else [(s, s) for s in range(first, last + 1)]
-    for start, end in steps:
-        place = index.at(start)
-        fits = place.q == 1 and 0 <= place < len(node.value)
-        yield start, end, Line(NO_SLOPE, node.value[int(place.p)]) if fits else terms.UNDEFINED
+    def __init__(self, root: Term, clock: Term, check: Callable[[], None], levels: int) -> None:
+        super().__init__(root, clock, check)
+        self._levels = levels
 
+    def around(self, root: fmpq) -> tuple[int, int]:
+        return int(root.ceil()), int(root.floor()) + 1
 
-def _signs(line: Line, first: int, last: int) -> Iterator[tuple[int, int, int | None]]:
-    """The runs on which a line is below, at and above zero, as (first, last, sign).
+    def stopped(self, value: Value, first: int, end: int) -> Value:
+        if end - first != 1:
+            return value
+        if isinstance(value, LinearForm):
+            return value.stopped(self.clock, first)
 
-    The sign is None where other symbols decide it.
-    """
-    if line.others:
-        yield first, last, None
-        return
-    if line.slope == 0:
-        yield first, last, (line.height > 0) - (line.height < 0)
-        return
-    root = -line.height / line.slope
-    rising = 1 if line.slope > 0 else -1
-    before, after = int(root.ceil()) - 1, int(root.floor()) + 1
-    parts = ((first, before, -rising), (before + 1, after - 1, 0), (after, last, rising))
-    for start, end, sign in parts:
-        if max(start, first) <= min(end, last):
-            yield max(start, first), min(end, last), sign
+        def at_step(node: Term, args: list[Value]) -> Value:
+            return LinearForm(fmpq(first)) if node == self.clock else self._over(node, args)
 
+        return fold(value, at_step)
 
-def _relation(holds: frozenset[int]) -> Rule:
-    """A comparison: true where the sign of the difference is one of these."""
+    def decide(
+        self, node: Term, first: int, end: int, forms: Sequence[LinearForm]
+    ) -> Iterator[_Part[int]]:
+        match node.op:
+            case Op.MINIMUM | Op.MAXIMUM:
+                choice = -1 if node.op is Op.MINIMUM else 1
+                for start, stop, sign in self.signs(forms[0] - forms[1], first, end):
+                    found = forms[0] if sign == choice else forms[1]
+                    yield start, stop, None if sign is None else found
+            case Op.ABSOLUTE:
+                for start, stop, sign in self.signs(forms[0], first, end):
+                    yield start, stop, None if sign is None else forms[0].scaled(fmpq(sign or 1))
+            case Op.SIGN:
+                for start, stop, sign in self.signs(forms[0], first, end):
+                    yield start, stop, None if sign is None else LinearForm(fmpq(sign))
+            case Op.FLOOR:
+                yield from self._floor(forms[0], first, end)
+            case Op.LOOKUP:
+                yield from self._lookup(node, forms[0], first, end)
+            case _:
+                yield from super().decide(node, first, end, forms)
 
-    def rule(_: Term, first: int, last: int, lines: Sequence[Line]) -> Iterator[Part]:
-        for start, end, sign in _signs(_difference(lines), first, last):
-            found = terms.TRUE if sign in holds else terms.FALSE
-            yield start, end, None if sign is None else found
+    def _floor(self, form: LinearForm, first: int, end: int) -> Iterator[_Part[int]]:
+        """Whole multiples of integers are taken out; what is left is floored where it is one level.
 
-    return rule
+        A form that passes through few levels on an interval is cut where it enters each.
+        """
+        slope, others = form.slope(self.clock), form.others(self.clock)
+        if not all(is_integer(symbol) and each.q == 1 for symbol, each in others.items()):
+            yield first, end, None
+        elif slope.q == 1:
+            yield first, end, LinearForm(fmpq(form.constant.floor()), form.multiples)
+        elif abs(slope) * (end - 1 - first) > self._levels:
+            yield first, end, None
+        else:
+            start = first
+            while start < end:
+                level = int(form.at(self.clock, start).floor())
+                bound = (level + (slope > 0) - form.constant) / slope
+                stop = int(bound.ceil()) if slope > 0 else int(bound.floor()) + 1
+                yield start, min(stop, end), LinearForm(fmpq(level), others)
+                start = min(stop, end)
 
-
-def _extremum(choice: int) -> Rule:
-    """The first of two lines where the sign of their difference is ``choice``, else the second."""
-
-    def rule(_: Term, first: int, last: int, lines: Sequence[Line]) -> Iterator[Part]:
-        for start, end, sign in _signs(_difference(lines), first, last):
-            found = lines[0] if sign == choice else lines[1]
-            yield start, end, None if sign is None else found
-
-    return rule
-
-
-def _absolute(_: Term, first: int, last: int, lines: Sequence[Line]) -> Iterator[Part]:
-    (line,) = lines
-    for start, end, sign in _signs(line, first, last):
-        found = line if sign is not None and sign >= 0 else line.scaled(fmpq(-1))
-        yield start, end, None if sign is None else found
-
-
-def _sign(_: Term, first: int, last: int, lines: Sequence[Line]) -> Iterator[Part]:
-    for start, end, sign in _signs(lines[0], first, last):
-        yield start, end, None if sign is None else Line(NO_SLOPE, fmpq(sign))
-
-
-RULES: Mapping[Op, Rule] = {
-    Op.ADD: _add,
-    Op.MULTIPLY: _multiply,
-    Op.DIVIDE: _divide,
-    Op.POWER: _constant,
-    Op.EXP: _constant,
-    Op.LOG: _constant,
-    Op.FLOOR: _floor,
-    Op.MINIMUM: _extremum(-1),
-    Op.MAXIMUM: _extremum(1),
-    Op.ABSOLUTE: _absolute,
-    Op.SIGN: _sign,
-    Op.LOOKUP: _lookup,
-    Op.LESS: _relation(frozenset({-1})),
-    Op.LESS_EQUAL: _relation(frozenset({-1, 0})),
-    Op.EQUAL: _relation(frozenset({0})),
-}
-"""How each op acts on lines; what has no row, or yields None, stays as a term."""
+    def _lookup(self, node: Term, index: LinearForm, first: int, end: int) -> Iterator[_Part[int]]:
+        """Each element of the table by itself, where an interval is not longer than the table."""
+        is_fixed = index.is_constant
+        if not index.is_line(self.clock) or (not is_fixed and end - first > len(node.value)):
+            yield first, end, None
+            return
+        steps = [(first, end)] if is_fixed else [(s, s + 1) for s in range(first, end)]
+        for start, stop in steps:
+            place = index.at(self.clock, start)
+            fits = place.q == 1 and 0 <= place < len(node.value)
+            yield start, stop, LinearForm(node.value[int(place.p)]) if fits else UNDEFINED

@@ -45,7 +45,8 @@ from closedform.verify.tactics.prover import prove
 from closedform.verify.terms import Term
 from closedform.verify.terms.definedness import obligations
 from closedform.verify.terms.from_graph import Constant, lift_graph
-from closedform.verify.terms.partition import Line, Runs, Value, aligned, as_term, runs_of
+from closedform.verify.terms.linear import LinearForm
+from closedform.verify.terms.partition import Segments, Value, aligned, as_term, partition
 from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.constants import Constants
 from closedform.verify.translation.refutation import (
@@ -216,10 +217,13 @@ def _pairs(wanted: Sequence[Wanted], exact: Sequence[Term], graph: Graph, last: 
     roots = [each.term for each in wanted]
     inputs = {node.attribute("name") for node in graph.inputs} - {_step_name(graph)}
     symbols = {name: node for name, node in terms.symbols(*roots).items() if name in inputs}
-    runs = [run for root in dict.fromkeys(roots) for run in runs_of(root, CLOCK, 0, last)]
-    on_runs = (without_special_angles(run.value) for run in runs if isinstance(run.value, Term))
-    looked_at = dict.fromkeys((*roots, *exact, *on_runs, *_inverses(roots)))
-    constants = Constants(looked_at, _ends_of_lines(runs))
+    segments = [
+        segment for root in dict.fromkeys(roots) for segment in partition(root, CLOCK, 0, last + 1)
+    ]
+    curved = (segment.value for segment in segments if isinstance(segment.value, Term))
+    on_segments = map(without_special_angles, curved)
+    looked_at = dict.fromkeys((*roots, *exact, *on_segments, *_inverses(roots)))
+    constants = Constants(looked_at, _ends_of_lines(segments))
 
     def lift(constant: Constant) -> Mapping[str, Term]:
         return lift_graph(graph, constant=constant, symbols=symbols, last=last)
@@ -256,15 +260,16 @@ def _without_name(side: Term, param: str) -> Term:
     return terms.substitute(side, own)
 
 
-def _ends_of_lines(runs: Runs) -> Iterator[fmpq]:
+def _ends_of_lines(segments: Segments[int]) -> Iterator[fmpq]:
     """Slopes of lines and their values at both ends and nearest to 0: constants of their graph."""
-    for run in runs:
-        if isinstance(run.value, Line):
-            slope, height = run.value.slope, run.value.height
-            zero = -height / slope if slope != 0 else fmpq(0)
-            nearest = (int(zero.floor()), int(zero.ceil()))
+    for segment in segments:
+        form = segment.value
+        if isinstance(form, LinearForm):
+            slope = form.slope(CLOCK)
+            zero = form.root(CLOCK) if slope != 0 else fmpq(0)
+            steps = (segment.first, segment.end - 1, int(zero.floor()), int(zero.ceil()))
             yield slope
-            yield from (run.value.at(step) for step in (run.first, run.last, *nearest))
+            yield from (form.at(CLOCK, step) for step in steps)
 
 
 def _compare(
@@ -272,10 +277,11 @@ def _compare(
 ) -> Iterator[OpenRun]:
     """Yields the runs that stay open; notes what showed the others."""
     both = [
-        runs_of(side, steps.clock, steps.first, steps.last) for side in (pair.source, pair.lifted)
+        partition(side, steps.clock, steps.first, steps.last + 1)
+        for side in (pair.source, pair.lifted)
     ]
-    for first, last, (wanted, lifted) in aligned(*both):
-        run = Steps(steps.clock, first, last)
+    for first, end, (wanted, lifted) in aligned(*both):
+        run = Steps(steps.clock, first, end - 1)
         is_late = time.monotonic() > deadline
         way = None if is_late else _way(wanted, lifted, run, is_rule)
         if way is None or not (is_rule or is_defined(lifted, run)):
@@ -286,7 +292,7 @@ def _compare(
 
 def _way(wanted: Value, lifted: Value, run: Steps, is_rule: bool) -> str | None:
     """The name of the cheapest way in which two values are shown to be equal."""
-    if is_rule and not (isinstance(wanted, Line) and isinstance(lifted, Line)):
+    if is_rule and not (isinstance(wanted, LinearForm) and isinstance(lifted, LinearForm)):
         one, other = as_term(wanted, run.clock), as_term(lifted, run.clock)
         if one == other:
             return "structure"

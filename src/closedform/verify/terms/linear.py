@@ -1,0 +1,173 @@
+"""Linear forms: a rational constant plus rational multiples of terms, exactly.
+
+One class for the coefficients of the clock, of other symbols and of terms that are not taken apart;
+``linear_form`` reads any number, ``line`` what is linear in one symbol alone, ``as_term`` writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from flint import fmpq
+
+from closedform.verify.terms.build import add, multiply, rational
+from closedform.verify.terms.tree import TRUTHS, Op, Sign, Term, fold, walk
+
+_ZERO = fmpq(0)
+_UPWARD = {Sign.POSITIVE: 1, Sign.NONNEGATIVE: 1, Sign.NEGATIVE: -1, Sign.NONPOSITIVE: -1}
+_STRICT = frozenset({Sign.POSITIVE, Sign.NEGATIVE})
+
+
+@dataclass(frozen=True, slots=True)
+class LinearForm:
+    """``constant + sum(multiple * atom)``; no multiple is 0.
+
+    Args:
+        constant: The number that is added.
+        multiples: The coefficient of each atom, a symbol or any other term.
+    """
+
+    constant: fmpq = _ZERO
+    multiples: Mapping[Term, fmpq] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash((self.constant, frozenset(self.multiples.items())))
+
+    @classmethod
+    def of(cls, atom: Term) -> LinearForm:
+        """Returns the form of one term, with the coefficient 1."""
+        return cls(_ZERO, {atom: fmpq(1)})
+
+    def __add__(self, other: LinearForm) -> LinearForm:
+        constant = self.constant + other.constant
+        if not other.multiples:
+            return LinearForm(constant, self.multiples)
+        total = dict(self.multiples)
+        for atom, multiple in other.multiples.items():
+            total[atom] = total.get(atom, _ZERO) + multiple
+        return LinearForm(constant, {atom: each for atom, each in total.items() if each != 0})
+
+    def __sub__(self, other: LinearForm) -> LinearForm:
+        return self + other.scaled(fmpq(-1))
+
+    def scaled(self, factor: fmpq) -> LinearForm:
+        """Returns a multiple of the form."""
+        if factor == 0:
+            return LinearForm()
+        multiples = {atom: factor * each for atom, each in self.multiples.items()}
+        return LinearForm(factor * self.constant, multiples)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is a rational number."""
+        return not self.multiples
+
+    def slope(self, clock: Term) -> fmpq:
+        """Returns the coefficient of a symbol."""
+        return self.multiples.get(clock, _ZERO)
+
+    def others(self, clock: Term) -> dict[Term, fmpq]:
+        """Returns the coefficients of all atoms but one."""
+        return {atom: each for atom, each in self.multiples.items() if atom != clock}
+
+    def is_line(self, clock: Term) -> bool:
+        """Whether it holds no atom but the clock."""
+        return not self.multiples or (len(self.multiples) == 1 and clock in self.multiples)
+
+    def at(self, clock: Term, step: int | fmpq) -> fmpq:
+        """Returns its value at a step; other atoms count as 0."""
+        return self.slope(clock) * step + self.constant
+
+    def stopped(self, clock: Term, step: int) -> LinearForm:
+        """Returns the form with the clock replaced by a step."""
+        if clock not in self.multiples:
+            return self
+        return LinearForm(self.at(clock, step), self.others(clock))
+
+    def root(self, clock: Term) -> fmpq:
+        """Returns where a line with a slope is 0."""
+        return -self.constant / self.slope(clock)
+
+    def sign_between(self, clock: Term, first: int, last: int) -> Sign:
+        """Returns its sign at all steps from ``first`` to ``last``; other symbols as declared."""
+        ends = self.at(clock, first), self.at(clock, last)
+        others = self.others(clock)
+        pushes = [_push(symbol, multiple) for symbol, multiple in others.items()]
+        is_strict = any(symbol.value.sign in _STRICT for symbol in others)
+        if all(push > 0 for push in pushes) and min(ends) >= 0:
+            return Sign.POSITIVE if is_strict or min(ends) > 0 else Sign.NONNEGATIVE
+        if all(push < 0 for push in pushes) and max(ends) <= 0:
+            return Sign.NEGATIVE if is_strict or max(ends) < 0 else Sign.NONPOSITIVE
+        return Sign.ANY
+
+    def ordered(self, clock: Term | None = None) -> list[tuple[Term, fmpq]]:
+        """Returns atoms and coefficients: the clock first, then symbols by name, then others."""
+
+        def place(pair: tuple[Term, fmpq]) -> tuple[bool, bool, str]:
+            atom = pair[0]
+            is_symbol = atom.op is Op.SYMBOL
+            return atom != clock, not is_symbol, atom.value.name if is_symbol else ""
+
+        pairs = list(self.multiples.items())
+        return sorted(pairs, key=place) if len(pairs) > 1 else pairs
+
+    def leading(self, clock: Term) -> fmpq:
+        """Returns the first coefficient in that order; of a constant the constant."""
+        return next((each for _, each in self.ordered(clock)), self.constant)
+
+    def as_term(self, clock: Term | None = None) -> Term:
+        """Returns the sum as a term, in that order, the constant last."""
+        parts = [multiply(rational(each), atom) for atom, each in self.ordered(clock)]
+        return add(*parts, rational(self.constant))
+
+
+def _push(symbol: Term, multiple: fmpq) -> int:
+    """1 where a multiple of a symbol is never below 0, -1 where never above, 0 if unknown."""
+    return _UPWARD.get(symbol.value.sign, 0) * (1 if multiple > 0 else -1)
+
+
+def combined(node: Term, args: Sequence[LinearForm]) -> LinearForm | None:
+    """Returns a sum, product or quotient of linear forms as one; None where it is not linear."""
+    match node.op:
+        case Op.RATIONAL:
+            return LinearForm(node.value)
+        case Op.ADD:
+            return sum(args[1:], args[0])
+        case Op.MULTIPLY:
+            factor, result = fmpq(1), LinearForm(fmpq(1))
+            for arg in args:
+                if arg.is_constant:
+                    factor *= arg.constant
+                elif result.is_constant:
+                    result = arg
+                else:
+                    return None
+            return result.scaled(factor)
+        case Op.DIVIDE if args[1].is_constant and args[1].constant != 0:
+            return args[0].scaled(1 / args[1].constant)
+        case _:
+            return None
+
+
+def linear_forms(root: Term) -> dict[Term, LinearForm]:
+    """Returns each number in a term as a linear form, over what is not taken apart as atoms."""
+    forms: dict[Term, LinearForm] = {}
+    for node in walk(root):
+        if node.op not in TRUTHS:
+            is_split = node.op is Op.RATIONAL or node.op in (Op.ADD, Op.MULTIPLY)
+            found = combined(node, [forms[arg] for arg in node.args]) if is_split else None
+            forms[node] = LinearForm.of(node) if found is None else found
+    return forms
+
+
+def line(root: Term, clock: Term) -> LinearForm | None:
+    """Returns a number that is linear in one symbol, and holds nothing else; None for any other."""
+
+    def make(node: Term, args: list[LinearForm | None]) -> LinearForm | None:
+        if node == clock:
+            return LinearForm.of(clock)
+        known = [arg for arg in args if arg is not None]
+        return combined(node, known) if len(known) == len(args) else None
+
+    return fold(root, make)

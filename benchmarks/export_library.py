@@ -14,6 +14,7 @@ from closedform.compiler import compile_init, compile_schedule, compile_step
 from closedform.errors import ClosedFormError
 from closedform.exporters.onnx_model import serialize, to_model
 from closedform.language import Schedule, UpdateRule
+from closedform.options import GraphOptions, ModelSpec
 from closedform.schedules.examples import EXAMPLES
 from tests.recipes.test_listing import build, rows
 from tests.reference.records import Row
@@ -59,8 +60,11 @@ def examples() -> Iterator[tuple[str, Source]]:
 def exported(source: Source) -> int:
     """The bytes of the ONNX models of a schedule or rule."""
     if isinstance(source, Schedule):
-        return len(serialize(to_model(compile_schedule(source, step_shape=("n",)))))
-    graphs = (compile_init(source, {"lr": ()}), compile_step(source, {"lr": ()}))
+        return len(serialize(to_model(compile_schedule(source, GraphOptions(step_shape=("n",))))))
+    graphs = (
+        compile_init(ModelSpec(source, {"lr": ()})),
+        compile_step(ModelSpec(source, {"lr": ()})),
+    )
     return sum(len(serialize(to_model(graph))) for graph in graphs)
 
 

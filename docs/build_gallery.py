@@ -19,6 +19,7 @@ from closedform.compiler import compile_init, compile_step
 from closedform.ir.evaluate import evaluate
 from closedform.language import Schedule, UpdateRule, t
 from closedform.language.printing import latex
+from closedform.options import GraphOptions, ModelSpec
 from closedform.plotting import plot_schedule
 from closedform.schedules.examples import EXAMPLES
 
@@ -40,8 +41,11 @@ formulas t is the number of steps done.
 
 def driven(rule: UpdateRule, steps: int) -> Schedule:
     """Returns the course of a rule that waits for a metric over ``METRIC``, begun at 1."""
-    graph = compile_step(rule, {"lr": ()}, dtype="f64")
-    inputs = {**evaluate(compile_init(rule, {"lr": ()}, dtype="f64"), {}), "param.lr": np.ones(())}
+    graph = compile_step(ModelSpec(rule, {"lr": ()}), GraphOptions(dtype="f64"))
+    inputs = {
+        **evaluate(compile_init(ModelSpec(rule, {"lr": ()}), GraphOptions(dtype="f64")), {}),
+        "param.lr": np.ones(()),
+    }
     metrics = Schedule(METRIC)(np.arange(steps))
     values = [1.0]
     for metric in np.asarray(metrics):

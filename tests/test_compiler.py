@@ -16,7 +16,7 @@ from closedform.errors import ClosedFormError, DefinitionError, ExportError
 
 LINE = cf.schedules.linear(0, 1, 4)
 RULE = cf.optimizers.sgd(lr=0.1)
-WHAT = "what is compiled must be a Schedule or an UpdateRule, got"
+WHAT = "the source must be a Schedule or an UpdateRule, got"
 MAKE = "closedform.Schedule(expression) makes one of a SymPy expression"
 
 
@@ -34,15 +34,31 @@ def export_shape(shape: Any, path: Path) -> None:
 INVALID: tuple[tuple[Callable[[Any], object], str], ...] = (
     (lambda path: cf.to_onnx(2 * t, path), f"{WHAT} Mul 2*t: {MAKE}"),
     (
-        lambda path: cf.to_onnx(LINE, path, dtyp="f32"),
-        "there is no option 'dtyp' (schedule 'linear'): did you mean 'dtype'?",
+        lambda path: cf.to_onnx(LINE, path, dtype="f16"),
+        "dtype must be f64 or f32, got 'f16'",
     ),
     (
-        lambda path: cf.to_onnx(RULE, path, params={"w": (3,)}, step_shap=()),
-        "there is no option 'step_shap' (rule 'sgd'): did you mean 'step_dtype'?",
+        lambda path: cf.to_onnx(LINE, path, precision="double"),
+        "precision must be single or double-float, got 'double'",
     ),
     (
-        lambda path: cf.to_onnx(LINE, path, opset="21"),  # type: ignore[arg-type]
+        lambda path: cf.to_onnx(RULE, path, params={"w": (3,)}, step_shape=("n",)),  # type: ignore[call-overload]
+        "step_shape is an option of schedules, got ('n',) for a rule (rule 'sgd'): leave it out",
+    ),
+    (
+        lambda path: cf.to_onnx(RULE, path, params={}),
+        "a rule is compiled for parameters, got none (rule 'sgd'): give params={\"w\": (3, 4), …}",
+    ),
+    (
+        lambda path: cf.to_onnx(LINE, path, params={"w": (3,)}),  # type: ignore[call-overload]
+        "a schedule has no parameters, got params or groups (schedule 'linear')",
+    ),
+    (
+        lambda path: cf.to_onnx(LINE, path, inline=True),  # type: ignore[call-overload]
+        "inline and split are options of rules, got a schedule (schedule 'linear'): leave them out",
+    ),
+    (
+        lambda path: cf.to_onnx(LINE, path, opset="21"),  # type: ignore[call-overload]
         "opset must be in 7..23, got '21' (graph 'linear'): "
         "21 runs in every onnxruntime from 1.18 on",
     ),
@@ -50,10 +66,6 @@ INVALID: tuple[tuple[Callable[[Any], object], str], ...] = (
     (
         lambda _: cf.to_torch(RULE),  # type: ignore[arg-type]
         "to_torch takes a Schedule, got UpdateRule: run an UpdateRule with OptimizerSession",
-    ),
-    (
-        lambda _: cf.to_torch(LINE, step_shape=()),
-        "there is no option 'step_shape' (schedule 'linear'): did you mean 'step_dtype'?",
     ),
 )
 
@@ -73,7 +85,7 @@ def test_a_rule_is_not_written_onto_a_file(tmp_path: Path) -> None:
         cf.to_onnx(RULE, path, params={"w": (3,)})
     assert str(caught.value) == (
         f"cannot make the folder: File exists (folder {str(path)!r}): "
-        "a rule is written as two files: name a folder for them"
+        "a rule is written as several files: give the path of a folder"
     )
     assert path.read_bytes() == b"kept"
 
@@ -113,6 +125,5 @@ def test_inputs_in_one_string_are_refused() -> None:
     with pytest.raises(ExportError) as caught:
         cf.compile(lr, inputs="start_2")
     assert str(caught.value) == (
-        "inputs must be a list of names, got str 'start_2' (schedule 'linear'): "
-        "give inputs=('start_2',)"
+        "inputs must be a list of names, got str 'start_2': give inputs=('start_2',)"
     )

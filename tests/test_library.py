@@ -16,13 +16,15 @@ import pytest
 import sympy as sp
 
 from closedform import optimizers, schedules
-from closedform.compiler import compile_init, compile_schedule, compile_step, to_onnx
+from closedform.api import to_onnx
+from closedform.compiler import compile_init, compile_schedule, compile_step
 from closedform.exporters.onnx_model import serialize, to_model
 from closedform.ir.graph import Graph
 from closedform.ir.ops import OPS, Op
 from closedform.ir.text import parse_graph, print_graph
 from closedform.ir.types import DType
 from closedform.language import Schedule, UpdateRule
+from closedform.options import GraphOptions, ModelSpec
 from closedform.schedules.examples import EXAMPLES
 from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
 
@@ -158,7 +160,7 @@ def check_artefacts(graph: Graph) -> None:
 @pytest.mark.parametrize("dtype", [DType.F64, DType.F32])
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_schedule_in_every_engine(name: str, dtype: DType) -> None:
-    graph = compile_schedule(SCHEDULES[name](), step_shape=("n",), dtype=dtype)
+    graph = compile_schedule(SCHEDULES[name](), GraphOptions(step_shape=("n",), dtype=dtype))
     check_artefacts(graph)
     inputs = {"step": STEPS}
     expected = run_evaluator(graph, inputs)["value"]
@@ -178,9 +180,9 @@ def test_optimizer_in_every_engine(name: str) -> None:
     given = {"w": (3, 4), "b": (), "empty": (0, 2)}
     smallest = 2 if rule.name == "muon" else 0
     shapes = {key: shape for key, shape in given.items() if len(shape) >= smallest}
-    graph = compile_step(rule, shapes)
+    graph = compile_step(ModelSpec(rule, shapes))
     check_artefacts(graph)
-    check_artefacts(compile_init(rule, shapes))
+    check_artefacts(compile_init(ModelSpec(rule, shapes)))
     rng = np.random.default_rng(0)
     inputs: dict[str, Any] = {"step": np.array(25)}
     for node in graph.inputs[1:]:

@@ -10,13 +10,14 @@ import sympy as sp
 
 import closedform as cf
 from closedform import optimizers, schedules, transforms
+from closedform.compiler import compile_init, compile_program
 from closedform.errors import ClosedFormError
 from closedform.exporters.onnx_model import serialize
 from closedform.ir.evaluate import evaluate
 from closedform.ir.program import flatten
 from closedform.language import RANK, Group, UpdateRule, from_param_groups
-from closedform.language.groups import assigned
-from closedform.model_files import model_init, model_program
+from closedform.language.groups import assign
+from closedform.options import ModelSpec
 from closedform.runtime.onnx_session import open_session
 
 SHAPES: dict[str, tuple[int, ...]] = {
@@ -40,7 +41,7 @@ def feeds(rule: UpdateRule, groups: list[Group], step: int) -> dict[str, Any]:
         f"grad.{name}": np.asarray(rng.normal(size=shape), np.float32)
         for name, shape in SHAPES.items()
     }
-    init = model_init(rule, SHAPES, groups)
+    init = compile_init(ModelSpec(rule, SHAPES, groups))
     wanted = [node.attribute("name") for node in init.inputs]
     start = evaluate(init, {name: params[name] for name in wanted})
     return {**params, **grads, **start, "step": np.asarray(step)}
@@ -86,7 +87,7 @@ def test_functions_and_flat_graph_compute_the_same(name: str, tmp_path: Path) ->
             for model in (models, flat)
         )
     ]
-    expected = evaluate(flatten(model_program(rule, SHAPES, groups)), feed)
+    expected = evaluate(flatten(compile_program(ModelSpec(rule, SHAPES, groups))), feed)
     assert set(results[0]) == set(expected)
     for key, value in expected.items():
         np.testing.assert_array_equal(results[0][key], results[1][key])
@@ -96,14 +97,16 @@ def test_functions_and_flat_graph_compute_the_same(name: str, tmp_path: Path) ->
 
 
 def test_calls_are_in_the_order_of_the_model() -> None:
-    program = model_program(optimizers.adamw(), SHAPES, [NO_DECAY, SLOWER])
+    program = compile_program(ModelSpec(optimizers.adamw(), SHAPES, [NO_DECAY, SLOWER]))
     assert [call.param for call in program.calls] == list(SHAPES)
 
 
 def test_the_first_group_that_means_a_parameter_has_it() -> None:
     groups = [SLOWER, Group("*", factors={"lr": 3}, shapes=sp.Ge(RANK, 2)), NO_DECAY]
-    parts = assigned(optimizers.sgd(1, weight_decay=1), SHAPES, groups)
-    rates = {name: float(rule.hyperparameters["lr"]) for rule, names in parts for name in names}
+    assignments = assign(optimizers.sgd(1, weight_decay=1), SHAPES, groups)
+    rates = {
+        name: float(one.rule.hyperparameters["lr"]) for one in assignments for name in one.params
+    }
     once = dict.fromkeys(("block.bias", "norm.weight", "scale"), 1.0)
     thrice = dict.fromkeys(("block.weight", "conv.weight", "head.weight"), 3.0)
     assert rates == {"embed.weight": 0.5, **once, **thrice}
@@ -140,7 +143,9 @@ def test_param_groups_of_other_systems_become_groups() -> None:
     config = {"weight_decay": 0.1, "adjust_learning_rate": {"embedding": 0.5}}
     param_groups = cf.frameworks.configure_param_groups(names, [], config)
     rule = optimizers.adamw(0.5, weight_decay=0.1)
-    program = model_program(rule, dict.fromkeys(names, (3,)), from_param_groups(param_groups, rule))
+    program = compile_program(
+        ModelSpec(rule, dict.fromkeys(names, (3,)), from_param_groups(param_groups, rule))
+    )
     feed: dict[str, Any] = {"step": np.asarray(0)}
     for name in names:
         feed |= {f"param.{name}": np.ones(3, np.float32), f"grad.{name}": np.zeros(3, np.float32)}

@@ -72,7 +72,7 @@ def step(files: Files, known: dict[str, Any]) -> dict[str, Any]:
 def test_shards_step_as_the_whole_does(name: str, tmp_path: Path) -> None:
     rule = RULES[name]
     shapes = {key: array.shape for key, array in SHARDS.items()}
-    written = cf.to_onnx(rule, tmp_path, params=shapes, parts=True)
+    written = cf.to_onnx(rule, tmp_path, params=shapes, split=True)
     assert isinstance(written, dict)
     assert {"init", "step", "scalars", "apply_0"} <= set(written)
     assert any(key.startswith("partial_0_") for key in written) == (name != "plain")

@@ -10,12 +10,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from closedform import delegation
 from closedform.deprecation import deprecated_names
 from closedform.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from closedform import errors, optimizers, schedules, training, transforms
-    from closedform.compiler import compile, to_onnx, to_torch
+    from closedform.api import certify, from_onnx, plot, to_onnx, to_torch
+    from closedform.compiler import compile
     from closedform.errors import ClosedFormError
     from closedform.language import (
         GRAD,
@@ -45,20 +47,16 @@ if TYPE_CHECKING:
     from closedform.recipes import Recipe, frameworks, load_recipe, load_schedules
     from closedform.runtime import OptimizerSession, ScheduleSession
     from closedform.verify import claims
-    from closedform.verify.certificates.certificate import Certificate, certify
-    from closedform.verify.translation.from_onnx import from_onnx
+    from closedform.verify.certificates.certificate import Certificate
 
 _HOME = {
     "ClosedFormError": "closedform.errors",
     "compile": "closedform.compiler",
-    "to_onnx": "closedform.compiler",
-    "to_torch": "closedform.compiler",
+    **dict.fromkeys(("certify", "from_onnx", "plot", "to_onnx", "to_torch"), "closedform.api"),
     "Recipe": "closedform.recipes",
     "load_recipe": "closedform.recipes",
     "load_schedules": "closedform.recipes",
-    "from_onnx": "closedform.verify.translation.from_onnx",
     "Certificate": "closedform.verify.certificates.certificate",
-    "certify": "closedform.verify.certificates.certificate",
     "OptimizerSession": "closedform.runtime",
     "ScheduleSession": "closedform.runtime",
     **dict.fromkeys(
@@ -131,6 +129,7 @@ __all__ = [
     "matmul",
     "non_finite",
     "optimizers",
+    "plot",
     "reduce_sum",
     "schedules",
     "sequential",
@@ -150,7 +149,7 @@ _deprecated = deprecated_names(
     __name__,
     {
         "dialects": "closedform.recipes.frameworks",
-        "lift": "closedform:from_onnx",
+        "lift": "closedform.api:from_onnx",
         "load_config": "closedform.recipes:load_recipe",
     },
 )
@@ -166,3 +165,10 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+def _load_api() -> Any:
+    return importlib.import_module("closedform.api")
+
+
+delegation.register(_load_api)

@@ -1,263 +1,210 @@
-"""The whole way of the data on one page: from a schedule or a rule to a graph and its artefacts.
+"""From the language to graphs: prepare (simplify, guard), lower, run the passes.
 
-- ``compile``: prepare (simplify, guard), lower, run the passes.
-- ``to_onnx``: compile, build the model, write it.
-- ``to_torch``: compile, build the module.
+``compile`` is the public function. The others compile one part each of what ``closedform.api``
+exports: a schedule, one step of a model, the states before it, the point of evaluation after it.
 """
 
 from __future__ import annotations
 
-import inspect
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from os import PathLike
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-import sympy as sp
 
-from closedform.errors import DefinitionError, ExportError, nearest
+from closedform.errors import DefinitionError, ExportError
 from closedform.ir.evaluate import evaluate
-from closedform.ir.graph import Graph, Role
+from closedform.ir.graph import Graph
 from closedform.ir.passes import DEFAULT
-from closedform.ir.program import Program, flatten
+from closedform.ir.program import Program, flatten, split
 from closedform.ir.types import DType, Shape
-from closedform.language.exact import to_float
-from closedform.language.printing import latex
+from closedform.language.groups import Assignment, Group
 from closedform.language.schedule import Schedule
 from closedform.language.update_rule import UpdateRule
 from closedform.lowering.domain import MAX_STEP
-from closedform.lowering.double_float import Precision
-from closedform.lowering.model import RuleFor, lower_evaluation, lower_init, lower_program
+from closedform.lowering.model import lower_evaluation, lower_init, lower_program
 from closedform.lowering.schedule import lower_schedule
-from closedform.version import __version__
+from closedform.options import GraphOptions, ModelSpec, Precision
 
 if TYPE_CHECKING:
-    import onnx
     from numpy.typing import ArrayLike, NDArray
-
-    from closedform.exporters.torch_module import ScheduleModule
-    from closedform.verify.claims.report import Report
 
 CLOCK = "t is the number of optimizer steps done; the first step runs with t = 0"
 """The convention of the clock, written into every artefact."""
 
+DEFAULTS = GraphOptions()
 
+
+@overload
+def compile(
+    source: Schedule,
+    *,
+    step_shape: Shape = ...,
+    dtype: DType | str | None = ...,
+    scalar_dtype: DType | str = ...,
+    step_dtype: DType | str = ...,
+    inputs: Iterable[str] = ...,
+    precision: Precision | str = ...,
+) -> Graph: ...
+@overload
+def compile(
+    source: UpdateRule,
+    *,
+    params: Mapping[str, Shape],
+    groups: Sequence[Group] = ...,
+    dtype: DType | str | None = ...,
+    scalar_dtype: DType | str = ...,
+    step_dtype: DType | str = ...,
+) -> Graph: ...
 def compile(
     source: Schedule | UpdateRule,
     *,
     params: Mapping[str, Shape] | None = None,
-    **options: Any,
-) -> Graph:
-    """Returns the graph of a schedule, or of one step of a rule on parameters of these shapes.
-
-    Args:
-        source: What to compile.
-        params: Shapes by parameter name; for a rule only, and then required.
-        **options: Those of ``compile_schedule`` or ``compile_step``.
-
-    Raises:
-        ExportError: ``source`` is neither, ``params`` is missing for a rule, given for a schedule
-            or no shapes, or an option is unknown.
-    """
-    if not isinstance(source, Schedule | UpdateRule):
-        raise ExportError(
-            f"what is compiled must be a Schedule or an UpdateRule, got {type(source).__name__} "
-            f"{source!r}",
-            hint="closedform.Schedule(expression) makes one of a SymPy expression",
-        )
-    if isinstance(source, UpdateRule):
-        if not params:
-            raise ExportError(
-                "a rule is compiled for parameters, got none",
-                where=f"rule {source.name!r}",
-                hint='give params={"w": (3, 4), …}',
-            )
-        check_shapes(params, f"rule {source.name!r}")
-        check_options(options, compile_step, f"rule {source.name!r}")
-        return compile_step(source, params, **options)
-    check_options(options, compile_schedule, f"schedule {source.name!r}")
-    if params is not None:
-        raise ExportError("a schedule has no parameters", where=f"schedule {source.name!r}")
-    return compile_schedule(source, **options)
-
-
-def check_shapes(params: Mapping[str, Shape], where: str) -> None:
-    """Raises ExportError if a shape is no tuple of sizes."""
-    for name, shape in params.items():
-        sizes = shape if isinstance(shape, tuple) else (None,)
-        if not all(isinstance(n, str) or (type(n) is int and n >= 0) for n in sizes):
-            raise ExportError(
-                f"the shape of parameter {name!r} must be a tuple of integers >= 0, got {shape!r}",
-                where=where,
-                hint='give params={"w": (3, 4), …}, such as array.shape',
-            )
-
-
-def check_options(
-    options: Mapping[str, Any], function: Callable[..., object], where: str, *taken: str
-) -> None:
-    """Raises ExportError if an option is no keyword of the function, or one that is taken."""
-    parameters = inspect.signature(function).parameters.values()
-    known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in taken]
-    for name in options:
-        if name not in known:
-            raise ExportError(
-                f"there is no option {name!r}", where=where, hint=nearest(name, known)
-            )
-
-
-def compile_schedule(
-    schedule: Schedule,
-    *,
+    groups: Sequence[Group] = (),
     step_shape: Shape = (),
-    dtype: DType | str = DType.F64,
+    dtype: DType | str | None = None,
     scalar_dtype: DType | str = DType.F64,
     step_dtype: DType | str = DType.I64,
     inputs: Iterable[str] = (),
     precision: Precision | str = Precision.SINGLE,
 ) -> Graph:
-    """Returns the graph ``step -> value`` of a schedule.
+    """Returns the graph of a schedule, or of one step of a rule on parameters of these shapes.
 
     Args:
-        schedule: What to compile.
-        step_shape: Shape of the step, ``()`` for one step or ``("n",)`` for any number of them.
-        dtype: Dtype of the value; it is rounded once from the scalar dtype.
-        scalar_dtype: Dtype that is computed in, f64 or f32.
+        source: The schedule or rule.
+        params: For a rule: shapes by parameter name.
+        groups: For a rule: parameters with a rule of their own.
+        step_shape: For a schedule: the shape of the step, ``()`` for one step or ``("n",)`` for
+            any number of steps.
+        dtype: Dtype of a schedule's value (default f64), or of a rule's parameters, gradients and
+            states (default f32).
+        scalar_dtype: Dtype in which scalars are computed, f64 or f32.
         step_dtype: Dtype of the step, i64 or i32.
-        inputs: Names of hyperparameters that become inputs of the graph.
-        precision: "single" computes in the scalar dtype; "double-float" in pairs of float32, for
-            devices without float64: a graph of f32 and integers whose value is within 0.501 ulp.
+        inputs: For a schedule: names of hyperparameters that become inputs of the graph.
+        precision: For a schedule: "single" or "double-float", see
+            :class:`closedform.options.GraphOptions`.
 
     Raises:
-        ExportError: An option has no such value, or double-float is asked for with another dtype
-            than f32.
-        LoweringError: The expression cannot be expressed in a graph.
+        ExportError: ``source`` is neither a schedule nor a rule, ``params`` is missing for a rule
+            or given for a schedule, or an option has no such value.
+        LoweringError: An expression cannot be expressed in a graph.
         DomainError: The schedule has no finite real value at some step.
-        ExportError: ``inputs`` is a string.
+        DefinitionError: A group matches no parameter, or a rule does not accept a shape.
     """
-    if isinstance(inputs, str):
-        raise ExportError(
-            f"inputs must be a list of names, got str {inputs!r}",
-            where=f"schedule {schedule.name!r}",
-            hint=f"give inputs=({inputs!r},)",
-        )
-    place = f"schedule {schedule.name!r}"
-    lowered = lower_schedule(
-        schedule,
+    options = GraphOptions(
+        dtype=dtype,
+        scalar_dtype=scalar_dtype,
+        step_dtype=step_dtype,
         step_shape=step_shape,
-        dtype=tensor_dtype(dtype, "dtype"),
-        scalar_dtype=tensor_dtype(scalar_dtype, "scalar_dtype"),
-        precision=_precision(precision, place, dtype=dtype, scalar_dtype=scalar_dtype),
-        step_dtype=tensor_dtype(step_dtype, "step_dtype"),
         inputs=inputs,
+        precision=precision,
     )
-    return DEFAULT(lowered)
+    check_source(source, options, params=params, groups=groups)
+    if isinstance(source, UpdateRule):
+        return compile_step(ModelSpec(source, params or {}, groups), options)
+    return compile_schedule(source, options)
 
 
-def compile_step(
-    rule: UpdateRule,
-    params: Mapping[str, Shape],
+def check_source(
+    source: object,
+    options: GraphOptions,
     *,
-    dtype: DType | str = DType.F32,
-    scalar_dtype: DType | str = DType.F64,
-    step_dtype: DType | str = DType.I64,
-) -> Graph:
-    """Returns the graph of one step of a rule on parameters of these shapes."""
-    members = [RuleFor(rule, params)]
-    program = compile_program(
-        rule.name, members, dtype=dtype, scalar_dtype=scalar_dtype, step_dtype=step_dtype
-    )
-    return flatten(program)
+    params: Mapping[str, Shape] | None = None,
+    groups: Sequence[Group] = (),
+) -> None:
+    """Raises ExportError if an argument is for the other kind of source."""
+    if isinstance(source, UpdateRule):
+        for name in ("step_shape", "inputs", "precision"):
+            if getattr(options, name) != getattr(DEFAULTS, name):
+                raise ExportError(
+                    f"{name} is an option of schedules, got {getattr(options, name)!r} for a rule",
+                    where=f"rule {source.name!r}",
+                    hint="leave it out",
+                )
+        return
+    if not isinstance(source, Schedule):
+        raise ExportError(
+            f"the source must be a Schedule or an UpdateRule, got {type(source).__name__} "
+            f"{source!r}",
+            hint="closedform.Schedule(expression) makes one of a SymPy expression",
+        )
+    if params is not None or groups:
+        raise ExportError(
+            "a schedule has no parameters, got params or groups", where=f"schedule {source.name!r}"
+        )
 
 
-def compile_program(
-    name: str,
-    members: Sequence[RuleFor],
-    *,
-    dtype: DType | str = DType.F32,
-    scalar_dtype: DType | str = DType.F64,
-    step_dtype: DType | str = DType.I64,
-) -> Program:
+def compile_schedule(schedule: Schedule, options: GraphOptions = DEFAULTS) -> Graph:
+    """Returns the graph ``step, inputs -> value`` of a schedule."""
+    return DEFAULT(lower_schedule(schedule, options))
+
+
+def compile_program(spec: ModelSpec, options: GraphOptions = DEFAULTS) -> Program:
     """Returns one step of a model: its scalars, and a graph for each kind of tensor.
 
-    The passes run on each part, so that the cost grows with the number of kinds of tensors.
+    The passes run on each part, so the cost grows with the number of kinds of tensors. The calls
+    are in the order of the parameters of ``spec``.
     """
-    lowered = lower_program(
-        name,
-        members,
-        dtype=tensor_dtype(dtype, "dtype"),
-        scalar_dtype=tensor_dtype(scalar_dtype, "scalar_dtype"),
-        step_dtype=tensor_dtype(step_dtype, "step_dtype"),
-    )
-    return lowered.map(DEFAULT)
+    program = compile_assignments(spec.rule.name, spec.assignments, options)
+    place = {name: index for index, name in enumerate(spec.params)}
+    calls = tuple(sorted(program.calls, key=lambda call: place[call.param]))
+    return replace(program, calls=calls)
 
 
-def compile_evaluation(
-    rule: UpdateRule,
-    params: Mapping[str, Shape],
-    *,
-    dtype: DType | str = DType.F32,
-    scalar_dtype: DType | str = DType.F64,
-    step_dtype: DType | str = DType.I64,
-) -> Graph:
+def compile_assignments(
+    name: str, assignments: Sequence[Assignment], options: GraphOptions = DEFAULTS
+) -> Program:
+    """Returns one step of parameters whose rules are given, calls in the order of the rules."""
+    return lower_program(name, assignments, options).map(DEFAULT)
+
+
+def compile_step(spec: ModelSpec, options: GraphOptions = DEFAULTS) -> Graph:
+    """Returns one step of a model as one flat graph."""
+    return flatten(compile_program(spec, options))
+
+
+def compile_parts(
+    name: str,
+    rules: Sequence[tuple[UpdateRule, Sequence[Shape]]],
+    options: GraphOptions = DEFAULTS,
+) -> list[list[tuple[Graph | None, ...]]]:
+    """Returns, for each rule and each of its shapes, the graphs of one parameter named ``all``.
+
+    These are its term of the sums over all parameters in each stage, None where it has none, and
+    its step; see :func:`closedform.ir.program.split`.
+    """
+    assignments = [
+        Assignment(rule, {f"p{i}_{j}": shape for j, shape in enumerate(shapes)})
+        for i, (rule, shapes) in enumerate(rules)
+    ]
+    program = compile_assignments(name, assignments, options)
+    return [[split(program, param, "all") for param in one.params] for one in assignments]
+
+
+def compile_init(spec: ModelSpec, options: GraphOptions = DEFAULTS) -> Graph:
+    """Returns the graph of the states of a model before the first step."""
+    return DEFAULT(lower_init(spec.rule.name, spec.assignments, options))
+
+
+def compile_evaluation(spec: ModelSpec, options: GraphOptions = DEFAULTS) -> Graph:
     """Returns the point at which a model is evaluated: parameters and states to parameters.
 
     Outputs are ``evaluation.<parameter>``; the step is the number of steps done.
     """
-    lowered = lower_evaluation(
-        rule.name,
-        [RuleFor(rule, params)],
-        dtype=tensor_dtype(dtype, "dtype"),
-        scalar_dtype=tensor_dtype(scalar_dtype, "scalar_dtype"),
-        step_dtype=tensor_dtype(step_dtype, "step_dtype"),
-    )
-    return flatten(lowered.map(DEFAULT))
+    program = lower_evaluation(spec.rule.name, spec.assignments, options)
+    return flatten(program.map(DEFAULT))
 
 
-def compile_init(
-    rule: UpdateRule, params: Mapping[str, Shape], *, dtype: DType | str = DType.F32
-) -> Graph:
-    """Returns the graph of the states of a rule before the first step."""
-    members = [RuleFor(rule, params)]
-    return DEFAULT(lower_init(rule.name, members, dtype=tensor_dtype(dtype, "dtype")))
-
-
-_CHOICES = {
-    "dtype": (DType.F64, DType.F32),
-    "scalar_dtype": (DType.F64, DType.F32),
-    "step_dtype": (DType.I64, DType.I32),
-}
-
-
-def tensor_dtype(value: DType | str, argument: str) -> DType:
-    """Returns the dtype that an option asks for; ExportError if it is none of its choices."""
-    choices = _CHOICES[argument]
-    if value not in choices:
-        legal = " or ".join(choices)
-        raise ExportError(f"{argument} must be {legal}, got {value!r}")
-    return DType(value)
-
-
-def _precision(value: Precision | str, place: str, **dtypes: DType | str) -> Precision:
-    if value not in list(Precision):
-        legal = " or ".join(Precision)
-        raise ExportError(f"precision must be {legal}, got {value!r}", where=place)
-    for argument, dtype in dtypes.items():
-        if value == Precision.DOUBLE_FLOAT and dtype != DType.F32:
-            raise ExportError(
-                f"precision 'double-float' computes in float32, got {argument} {dtype!s}",
-                where=place,
-                hint='give dtype="f32" and scalar_dtype="f32"',
-            )
-    return Precision(value)
+def has_evaluation(spec: ModelSpec) -> bool:
+    """Returns whether a model is evaluated at another point than its parameters."""
+    return any(one.rule.evaluation is not None for one in spec.assignments)
 
 
 def evaluate_schedule(schedule: Schedule, step: int | ArrayLike) -> float | NDArray[np.float64]:
     """Returns the float64 value of a schedule at a step or an array of steps, in NumPy.
 
     Raises:
-        DefinitionError: A step is no integer, negative, or above ``MAX_STEP``.
+        DefinitionError: A step is not an integer, negative, or above ``MAX_STEP``.
     """
     place = f"schedule {schedule.name!r}"
     try:
@@ -271,9 +218,12 @@ def evaluate_schedule(schedule: Schedule, step: int | ArrayLike) -> float | NDAr
     if steps.size and (steps.min() < 0 or steps.max() > MAX_STEP):
         wrong = steps.min() if steps.min() < 0 else steps.max()
         raise DefinitionError(f"steps must be in 0..{MAX_STEP}, got {wrong}", where=place)
-    graph = schedule.memo("graph", lambda: compile_schedule(schedule, step_shape=("n",)))
+    graph = schedule.memo("graph", lambda: compile_schedule(schedule, _ANY_STEPS))
     values = evaluate(graph, {"step": steps.astype(np.int64).reshape(-1)})["value"]
     return float(values[0]) if np.isscalar(step) or steps.ndim == 0 else values.reshape(steps.shape)
+
+
+_ANY_STEPS = GraphOptions(step_shape=("n",))
 
 
 def _are_integers(steps: NDArray[Any]) -> bool:
@@ -283,107 +233,3 @@ def _are_integers(steps: NDArray[Any]) -> bool:
     return all(
         isinstance(item, int | np.integer) and not isinstance(item, bool) for item in steps.flat
     )
-
-
-def to_onnx(
-    source: Schedule | UpdateRule,
-    path: str | PathLike[str],
-    *,
-    params: Mapping[str, Shape] | None = None,
-    opset: int = 21,
-    validate: bool = True,
-    claims: Report | None = None,
-    **options: Any,
-) -> onnx.ModelProto | dict[str, onnx.ModelProto]:
-    """Writes a schedule as one ONNX file, or a rule as ``init.onnx`` and ``step.onnx``.
-
-    Args:
-        source: What to export.
-        path: The file of a schedule; the folder of a rule, made if it does not exist.
-        params: Shapes by parameter name, for a rule.
-        opset: ONNX opset, 7 to 23; one that does not have an op of the graph is refused.
-        validate: Whether to show that each file is its source; metadata tell the verdicts.
-        claims: A report on a schedule, as ``verify()`` gives it, for the metadata.
-        **options: Those of ``compile``; for a rule also ``groups``, parameters with a rule of their
-            own, ``inline``, one flat graph in place of local functions, and ``parts``, the graphs
-            of single tensors as files of their own.
-
-    Returns:
-        The checked model, or the two models by name.
-
-    Raises:
-        ExportError: The folder does not exist, or the opset does not have an op.
-    """
-    from closedform.exporters.onnx_model import to_model, write_model
-    from closedform.model_files import write_rule
-    from closedform.verify.translation.artefact import validate_model
-
-    if isinstance(source, UpdateRule):
-        if claims is not None:
-            raise ExportError(
-                "claims are written for a schedule, got a rule", where=f"rule {source.name!r}"
-            )
-        return write_rule(source, path, params, opset=opset, validate=validate, **options)
-    graph = compile(source, params=params, **options)
-    model = to_model(graph, opset=opset, **_schedule_facts(source, graph, claims))
-    if validate:
-        validate_model(source, model)
-    write_model(model, path)
-    return model
-
-
-def to_torch(schedule: Schedule, **options: Any) -> ScheduleModule:
-    """Returns a torch module: integer steps of any shape to values of the same shape.
-
-    Args:
-        schedule: What to compile.
-        **options: Those of ``compile_schedule``, but ``step_shape``. A hyperparameter among
-            ``inputs`` that has a value keeps it as its default.
-
-    Raises:
-        ExportError: ``schedule`` is no Schedule, or an option is unknown.
-    """
-    from closedform.exporters.torch_module import ScheduleModule
-
-    if not isinstance(schedule, Schedule):
-        raise ExportError(
-            f"to_torch takes a Schedule, got {type(schedule).__name__}",
-            hint="run an UpdateRule with OptimizerSession",
-        )
-    check_options(options, compile_schedule, f"schedule {schedule.name!r}", "step_shape")
-    graph = compile_schedule(schedule, step_shape=("n",), **options)
-    return ScheduleModule(graph, _defaults(schedule, graph))
-
-
-def _schedule_facts(schedule: Schedule, graph: Graph, claims: Report | None) -> dict[str, Any]:
-    values = {name: str(value) for name, value in schedule.hyperparameters.items()}
-    return {
-        "metadata": _metadata(schedule.expr, values, claims),
-        "defaults": _defaults(schedule, graph),
-        "docs": {"step": CLOCK, "value": f"value of schedule {schedule.name}"},
-    }
-
-
-def _defaults(schedule: Schedule, graph: Graph) -> dict[str, float]:
-    """The known values of the hyperparameters that are inputs of the graph."""
-    known = schedule.hyperparameters
-    names = [node.attribute("name") for node in graph.inputs if _is_hyper(node)]
-    return {name: to_float(known[name]) for name in names if name in known}
-
-
-def _metadata(
-    expr: sp.Expr, hyperparameters: Mapping[str, str], claims: Report | None = None
-) -> dict[str, str]:
-    stated = {} if claims is None else {"closedform.claims": claims.as_metadata()}
-    return {
-        **stated,
-        "closedform.version": __version__,
-        "closedform.clock": CLOCK,
-        "closedform.expression": sp.srepr(expr),
-        "closedform.latex": latex(expr),
-        "closedform.hyperparameters": json.dumps(hyperparameters, sort_keys=True),
-    }
-
-
-def _is_hyper(node: Any) -> bool:
-    return bool(node.attribute("role") == Role.HYPER)

@@ -7,16 +7,17 @@ import onnx
 import pytest
 
 from closedform import optimizers
+from closedform.compiler import compile_program
 from closedform.errors import ExportError
 from closedform.exporters.onnx_model import serialize
 from closedform.exporters.onnx_program import DOMAIN, to_program_model
 from closedform.ir.program import Program
-from closedform.model_files import model_program
+from closedform.options import ModelSpec
 from closedform.runtime.onnx_session import open_session
 
 
 def program(**shapes: tuple[int, ...]) -> Program:
-    return model_program(optimizers.adamw(weight_decay=0.1), shapes)
+    return compile_program(ModelSpec(optimizers.adamw(weight_decay=0.1), shapes))
 
 
 def test_numbers_are_inputs_of_a_function_and_axes_are_inside() -> None:
@@ -27,7 +28,9 @@ def test_numbers_are_inputs_of_a_function_and_axes_are_inside() -> None:
     assert [len(call.input) for call in calls] == [len(function.input)] * 3
     constants = {name for call in calls for name in call.input if name.startswith("constant.")}
     assert constants <= {tensor.name for tensor in model.graph.initializer}
-    factored = to_program_model(model_program(optimizers.adafactor(), {"a": (2, 3), "b": (2, 3)}))
+    factored = to_program_model(
+        compile_program(ModelSpec(optimizers.adafactor(), {"a": (2, 3), "b": (2, 3)}))
+    )
     inside = [n for f in factored.functions for n in f.node if n.op_type == "Constant"]
     assert inside
     assert all(len(node.attribute[0].t.dims) == 1 for node in inside)
@@ -35,7 +38,7 @@ def test_numbers_are_inputs_of_a_function_and_axes_are_inside() -> None:
 
 def test_functions_differ_where_their_nodes_do() -> None:
     shapes = {"a": (2, 3), "b": (2, 3), "c": (5,), "d": (6,), "e": (2, 3, 4)}
-    model = to_program_model(model_program(optimizers.adafactor(), shapes))
+    model = to_program_model(compile_program(ModelSpec(optimizers.adafactor(), shapes)))
     names = [node.op_type for node in model.graph.node if node.domain == DOMAIN]
     assert names[0] == names[1]
     # The count that a mean divides by is a number, and so an input.

@@ -20,6 +20,7 @@ from closedform.exporters.onnx_model import to_model
 from closedform.importers.onnx_graph import read_model
 from closedform.importers.onnx_ops import ONNX_ROWS
 from closedform.ir import Graph, evaluate, print_graph
+from closedform.options import GraphOptions, ModelSpec
 from closedform.verify.terms.from_graph import lift_graph
 from tests.support.graphs import assert_same, graphs, inputs_of
 from tests.support.sampling import examples
@@ -41,13 +42,13 @@ def assert_read_back(graph: Graph) -> None:
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_schedule_is_read_back_as_it_was(name: str) -> None:
     for options in OPTIONS:
-        assert_read_back(compile_schedule(SCHEDULES[name](), **options))
+        assert_read_back(compile_schedule(SCHEDULES[name](), GraphOptions(**options)))
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_rule_is_read_back_as_it_was(name: str) -> None:
     vectors = {} if name.startswith("muon") else {"b": (3,)}
-    assert_read_back(compile_step(OPTIMIZERS[name](), {"w": (3, 4), **vectors}))
+    assert_read_back(compile_step(ModelSpec(OPTIMIZERS[name](), {"w": (3, 4), **vectors})))
 
 
 def run(model: onnx.ModelProto, inputs: dict[str, Any]) -> list[Any]:

@@ -11,6 +11,7 @@ from closedform.ir.hoist import NUMBER, hoist
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, TensorType
 from closedform.language import UpdateRule
+from closedform.options import ModelSpec
 
 RULES = {
     "sgd": cf.optimizers.sgd(lr=0.1, momentum=0.9),
@@ -39,7 +40,7 @@ def drawn(graph: Graph, seed: int = 0) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("shape", [(3, 4), (0,), ()])
 def test_the_two_graphs_give_what_the_one_gives(name: str, shape: tuple[int, ...]) -> None:
     rule: UpdateRule = RULES[name]
-    graph = compile_step(rule, {"a": shape, "b": shape})
+    graph = compile_step(ModelSpec(rule, {"a": shape, "b": shape}))
     inputs = drawn(graph)
     first, second = hoist(graph)
     numbers = evaluate(first, {key: inputs[key] for key in input_names(first)})
@@ -55,7 +56,7 @@ def test_the_two_graphs_give_what_the_one_gives(name: str, shape: tuple[int, ...
 
 def test_the_second_graph_reads_no_number_that_the_first_may_write() -> None:
     for name, rule in RULES.items():
-        first, second = hoist(compile_step(rule, {"a": (3,), "b": (2, 2)}))
+        first, second = hoist(compile_step(ModelSpec(rule, {"a": (3,), "b": (2, 2)})))
         assert not set(input_names(first)) & set(input_names(second)), name
         assert not {node.op for node in second.nodes} & {Op.POW, Op.COS, Op.SIN}, name
         dtypes = {node.type.dtype for node in second.nodes if not node.type.shape}

@@ -36,6 +36,7 @@ from closedform.language import (
     transpose,
 )
 from closedform.language.printing import latex, text
+from closedform.options import ModelSpec
 from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
 
 RNG = np.random.default_rng(5)
@@ -43,7 +44,7 @@ RNG = np.random.default_rng(5)
 
 def after(expr: sp.Expr, shape: tuple[int, ...], **parts: Any) -> tuple[Any, Any]:
     """The parameter after a step of a rule, alike in three engines, and the gradient."""
-    graph = compile_step(UpdateRule("test", expr, **parts), {"w": shape})
+    graph = compile_step(ModelSpec(UpdateRule("test", expr, **parts), {"w": shape}))
     gradient = np.asarray(RNG.normal(size=shape), np.float32)
     feed = {"step": np.array(3), "param.w": np.zeros(shape, np.float32), "grad.w": gradient}
     result = run_evaluator(graph, feed)["next.param.w"]
@@ -134,7 +135,9 @@ def test_no_elements_and_no_numbers(reduce: Callable[..., sp.Expr]) -> None:
         (np.array([[1, np.nan], [np.inf, 3]], np.float32), [np.nan, np.inf]),
     ):
         shape = gradient.shape
-        graph = compile_step(UpdateRule("test", PARAM - GRAD, {"rows": rows}), {"w": shape})
+        graph = compile_step(
+            ModelSpec(UpdateRule("test", PARAM - GRAD, {"rows": rows}), {"w": shape})
+        )
         feed = {"step": np.array(0), "param.w": gradient, "grad.w": gradient}
         feed["state.w.rows"] = np.zeros(2, np.float32)
         for run in (run_evaluator, run_onnxruntime, run_torch):
@@ -142,7 +145,7 @@ def test_no_elements_and_no_numbers(reduce: Callable[..., sp.Expr]) -> None:
 
 
 def test_rounding_to_bf16_is_to_the_nearest_even() -> None:
-    graph = compile_step(UpdateRule("test", rounded(GRAD, "bf16")), {"w": (4,)})
+    graph = compile_step(ModelSpec(UpdateRule("test", rounded(GRAD, "bf16")), {"w": (4,)}))
     given = np.array([1 + 2**-8, 1 + 3 * 2**-8, 3e38, np.inf], np.float32)
     feed = {"step": np.array(0), "param.w": given, "grad.w": given}
     # 1 + 2**-8 lies between two numbers of 8 bits; so does the next, and goes up.
@@ -163,7 +166,7 @@ def test_definitions_are_computed_once_and_scalars_apart() -> None:
         hyperparameters={"lr": 2},
         definitions=definitions,
     )
-    graph = compile_step(rule, {"w": (3,)})
+    graph = compile_step(ModelSpec(rule, {"w": (3,)}))
     ops = [str(node.op) for node in graph.nodes if node.type.shape == (3,)]
     assert ops.count("mul") == 2  # the change, and its square
     feed = {"step": np.array(3), "param.w": np.zeros(3, np.float32), "grad.w": np.ones(3)}
@@ -295,5 +298,5 @@ LOWERED: dict[str, tuple[sp.Expr, Shape, str]] = {
 def test_what_no_graph_can_hold_is_refused(name: str) -> None:
     expr, shape, message = LOWERED[name]
     with pytest.raises(LoweringError) as caught:
-        compile_step(UpdateRule("test", expr), {"w": shape})
+        compile_step(ModelSpec(UpdateRule("test", expr), {"w": shape}))
     assert str(caught.value) == message

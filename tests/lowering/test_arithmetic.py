@@ -11,6 +11,7 @@ import sympy as sp
 from closedform.compiler import compile_schedule
 from closedform.ir.ops import Op
 from closedform.language import Schedule, t
+from closedform.options import GraphOptions
 from tests.support.engines import run_evaluator
 
 STEPS = np.arange(2000)
@@ -46,7 +47,7 @@ def test_a_sum_of_negative_terms_needs_no_constant() -> None:
 
 def test_integers_beyond_those_that_float32_holds_are_not_computed_in_it() -> None:
     late = Schedule(sp.Min(t, 2**30) - 2**24 - 1)
-    graph = compile_schedule(late, dtype="f32", scalar_dtype="f32", step_dtype="i32")
+    graph = compile_schedule(late, GraphOptions(dtype="f32", scalar_dtype="f32", step_dtype="i32"))
     for step in (2**24 + 1, 2**24 + 3, 2**24 + 1001):
         value = run_evaluator(graph, {"step": np.array(step, np.int32)})["value"]
         assert value == step - 2**24 - 1

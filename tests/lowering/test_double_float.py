@@ -22,6 +22,7 @@ from closedform.ir.types import DType, TensorType
 from closedform.language import Schedule, floor_mod, hyper, t
 from closedform.lowering.double_float_arithmetic import Arithmetic, Number, halves
 from closedform.lowering.double_float_functions import logarithm, power_of_two, sine_of_quarter
+from closedform.options import GraphOptions
 from closedform.recipes import load_schedules
 from closedform.verify.certificates.certificate import certify
 from tests.properties.test_random_expressions import VALUES, agrees, make
@@ -451,7 +452,7 @@ def test_what_has_no_form_is_refused(expr: Any, message: str) -> None:
 )
 def test_options_that_do_not_fit_are_refused(options: Any, message: str) -> None:
     with pytest.raises(ExportError) as caught:
-        compile_schedule(Schedule(t / 7, name="s"), **options)
+        compile_schedule(Schedule(t / 7, name="s"), GraphOptions(**options))
     assert str(caught.value) == message
 
 

@@ -14,6 +14,7 @@ from closedform.lowering.annotate import interval, is_integral
 from closedform.lowering.domain import clock_domain
 from closedform.lowering.guard import guard
 from closedform.lowering.held import Held
+from closedform.options import GraphOptions
 from tests.support.engines import run_evaluator, run_onnxruntime
 
 CYCLE = floor_mod(t, 3)
@@ -39,7 +40,7 @@ TOTAL = {
 @pytest.mark.parametrize("name", TOTAL)
 def test_what_is_taken_keeps_its_value_and_nothing_else_is_illegal(name: str) -> None:
     schedule = Schedule(TOTAL[name])
-    graph = compile_schedule(schedule, step_shape=("n",))
+    graph = compile_schedule(schedule, GraphOptions(step_shape=("n",)))
     steps = np.arange(20)
     with np.errstate(all="raise"):
         values = run_evaluator(graph, {"step": steps})["value"]

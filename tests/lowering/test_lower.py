@@ -19,6 +19,7 @@ from closedform.ir.ops import Op
 from closedform.ir.text import parse_graph, print_graph
 from closedform.language import Schedule, floor_div, floor_mod, hyper, t
 from closedform.lowering.lower import HANDLERS
+from closedform.options import GraphOptions
 from tests.support.engines import run_evaluator, run_onnxruntime
 from tests.support.exact import evaluate_exactly, mpf
 
@@ -113,7 +114,9 @@ def test_far_steps_stay_exact() -> None:
 
 def test_float32_arithmetic_reduces_the_step_in_integers_first() -> None:
     annealing = cf.schedules.cosine_annealing(1, 0, 1000)
-    graph = compile_schedule(annealing, dtype="f32", scalar_dtype="f32", step_dtype="i32")
+    graph = compile_schedule(
+        annealing, GraphOptions(dtype="f32", scalar_dtype="f32", step_dtype="i32")
+    )
     assert {str(node.type.dtype) for node in graph.nodes} <= {"i32", "f32", "bool"}
     for step in (10**6 + 1, 2**31 - 1):
         value = run_onnxruntime(graph, {"step": np.array(step, np.int32)})["value"]
@@ -124,14 +127,14 @@ def test_float32_arithmetic_reduces_the_step_in_integers_first() -> None:
 def test_hyperparameters_as_inputs() -> None:
     warmup = hyper("warmup", integer=True, positive=True)
     lr = Schedule(RATE * sp.Min(t, warmup) / warmup, rate=0.1, warmup=10)
-    graph = compile_schedule(lr, inputs=("rate", "warmup"))
+    graph = compile_schedule(lr, GraphOptions(inputs=("rate", "warmup")))
     inputs = {"step": np.array(3), "rate": np.array(0.5), "warmup": np.array(6)}
     assert run_evaluator(graph, inputs)["value"] == 0.25
     assert run_onnxruntime(graph, inputs)["value"] == 0.25
 
 
 def test_a_constant_takes_the_shape_of_the_steps() -> None:
-    graph = compile_schedule(Schedule(0.1), step_shape=("n",))
+    graph = compile_schedule(Schedule(0.1), GraphOptions(step_shape=("n",)))
     inputs = {"step": np.arange(3)}
     assert run_evaluator(graph, inputs)["value"].tolist() == [0.1] * 3
     assert run_onnxruntime(graph, inputs)["value"].tolist() == [0.1] * 3
@@ -173,11 +176,11 @@ def test_refused(expr: sp.Expr, error: type[Exception], message: str) -> None:
 def test_an_input_that_may_be_zero_is_refused_under_a_division() -> None:
     warmup = sp.Symbol("warmup")
     with pytest.raises(DomainError, match=r"declare it: hyper\('warmup', positive=True\)"):
-        compile_schedule(Schedule(t / warmup, warmup=5), inputs=("warmup",))
+        compile_schedule(Schedule(t / warmup, warmup=5), GraphOptions(inputs=("warmup",)))
     with pytest.raises(
         LoweringError, match=r"'wramup' is no hyperparameter .*did you mean 'warmup'"
     ):
-        compile_schedule(Schedule(t / warmup, warmup=5), inputs=("wramup",))
+        compile_schedule(Schedule(t / warmup, warmup=5), GraphOptions(inputs=("wramup",)))
 
 
 def test_a_table_of_integers_is_a_table() -> None:
@@ -194,7 +197,7 @@ def test_integers_that_do_not_fit_are_added_as_floats() -> None:
 
 def test_lengths_as_inputs() -> None:
     lr = WARMUP.then(cf.schedules.cosine(3e-4, 3e-5, 98_000))
-    graph = compile_schedule(lr, inputs=("steps_1",))
+    graph = compile_schedule(lr, GraphOptions(inputs=("steps_1",)))
     for step in (0, 500, 1000, 2000, 50_000, 99_000):
         inputs = {"step": np.array(step), "steps_1": np.array(1000)}
         expected = float(lr.bind(steps_1=1000).exact(step))
@@ -221,7 +224,7 @@ BEYOND = {
 def test_integers_beyond_the_clock_are_divided_exactly(name: str) -> None:
     schedule = Schedule(BEYOND[name])
     steps = np.array([0, 1, 5, 12345678, 2**33 + 1, 2**50 - 12345, 2**50 - 1, 2**50])
-    graph = compile_schedule(schedule, step_shape=("n",))
+    graph = compile_schedule(schedule, GraphOptions(step_shape=("n",)))
     values = run_onnxruntime(graph, {"step": steps})["value"]
     assert values.tolist() == [float(schedule.exact(int(step))) for step in steps]
 

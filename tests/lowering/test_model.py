@@ -12,7 +12,7 @@ import sympy as sp
 from numpy.typing import NDArray
 
 from closedform import optimizers, transforms
-from closedform.compiler import compile_evaluation, compile_init, compile_program, compile_step
+from closedform.compiler import compile_assignments, compile_evaluation, compile_init, compile_step
 from closedform.errors import DefinitionError, LoweringError
 from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Graph, input_names
@@ -33,7 +33,8 @@ from closedform.language import (
     state,
     t,
 )
-from closedform.lowering.model import RuleFor
+from closedform.language.groups import Assignment
+from closedform.options import GraphOptions, ModelSpec
 from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
 
 Array = NDArray[Any]
@@ -94,14 +95,16 @@ RULES: dict[str, UpdateRule] = {
 def first_values(rule: UpdateRule, params: Mapping[str, Array]) -> Values:
     shapes = {name: array.shape for name, array in params.items()}
     feed: Values = {f"param.{name}": array for name, array in params.items()}
-    init = compile_init(rule, shapes, dtype=DType.F64)
+    init = compile_init(ModelSpec(rule, shapes), GraphOptions(dtype=DType.F64))
     return feed | evaluate(init, {name: feed[name] for name in input_names(init)})
 
 
 def steps_by_parts(rule: UpdateRule, params: Mapping[str, Array], run: Run) -> Values:
     """Three steps; the gradient is the parameter and 0.1."""
     shapes = {name: array.shape for name, array in params.items()}
-    program = compile_program(rule.name, [RuleFor(rule, shapes)], dtype=DType.F64)
+    program = compile_assignments(
+        rule.name, [Assignment(rule, shapes)], GraphOptions(dtype=DType.F64)
+    )
     feed = first_values(rule, params)
     for _ in range(3):
         feed |= {f"grad.{name}": feed[f"param.{name}"] + 0.1 for name in params}
@@ -112,7 +115,7 @@ def steps_by_parts(rule: UpdateRule, params: Mapping[str, Array], run: Run) -> V
 
 def steps_fused(rule: UpdateRule, params: Mapping[str, Array]) -> Values:
     shapes = {name: array.shape for name, array in params.items()}
-    graph = compile_step(rule, shapes, dtype=DType.F64)
+    graph = compile_step(ModelSpec(rule, shapes), GraphOptions(dtype=DType.F64))
     feed = first_values(rule, params)
     for _ in range(3):
         feed |= {f"grad.{name}": feed[f"param.{name}"] + 0.1 for name in params}
@@ -151,7 +154,7 @@ def test_a_hyperparameter_may_stand_in_a_sum_alone() -> None:
     divisor = 1 + 2 * sum(float((grad**2).sum()) for grad in gradients.values())
     opened = replace(scaled, hyperparameters={"scale": None})
     shapes = {name: array.shape for name, array in PARAMS.items()}
-    graph = compile_step(opened, shapes, dtype=DType.F64)
+    graph = compile_step(ModelSpec(opened, shapes), GraphOptions(dtype=DType.F64))
     feed = {f"param.{name}": array for name, array in PARAMS.items()}
     feed |= {f"grad.{name}": grad for name, grad in gradients.items()}
     found = evaluate(graph, {**feed, "step": np.int64(0), "scale": np.float64(2)})
@@ -162,7 +165,7 @@ def test_a_hyperparameter_may_stand_in_a_sum_alone() -> None:
 
 
 def test_a_stage_for_each_level_of_sums() -> None:
-    program = compile_program("p", [RuleFor(RULES["clipped prodigy"], {"w": (2,)})])
+    program = compile_assignments("p", [Assignment(RULES["clipped prodigy"], {"w": (2,)})])
     assert len(program.stages) == 2
     first, second = program.stages
     assert [output.name for output in first.bodies[0].outputs] == ["sum.0"]
@@ -176,10 +179,10 @@ def test_a_stage_for_each_level_of_sums() -> None:
 def test_one_sum_for_rules_that_share_it() -> None:
     small, large = optimizers.sgd(0.1), optimizers.adam(0.2)
     members = [
-        RuleFor(transforms.clip_by_global_norm(small, 1), {"a": (2,)}),
-        RuleFor(transforms.clip_by_global_norm(large, 1), {"b": ()}),
+        Assignment(transforms.clip_by_global_norm(small, 1), {"a": (2,)}),
+        Assignment(transforms.clip_by_global_norm(large, 1), {"b": ()}),
     ]
-    program = compile_program("p", members, dtype=DType.F64)
+    program = compile_assignments("p", members, GraphOptions(dtype=DType.F64))
     assert len(program.stages) == 1
     assert [call.param for call in program.stages[0].calls] == ["a", "b"]
     zeros = {f"state.b.{name}": np.zeros(()) for name in large.states}
@@ -200,7 +203,7 @@ def test_one_sum_for_rules_that_share_it() -> None:
 
 def step_of(rule: UpdateRule, **arrays: Any) -> Values:
     """A step in float64 on a parameter of two elements; the three engines agree."""
-    graph = compile_step(rule, {"w": (2,)}, dtype=DType.F64)
+    graph = compile_step(ModelSpec(rule, {"w": (2,)}), GraphOptions(dtype=DType.F64))
     feed: Values = {
         "step": np.array(3),
         "param.w": np.array([1.0, 2.0]),
@@ -225,7 +228,7 @@ def test_scalars_follow_from_sums_and_shared_states() -> None:
         },
         advances=sp.Gt(NORM, 5),
     )
-    init = compile_init(rule, {"w": (2,)})
+    init = compile_init(ModelSpec(rule, {"w": (2,)}))
     start = evaluate(init, {})
     assert start["shared.scale"].dtype == np.float64
     assert start["shared.late"].dtype == np.int64
@@ -260,11 +263,13 @@ def test_point_of_evaluation_reads_what_it_needs() -> None:
         {"lr": 0.5, "weight": 3},
         evaluation=slow + (PARAMETER - slow) / (hyper("weight") + t),
     )
-    graph = compile_evaluation(rule, {"w": (2,)}, dtype=DType.F64)
+    graph = compile_evaluation(ModelSpec(rule, {"w": (2,)}), GraphOptions(dtype=DType.F64))
     assert input_names(graph) == ("step", "param.w", "state.w.slow")
     feed = {"step": np.array(1), "param.w": np.ones(2), "state.w.slow": np.array([5.0, 9.0])}
     assert run_evaluator(graph, feed)["evaluation.w"].tolist() == [4, 7]
-    plain = compile_evaluation(optimizers.sgd(0.1), {"w": (1,)}, dtype=DType.F64)
+    plain = compile_evaluation(
+        ModelSpec(optimizers.sgd(0.1), {"w": (1,)}), GraphOptions(dtype=DType.F64)
+    )
     assert run_evaluator(plain, {"step": np.array(0), "param.w": np.ones(1)}) == {
         "evaluation.w": np.ones(1)
     }
@@ -281,22 +286,22 @@ def with_shared(number: Any) -> UpdateRule:
 
 
 def test_rules_of_a_model_agree() -> None:
-    members = [RuleFor(with_shared(2), {"a": ()}), RuleFor(with_shared(3), {"b": ()})]
+    members = [Assignment(with_shared(2), {"a": ()}), Assignment(with_shared(3), {"b": ()})]
     with pytest.raises(LoweringError) as caught:
-        compile_program("p", members)
+        compile_assignments("p", members)
     assert str(caught.value) == (
         "the rules of a model must agree on next value of 'scale', got 2*shared.scale and "
         "3*shared.scale (rules 'up' and 'up'): give both the same hyperparameters there"
     )
-    same = [RuleFor(with_shared(2), {"a": ()}), RuleFor(with_shared(2), {"b": ()})]
-    names = [output.name for output in compile_program("p", same).scalars.outputs]
+    same = [Assignment(with_shared(2), {"a": ()}), Assignment(with_shared(2), {"b": ()})]
+    names = [output.name for output in compile_assignments("p", same).scalars.outputs]
     assert names == ["next.step", "next.shared.scale"]
 
 
 def test_a_point_of_evaluation_takes_no_sum() -> None:
     rule = UpdateRule("far", PARAMETER - GRADIENT, evaluation=PARAMETER * NORM)
     with pytest.raises(LoweringError) as caught:
-        compile_evaluation(rule, {"w": ()})
+        compile_evaluation(ModelSpec(rule, {"w": ()}))
     assert str(caught.value) == (
         "the point of evaluation takes a sum over all parameters (rule 'far'): keep the sum as a "
         "state of the model"
@@ -314,4 +319,4 @@ def test_a_sum_of_no_tensor_is_refused() -> None:
         "half", PARAMETER * global_sum(local("half")), {}, {"lr": 0.5}, {"half": hyper("lr") / 2}
     )
     with pytest.raises(LoweringError, match=r"global_sum\(local.half\) sums no tensor"):
-        compile_step(half, {"w": (2,)})
+        compile_step(ModelSpec(half, {"w": (2,)}))

@@ -26,6 +26,7 @@ from closedform.language import (
     t,
     transpose,
 )
+from closedform.options import ModelSpec
 from tests.support.engines import run_evaluator, run_onnxruntime
 
 LR, RHO = hyper("lr"), hyper("rho")
@@ -43,7 +44,7 @@ def run(tested: UpdateRule, step: int = 0, **arrays: Any) -> dict[str, Any]:
         name.replace("_of_", "."): np.asarray(value, np.float32) for name, value in arrays.items()
     }
     shape = np.shape(inputs["param.w"])
-    graph = compile_step(tested, {"w": shape})
+    graph = compile_step(ModelSpec(tested, {"w": shape}))
     full: dict[str, Any] = {"step": np.array(step), **inputs}
     expected = run_evaluator(graph, full)
     for key, value in run_onnxruntime(graph, full).items():
@@ -54,10 +55,10 @@ def run(tested: UpdateRule, step: int = 0, **arrays: Any) -> dict[str, Any]:
 def test_golden(golden: Callable[[str, str], None]) -> None:
     lr = schedules.linear(0, 1e-3, 10).then(schedules.cosine(1e-3, 0, 100))
     adamw = optimizers.adamw(lr=lr, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
-    text = print_graph(compile_step(adamw, {"w": (3, 4), "b": (4,)}))
+    text = print_graph(compile_step(ModelSpec(adamw, {"w": (3, 4), "b": (4,)})))
     golden("lowering/adamw_step", text)
-    assert parse_graph(text) == compile_step(adamw, {"w": (3, 4), "b": (4,)})
-    golden("lowering/adamw_init", print_graph(compile_init(adamw, {"w": (3, 4)})))
+    assert parse_graph(text) == compile_step(ModelSpec(adamw, {"w": (3, 4), "b": (4,)}))
+    golden("lowering/adamw_init", print_graph(compile_init(ModelSpec(adamw, {"w": (3, 4)}))))
 
 
 def test_sign_is_zero_at_nan_in_every_engine() -> None:
@@ -116,7 +117,7 @@ def test_scalar_states_and_states_that_start_from_the_parameter() -> None:
     }
     tested = rule(PARAM - LR * GRAD * state("count"), states)
     init = run_evaluator(
-        compile_init(tested, {"w": (2,)}), {"param.w": np.array([1, 2], np.float32)}
+        compile_init(ModelSpec(tested, {"w": (2,)})), {"param.w": np.array([1, 2], np.float32)}
     )
     assert init["state.w.slow"].tolist() == [1, 2]
     assert init["state.w.count"].shape == ()
@@ -131,7 +132,7 @@ def test_scalar_states_and_states_that_start_from_the_parameter() -> None:
 
 
 def test_hyperparameters_as_inputs_and_schedules() -> None:
-    opened = compile_step(rule(PARAM - LR * GRAD, lr=None), {"w": (2,)})
+    opened = compile_step(ModelSpec(rule(PARAM - LR * GRAD, lr=None), {"w": (2,)}))
     arrays: dict[str, Any] = {
         "param.w": np.array([1, 1], np.float32),
         "grad.w": np.array([1, 2], np.float32),
@@ -146,7 +147,9 @@ def test_hyperparameters_as_inputs_and_schedules() -> None:
 def test_the_scalars_are_shared_by_all_parameters() -> None:
     lr = schedules.cosine(1e-3, 1e-4, 100)
     adamw = optimizers.adamw(lr=lr)
-    one, many = (compile_step(adamw, {f"w{k}": (2,) for k in range(count)}) for count in (1, 5))
+    one, many = (
+        compile_step(ModelSpec(adamw, {f"w{k}": (2,) for k in range(count)})) for count in (1, 5)
+    )
     assert sum(n.op is Op.SIN for n in many.nodes) == sum(n.op is Op.SIN for n in one.nodes) == 1
 
 
@@ -162,4 +165,4 @@ def test_the_scalars_are_shared_by_all_parameters() -> None:
 )
 def test_refused(param: sp.Expr, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        compile_step(rule(param), {"w": (2,)})
+        compile_step(ModelSpec(rule(param), {"w": (2,)}))

@@ -12,6 +12,7 @@ import sympy as sp
 from closedform.compiler import compile_schedule
 from closedform.ir.ops import Op
 from closedform.language import Schedule, t
+from closedform.options import GraphOptions
 from closedform.verify.certificates.certificate import certify
 from tests.support.exact import evaluate_exactly, mpf
 
@@ -60,7 +61,7 @@ def test_what_rounding_takes_from_a_constant_is_given_back_where_it_matters() ->
         for schedule in (given_back, plain)
     ]
     assert counts == [2, 1]
-    graph = compile_schedule(given_back, step_shape=("n",))
+    graph = compile_schedule(given_back, GraphOptions(step_shape=("n",)))
     found = certify(given_back, graph, range(24_500, 25_500), engine="onnxruntime")
     assert found.measured.ulp_of_scale.value < 2
 
@@ -78,7 +79,7 @@ def test_a_cosine_to_zero_is_computed_from_both_ends_where_it_matters() -> None:
         for schedule in (from_both, from_zero)
     ]
     assert counts == [3, 1]
-    graph = compile_schedule(from_both, step_shape=("n",))
+    graph = compile_schedule(from_both, GraphOptions(step_shape=("n",)))
     near, end = range(104_000, 136_000), range(578_000, 588_000)
     assert certify(from_both, graph, near, engine="onnxruntime").measured.ulp_of_scale.value < 2
     # Near its zero the value stays as near as the product of two sines and a number.

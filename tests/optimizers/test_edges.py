@@ -16,6 +16,7 @@ from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Graph
 from closedform.ir.types import DType
 from closedform.language import UpdateRule
+from closedform.options import ModelSpec
 from closedform.runtime import OptimizerSession
 from closedform.runtime.onnx_session import open_session
 from tests.support.courses import course
@@ -63,8 +64,8 @@ def engines(graph: Graph) -> list[Any]:
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_edges_in_every_engine(name: str) -> None:
     rule = OPTIMIZERS[name]()
-    run, *others = engines(compile_step(rule, {"w": SHAPE}))
-    init = compile_init(rule, {"w": SHAPE})
+    run, *others = engines(compile_step(ModelSpec(rule, {"w": SHAPE})))
+    init = compile_init(ModelSpec(rule, {"w": SHAPE}))
     first = evaluate(init, {node.attribute("name"): START for node in init.inputs})
     for kind, gradient in GRADIENTS.items():
         feed: dict[str, Any] = {**first, "param.w": START}

@@ -12,6 +12,7 @@ from closedform.errors import DefinitionError
 from closedform.ir.evaluate import evaluate
 from closedform.ir.types import DType
 from closedform.language import UpdateRule
+from closedform.options import GraphOptions, ModelSpec
 
 GRADIENTS = (np.array([1.0, -2.0]), np.array([0.5, 0.25]), np.array([-1.0, 3.0]))
 START = np.array([4.0, -1.0])
@@ -19,7 +20,7 @@ START = np.array([4.0, -1.0])
 
 def course(rule: UpdateRule, **hypers: float) -> Any:
     """The parameter after three float64 steps."""
-    graph = compile_step(rule, {"p": (2,)}, dtype=DType.F64)
+    graph = compile_step(ModelSpec(rule, {"p": (2,)}), GraphOptions(dtype=DType.F64))
     param = START
     states = {f"state.p.{name}": np.zeros(2) for name in rule.states}
     for step, gradient in enumerate(GRADIENTS):
@@ -69,7 +70,7 @@ def test_adam_decays_the_gradient_and_adamw_the_parameter() -> None:
 def test_eps_before_the_correction_is_larger_by_its_root() -> None:
     graph_eps = 1e-3
     before = optimizers.adam(0.1, (0.0, 0.99), graph_eps, eps_added="before_correction")
-    graph = compile_step(before, {"p": (2,)}, dtype=DType.F64)
+    graph = compile_step(ModelSpec(before, {"p": (2,)}), GraphOptions(dtype=DType.F64))
     zero = {f"state.p.{name}": np.zeros(2) for name in before.states}
     step = evaluate(graph, {"step": np.int64(0), "param.p": START, "grad.p": GRADIENTS[0], **zero})[
         "next.param.p"

@@ -19,6 +19,7 @@ from closedform.errors import DefinitionError
 from closedform.ir.evaluate import evaluate
 from closedform.ir.types import DType
 from closedform.language import PARAM, UpdateRule
+from closedform.options import GraphOptions, ModelSpec
 from tests.reference.records import ROOT
 
 Array = NDArray[np.float64]
@@ -47,9 +48,9 @@ def joined(values: Mapping[str, Any], prefix: str) -> Array:
 def course(name: str) -> list[dict[str, Any]]:
     """What each step of a rule gives, by the evaluator in float64."""
     rule = RULES[name]()
-    graph = compile_step(rule, SHAPES, dtype=DType.F64)
+    graph = compile_step(ModelSpec(rule, SHAPES), GraphOptions(dtype=DType.F64))
     feed: dict[str, Any] = {f"param.{n}": part for n, part in split(COURSES["start"]).items()}
-    init = compile_init(rule, SHAPES, dtype=DType.F64)
+    init = compile_init(ModelSpec(rule, SHAPES), GraphOptions(dtype=DType.F64))
     wanted = [node.attribute("name") for node in init.inputs]
     feed |= evaluate(init, {name: feed[name] for name in wanted})
     results = []
@@ -142,7 +143,7 @@ def test_course_is_that_of_the_package(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in RULES if f"{name}/x" in COURSES])
 def test_point_of_evaluation_is_that_of_the_package(name: str) -> None:
     rule = RULES[name]()
-    graph = compile_evaluation(rule, SHAPES, dtype=DType.F64)
+    graph = compile_evaluation(ModelSpec(rule, SHAPES), GraphOptions(dtype=DType.F64))
     needed = [node.attribute("name") for node in graph.inputs]
     for outputs, wanted in zip(course(name), COURSES[f"{name}/x"], strict=True):
         point = evaluate(graph, {key: outputs[f"next.{key}"] for key in needed})

@@ -22,6 +22,7 @@ from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Graph
 from closedform.ir.types import DType
 from closedform.language import Schedule, UpdateRule, t
+from closedform.options import GraphOptions, ModelSpec
 from tests.reference.records import Array, OptimizerRecord, optimizer_records, reference_error
 
 RECORDS = {record.id: record for record in optimizer_records()}
@@ -134,9 +135,14 @@ def runs(record: OptimizerRecord, dtype: DType, extra: Mapping[str, Any]) -> Ite
         own = {key: value for key, value in group.items() if key != "params"}
         rule = rule_of(row["system"], row["class"], {**row["kwargs"], **own, **extra})
         shapes = {f"p{i}": record.shapes[i] for i in group["params"]}
-        first = evaluate(compile_init(rule, shapes, dtype=dtype), {})
+        first = evaluate(compile_init(ModelSpec(rule, shapes), GraphOptions(dtype=dtype)), {})
         states = {name: value for name, value in first.items() if name != "step"}
-        yield Run(group["params"], compile_step(rule, shapes, dtype=dtype), rule, states)
+        yield Run(
+            group["params"],
+            compile_step(ModelSpec(rule, shapes), GraphOptions(dtype=dtype)),
+            rule,
+            states,
+        )
 
 
 def course(
@@ -253,7 +259,7 @@ def test_muon_at_the_rate_that_the_reference_rounds_to(key: str) -> None:
     rule = rule_of("cerebras", "Muon", {**row["kwargs"], "lr": None, "weight_decay": None})
     rates = row.get("lr_schedule") or [0.02] * row["steps"]
     for index, shape in enumerate(record.shapes):
-        graph = compile_step(rule, {"w": shape})
+        graph = compile_step(ModelSpec(rule, {"w": shape}))
         scale = 0.2 * max(shape[:2]) ** 0.5
         param, buffer = record.initial()[index], np.zeros(shape, np.float32)
         for step, rate in enumerate(rates, 1):

@@ -13,6 +13,7 @@ from closedform.errors import DefinitionError
 from closedform.ir.evaluate import evaluate
 from closedform.ir.types import DType
 from closedform.language import UpdateRule
+from closedform.options import GraphOptions, ModelSpec
 
 Array = NDArray[np.float64]
 
@@ -31,8 +32,8 @@ def gradients() -> list[Array]:
 def course(rule: UpdateRule, dtype: DType = DType.F64) -> Any:
     """The parameter after the gradients, by the evaluator."""
     shapes = {"p": START.shape}
-    graph = compile_step(rule, shapes, dtype=dtype)
-    first = evaluate(compile_init(rule, shapes, dtype=dtype), {})
+    graph = compile_step(ModelSpec(rule, shapes), GraphOptions(dtype=dtype))
+    first = evaluate(compile_init(ModelSpec(rule, shapes), GraphOptions(dtype=dtype)), {})
     feed: dict[str, Any] = {**first, "param.p": START.astype(dtype.numpy)}
     for gradient in gradients():
         results = evaluate(graph, {**feed, "grad.p": gradient.astype(dtype.numpy)})
@@ -202,7 +203,7 @@ def test_states_are_those_of_the_docstring(name: str) -> None:
 
 def test_not_a_number_stays_one_through_a_sign() -> None:
     rule = optimizers.lion(0.5)
-    graph = compile_step(rule, {"p": (4,)}, dtype=DType.F64)
+    graph = compile_step(ModelSpec(rule, {"p": (4,)}), GraphOptions(dtype=DType.F64))
     feed: dict[str, Any] = {
         "step": np.array(0),
         "param.p": np.zeros(4),

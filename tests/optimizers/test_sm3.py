@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from closedform import optimizers, schedules
 from closedform.compiler import compile_step
 from closedform.ir.ops import Op
+from closedform.options import ModelSpec
 from closedform.runtime import OptimizerSession
 from tests.support.courses import course
 
@@ -147,5 +148,5 @@ def test_a_large_matrix_has_few_numbers_beside_it() -> None:
     assert sizes == {"accumulator_0": (300, 1), "accumulator_1": (1, 200)}
     assert session.states["accumulator_1"]["empty"].tolist() == [[0, 0, 0]]
     np.testing.assert_allclose(session.params["w"], 0.9, rtol=1e-6)  # float32
-    graph = compile_step(rule, {"w": (300, 200)})
+    graph = compile_step(ModelSpec(rule, {"w": (300, 200)}))
     assert sum(node.op is Op.REDUCE_MAX for node in graph.nodes) == 2

@@ -17,6 +17,7 @@ from closedform.errors import DefinitionError
 from closedform.ir.evaluate import evaluate
 from closedform.ir.types import DType
 from closedform.language import UpdateRule
+from closedform.options import GraphOptions, ModelSpec
 from tests.reference.records import ROOT
 
 Array = NDArray[Any]
@@ -49,8 +50,10 @@ def split(flat: Array, prefix: str) -> dict[str, Array]:
 @pytest.mark.parametrize("key", RULES)
 def test_course_is_that_of_the_package(key: str) -> None:
     rule = RULES[key]()
-    graph = compile_step(rule, PACKAGE_SHAPES, dtype=DType.F64)
-    first = evaluate(compile_init(rule, PACKAGE_SHAPES, dtype=DType.F64), {})
+    graph = compile_step(ModelSpec(rule, PACKAGE_SHAPES), GraphOptions(dtype=DType.F64))
+    first = evaluate(
+        compile_init(ModelSpec(rule, PACKAGE_SHAPES), GraphOptions(dtype=DType.F64)), {}
+    )
     feed: dict[str, Any] = {**split(START, "param"), **first}
     for gradient, theirs in zip(GIVEN, COURSES[key], strict=True):
         results = evaluate(graph, {**feed, **split(gradient, "grad")})
@@ -62,9 +65,11 @@ def test_course_is_that_of_the_package(key: str) -> None:
 
 def step_of(rule: UpdateRule, gradient: Array, start: Array) -> Array:
     """The parameter after the first step, in float64."""
-    graph = compile_step(rule, {"w": start.shape}, dtype=DType.F64)
+    graph = compile_step(ModelSpec(rule, {"w": start.shape}), GraphOptions(dtype=DType.F64))
     feed: dict[str, Any] = {"step": np.int64(0), "param.w": start, "grad.w": gradient}
-    feed |= evaluate(compile_init(rule, {"w": start.shape}, dtype=DType.F64), {})
+    feed |= evaluate(
+        compile_init(ModelSpec(rule, {"w": start.shape}), GraphOptions(dtype=DType.F64)), {}
+    )
     return np.asarray(evaluate(graph, feed)["next.param.w"])
 
 
@@ -115,7 +120,7 @@ def test_muon_keeps_its_momentum_but_as_shipped_by_cerebras() -> None:
         rule = frameworks.optimizer(
             "cerebras", "Muon", {"ns_steps": 1}, as_implemented=as_implemented
         )
-        graph = compile_step(rule, {"w": (3, 4)})
+        graph = compile_step(ModelSpec(rule, {"w": (3, 4)}))
         feed: dict[str, Any] = {
             "step": np.int64(0),
             "param.w": np.ones((3, 4), np.float32),
@@ -159,7 +164,7 @@ def test_states_of_adafactor_by_rank(shape: tuple[int, ...]) -> None:
 
 BAD: dict[str, tuple[Callable[[], object], str]] = {
     "muon of a vector": (
-        lambda: compile_step(optimizers.muon(), {"bias": (7,)}),
+        lambda: compile_step(ModelSpec(optimizers.muon(), {"bias": (7,)})),
         "the rule is for shapes with shape.rank >= 2 alone (rule 'muon', shape [7] of parameter "
         "'bias'): give the other parameters a rule of their own",
     ),
@@ -226,7 +231,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
         "betas[1] must be in [0, 1], got 1.5 (sm3)",
     ),
     "sm3 of nine axes": (
-        lambda: compile_step(optimizers.sm3(), {"w": (2,) * 9}),
+        lambda: compile_step(ModelSpec(optimizers.sm3(), {"w": (2,) * 9})),
         "the rule is for shapes with shape.rank <= 8 alone (rule 'sm3', shape [2, 2, 2, 2, 2, 2, "
         "2, 2, 2] of parameter 'w'): give the other parameters a rule of their own",
     ),

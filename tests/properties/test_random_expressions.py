@@ -16,6 +16,7 @@ from closedform.compiler import compile_schedule
 from closedform.errors import DomainError
 from closedform.ir.text import parse_graph, print_graph
 from closedform.language import Schedule, t
+from closedform.options import GraphOptions
 from tests.support.balls import UndecidedError, ball
 from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
 from tests.support.expressions import HYPERS, reals
@@ -56,7 +57,7 @@ def test_engines_agree(expr: Any, are_inputs: bool) -> None:
     # Every drawn expression is defined at every step, so a refusal is a fault too, unless an input
     # that may be any number stands where intervals cannot show it to be legal.
     try:
-        graph = compile_schedule(schedule, step_shape=("n",), inputs=names)
+        graph = compile_schedule(schedule, GraphOptions(step_shape=("n",), inputs=names))
     except DomainError as error:
         if not (names and error.hint and error.hint.startswith("declare it")):
             raise
@@ -84,7 +85,7 @@ def test_a_planted_fault_is_seen(wrong: str) -> None:
     expr = sp.Min(t / 7, 3) + sp.cos(sp.pi * t / 9)
     fault = {"add": expr + sp.Rational(1, 10**9), "min": sp.Max(t / 7, 3) + sp.cos(sp.pi * t / 9)}
     values = run_evaluator(
-        compile_schedule(Schedule(fault[wrong]), step_shape=("n",)), {"step": STEPS}
+        compile_schedule(Schedule(fault[wrong]), GraphOptions(step_shape=("n",))), {"step": STEPS}
     )
     truth = [ball(expr, {t: Fraction(int(step))}) for step in STEPS]
     assert not all(agrees(b, v) for b, v in zip(truth, values["value"], strict=True))

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from closedform import optimizers, schedules, transforms
+from closedform.compiler import compile_init, compile_parts, compile_step
 from closedform.errors import SessionError
 from closedform.exporters.onnx_model import to_model
 from closedform.language import RANK, Group, UpdateRule
 from closedform.language.model import GlobalSum
-from closedform.model_files import model_init, model_step, part_graphs
+from closedform.options import ModelSpec
 from closedform.runtime import OptimizerSession
 from closedform.runtime.in_place import InPlace
 from closedform.runtime.tiles import (
@@ -47,13 +48,16 @@ def drawn(seed: int, shapes: dict[str, tuple[int, ...]]) -> dict[str, Any]:
 def of_graph(rule: UpdateRule, params: dict[str, Any], groups: list[Group]) -> OptimizerSession:
     """A session for the flat graph of the whole model."""
     shapes = {name: array.shape for name, array in params.items()}
-    init, step = model_init(rule, shapes, groups), model_step(rule, shapes, groups)
+    init, step = (
+        compile_init(ModelSpec(rule, shapes, groups)),
+        compile_step(ModelSpec(rule, shapes, groups)),
+    )
     return OptimizerSession.from_models(to_model(init), to_model(step), params, threads=1)
 
 
 def tiles(group: ParamGroup, size: int) -> tuple[dict[str, Any], list[WorkItem]]:
     """The arrays and tiles of an elementwise rule without sums."""
-    (((step,),),) = part_graphs("tiles", [(group.rule, [("n",)])])
+    (((step,),),) = compile_parts("tiles", [(group.rule, [("n",)])])
     return bucket_tiles(group, ItemSessions.of((step,), None, 1), size)
 
 

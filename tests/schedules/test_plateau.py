@@ -14,6 +14,7 @@ import closedform as cf
 from closedform import frameworks, schedules
 from closedform.compiler import compile_step
 from closedform.errors import ClosedFormError, DefinitionError, DomainError
+from closedform.options import ModelSpec
 from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
 from tests.support.metrics import run_metric_rule
 from tests.support.sampling import examples
@@ -77,7 +78,7 @@ def test_session_runs_it_as_torch_does(mode: str, threshold_mode: str) -> None:
 @pytest.mark.parametrize(("mode", "threshold_mode"), KINDS)
 def test_engines_agree_on_a_rate_for_each_group(mode: str, threshold_mode: str) -> None:
     rule = schedules.reduce_on_plateau(mode, 0.5, 1, 0.05, threshold_mode, 2, 0.1)
-    graph = compile_step(rule, {"lr": (64,)})
+    graph = compile_step(ModelSpec(rule, {"lr": (64,)}))
     assert not {node.op for node in graph.nodes} & {"if", "loop", "scan"}
     rng = np.random.default_rng(0)
     draws = {

@@ -12,6 +12,7 @@ from closedform.compiler import compile_init, compile_step
 from closedform.ir.evaluate import evaluate
 from closedform.ir.types import DType
 from closedform.language import UpdateRule
+from closedform.options import GraphOptions, ModelSpec
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -22,7 +23,7 @@ def start(rule: UpdateRule, params: Arrays, dtype: DType) -> dict[str, Any]:
     feed: dict[str, Any] = {
         f"param.{name}": array.astype(dtype.numpy) for name, array in params.items()
     }
-    init = compile_init(rule, shapes, dtype=dtype)
+    init = compile_init(ModelSpec(rule, shapes), GraphOptions(dtype=dtype))
     wanted = [node.attribute("name") for node in init.inputs]
     return feed | evaluate(init, {name: feed[name] for name in wanted})
 
@@ -44,7 +45,7 @@ def course(
         more: Further inputs of each step.
     """
     shapes = {name: array.shape for name, array in params.items()}
-    graph = compile_step(rule, shapes, dtype=dtype)
+    graph = compile_step(ModelSpec(rule, shapes), GraphOptions(dtype=dtype))
     feed = start(rule, params, dtype)
     for place, given in enumerate(gradients):
         grads = {f"grad.{name}": array.astype(dtype.numpy) for name, array in given.items()}

@@ -14,6 +14,7 @@ from closedform.compiler import compile_schedule
 from closedform.ir.graph import Array, Graph
 from closedform.ir.ops import Op
 from closedform.language import Schedule, floor_div, t
+from closedform.options import GraphOptions
 
 T = 10**6
 PEAK, END = sp.Rational(1, 1000), sp.Rational(1, 100_000)
@@ -46,11 +47,9 @@ def compile_double_float(schedule: Schedule, **options: Any) -> Graph:
     """The graph of float32 and integers alone that computes in pairs."""
     return compile_schedule(
         schedule,
-        step_shape=("n",),
-        dtype="f32",
-        scalar_dtype="f32",
-        precision="double-float",
-        **options,
+        GraphOptions(
+            step_shape=("n",), dtype="f32", scalar_dtype="f32", precision="double-float", **options
+        ),
     )
 
 

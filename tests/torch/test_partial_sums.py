@@ -16,8 +16,8 @@ from closedform.language import (
     state,
 )
 from closedform.language.functions import ReduceMean, ReduceSum
+from closedform.language.groups import Assignment
 from closedform.language.model import GlobalSum, global_sum
-from closedform.lowering.model import RuleFor
 from closedform.torch.distributed.partial_sums import divided, own_sums
 
 WHOLE = {"muon": {1, 2}, "adafactor": {2}, "came": {2}, "sm3": {1, 2}}
@@ -57,9 +57,9 @@ def test_sums_of_one_parameter_are_told_from_those_of_all() -> None:
     rule = UpdateRule("both", PARAM - hyper("lr") * GRAD * both, {}, {"lr": 1})
     made = divided(rule, (4, 3))
     assert not made.is_gathered
-    names = own_sums([RuleFor(made.rule, {"w": (4, 3)})])
+    names = own_sums([Assignment(made.rule, {"w": (4, 3)})])
     assert len(names) == 1
-    assert own_sums([RuleFor(rule, {"w": (4, 3)})]) == frozenset()
+    assert own_sums([Assignment(rule, {"w": (4, 3)})]) == frozenset()
 
 
 def test_what_looks_along_an_axis_or_at_a_number_is_left_whole() -> None:

@@ -16,6 +16,7 @@ from closedform.errors import DefinitionError
 from closedform.ir.evaluate import evaluate
 from closedform.ir.types import DType
 from closedform.language import GRAD, PARAM, RANK, UpdateRule, hyper
+from closedform.options import GraphOptions, ModelSpec
 from tests.optimizers.test_others import COURSES, SHAPES, joined, split
 from tests.support.courses import course
 from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
@@ -39,7 +40,7 @@ def params(carried: Carried) -> Array:
 
 
 def evaluated(rule: UpdateRule, carried: Carried) -> Array:
-    graph = compile_evaluation(rule, SHAPES, dtype=DType.F64)
+    graph = compile_evaluation(ModelSpec(rule, SHAPES), GraphOptions(dtype=DType.F64))
     names = [node.attribute("name") for node in graph.inputs]
     return joined(evaluate(graph, {name: carried[name] for name in names}), "evaluation.")
 
@@ -215,7 +216,7 @@ def test_steps_are_counted_once_in_accumulation() -> None:
 def test_pruned_elements_stay_pruned() -> None:
     rule = transforms.sparsify(optimizers.adamw(0.1))
     assert transforms.states_to_sparsify(optimizers.adamw()) == ("exp_avg", "exp_avg_sq")
-    graph = compile_step(rule, {"w": (3,)}, dtype=DType.F64)
+    graph = compile_step(ModelSpec(rule, {"w": (3,)}), GraphOptions(dtype=DType.F64))
     feed: dict[str, Any] = {
         "step": np.array(4),
         "param.w": np.array([1.0, 2.0, 3.0]),
@@ -243,8 +244,8 @@ def test_fixed_scale_is_divided_out() -> None:
 def test_masters_keep_what_the_parameters_round_off(stored: str) -> None:
     rule = transforms.master_weights(optimizers.sgd(1e-4, momentum=0.5), stored)
     kind = DType(stored).numpy
-    graph = compile_step(rule, {"w": (3,)})
-    start = compile_init(rule, {"w": (3,)})
+    graph = compile_step(ModelSpec(rule, {"w": (3,)}))
+    start = compile_init(ModelSpec(rule, {"w": (3,)}))
     given = np.array([1.0, -2.0, 0.5]).astype(kind)
     feed: dict[str, Any] = {"param.w": given} | evaluate(start, {"param.w": given})
     gradient = np.array([0.5, 0.25, -1.0]).astype(kind)
@@ -264,7 +265,7 @@ def test_masters_keep_what_the_parameters_round_off(stored: str) -> None:
 
 def test_averages_of_masters_are_stored_as_parameters_are() -> None:
     rule = transforms.master_weights(transforms.weight_average(optimizers.sgd(0.1), 0.5), "f16")
-    graph = compile_evaluation(rule, {"w": (2,)})
+    graph = compile_evaluation(ModelSpec(rule, {"w": (2,)}))
     average = np.array([1.0001, -3], np.float32)
     point = evaluate(graph, {"step": np.array(1), "state.w.average": average})["evaluation.w"]
     np.testing.assert_array_equal(point, average.astype(np.float16))
@@ -316,7 +317,7 @@ def inputs_of(graph: Any, fill: Callable[[str, tuple[int, ...]], Any]) -> dict[s
 @pytest.mark.parametrize("name", RULES)
 def test_transform_in_every_engine(name: str, kind: str) -> None:
     shapes = {"w": (5, 2), "b": (), "empty": (0, 3)}
-    graph = compile_step(RULES[name](), shapes)
+    graph = compile_step(ModelSpec(RULES[name](), shapes))
     rng = np.random.default_rng(1)
 
     def fill(key: str, shape: tuple[int, ...]) -> Any:
@@ -339,7 +340,7 @@ def test_transform_in_every_engine(name: str, kind: str) -> None:
 @pytest.mark.parametrize("name", RULES)
 def test_start_of_a_transform_in_every_engine(name: str) -> None:
     shapes = {"w": (3, 2), "b": ()}
-    graph = compile_init(RULES[name](), shapes)
+    graph = compile_init(ModelSpec(RULES[name](), shapes))
     feed = inputs_of(graph, lambda _, shape: np.full(shape, 2.0))
     expected = run_evaluator(graph, feed)
     for results in (run_onnxruntime(graph, feed), run_torch(graph, feed)):

@@ -8,6 +8,7 @@ import pytest
 from closedform import transforms
 from closedform.compiler import compile_init, compile_step
 from closedform.ir.evaluate import evaluate
+from closedform.options import ModelSpec
 from tests.test_library import OPTIMIZERS
 
 # Factored states, matrix products, norms, a scalar state, sums over the model (so that these are
@@ -32,7 +33,7 @@ def test_scaled_accumulated_and_clipped(name: str) -> None:
     inner = OPTIMIZERS[name]()
     clipped = transforms.clip_by_global_norm(inner, 1)
     rule = transforms.dynamic_loss_scaling(transforms.accumulate(clipped, 2), 4)
-    graph, init = compile_step(rule, SHAPES), compile_init(rule, SHAPES)
+    graph, init = compile_step(ModelSpec(rule, SHAPES)), compile_init(ModelSpec(rule, SHAPES))
     rng = np.random.default_rng(0)
     feed: dict[str, Any] = {
         f"param.{key}": rng.normal(size=shape).astype(np.float32) for key, shape in SHAPES.items()

@@ -19,6 +19,7 @@ from closedform.compiler import compile_schedule
 from closedform.exporters.onnx_model import serialize, to_model
 from closedform.exporters.torch_module import to_module
 from closedform.ir.graph import Array, Graph
+from closedform.options import GraphOptions
 from closedform.recipes import load_schedules
 from closedform.verify.certificates.certificate import EXHAUSTIVE, certify
 from tests.reference.test_configs import CONFIGS, lengths
@@ -38,8 +39,8 @@ def last_step(config: Path) -> int:
 def test_every_step_of_every_config(config: Path) -> None:
     schedules, _ = load_schedules(config)
     for key, schedule in schedules.items():
-        double = compile_schedule(schedule, step_shape=("n",))
-        single = compile_schedule(schedule, step_shape=("n",), dtype="f32")
+        double = compile_schedule(schedule, GraphOptions(step_shape=("n",)))
+        single = compile_schedule(schedule, GraphOptions(step_shape=("n",), dtype="f32"))
         count = last_step(config) + 1
         parts = [
             range(start, min(start + EXHAUSTIVE, count)) for start in range(0, count, EXHAUSTIVE)

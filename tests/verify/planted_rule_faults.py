@@ -36,6 +36,7 @@ from closedform.lowering import (
     sums,
     tensors,
 )
+from closedform.options import GraphOptions, ModelSpec
 from closedform.verify.terms.verdict import Status
 from closedform.verify.translation.translation import validate
 from tests.support.mutation import Mutant, TooSlowError, at_most, lines_run, mutants_of, planted
@@ -95,7 +96,7 @@ class Sample:
 def compiled(rule: UpdateRule) -> Graph:
     """The graph of a step in float64."""
     shapes = MATRICES if rule.name.startswith("muon") else SHAPES
-    return compile_step(rule, shapes, dtype="f64")
+    return compile_step(ModelSpec(rule, shapes), GraphOptions(dtype="f64"))
 
 
 @cache

@@ -15,8 +15,8 @@ from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
 
 from closedform import schedules, transforms
+from closedform.api import to_onnx
 from closedform.cli.app import app
-from closedform.compiler import to_onnx
 from closedform.errors import ExportError
 from closedform.runtime.onnx_session import open_session
 from closedform.schedules.examples import EXAMPLES

@@ -1,4 +1,4 @@
-"""Groups of parameters: which parameter of a model takes which rule."""
+"""Groups of parameters: which rule steps which parameter of a model."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from closedform.language.update_rule import UpdateRule
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Parameters that take a rule of their own.
+    """Parameters with a rule of their own.
 
     Attributes:
         params: Names or globs on whole names, such as ``"*.bias"``; one or several.
         rule: Their rule; None for that of the model.
         changes: Hyperparameters by name that differ from the rule's: numbers, Schedules, None.
         factors: Hyperparameters by name that are multiplied by a number, numbers and Schedules.
-        shapes: The condition on the shape under which a parameter of such a name is meant.
+        shapes: A condition on the shape that a parameter of such a name has to satisfy.
 
     Example:
         >>> no_decay = Group(("*bias", "*norm*"), changes={"weight_decay": 0})
@@ -44,7 +44,7 @@ class Group:
         return (self.params,) if isinstance(self.params, str) else tuple(self.params)
 
     def matches(self, name: str, shape: Shape) -> bool:
-        """Returns whether a parameter is meant."""
+        """Returns whether the group matches a parameter."""
         if not any(fnmatchcase(name, glob) for glob in self.globs):
             return False
         met = self.shapes.xreplace(shape_values(shape))
@@ -88,37 +88,45 @@ class Group:
         return own.bind(**changes) if changes else own
 
 
-def assigned(
-    rule: UpdateRule, params: Mapping[str, Shape], groups: Sequence[Group] = ()
-) -> list[tuple[UpdateRule, dict[str, Shape]]]:
-    """Returns each rule with the parameters that take it: the first group that means one has it.
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A rule and the parameters that it steps, with their shapes by name."""
 
-    Parameters that no group means take ``rule`` itself.
+    rule: UpdateRule
+    params: Mapping[str, Shape]
+
+
+def assign(
+    rule: UpdateRule, params: Mapping[str, Shape], groups: Sequence[Group] = ()
+) -> list[Assignment]:
+    """Returns each rule with the parameters that it steps; the first group that matches one wins.
+
+    Parameters that no group matches are stepped by ``rule`` itself.
 
     Raises:
-        DefinitionError: A group means no parameter, or cannot be made from the rule.
+        DefinitionError: A group matches no remaining parameter, or cannot be made from the rule.
 
     Example:
         >>> from closedform.language import GRAD, PARAM, hyper
         >>> sgd = UpdateRule("sgd", PARAM - hyper("lr") * GRAD, {}, {"lr": 1})
         >>> shapes = {"w": (2, 3), "b": (3,)}
-        >>> parts = assigned(sgd, shapes, [Group("b", factors={"lr": 0.5})])
-        >>> [(part.hyperparameters, list(names)) for part, names in parts]
+        >>> assignments = assign(sgd, shapes, [Group("b", factors={"lr": 0.5})])
+        >>> [(one.rule.hyperparameters, list(one.params)) for one in assignments]
         [({'lr': 1}, ['w']), ({'lr': 1/2}, ['b'])]
     """
-    members: list[dict[str, Shape]] = [{} for _ in (None, *groups)]
+    matched: list[dict[str, Shape]] = [{} for _ in (None, *groups)]
     for name, shape in params.items():
-        meant = (i for i, group in enumerate(groups, 1) if group.matches(name, shape))
-        members[next(meant, 0)][name] = shape
-    for group, names in zip(groups, members[1:], strict=True):
+        matching = (i for i, group in enumerate(groups, 1) if group.matches(name, shape))
+        matched[next(matching, 0)][name] = shape
+    for group, names in zip(groups, matched[1:], strict=True):
         if not names:
             raise DefinitionError(
-                f"the group {list(group.globs)} means no parameter that is left",
+                f"group {list(group.globs)} matches no remaining parameter",
                 where=f"rule {rule.name!r}",
-                hint="globs are on the whole name, and the first group that means one has it",
+                hint="a glob matches the whole name, and the first matching group wins",
             )
     rules = [rule, *(group.bound(rule) for group in groups)]
-    return [(own, names) for own, names in zip(rules, members, strict=True) if names]
+    return [Assignment(own, names) for own, names in zip(rules, matched, strict=True) if names]
 
 
 def from_param_groups(param_groups: Sequence[Mapping[str, Any]], rule: UpdateRule) -> list[Group]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import sympy as sp
 from sympy.logic.boolalg import Boolean
 
+from closedform import delegation
 from closedform.errors import DefinitionError, DomainError, nearest
 from closedform.language.exact import value_at
 from closedform.language.numbers import exact_number, rationalize
@@ -17,6 +18,7 @@ from closedform.language.symbols import GRAD, PARAM, t
 
 if TYPE_CHECKING:
     import numpy as np
+    from matplotlib.figure import Figure
     from numpy.typing import ArrayLike, NDArray
 
     from closedform.verify.claims.core import Claim
@@ -179,9 +181,7 @@ class Schedule:
         Raises:
             DefinitionError: A step is no integer, or negative, or a hyperparameter is open.
         """
-        from closedform.compiler import evaluate_schedule
-
-        return evaluate_schedule(self, step)
+        return delegation.functions().evaluate(self, step)
 
     def exact(self, step: int) -> sp.Expr:
         """Returns the exact value at a step as a SymPy number.
@@ -205,19 +205,15 @@ class Schedule:
     def _repr_latex_(self) -> str:
         return f"$\\displaystyle {self.latex()}$"
 
-    def plot(self, path: str | None = None, *, steps: int | None = None) -> Any:
-        """Draws the schedule with matplotlib; see ``closedform.plotting.plot_schedule``."""
-        from closedform.plotting import plot_schedule
-
-        return plot_schedule(self, path, steps=steps)
+    def plot(self, path: str | None = None, *, steps: int | None = None) -> Figure:
+        """Draws the schedule with matplotlib; see :func:`closedform.plot`."""
+        return delegation.functions().plot(self, path, steps=steps)
 
     def verify(
         self, *claims: Claim, assume: Iterable[sp.Basic] = (), budget: float = 10.0
     ) -> Report:
-        """Returns the verdicts of claims; see ``claims.standard.verify_schedule``."""
-        from closedform.verify.claims.standard import verify_schedule
-
-        return verify_schedule(self, *claims, assume=assume, budget=budget)
+        """Returns the verdicts of claims; see :func:`closedform.api.verify`."""
+        return delegation.functions().verify(self, *claims, assume=assume, budget=budget)
 
     def then(self, other: Schedule, *, at: Any = None) -> Schedule:
         """Returns this schedule until step ``at``, then ``other`` from its own step 0.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import sympy as sp
 from sympy.logic.boolalg import Boolean
 
+from closedform import delegation
 from closedform.errors import DefinitionError
 from closedform.language.definitions import holds, resolved, taken_by
 from closedform.language.functions import STORED, WHOLE_TENSOR
@@ -328,10 +329,8 @@ class UpdateRule:
         return shape_by(self.states[name].shape, shape, f"rule {self.name!r}, state {name!r}")
 
     def verify(self, *claims: Claim, budget: float = 10.0) -> Report:
-        """Returns the verdicts of claims; see ``claims.standard_rule.verify_rule``."""
-        from closedform.verify.claims.standard_rule import verify_rule
-
-        return verify_rule(self, *claims, budget=budget)
+        """Returns the verdicts of claims; see :func:`closedform.api.verify`."""
+        return delegation.functions().verify(self, *claims, budget=budget)
 
     def bind(self, **hyperparameters: Any) -> UpdateRule:
         """Returns the rule with these hyperparameters changed.

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from fractions import Fraction
 
 import numpy as np
@@ -35,13 +34,6 @@ from closedform.lowering.held import Held
 from closedform.lowering.integers import constants_last
 from closedform.lowering.interval import Interval
 from closedform.lowering.pieces import Piece, join_branches, line_of, milestones_reached
-
-
-class Precision(StrEnum):
-    """How scalars are computed: in the scalar dtype, or in pairs of float32."""
-
-    SINGLE = "single"
-    DOUBLE_FLOAT = "double-float"
 
 
 def lower_rounded(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import sympy as sp
@@ -13,36 +12,18 @@ from closedform.ir.graph import Builder, Graph, Role, Value
 from closedform.ir.ops import Op
 from closedform.ir.program import NEXT, SHARED, Call, Program, Stage
 from closedform.ir.types import DType, Shape, TensorType
+from closedform.language.groups import Assignment
 from closedform.language.symbols import PARAM
 from closedform.language.update_rule import UpdateRule
 from closedform.lowering.rule import Body, RuleLowering
 from closedform.lowering.sums import SumTable, evaluation_rule, parts_rule
-
-
-@dataclass(frozen=True, slots=True)
-class RuleFor:
-    """A rule and the parameters that take it, with their shapes by name."""
-
-    rule: UpdateRule
-    params: Mapping[str, Shape]
-
-
-@dataclass(frozen=True, slots=True)
-class Kinds:
-    """The dtypes of tensors, of scalars and of the step."""
-
-    tensor: DType
-    scalar: DType
-    step: DType
+from closedform.options import GraphOptions
 
 
 def lower_program(
     name: str,
-    members: Sequence[RuleFor],
-    *,
-    dtype: DType,
-    scalar_dtype: DType,
-    step_dtype: DType,
+    assignments: Sequence[Assignment],
+    options: GraphOptions,
 ) -> Program:
     """Returns one step of a model whose parameters take one rule or several, not yet optimised.
 
@@ -50,13 +31,12 @@ def lower_program(
     of one name is one input, whichever rules have it. A sum is over the parameters of the rules
     that have it.
     """
-    kinds = Kinds(dtype, scalar_dtype, step_dtype)
     table = SumTable()
-    named = [(*table.named(member.rule), member.params) for member in members]
+    named = [(*table.named(one.rule), one.params) for one in assignments]
     stages = []
     totals: list[str] = []
     for level in table.levels:
-        stage = _Part(name, kinds, members, totals)
+        stage = _Part(name, options, assignments, totals)
         for rule, parts, params in named:
             here = {key: expr for key, expr in parts.items() if key in level}
             if here:
@@ -64,8 +44,8 @@ def lower_program(
                 stage.add(params, lowering.parts)
         stages.append(Stage(*stage.finish()))
         totals.extend(level)
-    part = _Part(name, kinds, members, totals)
-    following = part.builder.emit(Op.ADD, part.step, part.builder.const(1, step_dtype))
+    part = _Part(name, options, assignments, totals)
+    following = part.builder.emit(Op.ADD, part.step, part.builder.const(1, options.step_dtype))
     lowerings = [(part.lowering(rule), params) for rule, _, params in named]
     _clock(part, following, [lowering for lowering, _ in lowerings])
     _shared(part, [lowering for lowering, _ in lowerings])
@@ -76,19 +56,16 @@ def lower_program(
 
 def lower_evaluation(
     name: str,
-    members: Sequence[RuleFor],
-    *,
-    dtype: DType,
-    scalar_dtype: DType,
-    step_dtype: DType,
+    assignments: Sequence[Assignment],
+    options: GraphOptions,
 ) -> Program:
     """Returns the point at which a model is evaluated after a step: ``evaluation.<parameter>``.
 
     The step is the number of steps done, as after the last one.
     """
-    part = _Part(name, Kinds(dtype, scalar_dtype, step_dtype), members, ())
-    for member in members:
-        part.add(member.params, part.lowering(evaluation_rule(member.rule)).point)
+    part = _Part(name, options, assignments, ())
+    for one in assignments:
+        part.add(one.params, part.lowering(evaluation_rule(one.rule)).point)
     return Program(name, *part.finish())
 
 
@@ -96,30 +73,35 @@ class _Part:
     """A graph of scalars and the graphs of tensors that take them, under construction."""
 
     def __init__(
-        self, name: str, kinds: Kinds, members: Sequence[RuleFor], totals: Sequence[str]
+        self,
+        name: str,
+        options: GraphOptions,
+        assignments: Sequence[Assignment],
+        totals: Sequence[str],
     ) -> None:
-        self.kinds = kinds
+        self.options = options
         self.builder = Builder(name)
-        self.step = self.builder.input("step", TensorType(kinds.step), Role.STEP)
+        self.step = self.builder.input("step", TensorType(options.step_dtype), Role.STEP)
         self.inputs: dict[str, Value] = {}
-        for member in members:
-            for key, spec in member.rule.shared.items():
-                self._declare(f"{SHARED}{key}", kinds, Role.STATE, is_counter=spec.is_counter)
+        for one in assignments:
+            for key, spec in one.rule.shared.items():
+                self._declare(f"{SHARED}{key}", Role.STATE, is_counter=spec.is_counter)
         for key in totals:
-            self._declare(key, kinds, Role.HYPER)
+            self._declare(key, Role.HYPER)
         self._names: dict[Value, str] = {}
         self._bodies: dict[Graph, int] = {}
         self._calls: list[Call] = []
 
-    def _declare(self, name: str, kinds: Kinds, role: Role, *, is_counter: bool = False) -> None:
+    def _declare(self, name: str, role: Role, *, is_counter: bool = False) -> None:
         if name not in self.inputs:
-            type_ = TensorType(kinds.step if is_counter else kinds.scalar)
+            options = self.options
+            type_ = TensorType(options.step_dtype if is_counter else options.scalar_dtype)
             self.inputs[name] = self.builder.input(name, type_, role)
 
     def lowering(self, rule: UpdateRule) -> RuleLowering:
         """Returns the lowering of a rule into this part."""
-        kinds = self.kinds
-        return RuleLowering(rule, self.builder, self.step, self.inputs, kinds.tensor, kinds.scalar)
+        dtypes = self.options.tensor_dtype, self.options.scalar_dtype
+        return RuleLowering(rule, self.builder, self.step, self.inputs, *dtypes)
 
     def add(self, params: Mapping[str, Shape], lower: Callable[[str, Shape], Body]) -> None:
         """Adds a call for each parameter; those of one shape share the body."""
@@ -182,11 +164,8 @@ def _check_agreement(label: str, given: Sequence[tuple[RuleLowering, Any]]) -> N
 
 def lower_init(
     name: str,
-    members: Sequence[RuleFor],
-    *,
-    dtype: DType,
-    scalar_dtype: DType = DType.F64,
-    step_dtype: DType = DType.I64,
+    assignments: Sequence[Assignment],
+    options: GraphOptions,
 ) -> Graph:
     """Returns the graph of the states before the first step.
 
@@ -195,15 +174,17 @@ def lower_init(
     """
     builder = Builder(f"{name}_init")
     builder.output("step", builder.const(0, DType.I64))
-    common = {key: spec for member in members for key, spec in member.rule.shared.items()}
+    common = {key: spec for one in assignments for key, spec in one.rule.shared.items()}
     for key, spec in common.items():
         if spec.is_counter:
-            builder.output(f"{SHARED}{key}", builder.const(int(spec.initial), step_dtype))
+            builder.output(f"{SHARED}{key}", builder.const(int(spec.initial), options.step_dtype))
         else:
-            builder.output(f"{SHARED}{key}", builder.const(float(spec.initial), scalar_dtype))
-    for member in members:
-        for param, shape in member.params.items():
-            _start(builder, member.rule.for_shape(shape, param), param, shape, dtype)
+            builder.output(
+                f"{SHARED}{key}", builder.const(float(spec.initial), options.scalar_dtype)
+            )
+    for one in assignments:
+        for param, shape in one.params.items():
+            _start(builder, one.rule.for_shape(shape, param), param, shape, options.tensor_dtype)
     return builder.build()
 
 

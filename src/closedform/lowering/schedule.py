@@ -15,11 +15,12 @@ from closedform.language.schedule import Schedule
 from closedform.language.substitution import substituted
 from closedform.lowering.context import Lowering
 from closedform.lowering.domain import LAST_STEP, Domain, clock_domain
-from closedform.lowering.double_float import Precision, lower_rounded
+from closedform.lowering.double_float import lower_rounded
 from closedform.lowering.guard import guard
 from closedform.lowering.interval import INFINITY, Interval
 from closedform.lowering.lower import RULES
 from closedform.lowering.simplify import simplify
+from closedform.options import GraphOptions, Precision
 
 
 def prepare(expr: sp.Expr, domain: Domain, place: str) -> sp.Expr:
@@ -47,42 +48,34 @@ def declare_hypers(
     }
 
 
-def lower_schedule(
-    schedule: Schedule,
-    *,
-    step_shape: Shape,
-    dtype: DType,
-    scalar_dtype: DType,
-    step_dtype: DType,
-    inputs: Iterable[str],
-    precision: Precision = Precision.SINGLE,
-) -> Graph:
+def lower_schedule(schedule: Schedule, options: GraphOptions) -> Graph:
     """Returns the graph ``step, hyperparameters -> value`` of a schedule, not yet optimised."""
     place = f"schedule {schedule.name!r}"
-    kept = _inputs(schedule, tuple(inputs), place)
+    step_dtype, scalar_dtype = options.step_dtype, options.scalar_dtype
+    open_symbols = _inputs(schedule, options.inputs, place)
     domain = clock_domain(
-        {symbol: hyper_interval(symbol) for symbol in kept}, last=LAST_STEP[step_dtype]
+        {symbol: hyper_interval(symbol) for symbol in open_symbols}, last=LAST_STEP[step_dtype]
     )
-    expr = prepare(_bound_but(schedule, kept), domain, place)
+    expr = prepare(_bound_but(schedule, open_symbols), domain, place)
 
     builder = Builder(_identifier(schedule.name))
-    step = builder.input("step", TensorType(step_dtype, step_shape), Role.STEP)
-    symbols = declare_hypers(builder, kept, step_dtype, scalar_dtype)
+    step = builder.input("step", TensorType(step_dtype, options.step_shape), Role.STEP)
+    symbols = declare_hypers(builder, open_symbols, step_dtype, scalar_dtype)
     low = Lowering(RULES, builder, step, place, scalar=scalar_dtype, symbols=symbols)
-    if precision is Precision.DOUBLE_FLOAT:
+    if options.precision is Precision.DOUBLE_FLOAT:
         value = lower_rounded(low, expr, domain)
     else:
-        value = low.cast(low.real(expr, domain), dtype)
-    builder.output("value", _with_shape(low, value, step_shape))
+        value = low.cast(low.real(expr, domain), options.value_dtype)
+    builder.output("value", _with_shape(low, value, options.step_shape))
     return builder.build()
 
 
-def _bound_but(schedule: Schedule, kept: Sequence[sp.Symbol]) -> sp.Expr:
+def _bound_but(schedule: Schedule, open_symbols: Sequence[sp.Symbol]) -> sp.Expr:
     """The expression with every known hyperparameter but those replaced by its value."""
-    if not kept:
+    if not open_symbols:
         return schedule.bound
     known = schedule.hyperparameters
-    symbols = schedule.expr.free_symbols - set(kept)
+    symbols = schedule.expr.free_symbols - set(open_symbols)
     return substituted(schedule.expr, {s: known[s.name] for s in symbols if s.name in known})
 
 
@@ -91,7 +84,7 @@ def _inputs(schedule: Schedule, names: tuple[str, ...], place: str) -> tuple[sp.
     for name in names:
         if name not in symbols:
             raise LoweringError(
-                f"{name!r} is no hyperparameter of the schedule",
+                f"{name!r} is not a hyperparameter of the schedule",
                 where=place,
                 hint=nearest(name, symbols) if symbols else "it has none",
             )

@@ -14,12 +14,18 @@ from typing import Any
 
 import numpy as np
 
+from closedform.compiler import (
+    compile_evaluation,
+    compile_init,
+    compile_parts,
+    compile_step,
+    has_evaluation,
+)
 from closedform.errors import SessionError
 from closedform.ir.graph import Array
 from closedform.ir.types import Shape
 from closedform.language import Group, UpdateRule
-from closedform.language.groups import assigned
-from closedform.model_files import model_evaluation, model_init, model_step, part_graphs
+from closedform.options import GraphOptions, ModelSpec
 from closedform.runtime.checks import checked_state, checked_tensors, common_dtype, hyper_values
 from closedform.runtime.in_place import InPlace
 from closedform.runtime.onnx_session import (
@@ -73,16 +79,16 @@ class OptimizerSession:
                 hint="make one with closedform.optimizers, or use ScheduleSession for a schedule",
             )
         dtype = common_dtype(params, f"rule {rule.name!r}", rule.stored)
-        shapes = {name: array.shape for name, array in params.items()}
-        if all(own.stored is None for own, _ in assigned(rule, shapes, groups)):
-            self._engine = _in_place(rule, params, groups, dtype, providers, threads)
+        spec = ModelSpec(rule, {name: array.shape for name, array in params.items()}, groups)
+        options = GraphOptions(dtype=dtype)
+        if all(one.rule.stored is None for one in spec.assignments):
+            self._engine = _in_place(spec, options, params, providers, threads)
         else:
-            init = model_init(rule, shapes, groups, dtype=dtype)
-            step = model_step(rule, shapes, groups, dtype=dtype)
+            init, step = compile_init(spec, options), compile_step(spec, options)
             self._engine = StepModel(init, step, params, providers, threads)
-        point = model_evaluation(rule, shapes, groups, dtype=dtype)
         self._point = None
-        if point is not None:
+        if has_evaluation(spec):
+            point = compile_evaluation(spec, options)
             self._point = open_session(point, providers=providers, threads=threads)
 
     @classmethod
@@ -238,22 +244,21 @@ class OptimizerSession:
 
 
 def _in_place(
-    rule: UpdateRule,
+    spec: ModelSpec,
+    options: GraphOptions,
     params: Mapping[str, Array],
-    groups: Sequence[Group],
-    dtype: str,
     providers: Sequence[str] | None,
     threads: int | None,
 ) -> InPlace:
     """The engine of a model that is updated item by item."""
-    shapes = {name: array.shape for name, array in params.items()}
+    name = spec.rule.name
     members = [
-        ParamGroup(own, {name: params[name] for name in names})
-        for own, names in assigned(rule, shapes, groups)
+        ParamGroup(one.rule, {param: params[param] for param in one.params})
+        for one in spec.assignments
     ]
     kinds = [_graph_shapes(member) for member in members]
     rules = [member.rule for member in members]
-    compiled = part_graphs(rule.name, list(zip(rules, kinds, strict=True)), dtype=dtype)
+    compiled = compile_parts(name, list(zip(rules, kinds, strict=True)), options)
     workers = _worker_count(providers, threads)
     own_threads = threads if workers == 1 else 1  # either tiles run in parallel, or operators do
     flat = [array for m in members if m.rule.is_elementwise for array in m.params.values()]
@@ -276,7 +281,7 @@ def _in_place(
             tensors += items
         arrays |= own
     phases = [(tiles, workers), (tensors, 1)]
-    return InPlace(rule.name, members, tuple(params), arrays, [p for p in phases if p[0]])
+    return InPlace(name, members, tuple(params), arrays, [p for p in phases if p[0]])
 
 
 def _worker_count(providers: Sequence[str] | None, threads: int | None) -> int:

@@ -12,6 +12,7 @@ from closedform.compiler import compile_schedule
 from closedform.errors import SessionError
 from closedform.language import Schedule
 from closedform.lowering.domain import MAX_STEP
+from closedform.options import GraphOptions
 from closedform.runtime.checks import hyper_values
 from closedform.runtime.onnx_session import ModelSource, OnnxSession, open_session
 from closedform.runtime.step_ports import STEP
@@ -45,7 +46,9 @@ class ScheduleSession:
         is_optimized: bool = True,
     ) -> None:
         model: ModelSource = (
-            compile_schedule(source, step_shape=("n",)) if isinstance(source, Schedule) else source
+            compile_schedule(source, GraphOptions(step_shape=("n",)))
+            if isinstance(source, Schedule)
+            else source
         )
         session = open_session(
             model, providers=providers, threads=threads, is_optimized=is_optimized

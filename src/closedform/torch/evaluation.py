@@ -16,6 +16,7 @@ from closedform.compiler import compile_evaluation
 from closedform.errors import StateError
 from closedform.language import UpdateRule
 from closedform.lowering.sums import evaluation_rule
+from closedform.options import GraphOptions, ModelSpec
 from closedform.torch.base import KEPT, MODE, OptimizerBase, is_training
 from closedform.torch.distributed.partial_sums import cut
 from closedform.torch.distributed.shard_steps import (
@@ -112,7 +113,9 @@ class SwitchingOptimizer(OptimizerBase):
             key = ("evaluation", one.shape, one.is_gathered, shape, param.dtype)
             if key not in known:
                 dtype = WORDS[COMPUTED[param.dtype]]
-                graph = compile_evaluation(one.rule, {f"{NAME}0": shape}, dtype=dtype)
+                graph = compile_evaluation(
+                    ModelSpec(one.rule, {f"{NAME}0": shape}), GraphOptions(dtype=dtype)
+                )
                 piece = Piece(graph, engine(graph))
                 known[key] = ShardKernel((), piece, frozenset(), one.is_gathered)
             made.append((known[key], ShardJob(param, param, self.state[param], {})))

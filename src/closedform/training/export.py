@@ -17,15 +17,16 @@ from closedform.compiler import (
     compile_init,
     compile_schedule,
     compile_step,
-    tensor_dtype,
+    has_evaluation,
 )
 from closedform.errors import ExportError
 from closedform.exporters.onnx_join import join_models, renamed
 from closedform.exporters.onnx_model import IR_VERSION, to_model, write_models
 from closedform.ir.program import EVALUATION
-from closedform.ir.types import Shape
+from closedform.ir.types import DType
 from closedform.language import Schedule, UpdateRule
 from closedform.language.functions import STORED
+from closedform.options import GraphOptions, ModelSpec
 from closedform.runtime.onnx_session import open_session, run_into
 from closedform.training.session import (
     EVAL_FILE,
@@ -112,15 +113,14 @@ def export(
             where=where,
             hint="leave it out, and forward and backward run in the dtype of the model",
         )
+    options = GraphOptions(dtype=dtype, scalar_dtype=scalar_dtype)
     traced = trace(
         model,
         loss,
         example_inputs,
         opset=opset,
         is_widened=compute_dtype is not None,
-        scale_dtype=tensor_dtype(scalar_dtype, "scalar_dtype")
-        if LOSS_SCALE in rule.shared
-        else None,
+        scale_dtype=options.scalar_dtype if LOSS_SCALE in rule.shared else None,
     )
     shapes = {name: array.shape for name, array in traced.params.items()}
     facts = {
@@ -129,22 +129,23 @@ def export(
         "closedform.rule": rule.name,
         "closedform.model": type(model).__name__,
     }
-    step = compile_step(rule, shapes, dtype=dtype, scalar_dtype=scalar_dtype)
+    spec = ModelSpec(rule, shapes)
+    step = compile_step(spec, options)
     update = to_model(step, opset=opset)
     parts = {"model": traced.step, "update": update}
-    rate = _learning_rate(rule, opset, scalar_dtype)
+    rate = _learning_rate(rule, opset, options.scalar_dtype)
     if rate is not None:
         parts["schedule"] = rate
     carried = [value.name for value in update.graph.output]
     outputs = [*carried, *(f"next.buffer.{name}" for name in traced.changed), LOSS]
     if rate is not None:
         outputs.append(LEARNING_RATE)
-    start = to_model(compile_init(rule, shapes, dtype=dtype), opset=opset)
+    start = to_model(compile_init(spec, options), opset=opset)
     if validate:
         from closedform.verify.translation.artefact import validate_rule
 
         own = {"step": update, "init": start}
-        validate_rule([(rule, shapes)], own, dtype=dtype, scalar_dtype=scalar_dtype)
+        validate_rule(spec, options, own)
     values = _constants(traced.params, traced.buffers, opset)
     begun = [output.name for of in (values, start) for output in of.graph.output]
     models = {
@@ -155,7 +156,7 @@ def export(
             outputs=begun,
             metadata=facts | _verdict(start),
         ),
-        EVAL_FILE: _evaluation(rule, traced.forward, shapes, (dtype, scalar_dtype), opset),
+        EVAL_FILE: _evaluation(spec, options, traced.forward, opset),
     }
     if rule.stored is not None:
         _try(models, rule.stored, where)
@@ -227,31 +228,28 @@ def _try(models: Mapping[str, ModelProto], stored: str, where: str) -> None:
         ) from error
 
 
-def _learning_rate(rule: UpdateRule, opset: int, dtype: str) -> ModelProto | None:
+def _learning_rate(rule: UpdateRule, opset: int, dtype: DType) -> ModelProto | None:
     """The learning rate as a model of its own; None if it is an input, or the rule has none."""
     value = rule.hyperparameters.get("lr")
     if value is None:
         return None
     schedule = value if isinstance(value, Schedule) else Schedule(value, name="lr")
-    graph = compile_schedule(schedule, dtype=dtype, scalar_dtype=dtype)
+    graph = compile_schedule(schedule, GraphOptions(dtype=dtype, scalar_dtype=dtype))
     model = to_model(graph, opset=opset)
     return renamed(model, {model.graph.output[0].name: LEARNING_RATE})
 
 
 def _evaluation(
-    rule: UpdateRule,
+    spec: ModelSpec,
+    options: GraphOptions,
     forward: ModelProto,
-    shapes: Mapping[str, Shape],
-    dtypes: tuple[str, str],
     opset: int,
 ) -> ModelProto:
     """The forward at the point of evaluation of the rule, where it has one."""
     parts = {"model": forward}
-    if rule.evaluation is not None:
-        dtype, scalar = dtypes
-        graph = compile_evaluation(rule, shapes, dtype=dtype, scalar_dtype=scalar)
-        point = to_model(graph, opset=opset)
-        at_point = {f"param.{name}": f"{EVALUATION}.{name}" for name in shapes}
+    if has_evaluation(spec):
+        point = to_model(compile_evaluation(spec, options), opset=opset)
+        at_point = {f"param.{name}": f"{EVALUATION}.{name}" for name in spec.params}
         parts = {"point": point, "model": renamed(forward, at_point)}
     outputs = [output.name for output in forward.graph.output]
     return join_models(parts, "eval", outputs=outputs)

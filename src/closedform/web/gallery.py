@@ -18,6 +18,7 @@ from closedform.exporters.onnx_model import to_model, write_model
 from closedform.ir.graph import Graph
 from closedform.language import Schedule, t
 from closedform.language.exact import to_float
+from closedform.options import GraphOptions
 from closedform.recipes import frameworks
 from closedform.schedules.examples import EXAMPLES, Example
 from closedform.verify.claims.standard import verify_schedule
@@ -119,7 +120,7 @@ def _open_symbols(schedule: Schedule) -> list[sp.Symbol]:
 
 def _graph(schedule: Schedule, symbols: Sequence[sp.Symbol]) -> Graph:
     inputs = [symbol.name for symbol in symbols]
-    return compile_schedule(schedule, step_shape=("n",), inputs=inputs)
+    return compile_schedule(schedule, GraphOptions(step_shape=("n",), inputs=inputs))
 
 
 def _compiles(schedule: Schedule, symbols: Sequence[sp.Symbol]) -> bool:

@@ -46,7 +46,7 @@ def test_claims_are_written_when_asked(tmp_path: Path) -> None:
 def test_a_rule_takes_no_report(tmp_path: Path) -> None:
     rule = cf.optimizers.sgd(0.1)
     with pytest.raises(ExportError, match=r"claims are written for a schedule, got a rule .*'sgd'"):
-        cf.to_onnx(rule, tmp_path, params={"w": (2,)}, claims=LR.verify())
+        cf.to_onnx(rule, tmp_path, params={"w": (2,)}, claims=LR.verify())  # type: ignore[call-overload]
 
 
 def test_an_exported_file_is_proved_again(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from closedform import optimizers, schedules
 from closedform.compiler import compile_schedule, compile_step
 from closedform.errors import VerificationError
 from closedform.ir import OPS, Builder, DType, Graph, Op, Role, TensorType, Value, evaluate
+from closedform.options import GraphOptions, ModelSpec
 from closedform.verify import terms
 from closedform.verify.terms import Term
 from closedform.verify.terms.evaluate import Undefined
@@ -176,7 +177,7 @@ def test_a_table_too_short_is_undefined_beyond_it() -> None:
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_lifted_schedule_has_the_values_of_its_graph(name: str) -> None:
     """Over the stored numbers; the graph rounds at each of its at most 40 ops, by 4 ulp or less."""
-    graph = compile_schedule(SCHEDULES[name](), step_shape=("n",))
+    graph = compile_schedule(SCHEDULES[name](), GraphOptions(step_shape=("n",)))
     term = lift_graph(graph)["value"]
     steps = [*range(0, 130, 3), 99, 100, 101, 10**4, 10**6]
     computed = evaluate(graph, {"step": np.array(steps)})["value"]
@@ -188,7 +189,7 @@ def test_lifted_schedule_has_the_values_of_its_graph(name: str) -> None:
 
 
 def test_sums_over_tensors_are_opaque() -> None:
-    graph = compile_step(optimizers.lamb(lr=0.1), {"w": (3, 4)})
+    graph = compile_step(ModelSpec(optimizers.lamb(lr=0.1), {"w": (3, 4)}))
     lifted = lift_graph(graph)
     sums = {node for node in terms.walk(lifted["next.param.w"]) if node.op is terms.Op.OPAQUE}
     assert {str(node.value) for node in sums} == {"reduce_sum [3,4] axes 0,1"}

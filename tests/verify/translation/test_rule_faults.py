@@ -17,6 +17,7 @@ from closedform import optimizers
 from closedform.compiler import compile_step
 from closedform.language import GRAD, PARAM, UpdateRule, hyper, state
 from closedform.language.functions import ReduceMean, matmul, reduce_mean, reduce_sum, transpose
+from closedform.options import ModelSpec
 from closedform.verify.translation.translation import validate
 from tests.test_library import OPTIMIZERS
 from tests.verify.planted_faults import Outcome, table
@@ -121,7 +122,7 @@ FAULTS: dict[str, tuple[UpdateRule, Callable[[UpdateRule], UpdateRule]]] = {
 def test_faults_that_people_make_are_refuted(name: str) -> None:
     """Each is refuted at a point, with equal elements in each tensor where there are sums."""
     right, fault = FAULTS[name]
-    graph = compile_step(right, {"w": (3, 4)})
+    graph = compile_step(ModelSpec(right, {"w": (3, 4)}))
     assert validate(right, graph).proved
     wrong = fault(right)
     assert wrong != right
@@ -134,7 +135,7 @@ def test_a_transposed_operand_of_a_square_matrix_is_not_proved() -> None:
     """At points with equal elements they are one, so nothing refutes it."""
     right = UpdateRule("product", PARAM - matmul(GRAD, transpose(GRAD)))
     wrong = UpdateRule("product", PARAM - matmul(transpose(GRAD), GRAD))
-    graph = compile_step(right, {"w": (4, 4)})
+    graph = compile_step(ModelSpec(right, {"w": (4, 4)}))
     assert validate(right, graph).proved
     assert validate(wrong, graph).unknown
 
@@ -145,7 +146,7 @@ def test_rows_are_not_columns(shape: tuple[int, int]) -> None:
     for reduce in (reduce_sum, reduce_mean):
         right = UpdateRule("rows", PARAM - reduce(GRAD, (0,)) * reduce(PARAM**2))
         wrong = UpdateRule("rows", PARAM - reduce(GRAD, (-1,), keepdims=True) * reduce(PARAM**2))
-        graph = compile_step(right, {"w": shape})
+        graph = compile_step(ModelSpec(right, {"w": shape}))
         assert validate(right, graph).proved
         verdict = validate(wrong, graph)
         assert verdict.refuted == (reduce is reduce_sum and shape == (3, 4))

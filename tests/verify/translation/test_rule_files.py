@@ -14,9 +14,12 @@ import sympy as sp
 from onnx import ModelProto, helper
 
 import closedform as cf
-from closedform import model_files, optimizers, schedules, transforms
+from closedform import optimizers, schedules, transforms
+from closedform.compiler import compile_program
 from closedform.errors import VerificationError
+from closedform.exporters import onnx_files
 from closedform.language import UpdateRule, global_sum
+from closedform.options import GraphOptions, ModelSpec
 from closedform.verify.translation.artefact import KEY, validate_rule
 from closedform.verify.translation.translation import MEANING_OF_RULES
 from tests.test_library import OPTIMIZERS
@@ -24,6 +27,7 @@ from tests.test_library import OPTIMIZERS
 RATE = schedules.linear(0, 1e-3, 20).then(schedules.cosine(1e-3, 0, 80))
 Shapes = dict[str, tuple[int, ...]]
 MATRICES: Shapes = {"w": (6, 4), "v": (6, 4), "w2": (4, 3)}
+OPTIONS = GraphOptions()
 PARAMS: Shapes = {**MATRICES, "b": (4,), "a": (3,)}
 
 
@@ -136,7 +140,7 @@ def test_a_node_of_a_function_that_is_wrong_is_refuted(tmp_path: Path) -> None:
     (root,) = [node for node in nodes if node.op_type == "Sqrt"]
     root.op_type = "Abs"
     with pytest.raises(VerificationError) as caught:
-        validate_rule([(rule, PARAMS)], models)
+        validate_rule(ModelSpec(rule, PARAMS), OPTIONS, models)
     assert str(caught.value).startswith("the model is not its source: at grad.w = ")
     assert "next.param.w is " in str(caught.value)
     assert "(rule 'adamw', file 'step.onnx')" in str(caught.value)
@@ -149,7 +153,7 @@ def test_operands_of_another_parameter_are_refuted(tmp_path: Path) -> None:
     call = next(node for node in models["step"].graph.node if "param.v" in node.input)
     call.input[list(call.input).index("grad.v")] = "grad.w"
     with pytest.raises(VerificationError, match=r"next\.param\.v is "):
-        validate_rule([(rule, PARAMS)], models)
+        validate_rule(ModelSpec(rule, PARAMS), OPTIONS, models)
 
 
 def test_a_sum_without_one_of_its_parts_is_not_proved(tmp_path: Path) -> None:
@@ -161,7 +165,7 @@ def test_a_sum_without_one_of_its_parts_is_not_proved(tmp_path: Path) -> None:
         if node.op_type == "Add" and any(name.startswith("sum.") for name in node.input)
     ]
     last.input[1] = last.input[0]
-    verdict = validate_rule([(rule, PARAMS)], models)["step"]
+    verdict = validate_rule(ModelSpec(rule, PARAMS), OPTIONS, models)["step"]
     assert verdict.unknown
 
 
@@ -173,20 +177,22 @@ def test_another_rule_is_refuted_in_each_file(tmp_path: Path) -> None:
         "evaluation": made.bind(beta1=0.5),
     }.items():
         with pytest.raises(VerificationError, match=f"file '{name}.onnx'"):
-            validate_rule([(other, PARAMS)], {name: models[name]})
+            validate_rule(ModelSpec(other, PARAMS), OPTIONS, {name: models[name]})
     begun = optimizers.rprop(0.1)
     models = exported(begun, tmp_path, validate=False)
     with pytest.raises(VerificationError, match=r"file 'init.onnx'"):
-        validate_rule([(optimizers.rprop(0.2), PARAMS)], {"init": models["init"]})
+        validate_rule(ModelSpec(optimizers.rprop(0.2), PARAMS), OPTIONS, {"init": models["init"]})
 
 
 def test_nothing_is_written_where_it_is_refuted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = optimizers.sgd(0.2)
-    made = model_files.model_program
+    made = compile_program
     monkeypatch.setattr(
-        model_files, "model_program", lambda _, *rest, **options: made(other, *rest, **options)
+        onnx_files,
+        "compile_program",
+        lambda spec, options: made(ModelSpec(other, spec.params), options),
     )
     folder = tmp_path / "sgd"
     with pytest.raises(VerificationError) as caught:
@@ -206,7 +212,7 @@ def test_what_has_no_meaning_is_unknown(tmp_path: Path) -> None:
     models["step"].graph.output.append(
         helper.make_tensor_value_info("soft", onnx.TensorProto.FLOAT, (6, 4))
     )
-    verdict = validate_rule([(rule, PARAMS)], models)["step"]
+    verdict = validate_rule(ModelSpec(rule, PARAMS), OPTIONS, models)["step"]
     assert verdict.unknown
     assert "the operator 'Softmax' has no meaning here" in verdict.reason
     assert content_of(models["step"])["status"] == "UNKNOWN"
@@ -226,7 +232,7 @@ def test_open_hyperparameters_are_symbols(tmp_path: Path) -> None:
     assert content_of(models["step"])["status"] == "PROVED"
     other = UpdateRule("open", cf.PARAM - sp.exp(cf.hyper("rate")) * cf.GRAD, {}, {"rate": None})
     with pytest.raises(VerificationError, match="rate = "):
-        validate_rule([(other, PARAMS)], models)
+        validate_rule(ModelSpec(other, PARAMS), OPTIONS, models)
 
 
 def test_a_hyperparameter_may_stand_in_a_sum_alone(tmp_path: Path) -> None:
@@ -235,4 +241,6 @@ def test_a_hyperparameter_may_stand_in_a_sum_alone(tmp_path: Path) -> None:
     models = exported(rule, tmp_path)
     assert content_of(models["step"])["status"] == "PROVED"
     with pytest.raises(VerificationError, match=r"step\.onnx"):
-        validate_rule([(replace(rule, hyperparameters={"scale": 3}), PARAMS)], models)
+        validate_rule(
+            ModelSpec(replace(rule, hyperparameters={"scale": 3}), PARAMS), OPTIONS, models
+        )

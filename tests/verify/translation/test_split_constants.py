@@ -12,6 +12,7 @@ import closedform as cf
 from closedform.compiler import compile_schedule
 from closedform.ir import Builder, DType, Graph, Op, Role, TensorType
 from closedform.language import Schedule, t
+from closedform.options import GraphOptions
 from closedform.recipes import load_schedules
 from closedform.verify import terms
 from closedform.verify.certificates.certificate import certify
@@ -155,7 +156,7 @@ def test_a_part_one_unit_away_is_not_proved(part: float) -> None:
 
 def test_a_rest_that_is_dropped_leaves_a_rounded_constant_which_the_certificate_sees() -> None:
     """As in every graph without a rest: it is the right function, 2.06 ulp off at some steps."""
-    graph = compile_schedule(FALL, step_shape=("n",))
+    graph = compile_schedule(FALL, GraphOptions(step_shape=("n",)))
     dropped = with_constant(graph, LOW, 0.0)
     assert validate(FALL, dropped).proved
     steps = range(24_500, 25_500)

@@ -16,12 +16,14 @@ import sympy as sp
 from onnx import helper, numpy_helper
 
 import closedform as cf
-from closedform import compiler, frameworks, hyper, schedules, t
+from closedform import frameworks, hyper, schedules, t
 from closedform.compiler import compile_schedule, compile_step
 from closedform.errors import ClosedFormError, VerificationError
+from closedform.exporters import onnx_files
 from closedform.exporters.onnx_model import to_model
 from closedform.ir import Builder, DType, Graph, Op, Output, Role, TensorType
 from closedform.language import Schedule, floor_mod
+from closedform.options import GraphOptions, ModelSpec
 from closedform.recipes import load_schedules
 from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation import artefact, translation
@@ -42,7 +44,7 @@ def test_every_library_schedule_is_proved(name: str) -> None:
     schedule = SCHEDULES[name]()
     many: dict[str, Any] = {"step_shape": ("n",)}
     for options in ({}, many):
-        verdict = validate(schedule, compile_schedule(schedule, **options))
+        verdict = validate(schedule, compile_schedule(schedule, GraphOptions(**options)))
         assert verdict.proved, verdict
         assert verdict.reason == MEANING.format(last=2**50)
 
@@ -50,7 +52,7 @@ def test_every_library_schedule_is_proved(name: str) -> None:
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_narrow_graphs_are_proved_or_say_why_not(name: str) -> None:
     schedule = SCHEDULES[name]()
-    verdict = validate(schedule, compile_schedule(schedule, **NARROW))
+    verdict = validate(schedule, compile_schedule(schedule, GraphOptions(**NARROW)))
     assert not verdict.refuted
     if verdict.unknown:
         assert name in IN_PAIRS
@@ -111,7 +113,7 @@ INPUTS = [("linear", "end"), ("linear", "steps"), ("cosine", "start"), ("warm_re
 @pytest.mark.parametrize(("name", "symbol"), INPUTS)
 def test_hyperparameters_that_are_inputs(name: str, symbol: str) -> None:
     schedule = SCHEDULES[name]()
-    graph = compile_schedule(schedule, inputs=[symbol])
+    graph = compile_schedule(schedule, GraphOptions(inputs=[symbol]))
     assert validate(schedule, graph).proved
     other = schedule.scale(2)
     assert validate(other, graph).refuted
@@ -195,7 +197,7 @@ def test_a_wrapping_integer_is_refuted() -> None:
 def test_pairs_of_floats_are_unknown_and_still_refuted_where_wrong() -> None:
     options: dict[str, Any] = {"precision": "double-float", "dtype": "f32", "scalar_dtype": "f32"}
     lr = schedules.cosine(1, 0.1, 100)
-    graph = compile_schedule(lr, **options)
+    graph = compile_schedule(lr, GraphOptions(**options))
     assert validate(lr, graph).reason == PAIRS
     assert validate(schedules.cosine(1, 0.1, 101), graph).refuted
 
@@ -211,7 +213,7 @@ def test_what_cannot_be_lifted_is_unknown() -> None:
 
 def test_the_budget_is_kept() -> None:
     lr = SCHEDULES["warm_restarts"]()
-    graph = compile_schedule(lr, inputs=["steps"])
+    graph = compile_schedule(lr, GraphOptions(inputs=["steps"]))
     begun = time.monotonic()
     verdict = validate(lr, graph, budget=1.0)
     assert verdict.unknown
@@ -233,7 +235,7 @@ SHAPES: dict[str, dict[str, tuple[int, ...]]] = {
 def test_every_rule_is_proved(name: str, shapes: str) -> None:
     rule = OPTIMIZERS[name]()
     try:
-        graph = compile_step(rule, SHAPES[shapes])
+        graph = compile_step(ModelSpec(rule, SHAPES[shapes]))
     except ClosedFormError:  # a rule for matrices alone
         assert name.startswith(FOR_MATRICES)
         return
@@ -248,7 +250,7 @@ FOR_MATRICES = "muon"
 @pytest.mark.parametrize("name", ["adamw", "lion", "sgd"])
 def test_narrow_rules_are_proved_or_say_why_not(name: str) -> None:
     rule = OPTIMIZERS[name]()
-    verdict = validate(rule, compile_step(rule, {"w": (3, 4)}, **NARROW))
+    verdict = validate(rule, compile_step(ModelSpec(rule, {"w": (3, 4)}), GraphOptions(**NARROW)))
     if name == "adamw":  # powers of the betas
         assert verdict.reason == PAIRS
     else:
@@ -256,7 +258,7 @@ def test_narrow_rules_are_proved_or_say_why_not(name: str) -> None:
 
 
 def test_another_rule_is_refuted() -> None:
-    graph = compile_step(cf.optimizers.sgd(0.1, momentum=0.9), {"w": (2,)})
+    graph = compile_step(ModelSpec(cf.optimizers.sgd(0.1, momentum=0.9), {"w": (2,)}))
     assert validate(cf.optimizers.sgd(0.1, momentum=0.9), graph).proved
     verdict = validate(cf.optimizers.sgd(0.1, momentum=0.8), graph)
     assert verdict.refuted
@@ -266,7 +268,7 @@ def test_another_rule_is_refuted() -> None:
 
 def test_parameters_that_are_exchanged_are_found() -> None:
     rule = cf.optimizers.sgd(0.1)
-    graph = compile_step(rule, {"a": (2,), "b": (2,)})
+    graph = compile_step(ModelSpec(rule, {"a": (2,), "b": (2,)}))
     first, second, third = graph.outputs
     exchanged = replace(
         graph, outputs=(first, Output(second.name, third.index), Output(third.name, second.index))
@@ -277,7 +279,7 @@ def test_parameters_that_are_exchanged_are_found() -> None:
 
 def test_an_output_that_is_missing_or_of_another_shape_is_refuted() -> None:
     rule = cf.optimizers.sgd(0.1, momentum=0.9)
-    graph = compile_step(rule, {"a": (2,)})
+    graph = compile_step(ModelSpec(rule, {"a": (2,)}))
     missing = validate(rule, replace(graph, outputs=graph.outputs[:-1]))
     assert missing.refuted
     assert missing.reason == "the graph has no output 'next.state.a.momentum_buffer'"
@@ -294,7 +296,7 @@ def test_an_output_that_is_missing_or_of_another_shape_is_refuted() -> None:
 
 def test_names_of_parameters_may_hold_dots() -> None:
     rule = cf.optimizers.adamw(lr=0.1)
-    graph = compile_step(rule, {"layer": (2,), "layer.exp_avg": (2,), "layer.0.w": (3,)})
+    graph = compile_step(ModelSpec(rule, {"layer": (2,), "layer.exp_avg": (2,), "layer.0.w": (3,)}))
     assert validate(rule, graph).proved
 
 
@@ -335,7 +337,7 @@ def test_unknown_is_written_as_such(tmp_path: Path) -> None:
 
 def test_a_refuted_file_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = compile_schedule(schedules.linear(0, 1, 9))
-    monkeypatch.setattr(compiler, "compile_schedule", lambda *_, **__: wrong)
+    monkeypatch.setattr(onnx_files, "compile_schedule", lambda *_, **__: wrong)
     path = tmp_path / "lr.onnx"
     with pytest.raises(VerificationError) as caught:
         cf.to_onnx(schedules.linear(0, 1, 8).rename("warm"), path)
@@ -397,6 +399,6 @@ def test_validation_takes_a_tenth_of_a_second_in_the_median() -> None:
 def test_open_schedules_are_validated_over_their_declarations() -> None:
     peak, width = hyper("peak", positive=True), hyper("width", positive=True, integer=True)
     lr = Schedule(peak * sp.Min(t, width) / width)
-    graph: Graph = compile_schedule(lr, inputs=["peak", "width"])
+    graph: Graph = compile_schedule(lr, GraphOptions(inputs=["peak", "width"]))
     assert validate(lr, graph).proved
     assert translation.BUDGET == 5.0

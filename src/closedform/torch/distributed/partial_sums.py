@@ -17,9 +17,9 @@ from torch import Tensor
 
 from closedform.language import GRAD, PARAM, UpdateRule, local, state
 from closedform.language.functions import WHOLE_TENSOR, ReduceMean, ReduceSum
+from closedform.language.groups import Assignment
 from closedform.language.model import GlobalSum
 from closedform.language.shapes import Shape
-from closedform.lowering.model import RuleFor
 from closedform.lowering.sums import SumTable
 from closedform.torch.distributed.shards import is_sharded
 
@@ -92,7 +92,7 @@ def cut(
     return made
 
 
-def members_of(cut: Iterable[Divided], shapes: Mapping[str, Shape]) -> list[RuleFor]:
+def members_of(cut: Iterable[Divided], shapes: Mapping[str, Shape]) -> list[Assignment]:
     """Returns the distinct rules, each with the parameters that take it.
 
     Args:
@@ -102,10 +102,10 @@ def members_of(cut: Iterable[Divided], shapes: Mapping[str, Shape]) -> list[Rule
     members: dict[UpdateRule, dict[str, Shape]] = {}
     for one, (label, shape) in zip(cut, shapes.items(), strict=True):
         members.setdefault(one.rule, {})[label] = shape
-    return [RuleFor(*member) for member in members.items()]
+    return [Assignment(*member) for member in members.items()]
 
 
-def own_sums(members: Iterable[RuleFor]) -> frozenset[str]:
+def own_sums(members: Iterable[Assignment]) -> frozenset[str]:
     """Returns the names of the sums that are of one parameter, in a program of these rules."""
     table = SumTable()
     return frozenset(

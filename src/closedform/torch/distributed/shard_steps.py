@@ -17,10 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from closedform.compiler import compile_program
+from closedform.compiler import compile_assignments
 from closedform.exporters.torch_module import to_module
 from closedform.ir.graph import Graph, input_names
 from closedform.ir.program import NEXT, TOTAL, split
+from closedform.options import GraphOptions
 from closedform.runtime.onnx_session import open_session
 from closedform.torch.distributed.partial_sums import Divided, members_of, own_sums
 from closedform.torch.distributed.shards import (
@@ -176,7 +177,7 @@ def _compiled(
 ) -> list[ShardKernel]:
     labels = [f"{NAME}{number}" for number in range(len(cut))]
     members = members_of(cut, dict(zip(labels, shapes, strict=True)))
-    program = compile_program(name, members, dtype=kernels.WORDS[dtype])
+    program = compile_assignments(name, members, GraphOptions(dtype=kernels.WORDS[dtype]))
     own = own_sums(members)
 
     def piece(graph: Graph) -> Piece:

@@ -21,6 +21,7 @@ import sympy as sp
 from closedform.compiler import compile_step
 from closedform.errors import ClosedFormError
 from closedform.language import Schedule, UpdateRule
+from closedform.options import ModelSpec
 
 BELOW_ONE = 1 - sp.Rational(1, 2**40)
 """The largest number of the bound [0, 1): 1 less this is well above the rounding of a float64."""
@@ -137,7 +138,7 @@ def _bounded(symbol: sp.Symbol, bound: Bound) -> sp.Expr:
 
 def _compiles(opened: OpenRule, shape: tuple[int, ...]) -> bool:
     try:
-        compile_step(opened.rule, {"p": shape})
+        compile_step(ModelSpec(opened.rule, {"p": shape}))
     except ClosedFormError:
         return False
     return True

@@ -19,6 +19,7 @@ from closedform.errors import ArgumentError, SessionError
 from closedform.exporters.torch_module import GraphProgram, to_module
 from closedform.language import UpdateRule
 from closedform.language.model import GlobalSum
+from closedform.options import GraphOptions, ModelSpec
 from closedform.runtime.onnx_session import OnnxSession, open_session
 from closedform.torch.distributed.shards import full_states, is_spread, local, spread_like
 from closedform.torch.engine.bound_program import Call
@@ -111,7 +112,8 @@ def initial_states(rule: UpdateRule, param: Tensor) -> dict[str, Tensor]:
     """
     dtype, part = COMPUTED[param.dtype], local(param.detach())
     fixed = rule.for_shape(tuple(param.shape))
-    graph = compile_init(fixed, {NAME: tuple(part.shape)}, dtype=WORDS[dtype])
+    spec = ModelSpec(fixed, {NAME: tuple(part.shape)})
+    graph = compile_init(spec, GraphOptions(dtype=WORDS[dtype]))
     program = to_module(graph)
     made = program(*(part.to(dtype) for _ in program.input_names))
     values = made if isinstance(made, tuple) else (made,)
@@ -200,7 +202,8 @@ def torch_kernel(rule: UpdateRule, members: Sequence[Member]) -> TorchKernel:
     """Returns the kernel of a rule for parameters like these, in torch."""
     params = [member[PARAM] for member in members]
     dtype = COMPUTED[params[0].dtype]
-    program = to_module(compile_step(rule, _shapes(params), dtype=WORDS[dtype]))
+    spec = ModelSpec(rule, _shapes(params))
+    program = to_module(compile_step(spec, GraphOptions(dtype=WORDS[dtype])))
     slots: dict[str, tuple[Slot, ...]] = {}
     for place, member in enumerate(members):
         for name in member:
@@ -220,7 +223,8 @@ def onnx_kernel(
         SessionError: onnxruntime has no provider for the parameter's device, or not the one that
             is asked for.
     """
-    graph = compile_step(rule, _shapes(params), dtype=WORDS[params[0].dtype])
+    spec = ModelSpec(rule, _shapes(params))
+    graph = compile_step(spec, GraphOptions(dtype=WORDS[params[0].dtype]))
     session = open_session(graph, providers=providers_for(params[0].device, providers))
     return bound_kernel(session, rule.name, job, providers)
 

@@ -22,6 +22,7 @@ from closedform.ir.evaluate import STEP_MAX, evaluate
 from closedform.ir.graph import Graph, Role
 from closedform.ir.types import DType
 from closedform.language.schedule import Schedule
+from closedform.options import GraphOptions
 from closedform.verify.certificates.bounds import Bound, bound_error
 from closedform.verify.certificates.measure import Measured, measure, unit_in_last_place
 from closedform.verify.certificates.values import Values
@@ -112,20 +113,17 @@ def certify(
     steps: range | Sequence[int] | NDArray[Any] | None = None,
     *,
     engine: str | Engine = "evaluate",
-    **options: Any,
 ) -> Certificate:
     """Returns how far a compiled schedule is from its exact value.
 
     Args:
         schedule: The schedule; it says what the exact values are.
-        graph: Its graph, compiled with ``step_shape=("n",)``; compiled here with ``options`` if it
-            is not given.
+        graph: Its graph, compiled with ``step_shape=("n",)``; compiled here if it is not given.
         steps: A range, or single steps. Up to a million all are compared. By default the length
             of the schedule and one step more, or a million.
         engine: "evaluate" is the reference evaluator, "onnxruntime" the exported model there; a
             function takes an array of steps and returns an array of values, such as
             ``lambda s: module(torch.from_numpy(s)).numpy()``.
-        **options: Those of ``compile_schedule``.
 
     Raises:
         VerificationError: The schedule is open, the steps are none or out of range, the graph does
@@ -146,7 +144,7 @@ def certify(
             f"the symbol {schedule.open[0]} has no value", where=where, hint="bind it first"
         )
     wanted = _steps(schedule, steps, where)
-    graph = _graph(schedule, graph, options, where)
+    graph = _graph(schedule, graph, where)
     run = _engine(graph, engine)
     values = Values(term(schedule.bound))
     compared = _compared(wanted, values.starts)
@@ -184,14 +182,9 @@ def _ends(steps: Any) -> tuple[int, int]:
     return int(min(ends)), int(max(ends))
 
 
-def _graph(schedule: Schedule, graph: Graph | None, options: dict[str, Any], where: str) -> Graph:
+def _graph(schedule: Schedule, graph: Graph | None, where: str) -> Graph:
     if graph is None:
-        return compile_schedule(schedule, step_shape=("n",), **options)
-    if options:
-        raise VerificationError(
-            f"options {sorted(options)} are for a graph that is compiled here, got a graph",
-            where=where,
-        )
+        return compile_schedule(schedule, GraphOptions(step_shape=("n",)))
     step = graph.inputs[0].type if graph.inputs else None
     if len(graph.inputs) != 1 or graph.inputs[0].attribute("role") is not Role.STEP:
         names = [node.attribute("name") for node in graph.inputs]

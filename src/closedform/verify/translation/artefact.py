@@ -11,8 +11,8 @@ from onnx import ModelProto, helper
 
 from closedform.errors import ClosedFormError, VerificationError
 from closedform.importers.onnx_graph import read_model
-from closedform.ir import DType, Shape
-from closedform.language import Schedule, UpdateRule
+from closedform.language import Schedule
+from closedform.options import GraphOptions, ModelSpec
 from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.rule_files import (
     Part,
@@ -25,7 +25,6 @@ from closedform.verify.translation.rule_reading import Kinds
 from closedform.verify.translation.rule_terms import Model
 from closedform.verify.translation.translation import BUDGET, validate
 
-Members = Sequence[tuple[UpdateRule, Mapping[str, Shape]]]
 KEY = "closedform.translation"
 """The entry of the metadata that holds the verdict."""
 
@@ -51,11 +50,10 @@ def validate_model(source: Schedule, model: ModelProto, *, budget: float = BUDGE
 
 
 def validate_rule(
-    members: Members,
+    spec: ModelSpec,
+    options: GraphOptions,
     models: Mapping[str, ModelProto],
     *,
-    dtype: DType | str = DType.F32,
-    scalar_dtype: DType | str = DType.F64,
     budget: float = BUDGET,
 ) -> dict[str, Verdict]:
     """Returns whether the files of a rule are the rule; writes the verdicts into their metadata.
@@ -64,17 +62,17 @@ def validate_rule(
     says of how many. UNKNOWN is written as such, with its reason.
 
     Args:
-        members: Each rule with the shapes of the parameters that take it.
+        spec: The parameters and their rules.
+        options: How they were compiled.
         models: The models by the names of ``FILES``; others are left as they are.
-        dtype: What tensors are computed in.
-        scalar_dtype: What scalars are computed in.
         budget: The seconds that it may take in all.
 
     Raises:
         VerificationError: A file is not the rule; the message names the output and a point.
     """
     deadline = time.monotonic() + budget
-    kinds = Kinds(DType(dtype), DType(scalar_dtype))
+    kinds = Kinds(options.tensor_dtype, options.scalar_dtype)
+    members = [(one.rule, one.params) for one in spec.assignments]
     verdicts = {}
     for name in sorted(FILES.keys() & models.keys()):
         try:
@@ -82,7 +80,7 @@ def validate_rule(
         except ClosedFormError as error:
             parts = [Part("", 0, Verdict(Status.UNKNOWN, reason=str(error)))]
         verdicts[name] = combined(parts)
-        _check(verdicts[name], f"rule {members[0][0].name!r}, file '{name}.onnx'")
+        _check(verdicts[name], f"rule {spec.rule.name!r}, file '{name}.onnx'")
         _write(models[name], as_json(verdicts[name], parts))
     return verdicts
 

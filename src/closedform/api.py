@@ -1,0 +1,394 @@
+"""The public functions that join compiler, exporters, importers and verification.
+
+No other module imports all of them. Methods of ``Schedule`` and ``UpdateRule`` come here, see
+:mod:`closedform.delegation`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
+import sympy as sp
+
+from closedform.compiler import check_source, compile_schedule, evaluate_schedule
+from closedform.deprecation import REMOVED_IN
+from closedform.errors import ExportError
+from closedform.ir.graph import Graph
+from closedform.ir.types import DType, Shape
+from closedform.language.groups import Group
+from closedform.language.schedule import Schedule
+from closedform.language.update_rule import UpdateRule
+from closedform.options import DEFAULT_OPSET, GraphOptions, ModelSpec, Precision
+
+if TYPE_CHECKING:
+    import onnx
+    from matplotlib.figure import Figure
+    from numpy.typing import ArrayLike, NDArray
+
+    from closedform.exporters.torch_module import ScheduleModule
+    from closedform.verify.certificates.certificate import Certificate, Engine
+    from closedform.verify.claims.core import Claim
+    from closedform.verify.claims.report import Report
+
+BUDGET = 10.0
+"""Seconds that a claim may take."""
+
+
+@overload
+def to_onnx(
+    source: Schedule,
+    path: str | os.PathLike[str],
+    *,
+    step_shape: Shape = ...,
+    dtype: DType | str | None = ...,
+    scalar_dtype: DType | str = ...,
+    step_dtype: DType | str = ...,
+    inputs: Iterable[str] = ...,
+    precision: Precision | str = ...,
+    opset: int = ...,
+    validate: bool = ...,
+    claims: Report | None = ...,
+) -> onnx.ModelProto: ...
+@overload
+def to_onnx(
+    source: UpdateRule,
+    path: str | os.PathLike[str],
+    *,
+    params: Mapping[str, Shape],
+    groups: Sequence[Group] = ...,
+    dtype: DType | str | None = ...,
+    scalar_dtype: DType | str = ...,
+    step_dtype: DType | str = ...,
+    inline: bool = ...,
+    split: bool = ...,
+    opset: int = ...,
+    validate: bool = ...,
+) -> dict[str, onnx.ModelProto]: ...
+def to_onnx(
+    source: Schedule | UpdateRule,
+    path: str | os.PathLike[str],
+    *,
+    params: Mapping[str, Shape] | None = None,
+    groups: Sequence[Group] = (),
+    step_shape: Shape = (),
+    dtype: DType | str | None = None,
+    scalar_dtype: DType | str = DType.F64,
+    step_dtype: DType | str = DType.I64,
+    inputs: Iterable[str] = (),
+    precision: Precision | str = Precision.SINGLE,
+    inline: bool = False,
+    split: bool = False,
+    opset: int = DEFAULT_OPSET,
+    validate: bool = True,
+    claims: Report | None = None,
+    parts: bool | None = None,
+) -> onnx.ModelProto | dict[str, onnx.ModelProto]:
+    """Writes a schedule as one ONNX file, or a rule as ``init.onnx`` and ``step.onnx``.
+
+    A rule whose model is evaluated at a point of its own, such as an average, also gets
+    ``evaluation.onnx``. onnxruntime's own optimisation finds nothing in the graphs of a rule, and
+    its time grows faster than their nodes: switch it off for models with hundreds of parameters.
+
+    Args:
+        source: The schedule or rule.
+        path: The file of a schedule; the folder of a rule, made if it does not exist.
+        params: For a rule: shapes by parameter name.
+        groups: For a rule: parameters with a rule of their own.
+        step_shape: For a schedule: the shape of the step, ``()`` for one step or ``("n",)`` for
+            any number of steps in one run.
+        dtype: Dtype of a schedule's value (default f64), or of a rule's parameters, gradients and
+            states (default f32).
+        scalar_dtype: Dtype in which scalars are computed, f64 or f32.
+        step_dtype: Dtype of the step, i64 or i32.
+        inputs: For a schedule: names of hyperparameters that become inputs of the graph; one that
+            has a value keeps it as its default.
+        precision: For a schedule: "single" or "double-float", see
+            :class:`closedform.options.GraphOptions`.
+        inline: For a rule: whether ``step.onnx`` is one flat graph; otherwise the step of each kind
+            of tensor is a local function.
+        split: For a rule: whether the graphs of single tensors are written as files of their own,
+            for tensors that are sharded or on several devices; see
+            :func:`closedform.exporters.onnx_files.split_files`.
+        opset: ONNX opset, 7 to 23; one that does not have an op of the graph is refused.
+        validate: Whether each file is read back and proved equal to its source; the verdict is
+            written into its metadata, and a file that is refuted is not written.
+        claims: For a schedule: a report, as ``verify()`` returns it, for the metadata.
+        parts: Deprecated name of ``split``.
+
+    Returns:
+        The checked model, or the models by name.
+
+    Raises:
+        ExportError: An option does not apply to the source or has no such value, the folder does
+            not exist or cannot be made, or the opset does not have an op.
+        VerificationError: A file is not its source.
+    """
+    from closedform.exporters.onnx_files import schedule_model
+    from closedform.exporters.onnx_model import write_model
+    from closedform.verify.translation.artefact import validate_model
+
+    if parts is not None:
+        warnings.warn(
+            f"parts is deprecated and will be removed in {REMOVED_IN}; use split",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        split = parts
+    options = GraphOptions(
+        dtype=dtype,
+        scalar_dtype=scalar_dtype,
+        step_dtype=step_dtype,
+        step_shape=step_shape,
+        inputs=inputs,
+        precision=precision,
+    )
+    check_source(source, options, params=params, groups=groups)
+    if isinstance(source, UpdateRule):
+        if claims is not None:
+            raise ExportError(
+                "claims are written for a schedule, got a rule", where=f"rule {source.name!r}"
+            )
+        spec = ModelSpec(source, params or {}, groups)
+        return _write_rule(
+            spec, options, path, inline=inline, split=split, opset=opset, validate=validate
+        )
+    if inline or split:
+        raise ExportError(
+            "inline and split are options of rules, got a schedule",
+            where=f"schedule {source.name!r}",
+            hint="leave them out",
+        )
+    stated = None if claims is None else claims.as_metadata()
+    model = schedule_model(source, options, opset=opset, claims=stated)
+    if validate:
+        validate_model(source, model)
+    write_model(model, path)
+    return model
+
+
+def _write_rule(
+    spec: ModelSpec,
+    options: GraphOptions,
+    path: str | os.PathLike[str],
+    *,
+    inline: bool,
+    split: bool,
+    opset: int,
+    validate: bool,
+) -> dict[str, onnx.ModelProto]:
+    """Writes the files of a rule into a folder, and returns the models by name."""
+    from closedform.exporters.onnx_files import CALLS_FILE, rule_models, split_models
+    from closedform.exporters.onnx_model import write_models
+    from closedform.verify.translation.artefact import validate_rule
+
+    models, program = rule_models(spec, options, inline=inline, opset=opset)
+    if validate:
+        validate_rule(spec, options, models)
+    folder = Path(path)
+    calls = None
+    if split:
+        parts, calls = split_models(spec, program, opset)
+        models |= parts
+    files = {f"{name}.onnx": model for name, model in models.items()}
+    write_models(files, folder, "a rule is written as several files: give the path of a folder")
+    if calls is not None:
+        text = json.dumps(calls, indent=1)
+        (folder / CALLS_FILE).write_text(text + "\n", encoding="utf-8")
+    return models
+
+
+def to_torch(
+    schedule: Schedule,
+    *,
+    dtype: DType | str | None = None,
+    scalar_dtype: DType | str = DType.F64,
+    step_dtype: DType | str = DType.I64,
+    inputs: Iterable[str] = (),
+    precision: Precision | str = Precision.SINGLE,
+) -> ScheduleModule:
+    """Returns a torch module: integer steps of any shape to values of the same shape.
+
+    Args:
+        schedule: The schedule.
+        dtype: Dtype of the value, f64 or f32.
+        scalar_dtype: Dtype in which it is computed, f64 or f32.
+        step_dtype: Dtype of the step, i64 or i32.
+        inputs: Names of hyperparameters that become inputs of the module; one that has a value
+            keeps it as its default.
+        precision: "single" or "double-float", see :class:`closedform.options.GraphOptions`.
+
+    Raises:
+        ExportError: ``schedule`` is not a Schedule, or an option has no such value.
+    """
+    from closedform.exporters.onnx_files import input_defaults
+    from closedform.exporters.torch_module import ScheduleModule
+
+    if not isinstance(schedule, Schedule):
+        raise ExportError(
+            f"to_torch takes a Schedule, got {type(schedule).__name__}",
+            hint="run an UpdateRule with OptimizerSession",
+        )
+    options = GraphOptions(
+        dtype=dtype,
+        scalar_dtype=scalar_dtype,
+        step_dtype=step_dtype,
+        step_shape=("n",),
+        inputs=inputs,
+        precision=precision,
+    )
+    graph = compile_schedule(schedule, options)
+    return ScheduleModule(graph, input_defaults(schedule, graph))
+
+
+def from_onnx(
+    source: onnx.ModelProto | str | os.PathLike[str], *, stored: bool = False
+) -> Schedule:
+    """Returns the schedule that an ONNX model computes, over the exact numbers.
+
+    The model has one output, an integer input that is the clock, and any number of scalar inputs,
+    which become hyperparameters; one that has a default keeps it as its value. Only its operators
+    are read, never its metadata, and nothing in it is run.
+
+    Args:
+        source: A model, or the path of its file.
+        stored: If False, a float constant is read as the simplest number that rounds to it, a
+            rational or a multiple of pi, such as 1/10 for 0.1. If True, as the binary fraction that
+            it holds.
+
+    Raises:
+        VerificationError: The file cannot be read, the model is not a schedule, or an operator in
+            it is not supported; the message names the node and the operator.
+
+    Example:
+        >>> import closedform as cf
+        >>> model = cf.to_onnx(cf.schedules.cosine(1, 0, 100), "lr.onnx")  # doctest: +SKIP
+        >>> cf.from_onnx("lr.onnx").exact(50)  # doctest: +SKIP
+        1/2
+    """
+    from closedform.verify.translation.from_onnx import from_onnx as read
+
+    return read(source, stored=stored)
+
+
+def evaluate(schedule: Schedule, step: int | ArrayLike) -> float | NDArray[np.float64]:
+    """Returns the float64 value of a schedule at a step or an array of steps, in NumPy.
+
+    Raises:
+        DefinitionError: A step is not an integer, negative, or above ``2**50``.
+    """
+    return evaluate_schedule(schedule, step)
+
+
+def verify(
+    source: Schedule | UpdateRule,
+    *claims: Claim,
+    assume: Iterable[sp.Basic] = (),
+    budget: float = BUDGET,
+) -> Report:
+    """Returns the verdicts of claims about a schedule or a rule.
+
+    Args:
+        source: The schedule or rule; hyperparameters without a value may have any value.
+        *claims: Claims made with ``closedform.claims``; the standard ones if none is given.
+        assume: For a schedule: conditions on open hyperparameters, for the standard claims.
+        budget: Seconds for each claim.
+
+    Raises:
+        VerificationError: An argument is not a claim, or the prover has no meaning for the source.
+
+    Example:
+        >>> import closedform as cf
+        >>> from closedform.api import verify
+        >>> print(verify(cf.schedules.linear(0, 1, 10))["bounded"].claim.sentence)
+        the value is >= 0 and <= 1
+    """
+    from closedform.verify.claims.standard import verify_schedule
+    from closedform.verify.claims.standard_rule import verify_rule
+
+    if isinstance(source, UpdateRule):
+        return verify_rule(source, *claims, budget=budget)
+    return verify_schedule(source, *claims, assume=assume, budget=budget)
+
+
+def certify(
+    schedule: Schedule,
+    graph: Graph | None = None,
+    steps: range | Sequence[int] | NDArray[np.int64] | None = None,
+    *,
+    engine: str | Engine = "evaluate",
+    dtype: DType | str | None = None,
+    scalar_dtype: DType | str = DType.F64,
+    step_dtype: DType | str = DType.I64,
+    precision: Precision | str = Precision.SINGLE,
+) -> Certificate:
+    """Returns how far a compiled schedule is from its exact value.
+
+    Args:
+        schedule: The schedule; its expression gives the exact values.
+        graph: Its graph, compiled with ``step_shape=("n",)``; compiled here with the options below
+            if it is not given.
+        steps: A range, or single steps. Up to a million all are compared. By default the length
+            of the schedule and one step more, or a million.
+        engine: "evaluate" is the reference evaluator, "onnxruntime" the exported model there; a
+            function takes an array of steps and returns an array of values, such as
+            ``lambda s: module(torch.from_numpy(s)).numpy()``.
+        dtype: Dtype of the value, f64 or f32.
+        scalar_dtype: Dtype in which it is computed, f64 or f32.
+        step_dtype: Dtype of the step, i64 or i32.
+        precision: "single" or "double-float".
+
+    Raises:
+        VerificationError: The schedule is open, there are no steps or some are out of range, the
+            graph does not take an array of steps, or the engine returns something other than
+            floats.
+        ExportError: An option has no such value, or is given with a graph.
+
+    Example:
+        >>> import closedform as cf
+        >>> lr = cf.schedules.cosine(1e-3, 1e-5, 1000)
+        >>> certificate = cf.certify(lr, dtype="f32")
+        >>> certificate.is_exhaustive, certificate.measured.steps
+        (True, 1001)
+        >>> certificate.measured.ulp.value < 0.5001
+        True
+    """
+    from closedform.verify.certificates.certificate import certify as certify_graph
+
+    options = GraphOptions(
+        dtype=dtype,
+        scalar_dtype=scalar_dtype,
+        step_dtype=step_dtype,
+        step_shape=("n",),
+        precision=precision,
+    )
+    if graph is None:
+        graph = compile_schedule(schedule, options)
+    elif options != _ANY_STEPS:
+        raise ExportError(
+            "options of the compiler are for a graph that is compiled here, got a graph as well",
+            where=f"schedule {schedule.name!r}",
+            hint="leave them out",
+        )
+    return certify_graph(schedule, graph, steps, engine=engine)
+
+
+_ANY_STEPS = GraphOptions(step_shape=("n",))
+
+
+def plot(schedule: Schedule, path: str | None = None, *, steps: int | None = None) -> Figure:
+    """Draws a schedule with matplotlib; see :func:`closedform.plotting.plot_schedule`.
+
+    Args:
+        schedule: The schedule.
+        path: A file to write, .png, .svg or .pdf.
+        steps: How many steps are drawn.
+    """
+    from closedform.plotting import plot_schedule
+
+    return plot_schedule(schedule, path, steps=steps)

@@ -1,0 +1,54 @@
+"""The functions above the language that methods of ``Schedule`` and ``UpdateRule`` call.
+
+The language layer is below the compiler, the prover and plotting, and imports none of them. The
+package root registers where their implementations are, and a method looks them up when it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    import sympy as sp
+    from matplotlib.figure import Figure
+    from numpy.typing import ArrayLike, NDArray
+
+    from closedform.language.schedule import Schedule
+    from closedform.language.update_rule import UpdateRule
+    from closedform.verify.claims.core import Claim
+    from closedform.verify.claims.report import Report
+
+
+class Functions(Protocol):
+    """The module ``closedform.api`` as the language layer sees it."""
+
+    def evaluate(self, schedule: Schedule, step: int | ArrayLike, /) -> float | NDArray[np.float64]:
+        """Returns the value of a schedule at a step or at an array of steps."""
+
+    def verify(
+        self,
+        source: Schedule | UpdateRule,
+        /,
+        *claims: Claim,
+        assume: Iterable[sp.Basic] = (),
+        budget: float = ...,
+    ) -> Report:
+        """Returns the verdicts of claims."""
+
+    def plot(self, schedule: Schedule, path: str | None = None, /, *, steps: int | None) -> Figure:
+        """Draws a schedule."""
+
+
+_loaders: list[Callable[[], Functions]] = []
+
+
+def register(load: Callable[[], Functions]) -> None:
+    """Sets the function that loads the implementations; the package root calls it once."""
+    _loaders[:] = [load]
+
+
+def functions() -> Functions:
+    """Returns the implementations."""
+    return _loaders[0]()

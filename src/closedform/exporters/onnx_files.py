@@ -1,0 +1,218 @@
+"""What the ONNX files of a schedule or a rule say: their models, metadata and doc strings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TypedDict
+
+import sympy as sp
+from onnx import ModelProto
+
+from closedform.compiler import (
+    CLOCK,
+    compile_evaluation,
+    compile_init,
+    compile_program,
+    compile_schedule,
+    has_evaluation,
+)
+from closedform.exporters.onnx_model import to_model
+from closedform.exporters.onnx_program import to_program_model
+from closedform.ir.graph import Graph, Role
+from closedform.ir.program import Program, Stage, flatten
+from closedform.language.exact import to_float
+from closedform.language.printing import latex
+from closedform.language.schedule import Schedule
+from closedform.language.update_rule import UpdateRule
+from closedform.options import DEFAULT_OPSET, GraphOptions, ModelSpec
+from closedform.version import __version__
+
+CALLS_FILE = "calls.json"
+"""The file that says which parameter takes which graph of a split step."""
+
+
+class Facts(TypedDict):
+    """The metadata of a model, and doc strings by the name of its inputs and outputs."""
+
+    metadata: dict[str, str]
+    docs: dict[str, str]
+
+
+class CallEntry(TypedDict):
+    """One entry of ``calls.json``: a parameter, its graph and the scalars that the graph takes."""
+
+    param: str
+    graph: str
+    scalars: list[str]
+
+
+class Calls(TypedDict):
+    """The content of ``calls.json``: the calls of each stage of sums, and those of the step."""
+
+    stages: list[list[CallEntry]]
+    apply: list[CallEntry]
+
+
+def schedule_model(
+    schedule: Schedule,
+    options: GraphOptions,
+    *,
+    opset: int = DEFAULT_OPSET,
+    claims: str | None = None,
+) -> ModelProto:
+    """Returns the checked model of a schedule.
+
+    Args:
+        schedule: The schedule.
+        options: How it is compiled. An input that has a value keeps it as its default.
+        opset: ONNX opset.
+        claims: A report of claims in JSON, for the metadata.
+
+    Raises:
+        ExportError: The opset does not have an op.
+    """
+    graph = compile_schedule(schedule, options)
+    values = {name: str(value) for name, value in schedule.hyperparameters.items()}
+    stated = {} if claims is None else {"closedform.claims": claims}
+    return to_model(
+        graph,
+        opset=opset,
+        metadata={**stated, **_metadata(schedule.expr, values)},
+        defaults=input_defaults(schedule, graph),
+        docs={"step": CLOCK, "value": f"value of schedule {schedule.name}"},
+    )
+
+
+def input_defaults(schedule: Schedule, graph: Graph) -> dict[str, float]:
+    """Returns the known values of the hyperparameters that are inputs of the graph."""
+    known = schedule.hyperparameters
+    inputs = [node for node in graph.inputs if node.attribute("role") == Role.HYPER]
+    names = [node.attribute("name") for node in inputs]
+    return {name: to_float(known[name]) for name in names if name in known}
+
+
+def rule_models(
+    spec: ModelSpec,
+    options: GraphOptions,
+    *,
+    inline: bool = False,
+    opset: int = DEFAULT_OPSET,
+) -> tuple[dict[str, ModelProto], Program]:
+    """Returns the models of a rule by name, and the step that they were made of.
+
+    They are ``init`` and ``step``, and ``evaluation`` where a model is evaluated at a point of its
+    own, such as an average.
+
+    Args:
+        spec: The parameters and their rules.
+        options: How they are compiled.
+        inline: Whether ``step`` is one flat graph; else the step of a kind of tensor is a local
+            function that each of them calls.
+        opset: ONNX opset.
+
+    Raises:
+        ExportError: The opset does not have an op.
+    """
+    program = compile_program(spec, options)
+    facts = rule_facts(spec)
+    models = {
+        "init": to_model(compile_init(spec, options), opset=opset, **facts),
+        "step": to_model(flatten(program), opset=opset, **facts)
+        if inline
+        else to_program_model(program, opset=opset, **facts),
+    }
+    if has_evaluation(spec):
+        models["evaluation"] = to_model(compile_evaluation(spec, options), opset=opset, **facts)
+    return models, program
+
+
+def split_models(
+    spec: ModelSpec, program: Program, opset: int = DEFAULT_OPSET
+) -> tuple[dict[str, ModelProto], Calls]:
+    """Returns the step of a rule as models of single tensors by file name, and their calls."""
+    graphs, calls = split_files(program)
+    metadata = rule_facts(spec)["metadata"]
+    models = {
+        name: to_model(graph, opset=opset, metadata=metadata) for name, graph in graphs.items()
+    }
+    return models, calls
+
+
+def split_files(program: Program) -> tuple[dict[str, Graph], Calls]:
+    """Returns the graphs of a step by file name, and which parameter takes which of them.
+
+    - ``partial_<k>_<i>``: from one tensor, or one shard of it, to its term of some sums, ``sum.…``;
+      the sums of stage k are the terms of all tensors added. ``partial_<k>_scalars`` gives what
+      these graphs take as ``scalar.…``, where they take any.
+    - ``scalars``: from step, hyperparameters, shared states and sums to the next step, the next
+      shared states and the scalars.
+    - ``apply_<i>``: the step of one tensor or shard.
+
+    The calls say for each parameter which graph it takes, and which outputs of the graph of scalars
+    are the ``scalar.0``, ``scalar.1``, … of it.
+    """
+
+    def made(part: Stage | Program, body: str, scalars: str) -> list[CallEntry]:
+        if part.scalars.outputs:
+            graphs[scalars] = part.scalars
+        graphs.update({f"{body}{place}": graph for place, graph in enumerate(part.bodies)})
+        return [
+            {"param": call.param, "graph": f"{body}{call.body}", "scalars": list(call.scalars)}
+            for call in part.calls
+        ]
+
+    graphs: dict[str, Graph] = {}
+    stages = [
+        made(stage, f"partial_{place}_", f"partial_{place}_scalars")
+        for place, stage in enumerate(program.stages)
+    ]
+    return graphs, {"stages": stages, "apply": made(program, "apply_", "scalars")}
+
+
+def rule_facts(spec: ModelSpec) -> Facts:
+    """Returns the metadata and doc strings of a rule's files."""
+    rule = spec.rule
+    metadata = _metadata(rule.param, _values(rule))
+    if rule.definitions:
+        metadata["closedform.definitions"] = _as_json(rule.definitions)
+    if rule.shared:
+        following = {name: shared.next for name, shared in rule.shared.items()}
+        metadata["closedform.shared"] = _as_json(following)
+    if rule.advances != sp.true:
+        metadata["closedform.advances"] = sp.srepr(rule.advances)
+    if rule.evaluation is not None:
+        metadata["closedform.evaluation"] = sp.srepr(rule.evaluation)
+    if spec.groups:
+        metadata["closedform.groups"] = json.dumps(
+            [
+                {
+                    "rule": one.rule.name,
+                    "hyperparameters": _values(one.rule),
+                    "params": list(one.params),
+                }
+                for one in spec.assignments
+            ]
+        )
+    return {"metadata": metadata, "docs": {"step": CLOCK}}
+
+
+def _metadata(expr: sp.Expr, hyperparameters: Mapping[str, str]) -> dict[str, str]:
+    return {
+        "closedform.version": __version__,
+        "closedform.clock": CLOCK,
+        "closedform.expression": sp.srepr(expr),
+        "closedform.latex": latex(expr),
+        "closedform.hyperparameters": json.dumps(hyperparameters, sort_keys=True),
+    }
+
+
+def _as_json(expressions: Mapping[str, sp.Basic]) -> str:
+    return json.dumps({name: sp.srepr(expr) for name, expr in expressions.items()})
+
+
+def _values(rule: UpdateRule) -> dict[str, str]:
+    return {
+        name: str(value.bound) if isinstance(value, Schedule) else str(value)
+        for name, value in rule.hyperparameters.items()
+    }

@@ -1,0 +1,528 @@
+"""The rules of the architecture, checked by reading the syntax trees of src.
+
+Each rule is a function from a `Source` to the violations that it finds there; `VIOLATIONS` plants
+one for each rule and each clause of it, and `ALLOWED` shows code that no rule may report. The
+import graph is built whole, with the imports inside functions, and has no list of exceptions.
+"""
+
+import ast
+import itertools
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "src" / "closedform"
+HEAVY = ("torch", "onnx", "onnxruntime", "sympy", "z3")
+LARGEST_CYCLE = 2
+
+# --- layers ------------------------------------------------------------------------------------
+
+ARRAYS = frozenset({"numpy", "ml_dtypes"})
+EXACT = frozenset({"sympy", "mpmath"})
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A folder or file of src/closedform: its height, and the packages that it may import.
+
+    A layer imports layers of lower height, and itself; layers of one height do not import each
+    other.
+    """
+
+    height: int
+    packages: frozenset[str] = frozenset()
+
+
+def in_order(*rows: Mapping[str, frozenset[str]]) -> dict[str, Layer]:
+    """Layers from the lowest to the highest row."""
+    return {
+        name: Layer(height, packages)
+        for height, row in enumerate(rows)
+        for name, packages in row.items()
+    }
+
+
+# The standard library may be imported everywhere, torch only where it is named.
+LAYERS = in_order(
+    {"errors": frozenset(), "deprecation": frozenset(), "version": frozenset()},
+    {"delegation": frozenset()},
+    {"ir": ARRAYS, "language": frozenset({"sympy"})},
+    {"options": frozenset()},
+    {"lowering": EXACT | ARRAYS},
+    {"compiler": EXACT | ARRAYS},
+    {"exporters": ARRAYS | {"sympy", "onnx", "torch"}},
+    {name: frozenset({"sympy"}) for name in ("schedules", "optimizers")},
+    {"transforms": frozenset({"sympy"})},
+    {"importers": ARRAYS | {"onnx"}, "dialects": frozenset({"sympy"})},
+    {"config": frozenset({"sympy", "yaml"})},
+    {"verify": EXACT | ARRAYS | {"flint", "z3", "onnx", "onnxruntime"}},
+    {"runtime": ARRAYS | {"onnx", "onnxruntime"}},
+    {"torch": ARRAYS | {"onnx", "onnxscript", "sympy", "torch"}},
+    {"training": ARRAYS | {"onnx", "rich", "safetensors", "torch"}},
+    {"web": frozenset({"sympy"})},
+    {"plotting": frozenset({"numpy", "sympy", "matplotlib"})},
+    {"api": ARRAYS | {"sympy", "onnx", "matplotlib"}},
+    {"__init__": ARRAYS | {"sympy"}},
+    {
+        "cli": EXACT
+        | ARRAYS
+        | {"typer", "click", "rich", "yaml", "matplotlib", "onnx", "onnxruntime", "safetensors"}
+    },
+    {"__main__": frozenset()},
+)
+
+# A file of exporters/ is named for a target: it imports the target's package and no other's.
+TARGETS = ("onnx", "torch")
+
+# --- banned names ------------------------------------------------------------------------------
+
+# Dotted names after resolving imports; a last part alone (".parse_expr") bans it on any object.
+BANNED_NAMES = {
+    "eval": "builds code from text",
+    "exec": "builds code from text",
+    "builtins.eval": "builds code from text",
+    "builtins.exec": "builds code from text",
+    ".sympify": "evaluates strings; sympy.core.sympify._sympify refuses them",
+    ".parse_expr": "evaluates strings",
+    "yaml.load": "builds objects; drive a SafeLoader itself, or call yaml.safe_load",
+    "yaml.load_all": "builds objects",
+    "yaml.full_load": "builds objects",
+    "yaml.unsafe_load": "builds objects",
+}
+# S.Half is a number, but S(x) is sympify(x).
+BANNED_CALLS = {"sympy.S": "evaluates strings; write sp.Integer or sp.Rational"}
+BANNED_PACKAGES = frozenset({"pickle", "cloudpickle", "dill", "marshal", "shelve"})
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file of src, named by its path from the package: `ir/ops.py`."""
+
+    name: str
+    text: str
+    tree: ast.Module
+
+    @property
+    def layer(self) -> str:
+        return self.name.split("/")[0].removesuffix(".py")
+
+    @property
+    def module(self) -> str:
+        """Its dotted name, `closedform.ir.ops`; a package's is that of its `__init__`."""
+        parts = ["closedform", *self.name.removesuffix(".py").split("/")]
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One imported module, or name of a module: both `closedform.ir` and `closedform.ir.ops`."""
+
+    module: str
+    line: int
+    is_typing: bool  # under TYPE_CHECKING
+
+    @property
+    def package(self) -> str:
+        return self.module.split(".")[0]
+
+    @property
+    def layer(self) -> str:
+        """The layer of closedform that is imported; "" for the package's own public names."""
+        return self.module.split(".")[1] if "." in self.module else "__init__"
+
+
+Rule = Callable[[Source], list[str]]
+
+
+def read(path: Path, package: Path) -> Source:
+    text = path.read_text(encoding="utf-8")
+    return Source(path.relative_to(package).as_posix(), text, ast.parse(text, str(path)))
+
+
+@cache
+def sources() -> tuple[Source, ...]:
+    return tuple(read(path, PACKAGE) for path in sorted(PACKAGE.rglob("*.py")))
+
+
+def is_type_checking(test: ast.expr) -> bool:
+    return ast.unparse(test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
+
+
+def with_typing(node: ast.AST, *, typing: bool = False) -> Iterator[tuple[ast.AST, bool]]:
+    """All nodes below `node`, functions included, each with whether TYPE_CHECKING guards it."""
+    for child in ast.iter_child_nodes(node):
+        inner = typing or (isinstance(child, ast.If) and is_type_checking(child.test))
+        yield child, inner
+        yield from with_typing(child, typing=inner)
+
+
+def modules_of(node: ast.AST) -> list[str]:
+    """The modules that one import statement or one call of import_module names."""
+    match node:
+        case ast.Import(names=names):
+            return [alias.name for alias in names]
+        case ast.ImportFrom(module="closedform", names=names, level=0):
+            return [f"closedform.{a.name}" if a.name in LAYERS else "closedform" for a in names]
+        case ast.ImportFrom(module=str(module), names=names, level=0):
+            if module.startswith("closedform."):
+                return [f"{module}.{alias.name}" for alias in names]
+            return [module]
+        case ast.Call(
+            func=ast.Name(id="import_module" | "__import__") | ast.Attribute(attr="import_module"),
+            args=[ast.Constant(value=str(module)), *_],
+        ):
+            return [module]
+        case _:
+            return []
+
+
+def imports_of(source: Source) -> list[Import]:
+    return [
+        Import(module, getattr(node, "lineno", 0), is_typing)
+        for node, is_typing in with_typing(source.tree)
+        for module in modules_of(node)
+    ]
+
+
+def import_aliases(source: Source) -> dict[str, str]:
+    """The full names of the file's names: `sympy` for `sp`, `yaml.load` for `load`."""
+    known: dict[str, str] = {}
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.Import(names=names):
+                known.update({alias.asname: alias.name for alias in names if alias.asname})
+            case ast.ImportFrom(module=str(module), names=names):
+                known.update({a.asname or a.name: f"{module}.{a.name}" for a in names})
+    return known
+
+
+def names_read(source: Source) -> Iterator[tuple[str, int, bool]]:
+    """Each name or attribute that is read, whole (`sympy.sympify`): line, and whether called."""
+    known = import_aliases(source)
+    called = {id(node.func) for node in ast.walk(source.tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+            first, dot, rest = ast.unparse(node).partition(".")
+            yield known.get(first, first) + dot + rest, node.lineno, id(node) in called
+
+
+# --- the import graph --------------------------------------------------------------------------
+
+
+def import_graph(files: tuple[Source, ...]) -> nx.DiGraph:
+    """Modules and their imports, those inside functions included, type checking left out."""
+    by_module = {source.module: source for source in files}
+    graph = nx.DiGraph()
+    graph.add_nodes_from(by_module)
+    for source in files:
+        for found in imports_of(source):
+            target = found.module
+            while target not in by_module and "." in target:
+                target = target.rpartition(".")[0]
+            if target in by_module and target != source.module and not found.is_typing:
+                graph.add_edge(source.module, target)
+    return graph
+
+
+def cycles(files: tuple[Source, ...]) -> list[list[str]]:
+    """The strongly connected components of two files and more, largest first."""
+    found = nx.strongly_connected_components(import_graph(files))
+    return sorted((sorted(one) for one in found if len(one) > 1), key=len, reverse=True)
+
+
+def test_no_import_cycle_is_larger_than_two_files() -> None:
+    assert [one for one in cycles(sources()) if len(one) > LARGEST_CYCLE] == []
+
+
+@pytest.mark.parametrize(
+    "closing", ["import closedform.ir.a", "def f():\n    import closedform.ir.a"]
+)
+def test_a_cycle_is_found_through_imports_inside_functions(tmp_path: Path, closing: str) -> None:
+    texts = {
+        "ir/a.py": "from closedform.ir import b",
+        "ir/b.py": "def f():\n    from closedform.ir.c import x",
+        "ir/c.py": closing,
+        "ir/d.py": "if TYPE_CHECKING:\n    import closedform.ir.e",
+        "ir/e.py": "import closedform.ir.d",
+    }
+    files = tuple(plant(tmp_path, name, text) for name, text in texts.items())
+    assert cycles(files) == [["closedform.ir.a", "closedform.ir.b", "closedform.ir.c"]]
+
+
+# --- the rules: from a source to its violations ------------------------------------------------
+
+
+def check_import(source: Source, found: Import) -> str | None:
+    """The violation of one import, or None."""
+    where = f"{source.name}:{found.line}: imports {found.module}"
+    own = LAYERS[source.layer]
+    if found.package == "closedform":
+        if found.is_typing or found.layer == source.layer:
+            return None
+        other = LAYERS.get(found.layer)
+        if other is not None and other.height < own.height:
+            return None
+        return f"{where}; imports go downward, and {source.layer} is not above {found.layer}"
+    if found.package in sys.stdlib_module_names or found.package in own.packages:
+        return None
+    if found.is_typing and source.layer in ("delegation", "language"):
+        return None
+    return f"{where}; {source.layer} may not import this package"
+
+
+def check_layers(source: Source) -> list[str]:
+    if source.layer not in LAYERS:
+        return [f"{source.name}: the layer {source.layer} has no row in LAYERS"]
+    found = [check_import(source, one) for one in imports_of(source)]
+    return list(dict.fromkeys(one for one in found if one))
+
+
+def check_targets(source: Source) -> list[str]:
+    """An exporter of one target imports neither the package nor the files of another."""
+    target = source.name.removeprefix("exporters/").split("_")[0]
+    if source.layer != "exporters" or target not in TARGETS:
+        return []
+    others = tuple(other for other in TARGETS if other != target)
+    return list(
+        dict.fromkeys(
+            f"{source.name}:{found.line}: a file exports to one target, but it imports {other}"
+            for found in imports_of(source)
+            for other in others
+            if found.package == other or found.module.startswith(f"closedform.exporters.{other}_")
+        )
+    )
+
+
+def check_relative(source: Source) -> list[str]:
+    return [
+        f"{source.name}:{node.lineno}: a relative import; imports are absolute"
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ImportFrom) and node.level > 0
+    ]
+
+
+def check_stars(source: Source) -> list[str]:
+    return [
+        f"{source.name}:{node.lineno}: a star import"
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)
+    ]
+
+
+def reason_for_ban(name: str, *, is_called: bool) -> str | None:
+    if is_called and name in BANNED_CALLS:
+        return BANNED_CALLS[name]
+    return BANNED_NAMES.get(name) or BANNED_NAMES.get("." + name.split(".")[-1])
+
+
+def check_banned(source: Source) -> list[str]:
+    names = [
+        f"{source.name}:{line}: {name} is banned: it {reason}"
+        for name, line, is_called in names_read(source)
+        if (reason := reason_for_ban(name, is_called=is_called))
+    ]
+    packages = [
+        f"{source.name}:{found.line}: {found.package} is banned: it runs what it reads"
+        for found in imports_of(source)
+        if found.package in BANNED_PACKAGES
+    ]
+    return names + packages
+
+
+def check_print(source: Source) -> list[str]:
+    if source.layer == "cli":
+        return []
+    return [
+        f"{source.name}:{line}: print outside cli; return or raise instead"
+        for name, line, _ in names_read(source)
+        if name in {"print", "builtins.print", "rich.print"}
+    ]
+
+
+def check_assert(source: Source) -> list[str]:
+    return [
+        f"{source.name}:{node.lineno}: an assert statement; raise a kind of ClosedFormError, "
+        "or end a match in assert_never"
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Assert)
+    ]
+
+
+def public_definitions(
+    node: ast.Module | ast.ClassDef, prefix: str = ""
+) -> Iterator[tuple[str, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Classes and functions of a module, and methods of its classes, whose names are public."""
+    for child in node.body:
+        if not isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if child.name.startswith("_") or is_documented_elsewhere(child):
+            continue
+        yield prefix + child.name, child
+        if isinstance(child, ast.ClassDef):
+            yield from public_definitions(child, f"{prefix}{child.name}.")
+
+
+def is_documented_elsewhere(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Overloads, overrides and setters share the docstring of their first definition."""
+    marks = {ast.unparse(mark).split(".")[-1] for mark in node.decorator_list}
+    return bool(marks & {"overload", "override", "setter", "deleter"})
+
+
+def check_docstrings(source: Source) -> list[str]:
+    module = [] if ast.get_docstring(source.tree) else [f"{source.name}: no module docstring"]
+    return module + [
+        f"{source.name}:{node.lineno}: {name} has no docstring"
+        for name, node in public_definitions(source.tree)
+        if not ast.get_docstring(node)
+    ]
+
+
+RULES: tuple[Rule, ...] = (
+    check_layers,
+    check_targets,
+    check_relative,
+    check_stars,
+    check_banned,
+    check_print,
+    check_assert,
+    check_docstrings,
+)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_src_follows(rule: Rule) -> None:
+    found = [violation for source in sources() for violation in rule(source)]
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_every_layer_exists() -> None:
+    assert {source.layer for source in sources()} == set(LAYERS)
+
+
+def test_import_is_light() -> None:
+    code = f"import sys, closedform; print([m for m in {HEAVY} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]", f"import closedform loads {done.stdout.strip()}"
+
+
+# --- the rules' own tests ----------------------------------------------------------------------
+
+# (rule, file, text, part of the message). One row a clause.
+VIOLATIONS: list[tuple[Rule, str, str, str]] = [
+    (check_layers, "ir/a.py", "import sympy as sp", "a.py:1: imports sympy"),
+    (check_layers, "ir/a.py", "from onnx import helper", "imports onnx;"),
+    (check_layers, "ir/a.py", "def f():\n    import torch", "a.py:2: imports torch"),
+    (check_layers, "ir/a.py", "if TYPE_CHECKING:\n    import sympy", "a.py:2: imports sympy"),
+    (check_layers, "ir/a.py", "import_module('torch')", "imports torch"),
+    (check_layers, "ir/a.py", "importlib.import_module('torch.nn')", "imports torch.nn"),
+    (check_layers, "ir/a.py", "from closedform.language import t", "ir is not above language"),
+    (check_layers, "ir/a.py", "from closedform import lowering", "ir is not above lowering"),
+    (check_layers, "ir/a.py", "import closedform", "ir is not above __init__"),
+    (check_layers, "ir/a.py", "from closedform import t", "ir is not above __init__"),
+    (check_layers, "ir/passes/a.py", "import sympy.core", "imports sympy.core"),
+    (check_layers, "language/a.py", "import numpy as np", "imports numpy"),
+    (check_layers, "language/a.py", "from closedform.ir import ops", "not above ir"),
+    (check_layers, "language/a.py", "def f():\n    import closedform.compiler", "above compiler"),
+    (check_layers, "language/schedule.py", "def f():\n    import closedform.api", "above api"),
+    (check_layers, "schedules/a.py", "import closedform.optimizers", "above optimizers"),
+    (check_layers, "optimizers/a.py", "import closedform.transforms", "above transforms"),
+    (check_layers, "errors.py", "import sympy", "imports sympy"),
+    (check_layers, "lowering/a.py", "import onnx", "imports onnx"),
+    (check_layers, "lowering/a.py", "import closedform.compiler", "above compiler"),
+    (check_layers, "compiler.py", "def f():\n    import closedform.verify", "above verify"),
+    (check_layers, "exporters/a.py", "def f():\n    import closedform.verify", "above verify"),
+    (check_layers, "importers/a.py", "import closedform.verify.terms", "above verify"),
+    (check_layers, "runtime/a.py", "def f():\n    import torch", "imports torch"),
+    (check_layers, "verify/a.py", "import torch", "imports torch"),
+    (check_layers, "verify/a.py", "import closedform.torch", "above torch"),
+    (check_layers, "torch/a.py", "from closedform import cli", "above cli"),
+    (check_layers, "__init__.py", "def f():\n    import closedform.cli", "above cli"),
+    (check_layers, "cellar/a.py", "", "the layer cellar has no row"),
+    (check_targets, "exporters/onnx_a.py", "import closedform.exporters.torch_ops", "target"),
+    (check_targets, "exporters/torch_a.py", "from closedform.exporters import onnx_ops", "target"),
+    (check_targets, "exporters/onnx_a.py", "def f():\n    import torch", "a.py:2: a file exports"),
+    (check_relative, "ir/a.py", "from . import ops", "a.py:1: a relative import"),
+    (check_stars, "ir/a.py", "from math import *", "a.py:1: a star import"),
+    (check_banned, "ir/a.py", "x = eval('1')", "a.py:1: eval is banned"),
+    (check_banned, "ir/a.py", "exec('1')", "exec is banned"),
+    (check_banned, "ir/a.py", "import builtins as b\nb.eval('1')", "builtins.eval is banned"),
+    (check_banned, "ir/a.py", "list(map(eval, x))", "eval is banned"),
+    (check_banned, "language/a.py", "import sympy as sp\nsp.sympify(x)", "a.py:2: sympy.sympify"),
+    (check_banned, "language/a.py", "from sympy import sympify as s\ns(x)", "sympy.sympify is"),
+    (check_banned, "language/a.py", "import sympy as sp\nsp.S('1/3')", "sympy.S is banned"),
+    (check_banned, "language/a.py", "sympy.parsing.sympy_parser.parse_expr(x)", "parse_expr is"),
+    (check_banned, "language/a.py", "parse_expr(x)", "parse_expr is banned"),
+    (check_banned, "config/a.py", "import yaml\nyaml.load(x)", "yaml.load is banned"),
+    (check_banned, "config/a.py", "from yaml import load\nload(x)", "yaml.load is banned"),
+    (check_banned, "config/a.py", "import yaml as y\ny.unsafe_load(x)", "yaml.unsafe_load is"),
+    (check_banned, "runtime/a.py", "import pickle\npickle.load(f)", "pickle is banned"),
+    (check_banned, "runtime/a.py", "from pickle import load", "pickle is banned"),
+    (check_print, "ir/a.py", "print(1)", "a.py:1: print outside cli"),
+    (check_print, "ir/a.py", "from rich import print\nprint(1)", "a.py:2: print outside cli"),
+    (check_assert, "ir/a.py", "def f(x):\n    assert x > 0", "a.py:2: an assert statement"),
+    (check_docstrings, "ir/a.py", "x = 1", "ir/a.py: no module docstring"),
+    (check_docstrings, "ir/a.py", "'''M.'''\ndef f(): ...", "a.py:2: f has no docstring"),
+    (check_docstrings, "ir/a.py", "'''M.'''\nclass A: ...", "a.py:2: A has no docstring"),
+    (
+        check_docstrings,
+        "ir/a.py",
+        "'''M.'''\nclass A:\n    '''A.'''\n    def f(self): ...",
+        "a.py:4: A.f has no docstring",
+    ),
+]
+
+# (file, text): no rule reports it.
+ALLOWED = [
+    ("ir/a.py", "import numpy as np\nimport math\nfrom closedform.ir.ops import Op"),
+    ("ir/a.py", "from closedform.errors import ClosedFormError\nfrom closedform import errors"),
+    ("ir/a.py", "from typing import assert_never\ndef _f(x):\n    assert_never(x)"),
+    ("ir/a.py", "# eval(x), print(x)\ns = 'sympify(x)'\ndef _f():\n    'Never calls exec(x).'"),
+    ("ir/a.py", "def _f(): ...\nclass _A:\n    def f(self): ..."),
+    ("ir/a.py", "def _f():\n    def g(): ...\n    return g"),
+    ("ir/a.py", "class A:\n    'A.'\n    def __len__(self): ...\n    @overload\n    def f(): ..."),
+    ("torch/a.py", "import torch\nfrom closedform.runtime.sessions import OptimizerSession"),
+    ("torch/a.py", "def _f(model):\n    model.eval()"),
+    ("language/a.py", "import sympy as sp\nclass _F(sp.Function):\n    def eval(cls, x): ..."),
+    ("language/a.py", "import sympy as sp\nx = sp.Integer(1)\ny = sp.S.Half"),
+    ("language/schedule.py", "if TYPE_CHECKING:\n    from closedform.verify.claims import Claim"),
+    ("language/schedule.py", "if TYPE_CHECKING:\n    import numpy.typing as npt"),
+    ("config/a.py", "import yaml\nyaml.safe_load(x)"),
+    ("lowering/a.py", "import closedform.language\nimport closedform.ir\nimport sympy as sp"),
+    ("exporters/onnx_a.py", "import onnx\nfrom closedform.exporters import onnx_ops"),
+    ("exporters/torch_a.py", "import torch.nn\nfrom closedform.ir.graph import Graph"),
+    ("api.py", "def _f():\n    from closedform.exporters import torch_module\n    import onnx"),
+    ("cli/a.py", "import closedform as cf\nimport typer\nprint(cf.cli)"),
+    ("__main__.py", "from closedform.cli import main"),
+]
+
+
+def plant(folder: Path, name: str, text: str) -> Source:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return read(path, folder)
+
+
+@pytest.mark.parametrize(("rule", "name", "text", "message"), VIOLATIONS)
+def test_a_planted_violation_is_reported(
+    tmp_path: Path, rule: Rule, name: str, text: str, message: str
+) -> None:
+    found = rule(plant(tmp_path, name, text))
+    assert len(found) == 1, found
+    assert message in found[0]
+
+
+@pytest.mark.parametrize(("name", "text"), ALLOWED)
+def test_allowed_code_is_not_reported(tmp_path: Path, name: str, text: str) -> None:
+    source = plant(tmp_path, name, f"'''A module.'''\n{text}")
+    assert list(itertools.chain.from_iterable(rule(source) for rule in RULES)) == []
+
+
+def test_every_rule_has_a_planted_violation() -> None:
+    assert {rule for rule, *_ in VIOLATIONS} == set(RULES)

@@ -158,7 +158,7 @@ def test_param_groups_of_other_systems_become_groups() -> None:
 BAD: dict[str, tuple[list[Group], str]] = {
     "no parameter": (
         [Group(("*.gain",))],
-        "the group ['*.gain'] means no parameter that is left (rule 'adamw'): globs are on the "
+        "group ['*.gain'] matches no remaining parameter (rule 'adamw'): globs are on the "
         "whole name, and the first group that means one has it",
     ),
     "unknown hyperparameter": (

@@ -158,8 +158,8 @@ def test_param_groups_of_other_systems_become_groups() -> None:
 BAD: dict[str, tuple[list[Group], str]] = {
     "no parameter": (
         [Group(("*.gain",))],
-        "group ['*.gain'] matches no remaining parameter (rule 'adamw'): globs are on the "
-        "whole name, and the first group that means one has it",
+        "group ['*.gain'] matches no remaining parameter (rule 'adamw'): "
+        "a glob matches the whole name, and the first matching group wins",
     ),
     "unknown hyperparameter": (
         [Group("scale", changes={"weight": 3})],

@@ -1,5 +1,6 @@
 """Values at points, beside mpmath, and what is undefined or undecided there."""
 
+import contextlib
 import random
 
 import mpmath
@@ -13,6 +14,7 @@ from closedform.verify.terms import (
     TWO,
     UNDEFINED,
     ZERO,
+    Sign,
     Term,
     absolute,
     add,
@@ -41,7 +43,13 @@ from closedform.verify.terms import (
     subtract,
     symbol,
 )
-from closedform.verify.terms.evaluate import Undefined, holds, value
+from closedform.verify.terms.evaluate import (
+    UndecidedError,
+    Undefined,
+    compile_steps,
+    holds,
+    value,
+)
 
 X, Y = symbol("x"), symbol("y")
 HALF = rational(1, 2)
@@ -209,3 +217,72 @@ def test_a_ball_holds_the_values_at_all_its_points() -> None:
         for part in (-1, -0.5, 0, 0.3, 1):
             inner = value(term, {"x": fmpq(*((middle + part * radius).as_integer_ratio()))})
             assert found.overlaps(arb(inner))
+
+
+# --- compiled functions of the step --------------------------------------------------------------
+
+T = symbol("t", integer=True, sign=Sign.NONNEGATIVE)
+RAMP = divide(T, rational(7))
+WAVE = cospi(divide(T, rational(100)))
+
+COMPILED = {
+    "line": add(multiply(rational(2, 3), T), HALF),
+    "constant": rational(5, 7),
+    "pi": add(PI, T),
+    "sum of balls": add(WAVE, multiply(rational(3), sinpi(RAMP)), T, HALF),
+    "sum of floors": add(floor(RAMP), multiply(TWO, floor(divide(T, TWO)))),
+    "product": multiply(RAMP, floor(RAMP), RAMP),
+    "product of balls": multiply(WAVE, RAMP),
+    "quotient": divide(add(T, ONE), add(multiply(TWO, T), ONE)),
+    "quotient of balls": divide(WAVE, exp(RAMP)),
+    "special angles": cospi(divide(T, rational(6))),
+    "square": power(WAVE, TWO),
+    "inverse": power(add(T, ONE), rational(-3)),
+    "root": square_root(T),
+    "fractional power": power(RAMP, rational(9, 10)),
+    "constant base": power(rational(24, 25), RAMP),
+    "two varying operands": power(add(T, ONE), divide(ONE, add(T, ONE))),
+    "log": log(add(T, ONE)),
+    "floor of a ball": floor(multiply(rational(10), WAVE)),
+    "whole logarithm": floor(divide(log(add(T, ONE)), log(rational(3)))),
+    "extremes": minimum(maximum(WAVE, RAMP), add(ONE, sinpi(RAMP))),
+    "absolute value and sign": add(absolute(WAVE), sign(WAVE), absolute(add(RAMP, rational(-3)))),
+    "choice": ite(either(less(WAVE, RAMP), equal(T, ONE)), WAVE, RAMP),
+    "conditions": ite(both(less_equal(ONE, T), negate(equal(T, TWO))), T, floor(RAMP)),
+    "table": lookup([fmpq(k, 3) for k in range(50)], T),
+}
+
+
+@pytest.mark.parametrize("term", COMPILED.values(), ids=COMPILED)
+def test_compiled_functions_have_the_values(term: Term) -> None:
+    with ctx.workprec(128):
+        function = compile_steps(term, T)
+    for step in (*range(30), 49):
+        expected = value(term, {"t": fmpq(step)})
+        try:
+            with ctx.workprec(128):
+                found = function(step)
+        except UndecidedError:
+            assert isinstance(expected, Undefined) or term is COMPILED["whole logarithm"]
+            continue
+        if isinstance(found, fmpq):
+            assert arb(found).overlaps(arb(expected)), step
+            continue
+        # A ball that is too wide is asked for again with more digits; nothing is wrong.
+        assert found.overlaps(arb(expected)), step
+        assert found.rel_accuracy_bits() > 90 or arb(expected).contains(0), step
+
+
+@pytest.mark.parametrize(
+    ("term", "step"),
+    [
+        (divide(ONE, add(T, rational(-5))), 5),
+        (ite(less(T, rational(8)), ONE, UNDEFINED), 8),
+        (lookup([1, 2], T), 2),
+        (power(TWO, power(TWO, T)), 2**31),
+    ],
+)
+def test_compiled_functions_leave_what_has_no_value_undecided(term: Term, step: int) -> None:
+    function = compile_steps(term, T)
+    with contextlib.suppress(UndecidedError, ZeroDivisionError):
+        assert not function(step).is_finite()

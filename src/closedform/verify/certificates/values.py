@@ -1,29 +1,33 @@
-"""Exact values of a schedule at many steps, as pairs of float64, by ball arithmetic.
+"""Exact values of a schedule at many steps, as pairs of float64.
 
-``exact.value`` reads a term at one point, branch by branch; here the walk is done once, so that a
-million steps take seconds. Where a ball is too wide to decide, ``exact.value`` is asked.
+The steps are partitioned where a branch changes, and on each segment the term is compiled once, so
+that a million steps take seconds. Where a ball is too wide to decide, ``evaluate.value`` is asked.
 """
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Any
 
-import flint
 import numpy as np
-from flint import arb, fmpq
+from flint import arb, ctx, fmpq
 from numpy.typing import NDArray
 
-from closedform.errors import DomainError
-from closedform.verify.certificates.lines import Function, UndecidedError
-from closedform.verify.certificates.terms import compile_term
-from closedform.verify.terms import evaluate as exact
-from closedform.verify.terms.tree import Term
+from closedform.errors import DomainError, VerificationError
+from closedform.verify.terms.build import symbol
+from closedform.verify.terms.evaluate import (
+    Function,
+    UndecidedError,
+    Undefined,
+    compile_steps,
+    value,
+)
+from closedform.verify.terms.partition import FOREVER, partition
+from closedform.verify.terms.tree import Op, Sign, Term, show, symbols, walk
 
 BITS = 128
-# A value of fewer good bits is evaluated again with more: errors are told to 2**-40 of an ulp.
+# A value of fewer good bits is evaluated again with more: errors are known to 2**-40 of an ulp.
 _LEAST_BITS = 96
 
 Floats = NDArray[np.float64]
@@ -34,17 +38,32 @@ class Values:
 
     Args:
         term: A term in the one symbol t.
+
+    Raises:
+        VerificationError: The term holds another symbol, or a function of tensors.
     """
 
     def __init__(self, term: Term) -> None:
+        named = symbols(term)
+        clock = named.pop("t", symbol("t", integer=True, sign=Sign.NONNEGATIVE))
+        if named:
+            raise VerificationError(
+                f"the symbol {min(named)} has no value", hint="bind it before certifying"
+            )
+        opaque = next((node for node in walk(term) if node.op is Op.OPAQUE), None)
+        if opaque is not None:
+            raise VerificationError(
+                f"{show(opaque)} has no exact value at a step",
+                hint="a certificate is of a schedule; see the claims for update rules",
+            )
         self.term = term
-        with _precision(BITS):
-            self._compiled = compile_term(term)
+        self._clock = clock
+        self._segments = partition(term, clock, 0, FOREVER, levels=0)
 
     @property
     def starts(self) -> list[int]:
-        """First steps of the branches that thresholds of the step decide."""
-        return self._compiled.segments()[0]
+        """The first steps of the segments."""
+        return [segment.first for segment in self._segments]
 
     def at(self, steps: Sequence[int]) -> tuple[Floats, Floats]:
         """Returns (high, low): float64 parts whose sum is off by 2**-95 of the value at most.
@@ -55,28 +74,28 @@ class Values:
         Raises:
             DomainError: The term has no value at a step.
         """
-        with _precision(BITS):
-            return self._at(steps)
+        high, low = np.empty(len(steps)), np.empty(len(steps))
+        first = 0
+        with ctx.workprec(BITS):
+            for segment in self._segments:
+                end = bisect_left(steps, segment.end, lo=first)
+                if first < end:
+                    term = segment.term(self._clock)
+                    function = compile_steps(term, self._clock)
+                    taken = (
+                        steps[first:end] if self._clock in walk(term) else steps[first : first + 1]
+                    )
+                    pairs = [self._halves(function, step) for step in taken]
+                    high[first:end], low[first:end] = np.array(pairs).T
+                first = end
+        return high, low
 
     def at_step(self, step: int) -> Any:
         """Returns the value at one step: a fraction where it is rational, else a ball."""
-        result = exact.value(self.term, {"t": fmpq(step)}, 4 * BITS)
-        if isinstance(result, exact.Undefined):
+        result = value(self.term, {"t": fmpq(step)}, 4 * BITS)
+        if isinstance(result, Undefined):
             raise DomainError(f"the schedule has no value: {result.reason}", where=f"t = {step}")
         return result
-
-    def _at(self, steps: Sequence[int]) -> tuple[Floats, Floats]:
-        starts, parts = self._compiled.segments()
-        high, low = np.empty(len(steps)), np.empty(len(steps))
-        cuts = [bisect.bisect_left(steps, start) for start in starts[1:]]
-        for part, first, last in zip(parts, [0, *cuts], [*cuts, len(steps)], strict=True):
-            if first == last:
-                continue
-            fixed = part.line is not None and part.line.slope == 0
-            taken = steps[first : first + 1] if fixed else steps[first:last]
-            pairs = [self._halves(part.function, step) for step in taken]
-            high[first:last], low[first:last] = np.array(pairs).T
-        return high, low
 
     def _halves(self, function: Function, step: int) -> tuple[float, float]:
         try:
@@ -87,13 +106,3 @@ class Values:
             ball = arb(self.at_step(step))
         high = float(ball)
         return high, float(ball - high)
-
-
-@contextmanager
-def _precision(bits: int) -> Iterator[None]:
-    before = flint.ctx.prec
-    flint.ctx.prec = bits
-    try:
-        yield
-    finally:
-        flint.ctx.prec = before

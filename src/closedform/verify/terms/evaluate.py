@@ -1,4 +1,8 @@
-"""Values of terms at a point: a fraction where it is rational, else a ball that holds the value.
+"""Exact values of terms: a fraction where the value is rational, else a ball that encloses it.
+
+``value`` and ``holds`` evaluate at one point, branch by branch. ``compile_steps`` makes a function
+of the step, for the values of one term at many steps. Both take the meaning of each operation from
+one table.
 
 Nothing is guessed. A comparison that a ball cannot decide is undecided and is asked again with
 more digits; an operation outside its domain gives ``Undefined``, which is no value and no error.
@@ -8,6 +12,7 @@ undefined one, as in the language. Opaque functions of tensors are read on tenso
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +21,8 @@ from flint import arb, ctx, fmpq, fmpz
 
 from closedform.errors import VerificationError
 from closedform.verify.terms import tensor_functions as functions
-from closedform.verify.terms.tree import Op, Term
+from closedform.verify.terms.linear import LinearForm, linear_forms
+from closedform.verify.terms.tree import Op, Term, walk
 
 PRECISIONS = (64, 256, 1024)
 # Rational powers of more bits than this become balls; larger arguments of exp stay undecided.
@@ -147,6 +153,8 @@ def _ball(number: fmpq | arb) -> arb:
 
 
 def _sign(number: fmpq | arb) -> int | _Undecided:
+    if isinstance(number, fmpq):  # comparing fractions costs more than looking at one numerator
+        return 0 if not number else 1 if number.p > 0 else -1
     if number > 0:
         return 1
     if number < 0:
@@ -264,9 +272,10 @@ _COSINES = {
 def _cosine(turns: Any) -> Result:
     if isinstance(turns, arb):
         return turns.cos_pi()
+    if turns.q > 3:
+        return arb.cos_pi_fmpq(turns)
     reduced = turns - 2 * fmpq((turns / 2).floor())
-    known = _COSINES.get(reduced)
-    return arb.cos_pi_fmpq(reduced) if known is None else known
+    return _COSINES[reduced]
 
 
 def _sine(turns: Any) -> Result:
@@ -323,7 +332,7 @@ def _extreme(node: Term, args: list[Any], _: Any) -> Result:
 
 def _compare(left: Any, right: Any) -> int | _Undecided:
     if isinstance(left, fmpq) and isinstance(right, fmpq):
-        return (left > right) - (left < right)
+        return _sign(left - right)
     return _sign(_ball(left) - _ball(right))
 
 
@@ -394,3 +403,154 @@ _HANDLERS: Mapping[Op, Callable[[Term, list[Any], Mapping[str, fmpq]], Result]] 
     Op.EQUAL: _relation,
     Op.NOT: lambda node, args, point: not args[0],
 }
+
+
+# --- one term at many steps ----------------------------------------------------------------------
+
+Function = Callable[[int], Any]
+
+
+class UndecidedError(ValueError):
+    """A ball is too wide to decide, or the term has no value: ``value`` tells which."""
+
+
+def compile_steps(root: Term, clock: Term) -> Function:
+    """Returns a term as a function of the step; balls have the precision of the current context.
+
+    The term is walked once and sums of multiples are combined exactly, which makes a million steps
+    a matter of seconds. The function raises ``UndecidedError`` where ``value`` must decide.
+
+    Args:
+        root: A term in the clock alone. A part that occurs twice is evaluated twice.
+        clock: The symbol of the step.
+    """
+    forms = linear_forms(root)
+    parts: dict[Term, _Part] = {}
+    for node in walk(root):
+        form = forms.get(node)
+        is_sum = node == clock or (form is not None and node not in form.multiples)
+        if is_sum and form is not None:
+            parts[node] = _compile_sum(form, clock, parts)
+        else:
+            parts[node] = _compile_operation(node, clock, [parts[arg] for arg in node.args])
+    return parts[root].at
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A term as a function of the step, and whether all that the function returns is exact."""
+
+    at: Function
+    is_exact: bool
+
+
+# Of exact operands these have exact values; the others may have balls.
+_EXACT = frozenset(
+    {Op.MULTIPLY, Op.DIVIDE, Op.MINIMUM, Op.MAXIMUM, Op.ABSOLUTE, Op.ITE, Op.FLOOR, Op.SIGN}
+)
+_ALWAYS_EXACT = frozenset({Op.FLOOR, Op.SIGN, Op.LOOKUP})
+
+
+def _compile_sum(form: LinearForm, clock: Term, parts: Mapping[Term, _Part]) -> _Part:
+    """A constant and multiples of other parts; balls are added where one of these is a ball."""
+    line = _line(form.slope(clock), form.constant)
+    others = [(multiple, parts[atom]) for atom, multiple in form.others(clock).items()]
+    if not others:
+        return _Part(line, is_exact=True)
+    if all(part.is_exact for _, part in others):
+        exact = [(multiple, part.at) for multiple, part in others]
+        return _Part(lambda step: line(step) + sum(m * at(step) for m, at in exact), is_exact=True)
+    balls = [(arb(multiple), part.at) for multiple, part in others]
+    if form.slope(clock) != 0:
+        return _Part(
+            lambda step: sum((m * _ball(at(step)) for m, at in balls), arb(line(step))),
+            is_exact=False,
+        )
+    constant = arb(form.constant)
+    if len(balls) == 1:
+        ((factor, single),) = balls
+        return _Part(lambda step: constant + factor * _ball(single(step)), is_exact=False)
+    return _Part(lambda step: sum((m * _ball(at(step)) for m, at in balls), constant), False)
+
+
+def _line(slope: fmpq, constant: fmpq) -> Function:
+    if slope == 0:
+        return lambda _: constant
+    divisor = math.lcm(int(slope.q), int(constant.q))
+    rise, start = int((slope * divisor).p), int((constant * divisor).p)
+    return lambda step: fmpq(rise * step + start, divisor)
+
+
+def _compile_operation(node: Term, clock: Term, args: list[_Part]) -> _Part:
+    functions = [arg.at for arg in args]
+    if node.op is Op.ITE:
+        test, then, other = functions
+        are_exact = args[1].is_exact and args[2].is_exact
+        return _Part(lambda step: then(step) if test(step) else other(step), are_exact)
+    if node.op in (Op.AND, Op.OR):
+        junction = all if node.op is Op.AND else any
+        return _Part(lambda step: junction(at(step) for at in functions), is_exact=True)
+    direct = _compile_direct(node, args)
+    if direct is not None:
+        return direct
+    handler, name = _HANDLERS[node.op], clock.value.name
+    are_exact = node.op in _EXACT and all(arg.is_exact for arg in args)
+
+    def at(step: int) -> Any:
+        point = {name: fmpq(step)} if node.op is Op.FLOOR else {}
+        return _decided(handler(node, [function(step) for function in functions], point))
+
+    return _Part(at, are_exact or node.op in _ALWAYS_EXACT)
+
+
+def _compile_direct(node: Term, args: list[_Part]) -> _Part | None:
+    """The operations that schedules are made of, by one call of flint; None for all others.
+
+    What is not defined becomes a ball that is not finite, or a ZeroDivisionError.
+    """
+    first = args[0].at if args else _line(fmpq(0), fmpq(0))
+    are_exact = all(arg.is_exact for arg in args)
+    if node.op in _DIRECT:
+        of_exact, of_ball = _DIRECT[node.op]
+        if are_exact:
+            return _Part(lambda step: of_exact(first(step)), node.op is Op.FLOOR)
+        return None if of_ball is None else _Part(lambda step: of_ball(_ball(first(step))), False)
+    if node.op is Op.DIVIDE and are_exact:
+        below = args[1].at
+        return _Part(lambda step: first(step) / below(step), is_exact=True)
+    if node.op is Op.MULTIPLY and len(args) == 2:
+        other = args[1].at
+        if are_exact:
+            return _Part(lambda step: first(step) * other(step), is_exact=True)
+        return _Part(lambda step: _ball(first(step)) * _ball(other(step)), is_exact=False)
+    return _compile_power(node, args) if node.op is Op.POWER else None
+
+
+_DIRECT: Mapping[Op, tuple[Callable[[Any], Any], Callable[[Any], Any] | None]] = {
+    Op.COSPI: (arb.cos_pi_fmpq, arb.cos_pi),
+    Op.SINPI: (arb.sin_pi_fmpq, arb.sin_pi),
+    Op.EXP: (lambda number: arb(number).exp(), arb.exp),
+    Op.LOG: (lambda number: arb(number).log(), arb.log),
+    Op.FLOOR: (lambda number: fmpq(number.floor()), None),
+}
+
+
+def _compile_power(node: Term, args: list[_Part]) -> _Part | None:
+    """A power with a constant base above 0, or a constant exponent that is not whole."""
+    base, exponent = node.args
+    of_base, of_exponent = args[0].at, args[1].at
+    if base.op is Op.RATIONAL and base.value > 0:
+        logarithm = arb(base.value).log()
+        return _Part(lambda step: (logarithm * _ball(of_exponent(step))).exp(), is_exact=False)
+    if exponent.op is not Op.RATIONAL or exponent.value.q == 1:
+        return None
+    if exponent.value == fmpq(1, 2):
+        return _Part(lambda step: _ball(of_base(step)).sqrt(), is_exact=False)
+    rate = arb(exponent.value)
+    return _Part(lambda step: (_ball(of_base(step)).log() * rate).exp(), is_exact=False)
+
+
+def _decided(result: Result) -> Any:
+    if isinstance(result, (Undefined, _Undecided)):
+        raise UndecidedError
+    return result

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import closedform
+import closedform.cli
 from closedform.cli import app
 from closedform.errors import UnknownNameError
 
@@ -32,10 +32,10 @@ def test_help_names_every_command(runner: CliRunner) -> None:
         assert f" {command} " in result.stdout
 
 
-def test_help_loads_none_of_the_heavy_libraries() -> None:
+def test_help_imports_no_heavy_library() -> None:
     code = (
-        "import sys, closedform.cli; heavy = {'sympy', 'onnx', 'onnxruntime', 'numpy', 'torch',"
-        " 'matplotlib', 'yaml'}; print(sorted(heavy & set(sys.modules)))"
+        "import sys, closedform.cli.application; heavy = {'sympy', 'onnx', 'onnxruntime', 'numpy',"
+        " 'torch', 'matplotlib', 'yaml'}; print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -50,7 +50,7 @@ ERRORS = [
     ),
     (
         ["show", "cosine", "--start", "1"],
-        "missing a required argument: 'end' (cosine): it takes --start --end --steps",
+        "missing a required argument: 'end' (cosine): its options are --start --end --steps",
     ),
     (
         ["plot", "cosine", *COSINE, "--peak", "3"],
@@ -124,15 +124,15 @@ def test_error_is_one_line_and_exit_1(
     [
         (["nosuch"], "No such command 'nosuch'"),
         (["show"], "Missing argument"),
-        (["show", "--start", "1", "cosine"], "the name comes first"),
+        (["show", "--start", "1", "cosine"], "the name must precede its options"),
         (["show", "cosine", "1"], "expected --name value, got '1'"),
         (["show", "cosine", "--start", "1", "--start", "2"], "--start is given twice"),
         (["show", "recipe.yaml", "--start", "1"], "a config file takes no --start"),
         (["show", "cosine", *COSINE, "--until", "0"], "--until"),
         (["export", "cosine", *COSINE], "Missing option '-o'"),
-        (["export", "cosine", *COSINE, "-o", "x", "--params", "w=3"], "leave --params out"),
-        (["export", "adamw", "-o", "x"], "needs the shape of each parameter"),
-        (["export", "adamw", "-o", "x.onnx", "--params", "w=3"], "-o must name a folder"),
+        (["export", "cosine", *COSINE, "-o", "x", "--params", "w=3"], "omit --params"),
+        (["export", "adamw", "-o", "x"], "needs the shapes of parameters"),
+        (["export", "adamw", "-o", "x.onnx", "--params", "w=3"], "-o must be a folder"),
         (["export", "cosine", *COSINE, "-o", "x", "--dtype", "f16"], "f16"),
         (["run", "lr.onnx", "--steps", "x"], "steps must be start:stop:stride"),
         (["run", "lr.onnx", "--format", "xml"], "xml"),
@@ -144,12 +144,12 @@ def test_usage_error_is_exit_2(runner: CliRunner, arguments: list[str], words: s
     assert words in " ".join(re.sub(r"[│\n]", " ", result.stderr).split())
 
 
-def test_traceback_lets_the_error_through(runner: CliRunner) -> None:
+def test_traceback_raises_the_error(runner: CliRunner) -> None:
     result = runner.invoke(app, ["--traceback", "show", "cosin"])
     assert isinstance(result.exception, UnknownNameError)
 
 
-def test_file_that_cannot_be_written_is_an_error_too(runner: CliRunner, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_an_error(runner: CliRunner, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     result = runner.invoke(
         app, ["export", "cosine", *COSINE, "-o", str(tmp_path / "file" / "lr.onnx")]
@@ -159,7 +159,7 @@ def test_file_that_cannot_be_written_is_an_error_too(runner: CliRunner, tmp_path
     assert result.stderr.count("\n") == 1
 
 
-def test_module_and_console_script_say_the_same() -> None:
+def test_the_module_runs_the_command_line() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "closedform", "show", "cosin"],
         capture_output=True,
@@ -176,3 +176,23 @@ def test_closed_pipe_is_quiet() -> None:
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "schedules"
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("package", ["typer", "rich"])
+def test_without_the_extra_one_error_names_it(package: str) -> None:
+    code = (
+        f"import sys; sys.modules[{package!r}] = None; from closedform.cli import main; "
+        "sys.argv = ['closedform', 'list']; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"error: the command line requires the package {package!r}, which is not installed: "
+        'pip install "closedform[cli]"\n'
+    )
+
+
+def test_public_names_of_the_package() -> None:
+    assert dir(closedform.cli) == ["app", "main"]
+    with pytest.raises(AttributeError, match="has no attribute 'application_'"):
+        closedform.cli.application_  # noqa: B018

@@ -45,8 +45,8 @@ def test_literal(text: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[1, 2", r"'\[1, 2' begins like JSON, but is not: Expecting ',' delimiter"),
-        ("[NaN]", r"'\[NaN\]' begins like JSON, but is not: NaN is no number: quote it"),
+        ("[1, 2", r"'\[1, 2' is not valid JSON: Expecting ',' delimiter"),
+        ("[NaN]", r"'\[NaN\]' is not valid JSON: NaN is not a JSON number: quote it"),
         ("{class: 1}", "Expecting property name enclosed in double quotes"),
     ],
 )
@@ -80,7 +80,7 @@ def test_free_arguments(words: list[str], arguments: dict[str, Any]) -> None:
         (["--b-c", "1", "--b_c", "2"], "--b_c is given twice"),
     ],
 )
-def test_words_that_are_no_arguments(words: list[str], message: str) -> None:
+def test_invalid_arguments(words: list[str], message: str) -> None:
     with pytest.raises(typer.BadParameter, match=message):
         free_arguments(words)
 
@@ -105,11 +105,11 @@ def test_steps(text: str, steps: range) -> None:
         ("1:2:3:4", "got '1:2:3:4'"),
         ("-1:5", "got '-1:5'"),
         ("0:", "got '0:'"),
-        ("5:5", "no step lies in '5:5'"),
-        ("0:9:0", "no step lies in '0:9:0'"),
+        ("5:5", "the range of steps '5:5' is empty"),
+        ("0:9:0", "the range of steps '0:9:0' is empty"),
     ],
 )
-def test_steps_that_are_none(text: str, message: str) -> None:
+def test_invalid_steps(text: str, message: str) -> None:
     with pytest.raises(typer.BadParameter, match=message):
         parse_steps(text)
 
@@ -121,7 +121,10 @@ def test_shapes() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["w"], r"a parameter is name=64x10 with sizes above 0, got 'w'"),
+        (
+            ["w"],
+            r"expected name=64x10 with positive sizes, or a file .npz or .safetensors",
+        ),
         (["=3"], "got '=3'"),
         (["w=3x"], "got 'w=3x'"),
         (["w=0"], "got 'w=0'"),
@@ -129,6 +132,6 @@ def test_shapes() -> None:
         (["v=3", "v=4"], "parameter 'v' is given twice"),
     ],
 )
-def test_shapes_that_are_none(words: list[str], message: str) -> None:
+def test_invalid_shapes(words: list[str], message: str) -> None:
     with pytest.raises(typer.BadParameter, match=message):
         parse_shapes(words)

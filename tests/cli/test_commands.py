@@ -37,7 +37,7 @@ def test_list_names_the_whole_library() -> None:
     assert "keras:PiecewiseConstantDecay" in words
 
 
-def test_list_of_a_system() -> None:
+def test_list_of_a_framework() -> None:
     text = run("list", "torch")
     rows = [line.split()[:3] for line in text.splitlines()]
     assert ["CosineAnnealingLR", "cosine_annealing", "T_max,"] in rows
@@ -68,7 +68,7 @@ def test_show_a_class_of_torch() -> None:
     assert values["300"] < 0.1
 
 
-def test_a_class_that_waits_for_a_metric(tmp_path: Path) -> None:
+def test_a_class_that_depends_on_a_metric(tmp_path: Path) -> None:
     words = ["torch:ReduceLROnPlateau", "--patience", "1", "--factor", "0.5"]
     text = run("show", *words)
     assert text.startswith("optimizer: reduce_on_plateau\nparam <- ")
@@ -80,14 +80,14 @@ def test_a_class_that_waits_for_a_metric(tmp_path: Path) -> None:
         assert session.params["lr"] == rate
 
 
-def test_show_until_ends_the_table() -> None:
+def test_until_limits_the_table() -> None:
     assert rows_of(run("show", *LINEAR, "--until", "4")) == [
         ["0", "1.0", "start"],
         ["4", "0.6", "end"],
     ]
 
 
-def test_show_prints_a_branch_a_line() -> None:
+def test_show_prints_one_branch_per_line() -> None:
     schedules = [
         {"class": "linear", "kwargs": {"start": 0, "end": 1, "steps": 10}},
         {"class": "constant", "kwargs": {"value": 1}},
@@ -141,7 +141,7 @@ def test_plot_into_a_file(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"<?xml")
 
 
-def test_plot_a_class_of_a_system() -> None:
+def test_plot_a_class_of_a_framework() -> None:
     text = run("plot", "torch:LinearLR", "--total-iters", "30", "--base-value", "0.1")
     assert "0.1 ┤" in text
 
@@ -154,14 +154,14 @@ def test_export_one_schedule(tmp_path: Path, options: tuple[str, ...]) -> None:
 
 
 def test_failed_export_leaves_no_folder(tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    for output in ("kept/new/deep/lr.onnx", "kept/new"):
+    folder = tmp_path / "existing"
+    folder.mkdir()
+    for output in ("existing/new/deep/lr.onnx", "existing/new"):
         result = CliRunner().invoke(
             app, ["export", *LINEAR, "-o", str(tmp_path / output), "--opset", "99"]
         )
-        assert (result.exit_code, list(tmp_path.iterdir())) == (1, [kept])
-        assert not list(kept.iterdir())
+        assert (result.exit_code, list(tmp_path.iterdir())) == (1, [folder])
+        assert not list(folder.iterdir())
 
 
 def test_export_into_a_folder(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import typer
 from safetensors.numpy import save_file
 from typer.testing import CliRunner
 
-from closedform.cli.app import app
-from closedform.cli.shapes import shapes_of
+from closedform.cli import app
+from closedform.cli.arguments import parse_shapes
 
 TENSORS: dict[str, Any] = {
     "layer.weight": np.zeros((3, 4), np.float32),
@@ -24,23 +24,23 @@ def test_shapes_of_files_and_words(tmp_path: Path) -> None:
     np.savez(tmp_path / "model.npz", **TENSORS)
     save_file(TENSORS, tmp_path / "model.safetensors")
     for name in ("model.npz", "model.safetensors"):
-        assert shapes_of([str(tmp_path / name), "b=7"]) == {**SHAPES, "b": (7,)}
+        assert parse_shapes([str(tmp_path / name), "b=7"]) == {**SHAPES, "b": (7,)}
 
 
-def test_files_that_hold_no_shapes(tmp_path: Path) -> None:
+def test_files_without_shapes(tmp_path: Path) -> None:
     np.savez(tmp_path / "empty.npz")
     for name in ("bad.npz", "bad.safetensors"):
         (tmp_path / name).write_bytes(b"neither one nor the other")
     np.savez(tmp_path / "one.npz", **TENSORS)
     for words, message in (
-        (["empty.npz"], "empty.npz' holds no tensors"),
-        (["bad.npz"], "bad.npz' is no npz file: "),
-        (["bad.safetensors"], "bad.safetensors' is no safetensors file: "),
+        (["empty.npz"], "empty.npz' contains no tensors"),
+        (["bad.npz"], "bad.npz' is not a valid npz file: "),
+        (["bad.safetensors"], "bad.safetensors' is not a valid safetensors file: "),
         (["none.npz"], "none.npz': No such file or directory"),
         (["one.npz", "one.npz"], "parameter 'layer.weight' is given twice"),
     ):
         with pytest.raises(typer.BadParameter, match=message):
-            shapes_of([str(tmp_path / word) for word in words])
+            parse_shapes([str(tmp_path / word) for word in words])
 
 
 def test_export_of_an_optimizer_for_the_tensors_of_a_file(tmp_path: Path) -> None:
@@ -61,19 +61,19 @@ def test_export_of_an_optimizer_for_the_tensors_of_a_file(tmp_path: Path) -> Non
 
 def test_export_needs_one_name(tmp_path: Path) -> None:
     for words, message in (
-        (["-o", str(tmp_path)], "Give NAME or --optimizer"),
-        (["adam", "--optimizer", "sgd", "-o", str(tmp_path)], "got 'adam' as well"),
+        (["-o", str(tmp_path)], "give NAME or --optimizer"),
+        (["adam", "--optimizer", "sgd", "-o", str(tmp_path)], "got 'adam' and --optimizer"),
         (["--optimizer", "cosine", "-o", str(tmp_path)], "no optimizer 'cosine'"),
     ):
         result = CliRunner().invoke(app, ["export", *words])
         assert result.exit_code != 0
-        said = " ".join((result.output + str(result.exception)).replace("│", " ").split())
-        assert message in said
+        output = " ".join((result.output + str(result.exception)).replace("│", " ").split())
+        assert message in output
 
 
-def test_show_prints_an_optimizer_as_mathematics() -> None:
+def test_show_prints_the_formulas_of_an_optimizer() -> None:
     result = CliRunner().invoke(app, ["show", "optimizer:adamw", "--weight-decay", "0.1"])
     assert result.exit_code == 0
     assert "exp_avg_sq <- beta2*state.exp_avg_sq + grad**2*(1 - beta2)" in result.output
-    assert "exp_avg begins at 0, shape of param" in result.output
+    assert "exp_avg starts at 0, shape of param" in result.output
     assert "weight_decay = 1/10" in result.output

@@ -1,4 +1,4 @@
-"""What ``closedform show`` says of a rule beside its next values."""
+"""``closedform show`` of a rule: shared states, evaluation point, other inputs."""
 
 from typer.testing import CliRunner
 
@@ -12,14 +12,14 @@ def shown(*words: str) -> list[str]:
     return result.stdout.splitlines()
 
 
-def test_states_of_the_model_and_the_point_of_evaluation() -> None:
+def test_shared_states_and_the_evaluation_point() -> None:
     lines = shown("schedule_free_sgd", "--lr", "0.5")
     assert "shared.lr_max <- Max(lr, shared.lr_max)" in lines
     assert "evaluated at param + (1 - 1/momentum)*(-param + state.z)" in lines
-    assert "  z begins at param, shape of param" in lines
-    assert "  shared.weight_sum begins at 0, one for the model" in lines
+    assert "  z starts at param, shape of param" in lines
+    assert "  shared.weight_sum starts at 0, one per model" in lines
 
 
-def test_tensors_beside_the_gradient() -> None:
+def test_inputs_other_than_the_gradient() -> None:
     lines = shown("sophia", "--update-period", "1")
-    assert "  input.hessian is given to every step, shape of param" in lines
+    assert "  input.hessian is an input of every step, shape of param" in lines

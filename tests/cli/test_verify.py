@@ -1,4 +1,4 @@
-"""``closedform verify`` and ``closedform audit``: what they print, draw and exit with."""
+"""``closedform verify`` and ``closedform audit``: output, plots and exit codes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_claim_that_is_refuted_is_exit_code_1() -> None:
     assert "8 proved, 1 refuted, in " in text
 
 
-def test_a_question_is_no_fault() -> None:
+def test_a_negative_answer_is_not_a_failure() -> None:
     code, text = run("verify", *STAIRS, "--strict")
     assert code == 0
     assert "NO        the value does not jump" in text
@@ -68,7 +68,7 @@ def test_unknown_is_exit_code_2_if_strict(tmp_path: Path) -> None:
     assert run("verify", path, "--strict")[0] == 2
 
 
-def test_a_refutation_outweighs_what_is_unknown(tmp_path: Path) -> None:
+def test_a_refutation_outranks_an_unknown(tmp_path: Path) -> None:
     path = tmp_path / "lr.onnx"
     model = cf.to_onnx(cf.schedules.linear(1, -1, 10), path)
     assert isinstance(model, onnx.ModelProto)
@@ -83,7 +83,7 @@ def test_exit_codes_of_several_subjects() -> None:
     assert max([0, 2, 0], key=weight) == 2
 
 
-def test_a_file_is_read_and_not_believed(tmp_path: Path) -> None:
+def test_claims_of_a_file_are_verified(tmp_path: Path) -> None:
     path = tmp_path / "lr.onnx"
     model = cf.to_onnx(cf.schedules.linear(1, 0, 10), path)
     assert isinstance(model, onnx.ModelProto)
@@ -96,7 +96,7 @@ def test_a_file_is_read_and_not_believed(tmp_path: Path) -> None:
     assert text.startswith("lr.onnx\n")
 
 
-def test_an_exported_file_states_its_claims_if_asked(tmp_path: Path) -> None:
+def test_claims_are_exported_on_request(tmp_path: Path) -> None:
     for options, states_them in (((), False), (("--claims",), True)):
         path = tmp_path / f"lr{len(options)}.onnx"
         assert run("export", *LINEAR, "-o", path, *options)[0] == 0
@@ -125,28 +125,27 @@ def test_an_optimizer_alone() -> None:
     assert "PROVED    state.exp_avg_sq >= 0 before every step" in text
 
 
-def test_a_class_of_a_system() -> None:
-    words = ["torch:OneCycleLR", "--max-lr", "1", "--total-steps", "10", "--anneal-strategy"]
-    shipped = [*words, "linear", "--base-value", "1"]
-    code, text = run("verify", *shipped)
+def test_a_class_of_a_framework() -> None:
+    words = "torch:OneCycleLR --max-lr 1 --total-steps 10 --anneal-strategy linear --base-value 1"
+    code, text = run("verify", *words.split())
     assert code == 1
     assert "the value is never below 0" in text
 
 
-def test_counterexamples_are_drawn(tmp_path: Path) -> None:
+def test_counterexamples_are_plotted(tmp_path: Path) -> None:
     path = tmp_path / "lr.svg"
     code, text = run("verify", *BELOW, "-o", path)
     assert code == 1
     assert text.endswith(f"{path}\n")
-    drawn = path.read_text()
-    assert drawn.startswith("<?xml")
+    image = path.read_text()
+    assert image.startswith("<?xml")
     plain = tmp_path / "plain.svg"
     run("plot", *BELOW, "-o", plain)
-    assert "#c62f3b" in drawn
+    assert "#c62f3b" in image
     assert "#c62f3b" not in plain.read_text()
 
 
-def test_a_counterexample_gives_open_hyperparameters_their_values(tmp_path: Path) -> None:
+def test_a_counterexample_binds_hyperparameters(tmp_path: Path) -> None:
     path = tmp_path / "lr.svg"
     assert run("verify", *STAIRS, "--symbolic", "-o", path)[0] == 0
     assert path.exists()
@@ -155,21 +154,21 @@ def test_a_counterexample_gives_open_hyperparameters_their_values(tmp_path: Path
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["adam", "-o", "x.png"], "there is no schedule to draw: leave -o out"),
+        (["adam", "-o", "x.png"], "there is no schedule to plot: omit -o"),
         (
             [*LINEAR, "--symbolic", "-o", "x.png"],
-            "end has no value to draw with: leave -o or --symbolic out",
+            "end has no value to plot with: omit -o or --symbolic",
         ),
         (["lr.onnx", "--start", "3"], "an .onnx file takes no --start"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(words: list[str], message: str) -> None:
+def test_invalid_requests(words: list[str], message: str) -> None:
     code, text = run("verify", *words)
     assert code == 2
     assert message in " ".join(text.replace("│", " ").split())
 
 
-def test_a_file_that_is_none_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     code, text = run("verify", tmp_path / "none.onnx")
     assert code == 1
     assert text.startswith("error: ")
@@ -177,7 +176,7 @@ def test_a_file_that_is_none_is_one_line(tmp_path: Path) -> None:
 
 
 def test_summary_of_nothing() -> None:
-    assert summary(Report("nothing", ())) == "nothing asked, in 0.00 s"
+    assert summary(Report("nothing", ())) == "no claims, in 0.00 s"
 
 
 # --- audit ---------------------------------------------------------------------------------------
@@ -202,7 +201,7 @@ def test_audit_of_a_schedule_that_jumps() -> None:
     assert code == 0
     assert "jumps  from 1 to 1/2 at step 10; from 1/2 to 1/4 at step 20; " in text
     assert "and 10 more" in text
-    assert "not compared with other systems" in text
+    assert "not compared with other frameworks" in text
     assert "sum of the 300 steps  " in text
 
 

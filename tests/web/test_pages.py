@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from closedform import schedules, transforms
 from closedform.api import to_onnx
-from closedform.cli.app import app
+from closedform.cli import app
 from closedform.errors import ExportError
 from closedform.runtime.onnx_session import open_session
 from closedform.schedules.examples import EXAMPLES

@@ -1,9 +1,9 @@
-"""Arguments of schedules and rules from the command line: ``--total-iters 100`` and the like.
+"""Arguments of the commands: shared options, values of schedules and rules, shapes.
 
-The literals, which are read without eval::
+Values are parsed without eval, by this grammar::
 
-    literal ::= true | false | none | integer | decimal | json | list | text
-    json    ::= what json.loads reads that begins with "[" or "{"
+    value   ::= true | false | none | integer | decimal | json | list | text
+    json    ::= what json.loads accepts, beginning with "[" or "{"
     list    ::= number "," number ("," number)* — such as 0.9,0.95
     text    ::= anything else
 """
@@ -13,39 +13,60 @@ from __future__ import annotations
 import json
 import math
 import re
+import zipfile
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from closedform.errors import ArgumentError
 
+_NAME_HELP = "A name of the library, FRAMEWORK:CLASS, or a config file."
+Name = Annotated[str, typer.Argument(help=_NAME_HELP)]
+OptionalName = Annotated[str | None, typer.Argument(help=_NAME_HELP)]
+
+Key = Annotated[
+    str, typer.Option(help="The scheduled hyperparameter, for a framework's class or a config.")
+]
+BaseValue = Annotated[
+    float | None, typer.Option(help="The optimizer's own value, for a class that scales it.")
+]
+AsImplemented = Annotated[
+    bool, typer.Option("--as-implemented", help="Reproduce the defects of the framework.")
+]
+
+Shapes = dict[str, tuple[int, ...]]
+
+TENSOR_FILES = (".npz", ".safetensors")
+"""Suffixes of the files from which shapes are read."""
+
 _INTEGER = re.compile(r"[+-]?\d+(_\d+)*")
 _DECIMAL = re.compile(r"[+-]?(\d+(_\d+)*\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_NAMED = {"true": True, "false": False, "none": None, "null": None}
+_CONSTANTS = {"true": True, "false": False, "none": None, "null": None}
 
 
 def parse_literal(text: str) -> Any:
-    """Returns the number, boolean, None, list, dict or text that ``text`` means.
+    """Returns the number, boolean, None, list, dict or string that ``text`` denotes.
 
     Raises:
-        ArgumentError: It begins like JSON and is not.
+        ArgumentError: It begins like JSON but is not valid JSON.
 
     Example:
         >>> [parse_literal(text) for text in ("3e-4", "100_000", "0.9,0.95", "True", "cos")]
         [0.0003, 100000, [0.9, 0.95], True, 'cos']
     """
     word = text.strip()
-    if word.lower() in _NAMED:
-        return _NAMED[word.lower()]
+    if word.lower() in _CONSTANTS:
+        return _CONSTANTS[word.lower()]
     if word[:1] in ("[", "{"):
         return _json(word)
     number = _number(word)
     if number is not None:
         return number
-    parts = [_number(part.strip()) for part in word.split(",")]
-    if len(parts) > 1 and all(part is not None for part in parts):
-        return parts
+    items = [_number(item.strip()) for item in word.split(",")]
+    if len(items) > 1 and all(item is not None for item in items):
+        return items
     return word
 
 
@@ -55,7 +76,7 @@ def free_arguments(words: Sequence[str]) -> dict[str, Any]:
     A name in kebab-case becomes snake_case; ``--no-flag`` is False.
 
     Raises:
-        typer.BadParameter: A value stands without a name, or a name occurs twice.
+        typer.BadParameter: A value has no name, or a name occurs twice.
 
     Example:
         >>> free_arguments(["--total-iters", "100", "--min=-1", "--cycle"])
@@ -83,10 +104,11 @@ def free_arguments(words: Sequence[str]) -> dict[str, Any]:
 
 
 def parse_steps(text: str) -> range:
-    """Returns the steps that ``stop``, ``start:stop`` or ``start:stop:stride`` names.
+    """Returns the steps of ``stop``, ``start:stop`` or ``start:stop:stride``.
 
     Raises:
-        typer.BadParameter: Not integers >= 0 in this form, or no step lies in the range.
+        typer.BadParameter: ``text`` does not consist of integers >= 0 in this form, or the range is
+            empty.
     """
     parts = text.replace("_", "").split(":")
     if not 1 <= len(parts) <= 3 or not all(part.isdecimal() for part in parts):
@@ -94,26 +116,71 @@ def parse_steps(text: str) -> range:
     numbers = [int(part) for part in parts]
     steps = range(*numbers) if len(numbers) < 3 or numbers[2] > 0 else range(0)
     if not steps:
-        raise typer.BadParameter(f"no step lies in {text!r}")
+        raise typer.BadParameter(f"the range of steps {text!r} is empty")
     return steps
 
 
-def parse_shapes(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Returns shapes by name from words such as ``w=64x10``, ``b=10`` and, for a scalar, ``s=``.
+def parse_shapes(words: Sequence[str]) -> Shapes:
+    """Returns shapes by name from words such as ``w=64x10``, ``b=10``, ``s=`` and ``model.npz``.
+
+    ``s=`` is a scalar; a .npz or .safetensors file gives the shapes of all its tensors.
 
     Raises:
-        typer.BadParameter: A word has another form, or a name occurs twice.
+        typer.BadParameter: A word has another form, a file cannot be read or contains no tensors,
+            or a name occurs twice.
     """
-    shapes: dict[str, tuple[int, ...]] = {}
+    shapes: Shapes = {}
     for word in words:
-        name, equals, text = word.partition("=")
-        sizes = text.split("x") if text else []
-        if not name or not equals or not all(size.isdecimal() and int(size) for size in sizes):
-            raise typer.BadParameter(f"a parameter is name=64x10 with sizes above 0, got {word!r}")
-        if name in shapes:
-            raise typer.BadParameter(f"parameter {name!r} is given twice")
-        shapes[name] = tuple(int(size) for size in sizes)
+        is_file = word.lower().endswith(TENSOR_FILES) and "=" not in word
+        for name, shape in _shapes_in(Path(word)) if is_file else [_shape(word)]:
+            if name in shapes:
+                raise typer.BadParameter(f"parameter {name!r} is given twice")
+            shapes[name] = shape
     return shapes
+
+
+def _shape(word: str) -> tuple[str, tuple[int, ...]]:
+    name, equals, text = word.partition("=")
+    sizes = text.split("x") if text else []
+    if not name or not equals or not all(size.isdecimal() and int(size) for size in sizes):
+        raise typer.BadParameter(
+            f"expected name=64x10 with positive sizes, or a file {' or '.join(TENSOR_FILES)}, "
+            f"got {word!r}"
+        )
+    return name, tuple(int(size) for size in sizes)
+
+
+def _shapes_in(path: Path) -> list[tuple[str, tuple[int, ...]]]:
+    try:
+        found = _npz_shapes(path) if path.suffix.lower() == ".npz" else _safetensors_shapes(path)
+    except OSError as error:
+        raise typer.BadParameter(f"cannot read {str(path)!r}: {error.strerror}") from None
+    if not found:
+        raise typer.BadParameter(f"{str(path)!r} contains no tensors")
+    return found
+
+
+def _npz_shapes(path: Path) -> list[tuple[str, tuple[int, ...]]]:
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return [(name, arrays[name].shape) for name in arrays.files]
+    except (ValueError, zipfile.BadZipFile) as error:
+        raise typer.BadParameter(f"{str(path)!r} is not a valid npz file: {error}") from None
+
+
+def _safetensors_shapes(path: Path) -> list[tuple[str, tuple[int, ...]]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as tensors:
+            names = list(tensors.keys())
+            return [(name, tuple(tensors.get_slice(name).get_shape())) for name in names]
+    except SafetensorError as error:
+        raise typer.BadParameter(
+            f"{str(path)!r} is not a valid safetensors file: {error}"
+        ) from None
 
 
 def _number(word: str) -> int | float | None:
@@ -129,10 +196,10 @@ def _json(text: str) -> Any:
         return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise ArgumentError(
-            f"{text!r} begins like JSON, but is not: {error}",
+            f"{text!r} is not valid JSON: {error}",
             hint="quote it for the shell, and write names in double quotes",
         ) from None
 
 
 def _refuse(word: str) -> None:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a JSON number")

@@ -1,4 +1,4 @@
-"""``closedform audit``: where mistakes of a recipe show, and what other systems make of it."""
+"""``closedform audit``: values of a schedule at critical steps, compared across frameworks."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from closedform.cli.options import AsImplemented, BaseValue, Name
+from closedform.cli.arguments import AsImplemented, BaseValue, Key, Name
 
 if TYPE_CHECKING:
-    from closedform.cli.sources import FrameworkOptions
     from closedform.language import Schedule
     from closedform.verify.claims.audit import Audit, Comparison, Difference
 
-MOST_JUMPS = 20
+_SHOWN_JUMPS = 20
 
 
 def audit(
@@ -24,39 +23,39 @@ def audit(
     until: Annotated[
         int | None, typer.Option(help="The number of steps T of the run.", min=1)
     ] = None,
-    key: Annotated[str, typer.Option(help="What a class of a system schedules.")] = "lr",
+    key: Key = "lr",
     base_value: BaseValue = None,
     as_implemented: AsImplemented = False,
 ) -> None:
     """Audit the schedules of NAME: values around warmup W and end T, peak, area, jumps.
 
-    Then what the same settings (start, peak, end, warmup, decay) are in other systems, with the
-    first step that differs and the one that differs most.
+    Also compares the same settings (start, peak, end, warmup, decay) in other frameworks: the first
+    step that differs, and the step that differs most.
 
     The arguments of NAME are options: closedform audit cosine --start 3e-4 --end 0 --steps 100.
     """
     from closedform.cli.output import heading
-    from closedform.cli.sources import FrameworkOptions
     from closedform.verify.claims.audit import audit as audit_of
 
-    options = FrameworkOptions(key=key, base=base_value, as_implemented=as_implemented)
-    schedules, total = _schedules(name, context.args, options)
+    schedules, total = _schedules(
+        name, context.args, key=key, base=base_value, as_implemented=as_implemented
+    )
     for scheduled, schedule in schedules.items():
         heading(f"{scheduled}: {schedule.name}")
         _show(audit_of(schedule, until or total))
 
 
 def _schedules(
-    name: str, words: list[str], options: FrameworkOptions
+    name: str, words: list[str], *, key: str, base: float | None, as_implemented: bool
 ) -> tuple[Mapping[str, Schedule], int | None]:
-    """The schedules by key, and the number of steps of the run where a config says it."""
+    """The schedules by key, and the number of steps of the run if a config specifies it."""
     import closedform as cf
     from closedform.cli.sources import CONFIG_SUFFIXES, load_source, schedules_of
 
     if name.lower().endswith(CONFIG_SUFFIXES) and not words:
         # Not load_recipe: an audit needs no optimizer, and a config may name one that is unknown.
         return cf.load_schedules(Path(name))
-    source = load_source(name, words, options)
+    source = load_source(name, words, key=key, base=base, as_implemented=as_implemented)
     found = schedules_of(source)
     if not found:
         raise typer.BadParameter(f"{name} has no schedule to audit")
@@ -77,15 +76,15 @@ def _show(found: Audit) -> None:
     print(f"\nsum of the {found.total:,} steps  {found.area!r}")
     print(f"jumps  {_jumps(found)}\n")
     if found.settings is None:
-        print("no warmup with one linear or cosine decay: not compared with other systems\n")
+        print("not a warmup with one linear or cosine decay: not compared with other frameworks\n")
         return
     s = found.settings
     print(
         f"start {to_float(s.start)!r}, peak {to_float(s.peak)!r}, end {to_float(s.end)!r}, "
-        f"warmup {s.warmup:,}, {s.shape} until {s.total:,}, in other systems:\n"
+        f"warmup {s.warmup:,}, {s.shape} until {s.total:,}, in other frameworks:\n"
     )
     table(
-        ("system", "first step that differs", "step that differs most"),
+        ("framework", "first difference", "largest difference"),
         [(each.system, *_cells(each)) for each in found.comparisons],
     )
     print()
@@ -103,19 +102,19 @@ def _labels(found: Audit) -> dict[int, str]:
 def _jumps(found: Audit) -> str:
     if not found.jumps:
         return "none"
-    shown = "; ".join(str(jump) for jump in found.jumps[:MOST_JUMPS])
-    more = len(found.jumps) - MOST_JUMPS
+    shown = "; ".join(str(jump) for jump in found.jumps[:_SHOWN_JUMPS])
+    more = len(found.jumps) - _SHOWN_JUMPS
     return f"{shown}; and {more} more" if more > 0 else shown
 
 
 def _cells(each: Comparison) -> tuple[str, str]:
     if each.first is None or each.largest is None:
-        return ("none, proved" if each.is_proved else "none seen"), ""
+        return ("none, proved" if each.is_proved else "none found"), ""
     return _cell(each.first), _cell(each.largest)
 
 
 def _cell(found: Difference) -> str:
     from closedform.language.exact import to_float
 
-    apart = to_float(found.theirs - found.ours)
-    return f"{found.step:,}: {to_float(found.theirs)!r} ({apart:+.3g})"
+    gap = to_float(found.theirs - found.ours)
+    return f"{found.step:,}: {to_float(found.theirs)!r} ({gap:+.3g})"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from closedform.cli.options import AsImplemented, BaseValue, OptionalName
+from closedform.cli.arguments import AsImplemented, BaseValue, Key, OptionalName, parse_shapes
 
 if TYPE_CHECKING:
     from closedform.language import Schedule, UpdateRule
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Dtype(StrEnum):
-    """What a schedule's value, or parameters and states, are stored in."""
+    """The dtype of a schedule's value, or of parameters and states."""
 
     F32 = "f32"
     F64 = "f64"
@@ -31,37 +31,37 @@ class Dtype(StrEnum):
 def export(
     context: typer.Context,
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="A folder, or for one schedule an .onnx file.")
+        Path,
+        typer.Option("-o", "--output", help="A folder or, for one schedule, an .onnx file."),
     ],
     name: OptionalName = None,
-    optimizer: Annotated[
-        str | None, typer.Option(help="An optimizer, in the place of NAME.")
-    ] = None,
+    optimizer: Annotated[str | None, typer.Option(help="An optimizer, instead of NAME.")] = None,
     params: Annotated[
         list[str] | None,
         typer.Option(
-            help="Name and shape of a parameter, such as w=64x10, or an npz or safetensors file "
-            "that holds all; once for each."
+            help="Name and shape of a parameter, such as w=64x10, or an npz or safetensors file; "
+            "repeat for each."
         ),
     ] = None,
     inline: Annotated[
-        bool, typer.Option("--inline", help="step.onnx is one flat graph, without functions.")
+        bool, typer.Option("--inline", help="Write step.onnx as one flat graph, without functions.")
     ] = False,
     hyper_inputs: Annotated[
         list[str] | None,
-        typer.Option("--input", help="A hyperparameter that becomes an input; once for each."),
+        typer.Option("--input", help="A hyperparameter that becomes an input; repeat for each."),
     ] = None,
     vector: Annotated[
-        bool, typer.Option("--vector", help="The schedule takes any number of steps at once.")
+        bool, typer.Option("--vector", help="The schedule takes a vector of steps.")
     ] = False,
     dtype: Annotated[
-        Dtype | None, typer.Option(help="f64 for a schedule and f32 for parameters if not given.")
+        Dtype | None, typer.Option(help="Default: f64 for a schedule, f32 for parameters.")
     ] = None,
     opset: Annotated[int, typer.Option(help="The ONNX opset.")] = 21,
     claims: Annotated[
-        bool, typer.Option("--claims", help="Verify schedules; their files state the verdicts.")
+        bool,
+        typer.Option("--claims", help="Verify schedules; write verdicts into the files."),
     ] = False,
-    key: Annotated[str, typer.Option(help="What a class of a system schedules.")] = "lr",
+    key: Key = "lr",
     base_value: BaseValue = None,
     as_implemented: AsImplemented = False,
 ) -> None:
@@ -71,14 +71,12 @@ def export(
     -o lr.onnx, closedform export --optimizer adamw --params model.safetensors -o adamw.
     """
     from closedform.cli.output import progress
-    from closedform.cli.shapes import shapes_of
-    from closedform.cli.sources import FrameworkOptions, load_source
+    from closedform.cli.sources import load_source
     from closedform.language import Schedule
 
     name, words = _named(name, optimizer, context.args)
-    shapes = shapes_of(params or [])
-    options = FrameworkOptions(key=key, base=base_value, as_implemented=as_implemented)
-    source = load_source(name, words, options)
+    shapes = parse_shapes(params or [])
+    source = load_source(name, words, key=key, base=base_value, as_implemented=as_implemented)
     _check(source, shapes, output)
     common: dict[str, Any] = {"opset": opset} | ({"dtype": dtype.value} if dtype else {})
     own = {"step_shape": ("n",) if vector else (), "inputs": tuple(hyper_inputs or ())}
@@ -97,21 +95,20 @@ def export(
 def _named(
     name: str | None, optimizer: str | None, words: Sequence[str]
 ) -> tuple[str, Sequence[str]]:
-    """The name that is exported, and the words that are its arguments."""
+    """The name to export, and the words that are its arguments."""
     if optimizer is None:
         if name is None:
-            raise typer.BadParameter("what is to be exported? Give NAME or --optimizer")
+            raise typer.BadParameter("nothing to export: give NAME or --optimizer")
         return name, words
     if name is not None and not name.startswith("-"):
-        raise typer.BadParameter(f"--optimizer takes the place of NAME, got {name!r} as well")
-    has_system = ":" in optimizer
-    full = optimizer if has_system else f"optimizer:{optimizer}"
+        raise typer.BadParameter(f"give either NAME or --optimizer, got {name!r} and --optimizer")
+    full = optimizer if ":" in optimizer else f"optimizer:{optimizer}"
     return full, words if name is None else [name, *words]
 
 
 @contextmanager
 def _folder(path: Path) -> Iterator[None]:
-    """Makes a folder; where the block fails, the new folders that are still empty go again."""
+    """Makes a folder; if the block fails, new folders that are empty are removed."""
     new = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     try:
@@ -126,7 +123,7 @@ def _folder(path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """Files, and what writes them."""
+    """Files, and the function that writes them."""
 
     files: tuple[Path, ...]
     write: Callable[[], object]
@@ -136,11 +133,11 @@ def _check(source: Source, shapes: Mapping[str, tuple[int, ...]], output: Path) 
     from closedform.language import Schedule, UpdateRule
 
     if isinstance(source, UpdateRule) and not shapes:
-        raise typer.BadParameter("an optimizer needs the shape of each parameter: --params w=64x10")
+        raise typer.BadParameter("an optimizer needs the shapes of parameters: --params w=64x10")
     if isinstance(source, Schedule) and shapes:
-        raise typer.BadParameter("a schedule has no parameters: leave --params out")
+        raise typer.BadParameter("a schedule has no parameters: omit --params")
     if _is_file(output) and not isinstance(source, Schedule):
-        raise typer.BadParameter("there are several files to write: -o must name a folder")
+        raise typer.BadParameter("several files are written: -o must be a folder")
 
 
 def _schedule_tasks(

@@ -1,4 +1,4 @@
-"""``closedform list``: what the library holds, and what other systems call it."""
+"""``closedform list``: the schedules and optimizers of the library and of the frameworks."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ if TYPE_CHECKING:
 
 
 def list_names(
-    system: Annotated[
-        str | None, typer.Argument(help="Only the classes of this system, such as torch.")
+    framework: Annotated[
+        str | None, typer.Argument(help="List the classes of this framework, such as torch.")
     ] = None,
 ) -> None:
-    """List schedules and optimizers by family, and the names that other systems use."""
+    """List schedules and optimizers by family, with their names in other frameworks."""
     from closedform.cli.output import heading, table
 
-    if system is not None:
-        _list_system(system)
+    if framework is not None:
+        _list_framework(framework)
         return
     heading("schedules")
     rows = [(*_row(function, name), _elsewhere(name)) for name, function in _sorted("schedules")]
-    table(("family", "name", "what", "in other systems"), rows)
+    table(("family", "name", "description", "in other frameworks"), rows)
     print()
     heading("optimizers")
     rules = [_row(function, name) for name, function in _sorted("optimizers")]
-    table(("family", "name", "what"), rules)
-    print("\nclosedform show NAME, closedform show SYSTEM:CLASS, closedform list SYSTEM")
+    table(("family", "name", "description"), rules)
+    print("\nclosedform show NAME, closedform show FRAMEWORK:CLASS, closedform list FRAMEWORK")
 
 
-def _list_system(system: str) -> None:
-    """The classes of a system, with what they build and their arguments."""
+def _list_framework(name: str) -> None:
+    """Prints the classes of a framework, with their arguments and library equivalents."""
     import closedform as cf
     from closedform.cli.output import heading, table
 
-    known = cf.frameworks.names(system)
-    framework = cf.frameworks.FRAMEWORKS[system]
-    heading(f"{system}: closedform show {system}:CLASS")
-    classes = (framework.schedules[name] for name in known.schedules)
+    known = cf.frameworks.names(name)
+    framework = cf.frameworks.FRAMEWORKS[name]
+    heading(f"{name}: closedform show {name}:CLASS")
+    classes = (framework.schedules[each] for each in known.schedules)
     rows = [(e.name, ", ".join(e.builds), _arguments(e.parameters)) for e in classes]
-    table(("scheduler", "of the library", "arguments"), rows)
+    table(("scheduler", "library equivalent", "arguments"), rows)
     if known.optimizers:
         print()
-        rules = (framework.optimizers[name] for name in known.optimizers)
+        rules = (framework.optimizers[each] for each in known.optimizers)
         table(("optimizer", "arguments"), ((e.name, _arguments(e.parameters)) for e in rules))
 
 
@@ -61,15 +61,15 @@ def _arguments(parameters: Sequence[Parameter]) -> str:
 
 
 def _elsewhere(name: str) -> str:
-    """The names that other systems use, one system a line."""
+    """The names in other frameworks, one framework per line."""
     import closedform as cf
 
     known = cf.frameworks.known_as(name).items()
-    return "\n".join(f"{system}:{', '.join(classes)}" for system, classes in known)
+    return "\n".join(f"{framework}:{', '.join(classes)}" for framework, classes in known)
 
 
 def _row(function: Callable[..., Any], name: str) -> tuple[str, str, str]:
-    return _family(function), name, _says(function)
+    return _family(function), name, _summary(function)
 
 
 def _sorted(kind: str) -> list[tuple[str, Callable[..., Any]]]:
@@ -82,6 +82,6 @@ def _family(function: Callable[..., Any]) -> str:
     return function.__module__.split(".")[-1].replace("_", " ")
 
 
-def _says(function: Callable[..., Any]) -> str:
+def _summary(function: Callable[..., Any]) -> str:
     first_line = (inspect.getdoc(function) or "").partition("\n")[0]
     return first_line.removeprefix("Returns ").replace("``", "").rstrip(".:")

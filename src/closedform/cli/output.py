@@ -1,4 +1,4 @@
-"""What the commands print: tables, text, one line for an error, progress on stderr."""
+"""Output of the commands: tables, headings, errors and progress bars."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ if TYPE_CHECKING:
 
 
 def error_line(error: Exception) -> None:
-    """Prints an error on stderr as one line, red where stderr is a terminal."""
+    """Prints an error on stderr as one line, in color on a terminal."""
     message = " ".join(str(error).split()) or type(error).__name__
     line = Text("error: ", style="bold red").append(message, style="not bold red")
     Console(stderr=True, soft_wrap=True).print(line)
 
 
 def heading(text: str) -> None:
-    """Prints a title, bold where stdout is a terminal."""
+    """Prints a heading, in bold on a terminal."""
     Console(soft_wrap=True).print(Text(text, style="bold"))
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool = False) -> None:
-    """Prints rows under column titles.
+    """Prints a table.
 
     Args:
-        columns: The titles.
-        rows: As many cells a row as there are titles.
-        numbers: True to align all columns but the last to the right.
+        columns: The column titles.
+        rows: The rows, each with one cell per column.
+        numbers: Whether to right-align all columns but the last.
     """
     from rich import box
     from rich.table import Table
 
-    drawing = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for index, column in enumerate(columns):
-        to_the_right = numbers and index < len(columns) - 1
-        drawing.add_column(column, justify="right" if to_the_right else "left", overflow="fold")
+        is_number = numbers and index < len(columns) - 1
+        grid.add_column(column, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
-        drawing.add_row(*(Text(cell) for cell in row))
-    Console().print(drawing)
+        grid.add_row(*(Text(cell) for cell in row))
+    Console().print(grid)
 
 
 @contextmanager
 def progress(description: str, total: int) -> Iterator[_Bar]:
-    """Gives a bar to advance, shown on stderr while the block runs, if that is a terminal."""
+    """Yields a progress bar, shown on stderr while the block runs if that is a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     bar = Progress(
@@ -65,12 +65,12 @@ def progress(description: str, total: int) -> Iterator[_Bar]:
 
 
 class _Bar:
-    """One bar of a ``Progress``."""
+    """One task of a ``Progress``."""
 
     def __init__(self, owner: Progress, description: str, total: int) -> None:
         self._owner = owner
         self._task = owner.add_task(description, total=total)
 
     def advance(self, amount: int = 1, description: str | None = None) -> None:
-        """Counts finished work, and says what comes next."""
+        """Advances the bar and replaces its description."""
         self._owner.update(self._task, advance=amount, description=description)

@@ -1,4 +1,4 @@
-"""``closedform run``: an exported schedule, evaluated in onnxruntime over a range of steps."""
+"""``closedform run``: values of an exported schedule in onnxruntime over a range of steps."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Annotated
 
 import typer
 
-CHUNK = 65_536
+_CHUNK = 65_536
 
 
 class Format(StrEnum):
-    """How ``run`` prints."""
+    """The output format of ``run``."""
 
     TABLE = "table"
     CSV = "csv"
@@ -23,11 +23,11 @@ class Format(StrEnum):
 
 def run(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="An .onnx file that closedform exported.")],
-    steps: Annotated[str, typer.Option(help="start:stop:stride, the stop left out.")] = "0:10",
-    form: Annotated[Format, typer.Option("--format", help="What is printed.")] = Format.TABLE,
+    file: Annotated[Path, typer.Argument(help="An .onnx file of an exported schedule.")],
+    steps: Annotated[str, typer.Option(help="start:stop:stride, stop excluded.")] = "0:10",
+    form: Annotated[Format, typer.Option("--format", help="The output format.")] = Format.TABLE,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write csv into this file instead.")
+        Path | None, typer.Option("-o", "--output", help="Write CSV to this file.")
     ] = None,
 ) -> None:
     """Run an exported schedule in onnxruntime and print its value at each step.
@@ -45,13 +45,13 @@ def run(
     session = cf.ScheduleSession(file)
     rows: list[tuple[str, str]] = []
     with progress("run", len(wanted)) as bar:
-        for begin in range(0, len(wanted), CHUNK):
-            chunk = np.array(wanted[begin : begin + CHUNK], dtype=np.int64)
+        for begin in range(0, len(wanted), _CHUNK):
+            chunk = np.array(wanted[begin : begin + _CHUNK], dtype=np.int64)
             values = np.asarray(session(chunk, **inputs))
             rows += [(str(t), str(v)) for t, v in zip(chunk.tolist(), values, strict=True)]
             bar.advance(len(chunk))
     if output is not None:
-        _write_csv(output, rows)
+        output.write_text(_csv(rows), encoding="utf-8")
         print(output)
     elif form is Format.CSV:
         sys.stdout.write(_csv(rows))
@@ -65,7 +65,3 @@ def _csv(rows: list[tuple[str, str]]) -> str:
     writer.writerow(("step", "value"))
     writer.writerows(rows)
     return text.getvalue()
-
-
-def _write_csv(path: Path, rows: list[tuple[str, str]]) -> None:
-    path.write_text(_csv(rows), encoding="utf-8")

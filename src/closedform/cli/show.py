@@ -1,4 +1,4 @@
-"""``closedform show``: formula, values at the boundaries, and graph of a schedule or rule."""
+"""``closedform show``: formula, boundary values and graph of a schedule or rule."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from closedform.cli.options import AsImplemented, BaseValue, Name
+from closedform.cli.arguments import AsImplemented, BaseValue, Key, Name
 
 if TYPE_CHECKING:
     import sympy as sp
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from closedform.language import Schedule, UpdateRule
     from closedform.recipes import Recipe
 
-MOST_ROWS = 60
+_MAX_ROWS = 60
 
 
 def show(
     context: typer.Context,
     name: Name,
-    latex: Annotated[bool, typer.Option("--latex", help="Formulas in LaTeX.")] = False,
-    ir: Annotated[bool, typer.Option("--ir", help="Also the graph, in its text form.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Print formulas in LaTeX.")] = False,
+    ir: Annotated[bool, typer.Option("--ir", help="Also print the graph.")] = False,
     until: Annotated[int | None, typer.Option(help="The last step of the table.", min=1)] = None,
     params: Annotated[
         list[str] | None,
-        typer.Option(help="For the graph of an optimizer: w=4x3, once for each parameter."),
+        typer.Option(help="For the graph of an optimizer: w=4x3; repeat for each parameter."),
     ] = None,
-    key: Annotated[str, typer.Option(help="What a class of a system schedules.")] = "lr",
+    key: Key = "lr",
     base_value: BaseValue = None,
     as_implemented: AsImplemented = False,
 ) -> None:
@@ -37,12 +37,13 @@ def show(
     """
     from closedform.cli.arguments import parse_shapes
     from closedform.cli.output import heading
-    from closedform.cli.sources import FrameworkOptions, load_source, schedules_of
+    from closedform.cli.sources import load_source, schedules_of
     from closedform.language import Schedule, UpdateRule
 
     shapes = parse_shapes(params or ["w=4x3"])
-    options = FrameworkOptions(key=key, base=base_value, as_implemented=as_implemented)
-    source = load_source(name, context.args, options)
+    source = load_source(
+        name, context.args, key=key, base=base_value, as_implemented=as_implemented
+    )
     if isinstance(source, Schedule):
         heading(source.name)
         _show_schedule(source, latex=latex, ir=ir, until=until)
@@ -64,7 +65,7 @@ def _show_schedule(schedule: Schedule, *, latex: bool, ir: bool, until: int | No
     for name, value in schedule.hyperparameters.items():
         print(f"  {name} = {value}")
     for symbol in schedule.open:
-        print(f"  {symbol} has no value yet")
+        print(f"  {symbol} has no value")
     print()
     if not schedule.open:
         _show_values(schedule, until)
@@ -85,14 +86,14 @@ def _show_values(schedule: Schedule, until: int | None) -> None:
     steps = sorted({0, end, *(step for mark in marks for step in (mark - 1, mark, mark + 1))})
     remarks = {0: "start"} | dict.fromkeys(marks, "boundary")
     remarks[end] = "boundary, end" if end in marks else "end"
-    # The float64 nearest to the exact value: a reader compares these with the formula.
+    # The float64 values nearest to the exact ones, for comparison with the formula.
     rows = [
         (f"{step:,}", repr(to_float(schedule.exact(step))), remarks.get(step, ""))
-        for step in steps[:MOST_ROWS]
+        for step in steps[:_MAX_ROWS]
     ]
     table(("step", "value", ""), rows, numbers=True)
-    if len(steps) > MOST_ROWS:
-        print(f"… and {len(steps) - MOST_ROWS} more rows; --until ends the table earlier")
+    if len(steps) > _MAX_ROWS:
+        print(f"… and {len(steps) - _MAX_ROWS} more rows; use --until to shorten the table")
     print()
 
 
@@ -101,27 +102,27 @@ def _show_rule(rule: UpdateRule, *, latex: bool, shapes: dict[str, tuple[int, ..
 
     from closedform.language.printing import latex as in_latex
 
-    def said(expr: sp.Basic) -> str:
+    def shown(expr: sp.Basic) -> str:
         return in_latex(expr) if latex else formula(expr)
 
     for name, expr in rule.definitions.items():
-        print(f"local.{name} = {said(expr)}")
+        print(f"local.{name} = {shown(expr)}")
     for name, expr in rule.expressions().items():
-        print(f"{name} <- {said(expr)}")
+        print(f"{name} <- {shown(expr)}")
     for name, common in rule.shared.items():
-        print(f"shared.{name} <- {said(common.next)}")
+        print(f"shared.{name} <- {shown(common.next)}")
     if rule.advances != sp.true:
-        print(f"the clock goes on where {said(rule.advances)}")
+        print(f"the clock advances if {shown(rule.advances)}")
     if rule.evaluation is not None:
-        print(f"evaluated at {said(rule.evaluation)}")
+        print(f"evaluated at {shown(rule.evaluation)}")
     for name in rule.inputs:
-        print(f"  input.{name} is given to every step, shape of param")
+        print(f"  input.{name} is an input of every step, shape of param")
     for name, state in rule.states.items():
-        print(f"  {name} begins at {state.initial}, shape of {state.shape}")
+        print(f"  {name} starts at {state.initial}, shape of {state.shape}")
     for name, common in rule.shared.items():
-        print(f"  shared.{name} begins at {common.initial}, one for the model")
+        print(f"  shared.{name} starts at {common.initial}, one per model")
     for name, value in rule.hyperparameters.items():
-        print(f"  {name} = {_said(value)}")
+        print(f"  {name} = {_shown(value)}")
     print()
     if shapes is not None:
         import closedform as cf
@@ -130,7 +131,7 @@ def _show_rule(rule: UpdateRule, *, latex: bool, shapes: dict[str, tuple[int, ..
         print(print_graph(cf.compile(rule, params=shapes)))
 
 
-def _said(value: object) -> str:
+def _shown(value: object) -> str:
     from closedform.language import Schedule
 
     if isinstance(value, Schedule):
@@ -139,7 +140,7 @@ def _said(value: object) -> str:
 
 
 def formula(expr: sp.Expr) -> str:
-    """Returns an expression as text, a Piecewise with one branch a line."""
+    """Returns an expression as text, a Piecewise with one branch per line."""
     import sympy as sp
 
     from closedform.language.printing import text

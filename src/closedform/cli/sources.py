@@ -1,10 +1,9 @@
-"""What a command works on: a name of the library, ``system:Class``, or a config file."""
+"""The subjects of commands: a name of the library, ``framework:Class``, or a config file."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,43 +22,35 @@ if TYPE_CHECKING:
     from closedform.recipes import Recipe
 
 KINDS = ("schedules", "optimizers")
-"""The parts of the library; ``optimizer:adamw`` names one of them."""
+"""The modules of the library; ``optimizer:adamw`` selects one of them."""
 
 CONFIG_SUFFIXES = (".yaml", ".yml", ".json")
 
 
-@dataclass(frozen=True, slots=True)
-class FrameworkOptions:
-    """How a class of a system is read.
-
-    Attributes:
-        key: The entry of the param group that it schedules.
-        base: The value of that entry before the schedule, where the class scales it.
-        as_implemented: Whether the defects of the system are kept.
-    """
-
-    key: str = "lr"
-    base: float | None = None
-    as_implemented: bool = False
-
-
 def load_source(
-    name: str, words: Sequence[str], framework: FrameworkOptions
+    name: str,
+    words: Sequence[str],
+    *,
+    key: str = "lr",
+    base: float | None = None,
+    as_implemented: bool = False,
 ) -> Schedule | UpdateRule | Recipe:
-    """Returns what a name on the command line means, with its arguments from the other words.
+    """Returns the object that a name denotes, with its arguments from the remaining words.
 
     Args:
-        name: A config file, ``system:Class``, or a schedule or optimizer of the library, also as
+        name: A config file, ``framework:Class``, or a schedule or optimizer of the library, also as
             ``schedule:name`` and ``optimizer:name``.
-        words: The words that the command itself has no use for.
-        framework: For a class of a system, how it is read.
+        words: The words of the command line that are not options of the command.
+        key: For a framework's class, the hyperparameter that it schedules.
+        base: For a framework's class that scales the optimizer's own value, that value.
+        as_implemented: Whether to reproduce the defects of the framework.
 
     Raises:
-        typer.BadParameter: The words are no arguments.
-        ClosedFormError: There is no such name, or the arguments do not fit it.
+        typer.BadParameter: The words are not arguments.
+        ClosedFormError: The name is unknown, or the arguments do not fit it.
     """
     if name.startswith("-"):
-        raise typer.BadParameter(f"the name comes first, then its options; got {name!r}")
+        raise typer.BadParameter(f"the name must precede its options, got {name!r}")
     arguments = free_arguments(words)
     if name.lower().endswith(CONFIG_SUFFIXES):
         if arguments:
@@ -68,16 +59,34 @@ def load_source(
     kind, colon, own = name.partition(":")
     if colon and f"{kind}s" in KINDS:
         return _from_library(own, arguments, (f"{kind}s",))
-    if colon:
-        return _from_framework(name, arguments, framework)
-    return _from_library(name, arguments)
+    if not colon:
+        return _from_library(name, arguments)
+    known = cf.frameworks.names(kind)
+    if own in known.optimizers:
+        return cf.frameworks.optimizer(kind, own, arguments, as_implemented=as_implemented)
+    if own not in known.schedules:
+        raise UnknownNameError(
+            f"{kind} has no scheduler or optimizer {own!r}",
+            hint=nearest(own, (*known.schedules, *known.optimizers)),
+        )
+    try:
+        if cf.frameworks.FRAMEWORKS[kind].schedules[own].rule is not None:
+            return cf.frameworks.metric_rule(kind, own, arguments, base=base)
+        return cf.frameworks.schedule(
+            kind, own, arguments, key=key, base=base, as_implemented=as_implemented
+        )
+    except ArgumentError as error:
+        if error.hint != NEEDS_BASE:
+            raise
+        hint = "give --base-value, such as --base-value 0.1"
+        raise ArgumentError(error.what, where=error.where, hint=hint) from None
 
 
 def schedule_of(source: Schedule | UpdateRule | Recipe, name: str, key: str = "lr") -> Schedule:
-    """Returns the schedule itself, or that of a recipe or rule for ``key``.
+    """Returns the schedule itself, or the schedule of a recipe or rule for ``key``.
 
     Raises:
-        UnknownNameError: Nothing is scheduled under that key.
+        UnknownNameError: There is no schedule for that key.
     """
     from closedform.language import Schedule
 
@@ -88,13 +97,13 @@ def schedule_of(source: Schedule | UpdateRule | Recipe, name: str, key: str = "l
         raise UnknownNameError(
             f"no schedule for {key!r}",
             where=name,
-            hint=f"choose one with --key: {', '.join(scheduled)}" if scheduled else None,
+            hint=f"select one with --key: {', '.join(scheduled)}" if scheduled else None,
         )
     return scheduled[key]
 
 
 def schedules_of(source: Schedule | UpdateRule | Recipe) -> dict[str, Schedule]:
-    """Returns the schedules of a recipe or rule by key; a schedule alone stands under "lr"."""
+    """Returns the schedules of a recipe or rule by key; a single schedule has the key "lr"."""
     from closedform.language import Schedule, UpdateRule
 
     if isinstance(source, Schedule):
@@ -115,39 +124,6 @@ def library(kind: str) -> dict[str, Callable[..., Any]]:
     }
 
 
-def _from_framework(
-    name: str, arguments: dict[str, Any], framework: FrameworkOptions
-) -> Schedule | UpdateRule:
-    system, _, class_name = name.partition(":")
-    known = cf.frameworks.names(system)
-    if class_name in known.optimizers:
-        return cf.frameworks.optimizer(
-            system, class_name, arguments, as_implemented=framework.as_implemented
-        )
-    if class_name not in known.schedules:
-        raise UnknownNameError(
-            f"{system} has no scheduler or optimizer {class_name!r}",
-            hint=nearest(class_name, (*known.schedules, *known.optimizers)),
-        )
-    try:
-        if cf.frameworks.FRAMEWORKS[system].schedules[class_name].rule is not None:
-            return cf.frameworks.metric_rule(system, class_name, arguments, base=framework.base)
-        return cf.frameworks.schedule(
-            system,
-            class_name,
-            arguments,
-            key=framework.key,
-            base=framework.base,
-            as_implemented=framework.as_implemented,
-        )
-    except ArgumentError as error:
-        if error.hint != NEEDS_BASE:
-            raise
-        raise ArgumentError(
-            error.what, where=error.where, hint="give --base-value, such as --base-value 0.1"
-        ) from None
-
-
 def _from_library(
     name: str, arguments: Mapping[str, Any], kinds: Sequence[str] = KINDS
 ) -> Schedule | UpdateRule:
@@ -156,7 +132,7 @@ def _from_library(
         what = " or ".join(kind.removesuffix("s") for kind in kinds)
         raise UnknownNameError(
             f"the library has no {what} {name!r}",
-            hint=f"{_in_a_system(name) or nearest(name, known)} `closedform list` shows all",
+            hint=f"{_in_frameworks(name) or nearest(name, known)} `closedform list` shows all",
         )
     function = known[name]
     signature = inspect.signature(function)
@@ -172,17 +148,17 @@ def _from_library(
         signature.bind(**given)
     except TypeError as error:
         options = " ".join(_option(parameter) for parameter in signature.parameters.values())
-        raise ArgumentError(str(error), where=name, hint=f"it takes {options}") from None
+        raise ArgumentError(str(error), where=name, hint=f"its options are {options}") from None
     result: Schedule | UpdateRule = function(**given)
     return result
 
 
-def _in_a_system(name: str) -> str | None:
-    """A hint for the name of a class without its system."""
-    systems = {system: cf.frameworks.names(system) for system in cf.frameworks.FRAMEWORKS}
+def _in_frameworks(name: str) -> str | None:
+    """A hint for the name of a class without its framework."""
     found = [
-        repr(f"{system}:{known}")
-        for system, names in systems.items()
+        repr(f"{framework}:{known}")
+        for framework in cf.frameworks.FRAMEWORKS
+        for names in [cf.frameworks.names(framework)]
         for known in (*names.schedules, *names.optimizers)
         if known.lower() == name.lower()
     ]
@@ -190,7 +166,7 @@ def _in_a_system(name: str) -> str | None:
 
 
 def _with_schedules(value: Any) -> Any:
-    """Replaces each {"class": name, "kwargs": {...}} by the schedule of the library."""
+    """Replaces each {"class": name, "kwargs": {...}} by the named schedule of the library."""
     if isinstance(value, list):
         return [_with_schedules(item) for item in value]
     if not isinstance(value, dict) or "class" not in value:

@@ -1,4 +1,4 @@
-"""``closedform verify``: claims about a schedule, rule, recipe or ONNX file, with verdicts."""
+"""``closedform verify``: verdicts on claims about a schedule, rule, recipe or ONNX file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from closedform.cli.options import AsImplemented, BaseValue
+from closedform.cli.arguments import AsImplemented, BaseValue, Key
 
 if TYPE_CHECKING:
     from closedform.language import Schedule, UpdateRule
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 Subject = Annotated[
     str,
-    typer.Argument(help="A name of the library, SYSTEM:CLASS, a config file, or an .onnx file."),
+    typer.Argument(help="A name of the library, FRAMEWORK:CLASS, a config file, or an .onnx file."),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """A report and the schedule that it is about, if it is about one."""
+    """A report, and its schedule if it concerns one."""
 
     title: str
     report: Report
@@ -39,31 +39,32 @@ def verify(
         typer.Option("-o", "--output", help="A .png, .svg or .pdf plot with counterexamples."),
     ] = None,
     symbolic: Annotated[
-        bool, typer.Option("--symbolic", help="For all values of the hyperparameters.")
+        bool, typer.Option("--symbolic", help="Verify for all values of the hyperparameters.")
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 2 where a claim is not decided.")
+        bool, typer.Option("--strict", help="Exit with code 2 if a claim is undecided.")
     ] = False,
-    budget: Annotated[float, typer.Option(help="Seconds for each claim.", min=0.1)] = 10.0,
-    key: Annotated[str, typer.Option(help="Which schedule of a config is drawn.")] = "lr",
+    budget: Annotated[float, typer.Option(help="Seconds per claim.", min=0.1)] = 10.0,
+    key: Key = "lr",
     base_value: BaseValue = None,
     as_implemented: AsImplemented = False,
 ) -> None:
-    """Verify claims about NAME: each is proved, refuted by a counterexample, or not decided.
+    """Verify claims about NAME: each is proved, refuted by a counterexample, or undecided.
 
-    The exit code is 1 where something that is claimed is refuted. NO answers a question: it is
-    no fault of a schedule to jump.
+    The exit code is 1 if a claim is refuted. NO answers a question, such as whether a schedule
+    jumps, and is not a failure.
 
     The arguments of NAME are options: closedform verify cosine --start 3e-4 --end 0 --steps 100.
     """
-    from closedform.cli.sources import FrameworkOptions, load_source
+    from closedform.cli.sources import load_source
 
-    options = FrameworkOptions(key=key, base=base_value, as_implemented=as_implemented)
     if name.lower().endswith(".onnx"):
         _refuse_arguments(context.args)
         checked = [_check_file(Path(name), budget)]
     else:
-        source = load_source(name, context.args, options)
+        source = load_source(
+            name, context.args, key=key, base=base_value, as_implemented=as_implemented
+        )
         checked = list(_check_source(source, symbolic=symbolic, budget=budget))
     for each in checked:
         _show(each)
@@ -74,7 +75,7 @@ def verify(
 
 
 def weight(code: int) -> int:
-    """Returns the rank of an exit code: a refutation, 1, outweighs what is not decided, 2."""
+    """Returns the rank of an exit code: a refutation (1) outranks an undecided claim (2)."""
     return {0: 0, 2: 1, 1: 2}[code]
 
 
@@ -86,8 +87,8 @@ def _refuse_arguments(words: list[str]) -> None:
 def _check_file(path: Path, budget: float) -> _Checked:
     from closedform.verify.claims.files import verify_file
 
-    lifted, report = verify_file(path, budget=budget)
-    return _Checked(path.name, report, lifted)
+    schedule, report = verify_file(path, budget=budget)
+    return _Checked(path.name, report, schedule)
 
 
 def _check_source(
@@ -98,8 +99,8 @@ def _check_source(
 
     for scheduled, schedule in schedules_of(source).items():
         title = schedule.name if isinstance(source, Schedule) else f"{scheduled}: {schedule.name}"
-        asked = schedule.unbind() if symbolic else schedule
-        yield _Checked(title, asked.verify(budget=budget), asked)
+        checked = schedule.unbind() if symbolic else schedule
+        yield _Checked(title, checked.verify(budget=budget), checked)
     if not isinstance(source, Schedule):
         rule = source if isinstance(source, UpdateRule) else source.optimizer
         yield _Checked(f"optimizer: {rule.name}", rule.verify(budget=budget))
@@ -115,29 +116,29 @@ def _show(checked: _Checked) -> None:
 
 
 def summary(report: Report) -> str:
-    """Returns how many claims ended in which way."""
+    """Returns the number of claims per verdict."""
     counts = {
         "proved": len(report.proved),
         "refuted": len(report.refuted),
         "answered no": len(report.answered_no),
         "unknown": len(report.unknown),
     }
-    said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-    return f"{said or 'nothing asked'}, in {report.seconds:.2f} s"
+    text = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    return f"{text or 'no claims'}, in {report.seconds:.2f} s"
 
 
 def _draw(checked: list[_Checked], key: str, output: Path) -> None:
     from closedform.plotting import last_step, plot_schedule
 
-    drawable = [(each, each.schedule) for each in checked if each.schedule is not None]
-    if not drawable:
-        raise typer.BadParameter("there is no schedule to draw: leave -o out")
-    named = {each.title.partition(":")[0]: (each, schedule) for each, schedule in drawable}
-    chosen, schedule = named.get(key, drawable[0])
+    plottable = [(each, each.schedule) for each in checked if each.schedule is not None]
+    if not plottable:
+        raise typer.BadParameter("there is no schedule to plot: omit -o")
+    named = {each.title.partition(":")[0]: (each, schedule) for each, schedule in plottable}
+    chosen, schedule = named.get(key, plottable[0])
     schedule = _with_values(schedule, chosen.report)
     if schedule.open:
         raise typer.BadParameter(
-            f"{schedule.open[0]} has no value to draw with: leave -o or --symbolic out"
+            f"{schedule.open[0]} has no value to plot with: omit -o or --symbolic"
         )
     remarks = _remarks(chosen.report)
     end = max(last_step(schedule), *remarks) if remarks else last_step(schedule)
@@ -146,7 +147,7 @@ def _draw(checked: list[_Checked], key: str, output: Path) -> None:
 
 
 def _with_values(schedule: Schedule, report: Report) -> Schedule:
-    """The schedule; its open hyperparameters have the values of the first counterexample."""
+    """The schedule, its unbound hyperparameters bound to the values of a counterexample."""
     names = [symbol.name for symbol in schedule.open]
     for finding in report if names else ():
         point = finding.verdict.counterexample or {}
@@ -156,7 +157,7 @@ def _with_values(schedule: Schedule, report: Report) -> Schedule:
 
 
 def _remarks(report: Report) -> dict[int, str]:
-    """The steps of counterexamples, with the claims that they refute."""
+    """The claims refuted at each step of a counterexample."""
     remarks: dict[int, str] = {}
     for finding in report:
         point = finding.verdict.counterexample or {}

@@ -1,6 +1,6 @@
-"""The command ``closedform``: its commands, its global options, and what an error looks like.
+"""The application ``closedform``: its commands, global options and error output.
 
-``closedform --help`` loads typer and rich only; each command loads the rest when it runs.
+``closedform --help`` imports only typer and rich; each command imports the rest when it runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from closedform.cli.web import gallery, web
 from closedform.errors import ClosedFormError
 
 FREE_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
-"""For commands that take the arguments of a schedule or the inputs of a graph as options."""
+"""The context settings of commands whose options are arguments of a schedule or graph."""
 
 _EXAMPLES = """
 Compile training schedules and optimizer steps to static graphs.
@@ -37,10 +37,10 @@ closedform export recipe.yaml -o build --params w=64x10 --params b=10
 
 
 class Group(TyperGroup):
-    """Commands whose errors are one red line on stderr and exit code 1."""
+    """Commands that report an error as one line on stderr, with exit code 1."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Runs the command; with --traceback, an error passes through."""
+        """Runs the command; with --traceback, errors are raised."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -64,10 +64,10 @@ def options(
         typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
     traceback: Annotated[
-        bool, typer.Option("--traceback", help="Show where in the code an error was raised.")
+        bool, typer.Option("--traceback", help="Show the traceback of an error.")
     ] = False,
 ) -> None:
-    """Takes the options that stand before the command; ``Group`` reads them."""
+    """Declares the global options, which ``Group`` reads."""
 
 
 app = typer.Typer(
@@ -88,8 +88,3 @@ app.command("verify", context_settings=FREE_ARGUMENTS)(verify)
 app.command("audit", context_settings=FREE_ARGUMENTS)(audit)
 app.command("web")(web)
 app.command("gallery")(gallery)
-
-
-def main() -> None:
-    """Runs the command line; the console script ``closedform`` calls this."""
-    app(prog_name="closedform")

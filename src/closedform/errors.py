@@ -10,6 +10,22 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+__all__ = [
+    "ArgumentError",
+    "ClosedFormError",
+    "ConfigError",
+    "DefinitionError",
+    "DomainError",
+    "ExportError",
+    "GraphError",
+    "LoweringError",
+    "SessionError",
+    "StateError",
+    "UnknownNameError",
+    "VerificationError",
+    "nearest",
+]
+
 
 class ClosedFormError(Exception):
     """Base of every error that closedform raises on purpose.
@@ -80,3 +96,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if match:
         return f"did you mean {by_lower[match[0]]!r}?"
     return f"known are {', '.join(names[:12])}{', …' if len(names) > 12 else ''}"
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

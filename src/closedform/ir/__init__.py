@@ -51,3 +51,7 @@ __all__ = [
     "ranges",
     "scalar",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -103,3 +103,7 @@ __all__ = [
     "tensor_input",
     "transpose",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

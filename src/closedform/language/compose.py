@@ -9,6 +9,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import DefinitionError
+from closedform.language.aliases import Steps
 from closedform.language.exact import value_at
 from closedform.language.functions import floor_mod
 from closedform.language.schedule import Schedule, whole_steps
@@ -17,7 +18,7 @@ from closedform.language.symbols import t
 
 def sequential(
     schedules: Sequence[Schedule],
-    milestones: Sequence[Any] | None = None,
+    milestones: Sequence[Steps] | None = None,
     *,
     name: str = "sequential",
 ) -> Schedule:
@@ -108,7 +109,7 @@ def chained(schedules: Sequence[Schedule], *, name: str = "chained") -> Schedule
     return Schedule(expr, name=name, length=length, domain=domain, **_used(shared, expr))
 
 
-def repeat(schedule: Schedule, every: Any = None, *, name: str = "repeat") -> Schedule:
+def repeat(schedule: Schedule, every: Steps | None = None, *, name: str = "repeat") -> Schedule:
     r"""Returns a schedule that starts again every so many steps, for ever.
 
     .. math:: g(t) = f(t \bmod n)
@@ -144,7 +145,7 @@ def repeat(schedule: Schedule, every: Any = None, *, name: str = "repeat") -> Sc
     )
 
 
-def splice(schedule: Schedule, at: Any, new: Schedule, *, name: str = "splice") -> Schedule:
+def splice(schedule: Schedule, at: Steps, new: Schedule, *, name: str = "splice") -> Schedule:
     r"""Returns a schedule whose course from step ``at`` on is that of another, at the same step.
 
     .. math:: g(t) = \begin{cases} f(t) & t < n \\ h(t) & t \ge n \end{cases}
@@ -239,7 +240,7 @@ def _used(hyperparameters: Mapping[str, Any], expr: sp.Expr) -> dict[str, Any]:
     return {key: value for key, value in hyperparameters.items() if key in names}
 
 
-def _checked_milestones(milestones: Sequence[Any], expected: int) -> tuple[sp.Integer, ...]:
+def _checked_milestones(milestones: Sequence[Steps], expected: int) -> tuple[sp.Integer, ...]:
     if len(milestones) != expected:
         raise DefinitionError(
             f"milestones must be one fewer than schedules: expected {expected}, "

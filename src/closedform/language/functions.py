@@ -14,6 +14,7 @@ import sympy as sp
 from sympy.core.symbol import Str
 
 from closedform.errors import DefinitionError
+from closedform.language.aliases import Operand
 from closedform.language.numbers import exact_number
 
 STORED = ("bf16", "f16")
@@ -185,21 +186,21 @@ class Rounded(_TensorFunction):
     nargs = 2
 
 
-def _expression(value: Any, function: str) -> sp.Expr:
+def _expression(value: Operand, function: str) -> sp.Expr:
     return value if isinstance(value, sp.Expr) else exact_number(value, f"argument of {function}")
 
 
-def floor_div(a: Any, b: Any) -> sp.Expr:
+def floor_div(a: Operand, b: Operand) -> sp.Expr:
     """Returns ``floor(a / b)``, inert: SymPy does not rewrite it."""
     return FloorDiv(_expression(a, "floor_div"), _expression(b, "floor_div"))
 
 
-def floor_mod(a: Any, b: Any) -> sp.Expr:
+def floor_mod(a: Operand, b: Operand) -> sp.Expr:
     """Returns ``a - b*floor(a / b)``, inert: SymPy does not rewrite it."""
     return FloorMod(_expression(a, "floor_mod"), _expression(b, "floor_mod"))
 
 
-def reduce_sum(x: Any, axes: Axes | None = None, keepdims: bool = False) -> sp.Expr:
+def reduce_sum(x: Operand, axes: Axes | None = None, keepdims: bool = False) -> sp.Expr:
     """Returns the sum of a tensor over some axes.
 
     Args:
@@ -218,7 +219,7 @@ def reduce_sum(x: Any, axes: Axes | None = None, keepdims: bool = False) -> sp.E
     return _reduction(ReduceSum, "reduce_sum", x, axes, keepdims)
 
 
-def reduce_mean(x: Any, axes: Axes | None = None, keepdims: bool = False) -> sp.Expr:
+def reduce_mean(x: Operand, axes: Axes | None = None, keepdims: bool = False) -> sp.Expr:
     """Returns the mean of a tensor over some axes: the sum divided by the number of elements.
 
     Args, Raises: those of :func:`reduce_sum`. The mean of no elements is 0.
@@ -226,7 +227,7 @@ def reduce_mean(x: Any, axes: Axes | None = None, keepdims: bool = False) -> sp.
     return _reduction(ReduceMean, "reduce_mean", x, axes, keepdims)
 
 
-def reduce_max(x: Any, axes: Axes | None = None, keepdims: bool = False) -> sp.Expr:
+def reduce_max(x: Operand, axes: Axes | None = None, keepdims: bool = False) -> sp.Expr:
     """Returns the largest element of a tensor over some axes; NaN where one is NaN.
 
     Args, Raises: those of :func:`reduce_sum`. The maximum of no elements is 0, as their mean.
@@ -251,7 +252,7 @@ def all_but(axis: int) -> AllBut:
 
 
 def _reduction(
-    kind: type[sp.Function], name: str, x: Any, axes: Axes | None, keepdims: bool
+    kind: type[sp.Function], name: str, x: Operand, axes: Axes | None, keepdims: bool
 ) -> sp.Expr:
     operand = _expression(x, name)
     if axes is None:
@@ -267,22 +268,22 @@ def _reduction(
     return kind(operand, sp.Tuple(*listed), kept)
 
 
-def matmul(a: Any, b: Any) -> sp.Expr:
+def matmul(a: Operand, b: Operand) -> sp.Expr:
     """Returns the matrix product of two tensors over their last two axes."""
     return MatMul(_expression(a, "matmul"), _expression(b, "matmul"))
 
 
-def transpose(x: Any) -> sp.Expr:
+def transpose(x: Operand) -> sp.Expr:
     """Returns a tensor with its last two axes exchanged."""
     return Transpose(_expression(x, "transpose"))
 
 
-def expand_dims(x: Any, axis: int) -> sp.Expr:
+def expand_dims(x: Operand, axis: int) -> sp.Expr:
     """Returns a tensor with an axis of size 1 more; -1 makes it the last one."""
     return ExpandDims(_expression(x, "expand_dims"), _integer(axis, "the axis of expand_dims"))
 
 
-def reshape(x: Any, sizes: Sequence[Any]) -> sp.Expr:
+def reshape(x: Operand, sizes: Sequence[Operand]) -> sp.Expr:
     """Returns a tensor with the same elements in another shape.
 
     Args:
@@ -293,12 +294,12 @@ def reshape(x: Any, sizes: Sequence[Any]) -> sp.Expr:
     return Reshape(_expression(x, "reshape"), sp.Tuple(*given))
 
 
-def like_param(x: Any) -> sp.Expr:
+def like_param(x: Operand) -> sp.Expr:
     """Returns a tensor with the same elements in the shape of the parameter."""
     return LikeParam(_expression(x, "like_param"))
 
 
-def rounded(x: Any, dtype: str) -> sp.Expr:
+def rounded(x: Operand, dtype: str) -> sp.Expr:
     """Returns a tensor rounded to the numbers of a stored dtype, "bf16" or "f16".
 
     Raises:
@@ -309,7 +310,7 @@ def rounded(x: Any, dtype: str) -> sp.Expr:
     return Rounded(_expression(x, "rounded"), Str(dtype))
 
 
-def _integer(value: Any, what: str) -> sp.Integer:
+def _integer(value: object, what: str) -> sp.Integer:
     if isinstance(value, bool) or not isinstance(value, int):
         raise DefinitionError(f"{what} must be an integer, got {value!r}")
     return sp.Integer(value)

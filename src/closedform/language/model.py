@@ -13,6 +13,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import DefinitionError
+from closedform.language.aliases import Operand
 from closedform.language.numbers import exact_number
 
 
@@ -71,7 +72,7 @@ def tensor_input(name: str) -> sp.Symbol:
     return sp.Symbol(f"input.{name}", real=True)
 
 
-def global_sum(x: Any) -> sp.Expr:
+def global_sum(x: Operand) -> sp.Expr:
     """Returns the sum over all elements of all parameters.
 
     Args:
@@ -90,6 +91,6 @@ def global_sum(x: Any) -> sp.Expr:
     return GlobalSum(x)
 
 
-def non_finite(x: Any) -> sp.Expr:
+def non_finite(x: Operand) -> sp.Expr:
     """Returns 1 where an expression is infinite or no number, 0 elsewhere."""
     return NonFinite(x if isinstance(x, sp.Expr) else exact_number(x, "argument of non_finite"))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from numbers import Integral, Rational, Real
-from typing import Any
 
 import sympy as sp
 
 from closedform.errors import DefinitionError
 
 
-def exact_number(value: Any, name: str = "value") -> sp.Expr:
+def exact_number(value: object, name: str = "value") -> sp.Expr:
     """Returns the exact SymPy number that a Python number means.
 
     An int is itself, a float is the decimal that its repr shows (``0.1`` is 1/10), a Fraction and

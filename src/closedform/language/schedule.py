@@ -10,6 +10,7 @@ from sympy.logic.boolalg import Boolean
 
 from closedform import delegation
 from closedform.errors import DefinitionError, DomainError, nearest
+from closedform.language.aliases import Number, Steps
 from closedform.language.exact import value_at
 from closedform.language.numbers import exact_number, rationalize
 from closedform.language.printing import latex
@@ -71,9 +72,9 @@ class Schedule:
         expr: sp.Expr | float,
         *,
         name: str = "schedule",
-        length: Any = None,
+        length: Steps | None = None,
         domain: Iterable[sp.Basic] = (),
-        **hyperparameters: Any,
+        **hyperparameters: Number,
     ) -> None:
         checked = _expression(expr, name)
         symbols = _symbols(checked, name)
@@ -152,7 +153,7 @@ class Schedule:
             **self.hyperparameters,
         )
 
-    def bind(self, **hyperparameters: Any) -> Schedule:
+    def bind(self, **hyperparameters: Number) -> Schedule:
         """Returns the schedule with these hyperparameters set or changed."""
         return self._with(self.expr, {**self.hyperparameters, **hyperparameters})
 
@@ -215,7 +216,7 @@ class Schedule:
         """Returns the verdicts of claims; see :func:`closedform.api.verify`."""
         return delegation.functions().verify(self, *claims, assume=assume, budget=budget)
 
-    def then(self, other: Schedule, *, at: Any = None) -> Schedule:
+    def then(self, other: Schedule, *, at: Steps | None = None) -> Schedule:
         """Returns this schedule until step ``at``, then ``other`` from its own step 0.
 
         Args:
@@ -226,23 +227,23 @@ class Schedule:
 
         return sequential((self, other), None if at is None else (at,))
 
-    def repeat(self, every: Any = None) -> Schedule:
+    def repeat(self, every: Steps | None = None) -> Schedule:
         """Returns this schedule started again every ``every`` steps; its length if not given."""
         from closedform.language.compose import repeat
 
         return repeat(self, every)
 
-    def splice(self, at: Any, new: Schedule) -> Schedule:
+    def splice(self, at: Steps, new: Schedule) -> Schedule:
         """Returns this schedule before step ``at``, and ``new`` at the same step from there on."""
         from closedform.language.compose import splice
 
         return splice(self, at, new)
 
-    def scale(self, factor: Any) -> Schedule:
+    def scale(self, factor: Number) -> Schedule:
         """Returns ``factor`` times this schedule."""
         return self._with(exact_number(factor, "factor") * self.expr, self.hyperparameters)
 
-    def clip(self, low: Any = None, high: Any = None) -> Schedule:
+    def clip(self, low: Number | None = None, high: Number | None = None) -> Schedule:
         """Returns this schedule held between ``low`` and ``high``; None leaves a side open.
 
         Raises:
@@ -303,7 +304,7 @@ def _symbols(expr: sp.Expr, name: str) -> dict[str, sp.Symbol]:
     return symbols
 
 
-def _value(key: str, value: Any, symbols: Mapping[str, sp.Symbol], name: str) -> sp.Expr:
+def _value(key: str, value: Number, symbols: Mapping[str, sp.Symbol], name: str) -> sp.Expr:
     """The exact value of a hyperparameter, held to what its symbol declares."""
     where = f"schedule {name!r}"
     if key not in symbols:
@@ -350,13 +351,13 @@ def _domain(
     return tuple(kept)
 
 
-def _duration(length: Any) -> sp.Expr | None:
+def _duration(length: Steps | None) -> sp.Expr | None:
     if length is None or (isinstance(length, sp.Expr) and not length.is_number):
         return length
     return whole_steps(length, "length")
 
 
-def whole_steps(value: Any, name: str) -> sp.Integer:
+def whole_steps(value: object, name: str) -> sp.Integer:
     """Returns a number of steps as an Integer; DefinitionError if it is no integer >= 0."""
     number = exact_number(value, name)
     if not number.is_integer or number < 0:

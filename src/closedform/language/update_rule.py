@@ -11,6 +11,7 @@ from sympy.logic.boolalg import Boolean
 
 from closedform import delegation
 from closedform.errors import DefinitionError
+from closedform.language.aliases import Hyper
 from closedform.language.definitions import holds, resolved, taken_by
 from closedform.language.functions import STORED, WHOLE_TENSOR
 from closedform.language.model import GlobalSum, Shared, counter, shared, tensor_input
@@ -332,7 +333,7 @@ class UpdateRule:
         """Returns the verdicts of claims; see :func:`closedform.api.verify`."""
         return delegation.functions().verify(self, *claims, budget=budget)
 
-    def bind(self, **hyperparameters: Any) -> UpdateRule:
+    def bind(self, **hyperparameters: Hyper) -> UpdateRule:
         """Returns the rule with these hyperparameters changed.
 
         Raises:

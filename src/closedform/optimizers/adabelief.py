@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state, t
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import flag, hyperparameter, two_betas
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -21,13 +21,13 @@ from closedform.optimizers.formulas import (
 
 
 def adabelief(
-    lr: Any = 1e-3,
-    betas: Sequence[Any] = (0.9, 0.999),
-    eps: Any = 1e-16,
-    weight_decay: Any = 0,
+    lr: Hyper = 1e-3,
+    betas: Sequence[Hyper] = (0.9, 0.999),
+    eps: Hyper = 1e-16,
+    weight_decay: Hyper = 0,
     decoupled_weight_decay: bool = True,
     *,
-    eps_root: Any = 1e-16,
+    eps_root: Hyper = 1e-16,
     maximize: bool = False,
 ) -> UpdateRule:
     r"""Returns AdaBelief.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import hyperparameter
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -18,10 +17,10 @@ from closedform.optimizers.formulas import (
 
 
 def adadelta(
-    lr: Any = 1.0,
-    rho: Any = 0.9,
-    eps: Any = 1e-6,
-    weight_decay: Any = 0,
+    lr: Hyper = 1.0,
+    rho: Hyper = 0.9,
+    eps: Hyper = 1e-6,
+    weight_decay: Hyper = 0,
     *,
     maximize: bool = False,
 ) -> UpdateRule:

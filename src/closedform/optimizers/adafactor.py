@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sympy as sp
 
@@ -20,6 +19,7 @@ from closedform.language import (
     state,
     t,
 )
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import choice, flag, hyperparameter, is_zero, two
 from closedform.optimizers.formulas import ascent_or_descent, weighted
 from closedform.optimizers.tensor_formulas import IS_FACTORED, Factors, clipped, rms, tensor_rule
@@ -35,12 +35,12 @@ _STATES = {
 
 
 def adafactor(
-    lr: Any = 1e-2,
-    eps: Sequence[Any] = (1e-30, 1e-3),
-    clip_threshold: Any = 1,
-    decay_rate: Any = 0.8,
-    beta1: Any = 0,
-    weight_decay: Any = 0,
+    lr: Hyper = 1e-2,
+    eps: Sequence[Hyper] = (1e-30, 1e-3),
+    clip_threshold: Hyper = 1,
+    decay_rate: Hyper = 0.8,
+    beta1: Hyper = 0,
+    weight_decay: Hyper = 0,
     *,
     scale_parameter: bool = True,
     relative_step: bool = True,

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state, t
+from closedform.language.aliases import Hyper, Number
 from closedform.optimizers.arguments import hyperparameter, is_zero, number
 from closedform.optimizers.formulas import ascent_or_descent, used_only, with_penalty
 
 
 def adagrad(
-    lr: Any = 1e-2,
-    lr_decay: Any = 0,
-    weight_decay: Any = 0,
-    initial_accumulator_value: Any = 0,
-    eps: Any = 1e-10,
+    lr: Hyper = 1e-2,
+    lr_decay: Hyper = 0,
+    weight_decay: Hyper = 0,
+    initial_accumulator_value: Number = 0,
+    eps: Hyper = 1e-10,
     *,
     maximize: bool = False,
 ) -> UpdateRule:

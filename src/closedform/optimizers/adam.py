@@ -8,6 +8,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, state, t
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import choice, flag, hyperparameter, is_zero, two_betas
 from closedform.optimizers.formulas import used_only
 
@@ -15,10 +16,10 @@ EPS_ADDED = ("after_correction", "before_correction")
 
 
 def adam(
-    lr: Any = 1e-3,
-    betas: Sequence[Any] = (0.9, 0.999),
-    eps: Any = 1e-8,
-    weight_decay: Any = 0,
+    lr: Hyper = 1e-3,
+    betas: Sequence[Hyper] = (0.9, 0.999),
+    eps: Hyper = 1e-8,
+    weight_decay: Hyper = 0,
     amsgrad: bool = False,
     *,
     maximize: bool = False,
@@ -83,10 +84,10 @@ def adam(
 
 
 def adamw(
-    lr: Any = 1e-3,
-    betas: Sequence[Any] = (0.9, 0.999),
-    eps: Any = 1e-8,
-    weight_decay: Any = 1e-2,
+    lr: Hyper = 1e-3,
+    betas: Sequence[Hyper] = (0.9, 0.999),
+    eps: Hyper = 1e-8,
+    weight_decay: Hyper = 1e-2,
     amsgrad: bool = False,
     *,
     maximize: bool = False,
@@ -161,7 +162,9 @@ def _moments(
     return mean / correction1 / (sp.sqrt(largest) / correction2 + eps), states
 
 
-def _checked(where: str, lr: Any, betas: Any, eps: Any, weight_decay: Any) -> dict[str, Any]:
+def _checked(
+    where: str, lr: Hyper, betas: Sequence[Hyper], eps: Hyper, weight_decay: Hyper
+) -> dict[str, Any]:
     return {
         "lr": hyperparameter(lr, "lr", where),
         **two_betas(betas, where),

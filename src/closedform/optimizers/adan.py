@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, state, t
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import choice, hyperparameter, is_zero, three_betas
 from closedform.optimizers.formulas import blend, square, used_only, weighted
 
@@ -15,10 +15,10 @@ DECAYS = ("proximal", "decoupled")
 
 
 def adan(
-    lr: Any = 1e-3,
-    betas: Sequence[Any] = (0.98, 0.92, 0.99),
-    eps: Any = 1e-8,
-    weight_decay: Any = 0,
+    lr: Hyper = 1e-3,
+    betas: Sequence[Hyper] = (0.98, 0.92, 0.99),
+    eps: Hyper = 1e-8,
+    weight_decay: Hyper = 0,
     *,
     decay: str = "proximal",
 ) -> UpdateRule:

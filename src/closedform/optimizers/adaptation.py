@@ -9,6 +9,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.language import GRAD, PARAM, hyper, shared, t
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import flag, hyperparameter, two_betas
 from closedform.optimizers.formulas import decoupled, with_penalty
 
@@ -42,10 +43,10 @@ class AdaptedAdam:
 
 def adapted_adam(
     where: str,
-    lr: Any,
-    betas: Sequence[Any],
-    eps: Any,
-    weight_decay: Any,
+    lr: Hyper,
+    betas: Sequence[Hyper],
+    eps: Hyper,
+    weight_decay: Hyper,
     decoupled_weight_decay: bool,
     use_bias_correction: bool,
 ) -> AdaptedAdam:
@@ -70,7 +71,7 @@ def adapted_adam(
 
 
 def bounded_growth(
-    estimate: sp.Expr, size: sp.Expr, growth_rate: Any, values: dict[str, Any], where: str
+    estimate: sp.Expr, size: sp.Expr, growth_rate: Hyper, values: dict[str, Any], where: str
 ) -> sp.Expr:
     """Returns the estimate, at most ``growth_rate`` times another; any where the rate is None.
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, state, t
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import hyperparameter, three_betas, whole
 from closedform.optimizers.formulas import blend, decoupled, used_only, weighted
 
 
 def ademamix(
-    lr: Any = 1e-3,
-    betas: Sequence[Any] = (0.9, 0.999, 0.9999),
-    alpha: Any = 5,
-    eps: Any = 1e-8,
-    weight_decay: Any = 0,
+    lr: Hyper = 1e-3,
+    betas: Sequence[Hyper] = (0.9, 0.999, 0.9999),
+    alpha: Hyper = 5,
+    eps: Hyper = 1e-8,
+    weight_decay: Hyper = 0,
     *,
     alpha_steps: int | None = None,
     beta3_steps: int | None = None,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state, t
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import flag, hyperparameter, is_zero, two_betas
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -20,13 +20,13 @@ from closedform.optimizers.formulas import (
 
 
 def adopt(
-    lr: Any = 1e-3,
-    betas: Sequence[Any] = (0.9, 0.9999),
-    eps: Any = 1e-6,
-    weight_decay: Any = 0,
+    lr: Hyper = 1e-3,
+    betas: Sequence[Hyper] = (0.9, 0.9999),
+    eps: Hyper = 1e-6,
+    weight_decay: Hyper = 0,
     decoupled_weight_decay: bool = False,
     *,
-    clip_exponent: Any = 0.25,
+    clip_exponent: Hyper = 0.25,
     maximize: bool = False,
 ) -> UpdateRule:
     r"""Returns ADOPT.

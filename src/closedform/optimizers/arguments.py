@@ -10,7 +10,7 @@ from closedform.language import Schedule, exact_number
 
 
 def hyperparameter(
-    value: Any,
+    value: object,
     name: str,
     where: str,
     *,
@@ -44,7 +44,7 @@ def hyperparameter(
     return number
 
 
-def number(value: Any, name: str, where: str) -> Any:
+def number(value: object, name: str, where: str) -> Any:
     """Returns an exact number >= 0 that is used up when the states are made.
 
     Raises:
@@ -60,7 +60,7 @@ def number(value: Any, name: str, where: str) -> Any:
     return hyperparameter(value, name, where)
 
 
-def two(value: Any, name: str, where: str, example: str) -> tuple[Any, Any]:
+def two(value: object, name: str, where: str, example: str) -> tuple[Any, Any]:
     """Returns the two entries of a pair, unchecked.
 
     Raises:
@@ -73,7 +73,7 @@ def two(value: Any, name: str, where: str, example: str) -> tuple[Any, Any]:
     return value[0], value[1]
 
 
-def two_betas(value: Any, where: str, example: str = "(0.9, 0.999)") -> dict[str, Any]:
+def two_betas(value: object, where: str, example: str = "(0.9, 0.999)") -> dict[str, Any]:
     """Returns the hyperparameters ``beta1`` and ``beta2``, numbers in [0, 1).
 
     Raises:
@@ -86,7 +86,7 @@ def two_betas(value: Any, where: str, example: str = "(0.9, 0.999)") -> dict[str
     }
 
 
-def three_betas(value: Any, where: str, example: str) -> dict[str, Any]:
+def three_betas(value: object, where: str, example: str) -> dict[str, Any]:
     """Returns the hyperparameters ``beta1``, ``beta2`` and ``beta3``, numbers in [0, 1).
 
     Raises:
@@ -102,7 +102,7 @@ def three_betas(value: Any, where: str, example: str) -> dict[str, Any]:
     }
 
 
-def whole(value: Any, name: str, where: str, *, at_least: int = 1) -> int:
+def whole(value: object, name: str, where: str, *, at_least: int = 1) -> int:
     """Returns a number of steps that is fixed when the rule is built.
 
     Raises:
@@ -115,7 +115,7 @@ def whole(value: Any, name: str, where: str, *, at_least: int = 1) -> int:
     return value
 
 
-def flag(value: Any, name: str, where: str) -> bool:
+def flag(value: object, name: str, where: str) -> bool:
     """Returns a switch that is resolved when the rule is built.
 
     Raises:
@@ -128,7 +128,7 @@ def flag(value: Any, name: str, where: str) -> bool:
     return value
 
 
-def choice(value: Any, name: str, where: str, options: tuple[str, ...]) -> str:
+def choice(value: object, name: str, where: str, options: tuple[str, ...]) -> str:
     """Returns one of a few named choices.
 
     Raises:
@@ -141,6 +141,6 @@ def choice(value: Any, name: str, where: str, options: tuple[str, ...]) -> str:
     return str(value)
 
 
-def is_zero(value: Any) -> bool:
+def is_zero(value: object) -> bool:
     """Returns whether a checked hyperparameter is the number 0, so that its term is left out."""
     return value is not None and not isinstance(value, Schedule) and bool(value == 0)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state, t
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import hyperparameter
 from closedform.optimizers.formulas import ascent_or_descent, used_only, with_penalty
 
 
 def asgd(
-    lr: Any = 1e-2,
-    lambd: Any = 1e-4,
-    alpha: Any = 0.75,
-    t0: Any = 1e6,
-    weight_decay: Any = 0,
+    lr: Hyper = 1e-2,
+    lambd: Hyper = 1e-4,
+    alpha: Hyper = 0.75,
+    t0: Hyper = 1e6,
+    weight_decay: Hyper = 0,
     *,
     maximize: bool = False,
 ) -> UpdateRule:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sympy as sp
 
 from closedform.language import PARAM, RANK, State, UpdateRule, hyper, local, state
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import hyperparameter, is_zero, three_betas, two
 from closedform.optimizers.formulas import ascent_or_descent, weighted
 from closedform.optimizers.tensor_formulas import IS_FACTORED, Factors, clipped, tensor_rule
@@ -17,11 +17,11 @@ _DOUBT = Factors("exp_avg_res_row", "exp_avg_res_col")
 
 
 def came(
-    lr: Any = 2e-4,
-    eps: Sequence[Any] = (1e-30, 1e-16),
-    clip_threshold: Any = 1,
-    betas: Sequence[Any] = (0.9, 0.999, 0.9999),
-    weight_decay: Any = 0,
+    lr: Hyper = 2e-4,
+    eps: Sequence[Hyper] = (1e-30, 1e-16),
+    clip_threshold: Hyper = 1,
+    betas: Sequence[Hyper] = (0.9, 0.999, 0.9999),
+    weight_decay: Hyper = 0,
     *,
     maximize: bool = False,
 ) -> UpdateRule:

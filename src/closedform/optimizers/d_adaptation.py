@@ -18,21 +18,22 @@ from closedform.language import (
     shared,
     state,
 )
+from closedform.language.aliases import Hyper, Number
 from closedform.optimizers.adaptation import SIZE, adapted_adam, bounded_growth
 from closedform.optimizers.arguments import hyperparameter, number
 from closedform.optimizers.formulas import used_only, weighted, with_penalty
 
 
 def d_adapt_adam(
-    lr: Any = 1.0,
-    betas: Sequence[Any] = (0.9, 0.999),
-    eps: Any = 1e-8,
-    weight_decay: Any = 0,
+    lr: Hyper = 1.0,
+    betas: Sequence[Hyper] = (0.9, 0.999),
+    eps: Hyper = 1e-8,
+    weight_decay: Hyper = 0,
     *,
     decoupled_weight_decay: bool = False,
     use_bias_correction: bool = False,
-    d0: Any = 1e-6,
-    growth_rate: Any = None,
+    d0: Number = 1e-6,
+    growth_rate: Hyper = None,
 ) -> UpdateRule:
     r"""Returns Adam with D-Adaptation.
 
@@ -101,12 +102,12 @@ def d_adapt_adam(
 
 
 def d_adapt_sgd(
-    lr: Any = 1.0,
-    momentum: Any = 0,
-    weight_decay: Any = 0,
+    lr: Hyper = 1.0,
+    momentum: Hyper = 0,
+    weight_decay: Hyper = 0,
     *,
-    d0: Any = 1e-6,
-    growth_rate: Any = None,
+    d0: Number = 1e-6,
+    growth_rate: Hyper = None,
 ) -> UpdateRule:
     r"""Returns SGD with D-Adaptation.
 
@@ -172,7 +173,7 @@ def d_adapt_sgd(
 
 
 def _grown(
-    estimate: sp.Expr, length: sp.Expr, growth_rate: Any, values: dict[str, Any], where: str
+    estimate: sp.Expr, length: sp.Expr, growth_rate: Hyper, values: dict[str, Any], where: str
 ) -> sp.Expr:
     """The next d: the estimate, if it is larger, and known."""
     bounded = bounded_growth(estimate, SIZE, growth_rate, values, where)

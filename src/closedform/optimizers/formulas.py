@@ -8,6 +8,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.language import GRAD, PARAM, Shared, State, UpdateRule, hyper, t
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import flag, is_zero
 
 
@@ -16,12 +17,12 @@ def ascent_or_descent(maximize: bool, where: str) -> sp.Expr:
     return -GRAD if flag(maximize, "maximize", where) else GRAD
 
 
-def with_penalty(gradient: sp.Expr, weight_decay: Any) -> sp.Expr:
+def with_penalty(gradient: sp.Expr, weight_decay: Hyper) -> sp.Expr:
     """Returns the gradient with the L2 penalty; the number 0 leaves the term out."""
     return gradient if is_zero(weight_decay) else gradient + hyper("weight_decay") * PARAM
 
 
-def decoupled(weight_decay: Any, param: sp.Expr = PARAM, rate: sp.Expr | None = None) -> sp.Expr:
+def decoupled(weight_decay: Hyper, param: sp.Expr = PARAM, rate: sp.Expr | None = None) -> sp.Expr:
     """Returns what decoupled weight decay takes from the parameter, or from what it has become.
 
     The rate is ``lr``, or another.

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, reduce_sum, state, t
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import flag, hyperparameter, is_zero, two_betas
 from closedform.optimizers.formulas import square as squared
 from closedform.optimizers.formulas import used_only, weighted
 
 
 def lamb(
-    lr: Any = 1e-3,
-    betas: Sequence[Any] = (0.9, 0.999),
-    eps: Any = 1e-6,
-    weight_decay: Any = 0,
+    lr: Hyper = 1e-3,
+    betas: Sequence[Hyper] = (0.9, 0.999),
+    eps: Hyper = 1e-6,
+    weight_decay: Hyper = 0,
     *,
     correct_bias: bool = True,
     trust_ratio: bool = True,
-    largest_norm: Any = 10,
+    largest_norm: Hyper = 10,
 ) -> UpdateRule:
     r"""Returns Lamb.
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, state, t
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import hyperparameter, two_betas
 from closedform.optimizers.formulas import decoupled, used_only, weighted
 
 
 def laprop(
-    lr: Any = 4e-4,
-    betas: Sequence[Any] = (0.9, 0.999),
-    eps: Any = 1e-15,
-    weight_decay: Any = 0,
+    lr: Hyper = 4e-4,
+    betas: Sequence[Hyper] = (0.9, 0.999),
+    eps: Hyper = 1e-15,
+    weight_decay: Hyper = 0,
 ) -> UpdateRule:
     r"""Returns LaProp.
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, local, state
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import flag, hyperparameter, is_zero
 from closedform.optimizers.formulas import ascent_or_descent, with_penalty
 from closedform.optimizers.tensor_formulas import norm, tensor_rule
 
 
 def lars(
-    lr: Any = 1.0,
-    momentum: Any = 0.9,
-    weight_decay: Any = 0,
-    trust_coefficient: Any = 1e-3,
-    eps: Any = 1e-8,
+    lr: Hyper = 1.0,
+    momentum: Hyper = 0.9,
+    weight_decay: Hyper = 0,
+    trust_coefficient: Hyper = 1e-3,
+    eps: Hyper = 1e-8,
     nesterov: bool = False,
     *,
     maximize: bool = False,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, state
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import hyperparameter, two_betas
 from closedform.optimizers.formulas import decoupled, sign, used_only, weighted
 
 
-def lion(lr: Any = 1e-4, betas: Sequence[Any] = (0.9, 0.99), weight_decay: Any = 0) -> UpdateRule:
+def lion(
+    lr: Hyper = 1e-4, betas: Sequence[Hyper] = (0.9, 0.99), weight_decay: Hyper = 0
+) -> UpdateRule:
     r"""Returns Lion, with decoupled weight decay.
 
     .. math::

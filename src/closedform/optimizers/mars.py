@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, reduce_sum, state, t
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import choice, hyperparameter, two_betas
 from closedform.optimizers.formulas import decoupled, sign, square, used_only, weighted
 
@@ -15,11 +15,11 @@ FORMS = ("adamw", "lion")
 
 
 def mars(
-    lr: Any = 3e-3,
-    betas: Sequence[Any] = (0.95, 0.99),
-    eps: Any = 1e-8,
-    weight_decay: Any = 0,
-    gamma: Any = 0.025,
+    lr: Hyper = 3e-3,
+    betas: Sequence[Hyper] = (0.95, 0.99),
+    eps: Hyper = 1e-8,
+    weight_decay: Hyper = 0,
+    gamma: Hyper = 0.025,
     *,
     form: str = "adamw",
 ) -> UpdateRule:

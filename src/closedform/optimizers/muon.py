@@ -26,6 +26,7 @@ from closedform.language import (
     state,
     transpose,
 )
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import choice, flag, hyperparameter, is_zero, whole
 from closedform.optimizers.formulas import ascent_or_descent, blend
 from closedform.optimizers.tensor_formulas import tensor_rule
@@ -46,13 +47,13 @@ _IS_TALL = sp.Or(
 
 
 def muon(
-    lr: Any = 1e-3,
-    weight_decay: Any = 0.1,
-    momentum: Any = 0.95,
+    lr: Hyper = 1e-3,
+    weight_decay: Hyper = 0.1,
+    momentum: Hyper = 0.95,
     nesterov: bool = True,
     ns_steps: int = 5,
-    ns_coefficients: Sequence[Any] = COEFFICIENTS,
-    eps: Any = 1e-7,
+    ns_coefficients: Sequence[Hyper] = COEFFICIENTS,
+    eps: Hyper = 1e-7,
     *,
     maximize: bool = False,
     lookahead: str = "blend",
@@ -145,7 +146,7 @@ def muon(
 
 
 def _checked(
-    lr: Any, weight_decay: Any, momentum: Any, eps: Any, coefficients: Any
+    lr: Hyper, weight_decay: Hyper, momentum: Hyper, eps: Hyper, coefficients: Sequence[Hyper]
 ) -> dict[str, Any]:
     is_three = isinstance(coefficients, Sequence) and len(coefficients) == 3
     if not is_three or isinstance(coefficients, str):
@@ -224,7 +225,7 @@ def _polynomial(
     return {**dict(zip(names, made, strict=True)), result: bf16(moved + (a - near_a) * now)}
 
 
-def _power_of_two(value: Any) -> sp.Expr:
+def _power_of_two(value: Hyper) -> sp.Expr:
     """The power of two beside a number, with its sign; 0 for 0 and for what is no number yet."""
     if value is None or isinstance(value, Schedule) or is_zero(value):
         return sp.Integer(0)

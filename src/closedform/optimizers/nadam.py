@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state, t
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import flag, hyperparameter, two_betas
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -20,11 +20,11 @@ from closedform.optimizers.formulas import (
 
 
 def nadam(
-    lr: Any = 2e-3,
-    betas: Sequence[Any] = (0.9, 0.999),
-    eps: Any = 1e-8,
-    weight_decay: Any = 0,
-    momentum_decay: Any = 4e-3,
+    lr: Hyper = 2e-3,
+    betas: Sequence[Hyper] = (0.9, 0.999),
+    eps: Hyper = 1e-8,
+    weight_decay: Hyper = 0,
+    momentum_decay: Hyper = 4e-3,
     decoupled_weight_decay: bool = False,
     *,
     maximize: bool = False,

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, local, reduce_sum, state, t
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import flag, hyperparameter, is_zero, two_betas
 from closedform.optimizers.formulas import ascent_or_descent, weighted
 from closedform.optimizers.tensor_formulas import tensor_rule
 
 
 def novograd(
-    lr: Any = 1e-2,
-    betas: Sequence[Any] = (0.95, 0.98),
-    eps: Any = 1e-8,
-    weight_decay: Any = 0,
+    lr: Hyper = 1e-2,
+    betas: Sequence[Hyper] = (0.95, 0.98),
+    eps: Hyper = 1e-8,
+    weight_decay: Hyper = 0,
     *,
     grad_averaging: bool = False,
     maximize: bool = False,

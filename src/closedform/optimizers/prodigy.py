@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sympy as sp
 
@@ -17,24 +16,25 @@ from closedform.language import (
     shared,
     state,
 )
+from closedform.language.aliases import Hyper, Number
 from closedform.optimizers.adaptation import SIZE, adapted_adam, bounded_growth
 from closedform.optimizers.arguments import flag, hyperparameter, number
 from closedform.optimizers.formulas import used_only
 
 
 def prodigy(
-    lr: Any = 1.0,
-    betas: Sequence[Any] = (0.9, 0.999),
-    eps: Any = 1e-8,
-    weight_decay: Any = 0,
+    lr: Hyper = 1.0,
+    betas: Sequence[Hyper] = (0.9, 0.999),
+    eps: Hyper = 1e-8,
+    weight_decay: Hyper = 0,
     *,
-    beta3: Any = None,
+    beta3: Hyper = None,
     decoupled_weight_decay: bool = True,
     use_bias_correction: bool = False,
     safeguard_warmup: bool = False,
-    d0: Any = 1e-6,
-    d_coef: Any = 1,
-    growth_rate: Any = None,
+    d0: Number = 1e-6,
+    d_coef: Hyper = 1,
+    growth_rate: Hyper = None,
 ) -> UpdateRule:
     r"""Returns Prodigy.
 

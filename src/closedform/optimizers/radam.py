@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state, t
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import flag, hyperparameter, two_betas
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -21,10 +21,10 @@ from closedform.optimizers.formulas import (
 
 
 def radam(
-    lr: Any = 1e-3,
-    betas: Sequence[Any] = (0.9, 0.999),
-    eps: Any = 1e-8,
-    weight_decay: Any = 0,
+    lr: Hyper = 1e-3,
+    betas: Sequence[Hyper] = (0.9, 0.999),
+    eps: Hyper = 1e-8,
+    weight_decay: Hyper = 0,
     decoupled_weight_decay: bool = False,
     *,
     maximize: bool = False,
@@ -97,6 +97,6 @@ def radam(
     return used_only("radam", param, states, values)
 
 
-def _is_never_rectified(beta2: Any) -> bool:
+def _is_never_rectified(beta2: Hyper) -> bool:
     """Whether the limit of the length is 5 or less."""
     return isinstance(beta2, sp.Expr) and bool(beta2 <= sp.Rational(2, 3))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import flag, hyperparameter, is_zero
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -18,11 +17,11 @@ from closedform.optimizers.formulas import (
 
 
 def rmsprop(
-    lr: Any = 1e-2,
-    alpha: Any = 0.99,
-    eps: Any = 1e-8,
-    weight_decay: Any = 0,
-    momentum: Any = 0,
+    lr: Hyper = 1e-2,
+    alpha: Hyper = 0.99,
+    eps: Hyper = 1e-8,
+    weight_decay: Hyper = 0,
+    momentum: Hyper = 0,
     centered: bool = False,
     *,
     maximize: bool = False,

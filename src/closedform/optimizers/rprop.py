@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import hyperparameter, number, two
 from closedform.optimizers.formulas import ascent_or_descent, sign, used_only
 
 
 def rprop(
-    lr: Any = 1e-2,
-    etas: Sequence[Any] = (0.5, 1.2),
-    step_sizes: Sequence[Any] = (1e-6, 50),
+    lr: Hyper = 1e-2,
+    etas: Sequence[Hyper] = (0.5, 1.2),
+    step_sizes: Sequence[Hyper] = (1e-6, 50),
     *,
     maximize: bool = False,
 ) -> UpdateRule:

@@ -9,18 +9,19 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import GRAD, PARAM, Shared, State, UpdateRule, hyper, shared, state, t
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import flag, hyperparameter, is_zero, two_betas, whole
 from closedform.optimizers.formulas import rectification, used_only, weighted
 
 
 def schedule_free_sgd(
-    lr: Any = 1.0,
-    momentum: Any = 0.9,
-    weight_decay: Any = 0,
+    lr: Hyper = 1.0,
+    momentum: Hyper = 0.9,
+    weight_decay: Hyper = 0,
     *,
     warmup_steps: int = 0,
-    weight_exponent: Any = 0,
-    rate_exponent: Any = 2,
+    weight_exponent: Hyper = 0,
+    rate_exponent: Hyper = 2,
 ) -> UpdateRule:
     r"""Returns Schedule-Free SGD.
 
@@ -70,14 +71,14 @@ def schedule_free_sgd(
 
 
 def schedule_free_adamw(
-    lr: Any = 2.5e-3,
-    betas: Sequence[Any] = (0.9, 0.999),
-    eps: Any = 1e-8,
-    weight_decay: Any = 0,
+    lr: Hyper = 2.5e-3,
+    betas: Sequence[Hyper] = (0.9, 0.999),
+    eps: Hyper = 1e-8,
+    weight_decay: Hyper = 0,
     *,
     warmup_steps: int = 0,
-    weight_exponent: Any = 0,
-    rate_exponent: Any = 2,
+    weight_exponent: Hyper = 0,
+    rate_exponent: Hyper = 2,
 ) -> UpdateRule:
     r"""Returns Schedule-Free AdamW.
 
@@ -124,13 +125,13 @@ def schedule_free_adamw(
 
 
 def schedule_free_radam(
-    lr: Any = 2.5e-3,
-    betas: Sequence[Any] = (0.9, 0.999),
-    eps: Any = 1e-8,
-    weight_decay: Any = 0,
+    lr: Hyper = 2.5e-3,
+    betas: Sequence[Hyper] = (0.9, 0.999),
+    eps: Hyper = 1e-8,
+    weight_decay: Hyper = 0,
     *,
-    weight_exponent: Any = 0,
-    rate_exponent: Any = 2,
+    weight_exponent: Hyper = 0,
+    rate_exponent: Hyper = 2,
     silent_sgd_phase: bool = True,
 ) -> UpdateRule:
     r"""Returns Schedule-Free RAdam: rectification in place of a warmup.
@@ -203,7 +204,7 @@ def _averaged(
     )
 
 
-def _common(lr: Any, decay: Any, exponent: Any, power: Any, where: str) -> dict[str, Any]:
+def _common(lr: Hyper, decay: Hyper, exponent: Hyper, power: Hyper, where: str) -> dict[str, Any]:
     return {
         "lr": hyperparameter(lr, "lr", where),
         "weight_decay": hyperparameter(decay, "weight_decay", where),
@@ -212,13 +213,13 @@ def _common(lr: Any, decay: Any, exponent: Any, power: Any, where: str) -> dict[
     }
 
 
-def _adaptive(betas: Any, eps: Any, where: str) -> dict[str, Any]:
+def _adaptive(betas: Sequence[Hyper], eps: Hyper, where: str) -> dict[str, Any]:
     checked = two_betas(betas, where)
     _inside(checked["beta1"], "betas[0]", where)
     return {**checked, "eps": hyperparameter(eps, "eps", where)}
 
 
-def _inside(value: Any, name: str, where: str) -> Any:
+def _inside(value: Hyper, name: str, where: str) -> Any:
     """A weight that is not 0: the point of evaluation divides by it."""
     checked = hyperparameter(value, name, where, below=1)
     if is_zero(checked):

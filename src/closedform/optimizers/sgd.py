@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import GRAD, PARAM, Schedule, State, UpdateRule, hyper, local, state, t
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import choice, flag, hyperparameter, is_zero
 from closedform.optimizers.tensor_formulas import tensor_rule
 
@@ -15,10 +14,10 @@ FIRST_MOMENTUM = ("gradient", "dampened")
 
 
 def sgd(
-    lr: Any = 1e-3,
-    momentum: Any = 0,
-    dampening: Any = 0,
-    weight_decay: Any = 0,
+    lr: Hyper = 1e-3,
+    momentum: Hyper = 0,
+    dampening: Hyper = 0,
+    weight_decay: Hyper = 0,
     nesterov: bool = False,
     *,
     maximize: bool = False,
@@ -97,7 +96,7 @@ def _momentum(gradient: sp.Expr, *, dampened: bool, first: str) -> sp.Expr:
     return sp.Piecewise((gradient, sp.Eq(t, 0)), (usual, True)) if first == "gradient" else usual
 
 
-def _check_nesterov(momentum: Any, dampening: Any) -> None:
+def _check_nesterov(momentum: Hyper, dampening: Hyper) -> None:
     if is_zero(momentum):
         raise DefinitionError(
             "nesterov needs a momentum above 0, got momentum 0", where="sgd", hint="try 0.9"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, state
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import flag, hyperparameter
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -17,9 +16,9 @@ from closedform.optimizers.formulas import (
 
 
 def signum(
-    lr: Any = 1e-3,
-    momentum: Any = 0.9,
-    weight_decay: Any = 0,
+    lr: Hyper = 1e-3,
+    momentum: Hyper = 0.9,
+    weight_decay: Hyper = 0,
     decoupled_weight_decay: bool = True,
     *,
     maximize: bool = False,
@@ -67,7 +66,7 @@ def signum(
     return used_only("signum", param, {"momentum_buffer": State(mean)}, values)
 
 
-def tiger(lr: Any = 1e-3, beta: Any = 0.965, weight_decay: Any = 0.01) -> UpdateRule:
+def tiger(lr: Hyper = 1e-3, beta: Hyper = 0.965, weight_decay: Hyper = 0.01) -> UpdateRule:
     r"""Returns Tiger, the tight-fisted optimizer: Signum under its own names.
 
     .. math::

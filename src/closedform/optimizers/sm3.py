@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sympy as sp
 
@@ -20,6 +19,7 @@ from closedform.language import (
     reduce_max,
     state,
 )
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import choice, hyperparameter, is_zero, two
 from closedform.optimizers.formulas import ascent_or_descent, weighted
 from closedform.optimizers.tensor_formulas import tensor_rule
@@ -30,9 +30,9 @@ AXES = 8
 
 
 def sm3(
-    lr: Any = 0.1,
-    betas: Sequence[Any] = (0.9, 1),
-    eps: Any = 1e-30,
+    lr: Hyper = 0.1,
+    betas: Sequence[Hyper] = (0.9, 1),
+    eps: Hyper = 1e-30,
     *,
     form: str = "II",
     maximize: bool = False,
@@ -119,7 +119,7 @@ def _largest(name: str, axis: int) -> sp.Expr:
     return reduce_max(local(name), all_but(axis), keepdims=True)
 
 
-def _accumulated(old: sp.Expr, square: sp.Expr, beta2: Any) -> sp.Expr:
+def _accumulated(old: sp.Expr, square: sp.Expr, beta2: Hyper) -> sp.Expr:
     return old + square if beta2 == 1 else weighted(old, square, hyper("beta2"))
 
 
@@ -131,7 +131,7 @@ def _least(accumulators: Sequence[sp.Expr]) -> sp.Expr:
     return sp.Piecewise(*branches, (sp.Min(*accumulators), True))
 
 
-def _scaled(gradient: sp.Expr, moment: sp.Expr, eps: Any) -> sp.Expr:
+def _scaled(gradient: sp.Expr, moment: sp.Expr, eps: Hyper) -> sp.Expr:
     """The gradient over the root; 0 / 0 is 0 where no eps, or none that is known, prevents it."""
     if eps is not None and not is_zero(eps) and not isinstance(eps, Schedule):
         return gradient / sp.sqrt(moment + hyper("eps"))

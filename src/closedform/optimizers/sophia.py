@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sympy as sp
 
@@ -18,18 +17,19 @@ from closedform.language import (
     t,
     tensor_input,
 )
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import hyperparameter, two_betas, whole
 from closedform.optimizers.formulas import blend, decoupled, used_only
 
 
 def sophia(
-    lr: Any = 6e-4,
-    betas: Sequence[Any] = (0.96, 0.99),
-    eps: Any = 1e-12,
-    weight_decay: Any = 0.1,
+    lr: Hyper = 6e-4,
+    betas: Sequence[Hyper] = (0.96, 0.99),
+    eps: Hyper = 1e-12,
+    weight_decay: Hyper = 0.1,
     *,
-    gamma: Any = 0.01,
-    clip: Any = 1,
+    gamma: Hyper = 0.01,
+    clip: Hyper = 1,
     update_period: int = 10,
 ) -> UpdateRule:
     r"""Returns Sophia, for a given estimate of the diagonal of the Hessian.

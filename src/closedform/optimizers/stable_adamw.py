@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, local, state, t
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import hyperparameter, is_zero, two_betas
 from closedform.optimizers.formulas import ascent_or_descent, blend, weighted
 from closedform.optimizers.tensor_formulas import rms, tensor_rule
 
 
 def stable_adamw(
-    lr: Any = 1e-3,
-    betas: Sequence[Any] = (0.9, 0.99),
-    eps: Any = 1e-8,
-    weight_decay: Any = 1e-2,
+    lr: Hyper = 1e-3,
+    betas: Sequence[Hyper] = (0.9, 0.99),
+    eps: Hyper = 1e-8,
+    weight_decay: Hyper = 1e-2,
     *,
     maximize: bool = False,
 ) -> UpdateRule:

@@ -21,6 +21,7 @@ from closedform.language import (
     reduce_sum,
     state,
 )
+from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import hyperparameter, is_zero
 from closedform.optimizers.formulas import weighted
 
@@ -28,7 +29,7 @@ IS_FACTORED = sp.Ge(RANK, 2)
 """A matrix, or a batch of them: its second moment is kept as row and column factors."""
 
 
-def clipped(name: str, clip_threshold: Any, where: str) -> tuple[Any, sp.Expr]:
+def clipped(name: str, clip_threshold: Hyper, where: str) -> tuple[Any, sp.Expr]:
     """Returns the checked hyperparameter ``clip_threshold``, and a definition scaled down by it.
 
     Raises:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, state, t
+from closedform.language.aliases import Hyper, Number
 from closedform.optimizers.arguments import hyperparameter, number, two_betas
 from closedform.optimizers.formulas import blend, decoupled, sign, used_only
 
 
 def yogi(
-    lr: Any = 1e-2,
-    betas: Sequence[Any] = (0.9, 0.999),
-    eps: Any = 1e-3,
-    weight_decay: Any = 0,
+    lr: Hyper = 1e-2,
+    betas: Sequence[Hyper] = (0.9, 0.999),
+    eps: Hyper = 1e-3,
+    weight_decay: Hyper = 0,
     *,
-    initial_accumulator: Any = 1e-6,
+    initial_accumulator: Number = 1e-6,
 ) -> UpdateRule:
     r"""Returns Yogi.
 

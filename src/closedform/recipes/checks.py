@@ -8,6 +8,7 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import exact_number
+from closedform.recipes.entries import Check
 from closedform.schedules.arguments import (
     NO_WARMUP,
     check_choice,
@@ -23,7 +24,7 @@ rate = falling_rate
 """The rate of an inverse time decay, at least 0."""
 
 
-def warmup(value: Any, name: str, where: str) -> sp.Rational:
+def warmup(value: object, name: str, where: str) -> sp.Rational:
     """Returns the number of flat steps before an inverse root, above 0.
 
     Raises:
@@ -32,7 +33,7 @@ def warmup(value: Any, name: str, where: str) -> sp.Rational:
     return positive_steps(value, name, where, NO_WARMUP)
 
 
-def number(value: Any, name: str, where: str) -> sp.Expr:
+def number(value: object, name: str, where: str) -> sp.Expr:
     """Returns a finite number, exactly.
 
     Raises:
@@ -41,7 +42,7 @@ def number(value: Any, name: str, where: str) -> sp.Expr:
     return exact_number(value, f"{name} of {where}")
 
 
-def numbers(value: Any, name: str, where: str) -> tuple[sp.Expr, ...]:
+def numbers(value: object, name: str, where: str) -> tuple[sp.Expr, ...]:
     """Returns a list of finite numbers, exactly.
 
     Raises:
@@ -54,7 +55,7 @@ def numbers(value: Any, name: str, where: str) -> tuple[sp.Expr, ...]:
     return tuple(number(item, f"{name}[{index}]", where) for index, item in enumerate(value))
 
 
-def flag(value: Any, name: str, where: str) -> bool:
+def flag(value: object, name: str, where: str) -> bool:
     """Returns a switch.
 
     Raises:
@@ -65,7 +66,7 @@ def flag(value: Any, name: str, where: str) -> bool:
     return value
 
 
-def milestones(value: Any, name: str, where: str) -> tuple[sp.Rational, ...]:
+def milestones(value: object, name: str, where: str) -> tuple[sp.Rational, ...]:
     """Returns milestones as rational numbers, in any order.
 
     Raises:
@@ -74,24 +75,27 @@ def milestones(value: Any, name: str, where: str) -> tuple[sp.Rational, ...]:
     return rational_milestones(value, where, name)
 
 
-def integer_milestones(value: Any, name: str, where: str) -> tuple[sp.Integer, ...]:
+def integer_milestones(value: object, name: str, where: str) -> tuple[sp.Integer, ...]:
     """Returns milestones that are integers, in any order.
 
     Raises:
         DefinitionError: They are no list, or one is no integer.
     """
     marks = milestones(value, name, where)
-    for index, (given, mark) in enumerate(zip(value, marks, strict=True)):
+    given: Any = value
+    for index, mark in enumerate(marks):
         if not mark.is_Integer:
-            raise DefinitionError(f"{name}[{index}] must be an integer, got {given!r}", where=where)
+            raise DefinitionError(
+                f"{name}[{index}] must be an integer, got {given[index]!r}", where=where
+            )
     return marks
 
 
-def in_range(low: int, high: int, *, is_open_below: bool = False) -> Any:
+def in_range(low: int, high: int, *, is_open_below: bool = False) -> Check:
     """Returns the check of a number in [low, high], or in (low, high]."""
     wanted = f"{'(' if is_open_below else '['}{low}, {high}]"
 
-    def check(value: Any, name: str, where: str) -> sp.Expr:
+    def check(value: object, name: str, where: str) -> sp.Expr:
         result = number(value, name, where)
         if result < low or result > high or (is_open_below and result == low):
             raise DefinitionError(f"{name} must be in {wanted}, got {value!r}", where=where)
@@ -100,10 +104,10 @@ def in_range(low: int, high: int, *, is_open_below: bool = False) -> Any:
     return check
 
 
-def at_least(low: int) -> Any:
+def at_least(low: int) -> Check:
     """Returns the check of a number that is not below ``low``."""
 
-    def check(value: Any, name: str, where: str) -> sp.Expr:
+    def check(value: object, name: str, where: str) -> sp.Expr:
         result = number(value, name, where)
         if result < low:
             raise DefinitionError(f"{name} must be at least {low}, got {value!r}", where=where)
@@ -112,7 +116,7 @@ def at_least(low: int) -> Any:
     return check
 
 
-def positive(value: Any, name: str, where: str) -> sp.Expr:
+def positive(value: object, name: str, where: str) -> sp.Expr:
     """Returns a finite number above 0, exactly.
 
     Raises:
@@ -124,7 +128,7 @@ def positive(value: Any, name: str, where: str) -> sp.Expr:
     return result
 
 
-def divisor(value: Any, name: str, where: str) -> sp.Expr:
+def divisor(value: object, name: str, where: str) -> sp.Expr:
     """Returns a finite number other than 0, exactly.
 
     Raises:
@@ -136,10 +140,10 @@ def divisor(value: Any, name: str, where: str) -> sp.Expr:
     return result
 
 
-def count(least: int) -> Any:
+def count(least: int) -> Check:
     """Returns the check of an int of at least ``least``; a float is refused, even a whole one."""
 
-    def check(value: Any, name: str, where: str) -> int:
+    def check(value: object, name: str, where: str) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise DefinitionError(f"{name} must be an int >= {least}, got {value!r}", where=where)
         return value
@@ -147,26 +151,26 @@ def count(least: int) -> Any:
     return check
 
 
-def optional(check: Any) -> Any:
+def optional(check: Check) -> Check:
     """Returns the check that takes None as well."""
 
-    def check_given(value: Any, name: str, where: str) -> Any:
+    def check_given(value: object, name: str, where: str) -> object:
         return None if value is None else check(value, name, where)
 
     return check_given
 
 
-def choice(*names: str) -> Any:
+def choice(*names: str) -> Check:
     """Returns the check of a name that is one of a few."""
 
-    def check(value: Any, name: str, where: str) -> str:
+    def check(value: object, name: str, where: str) -> str:
         check_choice(value, names, name, where)
         return str(value)
 
     return check
 
 
-def last_epoch(value: Any, name: str, where: str) -> sp.Integer:
+def last_epoch(value: object, name: str, where: str) -> sp.Integer:
     """Returns the step before the first one, an integer >= -1.
 
     Raises:

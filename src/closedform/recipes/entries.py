@@ -23,11 +23,11 @@ REQUIRED = Required()
 MAX_NESTING = 32
 """How deep schedules may lie within schedules."""
 
-Check = Callable[[Any, str, str], Any]
+Check = Callable[[object, str, str], Any]
 """From a value, the argument's name and the place, for errors, to the value that is meant."""
 
 
-def as_given(value: Any, name: str, where: str) -> Any:
+def as_given(value: object, name: str, where: str) -> Any:
     """Returns the value unchecked: the builder looks at it."""
     del name, where
     return value
@@ -182,7 +182,7 @@ def own_schedule(name: str, make: Callable[..., Schedule], **defaults: Any) -> S
     return ScheduleEntry(name, ("function",), taken, build)
 
 
-def build_schedule(name: Any, kwargs: Any, context: Context) -> Schedule:
+def build_schedule(name: object, kwargs: object, context: Context) -> Schedule:
     """Returns the schedule of a class with its arguments, in its context.
 
     Raises:
@@ -205,7 +205,7 @@ def build_schedule(name: Any, kwargs: Any, context: Context) -> Schedule:
     return entry.build(arguments, inner)
 
 
-def build_rule(name: Any, kwargs: Any, context: Context) -> UpdateRule:
+def build_rule(name: object, kwargs: object, context: Context) -> UpdateRule:
     """Returns the update rule of a class that is driven by a metric.
 
     Raises:
@@ -224,7 +224,7 @@ def build_rule(name: Any, kwargs: Any, context: Context) -> UpdateRule:
     return entry.rule(generic_arguments(entry, kwargs, inner.where), inner)
 
 
-def is_touched(name: Any, kwargs: Any, context: Context) -> bool:
+def is_touched(name: object, kwargs: object, context: Context) -> bool:
     """Returns whether a class with these arguments drives the key at all.
 
     Raises:
@@ -237,7 +237,7 @@ def is_touched(name: Any, kwargs: Any, context: Context) -> bool:
     return entry.touches(arguments, context.key)
 
 
-def generic_arguments(entry: ScheduleEntry, kwargs: Any, where: str) -> dict[str, Any]:
+def generic_arguments(entry: ScheduleEntry, kwargs: object, where: str) -> dict[str, Any]:
     """Returns the arguments of a class by the names that its builder knows, defaults filled in.
 
     Raises:
@@ -248,7 +248,7 @@ def generic_arguments(entry: ScheduleEntry, kwargs: Any, where: str) -> dict[str
     return {entry.generic.get(key, key): value for key, value in arguments.items()}
 
 
-def find_schedule(name: Any, context: Context) -> ScheduleEntry:
+def find_schedule(name: object, context: Context) -> ScheduleEntry:
     """Returns the entry of a scheduler class.
 
     Raises:
@@ -263,7 +263,7 @@ def find_schedule(name: Any, context: Context) -> ScheduleEntry:
     return context.entries[name]
 
 
-def fill(parameters: tuple[Parameter, ...], kwargs: Any, where: str) -> dict[str, Any]:
+def fill(parameters: tuple[Parameter, ...], kwargs: object, where: str) -> dict[str, Any]:
     """Returns the arguments checked, defaults filled in, in the order of the parameters.
 
     Raises:
@@ -298,7 +298,7 @@ def fill(parameters: tuple[Parameter, ...], kwargs: Any, where: str) -> dict[str
     return arguments
 
 
-def sub_schedule(spec: Any, context: Context) -> tuple[str, Mapping[str, Any]]:
+def sub_schedule(spec: object, context: Context) -> tuple[str, Mapping[str, Any]]:
     """Returns class name and arguments of ``{"class": name, "kwargs": {...}}``.
 
     Raises:
@@ -313,7 +313,7 @@ def sub_schedule(spec: Any, context: Context) -> tuple[str, Mapping[str, Any]]:
     return spec["class"], kwargs
 
 
-def sub_schedules(specs: Any, name: str, context: Context) -> tuple[Mapping[str, Any], ...]:
+def sub_schedules(specs: object, name: str, context: Context) -> tuple[Mapping[str, Any], ...]:
     """Returns a non-empty list of sub-schedules as given.
 
     Raises:

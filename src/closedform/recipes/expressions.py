@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import sympy as sp
 
@@ -73,7 +72,7 @@ _FUNCTIONS: Mapping[str, tuple[Callable[..., sp.Expr], int, int]] = {
 _NAMES: Mapping[str, sp.Expr] = {"t": t, "pi": sp.pi}
 
 
-def parse_function(spec: Any, where: str, variable: str = "t") -> sp.Expr:
+def parse_function(spec: object, where: str, variable: str = "t") -> sp.Expr:
     """Returns the expression of ``{"expr": text}``, or of a SymPy expression itself.
 
     Args:

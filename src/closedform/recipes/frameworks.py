@@ -12,6 +12,7 @@ from typing import Any
 from closedform.deprecation import renamed_keywords
 from closedform.errors import DefinitionError, UnknownNameError, nearest
 from closedform.language import Schedule, UpdateRule
+from closedform.language.aliases import Number
 from closedform.recipes import (
     cerebras,
     huggingface,
@@ -138,7 +139,7 @@ def schedule(
     name: str,
     config: Mapping[str, Any],
     key: str = "lr",
-    base: Any = None,
+    base: Number | None = None,
     as_implemented: bool = False,
     own: Sequence[ScheduleEntry] = (),
 ) -> Schedule:
@@ -240,7 +241,11 @@ def schedules(
 
 @_renamed
 def metric_rule(
-    framework: str, name: str, config: Mapping[str, Any], base: Any = None, group_index: int = 0
+    framework: str,
+    name: str,
+    config: Mapping[str, Any],
+    base: Number | None = None,
+    group_index: int = 0,
 ) -> UpdateRule:
     """Returns the update rule of a scheduler class that is driven by a metric.
 

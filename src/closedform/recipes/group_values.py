@@ -30,7 +30,7 @@ def base_value(context: Context) -> sp.Expr:
     return exact_number(context.base, f"base of {context.where}")
 
 
-def of_group(value: Any, name: str, context: Context) -> Any:
+def of_group(value: object, name: str, context: Context) -> Any:
     """Returns the part of an argument that belongs to the group, where it is a list.
 
     Raises:

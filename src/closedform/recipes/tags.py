@@ -13,7 +13,7 @@ Tags = frozenset[Any] | None
 """Tags that are meant; None for all groups. The tag None addresses groups without tags."""
 
 
-def read_tags(value: Any, name: str, where: str) -> Tags:
+def read_tags(value: object, name: str, where: str) -> Tags:
     """Returns ``param_group_tags`` as a set.
 
     Raises:

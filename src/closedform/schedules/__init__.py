@@ -6,9 +6,8 @@ Each returns a ``Schedule`` whose formula keeps its hyperparameters as symbols;
 
 from __future__ import annotations
 
-from typing import Any
-
 from closedform.language import Schedule, chained, repeat, sequential, splice
+from closedform.language.aliases import Number
 from closedform.schedules.constant import constant, multi_step, piecewise_constant
 from closedform.schedules.cosine import (
     cosine,
@@ -69,7 +68,11 @@ __all__ = [
 ]
 
 
-def scale(schedule: Schedule, factor: Any) -> Schedule:
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+def scale(schedule: Schedule, factor: Number) -> Schedule:
     r"""Returns ``factor`` times a schedule.
 
     .. math:: g(t) = c\, f(t)

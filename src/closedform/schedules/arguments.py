@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sympy as sp
 
@@ -14,7 +13,7 @@ NO_STEPS = "a schedule over no steps has no value; use constant(end)"
 NO_WARMUP = "the value at step 0 would be infinite; 1 is the shortest"
 
 
-def positive_steps(value: Any, name: str, where: str, hint: str = NO_STEPS) -> sp.Rational:
+def positive_steps(value: object, name: str, where: str, hint: str = NO_STEPS) -> sp.Rational:
     """Returns a number of steps above 0, which may be a fraction.
 
     Args:
@@ -35,7 +34,7 @@ def positive_steps(value: Any, name: str, where: str, hint: str = NO_STEPS) -> s
     return number
 
 
-def whole_number(value: Any, name: str, where: str, *, least: int) -> int:
+def whole_number(value: object, name: str, where: str, *, least: int) -> int:
     """Returns a count that is fixed when the schedule is built.
 
     Raises:
@@ -48,7 +47,7 @@ def whole_number(value: Any, name: str, where: str, *, least: int) -> int:
     return int(number)
 
 
-def check_choice(value: Any, choices: Sequence[str], name: str, where: str) -> None:
+def check_choice(value: object, choices: Sequence[str], name: str, where: str) -> None:
     """Refuses a name that is none of the choices.
 
     Raises:
@@ -89,7 +88,7 @@ def stepwise(values: Sequence[sp.Expr], marks: Sequence[sp.Expr]) -> sp.Expr:
 
 
 def rational_milestones(
-    milestones: Any, where: str, name: str = "milestones"
+    milestones: object, where: str, name: str = "milestones"
 ) -> tuple[sp.Rational, ...]:
     """Returns milestones as exact rational numbers, in the given order.
 

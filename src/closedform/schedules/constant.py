@@ -11,6 +11,7 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, exact_number, hyper
+from closedform.language.aliases import Number, Steps
 from closedform.schedules.arguments import (
     positive_steps,
     rational_milestones,
@@ -19,7 +20,7 @@ from closedform.schedules.arguments import (
 )
 
 
-def constant(value: Any, steps: Any = None) -> Schedule:
+def constant(value: Number, steps: Steps | None = None) -> Schedule:
     r"""Returns one value at every step.
 
     .. math:: f(t) = v
@@ -43,7 +44,7 @@ def constant(value: Any, steps: Any = None) -> Schedule:
     return Schedule(hyper("value"), name="constant", length=length, value=value)
 
 
-def piecewise_constant(values: Sequence[Any], milestones: Sequence[Any]) -> Schedule:
+def piecewise_constant(values: Sequence[Number], milestones: Sequence[Number]) -> Schedule:
     r"""Returns the first value until the first milestone, then the second, and so on.
 
     .. math:: f(t) = v_i \quad\text{for}\quad m_{i-1} \le t < m_i
@@ -90,7 +91,7 @@ def piecewise_constant(values: Sequence[Any], milestones: Sequence[Any]) -> Sche
     return Schedule(stepwise(exact, marks), name=where, length=marks[-1] if marks else None)
 
 
-def multi_step(value: Any, gamma: Any, milestones: Sequence[Any]) -> Schedule:
+def multi_step(value: Number, gamma: Number, milestones: Sequence[Number]) -> Schedule:
     r"""Returns a value that is multiplied by ``gamma`` at each milestone.
 
     .. math:: f(t) = v\, \gamma^{\#\{m \le t\}}
@@ -117,7 +118,7 @@ def multi_step(value: Any, gamma: Any, milestones: Sequence[Any]) -> Schedule:
     reached = accumulate((marks[mark] for mark in distinct), initial=0)
     expr = stepwise([initial * factor**count for count in reached], distinct)
     length = max(whole_length(distinct[-1]), sp.Integer(0)) if marks else None
-    given = {"value": value, "gamma": gamma}
+    given: dict[str, Any] = {"value": value, "gamma": gamma}
     exact_number(gamma, "gamma of multi_step")
     used = {symbol.name for symbol in expr.free_symbols}
     kept = {name: number for name, number in given.items() if name in used}

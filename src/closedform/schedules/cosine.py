@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sympy as sp
 
 from closedform.errors import DefinitionError, DomainError
 from closedform.language import Schedule, exact_number, hyper, t
+from closedform.language.aliases import Number, Steps
 from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length, whole_number
 from closedform.schedules.blends import along_cosine, along_line
 
 
-def cosine(start: Any, end: Any, steps: Any) -> Schedule:
+def cosine(start: Number, end: Number, steps: Steps) -> Schedule:
     r"""Returns half a cosine from ``start`` to ``end``, which it holds.
 
     .. math:: f(t) = b + \frac{a - b}{2} \left(1 + \cos \frac{\pi \min(t, N)}{N}\right)
@@ -46,7 +45,7 @@ def cosine(start: Any, end: Any, steps: Any) -> Schedule:
     )
 
 
-def cosine_annealing(start: Any, end: Any, steps: Any) -> Schedule:
+def cosine_annealing(start: Number, end: Number, steps: Steps) -> Schedule:
     r"""Returns a cosine between ``start`` and ``end`` that rises again: its period is 2N.
 
     .. math:: f(t) = b + \frac{a - b}{2} \left(1 + \cos \frac{\pi t}{N}\right)
@@ -80,7 +79,7 @@ def cosine_annealing(start: Any, end: Any, steps: Any) -> Schedule:
     )
 
 
-def cosine_with_min(start: Any, end: Any, steps: Any, cycles: Any = 0.5) -> Schedule:
+def cosine_with_min(start: Number, end: Number, steps: Steps, cycles: Number = 0.5) -> Schedule:
     r"""Returns ``cycles`` whole cosines between ``start`` and a least value, the last value held.
 
     .. math:: f(t) = b + \frac{a - b}{2} \begin{cases} 1 + \cos (2 \pi c\, t / N) & t < N \\
@@ -121,7 +120,7 @@ def cosine_with_min(start: Any, end: Any, steps: Any, cycles: Any = 0.5) -> Sche
     )
 
 
-def flat_cosine(start: Any, end: Any, steps: Any, flat: Any) -> Schedule:
+def flat_cosine(start: Number, end: Number, steps: Steps, flat: Steps) -> Schedule:
     r"""Returns ``start`` for a while, then half a cosine to ``end``, which it holds.
 
     .. math:: f(t) = b + \frac{a - b}{2} \left(1 + \cos \pi p\right), \qquad
@@ -168,12 +167,12 @@ def flat_cosine(start: Any, end: Any, steps: Any, flat: Any) -> Schedule:
 
 
 def cosine_k_decay(
-    peak: Any,
-    end: Any,
+    peak: Number,
+    end: Number,
     steps: int,
-    k: Any = 1,
+    k: Number = 1,
     warmup: int = 0,
-    warmup_start: Any = 0,
+    warmup_start: Number = 0,
     cooldown: int = 0,
 ) -> Schedule:
     r"""Returns a linear warmup, a cosine over a power of its time, and a cooldown at ``end``.

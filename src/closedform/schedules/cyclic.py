@@ -9,6 +9,7 @@ import sympy as sp
 
 from closedform.errors import DefinitionError, DomainError
 from closedform.language import Schedule, exact_number, floor_div, floor_mod, hyper, t
+from closedform.language.aliases import Number, Steps
 from closedform.schedules.arguments import check_choice, positive_steps
 
 MODES = ("triangular", "triangular2", "exp_range")
@@ -16,12 +17,12 @@ SCALE_MODES = ("cycle", "iterations")
 
 
 def cyclic(
-    low: Any,
-    high: Any,
-    up: Any,
-    down: Any = None,
+    low: Number,
+    high: Number,
+    up: Steps,
+    down: Steps | None = None,
     mode: str = "triangular",
-    gamma: Any = 1,
+    gamma: Number = 1,
     scale: sp.Expr | Callable[[sp.Expr], Any] | None = None,
     scale_mode: str = "cycle",
 ) -> Schedule:

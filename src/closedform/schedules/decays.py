@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sympy as sp
 
 from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, hyper, t
+from closedform.language.aliases import Number, Steps
 from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length, whole_number
 
 
-def rex(start: Any, end: Any, steps: Any) -> Schedule:
+def rex(start: Number, end: Number, steps: Steps) -> Schedule:
     r"""Returns a fall that is slow first and fast towards the end, which it holds.
 
     .. math:: f(t) = b + (a - b) \frac{1 - p}{1/2 + (1 - p)/2}, \qquad p = \frac{\min(t, N)}{N}
@@ -44,7 +43,9 @@ def rex(start: Any, end: Any, steps: Any) -> Schedule:
     )
 
 
-def tanh_decay(start: Any, end: Any, steps: Any, low: Any = -6, high: Any = 3) -> Schedule:
+def tanh_decay(
+    start: Number, end: Number, steps: Steps, low: Number = -6, high: Number = 3
+) -> Schedule:
     r"""Returns a fall along a hyperbolic tangent, whose last value it holds.
 
     .. math:: f(t) = b + \frac{a - b}{2} \left(1 - \tanh\!\left(L + (U - L) \frac{\min(t, N)}{N}
@@ -90,7 +91,7 @@ def tanh_decay(start: Any, end: Any, steps: Any, low: Any = -6, high: Any = 3) -
     )
 
 
-def hyperbolic(start: Any, infimum: Any, steps: Any, bound: Any) -> Schedule:
+def hyperbolic(start: Number, infimum: Number, steps: Steps, bound: Steps) -> Schedule:
     r"""Returns a fall along a hyperbola whose first steps hardly depend on the number of steps.
 
     .. math:: f(t) = a + (a - i)\,(h(\min(t, N)) - h(0)), \qquad
@@ -136,7 +137,7 @@ def hyperbolic(start: Any, infimum: Any, steps: Any, bound: Any) -> Schedule:
     )
 
 
-def slanted_triangular(peak: Any, steps: int, cut: Any = 0.1, ratio: Any = 32) -> Schedule:
+def slanted_triangular(peak: Number, steps: int, cut: Number = 0.1, ratio: Number = 32) -> Schedule:
     r"""Returns a short rise to ``peak`` and a long fall back to where it began, which it holds.
 
     .. math:: f(t) = a\, \frac{1 + p\,(r - 1)}{r}, \qquad p = \begin{cases} t / C & t < C \\

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sympy as sp
 
 from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, floor_div, hyper, t
+from closedform.language.aliases import Number, Steps
 from closedform.schedules.arguments import positive_steps, steps_symbol
 
 
-def exponential(value: Any, rate: Any, steps: Any = 1, *, staircase: bool = False) -> Schedule:
+def exponential(
+    value: Number, rate: Number, steps: Steps = 1, *, staircase: bool = False
+) -> Schedule:
     r"""Returns a value that is multiplied by ``rate`` over every ``steps`` steps, for ever.
 
     .. math:: f(t) = v\, r^{e}, \qquad e = \begin{cases} \lfloor t / N \rfloor &
@@ -40,7 +41,7 @@ def exponential(value: Any, rate: Any, steps: Any = 1, *, staircase: bool = Fals
     return _factors("exponential", value, "rate", rate, steps, staircase=staircase)
 
 
-def step_decay(value: Any, gamma: Any, steps: Any) -> Schedule:
+def step_decay(value: Number, gamma: Number, steps: Steps) -> Schedule:
     r"""Returns a value that is multiplied by ``gamma`` at every N-th step.
 
     .. math:: f(t) = v\, \gamma^{\lfloor t / N \rfloor}
@@ -66,7 +67,7 @@ def step_decay(value: Any, gamma: Any, steps: Any) -> Schedule:
     return _factors("step_decay", value, "gamma", gamma, steps, staircase=True)
 
 
-def multiplicative(value: Any, gamma: Any) -> Schedule:
+def multiplicative(value: Number, gamma: Number) -> Schedule:
     r"""Returns a value that is multiplied by ``gamma`` at every step.
 
     .. math:: f(t) = v\, \gamma^{t}
@@ -90,7 +91,7 @@ def multiplicative(value: Any, gamma: Any) -> Schedule:
 
 
 def check_factor(
-    base: Any, steps: Any, where: str, *, staircase: bool, names: tuple[str, str]
+    base: Number, steps: Steps, where: str, *, staircase: bool, names: tuple[str, str]
 ) -> sp.Expr:
     """Returns the factor of an exponential, exactly.
 
@@ -117,7 +118,7 @@ def check_factor(
 
 
 def _factors(
-    name: str, value: Any, base_name: str, base: Any, steps: Any, *, staircase: bool
+    name: str, value: Number, base_name: str, base: Number, steps: Steps, *, staircase: bool
 ) -> Schedule:
     """``value * base**(t/steps)``, the exponent floored where ``staircase`` is set."""
     number = positive_steps(steps, "steps", name)

@@ -9,6 +9,7 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, exact_number, t
+from closedform.language.aliases import Number, Steps
 from closedform.schedules.arguments import stepwise
 
 
@@ -16,8 +17,8 @@ def function(
     definition: sp.Expr | Callable[[sp.Symbol], Any],
     *,
     name: str = "function",
-    length: Any = None,
-    **hyperparameters: Any,
+    length: Steps | None = None,
+    **hyperparameters: Number,
 ) -> Schedule:
     r"""Returns the schedule that an expression in ``t``, or a Python function of ``t``, defines.
 
@@ -46,10 +47,10 @@ def function(
     made = definition
     if not isinstance(definition, sp.Expr) and callable(definition):
         made = definition(t)
-    return Schedule(made, name=name, length=length, **hyperparameters)
+    return Schedule(made, name=name, length=length).bind(**hyperparameters)
 
 
-def table(values: Sequence[Any]) -> Schedule:
+def table(values: Sequence[Number]) -> Schedule:
     r"""Returns one given value a step; the last one is held.
 
     .. math:: f(t) = v_{\min(t,\, n - 1)}

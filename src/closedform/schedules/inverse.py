@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sympy as sp
 
 from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, floor_div, hyper, t
+from closedform.language.aliases import Number, Steps
 from closedform.schedules.arguments import NO_WARMUP, positive_steps, steps_symbol
 
 
-def inverse_square_root(value: Any = 1, scale: Any = 1, warmup: Any = 1) -> Schedule:
+def inverse_square_root(value: Number = 1, scale: Number = 1, warmup: Steps = 1) -> Schedule:
     r"""Returns a value that falls with the square root of the time, after a flat start.
 
     .. math:: f(t) = \frac{v\, s}{\sqrt{\max(t, W)}}
@@ -45,7 +44,7 @@ def inverse_square_root(value: Any = 1, scale: Any = 1, warmup: Any = 1) -> Sche
 
 
 def inverse_time(
-    value: Any, rate: Any, steps: Any = 1, power: Any = 1, *, staircase: bool = False
+    value: Number, rate: Number, steps: Steps = 1, power: Number = 1, *, staircase: bool = False
 ) -> Schedule:
     r"""Returns a value that falls with the inverse of the time, or of a power of it.
 
@@ -97,7 +96,7 @@ def inverse_time(
     return Schedule(expr, name="inverse_time", domain=domain, **given)
 
 
-def falling_rate(rate: Any, name: str, where: str) -> sp.Expr:
+def falling_rate(rate: Number, name: str, where: str) -> sp.Expr:
     """Returns the rate of an inverse time decay, at least 0.
 
     Raises:
@@ -114,7 +113,7 @@ def falling_rate(rate: Any, name: str, where: str) -> sp.Expr:
     return number
 
 
-def power(value: Any, exponent: Any, warmup: Any = 1) -> Schedule:
+def power(value: Number, exponent: Number, warmup: Steps = 1) -> Schedule:
     r"""Returns a power law of the time, after a flat start.
 
     .. math:: f(t) = v \left(\frac{\max(t, W)}{W}\right)^{k}
@@ -142,7 +141,7 @@ def power(value: Any, exponent: Any, warmup: Any = 1) -> Schedule:
     )
 
 
-def noam(width: Any, warmup: Any, factor: Any = 1) -> Schedule:
+def noam(width: Number, warmup: Steps, factor: Number = 1) -> Schedule:
     r"""Returns the schedule of the Transformer: a linear warmup, then an inverse square root.
 
     .. math:: f(t) = \frac{s}{\sqrt d} \min\!\left(\frac{1}{\sqrt{t + 1}},

@@ -10,6 +10,7 @@ import sympy as sp
 
 from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, hyper, t
+from closedform.language.aliases import Number, Steps
 from closedform.schedules.arguments import check_choice, whole_number
 from closedform.schedules.blends import along_cosine, along_line
 
@@ -17,11 +18,11 @@ ANNEALS = {"cos": along_cosine, "linear": along_line}
 
 
 def one_cycle(
-    start: Any,
-    peak: Any,
-    end: Any,
+    start: Number,
+    peak: Number,
+    end: Number,
     steps: int,
-    rise: Any = 0.3,
+    rise: Number = 0.3,
     anneal: str = "cos",
     *,
     three_phase: bool = False,
@@ -70,10 +71,10 @@ def one_cycle(
 
 
 def one_cycle_momentum(
-    high: Any,
-    low: Any,
+    high: Number,
+    low: Number,
     steps: int,
-    rise: Any = 0.3,
+    rise: Number = 0.3,
     anneal: str = "cos",
     *,
     three_phase: bool = False,
@@ -111,8 +112,8 @@ def one_cycle_momentum(
 
 
 def cycle_phases(
-    steps: Any,
-    rise: Any,
+    steps: Steps,
+    rise: Number,
     where: str,
     *,
     three_phase: bool,
@@ -172,7 +173,7 @@ def _phases(
     places: Sequence[str],
     values: dict[str, Any],
     steps: int,
-    rise: Any,
+    rise: Number,
     anneal: str,
     *,
     clamp: bool,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sympy as sp
 
 from closedform.errors import DomainError
 from closedform.language import GRAD, PARAM, State, UpdateRule, exact_number, hyper, state
+from closedform.language.aliases import Number
 from closedform.schedules.arguments import check_choice, whole_number
 
 MODES = ("min", "max")
@@ -19,13 +18,13 @@ _WORST = 2**128 - 2**104
 
 def reduce_on_plateau(
     mode: str = "min",
-    factor: Any = 0.1,
+    factor: Number = 0.1,
     patience: int = 10,
-    threshold: Any = 1e-4,
+    threshold: Number = 1e-4,
     threshold_mode: str = "rel",
     cooldown: int = 0,
-    minimum: Any = 0,
-    eps: Any = 1e-8,
+    minimum: Number = 0,
+    eps: Number = 1e-8,
 ) -> UpdateRule:
     r"""Returns the rule that reduces a value after too many steps without a better metric.
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sympy as sp
 
 from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, floor_div, hyper, t
+from closedform.language.aliases import Number, Steps
 from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length
 
 
-def linear(start: Any, end: Any, steps: Any) -> Schedule:
+def linear(start: Number, end: Number, steps: Steps) -> Schedule:
     r"""Returns a straight line from ``start`` to ``end``, which it holds.
 
     .. math:: f(t) = \begin{cases} a + (b - a)\, t / N & t < N \\ b & t \ge N \end{cases}
@@ -41,7 +40,7 @@ def linear(start: Any, end: Any, steps: Any) -> Schedule:
 
 
 def polynomial(
-    start: Any, end: Any, steps: Any, power: Any = 1, *, cycle: bool = False
+    start: Number, end: Number, steps: Steps, power: Number = 1, *, cycle: bool = False
 ) -> Schedule:
     r"""Returns a power of the remaining time from ``start`` to ``end``, which it holds.
 
@@ -85,7 +84,7 @@ def polynomial(
     return Schedule(expr, name="polynomial", **given)
 
 
-def check_cycle(steps: Any, name: str, where: str) -> None:
+def check_cycle(steps: Steps, name: str, where: str) -> None:
     """Refuses a length over which a polynomial cannot be stretched.
 
     Raises:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sympy as sp
 
 from closedform.language import Schedule, floor_mod, hyper, t
+from closedform.language.aliases import Number, Steps
 from closedform.schedules.arguments import (
     positive_steps,
     steps_symbol,
@@ -20,7 +19,7 @@ _LAST_RESTART = 2**50
 
 
 def warm_restarts(
-    start: Any, end: Any, steps: Any, multiplier: int = 1, restarts: int | None = None
+    start: Number, end: Number, steps: Steps, multiplier: int = 1, restarts: int | None = None
 ) -> Schedule:
     r"""Returns half cosines from ``start`` to ``end``, each ``multiplier`` times as long.
 
@@ -95,7 +94,7 @@ def _growing_periods(n: sp.Expr, factor: int, sums: list[int]) -> sp.Expr:
     return sp.Piecewise(*pieces, (1, True))
 
 
-def cosine_hard_restarts(start: Any, end: Any, steps: Any, cycles: Any = 1) -> Schedule:
+def cosine_hard_restarts(start: Number, end: Number, steps: Steps, cycles: Number = 1) -> Schedule:
     r"""Returns ``cycles`` half cosines from ``start`` to ``end`` within ``steps``, then ``end``.
 
     .. math:: f(t) = \begin{cases} b + \frac{a - b}{2} \left(1 + \cos \frac{\pi (c\, t \bmod N)}{N}

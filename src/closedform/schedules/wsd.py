@@ -9,6 +9,7 @@ import sympy as sp
 
 from closedform.errors import DefinitionError, DomainError
 from closedform.language import Schedule, exact_number, hyper, t
+from closedform.language.aliases import Number
 from closedform.schedules.arguments import NO_STEPS, check_choice, whole_number
 from closedform.schedules.blends import along_cosine, along_line
 
@@ -26,13 +27,13 @@ _POSITIVE = ("inverse", "exponential")
 
 
 def wsd(
-    peak: Any,
-    end: Any,
+    peak: Number,
+    end: Number,
     steps: int,
     warmup: int,
     decay: int,
     shape: str = "linear",
-    start: Any = 0,
+    start: Number = 0,
 ) -> Schedule:
     r"""Returns a linear warmup, a flat stretch at ``peak`` and a decay to ``end``, which it holds.
 
@@ -86,7 +87,7 @@ def wsd(
 
 
 def trapezoidal(
-    peak: Any, end: Any, steps: int, warmup: int, decay: int, start: Any = 0
+    peak: Number, end: Number, steps: int, warmup: int, decay: int, start: Number = 0
 ) -> Schedule:
     r"""Returns a trapezium: ``wsd`` whose decay is a line.
 
@@ -116,14 +117,14 @@ def trapezoidal(
 
 
 def wsd_checkpoints(
-    peak: Any,
-    end: Any,
+    peak: Number,
+    end: Number,
     steps: int,
     warmup: int = 0,
-    ratio: Any = 0.1,
+    ratio: Number = 0.1,
     checkpoints: int | Sequence[int] = 1,
     shape: str = "sqrt",
-    start: Any = 0,
+    start: Number = 0,
 ) -> Schedule:
     r"""Returns a flat stretch with a decay before each checkpoint, after which it starts afresh.
 

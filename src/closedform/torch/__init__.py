@@ -8,3 +8,7 @@ from closedform.torch.optimizer import Optimizer
 from closedform.torch.scheduler import ParamScheduler
 
 __all__ = ["Optimizer", "ParamScheduler"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,7 +42,7 @@ class OptimizerBase(torch.optim.Optimizer, ABC):
     """
 
     def __init__(
-        self, params: Any, defaults: dict[str, Any], enable_global_step: bool = False
+        self, params: Iterable[Any], defaults: dict[str, Any], enable_global_step: bool = False
     ) -> None:
         self._enable_global_step = enable_global_step
         self._zero_grad_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()

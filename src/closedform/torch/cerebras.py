@@ -6,10 +6,11 @@ under its name there; the functions ``configure_…`` make them from configs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sympy as sp
+import torch
 from torch import nn
 
 from closedform.errors import ArgumentError, nearest
@@ -58,10 +59,10 @@ class Scheduler(ParamScheduler):
 
     def __init__(
         self,
-        optimizer: Any,
+        optimizer: torch.optim.Optimizer,
         total_iters: int | None = None,
         last_epoch: int = -1,
-        param_group_tags: Any = None,
+        param_group_tags: object = None,
     ) -> None:
         where = type(self).__name__
         check_optimizer(optimizer, where)
@@ -183,7 +184,9 @@ def configure_scheduler_params(
 
 
 def configure_lr_scheduler(
-    optimizer: Any, learning_rate: Any, adjust_learning_rate: Mapping[str, Any] | None = None
+    optimizer: torch.optim.Optimizer,
+    learning_rate: object,
+    adjust_learning_rate: Mapping[str, Any] | None = None,
 ) -> ParamScheduler | None:
     """Returns the scheduler of a learning rate as configs give it; None where it is none.
 
@@ -201,7 +204,9 @@ def configure_lr_scheduler(
     return None if made is None else _REGISTRY.build(optimizer, *made)
 
 
-def configure_scheduler(optimizer: Any, schedulers_params: Mapping[str, Any]) -> ParamScheduler:
+def configure_scheduler(
+    optimizer: torch.optim.Optimizer, schedulers_params: Mapping[str, Any]
+) -> ParamScheduler:
     """Returns the scheduler of the nested form ``{class name: {arguments}}``."""
     made = frameworks.configure_scheduler(schedulers_params, _REGISTRY.entries(optimizer))
     return _REGISTRY.build(optimizer, *made)
@@ -236,7 +241,9 @@ def configure_optimizer_params(
     return OPTIMIZERS[name], given
 
 
-def configure_optimizer(optimizer_type: str, params: Any, **kwargs: Any) -> NamedOptimizer:
+def configure_optimizer(
+    optimizer_type: str, params: Iterable[Any], **kwargs: Any
+) -> NamedOptimizer:
     """Returns the optimizer of a config.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -87,7 +87,7 @@ class Optimizer(SwitchingOptimizer):
 
     def __init__(
         self,
-        params: Any,
+        params: Iterable[Any],
         rule: UpdateRule,
         backend: str = "eager",
         providers: Sequence[str] | None = None,
@@ -103,7 +103,7 @@ class Optimizer(SwitchingOptimizer):
 
     def _begin(
         self,
-        params: Any,
+        params: Iterable[Any],
         source: RuleSource,
         defaults: dict[str, Any],
         backend: str,

@@ -64,7 +64,7 @@ class Tuple:
 Values = Course | Tuple
 
 
-def read_values(spec: Any, where: str) -> Values:
+def read_values(spec: object, where: str) -> Values:
     """Returns the values of a schedule, or of a tuple of schedules, numbers and None.
 
     Raises:
@@ -102,14 +102,14 @@ def _course(schedule: Schedule, where: str) -> Course:
     return Course(schedule)
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Returns a value of a param group for exact arithmetic: a tensor as its NumPy number."""
     if isinstance(value, Tensor):
         return value.detach().cpu().numpy()[()]
     return tuple(plain(entry) for entry in value) if isinstance(value, tuple | list) else value
 
 
-def copied(value: Any) -> Any:
+def copied(value: object) -> Any:
     """Returns a value of a param group that shares no memory with it."""
     if isinstance(value, Tensor):
         return value.detach().clone()
@@ -141,7 +141,7 @@ def assign(group: dict[str, Any], key: str, value: Any) -> None:
         group[key] = value
 
 
-def check_fits(value: Any, values: Values, where: str) -> None:
+def check_fits(value: object, values: Values, where: str) -> None:
     """Raises DefinitionError where a group's value cannot hold what a schedule writes."""
     if isinstance(values, Course):
         _check_number(value, where)

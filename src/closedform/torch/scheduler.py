@@ -96,9 +96,9 @@ class ParamScheduler(LRScheduler):
     def __init__(
         self,
         optimizer: Optimizer,
-        schedule: Any,
+        schedule: object,
         key: str = "lr",
-        tags: Any = None,
+        tags: object = None,
         last_epoch: int = -1,
     ) -> None:
         # torch's constructor is not called: it schedules "lr", whatever the key.
@@ -307,7 +307,7 @@ class ParamScheduler(LRScheduler):
         self._watch_steps()
 
 
-def check_optimizer(optimizer: Any, where: str) -> None:
+def check_optimizer(optimizer: object, where: str) -> None:
     """Raises ArgumentError where something is no torch optimizer."""
     if not isinstance(optimizer, Optimizer):
         raise ArgumentError(
@@ -316,7 +316,7 @@ def check_optimizer(optimizer: Any, where: str) -> None:
 
 
 def read_drives(
-    optimizer: Optimizer, schedule: Any, key: str, tags: Any, owner: str
+    optimizer: Optimizer, schedule: object, key: str, tags: object, owner: str
 ) -> list[Drive]:
     """Returns what one schedule, or one for each group, writes to the groups with these tags.
 

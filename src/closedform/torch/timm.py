@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import Tensor
+
 from closedform.errors import nearest
 from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.torch.compat.schedulers import NamedScheduler, scheduler_class
@@ -18,13 +20,13 @@ class TimmScheduler(NamedScheduler):
 
     t_in_epochs: bool
 
-    def step(self, epoch: int | None = None, metric: Any = None) -> None:
+    def step(self, epoch: int | None = None, metric: float | Tensor | None = None) -> None:
         """Goes to an epoch, where the clock counts epochs."""
         del metric
         if epoch is None or self.t_in_epochs:
             super().step(epoch)
 
-    def step_update(self, num_updates: int, metric: Any = None) -> None:
+    def step_update(self, num_updates: int, metric: float | Tensor | None = None) -> None:
         """Goes to a number of updates, where the clock counts updates."""
         del metric
         if not self.t_in_epochs:

@@ -7,3 +7,7 @@ from closedform.training.export import export
 from closedform.training.session import StepResult, TrainSession
 
 __all__ = ["StepResult", "TrainSession", "export"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -38,3 +38,7 @@ __all__ = [
     "states_to_sparsify",
     "weight_average",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

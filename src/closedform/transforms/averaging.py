@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import PARAM, State, UpdateRule, floor_div, floor_mod, state, t
+from closedform.language.aliases import Number
 from closedform.transforms.substitution import (
     bounded,
     check_rule,
@@ -23,7 +23,7 @@ FIRST = ("copy", "blend")
 
 def weight_average(
     rule: UpdateRule,
-    decay: Any = None,
+    decay: Number | None = None,
     *,
     start: int = 0,
     every: int = 1,
@@ -79,7 +79,7 @@ def weight_average(
     return with_evaluation(kept, where, average)
 
 
-def lookahead(rule: UpdateRule, steps: int = 5, rate: Any = 0.5) -> UpdateRule:
+def lookahead(rule: UpdateRule, steps: int = 5, rate: Number = 0.5) -> UpdateRule:
     r"""Returns a rule with slow parameters, which the fast ones return to.
 
     .. math::

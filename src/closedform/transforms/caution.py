@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import GRAD, PARAM, UpdateRule, local, reduce_mean, state
+from closedform.language.aliases import Number
 from closedform.transforms.substitution import bounded, check_rule, unused_name
 
 
-def cautious(rule: UpdateRule, least: Any = 1e-3, *, maximize: bool = False) -> UpdateRule:
+def cautious(rule: UpdateRule, least: Number = 1e-3, *, maximize: bool = False) -> UpdateRule:
     r"""Returns a rule that takes only the part of its step that the gradient agrees with.
 
     .. math:: u' = u \frac{\mu}{\max(\operatorname{mean} \mu, m)}, \quad

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import GRAD, PARAM, RANK, UpdateRule, global_sum, reduce_sum
+from closedform.language.aliases import Number
 from closedform.transforms.substitution import bounded, check_rule, with_gradient
 
 UNITS = ("first", "last")
 _LARGEST_RANK = 6
 
 
-def clip_by_value(rule: UpdateRule, value: Any) -> UpdateRule:
+def clip_by_value(rule: UpdateRule, value: Number) -> UpdateRule:
     r"""Returns a rule whose gradient is clamped to [-v, v], element by element.
 
     Args:
@@ -37,7 +37,7 @@ def clip_by_value(rule: UpdateRule, value: Any) -> UpdateRule:
     return with_gradient(rule, sp.Max(sp.Min(GRAD, bound), -bound))
 
 
-def clip_by_global_norm(rule: UpdateRule, max_norm: Any, eps: Any = 1e-6) -> UpdateRule:
+def clip_by_global_norm(rule: UpdateRule, max_norm: Number, eps: Number = 1e-6) -> UpdateRule:
     r"""Returns a rule whose gradients together have at most a norm.
 
     .. math:: g' = g \min\left(1, \frac{M}{G + \epsilon}\right),
@@ -67,7 +67,7 @@ def clip_by_global_norm(rule: UpdateRule, max_norm: Any, eps: Any = 1e-6) -> Upd
 
 
 def clip_by_unit_norm(
-    rule: UpdateRule, clipping: Any = 0.01, eps: Any = 1e-3, *, units: str = "first"
+    rule: UpdateRule, clipping: Number = 0.01, eps: Number = 1e-3, *, units: str = "first"
 ) -> UpdateRule:
     r"""Returns a rule with adaptive gradient clipping (AGC): unit by unit, relative to the weights.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sympy as sp
 
 from closedform.errors import DefinitionError
@@ -16,6 +14,7 @@ from closedform.language import (
     non_finite,
     shared,
 )
+from closedform.language.aliases import Number
 from closedform.transforms.substitution import (
     bounded,
     check_rule,
@@ -60,7 +59,7 @@ def skip_nonfinite(rule: UpdateRule, *, test: str = "elements") -> UpdateRule:
     return unless(rule, is_finite, "skip_nonfinite", skipped_steps=count)
 
 
-def loss_scaling(rule: UpdateRule, scale: Any) -> UpdateRule:
+def loss_scaling(rule: UpdateRule, scale: Number) -> UpdateRule:
     """Returns a rule for gradients of a loss that was multiplied by a fixed number.
 
     Args:
@@ -81,10 +80,10 @@ def loss_scaling(rule: UpdateRule, scale: Any) -> UpdateRule:
 
 def dynamic_loss_scaling(
     rule: UpdateRule,
-    initial: Any = 65536,
+    initial: Number = 65536,
     *,
-    growth: Any = 2,
-    backoff: Any = 0.5,
+    growth: Number = 2,
+    backoff: Number = 0.5,
     interval: int = 2000,
 ) -> UpdateRule:
     r"""Returns a rule for gradients of a scaled loss, with the scale as a state.
@@ -134,12 +133,12 @@ def dynamic_loss_scaling(
 
 def cerebras_loss_scaling(
     rule: UpdateRule,
-    initial: Any = None,
+    initial: Number | None = None,
     *,
     steps_per_increase: int = 2000,
-    min_loss_scale: Any = 2.0**-14,
-    max_loss_scale: Any = 2.0**15,
-    overflow_tolerance: Any = 0,
+    min_loss_scale: Number = 2.0**-14,
+    max_loss_scale: Number = 2.0**15,
+    overflow_tolerance: Number = 0,
 ) -> UpdateRule:
     r"""Returns a rule with the dynamic loss scale of the cerebras system.
 

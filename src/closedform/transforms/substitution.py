@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import sympy as sp
 
@@ -133,7 +132,7 @@ def unused_name(rule: UpdateRule, base: str) -> str:
     return f"{base}_{number}"
 
 
-def bounded(value: Any, name: str, where: str, low: int, high: int | None = None) -> sp.Expr:
+def bounded(value: object, name: str, where: str, low: int, high: int | None = None) -> sp.Expr:
     """Returns an exact number from ``low`` on, below ``high`` or equal to it.
 
     Raises:
@@ -146,7 +145,7 @@ def bounded(value: Any, name: str, where: str, low: int, high: int | None = None
     return number
 
 
-def counted(value: Any, name: str, where: str, low: int = 1) -> sp.Integer:
+def counted(value: object, name: str, where: str, low: int = 1) -> sp.Integer:
     """Returns a number of steps.
 
     Raises:

@@ -6,8 +6,6 @@ here; ours is a hash of the step in integers below 2^48, which are exact in ever
 
 from __future__ import annotations
 
-from typing import Any
-
 import sympy as sp
 
 from closedform.errors import DefinitionError
@@ -62,7 +60,7 @@ def noise(kind: str, limit: sp.Expr, deviation: sp.Expr, seed: int) -> sp.Expr:
     return deviation / _LOGISTIC * sp.log(place / (1 - place))
 
 
-def noise_range(value: Any, name: str, where: str) -> tuple[int, int | None]:
+def noise_range(value: object, name: str, where: str) -> tuple[int, int | None]:
     """Returns the steps with noise: from the first one on, to before the second if there is one.
 
     Raises:

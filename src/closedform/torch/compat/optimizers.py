@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -59,7 +59,7 @@ class NamedOptimizer(Optimizer):
     @renamed_keywords(as_shipped="as_implemented")
     def __init__(
         self,
-        params: Any,
+        params: Iterable[Any],
         *args: Any,
         backend: str = "eager",
         providers: Sequence[str] | None = None,

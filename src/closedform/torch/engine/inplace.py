@@ -153,6 +153,6 @@ def _is_alike(one: fx.Node, other: fx.Node) -> bool:
     return bool(first.shape == second.shape and first.dtype == second.dtype)
 
 
-def is_list(value: Any) -> bool:
+def is_list(value: object) -> bool:
     """Returns whether a value of a program is a tensor of each member; a device is one for all."""
     return isinstance(value, fx.Node) and value.target is not getattr

@@ -59,7 +59,7 @@ class Leaf:
             return value
         return value[self.index] if isinstance(value, tuple | list) else None
 
-    def put(self, values: Mapping[str, Any], number: Any) -> dict[str, Any]:
+    def put(self, values: Mapping[str, Any], number: object) -> dict[str, Any]:
         """Returns the values with another number in its place."""
         if self.index is None:
             return {**values, self.key: number}

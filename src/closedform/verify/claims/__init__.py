@@ -53,3 +53,7 @@ __all__ = [
     "unambiguous",
     "where_safe",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,98 @@
+"""The public interface: names that ``dir`` shows, and types of public parameters."""
+
+import ast
+import importlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import closedform as cf
+
+SOURCE = Path(cf.__file__).parent
+MOST_ANY = 0.05
+"""Largest share of the public parameters of a package that may be annotated with a bare ``Any``."""
+
+NAMESPACES = [
+    "closedform",
+    "closedform.errors",
+    "closedform.ir",
+    "closedform.language",
+    "closedform.optimizers",
+    "closedform.recipes",
+    "closedform.recipes.frameworks",
+    "closedform.runtime",
+    "closedform.schedules",
+    "closedform.torch",
+    "closedform.training",
+    "closedform.transforms",
+    "closedform.verify.claims",
+]
+
+
+@pytest.mark.parametrize("name", NAMESPACES)
+def test_dir_shows_the_public_names_alone(name: str) -> None:
+    module = importlib.import_module(name)
+    assert dir(module) == sorted(module.__all__)
+    assert [shown for shown in dir(module) if shown.startswith("_")] == []
+    for shown in dir(module):
+        assert getattr(module, shown) is not None
+
+
+def test_namespaces_of_the_package() -> None:
+    assert cf.errors.DefinitionError.__module__ == "closedform.errors"
+    assert cf.frameworks.__name__ == "closedform.recipes.frameworks"
+
+
+def public_functions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef]:
+    """Yields the public functions of a module, and those of its public classes."""
+    for node in body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield from public_functions(node.body)
+        elif isinstance(node, ast.FunctionDef) and (
+            not node.name.startswith("_") or node.name == "__init__"
+        ):
+            yield node
+
+
+def annotations(function: ast.FunctionDef) -> list[ast.expr | None]:
+    """Returns the annotations of the parameters, without self and cls."""
+    given = function.args
+    listed = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
+    return [
+        argument.annotation
+        for argument in listed
+        if argument is not None and argument.arg not in ("self", "cls")
+    ]
+
+
+def shares_of_any(source: Path) -> dict[str, float]:
+    """Returns the share of public parameters that are annotated with a bare Any, by package.
+
+    The modules that are in no package count as one.
+    """
+    total: Counter[str] = Counter()
+    untyped: Counter[str] = Counter()
+    for path in source.rglob("*.py"):
+        package = path.relative_to(source).parts[0] if path.parent != source else "modules"
+        for function in public_functions(ast.parse(path.read_text(encoding="utf-8")).body):
+            for annotation in annotations(function):
+                total[package] += 1
+                untyped[package] += isinstance(annotation, ast.Name) and annotation.id == "Any"
+    return {package: untyped[package] / count for package, count in total.items()}
+
+
+def test_public_parameters_have_types() -> None:
+    shares = shares_of_any(SOURCE)
+    assert {"schedules", "optimizers", "torch", "verify"} <= set(shares)
+    assert {package: share for package, share in shares.items() if share > MOST_ANY} == {}
+
+
+def test_a_bare_any_is_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        "def f(x: Any, y: int, *args: Any) -> Any: ...\n"
+        "def _g(x: Any): ...\n"
+        "class C:\n    def h(self, x: dict[str, Any], **options: Any): ...\n"
+    )
+    assert shares_of_any(tmp_path) == {"modules": 3 / 5}

@@ -3,6 +3,8 @@
 
 PYTHON ?= python3 python3.11 python3.12 python3.13 python3.14
 WORKERS ?= 2
+# constraints-lowest.txt installs the lowest versions that pyproject.toml admits.
+CONSTRAINTS ?= constraints.txt
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -27,7 +29,7 @@ help:
 	@echo "make lint         ruff: rules and format"
 	@echo "make format       ruff: mend what it can, and format"
 	@echo "make types        mypy --strict"
-	@echo "make wheel-smoke  build the wheel, install it without torch, and use it"
+	@echo "make wheel-smoke  build the wheel, install it without extras, and use it"
 	@echo "make doctests     the examples in the docstrings of src"
 	@echo "make units        pytest: tests, README, docs and examples"
 	@echo "make golden       rewrite tests/golden from what the code says now"
@@ -60,7 +62,7 @@ types: $(STAMP)
 	@$(BIN)/mypy $(CODE)
 
 wheel-smoke: $(STAMP)
-	@echo "== wheel: build, install without torch in a fresh venv, use it"
+	@echo "== wheel: build, install without extras in a fresh venv, use it"
 	@rm -rf $(SMOKE) && mkdir -p $(SMOKE)
 	@$(BIN)/python -m build --outdir $(SMOKE)/dist . >$(SMOKE)/build.log 2>&1 \
 	  || { cat $(SMOKE)/build.log; exit 1; }
@@ -128,7 +130,7 @@ clean:
 	@rm -rf .venv .venv-compare build dist src/*.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@find src tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml $(CONSTRAINTS)
 	@if $(BIN)/python -c "" 2>/dev/null; then exit 0; fi; \
 	for python in $(PYTHON); do \
 	  if $$python -c "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))" 2>/dev/null; \
@@ -142,8 +144,8 @@ $(STAMP): pyproject.toml constraints.txt
 	echo "Install one (Debian: apt-get install python3 python3-venv) or name one:" \
 	  "make PYTHON=/path/to/python test" >&2; \
 	exit 1
-	@echo "== setup: install closedform[torch,plot,dev] with the versions of constraints.txt"
-	@$(BIN)/python -m pip install -qq -e ".[torch,plot,dev]" -c constraints.txt
+	@echo "== setup: install closedform[dev] with the versions of $(CONSTRAINTS)"
+	@$(BIN)/python -m pip install -qq -e ".[dev]" -c $(CONSTRAINTS)
 	@touch $@
 
 # timm without what it asks for: its schedulers need torch alone, its models torchvision, whose wheel
@@ -151,7 +153,7 @@ $(STAMP): pyproject.toml constraints.txt
 $(COMPARE_STAMP): $(STAMP) tests/recipes/compare_requirements.txt tests/verify/compare_requirements.txt
 	@echo "== setup: .venv-compare with torch, transformers, timm, optax and jax, a few minutes"
 	@$(BIN)/python -m venv --clear .venv-compare
-	@$(COMPARE)/python -m pip install -qq -e . -r tests/recipes/compare_requirements.txt \
+	@$(COMPARE)/python -m pip install -qq -e ".[prove]" -r tests/recipes/compare_requirements.txt \
 	  -r tests/verify/compare_requirements.txt -c constraints.txt
 	@$(COMPARE)/python -m pip install -qq --no-deps timm==1.0.31
 	@touch $@

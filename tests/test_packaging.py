@@ -1,0 +1,67 @@
+"""What pyproject.toml asks for, and the versions that are installed for the tests."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = ("prove", "cli", "plot", "torch")
+# What checks and builds has no part in what the tests compute: its lowest versions are the pinned.
+TOOLS = {"build", "mypy", "pre-commit", "ruff", "types-pyyaml"}
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pinned(file: str) -> dict[str, str]:
+    """The versions of a file of constraints, by name."""
+    lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
+    pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
+    return {canonical(name): version for name, version in pairs}
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    found = tuple(int(part) for part in version.split("."))
+    while found and found[-1] == 0:
+        found = found[:-1]
+    return found
+
+
+def bounds() -> dict[str, str]:
+    """The lower bound of each dependency, those of the extras among them."""
+    extras = PROJECT["optional-dependencies"]
+    wanted = [*PROJECT["dependencies"], *(line for lines in extras.values() for line in lines)]
+    found = {}
+    for line in wanted:
+        if line == f"closedform[{','.join(EXTRAS)}]":
+            continue
+        match = re.fullmatch(r"([\w-]+)>=([\d.]+)", line)
+        assert match, f"{line}: a dependency has one lower bound"
+        found[canonical(match[1])] = match[2]
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(set(bounds()) - TOOLS))
+def test_lowest_version_is_that_of_the_constraints(name: str) -> None:
+    assert numbers(pinned("constraints-lowest.txt")[name]) == numbers(bounds()[name])
+
+
+@pytest.mark.parametrize("name", sorted(bounds()))
+def test_pinned_version_is_admitted(name: str) -> None:
+    assert numbers(pinned("constraints.txt")[name]) >= numbers(bounds()[name])
+
+
+def test_constraints_name_only_dependencies() -> None:
+    assert set(pinned("constraints-lowest.txt")) == set(bounds()) - TOOLS
+
+
+def test_every_extra_is_part_of_dev() -> None:
+    extras = PROJECT["optional-dependencies"]
+    assert set(extras) == {*EXTRAS, "dev"}
+    assert extras["dev"][0] == f"closedform[{','.join(EXTRAS)}]"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -70,19 +70,38 @@ def export(
     The arguments of NAME are options: closedform export cosine --start 3e-4 --end 0 --steps 100
     -o lr.onnx, closedform export --optimizer adamw --params model.safetensors -o adamw.
     """
+    import closedform as cf
     from closedform.cli.output import progress
-    from closedform.cli.sources import load_source
-    from closedform.language import Schedule
+    from closedform.cli.sources import load_source, schedules_of
+    from closedform.language import Schedule, UpdateRule
 
     name, words = _named(name, optimizer, context.args)
     shapes = parse_shapes(params or [])
     source = load_source(name, words, key=key, base=base_value, as_implemented=as_implemented)
     _check(source, shapes, output)
-    common: dict[str, Any] = {"opset": opset} | ({"dtype": dtype.value} if dtype else {})
-    own = {"step_shape": ("n",) if vector else (), "inputs": tuple(hyper_inputs or ())}
-    tasks = [*_schedule_tasks(source, output, {**common, **own}, with_claims=claims)]
+
+    def write_schedule(schedule: Schedule, path: Path) -> None:
+        cf.to_onnx(
+            schedule,
+            path,
+            step_shape=("n",) if vector else (),
+            dtype=dtype,
+            inputs=hyper_inputs or (),
+            opset=opset,
+            claims=schedule.verify() if claims else None,
+        )
+
+    tasks = []
+    for scheduled, schedule in schedules_of(source).items():
+        file = "schedule.onnx" if scheduled == "lr" else f"schedule.{scheduled}.onnx"
+        path = output if _is_file(output) else output / file
+        tasks.append(_Task((path,), partial(write_schedule, schedule, path)))
     if shapes and not isinstance(source, Schedule):
-        tasks.append(_rule_task(source, output, {**common, "params": shapes, "inline": inline}))
+        rule = source if isinstance(source, UpdateRule) else source.optimizer
+        write_rule = partial(
+            cf.to_onnx, rule, output, params=shapes, dtype=dtype, inline=inline, opset=opset
+        )
+        tasks.append(_Task((output / "init.onnx", output / "step.onnx"), write_rule))
     folder = output.parent if _is_file(output) else output
     with _folder(folder), progress("compile and export", len(tasks)) as bar:
         for task in tasks:
@@ -138,33 +157,6 @@ def _check(source: Source, shapes: Mapping[str, tuple[int, ...]], output: Path) 
         raise typer.BadParameter("a schedule has no parameters: omit --params")
     if _is_file(output) and not isinstance(source, Schedule):
         raise typer.BadParameter("several files are written: -o must be a folder")
-
-
-def _schedule_tasks(
-    source: Source, output: Path, options: dict[str, Any], *, with_claims: bool
-) -> Iterator[_Task]:
-    from closedform.cli.sources import schedules_of
-
-    for key, schedule in schedules_of(source).items():
-        name = "schedule.onnx" if key == "lr" else f"schedule.{key}.onnx"
-        path = output if _is_file(output) else output / name
-        yield _Task((path,), partial(_write, schedule, path, options, with_claims=with_claims))
-
-
-def _write(schedule: Schedule, path: Path, options: dict[str, Any], *, with_claims: bool) -> None:
-    import closedform as cf
-
-    report = schedule.verify() if with_claims else None
-    cf.to_onnx(schedule, path, claims=report, **options)
-
-
-def _rule_task(source: UpdateRule | Recipe, folder: Path, options: dict[str, Any]) -> _Task:
-    import closedform as cf
-    from closedform.language import UpdateRule
-
-    rule = source if isinstance(source, UpdateRule) else source.optimizer
-    files = (folder / "init.onnx", folder / "step.onnx")
-    return _Task(files, partial(cf.to_onnx, rule, folder, **options))
 
 
 def _is_file(output: Path) -> bool:

@@ -1,8 +1,8 @@
-"""The errors of closedform: one base class and its kinds.
+"""The exceptions of closedform: one base class and its subclasses.
 
-Every message says what is wrong (expected and got), where, and what to do, in this form::
+Every message states the problem (expected and got), its location, and a remedy, in this form::
 
-    what (where): what to do
+    what (where): hint
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = [
 
 
 class ClosedFormError(Exception):
-    """Base of every error that closedform raises on purpose.
+    """Base class of the exceptions that closedform raises.
 
     Args:
-        what: What is wrong, with the expected and the given value.
-        where: The schedule, branch, node, file or argument that it concerns.
-        hint: What the reader can do about it.
+        what: The problem, with the expected and the given value.
+        where: The schedule, branch, node, file or argument concerned.
+        hint: How to fix the problem.
     """
 
     def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
@@ -45,51 +45,51 @@ class ClosedFormError(Exception):
 
 
 class DefinitionError(ClosedFormError, ValueError):
-    """A schedule or an update rule is written in a way that has no meaning."""
+    """The definition of a schedule or an update rule is invalid."""
 
 
 class DomainError(DefinitionError):
-    """An expression has no finite real value at a step at which it is taken."""
+    """An expression has no finite real value at a step where it is evaluated."""
 
 
 class LoweringError(ClosedFormError, ValueError):
-    """An expression has a meaning that the graph language cannot express."""
+    """A valid expression cannot be expressed as a graph."""
 
 
 class GraphError(ClosedFormError, ValueError):
-    """A graph breaks a rule of the graph language, or its text does not parse."""
+    """A graph is malformed, or its text does not parse."""
 
 
 class ExportError(ClosedFormError, ValueError):
-    """A graph cannot be written as the wanted artefact."""
+    """A graph cannot be exported to the requested format."""
 
 
 class ConfigError(ClosedFormError, ValueError):
-    """A config file or dict cannot be read as a recipe."""
+    """A config file or mapping cannot be read as a recipe."""
 
 
 class ArgumentError(ClosedFormError, TypeError):
-    """A class of a framework was given an argument that it has not, or lacks one that it needs."""
+    """An argument of a class or function is unknown, missing or out of range."""
 
 
 class UnknownNameError(ClosedFormError, LookupError):
-    """No system, class, schedule, optimizer or parameter bears this name."""
+    """A framework, class, schedule, optimizer or parameter of this name does not exist."""
 
 
 class SessionError(ClosedFormError, ValueError):
-    """A session was given arrays that do not fit its graph."""
+    """Arrays, hyperparameters or models do not fit a session."""
 
 
 class StateError(ClosedFormError, ValueError):
-    """A state dict belongs to another rule, or to other parameters."""
+    """A state dict belongs to another rule or to other parameters."""
 
 
 class VerificationError(ClosedFormError, ValueError):
-    """A claim cannot be stated in the prover's language, or the prover contradicts itself."""
+    """A claim cannot be formulated for the prover, or the prover contradicts itself."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Returns a hint that names the known name nearest to ``name``, or lists a few of them."""
+    """Returns a hint with the known name closest to ``name``, or a list of known names."""
     names = sorted(known)
     by_lower = {candidate.lower(): candidate for candidate in names}
     match = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)

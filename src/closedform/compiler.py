@@ -21,7 +21,7 @@ from closedform.ir.types import DType, Shape
 from closedform.language.groups import Assignment, Group
 from closedform.language.schedule import Schedule
 from closedform.language.update_rule import UpdateRule
-from closedform.lowering.domain import MAX_STEP
+from closedform.lowering.analysis.domain import MAX_STEP
 from closedform.lowering.model import lower_evaluation, lower_init, lower_program
 from closedform.lowering.schedule import lower_schedule
 from closedform.options import GraphOptions, ModelSpec, Precision

@@ -92,7 +92,7 @@ ERRORS = [
     ),
     (
         ["export", "cosine", *COSINE, "-o", "lr.onnx", "--input", "peak"],
-        "'peak' is no hyperparameter of the schedule (schedule 'cosine'): "
+        "'peak' is not a hyperparameter of the schedule (schedule 'cosine'): "
         "known are end, start, steps",
     ),
     (

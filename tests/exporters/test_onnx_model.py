@@ -282,7 +282,7 @@ INVALID = (
     ),
     (
         lambda: to_model(doubled_name()),
-        "the name 'x' is borne by two inputs or outputs (graph 'doubled'): "
+        "the name 'x' is used by two inputs or outputs (graph 'doubled'): "
         "ONNX needs distinct names: call the output 'next.…'",
     ),
 )

@@ -80,7 +80,7 @@ def test_bad_programs_are_refused() -> None:
     with pytest.raises(ExportError) as caught:
         to_program_model(doubled)
     assert str(caught.value) == (
-        "the name 'next.param.a' is borne by two inputs or outputs (graph 'adamw'): give the "
+        "the name 'next.param.a' is used by two inputs or outputs (graph 'adamw'): give the "
         "parameters and states distinct names"
     )
     with pytest.raises(ExportError, match=r"opset must be in 7\.\.23, got 99"):

@@ -154,7 +154,7 @@ BROKEN: list[tuple[Callable[[Graph], Graph], str]] = [
         with_attribute(1, "role", Role.STEP),
         "input 'param.w' = input: a step must be i64 or i32, got f32[2,n]",
     ),
-    (swap_inputs_back, "input 'param.w': stands after other nodes: move it to the front"),
+    (swap_inputs_back, "input 'param.w': comes after other nodes: move it to the front"),
     (with_attribute(2, "data", b"1234"), "%0 = const: i64[] takes 8 bytes, got 4"),
     (with_attribute(2, "data", "7"), "%0 = const: attribute 'data' must be bytes, got '7'"),
     (

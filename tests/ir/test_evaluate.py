@@ -349,7 +349,7 @@ WRONG_INPUTS: list[tuple[dict[str, Any], str]] = [
         {"grad.w": np.ones((2, 4), np.float32)},
         "size 'n' is 4 in input 'grad.w' but 3 in input 'param.w' (graph 'sizes')",
     ),
-    ({"grad": 1}, "there is no input 'grad' (graph 'sizes'): did you mean 'grad.w'?"),
+    ({"grad": 1}, "the graph has no input 'grad' (graph 'sizes'): did you mean 'grad.w'?"),
 ]
 
 

@@ -168,7 +168,7 @@ BROKEN = [
     ),
     (broken("%0, %1", "%0 %1"), "expected ',' or ')', got '%1' (line 4)"),
     (broken("100.0 :", "hundred :"), "expected a number for f64, got 'hundred' (line 3)"),
-    (broken("100.0 :", "1e400 :"), "1e400 does not fit f64 (line 3): write inf if that is meant"),
+    (broken("100.0 :", "1e400 :"), "1e400 does not fit f64 (line 3): write inf for an infinity"),
     (broken("0.1]", "1e39]"), "1e39 does not fit f32 (line 6): write inf"),
     (broken("100.0 :", "nan(0x1) :"), "nan(0x1) is not a NaN of f64 (line 3)"),
     (broken("0.1]", "nan(0x7ff8000000000001)]"), "nan(0x7ff8000000000001) has more bits than f32"),

@@ -75,8 +75,8 @@ def test_unbind_opens_what_has_a_value() -> None:
     [
         ([3], "domain must hold conditions such as flat < steps, got 3"),
         ([FLAT], "domain must hold conditions such as flat < steps, got flat"),
-        ([t < FLAT], "'t' in the domain is no symbol of the expression"),
-        ([hyper("steps") > 4], "'steps' in the domain is no symbol .*did you mean 'steps'"),
+        ([t < FLAT], "'t' in the domain is not a symbol of the expression"),
+        ([hyper("steps") > 4], "'steps' in the domain is not a symbol .*did you mean 'steps'"),
     ],
 )
 def test_what_is_no_domain_is_refused(domain: list[sp.Basic], message: str) -> None:

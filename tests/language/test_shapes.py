@@ -269,7 +269,7 @@ LOWERED: dict[str, tuple[sp.Expr, Shape, str]] = {
     "no such axis": (
         PARAM + reduce_sum(GRAD, (-3,), keepdims=True),
         (2, 3),
-        "ReduceSum over axis -3 of f32[2,3]: there is no such axis (rule 'test', parameter 'w')",
+        "ReduceSum over axis -3 of f32[2,3]: the axis is out of range (rule 'test', parameter 'w')",
     ),
     "a mean of a named size": (
         PARAM + reduce_mean(GRAD),

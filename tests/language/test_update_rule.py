@@ -68,7 +68,7 @@ def test_parts() -> None:
             lambda: momentum(states={"buffer": State(GRAD, float("nan"))}),
             "initial value of state 'buffer' must be finite, got nan",
         ),
-        (lambda: momentum().bind(momentum=0.9), "'momentum' is no hyperparameter .*it has lr"),
+        (lambda: momentum().bind(momentum=0.9), "'momentum' is not a hyperparameter .*it has lr"),
         (
             lambda: momentum(name="heavy ball"),
             "a rule's name must be an identifier, got 'heavy ball': graphs and files bear it",
@@ -100,7 +100,7 @@ def test_parts() -> None:
         (
             lambda: momentum(shared={"scale": Shared(shared("scale") * GRAD)}),
             "'grad' belongs to one parameter, and this is for the whole model .*next value of "
-            r"'scale'.*: it may stand inside of global_sum",
+            r"'scale'.*: use it inside global_sum",
         ),
         (
             lambda: momentum(advances=sp.Gt(state("buffer"), 0)),

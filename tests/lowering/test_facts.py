@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from closedform.language import floor_div, floor_mod, t
-from closedform.lowering.annotate import decide, interval, is_integral
-from closedform.lowering.domain import MAX_STEP, Domain, clock_domain, narrow
+from closedform.lowering.analysis.annotate import decide, interval, is_integral
+from closedform.lowering.analysis.domain import MAX_STEP, Domain, clock_domain, narrow
+from closedform.lowering.analysis.interval import Interval
 from closedform.lowering.guard import guard
-from closedform.lowering.interval import Interval
 from closedform.lowering.simplify import simplify
 from tests.support.balls import UndecidedError, ball
 from tests.support.expressions import HYPERS, reals

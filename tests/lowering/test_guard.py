@@ -10,10 +10,10 @@ from closedform.compiler import compile_schedule
 from closedform.errors import DomainError
 from closedform.language import Schedule, floor_mod, t
 from closedform.language.exact import value_at
-from closedform.lowering.annotate import interval, is_integral
-from closedform.lowering.domain import clock_domain
+from closedform.lowering.analysis.annotate import interval, is_integral
+from closedform.lowering.analysis.domain import clock_domain
 from closedform.lowering.guard import guard
-from closedform.lowering.held import Held
+from closedform.lowering.safe_operand import SafeOperand
 from closedform.options import GraphOptions
 from tests.support.engines import run_evaluator, run_onnxruntime
 
@@ -78,7 +78,7 @@ def test_what_is_illegal_where_it_is_taken_is_refused(expr: sp.Expr, message: st
 
 
 def test_what_is_held_keeps_what_is_known_of_its_operand() -> None:
-    held = Held(t, t > 3)
+    held = SafeOperand(t, t > 3)
     assert held.is_integer
     assert is_integral(held)
     assert interval(held, clock_domain(last=10)) == interval(held.pieces, clock_domain(last=10))

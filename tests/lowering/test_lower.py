@@ -178,7 +178,7 @@ def test_an_input_that_may_be_zero_is_refused_under_a_division() -> None:
     with pytest.raises(DomainError, match=r"declare it: hyper\('warmup', positive=True\)"):
         compile_schedule(Schedule(t / warmup, warmup=5), GraphOptions(inputs=("warmup",)))
     with pytest.raises(
-        LoweringError, match=r"'wramup' is no hyperparameter .*did you mean 'warmup'"
+        LoweringError, match=r"'wramup' is not a hyperparameter .*did you mean 'warmup'"
     ):
         compile_schedule(Schedule(t / warmup, warmup=5), GraphOptions(inputs=("wramup",)))
 

@@ -11,7 +11,7 @@ import sympy as sp
 from closedform.compiler import compile_schedule
 from closedform.language import Schedule, floor_div, floor_mod, t
 from closedform.language.exact import value_at
-from closedform.lowering.domain import clock_domain
+from closedform.lowering.analysis.domain import clock_domain
 from closedform.lowering.simplify import simplify
 from tests.support.engines import run_evaluator
 

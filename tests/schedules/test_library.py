@@ -184,7 +184,7 @@ BAD: dict[str, tuple[Callable[[], Schedule], type[Exception], str]] = {
         lambda: library.piecewise_constant([1, 2, 3], [6, 4]),
         DefinitionError,
         "milestones must be integers above 0 and strictly increasing, got 4 after 6 "
-        "(piecewise_constant): sort them, and drop what occurs twice",
+        "(piecewise_constant): sort them, and drop duplicates",
     ),
     "values that are no list": (
         lambda: library.piecewise_constant(3, [2]),  # type: ignore[arg-type]
@@ -196,7 +196,7 @@ BAD: dict[str, tuple[Callable[[], Schedule], type[Exception], str]] = {
         lambda: library.piecewise_constant([1, 2], [2.5]),
         DefinitionError,
         "milestones must be integers above 0 and strictly increasing, got 5/2 after 0 "
-        "(piecewise_constant): sort them, and drop what occurs twice",
+        "(piecewise_constant): sort them, and drop duplicates",
     ),
 }
 

@@ -22,7 +22,7 @@ import sympy as sp
 from sympy.core.relational import Relational
 
 from closedform.language import FloorDiv, FloorMod
-from closedform.lowering.held import Held
+from closedform.lowering.safe_operand import SafeOperand
 
 BITS = 46
 
@@ -68,7 +68,7 @@ def _evaluate(expr: sp.Basic, values: Mapping[sp.Symbol, Fraction]) -> Number:
         return _number(Fraction(int(expr.p), int(expr.q)))
     if expr in (sp.pi, sp.E):
         return Number(flint.arb.pi() if expr == sp.pi else flint.arb(1).exp())
-    if isinstance(expr, Held):
+    if isinstance(expr, SafeOperand):
         return _evaluate(expr.pieces, values)
     if isinstance(expr, sp.Piecewise):
         for value, condition in expr.args:

@@ -21,26 +21,24 @@ from closedform.ir import DType, Graph, evaluate
 from closedform.ir.passes import algebra, fold, rewrite, select, share
 from closedform.language import Schedule
 from closedform.lowering import (
-    annotate,
     arithmetic,
     conditions,
     context,
-    domain,
     guard,
     integers,
-    interval,
     lower,
-    pieces,
+    piecewise,
     schedule,
     simplify,
     trigonometry,
 )
+from closedform.lowering.analysis import annotate, domain, interval
 from closedform.verify.terms.verdict import Status
 from closedform.verify.translation.translation import validate
 from tests.support.mutation import Mutant, TooSlowError, at_most, lines_run, mutants_of, planted
 from tests.test_library import SCHEDULES
 
-HANDLERS = (arithmetic, conditions, integers, lower, pieces, trigonometry)
+HANDLERS = (arithmetic, conditions, integers, lower, piecewise, trigonometry)
 PASSES = (algebra, fold, rewrite, select, share)
 FACTS = (annotate, context, domain, guard, interval, schedule, simplify)
 MODULES = (*HANDLERS, *PASSES, *FACTS)

@@ -1,4 +1,4 @@
-"""What the ONNX files of a schedule or a rule say: their models, metadata and doc strings."""
+"""The ONNX models of schedules and rules, with their metadata and doc strings."""
 
 from __future__ import annotations
 
@@ -143,8 +143,8 @@ def split_files(program: Program) -> tuple[dict[str, Graph], Calls]:
     """Returns the graphs of a step by file name, and which parameter takes which of them.
 
     - ``partial_<k>_<i>``: from one tensor, or one shard of it, to its term of some sums, ``sum.…``;
-      the sums of stage k are the terms of all tensors added. ``partial_<k>_scalars`` gives what
-      these graphs take as ``scalar.…``, where they take any.
+      the sums of stage k are the terms of all tensors added. ``partial_<k>_scalars``
+      computes their inputs ``scalar.…``, where they have any.
     - ``scalars``: from step, hyperparameters, shared states and sums to the next step, the next
       shared states and the scalars.
     - ``apply_<i>``: the step of one tensor or shard.

@@ -20,8 +20,8 @@ def join_models(
     """Returns one checked model that runs several in their order.
 
     Inputs of one name are one input. An output of a model feeds each later model that has an input
-    of its name, which then is no input of the whole. Values between are named after their model:
-    ``update/mul_7``.
+    of its name, which then is not an input of the whole. Values between are named after their
+    model: ``update/mul_7``.
 
     Args:
         models: The models by a name for each, in their order.

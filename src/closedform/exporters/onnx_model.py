@@ -38,7 +38,7 @@ def to_model(
 ) -> ModelProto:
     """Returns the graph as an ONNX model that passed the full checker and strict shape inference.
 
-    Inputs and outputs bear the names of the graph, values between them those of their op and
+    Inputs and outputs have the names of the graph, values between them those of their op and
     their place (``mul_7``). Constants are initializers.
 
     Args:
@@ -129,7 +129,7 @@ def serialize(model: ModelProto) -> bytes:
 
 
 def write_model(model: ModelProto, path: str | os.PathLike[str]) -> Path:
-    """Writes a model and returns its path; a failure leaves what was at that path before.
+    """Writes a model and returns its path; a failure leaves the previous file in place.
 
     The bytes go to a temporary file in the same folder, which then takes the name.
 
@@ -171,7 +171,7 @@ def write_models(models: Mapping[str, ModelProto], folder: Path, hint: str) -> N
 
 
 def replace_file(target: Path, data: bytes) -> None:
-    """Writes a file whole or not at all: a failure leaves what was at that path before.
+    """Writes a file whole or not at all: a failure leaves the previous file in place.
 
     Raises:
         OSError: Writing failed.
@@ -238,7 +238,7 @@ def _value_names(graph: Graph) -> list[str]:
     doubled = next((name for name, count in counts.items() if count > 1), None)
     if doubled is not None:
         raise ExportError(
-            f"the name {doubled!r} is borne by two inputs or outputs",
+            f"the name {doubled!r} is used by two inputs or outputs",
             where=f"graph {graph.name!r}",
             hint="ONNX needs distinct names: call the output 'next.…'",
         )

@@ -109,7 +109,7 @@ class OnnxRow:
     Attributes:
         min_opset: The first opset in which the emitted nodes are legal for all dtypes of the op
             but bf16, which needs ``BF16_MIN_OPSET``.
-        emit: Adds the nodes; the last one bears the given result name.
+        emit: Adds the nodes; the last one has the given result name.
     """
 
     min_opset: int
@@ -153,7 +153,7 @@ def _extremum(writer: Writer, node: Node, operands: tuple[str, ...], result: str
 
 
 def _floor_div(writer: Writer, _: Node, operands: tuple[str, ...], result: str) -> None:
-    """(a - Mod(a, b)) / b: the division is exact, so that truncation is floor.
+    """(a - Mod(a, b)) / b: the division is exact, and truncation is floor.
 
     The difference wraps where a is within one divisor of the least integer; a clock never is.
     """

@@ -1,6 +1,6 @@
 """Program -> ONNX model: the step of each kind of tensor is a local function, called by name.
 
-A function has no types, so that one serves every shape for which its nodes are the same: a rule on
+A function has no types: one serves every shape for which its nodes are the same: a rule on
 elements is one function, whatever the shapes of the parameters. onnxruntime puts the bodies in the
 places of the calls when it loads the model.
 """
@@ -35,7 +35,7 @@ def to_program_model(
 ) -> ModelProto:
     """Returns one step of a model as an ONNX model that passed the checker and shape inference.
 
-    Inputs and outputs are those of ``flatten(program)``, and so is what it computes. Functions bear
+    Inputs, outputs and values are those of ``flatten(program)``. Functions have
     the name of the program and a number, their inputs and outputs the names of a body: ``param``,
     ``grad``, ``state.exp_avg``, ``next.param``.
 
@@ -109,7 +109,7 @@ class _ProgramWriter:
                 self.nodes.append(helper.make_node("Identity", parts, [name], name=name))
 
     def write_scalars(self, graph: Graph, prefix: str) -> None:
-        """Adds a graph of scalars; what is no scalar of a call is an output of the model."""
+        """Adds a graph of scalars; other results are outputs of the model."""
         check_opset(graph, self.opset)
         writer, outputs = written(graph, self.opset)
         for value in writer.inputs:
@@ -150,12 +150,12 @@ class _ProgramWriter:
         self.nodes.append(helper.make_node(name, given, results, name=label, domain=DOMAIN))
 
     def check_names(self) -> None:
-        """Raises where two inputs or outputs bear one name."""
+        """Raises where two inputs or outputs have one name."""
         names = [value.name for value in self.outputs]
         doubled = [name for name in names if name in self.inputs or names.count(name) > 1]
         if len(set(names)) < len(names) or not self.inputs.keys().isdisjoint(names):
             raise ExportError(
-                f"the name {doubled[0]!r} is borne by two inputs or outputs",
+                f"the name {doubled[0]!r} is used by two inputs or outputs",
                 where=f"graph {self.program.name!r}",
                 hint="give the parameters and states distinct names",
             )
@@ -194,7 +194,7 @@ def _rename(node: NodeProto, outside: set[str], prefix: str) -> None:
 def _function_of(body: Graph, opset: int) -> tuple[FunctionProto, list[TensorProto]]:
     """The function of a body, without a name, and the constants that it takes after its inputs.
 
-    A number is an input, so that what differs in numbers alone is one function, and onnxruntime
+    A number is an input: bodies that differ in numbers alone are one function, and onnxruntime
     holds each number once. Axes and shapes are nodes: they decide about types.
     """
     writer, outputs = written(body, opset)

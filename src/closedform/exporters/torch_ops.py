@@ -1,6 +1,6 @@
 """The torch table: for each op of the graph language the torch.fx nodes that mean the same.
 
-Where torch means something else, the row says so: integer ``sum`` widens to int64, ``sum`` and
+Where torch's semantics differ, the row says so: integer ``sum`` widens to int64, ``sum`` and
 ``amax`` over no axes reduce all of them, division by a Python number is a multiplication by its
 inverse on CUDA (so constants that divide stay tensors), and ``remainder`` is recomputed as
 a - b*floor(a/b) by inductor's vector code (so floats go through ``fmod``, which in torch 2.13 on
@@ -76,7 +76,7 @@ def _input(site: Site, _: tuple[fx.Node, ...]) -> fx.Node:
 
 
 def _const(site: Site, _: tuple[fx.Node, ...]) -> fx.Node:
-    """A tensor made at run time: not a buffer, so that ``.half()`` cannot round it."""
+    """A tensor made at run time: not a buffer, which ``.half()`` would round."""
     type_ = site.node.type
     options = {"dtype": TORCH_DTYPES[type_.dtype], "device": site.device}
     values = site.node.array()

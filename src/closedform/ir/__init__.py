@@ -1,4 +1,4 @@
-"""The graph language: types, ops, graphs, and what reads and rewrites them.
+"""The graph language: types, ops, graphs, and the functions that read and rewrite them.
 
 Knows no SymPy, no ONNX, no torch.
 """

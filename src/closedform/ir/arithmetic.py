@@ -1,8 +1,9 @@
 """Arithmetic on intervals: the rules of the ops that depend on the intervals of operands alone.
 
-Integers are exact Python ints; what may wrap has the full range. Bounds of floats are computed in
-the dtype of the node: IEEE rounding is monotone, so the rounded bound bounds the rounded results.
-Ops that engines round differently (``ulp`` in the op table) are widened by that much on both sides.
+Integers are exact Python ints; results that may wrap have the full range. Bounds of floats are
+computed in the dtype of the node: IEEE rounding is monotone, so the rounded bound bounds the
+rounded results. Ops that engines round differently (``ulp`` in the op table) are widened by that
+much on both sides.
 """
 
 from __future__ import annotations
@@ -258,7 +259,7 @@ def _not(_: Node, operands: Operands) -> Interval:
 def sum_of_floats(operand: Interval, reduced: Sequence[Dim], node: Node) -> Interval:
     """Bounds in any order: count terms at a bound, moved by (1 + eps)**count for the roundings.
 
-    Terms of one sign have a sum of that sign, and it is no NaN.
+    Terms of one sign have a sum of that sign, and it is not NaN.
     """
     info = np.finfo(node.type.dtype.numpy)
     sizes = [dim for dim in reduced if isinstance(dim, int)]

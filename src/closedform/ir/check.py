@@ -1,4 +1,4 @@
-"""The checker: what a graph must hold before anything reads it.
+"""The checker: the conditions that a graph satisfies before anything reads it.
 
 A graph made by ``Builder`` has legal types; a graph made by hand, by a pass or from a text may
 break any rule. The checker collects every problem with its place and raises once.
@@ -77,7 +77,7 @@ def _structure(graph: Graph) -> Iterator[str]:
         if node.op is not Op.INPUT:
             continue
         if index > first_other:
-            yield f"{label(graph, index)}: stands after other nodes: move it to the front"
+            yield f"{label(graph, index)}: comes after other nodes: move it to the front"
         name = dict(node.attributes).get("name")
         if name in names:
             yield f"{label(graph, index)}: a second input of this name"

@@ -1,4 +1,4 @@
-"""What a graph means: the one semantics, in NumPy.
+"""The semantics of graphs, in NumPy.
 
 Constant folding and every test call this module; other engines are compared with it. Where IEEE
 754 leaves a choice, or engines disagree, the meaning is fixed here:
@@ -10,7 +10,7 @@ Constant folding and every test call this module; other engines are compared wit
   commute.
 - ``floor_mod`` of floats is ``r = fmod(a, b)``, then ``r + b`` where r is not 0 and its sign
   differs from that of b.
-- ``cast`` to an integer truncates; NaN and what does not fit give the least integer, as x86 does.
+- ``cast`` to an integer truncates; NaN and values out of range give the least integer, as x86 does.
   A wider integer wraps. A float to bool is ``x != 0``; f64 reaches bf16 by way of f32, as in
   onnxruntime and torch.
 - Nothing is computed in a wider dtype than the one that the node states.
@@ -100,7 +100,7 @@ def _check_inputs(graph: Graph, inputs: Mapping[str, ArrayLike]) -> dict[str, Ar
     for name in inputs:
         if name not in names:
             hint = nearest(name, names) if names else "the graph has no inputs"
-            raise GraphError(f"there is no input {name!r}", where=where, hint=hint)
+            raise GraphError(f"the graph has no input {name!r}", where=where, hint=hint)
     missing = [name for name in names if name not in inputs]
     if missing:
         listed = ", ".join(missing)

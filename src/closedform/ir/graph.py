@@ -26,7 +26,7 @@ Array = NDArray[Any]
 
 
 class Role(StrEnum):
-    """What an input of a graph stands for."""
+    """The meaning of an input of a graph."""
 
     STEP = "step"
     HYPER = "hyper"

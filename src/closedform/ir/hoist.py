@@ -1,7 +1,7 @@
 """One graph as two: its numbers, and its tensors, which take them.
 
 What depends on no tensor (bias corrections, the schedule of a rate) is computed once in the first
-graph. An engine that fuses what it is given would compute it again for every element.
+graph. An engine that fuses the whole graph would compute it again for every element.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def hoist(graph: Graph) -> tuple[Graph, Graph]:
 
     Their outputs together are those of the graph. The first takes the inputs that are numbers, and
     hands ``number.0``, ``number.1``, …, all of rank 0, to the second; one that the second needs as
-    it came is handed over too, so that the first may be run, and its inputs written over, before
+    it came is handed over too, which allows running the first, and overwriting its inputs, before
     the second. The cost is linear in the nodes.
     """
     is_number = _numbers(graph)

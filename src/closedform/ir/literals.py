@@ -118,7 +118,7 @@ def _parse_float(literal: str, dtype: DType) -> bytes:
         raise GraphError(f"expected a number for {dtype}, got {literal!r}")
     array = _convert(value, dtype)
     if np.isinf(array.astype(np.float64)):
-        raise GraphError(f"{literal} does not fit {dtype}", hint="write inf if that is meant")
+        raise GraphError(f"{literal} does not fit {dtype}", hint="write inf for an infinity")
     return array.tobytes()
 
 

@@ -82,7 +82,7 @@ class OpSpec:
         attributes: Names of the attributes, all required.
         ulp: How far an engine may be off the exact result of this one op, in units in the last
             place of the result (for cos and sin: of 1). 0 means bit for bit.
-        reason: Why ``ulp`` is what it is.
+        reason: The reason for ``ulp``.
     """
 
     op: Op
@@ -152,12 +152,12 @@ def _reduced(types: tuple[TensorType, ...], attributes: Attributes) -> TensorTyp
     keepdims = attributes["keepdims"]
     if not isinstance(keepdims, bool):
         raise GraphError(f"attribute 'keepdims' must be a bool, got {keepdims!r}")
-    kept = [
+    remaining = [
         1 if axis in axes else dim
         for axis, dim in enumerate(operand.shape)
         if keepdims or axis not in axes
     ]
-    return TensorType(operand.dtype, tuple(kept))
+    return TensorType(operand.dtype, tuple(remaining))
 
 
 def _reduce_max(types: tuple[TensorType, ...], attributes: Attributes) -> TensorType:

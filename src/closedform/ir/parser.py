@@ -1,6 +1,6 @@
 """The parser of the text form (``text.py`` has the grammar): recursive descent, nothing evaluated.
 
-The text is not trusted. Every error names the line, what was expected and what stands there; the
+The text is not trusted. Every error names the line, what was expected and what was found; the
 graph is checked before it is returned.
 """
 
@@ -40,7 +40,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of the text, its kind (a group of the pattern) and its line."""
+    """A part of the text, its kind (a group of the pattern) and its line."""
 
     kind: str
     text: str

@@ -4,7 +4,7 @@
     stage   ::= scalars, bodies, calls: the parts of sums over all parameters
     call    ::= parameter, body, the scalars that the body takes
 
-What the step computes from the clock, hyperparameters and states of the whole model stands once in
+The values that depend on the clock, hyperparameters and states of the whole model alone are in
 ``scalars``. A body is the step of one tensor; tensors of one rule and shape share it. Where a rule
 takes sums over all parameters, each stage has bodies that give a tensor's part of some of them; the
 parts are added over the tensors (and over the shards of a tensor), and the totals are inputs of all
@@ -138,7 +138,7 @@ def flatten(program: Program) -> Graph:
 def split(program: Program, param: str, name: str) -> tuple[Graph | None, ...]:
     """Returns the graphs of one parameter: its part in each stage, then its step.
 
-    Totals are inputs of theirs, ``sum.<place>``, and what a part adds to them outputs. A stage in
+    Totals are inputs of theirs, ``sum.<place>``, and the terms of a part are outputs. A stage in
     which the parameter has no part is None.
 
     Args:

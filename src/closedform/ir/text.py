@@ -8,8 +8,8 @@
     operand ::= "%" integer | name of an input
     const   ::= "const" (number | "[" (number ("x" count)?), … "]")    row-major, with runs
 
-Nodes are numbered from %0 after the inputs. A name of letters, digits, ``_`` and ``.`` stands bare;
-any other is a JSON string. For example::
+Nodes are numbered from %0 after the inputs. A name of letters, digits, ``_`` and ``.`` is written
+bare; any other is a JSON string. For example::
 
     graph half(step: i64[] step) -> (value: f64[]) {
       %0 = cast(step) to=f64 : f64[]

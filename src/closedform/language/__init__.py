@@ -1,7 +1,7 @@
 """What authors write: schedules and update rules as SymPy expressions.
 
-Imports SymPy and nothing below it in the house; methods that compute values reach the compiler
-by a local import.
+It imports SymPy and no other layer; methods that compute values find the compiler through
+:mod:`closedform.delegation`.
 """
 
 from closedform.language.compose import chained, repeat, sequential, splice

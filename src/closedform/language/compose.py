@@ -64,8 +64,8 @@ def sequential(
     local = [
         member.expr.xreplace({t: t - start}) for member, start in zip(members, starts, strict=True)
     ]
-    pieces = [(expr, t < mark) for expr, mark in zip(local, marks, strict=False)]
-    expr = sp.Piecewise(*pieces, (local[-1], True)) if pieces else local[0]
+    branches = [(expr, t < mark) for expr, mark in zip(local, marks, strict=False)]
+    expr = sp.Piecewise(*branches, (local[-1], True)) if branches else local[0]
     last = members[-1].duration
     length = None if last is None else starts[-1] + last
     domain = _joined_domain(members, expr)
@@ -73,7 +73,7 @@ def sequential(
 
 
 def chained(schedules: Sequence[Schedule], *, name: str = "chained") -> Schedule:
-    r"""Returns the first schedule times the relative course of each other one.
+    r"""Returns the first schedule times each other one relative to its first value.
 
     .. math:: f(t) = f_0(t) \prod_{i \ge 1} f_i(t) / f_i(0)
 
@@ -120,7 +120,8 @@ def repeat(schedule: Schedule, every: Steps | None = None, *, name: str = "repea
         name: Name of the result.
 
     Raises:
-        DefinitionError: ``every`` is no integer above 0, or f has no length where it is not given.
+        DefinitionError: ``every`` is not an integer above 0, or f has no length where it is not
+        given.
 
     Example:
         >>> from closedform.schedules import linear
@@ -146,7 +147,7 @@ def repeat(schedule: Schedule, every: Steps | None = None, *, name: str = "repea
 
 
 def splice(schedule: Schedule, at: Steps, new: Schedule, *, name: str = "splice") -> Schedule:
-    r"""Returns a schedule whose course from step ``at`` on is that of another, at the same step.
+    r"""Returns a schedule that follows another one from step ``at`` on, at the same step.
 
     .. math:: g(t) = \begin{cases} f(t) & t < n \\ h(t) & t \ge n \end{cases}
 
@@ -160,7 +161,7 @@ def splice(schedule: Schedule, at: Steps, new: Schedule, *, name: str = "splice"
         name: Name of the result.
 
     Raises:
-        DefinitionError: ``at`` is no integer >= 0.
+        DefinitionError: ``at`` is not an integer >= 0.
 
     Example:
         >>> from closedform.schedules import linear
@@ -168,7 +169,7 @@ def splice(schedule: Schedule, at: Steps, new: Schedule, *, name: str = "splice"
         >>> [longer.exact(step) for step in (4, 5, 10, 20)]
         [3/5, 3/4, 1/2, 0]
 
-    Source: none; it is what a run does whose number of steps is changed on the way.
+    Source: none; it describes a run whose number of steps is changed while it is under way.
     """
     mark = whole_steps(at, "at")
     members, shared = _merge("splice", (schedule, new))
@@ -251,7 +252,7 @@ def _checked_milestones(milestones: Sequence[Steps], expected: int) -> tuple[sp.
         if later <= earlier:
             raise DefinitionError(
                 f"milestones must be above 0 and strictly increasing, got {later} after {earlier}",
-                hint="sort them, and drop what occurs twice",
+                hint="sort them, and drop duplicates",
             )
     return marks
 

@@ -1,4 +1,4 @@
-"""The parts of an update rule that follow from its expressions: what a shape makes of them."""
+"""Definitions of an update rule, and its static structure resolved for a shape."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def holds_at(condition: sp.Basic, values: dict[sp.Symbol, sp.Expr]) -> bool:
         test, yes, no = condition.args
         return holds_at(yes if holds_at(test, values) else no, values)
     if not isinstance(condition, Relational) or isinstance(condition, BooleanFunction):
-        raise DomainError(f"{condition} is no comparison", where=_place(values))
+        raise DomainError(f"{condition} is not a comparison", where=_place(values))
     left, right = (_value(arg, values) for arg in condition.args)
     difference = left - right
     sign = _sign(difference, values)

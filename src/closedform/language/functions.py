@@ -113,19 +113,19 @@ Axes = Sequence[int] | AllBut
 
 
 class ReduceSum(_Reduction):
-    """Sum of a tensor over all its axes, a scalar; or over ``axes``, kept with size 1 or not."""
+    """Sum of a tensor over all its axes or over ``axes``, with or without the reduced axes."""
 
     symbol = r"\operatorname{sum}"
 
 
 class ReduceMean(_Reduction):
-    """Mean of a tensor over all its axes, a scalar; or over ``axes``, kept with size 1 or not."""
+    """Mean of a tensor over all its axes or over ``axes``, with or without the reduced axes."""
 
     symbol = r"\operatorname{mean}"
 
 
 class ReduceMax(_Reduction):
-    """Maximum of a tensor over all its axes, a scalar; or over ``axes``, kept or not."""
+    """Maximum of a tensor over all axes or over ``axes``, with or without the reduced axes."""
 
     symbol = r"\max"
 
@@ -209,7 +209,7 @@ def reduce_sum(x: Operand, axes: Axes | None = None, keepdims: bool = False) -> 
         keepdims: Whether they stay, with size 1.
 
     Raises:
-        DefinitionError: The axes are no integers, or an axis stands twice.
+        DefinitionError: The axes are not integers, or an axis is repeated.
 
     Example:
         >>> from closedform.language import GRAD
@@ -241,7 +241,7 @@ def all_but(axis: int) -> AllBut:
     A tensor without that axis has all its axes among them.
 
     Raises:
-        DefinitionError: It is no integer.
+        DefinitionError: It is not an integer.
 
     Example:
         >>> from closedform.language import GRAD
@@ -259,13 +259,13 @@ def _reduction(
         if keepdims:
             raise DefinitionError(f"{name} keeps axes that are named, got none", hint="name axes")
         return kind(operand)
-    kept = sp.true if keepdims else sp.false
+    with_axes = sp.true if keepdims else sp.false
     if isinstance(axes, AllBut):
-        return kind(operand, axes, kept)
+        return kind(operand, axes, with_axes)
     listed = [_integer(axis, f"an axis of {name}") for axis in axes]
     if len(set(listed)) != len(listed):
         raise DefinitionError(f"{name} must name each axis once, got {tuple(axes)}")
-    return kind(operand, sp.Tuple(*listed), kept)
+    return kind(operand, sp.Tuple(*listed), with_axes)
 
 
 def matmul(a: Operand, b: Operand) -> sp.Expr:
@@ -303,14 +303,14 @@ def rounded(x: Operand, dtype: str) -> sp.Expr:
     """Returns a tensor rounded to the numbers of a stored dtype, "bf16" or "f16".
 
     Raises:
-        DefinitionError: It is no such dtype.
+        DefinitionError: It is not such a dtype.
     """
     if dtype not in STORED:
         raise DefinitionError(f"rounded needs one of {STORED}, got {dtype!r}")
     return Rounded(_expression(x, "rounded"), Str(dtype))
 
 
-def _integer(value: object, what: str) -> sp.Integer:
+def _integer(value: object, name: str) -> sp.Integer:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise DefinitionError(f"{what} must be an integer, got {value!r}")
+        raise DefinitionError(f"{name} must be an integer, got {value!r}")
     return sp.Integer(value)

@@ -1,8 +1,8 @@
 """What a rule may say of the whole model: sums over all parameters, and states common to all.
 
 A sum over all elements of all parameters is a scalar: each tensor (or each shard of one) gives its
-part, the parts are added, and what follows from the total is computed once. ``global_sum`` stands
-for the total wherever a scalar may stand.
+part, the parts are added, and what follows from the total is computed once. ``global_sum`` is the
+total, and may be used wherever a scalar may.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Shared:
         next: Its value after the step, an expression in ``t``, hyperparameters, ``shared(name)``
             and ``counter(name)`` symbols and global sums.
         initial: Its value before the first step.
-        is_counter: Whether it is an integer >= 0, kept in the dtype of the step; otherwise it is
-            kept in the dtype of scalars.
+        is_counter: Whether it is an integer >= 0, stored in the dtype of the step; otherwise it is
+            stored in the dtype of scalars.
     """
 
     next: sp.Expr
@@ -79,7 +79,7 @@ def global_sum(x: Operand) -> sp.Expr:
         x: An expression in the tensors of a parameter; it may hold global sums itself.
 
     Raises:
-        DefinitionError: It is no expression in tensors.
+        DefinitionError: It is not an expression in tensors.
 
     Example:
         >>> from closedform.language import GRAD

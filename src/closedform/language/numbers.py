@@ -1,4 +1,4 @@
-"""Exact numbers: what a Python number means in an expression."""
+"""Exact numbers: the value of a Python number in an expression."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from closedform.errors import DefinitionError
 
 
 def exact_number(value: object, name: str = "value") -> sp.Expr:
-    """Returns the exact SymPy number that a Python number means.
+    """Returns the exact SymPy number of a Python number.
 
     An int is itself, a float is the decimal that its repr shows (``0.1`` is 1/10), a Fraction and
     a SymPy number are themselves, with SymPy Floats read like Python floats.

@@ -34,15 +34,15 @@ class Schedule:
         name: A name for graphs, files and errors.
         length: Number of steps after which its shape is complete, if it has one: a number, or an
             expression in the hyperparameters; ``then`` begins the next schedule there.
-        domain: Conditions on the hyperparameters under which the schedule has a meaning, such as
-            ``flat < steps``. They are checked as soon as the values are known, and are what
-            ``verify`` may assume of those that are open.
+        domain: Conditions on the hyperparameters under which the schedule is defined, such as
+            ``flat < steps``. They are checked as soon as the values are known, and
+            ``verify`` assumes them of those that are open.
         **hyperparameters: Values of symbols by name. Symbols without a value stay open; ``bind``
             gives them one later, or the exporter makes them inputs of the graph.
 
     Raises:
-        DefinitionError: ``expr`` is no expression, a value names no symbol of it, or ``domain``
-            holds what is no condition on its symbols.
+        DefinitionError: ``expr`` is not an expression, a value does not name a symbol of it, or
+            ``domain`` contains something other than a condition on its symbols.
         DomainError: The values do not satisfy ``domain``.
 
     Example:
@@ -133,7 +133,7 @@ class Schedule:
         return substituted(expr, {s: by_name[s.name] for s in symbols if s.name in by_name})
 
     def memo(self, key: str, make: Callable[[], Any]) -> Any:
-        """Returns what ``make`` returned when this key was first asked for."""
+        """Returns the result of ``make`` from the first call with this key."""
         if key not in self._cache:
             self._cache[key] = make()
         return self._cache[key]
@@ -171,16 +171,16 @@ class Schedule:
                     hint=nearest(name, self.hyperparameters) if self.hyperparameters else None,
                 )
         dropped = names or tuple(self.hyperparameters)
-        kept = {
+        remaining = {
             key: self.hyperparameters[key] for key in self.hyperparameters if key not in dropped
         }
-        return self._with(self.expr, kept)
+        return self._with(self.expr, remaining)
 
     def __call__(self, step: int | ArrayLike) -> float | NDArray[np.float64]:
         """Returns the value at a step, in float64; for an array of steps, an array of its shape.
 
         Raises:
-            DefinitionError: A step is no integer, or negative, or a hyperparameter is open.
+            DefinitionError: A step is not an integer, is negative, or a hyperparameter is open.
         """
         return delegation.functions().evaluate(self, step)
 
@@ -188,7 +188,7 @@ class Schedule:
         """Returns the exact value at a step as a SymPy number.
 
         Raises:
-            DefinitionError: The step is no integer >= 0, or a hyperparameter is open.
+            DefinitionError: The step is not an integer >= 0, or a hyperparameter is open.
             DomainError: The schedule has no finite real value there.
         """
         if self.open:
@@ -244,10 +244,10 @@ class Schedule:
         return self._with(exact_number(factor, "factor") * self.expr, self.hyperparameters)
 
     def clip(self, low: Number | None = None, high: Number | None = None) -> Schedule:
-        """Returns this schedule held between ``low`` and ``high``; None leaves a side open.
+        """Returns this schedule clamped to ``low`` and ``high``; None leaves a side open.
 
         Raises:
-            DefinitionError: A bound is no finite number, or ``low`` is above ``high``.
+            DefinitionError: A bound is not a finite number, or ``low`` is above ``high``.
         """
         lowest = None if low is None else exact_number(low, "low")
         highest = None if high is None else exact_number(high, "high")
@@ -279,14 +279,14 @@ class Schedule:
     def _with(
         self, expr: sp.Expr, hyperparameters: Mapping[str, Any], *, length: Any = ...
     ) -> Schedule:
-        kept = {symbol.name for symbol in expr.free_symbols}
-        unknown = set(hyperparameters) - kept - set(self.hyperparameters)
+        used = {symbol.name for symbol in expr.free_symbols}
+        unknown = set(hyperparameters) - used - set(self.hyperparameters)
         return Schedule(
             expr,
             name=self.name,
             length=self.duration if length is ... else length,
-            domain=[rule for rule in self.domain if {s.name for s in rule.free_symbols} <= kept],
-            **{key: hyperparameters[key] for key in hyperparameters if key in kept | unknown},
+            domain=[rule for rule in self.domain if {s.name for s in rule.free_symbols} <= used],
+            **{key: hyperparameters[key] for key in hyperparameters if key in used | unknown},
         )
 
 
@@ -305,11 +305,11 @@ def _symbols(expr: sp.Expr, name: str) -> dict[str, sp.Symbol]:
 
 
 def _value(key: str, value: Number, symbols: Mapping[str, sp.Symbol], name: str) -> sp.Expr:
-    """The exact value of a hyperparameter, held to what its symbol declares."""
+    """The exact value of a hyperparameter, checked against the assumptions of its symbol."""
     where = f"schedule {name!r}"
     if key not in symbols:
         raise DefinitionError(
-            f"{key!r} is no symbol of the expression",
+            f"{key!r} is not a symbol of the expression",
             where=where,
             hint=nearest(key, symbols) if symbols else "the expression has no symbols",
         )
@@ -327,9 +327,9 @@ def _domain(
     values: Mapping[str, sp.Expr],
     name: str,
 ) -> tuple[sp.Basic, ...]:
-    """The conditions, each held to the values where all of its symbols have one."""
+    """The conditions, each checked where all of its symbols have values."""
     where = f"schedule {name!r}"
-    kept = []
+    checked = []
     for condition in conditions:
         if not isinstance(condition, Boolean) or condition.is_Symbol:
             raise DefinitionError(
@@ -338,7 +338,7 @@ def _domain(
         unknown = sorted(s.name for s in condition.free_symbols if s != symbols.get(s.name))
         if unknown:
             raise DefinitionError(
-                f"{unknown[0]!r} in the domain is no symbol of the expression",
+                f"{unknown[0]!r} in the domain is not a symbol of the expression",
                 where=where,
                 hint=nearest(unknown[0], symbols) if symbols else "the expression has no symbols",
             )
@@ -347,8 +347,8 @@ def _domain(
             given = ", ".join(f"{key} = {known[symbols[key]]}" for key in sorted(map(str, known)))
             raise DomainError(f"{condition} must hold, got {given}", where=where)
         if condition != sp.true:
-            kept.append(condition)
-    return tuple(kept)
+            checked.append(condition)
+    return tuple(checked)
 
 
 def _duration(length: Steps | None) -> sp.Expr | None:
@@ -358,7 +358,7 @@ def _duration(length: Steps | None) -> sp.Expr | None:
 
 
 def whole_steps(value: object, name: str) -> sp.Integer:
-    """Returns a number of steps as an Integer; DefinitionError if it is no integer >= 0."""
+    """Returns a number of steps as an Integer; DefinitionError if it is not an integer >= 0."""
     number = exact_number(value, name)
     if not number.is_integer or number < 0:
         raise DefinitionError(f"{name} must be an integer >= 0, got {value!r}")

@@ -1,4 +1,4 @@
-"""Static structure: what a rule may know of the tensor that it is for, and shapes of its states.
+"""Static structure: what a rule may depend on in its tensor's shape, and shapes of its states.
 
 The symbols here are numbers that a shape has: they are replaced when a rule is resolved for a
 parameter (``UpdateRule.for_shape``), so that a ``Piecewise`` on them is a choice made before there
@@ -71,7 +71,7 @@ NAMED_RULES = ("param", "scalar")
 
 
 def check_rule(rule: object, where: str) -> None:
-    """Raises DefinitionError if a value is no shape rule."""
+    """Raises DefinitionError if a value is not a shape rule."""
     if isinstance(rule, Without) or rule in NAMED_RULES:
         return
     raise DefinitionError(
@@ -103,9 +103,9 @@ def shape_by(rule: ShapeRule, shape: Shape, where: str) -> Shape:
     return shape if rule == "param" else ()
 
 
-def other_axes(kept: AllBut, rank: int) -> set[int]:
+def other_axes(remaining: AllBut, rank: int) -> set[int]:
     """Returns the axes of a tensor but one, counted from the first."""
-    (axis,) = (int(each) for each in kept.args)
+    (axis,) = (int(each) for each in remaining.args)
     return set(range(rank)) - {axis if axis >= 0 else rank + axis}
 
 

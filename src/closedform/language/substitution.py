@@ -11,7 +11,7 @@ import sympy as sp
 def substituted(expr: sp.Basic, values: Mapping[sp.Symbol, sp.Expr]) -> sp.Basic:
     """Returns ``expr.xreplace(values)``.
 
-    SymPy asks what each condition of a Piecewise means whenever it is made again, 5 ms a branch. A
+    SymPy re-evaluates each condition of a Piecewise whenever it is rebuilt, 5 ms a branch. A
     condition in which nothing is replaced has been asked already, so here it is not asked again.
 
     Example:
@@ -43,10 +43,10 @@ def _made_again(part: sp.Basic, args: list[sp.Basic]) -> sp.Basic:
     return part.func(*args)
 
 
-def _is_settled(piecewise: sp.Piecewise, pieces: list[sp.Basic]) -> bool:
-    """Whether SymPy would leave these pieces as they are: nothing to drop, to merge or to open."""
+def _is_settled(piecewise: sp.Piecewise, branches: list[sp.Basic]) -> bool:
+    """Whether SymPy would leave these branches unchanged: nothing to drop, merge or flatten."""
     return (
-        all(new.args[1] is old.args[1] for new, old in zip(pieces, piecewise.args, strict=True))
-        and not any(value.has(sp.Piecewise) for value, _ in (piece.args for piece in pieces))
-        and all(one.args[0] != next_one.args[0] for one, next_one in pairwise(pieces))
+        all(new.args[1] is old.args[1] for new, old in zip(branches, piecewise.args, strict=True))
+        and not any(value.has(sp.Piecewise) for value, _ in (branch.args for branch in branches))
+        and all(one.args[0] != next_one.args[0] for one, next_one in pairwise(branches))
     )

@@ -24,11 +24,11 @@ def hyper(name: str, *, integer: bool = False, positive: bool | None = None) -> 
     Args:
         name: A Python identifier; ``t``, ``step``, ``param`` and ``grad`` are reserved.
         integer: True for a number of steps or another count.
-        positive: True if it is always above zero; then it may stand under a division even where
+        positive: True if it is always above zero; then it may be a divisor even where
             it is an input of the exported graph.
 
     Raises:
-        DefinitionError: The name is no identifier or is reserved.
+        DefinitionError: The name is not an identifier or is reserved.
     """
     if not name.isidentifier() or name in _RESERVED:
         raise DefinitionError(

@@ -54,7 +54,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class UpdateRule:
-    """One optimizer step: what becomes of the parameter and of each state.
+    """One optimizer step: the next values of the parameter and of each state.
 
     Attributes:
         name: A name for graphs, files and errors.
@@ -63,12 +63,12 @@ class UpdateRule:
         hyperparameters: Value of each hyperparameter symbol by name: a number, a Schedule (then it
             is inside the graph), or None for an input of the graph.
         definitions: Values that the expressions share, by name, each in terms of those before it:
-            ``local(name)`` stands for one. It is computed once, as it stands.
+            ``local(name)`` is the symbol of one. It is computed once, as written.
         requires: The condition on the shape under which the rule has a meaning.
         inputs: Names of tensors of the parameter's shape that each step takes beside the gradient;
-            ``tensor_input(name)`` stands for one.
+            ``tensor_input(name)`` is the symbol of one.
         shared: States of the whole model by name.
-        advances: The condition under which the clock goes on by 1 with this step, in what the
+        advances: The condition under which this step advances the clock by 1, in what the
             next value of a shared state may hold. Elsewhere the step counts for nothing.
         evaluation: The point at which the model is evaluated, where that is not the parameter: an
             expression in the parameter, states and ``t`` after a step.
@@ -99,7 +99,7 @@ class UpdateRule:
         if not isinstance(self.name, str) or not self.name.isidentifier():
             raise DefinitionError(
                 f"a rule's name must be an identifier, got {self.name!r}",
-                hint="graphs and files bear it: letters, digits and underscores",
+                hint="it names graphs and files: use letters, digits and underscores",
             )
         if self.stored not in (None, *STORED):
             raise DefinitionError(
@@ -150,7 +150,7 @@ class UpdateRule:
             raise DefinitionError(
                 f"{found[0]!r} belongs to one parameter, and this is for the whole model",
                 where=f"rule {self.name!r}, {label}",
-                hint="it may stand inside of global_sum(…)",
+                hint="use it inside global_sum(…)",
             )
 
     def _check_sums(self, tensors: set[sp.Symbol]) -> None:
@@ -202,9 +202,9 @@ class UpdateRule:
         return {"param": self.param, **{name: spec.next for name, spec in self.states.items()}}
 
     def scalar_expressions(self) -> dict[str, sp.Basic]:
-        """Returns what is computed once for the model: next shared values, when the clock goes on.
+        """Returns the expressions computed once for the model: next shared values and the clock.
 
-        The keys say what each is, for errors.
+        The keys describe them, for errors.
         """
         following = {f"next value of {name!r}": spec.next for name, spec in self.shared.items()}
         return {**following, "the condition of the clock": self.advances}
@@ -253,8 +253,8 @@ class UpdateRule:
     def is_elementwise(self) -> bool:
         """Whether each element of a parameter takes its step by itself.
 
-        Then parameters may be stepped in any pieces, once the sums over all parameters are known:
-        no other expression looks at a shape or adds up elements, and all states have the
+        Then parameters may be updated in tiles of any size, once the sums over all parameters are
+        known: no other expression looks at a shape or adds up elements, and all states have the
         parameter's shape.
         """
         has_whole = any(expr.has(*WHOLE_TENSOR) for expr in self.all_expressions())
@@ -342,7 +342,7 @@ class UpdateRule:
         for key in hyperparameters:
             if key not in self.hyperparameters:
                 raise DefinitionError(
-                    f"{key!r} is no hyperparameter",
+                    f"{key!r} is not a hyperparameter",
                     where=f"rule {self.name!r}",
                     hint=f"it has {', '.join(self.hyperparameters)}",
                 )

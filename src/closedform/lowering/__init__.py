@@ -1,4 +1,4 @@
 """From SymPy to the graph language: annotate, simplify, guard, lower.
 
-The only room that knows both languages.
+It is the lowest layer that knows both the language and the graphs.
 """

@@ -11,12 +11,12 @@ import sympy as sp
 from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.ir.types import DType
-from closedform.lowering.annotate import interval, is_integral
+from closedform.lowering.analysis.annotate import interval, is_integral
+from closedform.lowering.analysis.domain import MAX_STEP, Domain
+from closedform.lowering.analysis.interval import Interval
 from closedform.lowering.context import Lowering
-from closedform.lowering.domain import MAX_STEP, Domain
-from closedform.lowering.double_float_arithmetic import Arithmetic, Number
+from closedform.lowering.double_float.arithmetic import Arithmetic, Number
 from closedform.lowering.integers import lower_integer
-from closedform.lowering.interval import Interval
 from closedform.lowering.trigonometry import raised_cosine
 
 # Integer powers up to this are products; a product of n factors is off by at most n/2 ulp.
@@ -107,7 +107,7 @@ def _line(low: Lowering, constant: sp.Expr, multiples: sp.Expr, domain: Domain) 
     """Lowers ``a + g*I`` for an integer I as ``(a + g*k) + g*(I - k)``, k an integer.
 
     The constant of the result is exact and rounded once, and k is where the line is smallest on
-    the domain, so that near its small end it keeps its relative accuracy: no cancellation.
+    the domain: near its small end it is accurate relative to its value, without cancellation.
     """
     slope, integer = primitive(multiples)
     if not constant.is_Rational:
@@ -151,7 +151,7 @@ def reference(constant: sp.Rational, slope: sp.Rational, values: Interval) -> in
 
 
 def _slope_times(low: Lowering, slope: sp.Rational, integer: sp.Expr, domain: Domain) -> Value:
-    """``g * I``: a division where g is 1/q, so that it is correctly rounded."""
+    """``g * I``: a division where g is 1/q, correctly rounded."""
     if integer == 0:
         return low.constant(sp.Integer(0))
     value = low.real(integer, domain)
@@ -279,7 +279,7 @@ def _exponential(low: Lowering, base: sp.Expr, exponent: sp.Expr, domain: Domain
 
 
 def _compensated_exponential(low: Lowering, core: sp.Expr, rate: sp.Expr, domain: Domain) -> Value:
-    """``exp(x * rate)`` in float32: e**(p + r) is ``e**p + e**p * r``, r what the product p rounds.
+    """``exp(x * rate)`` in float32: e**(p + r) is ``e**p + e**p * r``, r the error of p.
 
     The product alone would be off by up to 43 ulp of the result, at the end of the range.
     """

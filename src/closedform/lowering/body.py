@@ -9,8 +9,8 @@ import sympy as sp
 from closedform.ir.graph import Role, Value
 from closedform.ir.ops import Op
 from closedform.ir.program import SCALAR
+from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.context import Lowering
-from closedform.lowering.domain import Domain
 
 
 class BodyLowering(Lowering):
@@ -21,7 +21,7 @@ class BodyLowering(Lowering):
 
     Args:
         outer: The lowering of scalars.
-        *args: Those of ``Lowering``; the clock is that of ``outer`` and stands in no node here.
+        *args: Those of ``Lowering``; the clock is that of ``outer`` and is not a node here.
         **options: Those of ``Lowering``.
     """
 

@@ -10,8 +10,8 @@ from sympy.core.relational import Relational
 from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.ir.types import DType
+from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.context import Lowering
-from closedform.lowering.domain import Domain
 from closedform.lowering.integers import lower_integer
 from closedform.lowering.simplify import integral_multiple
 
@@ -38,7 +38,7 @@ def lower_condition(low: Lowering, condition: sp.Basic, domain: Domain) -> Value
         values = [low.condition(arg, domain) for arg in ordered]
         return low.fold(Op.AND if isinstance(condition, sp.And) else Op.OR, values)
     if not isinstance(condition, Relational):
-        raise low.error(f"{condition} is no condition that a graph can hold")
+        raise low.error(f"{condition} is not a condition that a graph can express")
     threshold = None if low.is_tensor(condition) else _threshold(condition)
     if threshold is not None and low.fits_integer(threshold[1], domain):
         return _compare_integers(low, *threshold, domain)

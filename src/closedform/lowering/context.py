@@ -1,4 +1,4 @@
-"""The state of one lowering: where nodes go, what symbols stand for, which dtypes are used."""
+"""The state of one lowering: the graph under construction, the values of symbols, the dtypes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from closedform.ir.ops import Op
 from closedform.ir.types import DType
 from closedform.language.exact import to_float
 from closedform.language.symbols import t
-from closedform.lowering.annotate import branches, interval, is_integral
-from closedform.lowering.domain import Domain
+from closedform.lowering.analysis.annotate import branches, interval, is_integral
+from closedform.lowering.analysis.domain import Domain
 
 _LARGEST = {DType.I64: 2**63 - 1, DType.I32: 2**31 - 1}
 
@@ -52,7 +52,7 @@ class Lowering:
         tensor: Dtype of tensors.
         symbols: Values of hyperparameter, tensor and state symbols.
         tensors: Which of the symbols are tensors, in the order in which sums are folded.
-        prepare: Applied to each scalar expression that stands in a tensor expression: binds
+        prepare: Applied to each scalar expression inside a tensor expression: binds
             numbers and simplifies.
         scalars: Scalars in the tensor dtype that are lowered already, shared by the lowerings of
             one graph.
@@ -139,7 +139,7 @@ class Lowering:
         return self.builder.const(nearest, dtype)
 
     def symbol(self, symbol: sp.Symbol) -> Value:
-        """Returns the value that a symbol stands for."""
+        """Returns the value of a symbol."""
         if symbol not in self.symbols:
             raise self.error(
                 f"the symbol {symbol} has no value",
@@ -196,7 +196,7 @@ class Lowering:
     def _real(self, expr: sp.Expr, domain: Domain) -> Value:
         if expr.is_number:
             return self.constant(expr)
-        # A Piecewise is no arithmetic: its own handler makes tables of many branches.
+        # A Piecewise is not arithmetic: its own handler makes tables of many branches.
         is_arithmetic = not self.is_tensor(expr) and not isinstance(expr, sp.Piecewise)
         if is_arithmetic and is_integral(expr) and self.fits_integer(expr, domain):
             return self.rules.integral(self, expr, domain)

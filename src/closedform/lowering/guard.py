@@ -4,10 +4,11 @@ Both sides of a Where are computed, also where a branch is not taken. There a sq
 negative number, a division by zero or a logarithm of zero must not happen: an integer remainder by
 zero ends a whole onnxruntime run, and a NaN in a branch not taken poisons its gradient.
 
-Where intervals show that the operand is legal in the branch but not beside it, the operand is held
-at its bound in the branch (``Max(x, low)``, ``Min(x, high)``), which changes no value that is
-taken. Where they show nothing, the operand is replaced by 1 outside of the branch (``Held``). An
-operand that is illegal at a step at which it is taken is an error that names the step.
+Where intervals show that the operand is legal in the branch but not beside it, the operand is
+clamped to its bound in the branch (``Max(x, low)``, ``Min(x, high)``), which changes no value that
+is taken. Where they show nothing, the operand is replaced by 1 outside of the branch
+(``SafeOperand``). An operand that is illegal at a step at which it is taken is an error that names
+the step.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ from closedform.errors import DomainError
 from closedform.language.exact import holds_at, value_at
 from closedform.language.functions import FloorDiv, FloorMod
 from closedform.language.symbols import t
-from closedform.lowering.annotate import branches, interval, is_integral
-from closedform.lowering.domain import Domain, linear_in, narrow
-from closedform.lowering.held import Held
-from closedform.lowering.interval import Interval, point
+from closedform.lowering.analysis.annotate import branches, interval, is_integral
+from closedform.lowering.analysis.domain import Domain, linear_in, narrow
+from closedform.lowering.analysis.interval import Interval, point
+from closedform.lowering.safe_operand import SafeOperand
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
     """What an operand of a partial function must be."""
 
-    what: str
+    requirement: str
     is_met: Callable[[Interval], bool]
 
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """The branch in which an operand stands: its condition holds, those before it do not.
+    """The branch of an operand: its condition holds, those before it do not.
 
     Attributes:
         parent: The branch around it; None for the whole expression.
@@ -80,7 +81,7 @@ def guard(
         place: What the expression belongs to, named in errors.
         tensors: Symbols whose values are data; operands with them follow IEEE arithmetic and are
             left alone.
-        numbers: Values of hyperparameters that stand in ``expr`` as symbols.
+        numbers: Values of hyperparameters that are symbols of ``expr``.
 
     Raises:
         DomainError: An operand is illegal at a step at which it is taken, or holds a hyperparameter
@@ -124,17 +125,17 @@ class _Guard:
         return expr if tuple(args) == expr.args else expr.func(*args)
 
     def _piecewise(self, expr: sp.Piecewise, taken: Domain, path: Path) -> sp.Expr:
-        pieces = []
+        guarded = []
         conditions: tuple[sp.Basic, ...] = ()
         for value, condition, inside in branches(expr, taken):
             conditions = (*conditions, condition)
             here = Path(path, conditions)
-            pieces.append((self.visit(value, inside, here), self.visit(condition, taken, path)))
+            guarded.append((self.visit(value, inside, here), self.visit(condition, taken, path)))
         is_unchanged = all(
             new[0] is old[0] and new[1] is old[1]
-            for new, old in zip(pieces, expr.args, strict=False)
+            for new, old in zip(guarded, expr.args, strict=False)
         )
-        return expr if is_unchanged and len(pieces) == len(expr.args) else sp.Piecewise(*pieces)
+        return expr if is_unchanged and len(guarded) == len(expr.args) else sp.Piecewise(*guarded)
 
     def _junction(self, expr: sp.Basic, taken: Domain, path: Path) -> sp.Basic:
         """An And matters to an argument only where the others hold, an Or where they do not.
@@ -183,12 +184,12 @@ class _Guard:
         user: sp.Expr,
     ) -> None:
         """Raises if a step is found at which the operand is illegal and taken."""
-        opened = sorted(symbol.name for symbol in operand.free_symbols - {t, *self.numbers})
-        if opened:
+        unbound = sorted(symbol.name for symbol in operand.free_symbols - {t, *self.numbers})
+        if unbound:
             raise DomainError(
-                f"cannot show that {operand} is {needed.what}, as {user} needs",
+                f"cannot show that {operand} is {needed.requirement}, as {user} needs",
                 where=self.place,
-                hint=f"declare it: hyper({opened[0]!r}, positive=True), or give it a value",
+                hint=f"declare it: hyper({unbound[0]!r}, positive=True), or give it a value",
             )
         for step in _samples(taken.interval(t), operand):
             values = {**self.numbers, t: sp.Integer(step)}
@@ -198,14 +199,14 @@ class _Guard:
             if not needed.is_met(point(Fraction(int(sp.sign(sp.N(value, 40)))))):
                 raise DomainError(
                     f"{user} has no finite real value at t = {step}: {operand} is {value}, "
-                    f"and must be {needed.what}",
+                    f"and must be {needed.requirement}",
                     where=self.place,
                     hint="change the formula or the branch conditions there",
                 )
 
 
 def _hold(operand: sp.Expr, inside: Interval, needed: Requirement, condition: sp.Basic) -> sp.Expr:
-    """The operand held at its bound that faces zero, or replaced by 1 outside of the branch."""
+    """The operand clamped to its bound nearer to zero, or replaced by 1 outside of the branch."""
     low, high = inside.low, inside.high
     if isinstance(low, Fraction) and low >= 0 and needed.is_met(point(low)):
         return sp.Max(operand, _rational(low))
@@ -215,7 +216,7 @@ def _hold(operand: sp.Expr, inside: Interval, needed: Requirement, condition: sp
 
 
 def _replace_outside(operand: sp.Expr, condition: sp.Basic) -> sp.Expr:
-    return Held(operand, condition)
+    return SafeOperand(operand, condition)
 
 
 def _rational(number: Fraction) -> sp.Rational:
@@ -223,7 +224,7 @@ def _rational(number: Fraction) -> sp.Rational:
 
 
 def _requirement(expr: sp.Basic, domain: Domain) -> tuple[int, Requirement] | None:
-    """Which operand of a partial function must be what."""
+    """The operand of a partial function that must have a property."""
     if isinstance(expr, FloorDiv | FloorMod):
         return 1, NONZERO
     if isinstance(expr, sp.log):

@@ -1,7 +1,8 @@
 """Integer expressions: exact arithmetic in the dtype of the step, or in floats where that is exact.
 
-Small integers are computed in floats (``cast(step)`` is shared by the whole graph); what may exceed
-the integers that the scalar dtype holds exactly, and every division and remainder, stays integer.
+Small integers are computed in floats (``cast(step)`` is shared by the whole graph); values that may
+exceed the integers that the scalar dtype holds exactly, and every division and remainder, stays
+integer.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.ir.types import DType
 from closedform.language.functions import FloorDiv, FloorMod
-from closedform.lowering.annotate import branches, interval, is_integral
+from closedform.lowering.analysis.annotate import branches, interval, is_integral
+from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.context import Lowering
-from closedform.lowering.domain import Domain
-from closedform.lowering.held import Held
+from closedform.lowering.safe_operand import SafeOperand
 
 # Largest integer up to which every integer is exact in a float dtype.
 _EXACT = {DType.F64: 2**53, DType.F32: 2**24}
@@ -40,7 +41,7 @@ def lower_integral(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
 
 
 def _is_exact_in_float(expr: sp.Expr, domain: Domain, limit: int) -> bool:
-    if isinstance(expr, FloorDiv | FloorMod | Held | sp.Piecewise):
+    if isinstance(expr, FloorDiv | FloorMod | SafeOperand | sp.Piecewise):
         return False
     # The partial sums of a sum are within the sum of the sizes of its terms.
     terms = expr.args if isinstance(expr, sp.Add) else (expr,)
@@ -55,8 +56,8 @@ def _arithmetic(low: Lowering, expr: sp.Expr, domain: Domain, dtype: DType) -> V
         return low.constant(expr, dtype)
     if isinstance(expr, sp.Symbol):
         return low.cast(low.symbol(expr), dtype)
-    if isinstance(expr, Held):
-        return _arithmetic(low, expr.pieces, domain, dtype)
+    if isinstance(expr, SafeOperand):
+        return _arithmetic(low, expr.piecewise, domain, dtype)
     if isinstance(expr, sp.Piecewise):
         return _piecewise(low, expr, domain, dtype)
     if isinstance(expr, sp.Add):

@@ -1,7 +1,7 @@
 """Lower: a simplified, guarded expression becomes nodes of a graph.
 
 One dict from SymPy class to handler; a class without a handler is rejected by name and place.
-Scalars (what depends on the step and hyperparameters alone) are computed in the scalar dtype and
+Scalars (expressions in the step and hyperparameters alone) are computed in the scalar dtype and
 rounded once to the dtype of the tensors they meet.
 """
 
@@ -17,14 +17,14 @@ from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.language.functions import FloorDiv, FloorMod
 from closedform.language.model import NonFinite
-from closedform.lowering.annotate import interval
+from closedform.lowering.analysis.annotate import interval
+from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.arithmetic import lower_add, lower_mul, lower_power
 from closedform.lowering.conditions import lower_comparison, lower_condition
 from closedform.lowering.context import Handler, Lowering, Rules
-from closedform.lowering.domain import Domain
-from closedform.lowering.held import Held
 from closedform.lowering.integers import constants_last, lower_integral
-from closedform.lowering.pieces import lower_piecewise
+from closedform.lowering.piecewise import lower_piecewise
+from closedform.lowering.safe_operand import SafeOperand
 from closedform.lowering.tensors import TENSOR_HANDLERS
 from closedform.lowering.trigonometry import lower_cosine, lower_sine
 
@@ -68,7 +68,7 @@ def _check_exact(low: Lowering, expr: sp.Expr, domain: Domain) -> None:
 
 
 def _non_finite(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
-    """An infinity is above the largest number, and what is no number compares false."""
+    """An infinity is above the largest number, and NaN compares false."""
     operand = low.real(expr.args[0], domain)
     dtype = operand.type.dtype
     largest = low.builder.const(np.finfo(dtype.numpy).max, dtype)
@@ -89,7 +89,7 @@ HANDLERS: Mapping[type[sp.Basic], Handler] = {
     sp.cos: lower_cosine,
     sp.sin: lower_sine,
     sp.Piecewise: lower_piecewise,
-    Held: lambda low, expr, domain: low.real(expr.pieces, domain),
+    SafeOperand: lambda low, expr, domain: low.real(expr.piecewise, domain),
     FloorDiv: _floor_div,
     FloorMod: _floor_mod,
     NonFinite: _non_finite,

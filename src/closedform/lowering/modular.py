@@ -5,7 +5,7 @@ For an integer constant m > 0 and integers c, x, d:
     (c*x + d) mod m  = ((c mod m) * (x mod m) + d mod m) mod m
     floor((c*x + d) / m) = c * floor(x / m) + floor((c * (x mod m) + d) / m)
 
-so that ``floor_mod(48271 * t, 2**31 - 1)`` stays an integer at every step that a graph runs to.
+which keeps ``floor_mod(48271 * t, 2**31 - 1)`` an integer at every step that a graph runs to.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from __future__ import annotations
 import sympy as sp
 
 from closedform.language.functions import FloorDiv, FloorMod
-from closedform.lowering.annotate import interval
-from closedform.lowering.domain import Domain
+from closedform.lowering.analysis.annotate import interval
+from closedform.lowering.analysis.domain import Domain
 
 
 def reduced_mod(expr: sp.Expr, divisor: sp.Integer, domain: Domain) -> sp.Expr:

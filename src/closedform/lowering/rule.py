@@ -1,7 +1,7 @@
 """Update rules to graphs: one step of every parameter, and the states before the first one.
 
 Hyperparameter symbols stay symbols while an expression is simplified and guarded (their numbers are
-points of the domain), so that SymPy does not regroup the arithmetic on tensors. Each scalar
+points of the domain), because SymPy would regroup the arithmetic on tensors otherwise. Each scalar
 subexpression is then bound to its exact numbers and lowered by itself, in the scalar dtype, and
 rounded once where it meets a tensor. A schedule is lowered once and shared. A rule is prepared once
 and lowered once for each shape; parameters of one rule and shape share the graph.
@@ -28,13 +28,13 @@ from closedform.language.schedule import Schedule
 from closedform.language.shapes import EPSILON
 from closedform.language.symbols import GRAD, PARAM, local, state
 from closedform.language.update_rule import UpdateRule
-from closedform.lowering.annotate import interval
+from closedform.lowering.analysis.annotate import interval
+from closedform.lowering.analysis.domain import LAST_STEP, Domain, clock_domain
+from closedform.lowering.analysis.interval import ALL, Interval
 from closedform.lowering.body import BodyLowering
 from closedform.lowering.context import Lowering
-from closedform.lowering.domain import LAST_STEP, Domain, clock_domain
 from closedform.lowering.guard import guard
 from closedform.lowering.integers import lower_integer
-from closedform.lowering.interval import ALL, Interval
 from closedform.lowering.lower import RULES
 from closedform.lowering.schedule import declare_hypers, hyper_interval, prepare
 from closedform.lowering.simplify import simplify
@@ -43,7 +43,7 @@ from closedform.lowering.sums import sum_symbol
 Body = tuple[Graph, tuple[Value, ...]]
 """A graph of one tensor, and the outer scalars that it takes."""
 
-# Half of the integers: what counts may be added to without an overflow.
+# Half of the integers: counters may be added to without an overflow.
 COUNTED = {dtype: Interval(Fraction(0), Fraction(last // 2)) for dtype, last in LAST_STEP.items()}
 
 
@@ -120,7 +120,7 @@ class RuleLowering:
         return guard(simple, self.domain, place, tensors=known, numbers=self.numbers)
 
     def scalar_value(self, label: str, expr: sp.Basic, *, is_integer: bool = False) -> Value:
-        """Returns what is computed once for the model, in the scalar dtype or that of the step."""
+        """Returns a value computed once for the model, in the scalar dtype or that of the step."""
         ready = self._bind(self._ready(label, expr, frozenset()), self.domain)
         if is_integer:
             return lower_integer(self.outer, ready, self.domain)
@@ -180,7 +180,7 @@ class RuleLowering:
         return low.builder.build(), tuple(low.taken)
 
     def parts(self, param: str, shape: Shape) -> Body:
-        """Returns what a parameter adds to the sums that are the rule's definitions."""
+        """Returns the terms that a parameter adds to the sums that are the rule's definitions."""
         ready, low = self._begin(self.rule.for_shape(shape, param), param, shape, is_sparing=True)
         for name in ready.rule.definitions:
             if name.startswith(TOTAL):
@@ -229,7 +229,7 @@ class RuleLowering:
 def _hyperparameters(
     rule: UpdateRule, builder: Builder, step: Value, scalar: DType, inputs: dict[str, Value]
 ) -> tuple[dict[sp.Symbol, Value], dict[sp.Symbol, sp.Expr], Domain]:
-    """Values of open and scheduled symbols, numbers of the others, and what is known of them."""
+    """Values of open and scheduled symbols, numbers of the others, and their domain."""
     used = {s.name: s for expr in rule.all_expressions() for s in expr.free_symbols}
     numbers: dict[sp.Symbol, sp.Expr] = {}
     symbols: dict[sp.Symbol, Value] = {}
@@ -293,10 +293,10 @@ def _tensor_inputs(
     return values
 
 
-def _shaped(low: Lowering, value: Value, shape: Shape, what: str) -> Value:
+def _shaped(low: Lowering, value: Value, shape: Shape, name: str) -> Value:
     """A value broadcast to the shape of the tensor that it replaces."""
     if value.type.shape == shape:
         return value
     if value.type.rank > len(shape):
-        raise low.error(f"the next value of {what} has type {value.type}, expected shape {shape}")
+        raise low.error(f"the next value of {name} has type {value.type}, expected shape {shape}")
     return low.builder.emit(Op.BROADCAST_TO, value, shape=shape)

@@ -13,11 +13,11 @@ from closedform.ir.ops import Op
 from closedform.ir.types import DType, Shape, TensorType
 from closedform.language.schedule import Schedule
 from closedform.language.substitution import substituted
+from closedform.lowering.analysis.domain import LAST_STEP, Domain, clock_domain
+from closedform.lowering.analysis.interval import INFINITY, Interval
 from closedform.lowering.context import Lowering
-from closedform.lowering.domain import LAST_STEP, Domain, clock_domain
-from closedform.lowering.double_float import lower_rounded
+from closedform.lowering.double_float.lower import lower_rounded
 from closedform.lowering.guard import guard
-from closedform.lowering.interval import INFINITY, Interval
 from closedform.lowering.lower import RULES
 from closedform.lowering.simplify import simplify
 from closedform.options import GraphOptions, Precision
@@ -29,7 +29,7 @@ def prepare(expr: sp.Expr, domain: Domain, place: str) -> sp.Expr:
 
 
 def hyper_interval(symbol: sp.Symbol) -> Interval:
-    """Returns what the declaration of a hyperparameter says of its value."""
+    """Returns the interval that the assumptions on a hyperparameter declare."""
     low = Fraction(0) if symbol.is_nonnegative else -INFINITY
     if symbol.is_positive and symbol.is_integer:
         low = Fraction(1)

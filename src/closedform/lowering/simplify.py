@@ -26,9 +26,9 @@ from closedform.ir.types import DType
 from closedform.language.exact import FINEST
 from closedform.language.functions import FloorDiv, FloorMod
 from closedform.language.symbols import t
-from closedform.lowering.annotate import interval, is_integral, split
-from closedform.lowering.domain import LAST_STEP, Domain
-from closedform.lowering.interval import Interval
+from closedform.lowering.analysis.annotate import interval, is_integral, split
+from closedform.lowering.analysis.domain import LAST_STEP, Domain
+from closedform.lowering.analysis.interval import Interval
 from closedform.lowering.modular import reduced_div, reduced_mod
 
 _CHAINED = {sp.Lt: sp.And, sp.Le: sp.And, sp.Gt: sp.Or, sp.Ge: sp.Or}
@@ -43,7 +43,7 @@ def simplify(expr: sp.Expr, domain: Domain, place: str) -> sp.Expr:
         place: What it belongs to, named in errors.
 
     Raises:
-        LoweringError: A Piecewise does not cover the domain, or a raw ``Mod`` stands in another.
+        LoweringError: A Piecewise does not cover the domain, or a raw ``Mod`` occurs in another.
     """
     return _Simplifier(place).visit(expr, domain)
 
@@ -73,9 +73,9 @@ class _Simplifier:
         if isinstance(expr, sp.Pow) and expr.exp.is_Rational and expr.exp.q > FINEST:
             # Its base stays a Min or Max: SymPy takes (t/24)**k apart, and 24**k takes it for ever.
             base = expr.base
-            kept = isinstance(base, sp.Min | sp.Max)
-            parts = [self.visit(arg, domain) for arg in (base.args if kept else (base,))]
-            return (base.func(*parts) if kept else parts[0]) ** expr.exp
+            is_clamp = isinstance(base, sp.Min | sp.Max)
+            parts = [self.visit(arg, domain) for arg in (base.args if is_clamp else (base,))]
+            return (base.func(*parts) if is_clamp else parts[0]) ** expr.exp
         args = [self.visit(arg, domain) for arg in expr.args]
         if isinstance(expr, Relational):
             plain = tuple(args) == expr.args and not expr.has(sp.Min, sp.Max)
@@ -90,7 +90,7 @@ class _Simplifier:
         return expr if tuple(args) == expr.args else expr.func(*args)
 
     def _piecewise(self, expr: sp.Piecewise, domain: Domain) -> sp.Expr:
-        pieces: list[tuple[sp.Expr, sp.Basic]] = []
+        simplified: list[tuple[sp.Expr, sp.Basic]] = []
         rest: Domain | None = domain
         for value, condition in expr.args:
             if rest is None:
@@ -98,13 +98,15 @@ class _Simplifier:
             simple = self.visit(condition, rest)
             inside, outside = split(simple, rest)
             if inside is not None:
-                pieces.append((self.visit(value, inside), sp.true if outside is None else simple))
+                simplified.append(
+                    (self.visit(value, inside), sp.true if outside is None else simple)
+                )
             rest = outside
         if rest is not None:
             raise self._uncovered(rest)
-        is_unchanged = tuple(pieces) == tuple((value, cond) for value, cond in expr.args)
-        is_flat = not isinstance(pieces[-1][0], sp.Piecewise)
-        return expr if is_unchanged and is_flat else _join(pieces)
+        is_unchanged = tuple(simplified) == tuple((value, cond) for value, cond in expr.args)
+        is_flat = not isinstance(simplified[-1][0], sp.Piecewise)
+        return expr if is_unchanged and is_flat else _join(simplified)
 
     def _uncovered(self, rest: Domain) -> LoweringError:
         steps = rest.interval(t)
@@ -117,14 +119,14 @@ class _Simplifier:
         )
 
 
-def _join(pieces: list[tuple[sp.Expr, sp.Basic]]) -> sp.Expr:
+def _join(branches: list[tuple[sp.Expr, sp.Basic]]) -> sp.Expr:
     """A Piecewise whose last condition holds in the rest, merged with a Piecewise in last place."""
-    value, _ = pieces[-1]
-    if len(pieces) == 1:
+    value, _ = branches[-1]
+    if len(branches) == 1:
         return value
     if isinstance(value, sp.Piecewise):
-        return sp.Piecewise(*pieces[:-1], *value.args)
-    return sp.Piecewise(*pieces[:-1], (value, True))
+        return sp.Piecewise(*branches[:-1], *value.args)
+    return sp.Piecewise(*branches[:-1], (value, True))
 
 
 def _comparison(kind: type[Relational], left: sp.Expr, right: sp.Expr) -> sp.Basic:
@@ -148,8 +150,8 @@ def _extremum(kind: type[sp.Expr]) -> Rewrite:
     def rewrite(args: list[sp.Expr], domain: Domain) -> sp.Expr:
         rivals = [(arg, interval(arg, domain)) for arg in args]
         for rival in list(rivals):
-            others = [span for arg, span in rivals if arg is not rival[0]]
-            if any(loses(rival[1], span) for span in others):
+            others = [values for arg, values in rivals if arg is not rival[0]]
+            if any(loses(rival[1], values) for values in others):
                 rivals.remove(rival)
         return kind(*(arg for arg, _ in rivals))
 

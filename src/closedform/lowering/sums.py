@@ -37,7 +37,7 @@ class SumTable:
         ]
 
     def named(self, rule: UpdateRule) -> tuple[UpdateRule, dict[str, sp.Expr]]:
-        """Returns a rule with symbols for its sums, and what it adds to each by name."""
+        """Returns a rule with symbols for its sums, and its term of each by name."""
         if not any(expr.has(GlobalSum) for expr in rule.all_expressions()):
             return rule, {}
         parts: dict[str, sp.Expr] = {}
@@ -49,7 +49,7 @@ class SumTable:
         for key, expr in rule.definitions.items():
             definitions[key] = name(expr)
         made = rule.expressions_by(name, definitions)
-        # What stands in a sum alone is used, too: each part is a definition that nothing takes.
+        # Symbols that occur only in a sum are used, too: each term becomes an unused definition.
         unused = {f"added_to_{key}": part for key, part in parts.items()}
         made["definitions"] = {**definitions, **unused}
         numbers = {**rule.hyperparameters, **dict.fromkeys(parts)}
@@ -86,13 +86,13 @@ def sum_symbol(name: str) -> sp.Symbol:
 
 
 def parts_rule(rule: UpdateRule, parts: dict[str, sp.Expr]) -> UpdateRule:
-    """Returns a rule with a definition for each part; its next values mean nothing."""
+    """Returns a rule with a definition for each part; its next values are not used."""
     definitions = {**rule.definitions, **parts}
     return narrowed(rule, sp.Add(*(local(name) for name in parts)), _still(rule), definitions)
 
 
 def evaluation_rule(rule: UpdateRule) -> UpdateRule:
-    """Returns a rule whose parameter is the point of evaluation; other next values mean nothing.
+    """Returns a rule whose parameter is the point of evaluation; other next values are not used.
 
     Raises:
         LoweringError: The point takes a sum over all parameters.
@@ -121,14 +121,14 @@ def narrowed(
     definitions: dict[str, sp.Expr],
 ) -> UpdateRule:
     """Returns a rule with other expressions, and the definitions and hyperparameters they need."""
-    kept = taken_by([param], definitions)
-    taken = [param, *kept.values()]
+    needed = taken_by([param], definitions)
+    taken = [param, *needed.values()]
     names = {symbol.name for expr in taken for symbol in expr.free_symbols}
     return replace(
         rule,
         param=param,
         states=states,
-        definitions=kept,
+        definitions=needed,
         hyperparameters={key: v for key, v in rule.hyperparameters.items() if key in names},
         shared={key: Shared(sp.Integer(0), 0, s.is_counter) for key, s in rule.shared.items()},
         advances=sp.true,

@@ -24,8 +24,8 @@ from closedform.language.functions import (
 )
 from closedform.language.shapes import other_axes
 from closedform.language.symbols import PARAM
+from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.context import Handler, Lowering
-from closedform.lowering.domain import Domain
 
 
 def _reduction(low: Lowering, expr: sp.Expr, domain: Domain) -> tuple[Value, tuple[int, ...], bool]:
@@ -41,7 +41,7 @@ def _reduction(low: Lowering, expr: sp.Expr, domain: Domain) -> tuple[Value, tup
     for axis in axes:
         if not -rank <= axis < rank:
             raise low.error(
-                f"{expr.func} over axis {axis} of {operand.type}: there is no such axis"
+                f"{expr.func} over axis {axis} of {operand.type}: the axis is out of range"
             )
     return operand, tuple(sorted(axis % rank for axis in axes)), keepdims
 

@@ -13,7 +13,7 @@ more accurate one. One sine serves both (Q is phi*D/pi)::
     m + a * r * (s + r)
 
 In float64, the roundings of this may come to over 2 ulp of the largest value. Where they may and m
-is 0, what is not near is computed from the top: ``1 + s`` is exact for s in [-1, -1/2]::
+is 0, the rest is computed from the top: ``1 + s`` is exact for s in [-1, -1/2]::
 
     2 * a * s * s if 3 * Q < D else 2 * a - a * (1 + s)
 
@@ -31,9 +31,9 @@ from closedform.ir.ops import Op
 from closedform.ir.types import DType
 from closedform.language.exact import to_float
 from closedform.language.functions import FloorMod
-from closedform.lowering.annotate import interval
+from closedform.lowering.analysis.annotate import interval
+from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.context import Lowering
-from closedform.lowering.domain import Domain
 from closedform.lowering.simplify import integral_multiple
 
 # What the sine of onnxruntime 1.31 is off, angle included, in units of 2^-53: 2.5 of its own where

@@ -9,7 +9,7 @@ import numpy as np
 from closedform.errors import ClosedFormError, SessionError, StateError, nearest
 from closedform.ir.graph import Array
 from closedform.ir.types import DType
-from closedform.lowering.domain import MAX_STEP
+from closedform.lowering.analysis.domain import MAX_STEP
 from closedform.runtime.double_buffer import static_shape
 from closedform.runtime.onnx_session import Port
 from closedform.runtime.step_ports import STEP, StepPorts

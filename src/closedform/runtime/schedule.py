@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from closedform.compiler import compile_schedule
 from closedform.errors import SessionError
 from closedform.language import Schedule
-from closedform.lowering.domain import MAX_STEP
+from closedform.lowering.analysis.domain import MAX_STEP
 from closedform.options import GraphOptions
 from closedform.runtime.checks import hyper_values
 from closedform.runtime.onnx_session import ModelSource, OnnxSession, open_session

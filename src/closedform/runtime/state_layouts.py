@@ -17,7 +17,7 @@ import numpy as np
 
 from closedform.errors import StateError, nearest
 from closedform.ir.graph import Array
-from closedform.lowering.domain import MAX_STEP
+from closedform.lowering.analysis.domain import MAX_STEP
 
 RULES = ("adam", "adamw")
 _MOMENTS = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")

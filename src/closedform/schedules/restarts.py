@@ -14,7 +14,7 @@ from closedform.schedules.arguments import (
 )
 from closedform.schedules.blends import along_cosine
 
-# The last step of the clock (lowering/domain.py): restarts beyond it are never met.
+# The last step of the clock (lowering/analysis/domain.py): restarts beyond it are never met.
 _LAST_RESTART = 2**50
 
 

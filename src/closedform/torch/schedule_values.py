@@ -11,7 +11,7 @@ from torch import Tensor
 from closedform.compiler import evaluate_schedule
 from closedform.errors import DefinitionError
 from closedform.language import Schedule
-from closedform.lowering.domain import MAX_STEP
+from closedform.lowering.analysis.domain import MAX_STEP
 
 BLOCK = 1024
 """How many steps are computed at once."""

@@ -227,7 +227,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "open": (
         lambda: claims.invariant(ADAM, SQUARE, open=["beta3"]),
-        "'beta3' is no hyperparameter (rule 'adam'): did you mean 'beta2'?",
+        "'beta3' is not a hyperparameter (rule 'adam'): did you mean 'beta2'?",
     ),
     "open of neither": (
         lambda: _same(open=["rate"]),

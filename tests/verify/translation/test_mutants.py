@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from closedform.ir.graph import Graph
-from closedform.lowering import pieces, trigonometry
+from closedform.lowering import piecewise, trigonometry
 from closedform.verify.translation.translation import validate
 from tests.support.mutation import mutants_of, planted
 from tests.verify.planted_faults import (
@@ -50,6 +50,6 @@ def test_faults_are_planted_everywhere() -> None:
     for module in (*HANDLERS, *PASSES):
         found = mutants_of(module)
         assert len({mutant.function for mutant in found}) >= 2, module.__name__
-    kinds = {mutant.what for mutant in mutants_of(pieces)}
+    kinds = {mutant.what for mutant in mutants_of(piecewise)}
     assert any("Op.WHERE" in what for what in kinds)
     assert any(" - " in what and " + " in what for what in kinds)

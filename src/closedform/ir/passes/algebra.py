@@ -45,8 +45,8 @@ class Algebra:
     6. ``min(x, x)``, ``max(x, x)``, ``and(x, x)``, ``or(x, x)``, ``where(c, x, x)`` -> x.
     7. ``min(x, y)``, ``max(x, y)`` -> x where the ranges prove that x wins or equals y, and y is
        no NaN. Where the ranges touch at 0, a float may differ in the sign of zero: it stays.
-    8. A reshape, transpose or broadcast to what the operand is, and a reduction over no axes -> x;
-       two in a row -> one.
+    8. A reshape, transpose or broadcast to the operand's own shape, and a reduction over no axes ->
+       x; two in a row -> one.
     9. A ``broadcast_to`` under an elementwise op that broadcasts to the same type anyway goes; not
        where a condition of a ``where`` bounds it, since that bound may prove an index.
     10. A scalar number whose range is one number -> that constant; not 0.0, whose sign is unknown,
@@ -222,7 +222,7 @@ def _without_broadcast(rewriter: Rewriter, node: Node, operands: Operands) -> Va
         narrowed = (*operands[:place], source, *operands[place + 1 :])
         try:
             type_ = infer_type(node.op, tuple(value.type for value in narrowed), {})
-        except GraphError:  # the source broadcasts to what it was, not to the other operands
+        except GraphError:  # the source broadcasts to its own shape, not to the other operands
             continue
         indices = tuple(value.index for value in narrowed)
         found = Node(node.op, indices, node.attributes, type_)

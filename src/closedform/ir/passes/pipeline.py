@@ -18,7 +18,7 @@ class Pass(Protocol):
     """A rewriting of graphs that keeps their meaning bit for bit: a frozen dataclass with a name.
 
     It keeps the inputs (names, types, order) and the names and types of the outputs, returns the
-    same object when nothing changes, and changes nothing in what it has returned.
+    same object when nothing changes, and never mutates a graph that it has returned.
     """
 
     @property
@@ -37,7 +37,7 @@ class Pipeline:
 
     Attributes:
         passes: The passes of a round.
-        rounds: How many rounds are let go by before the passes are held to undo one another.
+        rounds: The number of rounds after which the passes are assumed to undo one another.
     """
 
     passes: tuple[Pass, ...]
@@ -75,7 +75,7 @@ def _run(pass_: Pass, graph: Graph) -> Graph:
         raise GraphError(
             "inputs and outputs must keep their names, types and order",
             where=f"graph {graph.name!r}, after pass {pass_.name!r}",
-            hint="a pass rewrites what is between them",
+            hint="a pass rewrites the nodes between them",
         )
     return result
 

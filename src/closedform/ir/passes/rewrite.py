@@ -34,7 +34,7 @@ class Rewriter:
         self._ranges = Ranges(self._nodes)
 
     def emit(self, op: Op, *operands: Value, **attributes: AttributeValue) -> Value:
-        """Adds a node, or what the rule replaces it by."""
+        """Adds a node, or the replacement that the rule returns."""
         type_ = infer_type(op, tuple(operand.type for operand in operands), attributes)
         indices = tuple(operand.index for operand in operands)
         node = Node(op, indices, tuple(sorted(attributes.items())), type_)

@@ -13,10 +13,10 @@ from closedform.ir.passes.rewrite import Rewriter, rewrite
 class Share:
     """Makes equal nodes one node.
 
-    1. The operands of a commutative op stand in one order: by the place of their nodes, constants
+    1. The operands of a commutative op are in one order: by the place of their nodes, constants
        last; so ``a + b`` and ``b + a`` become one node. Side condition: the op is add, mul, min,
        max, eq, and, or. The order cannot matter: IEEE addition and multiplication commute but for
-       the payload of a NaN, which is no part of the meaning, and min and max hold -0.0 to be below
+       the payload of a NaN, which is not part of the semantics, and min and max treat -0.0 as below
        0.0 (an engine may return the other zero in either order).
     2. Nodes of the same op, operands and attributes become one; the builder sees to it.
     3. Nodes that no output needs are left out; inputs stay.

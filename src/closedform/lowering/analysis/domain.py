@@ -1,4 +1,4 @@
-"""Domains: what is known of the symbols where an expression is taken.
+"""Domains: the facts known about symbols where an expression is taken.
 
 A domain maps each symbol to an interval. A condition narrows it: inside the branch of a Piecewise
 with the condition ``t < 5`` the clock is at most 4.
@@ -18,7 +18,7 @@ from sympy.core.relational import Relational
 from closedform.ir.types import LAST_STEP as LAST_STEP
 from closedform.ir.types import MAX_STEP as MAX_STEP
 from closedform.language.symbols import t
-from closedform.lowering.interval import ALL, INFINITY, Bound, Interval
+from closedform.lowering.analysis.interval import ALL, INFINITY, Bound, Interval
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Domain:
         return hash(frozenset(self.bounds.items()))
 
     def interval(self, symbol: sp.Symbol) -> Interval:
-        """Returns what is known of a symbol here."""
+        """Returns the interval of a symbol here."""
         return self.bounds.get(symbol, ALL)
 
     def with_interval(self, symbol: sp.Symbol, interval: Interval) -> Domain:
@@ -46,7 +46,7 @@ class Domain:
 def clock_domain(
     hyper: Mapping[sp.Symbol, Interval] | None = None, *, last: int = MAX_STEP
 ) -> Domain:
-    """Returns the domain of every step from 0 to ``last``, with what is known of others."""
+    """Returns the domain of every step from 0 to ``last``, with the intervals of other symbols."""
     return Domain({t: Interval(Fraction(0), Fraction(last)), **(hyper or {})})
 
 

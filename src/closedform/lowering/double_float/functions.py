@@ -24,7 +24,7 @@ import sympy as sp
 from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.ir.types import DType
-from closedform.lowering.double_float_arithmetic import (
+from closedform.lowering.double_float.arithmetic import (
     Arithmetic,
     Column,
     Number,
@@ -47,7 +47,7 @@ _ONE_FACTOR = 120
 _FIRST_MANTISSA, _LAST_MANTISSA = int(0.69 * _LOGARITHMS), int(1.43 * _LOGARITHMS)
 # A reciprocal of so many bits times half of a float32 is exact.
 _RECIPROCAL_BITS = 12
-# Twice what a pair holds, and more.
+# More than twice the digits of a pair.
 _TABLE_BITS = 140
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ T = TypeVar("T")
 def power_of_two(
     math: Arithmetic, x: Number, low: float | Fraction, high: float | Fraction
 ) -> Number:
-    """Returns 2**x, its power of two kept apart as a scale.
+    """Returns 2**x, its power of two returned as a separate scale.
 
     Args:
         math: Takes the nodes.
@@ -81,7 +81,7 @@ def power_of_two(
 
 
 def _held(math: Arithmetic, x: Number, low: float | Fraction, high: float | Fraction) -> Number:
-    """An exponent held where every result beyond is zero or infinite in float32 all the same."""
+    """An exponent clamped to the range beyond which every float32 result is zero or infinite."""
     value = x.high
     if low < _LEAST_EXPONENT:
         value = math.emit(Op.MAX, value, math.single(_LEAST_EXPONENT))
@@ -179,7 +179,7 @@ def sine_of_quarter(math: Arithmetic, turns: Number, per_quarter: int) -> Number
 
 
 def _turned(math: Arithmetic, sine: Number, cosine: Number, angle: Number) -> Number:
-    """``sin(a + b)`` from sin a, cos a and a small b; what is of order b**2 in plain float32."""
+    """``sin(a + b)`` from sin a, cos a and a small b; terms of order b**2 in plain float32."""
     b = angle.high
     square = math.emit(Op.MUL, b, b)
     even = math.emit(Op.MUL, sine.high, _polynomial(math, square, (-1 / 2, 1 / 24)))

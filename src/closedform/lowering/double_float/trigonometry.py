@@ -14,11 +14,11 @@ import sympy as sp
 from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.language.functions import FloorMod
-from closedform.lowering.annotate import interval
-from closedform.lowering.domain import Domain
-from closedform.lowering.double_float_arithmetic import Number
-from closedform.lowering.double_float_context import DoubleFloat
-from closedform.lowering.double_float_functions import sine_of_quarter
+from closedform.lowering.analysis.annotate import interval
+from closedform.lowering.analysis.domain import Domain
+from closedform.lowering.double_float.arithmetic import Number
+from closedform.lowering.double_float.context import DoubleFloat
+from closedform.lowering.double_float.functions import sine_of_quarter
 from closedform.lowering.trigonometry import complement, fold_angle, rational_angle
 
 
@@ -29,7 +29,7 @@ class _Folded:
     Attributes:
         count: The angle.
         rest: pi less the angle.
-        beyond: The size of what a quarter turn is more than the angle.
+        beyond: The size of the difference of a quarter turn and the angle.
         is_obtuse: Whether the angle is more than a quarter turn; None if it never is.
         parts: Parts to a half turn.
     """
@@ -77,14 +77,14 @@ def raised_cosine(
     return low.math.add(low.constant(floor), swing, is_same_sign=True)
 
 
-def _angle(low: DoubleFloat, wave: sp.Expr) -> sp.Expr:
+def _angle(low: DoubleFloat, function: sp.Expr) -> sp.Expr:
     """The angle of which a cosine or sine is the cosine."""
-    (angle,) = wave.args
-    if isinstance(wave, sp.cos):
+    (angle,) = function.args
+    if isinstance(function, sp.cos):
         return angle
     turns = rational_angle(low.low, angle)
     if turns is not None:
-        # Within one turn, so that twice the numerator fits the integers, too.
+        # Within one turn: twice the numerator fits the integers, too.
         angle = sp.pi * FloorMod(turns[0], sp.Integer(2 * turns[1])) / turns[1]
     return angle - sp.pi / 2
 

@@ -15,9 +15,9 @@ import sympy as sp
 from sympy.core.relational import Relational
 
 from closedform.language.functions import FloorDiv, FloorMod
-from closedform.lowering.domain import Domain, linear_in, narrow
-from closedform.lowering.held import Held
-from closedform.lowering.interval import ALL, INFINITY, Bound, Interval, point
+from closedform.lowering.analysis.domain import Domain, linear_in, narrow
+from closedform.lowering.analysis.interval import ALL, INFINITY, Bound, Interval, point
+from closedform.lowering.safe_operand import SafeOperand
 
 Rule = Callable[[sp.Expr, Domain], Interval]
 
@@ -44,7 +44,7 @@ def is_integral(expr: sp.Expr) -> bool:
         return True
     if isinstance(expr, FloorDiv):
         return all(is_integral(arg) for arg in expr.args)
-    if isinstance(expr, Held):
+    if isinstance(expr, SafeOperand):
         return is_integral(expr.args[0])
     if isinstance(expr, sp.Piecewise):
         return all(is_integral(value) for value, _ in expr.args)
@@ -225,7 +225,7 @@ _RULES: Mapping[type[sp.Basic], Rule] = {
     sp.Min: _extremum,
     sp.Max: _extremum,
     sp.Piecewise: _piecewise,
-    Held: lambda expr, domain: interval(expr.pieces, domain),
+    SafeOperand: lambda expr, domain: interval(expr.piecewise, domain),
     sp.Abs: lambda expr, domain: interval(expr.args[0], domain).absolute(),
     sp.floor: lambda expr, domain: interval(expr.args[0], domain).floor(),
     FloorDiv: _floor_div,

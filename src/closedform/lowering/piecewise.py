@@ -1,8 +1,8 @@
 """Piecewise: a chain of Where, and tables where many branches are lines.
 
-Branches that are split by thresholds of the step alone form an ordered list of pieces. Runs of
-pieces that are linear in the step become three tables indexed by the number of milestones reached,
-so that n milestones cost a fixed number of nodes; the rest is a chain of Where.
+Branches that are split by thresholds of the step alone form an ordered list of segments. A run of
+segments that are linear in the step becomes three tables, indexed by the number of milestones
+reached: n milestones cost a fixed number of nodes. The rest is a chain of Where.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from sympy.core.relational import Relational
 from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.language.symbols import t
-from closedform.lowering.annotate import branches
+from closedform.lowering.analysis.annotate import branches
+from closedform.lowering.analysis.domain import Domain, linear_comparison, linear_in
+from closedform.lowering.analysis.interval import Interval
 from closedform.lowering.context import Lowering
-from closedform.lowering.domain import Domain, linear_comparison, linear_in
-from closedform.lowering.interval import Interval
 from closedform.lowering.simplify import simplify
 
 # From this many lines on, tables take fewer nodes than a chain of Where.
@@ -34,7 +34,7 @@ Branch = TypeVar("Branch")
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Segment:
     """A branch that is taken for every step from ``first`` to ``last``."""
 
     first: int
@@ -49,8 +49,8 @@ def lower_piecewise(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     def operand(value: sp.Expr, inside: Domain) -> Value:
         return low.operand(value, expr, inside)
 
-    def table(pieces: Sequence[Piece]) -> Value:
-        return _table(low, pieces)
+    def table(segments: Sequence[Segment]) -> Value:
+        return _table(low, segments)
 
     def select(condition: Value, then: Value, other: Value) -> Value:
         return low.emit(Op.WHERE, condition, then, other)
@@ -63,7 +63,7 @@ def join_branches(
     expr: sp.Expr,
     domain: Domain,
     operand: Callable[[sp.Expr, Domain], Branch],
-    table: Callable[[Sequence[Piece]], Branch],
+    table: Callable[[Sequence[Segment]], Branch],
     select: Callable[[Value, Branch, Branch], Branch],
 ) -> Branch:
     """Lowers a Piecewise whose branches are lowered to anything that can be selected.
@@ -77,9 +77,9 @@ def join_branches(
         select: The first operand where a condition holds, else the second.
     """
     taken = branches(expr, domain)
-    pieces = None if low.is_tensor(expr) else _ordered_pieces(taken)
-    if pieces is not None:
-        return _join_pieces(low, pieces, operand, table, select)
+    segments = None if low.is_tensor(expr) else _ordered_segments(taken)
+    if segments is not None:
+        return _join_segments(low, segments, operand, table, select)
     result = operand(taken[-1][0], taken[-1][2])
     for value, condition, inside in reversed(taken[:-1]):
         test = low.condition(condition, domain)
@@ -87,18 +87,18 @@ def join_branches(
     return result
 
 
-def _ordered_pieces(
+def _ordered_segments(
     taken: Sequence[tuple[sp.Expr, sp.Basic, Domain]],
-) -> list[Piece] | None:
+) -> list[Segment] | None:
     """The branches in order of steps; None if a condition is more than a threshold of t."""
     if not all(_is_threshold(condition) for _, condition, _ in taken[:-1]):
         return None
-    pieces = [
-        Piece(int(inside.interval(t).low), int(inside.interval(t).high), value, inside)
+    segments = [
+        Segment(int(inside.interval(t).low), int(inside.interval(t).high), value, inside)
         for value, _, inside in taken
     ]
-    pieces.sort(key=lambda piece: piece.first)
-    return pieces
+    segments.sort(key=lambda segment: segment.first)
+    return segments
 
 
 def _is_threshold(condition: sp.Basic) -> bool:
@@ -108,14 +108,14 @@ def _is_threshold(condition: sp.Basic) -> bool:
     return linear is not None and linear[0] != 0
 
 
-def _join_pieces(
+def _join_segments(
     low: Lowering,
-    pieces: Sequence[Piece],
+    segments: Sequence[Segment],
     operand: Callable[[sp.Expr, Domain], Branch],
-    table: Callable[[Sequence[Piece]], Branch],
+    table: Callable[[Sequence[Segment]], Branch],
     select: Callable[[Value, Branch, Branch], Branch],
 ) -> Branch:
-    groups = _groups(pieces)
+    groups = _groups(segments)
     values = [
         table(group) if len(group) > 1 else operand(group[0].value, group[0].domain)
         for group in groups
@@ -128,35 +128,35 @@ def _join_pieces(
     return result
 
 
-def _groups(pieces: Sequence[Piece]) -> list[list[Piece]]:
-    """Runs of lines that are long enough for a table; every other piece by itself."""
-    groups: list[list[Piece]] = []
-    split = ((piece, _lines(piece)) for piece in pieces)
+def _groups(segments: Sequence[Segment]) -> list[list[Segment]]:
+    """Runs of lines that are long enough for a table; every other segment by itself."""
+    groups: list[list[Segment]] = []
+    split = ((segment, _lines(segment)) for segment in segments)
     for is_run, members in itertools.groupby(split, key=lambda member: bool(member[1])):
         run = list(members)
         flat = [line for _, lines in run for line in lines]
         is_table = is_run and len(flat) >= _SHORTEST_TABLE
-        groups.extend([flat] if is_table else [[piece] for piece, _ in run])
+        groups.extend([flat] if is_table else [[segment] for segment, _ in run])
     return groups
 
 
-def _lines(piece: Piece) -> list[Piece]:
-    """The lines that a piece consists of, split where clamps begin; none if it is no such thing."""
-    if linear_in(piece.value, t) is not None:
-        return [piece]
+def _lines(segment: Segment) -> list[Segment]:
+    """The lines of a segment, split where clamps begin; none if it has other parts."""
+    if linear_in(segment.value, t) is not None:
+        return [segment]
     breaks = {
         math.ceil(root)
-        for clamp in piece.value.atoms(sp.Min, sp.Max)
+        for clamp in segment.value.atoms(sp.Min, sp.Max)
         for root in _crossings(clamp)
-        if piece.first < root <= piece.last
+        if segment.first < root <= segment.last
     }
-    starts = [piece.first, *sorted(breaks)]
-    ends = [start - 1 for start in starts[1:]] + [piece.last]
+    starts = [segment.first, *sorted(breaks)]
+    ends = [start - 1 for start in starts[1:]] + [segment.last]
     lines = []
     for first, last in zip(starts, ends, strict=True):
-        inside = piece.domain.with_interval(t, Interval(Fraction(first), Fraction(last)))
-        value = simplify(piece.value, inside, "a line of a table") if breaks else piece.value
-        lines.append(Piece(first, last, value, inside))
+        inside = segment.domain.with_interval(t, Interval(Fraction(first), Fraction(last)))
+        value = simplify(segment.value, inside, "a line of a table") if breaks else segment.value
+        lines.append(Segment(first, last, value, inside))
     is_linear = all(linear_in(line.value, t) is not None for line in lines)
     return lines if is_linear else []
 
@@ -169,10 +169,10 @@ def _crossings(clamp: sp.Expr) -> Iterator[Fraction]:
             yield (other_offset - offset) / (slope - other_slope)
 
 
-def _table(low: Lowering, pieces: Sequence[Piece]) -> Value:
+def _table(low: Lowering, segments: Sequence[Segment]) -> Value:
     """``height[i] + slope[i] * (t - start[i])``, i the number of milestones that are reached."""
-    heights, slopes, starts = zip(*(line_of(piece) for piece in pieces), strict=True)
-    index = milestones_reached(low, [piece.first for piece in pieces[1:]])
+    heights, slopes, starts = zip(*(line_of(segment) for segment in segments), strict=True)
+    index = milestones_reached(low, [segment.first for segment in segments[1:]])
     height = low.emit(Op.LOOKUP, _floats(low, heights), index)
     if not any(slopes):
         return height
@@ -182,13 +182,13 @@ def _table(low: Lowering, pieces: Sequence[Piece]) -> Value:
     return low.emit(Op.ADD, low.emit(Op.MUL, slope, elapsed), height)
 
 
-def line_of(piece: Piece) -> tuple[Fraction, Fraction, int]:
-    """Returns height, slope and start of a line, from the end of the piece where it is smaller."""
-    linear = linear_in(piece.value, t)
+def line_of(segment: Segment) -> tuple[Fraction, Fraction, int]:
+    """Returns height, slope and start of a line, from the end where it is smaller in size."""
+    linear = linear_in(segment.value, t)
     slope, offset = linear if linear is not None else (Fraction(0), Fraction(0))
     if not slope:
-        return offset, slope, piece.first
-    start = min((piece.first, piece.last), key=lambda step: abs(offset + slope * step))
+        return offset, slope, segment.first
+    start = min((segment.first, segment.last), key=lambda step: abs(offset + slope * step))
     return offset + slope * start, slope, start
 
 

@@ -1,4 +1,4 @@
-"""The state of a double-float lowering: pairs for what is real, the other lowering for integers."""
+"""The state of a double-float lowering: pairs for reals, the plain lowering for integers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import sympy as sp
 from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.ir.types import DType
-from closedform.lowering.annotate import interval, is_integral
+from closedform.lowering.analysis.annotate import interval, is_integral
+from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.conditions import COMPARISONS, lower_condition
 from closedform.lowering.context import Lowering, Rules
-from closedform.lowering.domain import Domain
-from closedform.lowering.double_float_arithmetic import Arithmetic, Exact, Number
+from closedform.lowering.double_float.arithmetic import Arithmetic, Exact, Number
 from closedform.lowering.integers import lower_integer, lower_integral
 
 Handler = Callable[["DoubleFloat", sp.Expr, Domain], Number]
@@ -24,7 +24,7 @@ class DoubleFloat:
     """The lowering of one scalar expression to double-float numbers.
 
     Args:
-        low: The graph under construction, what symbols stand for, and the place for errors; its
+        low: The graph under construction, the values of symbols, and the place for errors; its
             scalars are float32. Integers and conditions are lowered by it.
         handlers: SymPy class to handler.
     """
@@ -47,7 +47,7 @@ class DoubleFloat:
 
     def constant(self, number: Exact) -> Number:
         """Adds an exact number."""
-        self.low.constant(number)  # refuses what is not finite in float32
+        self.low.constant(number)  # raises if it is not finite in float32
         return self.math.constant(number)
 
     def _number(self, expr: sp.Expr, domain: Domain) -> Number:

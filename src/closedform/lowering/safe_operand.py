@@ -1,7 +1,7 @@
-"""The safe operand of a partial function that stands in a condition.
+"""The safe operand of a partial function inside a condition.
 
 SymPy folds a ``Piecewise`` out of a comparison, into an ``ITE`` in which both sides lose what the
-guard added. This function is inert: it stays where it is until it is lowered.
+guard added. This function is inert: SymPy leaves it in place until it is lowered.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import sympy as sp
 
 
-class Held(sp.Function):
+class SafeOperand(sp.Function):
     """``operand`` where ``condition`` holds, 1 elsewhere."""
 
     nargs = 2
 
     @classmethod
     def eval(cls, operand: sp.Expr, condition: sp.Basic) -> sp.Expr | None:
-        """Decides only by a decided condition; anything else stays as it is."""
+        """Folds only when the condition is decided."""
         if condition in (sp.true, sp.false):
             return operand if condition == sp.true else sp.Integer(1)
         return None
@@ -28,6 +28,6 @@ class Held(sp.Function):
         return True if self.args[0].is_integer else None
 
     @property
-    def pieces(self) -> sp.Piecewise:
-        """The same value as a Piecewise, for the rooms that know how to read one."""
+    def piecewise(self) -> sp.Piecewise:
+        """The same value as a Piecewise."""
         return sp.Piecewise((self.args[0], self.args[1]), (1, True))

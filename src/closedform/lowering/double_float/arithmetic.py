@@ -11,8 +11,9 @@ of error-free transforms, which give the rounding error of an operation as a flo
 Bounds of Joldes, Muller and Popescu, Tight and rigorous error bounds for basic building blocks of
 double-word arithmetic, ACM TOMS 44, 2017, with u = 2**-24: a sum is off by 3 u**2 of itself, a
 product by 7 u**2, a quotient by 15 u**2. They hold while nothing overflows (below 2**115) and no
-error underflows (results above 2**-77); what may leave that range carries powers of two apart, in
-``scale``. An engine that reassociates or contracts operations breaks them: test on the target.
+error underflows (results above 2**-77); values that may leave that range carry their power of two
+separately, in ``scale``. An engine that reassociates or contracts operations breaks them: test on
+the target.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from closedform.ir.types import DType
 
 # 2**12 + 1: splits 24 bits into two halves of 12, one of which is a sign.
 _SPLITTER = 4097.0
-# 40 digits are twice what a pair holds.
+# 40 digits: twice those of a pair.
 _DIGITS = 40
 _SMALLEST = 2.0**-120
 # Integers of i32 are taken apart at this place: both parts are exact in float32.
@@ -280,7 +281,7 @@ class Arithmetic:
         return float(mantissa) == 0.5
 
     def _sum(self, *terms: Value | None) -> Value:
-        """The sum of what is there, from the left; there is at least one."""
+        """The sum of the terms that are present, from the left; there is at least one."""
         present = [term for term in terms if term is not None]
         total = present[0]
         for term in present[1:]:

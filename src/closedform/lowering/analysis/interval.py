@@ -15,7 +15,7 @@ Bound = Fraction | float
 """A Fraction, or minus or plus infinity as a float."""
 
 INFINITY = math.inf
-# Ends with more bits than this are widened to float64, so that time and memory stay bounded.
+# Ends with more bits than this are widened to float64, to bound time and memory.
 _MAX_BITS = 4096
 
 

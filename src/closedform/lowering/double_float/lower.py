@@ -22,18 +22,18 @@ from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.ir.types import DType
 from closedform.language.functions import FloorDiv
-from closedform.lowering.annotate import interval, is_integral
+from closedform.lowering.analysis.annotate import interval, is_integral
+from closedform.lowering.analysis.domain import Domain
+from closedform.lowering.analysis.interval import Interval
 from closedform.lowering.arithmetic import primitive, reference, split_fraction
 from closedform.lowering.context import Lowering
-from closedform.lowering.domain import Domain
-from closedform.lowering.double_float_arithmetic import Number, columns
-from closedform.lowering.double_float_context import DoubleFloat, Handler
-from closedform.lowering.double_float_powers import lower_exp, lower_log, lower_power
-from closedform.lowering.double_float_waves import lower_cosine, lower_sine, raised_cosine
-from closedform.lowering.held import Held
+from closedform.lowering.double_float.arithmetic import Number, columns
+from closedform.lowering.double_float.context import DoubleFloat, Handler
+from closedform.lowering.double_float.powers import lower_exp, lower_log, lower_power
+from closedform.lowering.double_float.trigonometry import lower_cosine, lower_sine, raised_cosine
 from closedform.lowering.integers import constants_last
-from closedform.lowering.interval import Interval
-from closedform.lowering.pieces import Piece, join_branches, line_of, milestones_reached
+from closedform.lowering.piecewise import Segment, join_branches, line_of, milestones_reached
+from closedform.lowering.safe_operand import SafeOperand
 
 
 def lower_rounded(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
@@ -148,28 +148,28 @@ def _floor_div(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
     return low.math.floor(low.math.divide(*(low.number(arg, domain) for arg in expr.args)))
 
 
-def _held(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
-    return low.number(expr.pieces, domain)
+def _safe_operand(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
+    return low.number(expr.piecewise, domain)
 
 
 def _piecewise(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
-    def table(pieces: Sequence[Piece]) -> Number:
-        return _table(low, pieces)
+    def table(segments: Sequence[Segment]) -> Number:
+        return _table(low, segments)
 
     return join_branches(low.low, expr, domain, low.number, table, low.math.select)
 
 
-def _table(low: DoubleFloat, pieces: Sequence[Piece]) -> Number:
+def _table(low: DoubleFloat, segments: Sequence[Segment]) -> Number:
     """``height[i] + slope[i] * (t - start[i])``, i the number of milestones that are reached."""
-    heights, slopes, starts = zip(*(line_of(piece) for piece in pieces), strict=True)
-    index = milestones_reached(low.low, [piece.first for piece in pieces[1:]])
+    heights, slopes, starts = zip(*(line_of(segment) for segment in segments), strict=True)
+    index = milestones_reached(low.low, [segment.first for segment in segments[1:]])
     height = _lookup(low, heights, index)
     if not any(slopes):
         return height
     integers = low.low.builder.const(np.array(starts), low.low.integer)
     start = low.math.emit(Op.LOOKUP, integers, index)
     elapsed = low.math.emit(Op.SUB, low.low.step, start)
-    largest = max(piece.last - piece.first for piece in pieces)
+    largest = max(segment.last - segment.first for segment in segments)
     run = low.math.multiply(_lookup(low, slopes, index), low.math.from_integer(elapsed, largest))
     return low.math.add(height, run)
 
@@ -196,6 +196,6 @@ HANDLERS: Mapping[type[sp.Basic], Handler] = {
     sp.cos: lower_cosine,
     sp.sin: lower_sine,
     sp.Piecewise: _piecewise,
-    Held: _held,
+    SafeOperand: _safe_operand,
     FloorDiv: _floor_div,
 }

@@ -10,12 +10,12 @@ import sympy as sp
 
 from closedform.ir.ops import Op
 from closedform.language.functions import FloorMod
-from closedform.lowering.annotate import interval, is_integral
-from closedform.lowering.domain import Domain
-from closedform.lowering.double_float_arithmetic import Number
-from closedform.lowering.double_float_context import DoubleFloat
-from closedform.lowering.double_float_functions import logarithm, power_of_two
-from closedform.lowering.interval import Bound
+from closedform.lowering.analysis.annotate import interval, is_integral
+from closedform.lowering.analysis.domain import Domain
+from closedform.lowering.analysis.interval import Bound
+from closedform.lowering.double_float.arithmetic import Number
+from closedform.lowering.double_float.context import DoubleFloat
+from closedform.lowering.double_float.functions import logarithm, power_of_two
 
 # Whole powers up to this are products; beyond it a logarithm is the shorter way.
 _LARGEST_PRODUCT = 32
@@ -92,13 +92,13 @@ def _of_zero(low: DoubleFloat, base: sp.Expr, power: Number, domain: Domain) -> 
 
 
 def _raised(low: DoubleFloat, exponent: Number, power: sp.Expr, domain: Domain) -> Number:
-    """2**exponent, which is what ``power`` is."""
+    """2**exponent, the value of ``power``."""
     values = interval(power, domain)
     return power_of_two(low.math, exponent, _log2_of(values.low, -1), _log2_of(values.high, 1))
 
 
 def _log2_of(bound: Bound, margin: int) -> float:
-    """The logarithm of a bound, moved outward by more than what it is off."""
+    """The logarithm of a bound, moved outward by more than its error."""
     if bound <= 0:
         return -math.inf
     if isinstance(bound, float):

@@ -1,0 +1,1 @@
+"""Facts about an expression before it is lowered: its domain, and the interval of its values."""

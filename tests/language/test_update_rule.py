@@ -71,7 +71,7 @@ def test_parts() -> None:
         (lambda: momentum().bind(momentum=0.9), "'momentum' is not a hyperparameter .*it has lr"),
         (
             lambda: momentum(name="heavy ball"),
-            "a rule's name must be an identifier, got 'heavy ball': graphs and files bear it",
+            "a rule's name must be an identifier, got 'heavy ball': it names graphs and files",
         ),
         (
             lambda: momentum(hyperparameters={"lr": 0.1, "beta": 0.5}),

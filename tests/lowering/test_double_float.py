@@ -436,16 +436,16 @@ def test_what_has_no_form_is_refused(expr: Any, message: str) -> None:
     [
         (
             {"precision": "triple"},
-            "precision must be single or double-float, got 'triple' (schedule 's')",
+            "precision must be single or double-float, got 'triple'",
         ),
         (
             {"precision": "double-float"},
-            "precision 'double-float' computes in float32, got dtype f64 (schedule 's'): "
+            "precision 'double-float' computes in float32, got dtype f64: "
             'give dtype="f32" and scalar_dtype="f32"',
         ),
         (
             {"precision": "double-float", "dtype": "f32"},
-            "precision 'double-float' computes in float32, got scalar_dtype f64 (schedule 's'): "
+            "precision 'double-float' computes in float32, got scalar_dtype f64: "
             'give dtype="f32" and scalar_dtype="f32"',
         ),
     ],

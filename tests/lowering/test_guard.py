@@ -81,5 +81,5 @@ def test_what_is_held_keeps_what_is_known_of_its_operand() -> None:
     held = SafeOperand(t, t > 3)
     assert held.is_integer
     assert is_integral(held)
-    assert interval(held, clock_domain(last=10)) == interval(held.pieces, clock_domain(last=10))
+    assert interval(held, clock_domain(last=10)) == interval(held.piecewise, clock_domain(last=10))
     assert [held.xreplace({t: sp.Integer(step)}) for step in (3, 4)] == [1, 4]

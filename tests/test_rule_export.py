@@ -163,7 +163,8 @@ BAD: dict[str, tuple[list[Group], str]] = {
     ),
     "unknown hyperparameter": (
         [Group("scale", changes={"weight": 3})],
-        "'weight' is not a hyperparameter (rule 'adamw'): it has lr, beta1, beta2, eps, weight_decay",
+        "'weight' is not a hyperparameter (rule 'adamw'): "
+        "it has lr, beta1, beta2, eps, weight_decay",
     ),
     "unknown factor": (
         [Group("scale", factors={"rate": 3})],

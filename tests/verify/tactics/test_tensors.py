@@ -3,7 +3,7 @@
 import pytest
 
 from closedform.verify.tactics.prover import prove
-from closedform.verify.tactics.tensors import is_plainly_nonnegative, without_tensor_functions
+from closedform.verify.tactics.tensors import without_tensor_functions
 from closedform.verify.terms import (
     ONE,
     ZERO,
@@ -28,6 +28,7 @@ from closedform.verify.terms import (
     symbol,
     symbols,
 )
+from closedform.verify.terms.facts import is_non_negative
 
 X, Y = symbol("x"), symbol("y")
 RATE = symbol("rate", sign=Sign.POSITIVE)
@@ -115,4 +116,4 @@ def test_one_symbol_for_equal_functions() -> None:
     ids=str,
 )
 def test_what_is_plainly_not_negative(term: Term, expected: bool) -> None:
-    assert is_plainly_nonnegative(term) is expected
+    assert is_non_negative(term) is expected

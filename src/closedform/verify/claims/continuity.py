@@ -17,7 +17,7 @@ from flint import arb, fmpq
 from closedform.errors import VerificationError
 from closedform.language import Schedule
 from closedform.verify.claims.core import Claim, Goal, number_text
-from closedform.verify.claims.limits import Directions, directions_of, is_non_negative, limits
+from closedform.verify.claims.limits import Directions, directions_of, limits
 from closedform.verify.claims.reading import (
     CLOCK,
     Condition,
@@ -48,6 +48,7 @@ from closedform.verify.terms import (
 )
 from closedform.verify.terms.definedness import obligations
 from closedform.verify.terms.evaluate import Undefined, value
+from closedform.verify.terms.facts import is_non_negative
 
 _MOST_FLOORS = 3
 _MOST_UNREAD = 2

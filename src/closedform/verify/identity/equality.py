@@ -59,7 +59,7 @@ class Steps:
 
     def _sign_of_node(self, node: Term, args: list[Sign]) -> Sign:
         """The sign of a node from those of its arguments; that of a linear form from the form."""
-        found = facts.of_node(node, args)
+        found = facts.sign_from(node, args)
         is_strict = found in (Sign.POSITIVE, Sign.NEGATIVE)
         if is_strict or node.op not in (Op.ADD, Op.MULTIPLY, Op.SYMBOL, Op.FLOOR):
             return found

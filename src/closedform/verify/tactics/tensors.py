@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from closedform.verify.identity.canonical import is_zero
-from closedform.verify.terms.build import is_rational, rebuild, subtract, symbol
+from closedform.verify.terms.build import rebuild, subtract, symbol
+from closedform.verify.terms.facts import is_non_negative
 from closedform.verify.terms.tensor_functions import FUNCTIONS, REDUCE_MAX, REDUCE_SUM, kind_of
-from closedform.verify.terms.tree import TRUTHS, Op, Sign, Term, fold, walk
+from closedform.verify.terms.tree import Op, Sign, Term, walk
 
 
 def without_tensor_functions(
@@ -49,38 +50,8 @@ def _symbol_of(node: Term, known: list[tuple[Term, Term]]) -> Term:
         ):
             return name
     is_reduction = kind_of(node.value) in (REDUCE_SUM, REDUCE_MAX)
-    is_large = is_reduction and is_plainly_nonnegative(node.args[0])
+    is_large = is_reduction and is_non_negative(node.args[0])
     sign = Sign.NONNEGATIVE if is_large else Sign.ANY
     name = symbol(f"{kind_of(node.value)}#{len(known)}", sign=sign)
     known.append((node, name))
     return name
-
-
-def is_plainly_nonnegative(term: Term) -> bool:
-    """Whether a number is at least 0 at every element, by how it is written."""
-    return fold(term, _is_nonnegative)
-
-
-def _is_nonnegative(node: Term, args: list[bool]) -> bool:
-    match node.op:
-        case Op.RATIONAL:
-            return bool(node.value >= 0)
-        case Op.SYMBOL:
-            return node.value.sign in (Sign.NONNEGATIVE, Sign.POSITIVE)
-        case Op.ABSOLUTE | Op.EXP | Op.PI:
-            return True
-        case Op.POWER:
-            exponent = node.args[1]
-            is_even = is_rational(exponent) and exponent.value.q == 1 and exponent.value.p % 2 == 0
-            return args[0] or bool(is_even)
-        case Op.MULTIPLY:
-            rest = [arg for arg, holds in zip(node.args, args, strict=True) if not holds]
-            return all(rest.count(arg) % 2 == 0 for arg in rest)
-        case Op.ADD | Op.DIVIDE | Op.MINIMUM:
-            return all(args)
-        case Op.MAXIMUM:
-            return any(args)
-        case Op.ITE:
-            return all(args[1:])
-        case _:
-            return node.op in TRUTHS

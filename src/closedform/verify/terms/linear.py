@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 
 from flint import fmpq
 
+from closedform.verify.terms import facts
 from closedform.verify.terms.build import add, multiply, rational
 from closedform.verify.terms.tree import TRUTHS, Op, Sign, Term, fold, walk
 
 _ZERO = fmpq(0)
-_UPWARD = {Sign.POSITIVE: 1, Sign.NONNEGATIVE: 1, Sign.NEGATIVE: -1, Sign.NONPOSITIVE: -1}
-_STRICT = frozenset({Sign.POSITIVE, Sign.NEGATIVE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +90,12 @@ class LinearForm:
 
     def sign_between(self, clock: Term, first: int, last: int) -> Sign:
         """Returns its sign at all steps from ``first`` to ``last``; other symbols as declared."""
-        ends = self.at(clock, first), self.at(clock, last)
-        others = self.others(clock)
-        pushes = [_push(symbol, multiple) for symbol, multiple in others.items()]
-        is_strict = any(symbol.value.sign in _STRICT for symbol in others)
-        if all(push > 0 for push in pushes) and min(ends) >= 0:
-            return Sign.POSITIVE if is_strict or min(ends) > 0 else Sign.NONNEGATIVE
-        if all(push < 0 for push in pushes) and max(ends) <= 0:
-            return Sign.NEGATIVE if is_strict or max(ends) < 0 else Sign.NONPOSITIVE
-        return Sign.ANY
+        ends = sorted((self.at(clock, first), self.at(clock, last)))
+        others = [
+            facts.sign_of_product((facts.sign_of_number(each), facts.sign_of(atom)))
+            for atom, each in self.others(clock).items()
+        ]
+        return facts.sign_of_sum([facts.sign_between(*ends), *others])
 
     def ordered(self, clock: Term | None = None) -> list[tuple[Term, fmpq]]:
         """Returns atoms and coefficients: the clock first, then symbols by name, then others."""
@@ -120,11 +116,6 @@ class LinearForm:
         """Returns the sum as a term, in that order, the constant last."""
         parts = [multiply(rational(each), atom) for atom, each in self.ordered(clock)]
         return add(*parts, rational(self.constant))
-
-
-def _push(symbol: Term, multiple: fmpq) -> int:
-    """1 where a multiple of a symbol is never below 0, -1 where never above, 0 if unknown."""
-    return _UPWARD.get(symbol.value.sign, 0) * (1 if multiple > 0 else -1)
 
 
 def combined(node: Term, args: Sequence[LinearForm]) -> LinearForm | None:

@@ -1,4 +1,4 @@
-"""Runs the benchmarks that stand beside a peer, and writes ``benchmarks/RESULTS.md``.
+"""Runs the benchmarks that compare with a peer, and writes ``benchmarks/RESULTS.md``.
 
 python -m benchmarks
 """
@@ -19,18 +19,18 @@ PACKAGES = ("closedform", "torch", "sympy", "numpy", "onnx", "onnxruntime")
 
 
 def table(rows: list[Row]) -> str:
-    """Returns rows as a table in Markdown."""
-    lines = ["| what | figure | bar | | behind it |", "| --- | --- | --- | --- | --- |"]
+    """Returns rows as a Markdown table."""
+    lines = ["| task | figure | bar | | details |", "| --- | --- | --- | --- | --- |"]
     for row in rows:
         bar = "" if row.bar is None else f"≤ {row.bar:g}"
-        kept = "" if row.bar is None else ("kept" if row.is_kept else "**broken**")
+        status = "" if row.bar is None else ("met" if row.is_met else "**missed**")
         figure = f"{row.figure:.3g}{' ' + row.unit if row.unit else ''}"
-        lines.append(f"| {row.task} | {figure} | {bar} | {kept} | {row.says} |")
+        lines.append(f"| {row.task} | {figure} | {bar} | {status} | {row.detail} |")
     return "\n".join(lines)
 
 
 def main() -> None:
-    """Prints each row as it comes, then writes all of them."""
+    """Prints each row when it is measured, then writes all of them."""
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     begun = time.perf_counter()
@@ -41,7 +41,12 @@ def main() -> None:
         "Schedules": show(schedules.rows()),
         "The compiler": show(growth.rows()),
     }
-    text = ["# Results", "", "Written by `make bench`: medians measured in turn in one run.", ""]
+    text = [
+        "# Results",
+        "",
+        "Written by `make bench`: medians of alternating measurements in one process.",
+        "",
+    ]
     text += [where, ""]
     for title, rows in parts.items():
         text += [f"## {title}", "", table(rows), ""]

@@ -1,4 +1,4 @@
-"""Two ways of one task, measured in turn in one process (A B A B …): the ratio of the medians."""
+"""Comparison of two implementations in one process, alternating (A B A B …): ratio of medians."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ Task = Callable[[], object]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A figure beside the bar that it must keep.
+    """A figure and the bar that it must meet.
 
     Attributes:
-        task: What is measured.
-        figure: The figure: a ratio, or a size in the unit.
-        bar: The largest figure that keeps the bar; None for a figure without one.
-        says: What stands behind it: medians, counts.
-        unit: Empty for a ratio.
+        task: The task that is measured.
+        figure: A ratio, or a quantity in ``unit``.
+        bar: The largest figure that is acceptable; None for a figure without a bar.
+        detail: The data of the figure, such as medians and counts.
+        unit: The unit; empty for a ratio.
     """
 
     task: str
     figure: float
     bar: float | None
-    says: str = ""
+    detail: str = ""
     unit: str = ""
 
     @property
-    def is_kept(self) -> bool:
-        """True where the figure is within its bar, or there is none."""
+    def is_met(self) -> bool:
+        """Whether the figure is within its bar; True without a bar."""
         return self.bar is None or self.figure <= self.bar
 
 
 def medians(
     *tasks: Task, rounds: int = 15, warm: int = 3, repeat: int = 1, least: float = 0.0
 ) -> list[float]:
-    """Returns the median time of each task in seconds, each measured in turn in every round.
+    """Returns the median time of each task in seconds; every round measures all tasks.
 
     Args:
         *tasks: The tasks.
-        rounds: How often all of them are measured.
-        warm: Rounds before, which are not counted.
-        repeat: Calls of a task in one measurement.
-        least: Seconds of rounds to go on for, where the rounds are over sooner.
+        rounds: The number of rounds.
+        warm: The number of warmup rounds.
+        repeat: The number of calls of a task per measurement.
+        least: The minimum duration of all rounds in seconds.
     """
     times: list[list[float]] = [[] for _ in tasks]
     for _ in range(warm):
@@ -72,7 +72,7 @@ def medians(
 
 def compared(task: str, bar: float | None, ours: float, peer: float, name: str) -> Row:
     """Returns the row of the ratio of two times."""
-    return Row(task, ours / peer, bar, f"{readable(ours)} against {readable(peer)} of {name}")
+    return Row(task, ours / peer, bar, f"{readable(ours)}, {name} {readable(peer)}")
 
 
 def readable(seconds: float) -> str:
@@ -99,11 +99,11 @@ def machine(packages: Iterable[str]) -> str:
 
 
 def show(rows: Iterable[Row]) -> list[Row]:
-    """Prints rows as they come, and returns them."""
+    """Prints rows when they are measured, and returns them."""
     shown = []
     for row in rows:
         shown.append(row)
-        bar = "" if row.bar is None else f"<= {row.bar:g} {'kept' if row.is_kept else 'BROKEN'}"
+        bar = "" if row.bar is None else f"<= {row.bar:g} {'met' if row.is_met else 'MISSED'}"
         figure = f"{row.figure:.3g}{' ' + row.unit if row.unit else ''}"
-        print(f"{row.task:<62}  {figure:>10}  {bar:<15} {row.says}".rstrip(), flush=True)
+        print(f"{row.task:<62}  {figure:>10}  {bar:<15} {row.detail}".rstrip(), flush=True)
     return shown

@@ -1,8 +1,8 @@
-"""How many of the standard claims are decided, and how long they take.
+"""The number of standard claims that are decided, and their time.
 
-The whole library for all values of its hyperparameters (in the usual use of each schedule, and in
-its whole domain), every entry's example, and every config of a real run. Prints the figures beside
-their bars; one below its bar is exit code 1.
+Covers the whole library for all values of its hyperparameters (within the typical and the full
+domain of each schedule), the example of every entry, and every config of a real run. Prints the
+figures with their bars; the exit code is 1 if one is missed.
 
     python benchmarks/claims.py [--configs FOLDER]
 """
@@ -32,7 +32,7 @@ MEDIAN, WORST = 0.2, 10.0
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What came of the claims of one group."""
+    """The findings of one group of claims."""
 
     name: str
     findings: tuple[Finding, ...]
@@ -40,18 +40,18 @@ class Figures:
 
     @property
     def decided(self) -> float:
-        """The part of the claims that is not UNKNOWN."""
+        """The fraction of the claims that is not UNKNOWN."""
         known = sum(not finding.verdict.unknown for finding in self.findings)
         return known / len(self.findings)
 
     @property
     def seconds(self) -> list[float]:
-        """How long each took, with what it took to make it."""
+        """The time of each claim, including its formulation."""
         return [finding.verdict.seconds for finding in self.findings]
 
     @property
     def is_met(self) -> bool:
-        """Whether the figures are on their side of the bars."""
+        """Whether all figures are within their bars."""
         fast = statistics.median(self.seconds) <= MEDIAN and max(self.seconds) <= WORST
         return self.decided >= self.least and fast
 

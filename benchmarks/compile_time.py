@@ -1,7 +1,7 @@
-"""How long it takes to import, and to compile and export a schedule and an optimizer.
+"""Time of importing the package, and of compiling and exporting a schedule and an optimizer.
 
-Prints medians over repetitions beside their bars; a median above its bar is exit code 1. The
-repetitions after the first one find SymPy's caches filled, so the first is printed, too.
+Prints medians over repetitions with their bars; the exit code is 1 if a median exceeds its bar. The
+first repetition is printed as well, because the caches of SymPy are warm in the others.
 
     python benchmarks/compile_time.py [--repetitions 20] [--profile]
 """
@@ -31,7 +31,7 @@ HELP_RUNS = 10
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Times of one task in milliseconds, and the bar that the median must keep."""
+    """Times of one task in milliseconds, and the bar for their median."""
 
     task: str
     times: list[float]
@@ -43,8 +43,8 @@ class Row:
         return statistics.median(self.times)
 
     @property
-    def is_kept(self) -> bool:
-        """True where the median is within its bar, or there is none."""
+    def is_met(self) -> bool:
+        """Whether the median is within its bar; True without a bar."""
         return self.bar is None or self.median <= self.bar
 
 
@@ -62,7 +62,7 @@ def export_adamw(folder: Path) -> None:
 
 
 def processor() -> str:
-    """The name of the processor, where Linux says it, and the number of its cores."""
+    """The name of the processor, on Linux, and its number of cores."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -104,7 +104,7 @@ def show(rows: list[Row]) -> None:
     print(f"{'task':<42} {'median ms':>10} {'min':>8} {'max':>8} {'runs':>5}  bar")
     for row in rows:
         times = f"{row.median:>10.1f} {min(row.times):>8.1f} {max(row.times):>8.1f}"
-        bar = "" if row.bar is None else f"<= {row.bar:.0f} {'kept' if row.is_kept else 'BROKEN'}"
+        bar = "" if row.bar is None else f"<= {row.bar:.0f} {'met' if row.is_met else 'MISSED'}"
         print(f"{row.task:<42} {times} {len(row.times):>5}  {bar}".rstrip())
 
 
@@ -129,7 +129,7 @@ def main() -> int:
         show(rows)
         if options.profile:
             profile(Path(folder))
-    return 0 if all(row.is_kept for row in rows) else 1
+    return 0 if all(row.is_met for row in rows) else 1
 
 
 if __name__ == "__main__":

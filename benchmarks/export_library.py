@@ -1,4 +1,4 @@
-"""How long the whole library takes to export to ONNX, in one process.
+"""Time of exporting the whole library to ONNX, in one process.
 
 Every schedule of the library and every scheduler class of every framework, each with one example:
 the gallery's, or the first arguments of the reference records that the class takes. The bar: 30 s.
@@ -23,7 +23,7 @@ Source = Schedule | UpdateRule
 
 
 def under_all_names(row: Row) -> Iterator[Row]:
-    """A record, and the same for the generic classes of cerebras, which have few records."""
+    """A record; also for the generic classes of cerebras, which have few records."""
     yield row
     others: tuple[str, ...] = ()
     if row["system"] == "cerebras" and row["class"] == "LRScheduler":
@@ -35,7 +35,7 @@ def under_all_names(row: Row) -> Iterator[Row]:
 
 
 def examples() -> Iterator[tuple[str, Source]]:
-    """Each schedule by its name, each class by its system and name, once."""
+    """Each schedule by its name, each class by its framework and name, once."""
     for name in schedules.__all__:
         yield name, EXAMPLES[name].make()
     seen = set()
@@ -69,7 +69,7 @@ def exported(source: Source) -> int:
 
 
 def classes_of_all_systems() -> set[str]:
-    """Every scheduler class of every framework, as system:class."""
+    """Every scheduler class of every framework, as framework:class."""
     return {f"{s}:{name}" for s in frameworks.FRAMEWORKS for name in frameworks.names(s).schedules}
 
 

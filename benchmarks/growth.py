@@ -1,4 +1,4 @@
-"""How the cost of compiling grows with milestones, pieces and tensors; times of the compiler.
+"""Growth of the compile time with milestones, branches and tensors; times of the compiler.
 
 python -m benchmarks.growth
 """
@@ -24,7 +24,7 @@ def milestones(count: int) -> Schedule:
     return cf.schedules.multi_step(0.1, 0.999, [10 * (place + 1) for place in range(count)])
 
 
-def pieces(count: int) -> Schedule:
+def branches(count: int) -> Schedule:
     values = [0.1 + place % 7 for place in range(count + 1)]
     return cf.schedules.piecewise_constant(values, [10 * (place + 1) for place in range(count)])
 
@@ -36,20 +36,20 @@ def seconds(task: Callable[[], object]) -> float:
 
 
 def growth(what: str, make: Callable[[int], object], small: int, large: int) -> Iterator[Row]:
-    """Time of the large one over the small one, as a part of the linear growth."""
+    """Ratio of the times of a large and a small instance, relative to linear growth."""
     make(small)
     once = min(seconds(lambda: make(small)) for _ in range(3))
     many = seconds(lambda: make(large))
-    says = f"{once:.3g} s -> {many:.3g} s; 1 is linear growth"
-    yield Row(f"{what}, {small:,} -> {large:,}: time", many / once / (large / small), 1, says)
+    detail = f"{once:.3g} s -> {many:.3g} s; 1 is linear growth"
+    yield Row(f"{what}, {small:,} -> {large:,}: time", many / once / (large / small), 1, detail)
 
 
 def grown() -> Iterator[Row]:
-    """Milestones, pieces and tensors."""
+    """Milestones, branches and tensors."""
     yield from growth("milestones", lambda n: cf.compile(milestones(n)), 10, 10_000)
     counts = [len(cf.compile(milestones(n)).nodes) for n in (20, 1000)]
     yield Row("milestones: nodes", counts[1] / counts[0], 1, f"{counts[0]} -> {counts[1]}")
-    yield from growth("pieces", lambda n: cf.compile(pieces(n)), 10, 10_000)
+    yield from growth("branches", lambda n: cf.compile(branches(n)), 10, 10_000)
     rule = cf.optimizers.adamw(1e-3)
 
     def tensors(count: int) -> object:
@@ -61,7 +61,7 @@ def grown() -> Iterator[Row]:
 
 
 def imports() -> Iterator[Row]:
-    """A fresh process: import closedform beside import sympy, and the help."""
+    """A fresh process: import closedform compared with import sympy, and the help."""
 
     def process(*words: str) -> Callable[[], object]:
         return lambda: subprocess.run([sys.executable, *words], check=True, capture_output=True)
@@ -88,12 +88,12 @@ def library() -> Iterator[Row]:
                     export = partial(cf.to_onnx, schedule, path, validate=is_validated)
                     times.append(seconds(export))
         what = "compile + export a schedule" + (", validated" if is_validated else "")
-        says = f"{len(times)} schedules, longest {max(times) * 1e3:.0f} ms"
-        yield Row(f"{what}, median", statistics.median(times) * 1e3, bar, says, "ms")
+        detail = f"{len(times)} schedules, longest {max(times) * 1e3:.0f} ms"
+        yield Row(f"{what}, median", statistics.median(times) * 1e3, bar, detail, "ms")
 
 
 def rows() -> Iterator[Row]:
-    """All of this script."""
+    """All rows of this script."""
     yield from imports()
     yield from library()
     yield from grown()

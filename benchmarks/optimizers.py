@@ -1,4 +1,4 @@
-"""Optimizer steps: onnxruntime and torch.compile beside torch's own, in time and memory.
+"""Optimizer steps in onnxruntime and torch.compile compared with torch: time and memory.
 
 python -m benchmarks.optimizers
 """
@@ -32,7 +32,7 @@ def one_tensor(count: int) -> dict[str, np.ndarray]:
 
 
 def model() -> dict[str, np.ndarray]:
-    """A thousand tensors, a third of them small as biases are."""
+    """A thousand tensors, a third of them small like biases."""
     draws = np.random.default_rng(0)
     small = [f"layer{i}.bias" for i in range(MODEL_TENSORS // 3)]
     large = [f"layer{i}.weight" for i in range(MODEL_TENSORS - len(small))]
@@ -59,7 +59,7 @@ def in_torch(params: dict[str, np.ndarray], **options: Any) -> Task:
 
 
 def adamw_rows() -> Iterator[Row]:
-    """The AdamW of a large tensor, and of a thousand."""
+    """AdamW of one large tensor, and of a thousand tensors."""
     params = one_tensor(LARGE)
     tasks = in_onnxruntime(params), in_torch(params), in_torch(params, foreach=True)
     ours, default, foreach = medians(*tasks, rounds=11)
@@ -94,8 +94,8 @@ RULES: dict[str, dict[str, Any]] = {
 }
 
 
-def beside(backend: str, **options: Any) -> dict[str, float]:
-    """The time of every elementwise rule that torch has, in a backend, over torch's own."""
+def time_ratios(backend: str, **options: Any) -> dict[str, float]:
+    """Time of each elementwise rule of torch in a backend, relative to torch."""
     params = {f"w{i}": array for i, array in enumerate(np.split(one_tensor(SMALL)["w"], 16))}
     ratios = {}
     for name, arguments in RULES.items():
@@ -107,20 +107,20 @@ def beside(backend: str, **options: Any) -> dict[str, float]:
 
 
 def rules_of_torch() -> Iterator[Row]:
-    """Every elementwise rule that torch has, compiled, beside foreach, and eager beside a loop."""
+    """Each elementwise rule of torch: compiled relative to foreach, eager to the for-loop."""
     for backend, peer, bars in (
         ("compile", "foreach", (0.5, 1.0)),
         ("eager", "for-loop", (None,) * 2),
     ):
-        ratios = beside(backend, foreach=peer == "foreach")
+        ratios = time_ratios(backend, foreach=peer == "foreach")
         each = ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
         what = f"rules of torch, {backend} / {peer}, 1 M parameters in 16 tensors"
         yield Row(f"{what}, median", statistics.median(ratios.values()), bars[0], each)
-        yield Row(f"{what}, most", max(ratios.values()), bars[1])
+        yield Row(f"{what}, maximum", max(ratios.values()), bars[1])
 
 
 def peak_of_a_session() -> Iterator[Row]:
-    """What a session takes beyond parameters, gradients and states, in a process of its own."""
+    """Memory of a session beyond parameters, gradients and states, in a separate process."""
     run = subprocess.run(
         [sys.executable, "-m", "benchmarks.optimizers", "--peak"],
         capture_output=True,
@@ -137,7 +137,7 @@ def peak_of_a_session() -> Iterator[Row]:
 
 
 def print_peak() -> None:
-    """Prints the growth of this process in megabytes, less the arrays that a session must have.
+    """Prints the growth of this process in megabytes, minus the arrays that a session needs.
 
     A session of a small model is made first, so that libraries are loaded before.
     """
@@ -156,13 +156,13 @@ def print_peak() -> None:
 
 
 def resident() -> float:
-    """Bytes of this process in memory."""
+    """The resident memory of this process in bytes."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return float(file.read().split()[1]) * resource.getpagesize()
 
 
 def peak() -> float:
-    """The most bytes that this process has had in memory.
+    """The peak resident memory of this process in bytes.
 
     Not ``ru_maxrss``: a child inherits that of the process that started it.
     """
@@ -172,7 +172,7 @@ def peak() -> float:
 
 
 def rows() -> Iterator[Row]:
-    """All of this script."""
+    """All rows of this script."""
     yield from adamw_rows()
     yield from rules_of_torch()
     yield from peak_of_a_session()

@@ -1,4 +1,4 @@
-"""Schedules at work: a scheduler's step, values in Python, vectors and single runs in onnxruntime.
+"""Schedules: scheduler steps, values in Python, vectors and single runs in onnxruntime.
 
 python -m benchmarks.schedules
 """
@@ -41,7 +41,7 @@ def optimizer() -> torch.optim.Optimizer:
 
 
 def scheduler_steps() -> Iterator[Row]:
-    """A step of a scheduler, beside the same class of torch."""
+    """A step of a scheduler, compared with the same class of torch."""
     made = torch.optim.lr_scheduler
     pairs: dict[str, tuple[Any, Schedule]] = {
         "CosineAnnealingLR": (
@@ -79,7 +79,7 @@ def scheduler_steps() -> Iterator[Row]:
 
 
 def where_form(steps: np.ndarray) -> np.ndarray:
-    """The schedule as people write it in NumPy."""
+    """The schedule as it is commonly written in NumPy."""
     progress = np.clip((steps - WARMUP) / (TOTAL - WARMUP), 0, 1)
     cosine = FLOOR + (PEAK - FLOOR) * (1 + np.cos(np.pi * progress)) / 2
     return np.where(steps < WARMUP, PEAK * steps / WARMUP, cosine)
@@ -129,7 +129,7 @@ def identity_session() -> Any:
 
 
 class Where(torch.nn.Module):
-    """A schedule as a torch user writes it: its formula on Python numbers, with torch.where."""
+    """A schedule as commonly written in torch: a formula on Python numbers, with torch.where."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class Where(torch.nn.Module):
 
 
 def torch_value(expr: Any, step: torch.Tensor, numbers: Any) -> Any:
-    """An expression in torch, one call for each of its operations."""
+    """An expression in torch, one call per operation."""
     if expr == cf.t:
         return step.to(torch.float64)
     if expr.is_number or expr.is_Symbol:
@@ -201,7 +201,7 @@ CALLS: dict[str, Any] = {
 
 
 def node_counts() -> Iterator[Row]:
-    """Nodes of each export, beside torch's export of the same branches with torch.where."""
+    """Nodes of each export, compared with torch.onnx.export of the same branches."""
     ratios = {}
     for name, example in EXAMPLES.items():
         schedule = example.make()
@@ -222,12 +222,12 @@ def node_counts() -> Iterator[Row]:
         "nodes of an export, median over the library",
         statistics.median(ratios.values()),
         0.7,
-        f"against torch.onnx.export of torch.where; most {ratios[worst]:.2f}, {worst}",
+        f"peer: torch.onnx.export of torch.where; maximum {ratios[worst]:.2f}, {worst}",
     )
 
 
 def rows() -> Iterator[Row]:
-    """All of this script."""
+    """All rows of this script."""
     yield from scheduler_steps()
     yield from values()
     yield from node_counts()

@@ -1,4 +1,4 @@
-"""A schedule of one's own: a Piecewise with hyperparameters, one of them an input of the graph."""
+"""A custom schedule: a Piecewise with hyperparameters, one of them an input of the graph."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,7 +10,7 @@ from closedform import t
 
 
 def main() -> None:
-    # Warmup, then a plateau, then a square-root cooldown to zero.
+    # Warmup, a plateau, and a square-root cooldown to zero.
     peak, warmup, total, cooldown = (
         cf.hyper(name, positive=True) for name in ("peak", "warmup", "total", "cooldown")
     )
@@ -33,7 +33,7 @@ def main() -> None:
         print(f"step {step:>4}: {lr(step):.8g}")
     print("ten times the peak, at step 500:", lr.bind(peak=1e-2)(500))
 
-    # The peak as an input of the exported graph: one file, any peak.
+    # The peak is an input of the exported graph: one file for any peak.
     with TemporaryDirectory() as folder:
         path = Path(folder) / "lr.onnx"
         cf.to_onnx(lr, path, inputs=["peak"])

@@ -1,9 +1,9 @@
-"""A real recipe, compiled: exported to ONNX and trained with, beside torch's own optimizer.
+"""A real recipe, exported to ONNX and used for training, compared with the optimizer of torch.
 
 The recipe is that of a Llama 3.2 1B run of 700 steps. Three runs of a small network on handwritten
-digits see the same initial values and the same batches, with gradients from torch:
+digits use the same initial values and the same batches, with gradients from torch:
 
-    recipe        every update made by the exported graph of the config, in onnxruntime
+    recipe        every update by the exported graph of the config, in onnxruntime
     torch form    the same, with AdamW as torch defines it: ε is added after the bias correction
     torch         torch.optim.AdamW and LambdaLR
 
@@ -41,7 +41,7 @@ Update = Callable[[Arrays], None]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to: loss and accuracy on the test images, parameters, seconds a step."""
+    """The result of a run: loss and accuracy on the test images, parameters, seconds per step."""
 
     name: str
     loss: float
@@ -52,7 +52,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """Images and labels, and the batches that every run sees in the same order."""
+    """Images, labels, and the batches, in the same order for every run."""
 
     images: Tensor
     labels: Tensor
@@ -70,7 +70,7 @@ def read_digits(steps: int) -> Digits:
 
 
 def new_model() -> nn.Sequential:
-    # Smooth, since the kink of a ReLU makes a rounding difference a difference of branches.
+    # Smooth: at the kink of a ReLU, a rounding difference can select the other branch.
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(64, 512), nn.GELU(), nn.Linear(512, 10))
 
@@ -80,7 +80,7 @@ def arrays(model: nn.Module) -> Arrays:
 
 
 def train(name: str, model: nn.Module, digits: Digits, update: Update) -> Outcome:
-    """Trains a model; ``update`` takes the gradients and changes the parameters in place."""
+    """Trains a model; ``update`` updates the parameters in place, given the gradients."""
     loss_of = nn.CrossEntropyLoss()
     seconds = []
     for batch in track(digits.batches, name, transient=True, disable=not sys.stdout.isatty()):
@@ -113,7 +113,7 @@ def in_onnxruntime(model: nn.Module, session: cf.OptimizerSession) -> Update:
 
 
 def in_torch(model: nn.Module, rule: cf.UpdateRule, rates: list[float]) -> Update:
-    """Updates by torch's own AdamW, its rate set by LambdaLR from a table of the schedule."""
+    """Updates by torch's AdamW, with LambdaLR on a table of the schedule."""
     values = {name: float(rule.hyperparameters[name]) for name in ("beta1", "beta2", "eps")}
     optimizer = torch.optim.AdamW(
         model.parameters(),

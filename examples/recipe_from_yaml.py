@@ -1,4 +1,4 @@
-"""A recipe from a config file: its schedule and its optimizer, read without running any code."""
+"""A recipe from a config file: schedule and optimizer, read without executing code."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A schedule to ONNX and back: one formula, the same values in Python and in onnxruntime."""
+"""A schedule in ONNX: one formula, the same values in Python and in onnxruntime."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,4 +1,4 @@
-"""A scheduler and an optimizer of one's own, on the classes that the reference system documents.
+"""A custom scheduler and optimizer, derived from the base classes of the reference framework.
 
 The scheduler overrides ``_get_closed_form_lr`` with an expression, and is found by its name in a
 config. The optimizer overrides ``preinitialize``, ``step`` and ``state_names_to_sparsify``; as an
@@ -16,7 +16,7 @@ from closedform.torch import Optimizer, cerebras
 
 
 class RootDecay(cerebras.LRScheduler):
-    """The rate over the root of the step, from the end of the warmup on."""
+    """The learning rate divided by the square root of the step, after a warmup."""
 
     def __init__(self, optimizer: Any, rate: float, warmup: int, total_iters: int = 100) -> None:
         self.rate = rate
@@ -36,14 +36,14 @@ class Momentum(cerebras.Optimizer):
         super().__init__(params, {"lr": lr, "decay": decay}, enable_global_step=True)
 
     def preinitialize(self) -> None:
-        """Makes all state, before the first step."""
+        """Initializes the state before the first step."""
         for group in self.param_groups:
             for param in group["params"]:
                 self.state[param]["mean"] = torch.zeros_like(param)
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
-        """Makes no state."""
+        """Has no state."""
         for group in self.param_groups:
             for param in group["params"]:
                 mean = self.state[param]["mean"]
@@ -52,7 +52,7 @@ class Momentum(cerebras.Optimizer):
                 self.increment_global_step(param)
 
     def state_names_to_sparsify(self) -> list[str]:
-        """The states that a sparse parameter masks."""
+        """The states that are masked for a sparse parameter."""
         return ["mean"]
 
 

@@ -1,4 +1,4 @@
-"""A schedule as a torch module: it runs on steps of any shape, and moves and saves like a layer."""
+"""A schedule as a torch module: it takes steps of any shape, and can be moved and saved."""
 
 import torch
 

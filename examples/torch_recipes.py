@@ -1,4 +1,4 @@
-"""Three recipes that are often written with LambdaLR, as formulas, on a real training.
+"""Three recipes that are often written with LambdaLR, as formulas, in real training runs.
 
 Linear decay, warmup and cosine, and a step decay of the rate with the momentum beside it. The clock
 counts epochs: ``scheduler.step()`` comes after each.
@@ -36,7 +36,7 @@ def train(
     schedulers: Sequence[torch.optim.lr_scheduler.LRScheduler],
     epochs: int,
 ) -> float:
-    """Returns the accuracy on every fifth digit, which is not trained on."""
+    """Returns the accuracy on every fifth digit, which is excluded from training."""
     inputs, targets = data()
     is_test = torch.arange(len(inputs)) % 5 == 0
     batches = list(zip(inputs[~is_test].split(240), targets[~is_test].split(240), strict=True))
@@ -53,7 +53,7 @@ def train(
 
 
 def linear_decay() -> float:
-    """From 0.01 to 0 in 50 of 100 epochs."""
+    """From 0.01 to 0 in the first 50 of 100 epochs."""
     model = network()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     return train(
@@ -62,7 +62,7 @@ def linear_decay() -> float:
 
 
 def warmup_and_cosine() -> float:
-    """Up to 0.1 in 10 epochs, and down along a cosine in 90."""
+    """Warmup to 0.1 in 10 epochs, then cosine decay in 90."""
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     schedule = cf.schedules.linear(0, 0.1, 10).then(cf.schedules.cosine(0.1, 0, 90))
@@ -70,7 +70,7 @@ def warmup_and_cosine() -> float:
 
 
 def step_decay_with_momentum() -> float:
-    """A tenth of the rate, and 0.05 less of the first beta, at epochs 50 and 100 of 150."""
+    """At epochs 50 and 100 of 150, a tenth of the learning rate, and the first beta minus 0.05."""
     model = network()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.001, weight_decay=0.01)
     rate = ParamScheduler(optimizer, cf.schedules.multi_step(0.001, 0.1, [50, 100]))
@@ -81,25 +81,32 @@ def step_decay_with_momentum() -> float:
     return accuracy
 
 
-def as_it_is_copied() -> float:
-    """What the copied code does: the base rate times the rate."""
+def lambda_lr_with_a_rate() -> float:
+    """The behavior of the copied code: the base learning rate times the learning rate."""
     model = network()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.001, weight_decay=0.01)
-    rate = cf.schedules.multi_step(0.001, 0.1, [50, 100])  # meant as the rate, taken as a factor
+    rate = cf.schedules.multi_step(0.001, 0.1, [50, 100])  # a learning rate, used as a factor
     scheduler = lr_scheduler.LambdaLR(optimizer, rate)
-    print(f"  at the start: lr {scheduler.get_last_lr()[0]:.0e}, a thousandth of what was meant")
+    print(
+        f"  at the start: lr {scheduler.get_last_lr()[0]:.0e}, a thousandth of the intended value"
+    )
     accuracy = train(model, optimizer, [scheduler], 150)
     print("  at the end: betas", optimizer.param_groups[0]["betas"])
     return accuracy
 
 
 def main() -> None:
-    for recipe in (linear_decay, warmup_and_cosine, step_decay_with_momentum, as_it_is_copied):
+    for recipe in (
+        linear_decay,
+        warmup_and_cosine,
+        step_decay_with_momentum,
+        lambda_lr_with_a_rate,
+    ):
         print(f"{recipe.__name__}:")
         print(f"  accuracy {recipe():.1%}")
     optimizer = torch.optim.SGD(network().parameters(), lr=0.1)
     lambdas = lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.95**epoch)
-    print("a lambda is asked once, for its formula:", lambdas.schedules[0].bound)
+    print("a lambda is traced once, for its formula:", lambdas.schedules[0].bound)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Train two networks on handwritten digits with one ONNX graph each: no torch after the export.
+"""Train two networks on handwritten digits with one ONNX graph each, without torch after export.
 
 torch traces forward, loss and gradients once; the optimizer step with its schedule is joined behind
 them. From then on onnxruntime and NumPy train, here and, with `closedform web`, in a browser.

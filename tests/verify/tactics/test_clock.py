@@ -1,4 +1,4 @@
-"""Goals about the clock alone: runs, periods, ways and bounds, and what decides them."""
+"""Goals about the clock alone: segments, periods, directions and ranges, and their tactics."""
 
 import random
 import time
@@ -11,10 +11,9 @@ from flint import arb, fmpq
 import closedform as cf
 from closedform.language import floor_div, floor_mod, t
 from closedform.verify.identity.periods import fold_period
-from closedform.verify.tactics.clock import BALLS, EVERY_STEP, MONOTONE, PERIOD, walk_through
+from closedform.verify.tactics.clock import EVERY_STEP, INTERVALS, MONOTONE, PERIOD, walk_through
 from closedform.verify.tactics.monotone import Way, course
 from closedform.verify.tactics.prover import prove
-from closedform.verify.tactics.runs import FOREVER, split_into_runs
 from closedform.verify.terms import (
     ONE,
     TRUE,
@@ -52,8 +51,9 @@ from closedform.verify.terms import (
     term,
     walk,
 )
-from closedform.verify.terms.evaluate import value
+from closedform.verify.terms.evaluate import Undefined, value
 from closedform.verify.terms.limits import Deadline, OutOfTime
+from closedform.verify.terms.partition import FOREVER, partition
 from closedform.verify.terms.verdict import Status
 from tests.verify.tactics.test_soundness import truth
 
@@ -64,48 +64,44 @@ def line(slope: int, height: int, denominator: int = 1) -> Term:
     return add(multiply(rational(slope, denominator), T), rational(height, denominator))
 
 
-# --- runs ----------------------------------------------------------------------------------------
+# --- segments ------------------------------------------------------------------------------------
 
 
-def test_runs_touch_and_hold_the_statement_at_every_step() -> None:
+def test_segments_touch_and_hold_the_statement_at_every_step() -> None:
     chance = random.Random(9)
     for _ in range(150):
         goal = truth(chance, [T], 3)
-        runs = list(split_into_runs(goal, T, 0, 40))
-        assert [run.first for run in runs] == [0, *(run.last + 1 for run in runs[:-1])]
-        assert runs[-1].last == 40
-        for run in runs:
-            for step in {run.first, (run.first + run.last) // 2, run.last}:
+        segments = partition(goal, T, 0, 41, levels=3000)
+        assert [part.first for part in segments] == [0, *(part.end for part in segments[:-1])]
+        assert segments[-1].end == 41
+        for part in segments:
+            for step in {part.first, (part.first + part.last) // 2, part.last}:
                 point = {"t": fmpq(step)}
-                before, after = value(goal, point), value(run.statement, point)
-                # A branch that is not taken may be undefined: then the statement says less.
-                assert before == after, f"{goal} is {before} at {step}, its run says {after}"
+                before, after = value(goal, point), value(part.term(T), point)
+                is_undefined = isinstance(before, Undefined) and isinstance(after, Undefined)
+                assert is_undefined or before == after, f"{goal} at {step}: {before}, {after}"
 
 
 @pytest.mark.parametrize(
-    ("goal", "runs"),
+    ("goal", "segments"),
     [
-        (less(line(2, 0), rational(7)), [(0, 3, True), (4, FOREVER, False)]),
-        (less_equal(line(2, 0), rational(6)), [(0, 3, True), (4, FOREVER, False)]),
-        (equal(line(2, 0), rational(6)), [(0, 2, False), (3, 3, True), (4, FOREVER, False)]),
+        (less(line(2, 0), rational(7)), [(0, 4, True), (4, FOREVER, False)]),
+        (less_equal(line(2, 0), rational(6)), [(0, 4, True), (4, FOREVER, False)]),
+        (equal(line(2, 0), rational(6)), [(0, 3, False), (3, 4, True), (4, FOREVER, False)]),
         (equal(line(2, 0), rational(7)), [(0, FOREVER, False)]),
-        (less(rational(7), line(2, 0)), [(0, 3, False), (4, FOREVER, True)]),
-        (less(ZERO, sign(line(1, -3))), [(0, 2, False), (3, 3, False), (4, FOREVER, True)]),
-        (
-            less(lookup([1, 5, 2], minimum(T, TWO)), rational(3)),
-            None,
-        ),
+        (less(rational(7), line(2, 0)), [(0, 4, False), (4, FOREVER, True)]),
+        (less(ZERO, sign(line(1, -3))), [(0, 4, False), (4, FOREVER, True)]),
+        (less(lookup([1, 5, 2], minimum(T, TWO)), rational(3)), None),
     ],
 )
 def test_lines_change_where_they_cross(
-    goal: Term, runs: list[tuple[int, int, bool]] | None
+    goal: Term, segments: list[tuple[int, int, bool]] | None
 ) -> None:
-    found = list(split_into_runs(goal, T, 0, FOREVER))
-    if runs is None:
+    if segments is None:
         assert prove(goal).counterexample == {"t": 1}
         return
-    assert [(run.first, run.last) for run in found] == [(run[0], run[1]) for run in runs]
-    assert [run.statement == TRUE for run in found] == [run[2] for run in runs]
+    found = partition(goal, T, 0, FOREVER)
+    assert [(part.first, part.end, part.value == TRUE) for part in found] == segments
 
 
 def test_a_check_can_end_the_splitting() -> None:
@@ -234,7 +230,7 @@ DECIDED: list[tuple[Term, Status, str | None]] = [
     (
         either(less(rational(100), T), less(multiply(T, COSINE), rational(70))),
         Status.PROVED,
-        BALLS,
+        INTERVALS,
     ),
     (less(cospi(multiply(rational(2, 7), T)), rational(11, 10)), Status.PROVED, MONOTONE),
     (less_equal(floor_modulo(T, rational(7)), rational(6)), Status.PROVED, PERIOD),
@@ -261,7 +257,7 @@ def test_goals_of_the_clock(goal: Term, status: Status, tactic: str | None) -> N
     assert tactic is None or tactic in verdict.tactics, str(verdict)
 
 
-def test_the_first_false_step_of_a_run_is_the_counterexample() -> None:
+def test_the_first_false_step_of_a_segment_is_the_counterexample() -> None:
     """A single wrong step in the last third of a thousand."""
     values = [fmpq(1, 2)] * 1000
     values[777] = fmpq(2)
@@ -276,7 +272,7 @@ def test_a_number_of_steps_without_any_rule_is_gone_through() -> None:
     goal = either(less(rational(60), T), less(absolute(wild), rational(1001, 1000)))
     verdict = prove(either(less(rational(60), T), negate(equal(wild, rational(3, 7)))))
     assert verdict.proved
-    assert EVERY_STEP in verdict.tactics or BALLS in verdict.tactics
+    assert EVERY_STEP in verdict.tactics or INTERVALS in verdict.tactics
     assert prove(goal).proved
 
 

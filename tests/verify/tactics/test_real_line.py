@@ -1,4 +1,4 @@
-"""Pieces between breakpoints, limits from both sides, and jumps, beside exact values."""
+"""Cells between breakpoints, limits from both sides, and jumps, beside exact values."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from flint import fmpq
 from closedform import schedules
 from closedform.errors import VerificationError
 from closedform.language import Schedule, floor_div, floor_mod, hyper, t
-from closedform.verify.claims.continuity import continuous, jumps, on_the_line, pieces_of
+from closedform.verify.claims.continuity import cells_of, continuous, jumps, on_the_line
 from closedform.verify.claims.limits import directions_of, limits
-from closedform.verify.tactics.real_line import as_choices, cells, line_of
+from closedform.verify.tactics.real_line import TIME, as_choices, cells
 from closedform.verify.terms import Op, Term, term, walk
 from closedform.verify.terms.evaluate import value
+from closedform.verify.terms.linear import line as line_in
 from tests.test_library import SCHEDULES
 
 
@@ -69,7 +70,7 @@ def test_cells(name: str) -> None:
         for cell in found
     ]
     if name == "a condition on a choice":
-        # The choice turns at 10, too: where it does not change the condition, pieces may be split.
+        # The choice turns at 10, too: where it does not change the condition, cells may be split.
         assert shown[0] == ("0", True, "6")
     else:
         assert shown == wanted
@@ -77,19 +78,19 @@ def test_cells(name: str) -> None:
 
 def test_steps_of_cells() -> None:
     expr = sp.Piecewise((1, t <= 5), (2, 2 * t < 17), (3, t < 20), (4, True))
-    found = [(cell.first, cell.last) for cell in pieces_of(Schedule(expr))]
+    found = [(cell.first, cell.last) for cell in cells_of(Schedule(expr))]
     assert found == [(0, 5), (6, 8), (9, 19), (20, None)]
 
 
-def test_a_condition_that_is_no_line_stays() -> None:
+def test_a_condition_that_is_not_a_line_stays() -> None:
     (cell,) = cells(line(sp.Piecewise((1, t**2 < 5), (2, True))))
     assert any(node.op is Op.ITE for node in walk(cell.value))
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_pieces_have_the_values_of_the_schedule(name: str) -> None:
+def test_cells_have_the_values_of_the_schedule(name: str) -> None:
     lr = SCHEDULES[name]()
-    for cell in pieces_of(lr)[:40]:
+    for cell in cells_of(lr)[:40]:
         last = cell.first + 3 if cell.last is None else cell.last
         for step in {cell.first, min(cell.first + 1, last), last} if last >= cell.first else ():
             # Balls of 128 bits beside 30 digits.
@@ -108,14 +109,14 @@ def as_float(number: Any) -> sp.Expr:
     [(t / 3 - 2, "1/3", "-2"), ((2 * t + 1) / 4, "1/2", "1/4"), (sp.Integer(7), "0", "7")],
 )
 def test_lines(expr: sp.Expr, slope: str, height: str) -> None:
-    found = line_of(line(expr))
+    found = line_in(line(expr), TIME)
     assert found is not None
-    assert tuple(map(str, found)) == (slope, height)
+    assert (str(found.slope(TIME)), str(found.constant)) == (slope, height)
 
 
 @pytest.mark.parametrize("expr", [t**2, 1 / (t + 1), hyper("a") * t, sp.cos(sp.pi * t)])
-def test_what_is_no_line(expr: sp.Expr) -> None:
-    assert line_of(line(expr)) is None
+def test_what_is_not_a_line(expr: sp.Expr) -> None:
+    assert line_in(line(expr), TIME) is None
 
 
 # --- limits --------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from closedform.errors import VerificationError
 from closedform.language import Schedule, t
 from closedform.language.exact import to_float
 from closedform.recipes import frameworks
-from closedform.verify.claims.continuity import Jump, jumps, pieces_of
+from closedform.verify.claims.continuity import Jump, cells_of, jumps
 from closedform.verify.claims.guesses import phases
 from closedform.verify.claims.reading import CLOCK, read_schedule
 from closedform.verify.claims.values import equal_to
@@ -205,13 +205,13 @@ def _warmup_of(schedule: Schedule) -> int | None:
         return None
     # A flat stretch after the rise belongs to the same phase.
     peak = schedule.exact(last)
-    turns = (cell.first for cell in pieces_of(schedule) if 0 < cell.first <= last)
+    turns = (cell.first for cell in cells_of(schedule) if 0 < cell.first <= last)
     return next((turn for turn in turns if schedule.exact(turn) == peak), last)
 
 
 def _held_from(schedule: Schedule) -> int | None:
     """The step from which on the value is held for ever."""
-    last = pieces_of(schedule)[-1]
+    last = cells_of(schedule)[-1]
     return None if TIME in walk(last.value) else last.first
 
 

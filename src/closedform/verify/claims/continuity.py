@@ -28,7 +28,7 @@ from closedform.verify.claims.reading import (
     said,
     value_term,
 )
-from closedform.verify.tactics.real_line import TIME, Cell, as_choices, cells, line_of, moving
+from closedform.verify.tactics.real_line import TIME, Cell, as_choices, cells, moving
 from closedform.verify.terms import (
     FALSE,
     MINUS_ONE,
@@ -49,6 +49,7 @@ from closedform.verify.terms import (
 from closedform.verify.terms.definedness import obligations
 from closedform.verify.terms.evaluate import Undefined, value
 from closedform.verify.terms.facts import is_non_negative
+from closedform.verify.terms.linear import LinearForm, line
 
 _MOST_FLOORS = 3
 _MOST_UNREAD = 2
@@ -75,7 +76,7 @@ def continuous(
     reading = read_schedule(lr, assume)
     spared = [reading.read(place) for place in places]
     # Without open hyperparameters the points at which minima turn are numbers, too.
-    pieces = cells(on_the_line(reading.value)) if lr.open else pieces_of(lr)
+    pieces = cells(on_the_line(reading.value)) if lr.open else cells_of(lr)
     goals: list[Goal] = []
     for joint in _joints(pieces):
         if rational(joint.time) not in spared:
@@ -90,9 +91,9 @@ def continuous(
     return replace(claim, is_question=is_question)
 
 
-def pieces_of(lr: Schedule) -> list[Cell]:
+def cells_of(lr: Schedule) -> list[Cell]:
     """Returns the pieces of a schedule without open hyperparameters; minima, too, are choices."""
-    found: list[Cell] = lr.memo("pieces", lambda: cells(as_choices(on_the_line(value_term(lr)))))
+    found: list[Cell] = lr.memo("cells", lambda: cells(as_choices(on_the_line(value_term(lr)))))
     return found
 
 
@@ -323,7 +324,7 @@ def jumps(lr: Schedule, until: int, most: int = 1000) -> tuple[Jump, ...]:
             where=f"schedule {lr.name!r}",
             hint="give it one with bind()",
         )
-    pieces = pieces_of(lr)
+    pieces = cells_of(lr)
     joints = itertools.chain(_joints(pieces), *(_floor_joints(cell, until) for cell in pieces))
     ordered = sorted(
         (joint for joint in joints if joint.time <= until), key=lambda joint: joint.time
@@ -350,13 +351,12 @@ def _floor_joints(cell: Cell, until: int) -> Iterator[_Joint]:
     before, after = limits(cell.value, _read(cell.value))
     times: set[fmpq] = set()
     for node in moving(cell.value, Op.FLOOR):
-        line = line_of(node.args[0])
-        if line is None or line[0] == 0:
+        form = line(node.args[0], TIME)
+        if form is None or form.is_constant:
             continue
-        slope, height = line
-        ends = sorted((slope * cell.low + height, slope * last + height))
+        ends = sorted((form.at(TIME, cell.low), form.at(TIME, last)))
         wholes = range(int(ends[0].ceil()), int(ends[1].floor()) + 1)
-        times.update((fmpq(whole) - height) / slope for whole in wholes[:_MOST_TIMES])
+        times.update((form - LinearForm(fmpq(n))).root(TIME) for n in wholes[:_MOST_TIMES])
     for time in times:
         if cell.low < time and (cell.high is None or time < cell.high):
             at = {TIME: rational(time)}

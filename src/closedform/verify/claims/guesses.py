@@ -16,7 +16,7 @@ from flint import arb, fmpq
 from sympy.core.relational import Relational
 
 from closedform.language import Schedule, t
-from closedform.verify.claims.continuity import on_the_line, pieces_of
+from closedform.verify.claims.continuity import cells_of, on_the_line
 from closedform.verify.claims.reading import CLOCK, Reading
 from closedform.verify.tactics.real_line import Cell, as_choices, cells
 from closedform.verify.terms import (
@@ -96,7 +96,7 @@ def sampled(reading: Reading, seed: int = 0) -> list[Sample]:
         pieces = (
             cells(as_choices(on_the_line(substitute(reading.value, known))))
             if known
-            else pieces_of(reading.schedule)
+            else cells_of(reading.schedule)
         )
         if known and len(pieces) > _MANY_CELLS:
             pieces = random.Random(seed).sample(pieces, _MANY_CELLS)
@@ -270,7 +270,7 @@ _STEPS_OF_PHASE = 17
 
 def phases(reading: Reading) -> tuple[Phase, ...]:
     """Returns the phases of a schedule without open hyperparameters; none where it often turns."""
-    pieces = pieces_of(reading.schedule)
+    pieces = cells_of(reading.schedule)
     if len(pieces) > _MANY_CELLS:
         return ()
     found: list[Phase] = []

@@ -1,25 +1,25 @@
 """Statements about the clock alone, as of schedules with bound hyperparameters.
 
-``runs`` splits the steps where comparisons of lines change. On each run what is left is decided by
-the first of these that can:
+``terms.partition`` splits the steps where comparisons of linear forms change. On each segment the
+rest is decided by the first of these that can:
 
 1. **evaluation**: a constant, or a single step, exactly;
-2. **monotone**: a difference that goes one way (``monotone``), where it is least; or its bounds;
+2. **monotone**: a difference of known direction (``monotone``), where it is least; or its range;
 3. **identity**, for equalities;
-4. **balls**: the run is halved until interval arithmetic shows the sign everywhere. It proves what
-   holds with room to spare, never a bound that is attained between two ends;
-5. the **ladder**, with the run's ends as facts;
-6. **every step**, one by one, where they are few.
+4. **interval arithmetic**: the segment is halved until the sign is known everywhere. This proves
+   statements that hold with room to spare, never a bound that is attained between two ends;
+5. the **escalation** of tactics, with the ends of the segment as facts;
+6. **every step**, one by one, where there are few.
 
-All runs proved is the statement proved, for they cover all steps; a step that is found false,
-exactly, refutes it. A last run without end has no step to judge at infinity: there a difference
-that falls must be shown by the ladder, or by its bound.
+The segments cover all steps, so a statement is proved if all of them are; a step at which it is
+false, exactly, refutes it. A last segment without end has no last step: there a falling difference
+must be shown by the escalation, or by its range.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from flint import arb, ctx, fmpq
 
@@ -28,52 +28,53 @@ from closedform.verify.identity.periods import fold_period
 from closedform.verify.tactics.cases import Sequent, TooManyCases
 from closedform.verify.tactics.escalation import EVALUATION, IDENTITY, climb
 from closedform.verify.tactics.monotone import Way, course
-from closedform.verify.tactics.runs import FOREVER, Run, split_into_runs
 from closedform.verify.terms.build import TRUE, less_equal, rational, subtract
 from closedform.verify.terms.evaluate import Undefined, holds, value
 from closedform.verify.terms.limits import Deadline, OutOfTime
+from closedform.verify.terms.partition import FOREVER, Segment, partition
 from closedform.verify.terms.tree import RELATIONS, Op, Term, walk
 
 _DEEPEST = 6
-_LADDER_SECONDS = 2.0
+_ESCALATION_SECONDS = 2.0
 _MOST_STEPS = 20_000
-_MOST_BALLS = 400
+_MOST_INTERVALS = 400
+_MOST_LEVELS = 3000
 
-MONOTONE = "monotone on runs"
-BALLS = "interval arithmetic"
+MONOTONE = "monotone on segments"
+INTERVALS = "interval arithmetic"
 EVERY_STEP = "every step"
-RUNS = "runs of steps"
+SEGMENTS = "segments of steps"
 PERIOD = "one period"
 
 
 @dataclass(slots=True)
 class Walkthrough:
-    """What became of the runs of a statement.
+    """The result of deciding a statement segment by segment.
 
     Args:
-        tactics: What proved them, in the order of first use.
+        tactics: The tactics that proved a segment, in the order of first use.
         counterexample: A step at which the statement is false or undefined.
-        open: A run that was not decided.
+        open: A segment that was not decided.
     """
 
     tactics: list[str] = field(default_factory=list)
     counterexample: int | None = None
-    open: Run | None = None
+    open: Segment[int] | None = None
 
     @property
     def is_proved(self) -> bool:
-        """Whether every run is proved."""
+        """Whether every segment is proved."""
         return self.counterexample is None and self.open is None
 
     def used(self, *tactics: str) -> None:
-        """Notes tactics that proved a run."""
+        """Notes tactics that proved a segment."""
         for tactic in tactics:
             if tactic not in self.tactics:
                 self.tactics.append(tactic)
 
 
 def walk_through(statement: Term, clock: Term, first: int, deadline: Deadline) -> Walkthrough:
-    """Returns what is decided of a statement on all steps from ``first`` on.
+    """Decides a statement on all steps from ``first`` on.
 
     Args:
         statement: A truth in no symbol but the clock.
@@ -86,44 +87,54 @@ def walk_through(statement: Term, clock: Term, first: int, deadline: Deadline) -
     """
     result = Walkthrough()
     decider = _Decider(clock, result, deadline)
-    pending = [(Run(first, FOREVER, statement), 0)]
+    pending = [(Segment(first, FOREVER, statement), 0)]
     while pending:
         deadline.check()
-        run, depth = pending.pop()
-        parts = split_into_runs(run.statement, clock, run.first, run.last, deadline.check)
-        runs = list(parts)
-        is_new = len(runs) > 1 or runs[0].statement != run.statement
-        if is_new and depth < _DEEPEST:
-            if len(runs) > 1:
-                result.used(RUNS)
-            pending += [(each, depth + 1) for each in reversed(runs)]
+        segment, depth = pending.pop()
+        parts = decider.divided(segment)
+        if depth < _DEEPEST and parts != [segment]:
+            if len(parts) > 1:
+                result.used(SEGMENTS)
+            pending += [(part, depth + 1) for part in reversed(parts)]
             continue
-        if not all(decider.is_proved(each) for each in runs):
+        if not all(decider.is_proved(part) for part in parts):
             return result
     return result
 
 
 class _Decider:
-    """Decides statements on single runs, and notes how."""
+    """Decides statements on single segments, and notes how."""
 
     def __init__(self, clock: Term, result: Walkthrough, deadline: Deadline) -> None:
         self._clock = clock
         self._result = result
         self._deadline = deadline
 
-    def is_proved(self, run: Run) -> bool:
-        """Whether a run is proved; else a counterexample or the run is noted."""
-        if run.statement == TRUE:
+    def divided(self, segment: Segment[int]) -> list[Segment[int]]:
+        """The segments on which no branch of a statement changes."""
+        return partition(
+            segment.term(self._clock),
+            self._clock,
+            segment.first,
+            segment.end,
+            levels=_MOST_LEVELS,
+            check=self._deadline.check,
+        )
+
+    def is_proved(self, segment: Segment[int]) -> bool:
+        """Whether a segment is proved; else a counterexample or the segment is noted."""
+        statement = segment.term(self._clock)
+        if statement == TRUE:
             self._result.used(EVALUATION)
             return True
-        for step in _probes(run):
-            if self._is_false(run.statement, step):
+        for step in _probes(segment):
+            if self._is_false(statement, step):
                 self._result.counterexample = step
                 return False
-        tactics = self._tactics(run)
+        tactics = self._tactics(segment)
         if tactics is None:
             if self._result.counterexample is None:
-                self._result.open = run
+                self._result.open = segment
             return False
         self._result.used(*tactics)
         return True
@@ -132,109 +143,113 @@ class _Decider:
         found = holds(statement, {self._clock.value.name: fmpq(step)})
         return found is False or isinstance(found, Undefined)
 
-    # --- one run -----------------------------------------------------------------------------
+    # --- one segment -------------------------------------------------------------------------
 
-    def _tactics(self, run: Run) -> tuple[str, ...] | None:
-        """What proves a run, or None."""
-        quick = self._quick(run)
+    def _tactics(self, segment: Segment[int]) -> tuple[str, ...] | None:
+        """The tactics that prove a segment, or None."""
+        quick = self._quick(segment)
         if quick is not None:
             return quick
-        if run.statement.op is Op.AND:
-            parts = [self._tactics(Run(run.first, run.last, part)) for part in run.statement.args]
+        statement = segment.term(self._clock)
+        if statement.op is Op.AND:
+            parts = [self._tactics(replace(segment, value=part)) for part in statement.args]
             if any(part is None for part in parts):
                 return None
             return tuple(tactic for part in parts for tactic in part or ())
-        period = self._by_period(run)
+        period = self._by_period(segment)
         if period is not None:
             return period
-        for tactic in (self._by_balls, self._by_ladder, self._by_steps):
-            found = tactic(run)
+        for tactic in (self._by_intervals, self._by_escalation, self._by_steps):
+            found = tactic(segment)
             if found is not None or self._result.counterexample is not None:
                 return found
         return None
 
-    def _quick(self, run: Run) -> tuple[str, ...] | None:
+    def _quick(self, segment: Segment[int]) -> tuple[str, ...] | None:
         """Evaluation, identity and monotony, and any part of a disjunction by them."""
-        statement = run.statement
+        statement = segment.term(self._clock)
         if statement == TRUE:
             return (EVALUATION,)
         is_constant = self._clock not in walk(statement)
-        if (run.first == run.last or is_constant) and self._holds(statement, run.first):
+        if (segment.first == segment.last or is_constant) and self._holds(statement, segment.first):
             return (EVALUATION,)
         if statement.op is Op.OR:
             for part in statement.args:
-                found = self._quick(Run(run.first, run.last, part))
+                found = self._quick(replace(segment, value=part))
                 if found is not None:
                     return found
             return None
-        if statement.op in (Op.EQUAL, Op.LESS_EQUAL) and self._is_identity(run):
+        if statement.op in (Op.EQUAL, Op.LESS_EQUAL) and self._is_identity(segment):
             return (IDENTITY,)
-        return (MONOTONE,) if self._is_monotone(run) else None
+        return (MONOTONE,) if self._is_monotone(segment) else None
 
     def _holds(self, statement: Term, step: int) -> bool:
         return holds(statement, {self._clock.value.name: fmpq(step)}) is True
 
-    def _is_identity(self, run: Run) -> bool:
-        difference = subtract(*run.statement.args)
-        return (
-            is_zero(difference) and course(difference, self._clock, run.first, run.last) is not None
-        )
+    def _is_identity(self, segment: Segment[int]) -> bool:
+        difference = subtract(*segment.term(self._clock).args)
+        if not is_zero(difference):
+            return False
+        return course(difference, self._clock, segment.first, segment.last) is not None
 
-    def _is_monotone(self, run: Run) -> bool:
+    def _is_monotone(self, segment: Segment[int]) -> bool:
         """Whether the difference has the right sign where it is least, or by its bounds."""
-        relation = run.statement.args[0] if run.statement.op is Op.NOT else run.statement
+        statement = segment.term(self._clock)
+        relation = statement.args[0] if statement.op is Op.NOT else statement
         if relation.op not in RELATIONS:
             return False
         left, right = relation.args
-        found = course(subtract(right, left), self._clock, run.first, run.last)
+        found = course(subtract(right, left), self._clock, segment.first, segment.last)
         if found is None:
             return False
-        match run.statement.op:
+        match statement.op:
             case Op.LESS:
-                return found.strict_sign == 1 or self._at_least_end(run, found.way)
+                return found.strict_sign == 1 or self._at_least_end(segment, found.way)
             case Op.LESS_EQUAL:
-                return found.sign == 1 or self._at_least_end(run, found.way)
+                return found.sign == 1 or self._at_least_end(segment, found.way)
             case Op.NOT:
                 return found.strict_sign is not None
             case _:
                 return found.low is not None and found.low == 0 and bool(found.high == 0)
 
-    def _at_least_end(self, run: Run, way: Way) -> bool:
-        """Whether the relation holds at the end of the run at which its difference is least."""
+    def _at_least_end(self, segment: Segment[int], way: Way) -> bool:
+        """Whether the relation holds at the end of the segment at which its difference is least."""
+        statement = segment.term(self._clock)
         if way in (Way.UP, Way.FLAT):
-            return self._holds(run.statement, run.first)
-        return way is Way.DOWN and run.last != FOREVER and self._holds(run.statement, run.last)
+            return self._holds(statement, segment.first)
+        return way is Way.DOWN and segment.end != FOREVER and self._holds(statement, segment.last)
 
-    def _by_period(self, run: Run) -> tuple[str, ...] | None:
+    def _by_period(self, segment: Segment[int]) -> tuple[str, ...] | None:
         """The statement on one period of its floors, where all periods are alike."""
-        folded = fold_period(run.statement, self._clock)
+        folded = fold_period(segment.term(self._clock), self._clock)
         if folded is None:
             return None
         statement, period = folded
-        inner = walk_run(Run(0, period - 1, statement), self._clock, self._deadline)
+        inner = walk_segment(Segment(0, period, statement), self._clock, self._deadline)
         if inner.counterexample is not None:
             step = inner.counterexample
-            step += -((step - run.first) // period) * period
-            if step <= run.last:
+            step += -((step - segment.first) // period) * period
+            if step <= segment.last:
                 self._result.counterexample = step
             return None
         return (PERIOD, *inner.tactics) if inner.is_proved else None
 
-    def _by_balls(self, run: Run) -> tuple[str, ...] | None:
-        relation = run.statement.args[0] if run.statement.op is Op.NOT else run.statement
-        if relation.op not in RELATIONS or run.last == FOREVER or run.statement.op is Op.EQUAL:
+    def _by_intervals(self, segment: Segment[int]) -> tuple[str, ...] | None:
+        statement = segment.term(self._clock)
+        relation = statement.args[0] if statement.op is Op.NOT else statement
+        if relation.op not in RELATIONS or statement.op is Op.EQUAL or segment.end == FOREVER:
             return None
         difference = subtract(relation.args[1], relation.args[0])
-        pending = [(run.first, run.last)]
-        for _ in range(_MOST_BALLS):
+        pending = [(segment.first, segment.last)]
+        for _ in range(_MOST_INTERVALS):
             if not pending:
-                return (BALLS,)
+                return (INTERVALS,)
             self._deadline.check()
             first, last = pending.pop()
-            if self._is_clear(run.statement, difference, first, last):
+            if self._is_clear(statement, difference, first, last):
                 continue
             if last - first < 2:
-                if not all(self._holds(run.statement, step) for step in (first, last)):
+                if not all(self._holds(statement, step) for step in (first, last)):
                     return None
                 continue
             middle = (first + last) // 2
@@ -250,13 +265,13 @@ class _Decider:
             return bool(found != 0)
         return bool(found > 0) or (statement.op is Op.LESS_EQUAL and bool(found >= 0))
 
-    def _by_ladder(self, run: Run) -> tuple[str, ...] | None:
-        facts = [less_equal(rational(run.first), self._clock)]
-        if run.last != FOREVER:
-            facts.append(less_equal(self._clock, rational(run.last)))
-        sequent = Sequent(tuple(facts), run.statement, {})
+    def _by_escalation(self, segment: Segment[int]) -> tuple[str, ...] | None:
+        facts = [less_equal(rational(segment.first), self._clock)]
+        if segment.end != FOREVER:
+            facts.append(less_equal(self._clock, rational(segment.last)))
+        sequent = Sequent(tuple(facts), segment.term(self._clock), {})
         try:
-            found = climb(sequent, self._deadline.earlier(_LADDER_SECONDS))
+            found = climb(sequent, self._deadline.earlier(_ESCALATION_SECONDS))
         except TooManyCases:
             return None
         except OutOfTime:
@@ -264,12 +279,13 @@ class _Decider:
             return None
         return tuple(found.tactics) if found.is_proved else None
 
-    def _by_steps(self, run: Run) -> tuple[str, ...] | None:
-        if run.last - run.first > _MOST_STEPS:
+    def _by_steps(self, segment: Segment[int]) -> tuple[str, ...] | None:
+        if segment.end - segment.first > _MOST_STEPS:
             return None
-        for step in range(run.first, run.last + 1):
+        statement = segment.term(self._clock)
+        for step in range(segment.first, segment.end):
             self._deadline.check()
-            found = holds(run.statement, {self._clock.value.name: fmpq(step)})
+            found = holds(statement, {self._clock.value.name: fmpq(step)})
             if found is False or isinstance(found, Undefined):
                 self._result.counterexample = step
             if found is not True:
@@ -277,22 +293,22 @@ class _Decider:
         return (EVERY_STEP,)
 
 
-def walk_run(run: Run, clock: Term, deadline: Deadline) -> Walkthrough:
-    """Returns what is decided of a statement on one run, split again where that helps."""
+def walk_segment(segment: Segment[int], clock: Term, deadline: Deadline) -> Walkthrough:
+    """Decides a statement on one segment, split again where that helps."""
     result = Walkthrough()
     decider = _Decider(clock, result, deadline)
-    for each in split_into_runs(run.statement, clock, run.first, run.last, deadline.check):
-        if not decider.is_proved(each):
+    for part in decider.divided(segment):
+        if not decider.is_proved(part):
             break
     return result
 
 
-def _probes(run: Run) -> Iterator[int]:
+def _probes(segment: Segment[int]) -> Iterator[int]:
     """Steps at which a false statement is likely false: ends, neighbours, the middle."""
-    last = run.first + 1000 if run.last == FOREVER else run.last
-    middle = (run.first + last) // 2
-    steps = (run.first, last, middle, run.first + 1, last - 1)
-    yield from dict.fromkeys(step for step in steps if run.first <= step <= last)
+    last = segment.first + 1000 if segment.last == FOREVER else segment.last
+    middle = (segment.first + last) // 2
+    steps = (segment.first, last, middle, segment.first + 1, last - 1)
+    yield from dict.fromkeys(step for step in steps if segment.first <= step <= last)
 
 
 def _ball(first: int, last: int) -> arb:

@@ -16,8 +16,8 @@ from typing import Any
 
 from flint import arb, fmpq
 
-from closedform.verify.tactics.runs import FOREVER
 from closedform.verify.terms.evaluate import value
+from closedform.verify.terms.partition import FOREVER
 from closedform.verify.terms.tree import TRUTHS, Op, Term, walk
 
 Number = Any  # fmpq or arb

@@ -18,7 +18,7 @@ from flint import fmpq
 
 from closedform.errors import VerificationError
 from closedform.verify.tactics.cases import Sequent, TooManyCases
-from closedform.verify.tactics.clock import RUNS, walk_through
+from closedform.verify.tactics.clock import SEGMENTS, walk_through
 from closedform.verify.tactics.escalation import EVALUATION, Climb, climb
 from closedform.verify.tactics.samples import (
     Counterexample,
@@ -148,7 +148,7 @@ def _walked(goal: Term, assumptions: tuple[Term, ...], deadline: Deadline) -> Ve
     if result.counterexample is not None:
         point = {clock.value.name: fmpq(result.counterexample)}
         counterexample = examine(goal, assumptions, point)
-        return None if counterexample is None else _refuted(counterexample, RUNS, Tally())
+        return None if counterexample is None else _refuted(counterexample, SEGMENTS, Tally())
     return Verdict(Status.PROVED, tuple(result.tactics)) if result.is_proved else None
 
 

@@ -54,6 +54,11 @@ class Segment(Generic[Place]):
         """Returns the value as a term."""
         return as_term(self.value, clock)
 
+    @property
+    def last(self: Segment[int]) -> int:
+        """The last step, or FOREVER."""
+        return self.end if self.end == FOREVER else self.end - 1
+
 
 Segments = list[Segment[Place]]
 

@@ -90,6 +90,7 @@ class Context:
 
 
 ScheduleBuilder = Callable[[Mapping[str, Any], Context], Schedule]
+RuleOfArguments = Callable[[Mapping[str, Any]], UpdateRule]
 RuleBuilder = Callable[[Mapping[str, Any], Context], UpdateRule]
 Touches = Callable[[Mapping[str, Any], str], bool]
 """From the arguments and a key of the param group to whether the class drives that key."""
@@ -128,11 +129,26 @@ class ScheduleEntry:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerEntry:
-    """An optimizer class of a system: its arguments after the parameters, and its builder."""
+    """An optimizer class of a framework: its arguments after the parameters, and its builder."""
 
     name: str
     parameters: tuple[Parameter, ...]
-    build: Callable[[Mapping[str, Any]], UpdateRule]
+    build: RuleOfArguments
+
+
+def parameters(**defaults: object) -> tuple[Parameter, ...]:
+    """Returns arguments in order, by their defaults; the builder checks their values.
+
+    Example:
+        >>> [(p.name, p.default) for p in parameters(lr=REQUIRED, momentum=0)]
+        [('lr', <required>), ('momentum', 0)]
+    """
+    return tuple(Parameter(name, default) for name, default in defaults.items())
+
+
+def passed_to(make: Callable[..., UpdateRule], **choices: object) -> RuleOfArguments:
+    """Returns the builder that passes all arguments on to a rule of the library, with choices."""
+    return lambda given: make(**given, **choices)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -25,11 +25,17 @@ from closedform.optimizers import (
     sgd,
 )
 from closedform.recipes import checks
-from closedform.recipes.entries import OptimizerEntry, Parameter
+from closedform.recipes.entries import (
+    OptimizerEntry,
+    Parameter,
+    RuleOfArguments,
+    parameters,
+)
 
 
-def _sgd(given: Mapping[str, Any]) -> UpdateRule:
-    return sgd(**_mathematics(given), first_momentum="gradient")
+def _passed_to(make: Callable[..., UpdateRule], **choices: str) -> RuleOfArguments:
+    """The builder that passes the arguments of the formula on to a rule of the library."""
+    return lambda given: make(**_mathematics(given), **choices)
 
 
 def _adam(given: Mapping[str, Any]) -> UpdateRule:
@@ -38,42 +44,6 @@ def _adam(given: Mapping[str, Any]) -> UpdateRule:
         arguments.pop("decoupled_weight_decay"), "decoupled_weight_decay", "torch > Adam"
     )
     return (adamw if decoupled else adam)(**arguments)
-
-
-def _adamw(given: Mapping[str, Any]) -> UpdateRule:
-    return adamw(**_mathematics(given))
-
-
-def _rmsprop(given: Mapping[str, Any]) -> UpdateRule:
-    return rmsprop(**_mathematics(given))
-
-
-def _adagrad(given: Mapping[str, Any]) -> UpdateRule:
-    return adagrad(**_mathematics(given))
-
-
-def _adamax(given: Mapping[str, Any]) -> UpdateRule:
-    return adamax(**_mathematics(given))
-
-
-def _nadam(given: Mapping[str, Any]) -> UpdateRule:
-    return nadam(**_mathematics(given))
-
-
-def _radam(given: Mapping[str, Any]) -> UpdateRule:
-    return radam(**_mathematics(given))
-
-
-def _adadelta(given: Mapping[str, Any]) -> UpdateRule:
-    return adadelta(**_mathematics(given))
-
-
-def _rprop(given: Mapping[str, Any]) -> UpdateRule:
-    return rprop(**_mathematics(given))
-
-
-def _asgd(given: Mapping[str, Any]) -> UpdateRule:
-    return asgd(**_mathematics(given))
 
 
 def _adafactor(given: Mapping[str, Any]) -> UpdateRule:
@@ -98,150 +68,93 @@ def _mathematics(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _EXECUTION = ("foreach", "capturable", "differentiable", "fused")
-_SWITCHES = (
+_CAPTURABLE = Parameter("capturable", False, checks.flag)
+_UNFUSED = (
     Parameter("maximize", False),
     Parameter("foreach", None, checks.flag),
     Parameter("differentiable", False, checks.flag),
-    Parameter("fused", None, checks.flag),
 )
-_ADAM = (
-    Parameter("lr", 1e-3),
-    Parameter("betas", (0.9, 0.999)),
-    Parameter("eps", 1e-8),
-)
-_ADAM_SWITCHES = (
-    Parameter("amsgrad", False),
-    *_SWITCHES,
-    Parameter("capturable", False, checks.flag),
-)
+_SWITCHES = (*_UNFUSED, Parameter("fused", None, checks.flag))
+_ADAM_SWITCHES = (Parameter("amsgrad", False), *_SWITCHES, _CAPTURABLE)
+_DECOUPLED = Parameter("decoupled_weight_decay", False)
+_ADAM = parameters(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0)
 _ENTRIES = (
     OptimizerEntry(
         "SGD",
         (
-            Parameter("lr", 1e-3),
-            Parameter("momentum", 0),
-            Parameter("dampening", 0),
-            Parameter("weight_decay", 0),
-            Parameter("nesterov", False),
+            *parameters(lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False),
             *_SWITCHES,
         ),
-        _sgd,
+        _passed_to(sgd, first_momentum="gradient"),
     ),
+    OptimizerEntry("Adam", (*_ADAM, *_ADAM_SWITCHES, _DECOUPLED), _adam),
     OptimizerEntry(
-        "Adam",
-        (
-            *_ADAM,
-            Parameter("weight_decay", 0),
-            *_ADAM_SWITCHES,
-            Parameter("decoupled_weight_decay", False),
-        ),
-        _adam,
+        "AdamW",
+        (*_ADAM[:3], Parameter("weight_decay", 1e-2), *_ADAM_SWITCHES),
+        _passed_to(adamw),
     ),
-    OptimizerEntry("AdamW", (*_ADAM, Parameter("weight_decay", 1e-2), *_ADAM_SWITCHES), _adamw),
-)
-
-_WEIGHT_DECAY = Parameter("weight_decay", 0)
-_CAPTURABLE = Parameter("capturable", False, checks.flag)
-_DECOUPLED = Parameter("decoupled_weight_decay", False)
-_UNFUSED = tuple(parameter for parameter in _SWITCHES if parameter.name != "fused")
-_MORE_ENTRIES = (
     OptimizerEntry(
         "RMSprop",
         (
-            Parameter("lr", 1e-2),
-            Parameter("alpha", 0.99),
-            Parameter("eps", 1e-8),
-            _WEIGHT_DECAY,
-            Parameter("momentum", 0),
-            Parameter("centered", False),
+            *parameters(lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False),
             _CAPTURABLE,
             *_UNFUSED,
         ),
-        _rmsprop,
+        _passed_to(rmsprop),
     ),
     OptimizerEntry(
         "Adagrad",
         (
-            Parameter("lr", 1e-2),
-            Parameter("lr_decay", 0),
-            _WEIGHT_DECAY,
-            Parameter("initial_accumulator_value", 0),
-            Parameter("eps", 1e-10),
+            *parameters(
+                lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10
+            ),
             *_SWITCHES,
         ),
-        _adagrad,
+        _passed_to(adagrad),
     ),
     OptimizerEntry(
         "Adamax",
         (
-            Parameter("lr", 2e-3),
-            Parameter("betas", (0.9, 0.999)),
-            Parameter("eps", 1e-8),
-            _WEIGHT_DECAY,
+            *parameters(lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0),
             *_UNFUSED,
             _CAPTURABLE,
         ),
-        _adamax,
+        _passed_to(adamax),
     ),
     OptimizerEntry(
         "NAdam",
         (
-            Parameter("lr", 2e-3),
-            Parameter("betas", (0.9, 0.999)),
-            Parameter("eps", 1e-8),
-            _WEIGHT_DECAY,
-            Parameter("momentum_decay", 4e-3),
+            *parameters(lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3),
             _DECOUPLED,
             *_UNFUSED,
             _CAPTURABLE,
         ),
-        _nadam,
+        _passed_to(nadam),
     ),
-    OptimizerEntry("RAdam", (*_ADAM, _WEIGHT_DECAY, _DECOUPLED, *_UNFUSED, _CAPTURABLE), _radam),
+    OptimizerEntry("RAdam", (*_ADAM, _DECOUPLED, *_UNFUSED, _CAPTURABLE), _passed_to(radam)),
     OptimizerEntry(
         "Adadelta",
-        (
-            Parameter("lr", 1.0),
-            Parameter("rho", 0.9),
-            Parameter("eps", 1e-6),
-            _WEIGHT_DECAY,
-            *_UNFUSED,
-            _CAPTURABLE,
-        ),
-        _adadelta,
+        (*parameters(lr=1.0, rho=0.9, eps=1e-6, weight_decay=0), *_UNFUSED, _CAPTURABLE),
+        _passed_to(adadelta),
     ),
     OptimizerEntry(
         "Rprop",
-        (
-            Parameter("lr", 1e-2),
-            Parameter("etas", (0.5, 1.2)),
-            Parameter("step_sizes", (1e-6, 50)),
-            _CAPTURABLE,
-            *_UNFUSED,
-        ),
-        _rprop,
+        (*parameters(lr=1e-2, etas=(0.5, 1.2), step_sizes=(1e-6, 50)), _CAPTURABLE, *_UNFUSED),
+        _passed_to(rprop),
     ),
     OptimizerEntry(
         "ASGD",
         (
-            Parameter("lr", 1e-2),
-            Parameter("lambd", 1e-4),
-            Parameter("alpha", 0.75),
-            Parameter("t0", 1e6),
-            _WEIGHT_DECAY,
+            *parameters(lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0),
             *_UNFUSED,
             _CAPTURABLE,
         ),
-        _asgd,
+        _passed_to(asgd),
     ),
     OptimizerEntry(
         "Adafactor",
         (
-            Parameter("lr", 1e-2),
-            Parameter("beta2_decay", -0.8),
-            Parameter("eps", (None, 1e-3)),
-            Parameter("d", 1.0),
-            Parameter("weight_decay", 0.0),
+            *parameters(lr=1e-2, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0, weight_decay=0.0),
             Parameter("foreach", None, checks.flag),
             Parameter("maximize", False),
         ),
@@ -249,18 +162,17 @@ _MORE_ENTRIES = (
     ),
     OptimizerEntry(
         "Muon",
-        (
-            Parameter("lr", 1e-3),
-            Parameter("weight_decay", 0.1),
-            Parameter("momentum", 0.95),
-            Parameter("nesterov", True),
-            Parameter("ns_coefficients", (3.4445, -4.775, 2.0315)),
-            Parameter("eps", 1e-7),
-            Parameter("ns_steps", 5),
-            Parameter("adjust_lr_fn", None),
+        parameters(
+            lr=1e-3,
+            weight_decay=0.1,
+            momentum=0.95,
+            nesterov=True,
+            ns_coefficients=(3.4445, -4.775, 2.0315),
+            eps=1e-7,
+            ns_steps=5,
+            adjust_lr_fn=None,
         ),
         _muon,
     ),
 )
-OPTIMIZERS = {entry.name: entry for entry in (*_ENTRIES, *_MORE_ENTRIES)}
-"""Entries that ``frameworks.optimizer`` does not list yet."""
+OPTIMIZERS = {entry.name: entry for entry in _ENTRIES}

@@ -8,13 +8,13 @@ import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import flag, hyperparameter, two_betas
+from closedform.optimizers.arguments import flag, hyperparameters, two_betas
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     blend,
     decoupled,
+    rule_of,
     square,
-    used_only,
     weighted,
     with_penalty,
 )
@@ -64,13 +64,14 @@ def adabelief(
     0.2.8 (no decay) and ``AdaBelief`` of timm 1.0 and adabelief_pytorch 0.2 with
     ``rectify=False``; with rectification their m' / √s' is that of RAdam.
     """
-    values = {
-        "lr": hyperparameter(lr, "lr", "adabelief"),
+    values = hyperparameters(
+        "adabelief",
+        lr=lr,
         **two_betas(betas, "adabelief"),
-        "eps": hyperparameter(eps, "eps", "adabelief"),
-        "eps_root": hyperparameter(eps_root, "eps_root", "adabelief"),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "adabelief"),
-    }
+        eps=eps,
+        eps_root=eps_root,
+        weight_decay=weight_decay,
+    )
     gradient = ascent_or_descent(maximize, "adabelief")
     is_decoupled = flag(decoupled_weight_decay, "decoupled_weight_decay", "adabelief")
     if not is_decoupled:
@@ -84,4 +85,4 @@ def adabelief(
     if is_decoupled:
         param = param - decoupled(values["weight_decay"])
     states = {"exp_avg": State(mean), "exp_avg_var": State(spread)}
-    return used_only("adabelief", param, states, values)
+    return rule_of("adabelief", param, states, values)

@@ -6,11 +6,11 @@ import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import hyperparameter
+from closedform.optimizers.arguments import hyperparameter, hyperparameters
 from closedform.optimizers.formulas import (
     ascent_or_descent,
+    rule_of,
     square,
-    used_only,
     weighted,
     with_penalty,
 )
@@ -54,12 +54,13 @@ def adadelta(
     Source: Zeiler (2012), algorithm 1. ``Adadelta`` of torch 2.13 and of cerebras.pytorch 2.10: one
     formula and one set of defaults.
     """
-    values = {
-        "lr": hyperparameter(lr, "lr", "adadelta"),
-        "rho": hyperparameter(rho, "rho", "adadelta", at_most=1),
-        "eps": hyperparameter(eps, "eps", "adadelta"),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "adadelta"),
-    }
+    values = hyperparameters(
+        "adadelta",
+        lr=lr,
+        rho=hyperparameter(rho, "rho", "adadelta", at_most=1),
+        eps=eps,
+        weight_decay=weight_decay,
+    )
     eps_symbol, decay = hyper("eps"), hyper("rho")
     gradient = with_penalty(ascent_or_descent(maximize, "adadelta"), values["weight_decay"])
     mean_square = weighted(state("square_avg"), gradient**2, decay)
@@ -69,4 +70,4 @@ def adadelta(
         "square_avg": State(mean_square),
         "acc_delta": State(weighted(state("acc_delta"), square(change), decay)),
     }
-    return used_only("adadelta", PARAM - hyper("lr") * change, states, values)
+    return rule_of("adadelta", PARAM - hyper("lr") * change, states, values)

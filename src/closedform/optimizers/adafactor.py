@@ -21,8 +21,8 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import choice, flag, hyperparameter, is_zero, two
-from closedform.optimizers.formulas import ascent_or_descent, weighted
-from closedform.optimizers.tensor_formulas import IS_FACTORED, Factors, clipped, rms, tensor_rule
+from closedform.optimizers.formulas import ascent_or_descent, decoupled, rule_of, weighted
+from closedform.optimizers.tensor_formulas import IS_FACTORED, Factors, clipped, rms
 
 FLOORS = ("added", "clamped")
 DECAYS = ("scaled", "plain")
@@ -132,10 +132,9 @@ def adafactor(
         change = weighted(state("exp_avg"), change, hyper("beta1"))
         states["exp_avg"] = State(change)
     param = PARAM - change
-    if not is_zero(values["weight_decay"]):
-        factor = rate if decay == "scaled" else hyper("lr")
-        param = param - factor * hyper("weight_decay") * PARAM
-    return tensor_rule("adafactor", param, states, values, definitions)
+    factor = rate if decay == "scaled" else hyper("lr")
+    param = param - decoupled(values["weight_decay"], rate=factor)
+    return rule_of("adafactor", param, states, values, definitions=definitions)
 
 
 def _second_moment(

@@ -6,8 +6,8 @@ import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper, Number
-from closedform.optimizers.arguments import hyperparameter, is_zero, number
-from closedform.optimizers.formulas import ascent_or_descent, used_only, with_penalty
+from closedform.optimizers.arguments import hyperparameters, is_zero, number
+from closedform.optimizers.formulas import ascent_or_descent, rule_of, with_penalty
 
 
 def adagrad(
@@ -52,12 +52,9 @@ def adagrad(
     Source: Duchi, Hazan and Singer (2011). ``Adagrad`` of torch 2.13 (eps 1e-10) and of
     cerebras.pytorch 2.10 (eps 1e-6, though its docstring says 1e-10): one formula.
     """
-    values = {
-        "lr": hyperparameter(lr, "lr", "adagrad"),
-        "lr_decay": hyperparameter(lr_decay, "lr_decay", "adagrad"),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "adagrad"),
-        "eps": hyperparameter(eps, "eps", "adagrad"),
-    }
+    values = hyperparameters(
+        "adagrad", lr=lr, lr_decay=lr_decay, weight_decay=weight_decay, eps=eps
+    )
     initial = number(initial_accumulator_value, "initial_accumulator_value", "adagrad")
     gradient = with_penalty(ascent_or_descent(maximize, "adagrad"), values["weight_decay"])
     total = state("sum") + gradient**2
@@ -65,4 +62,4 @@ def adagrad(
     if not is_zero(values["lr_decay"]):
         rate = rate / (1 + hyper("lr_decay") * t)
     param = PARAM - rate * gradient / (sp.sqrt(total) + hyper("eps"))
-    return used_only("adagrad", param, {"sum": State(total, initial)}, values)
+    return rule_of("adagrad", param, {"sum": State(total, initial)}, values)

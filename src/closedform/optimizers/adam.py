@@ -7,10 +7,10 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, state, t
+from closedform.language import PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import choice, flag, hyperparameter, is_zero, two_betas
-from closedform.optimizers.formulas import used_only
+from closedform.optimizers.arguments import choice, flag, hyperparameters, two_betas
+from closedform.optimizers.formulas import ascent_or_descent, decoupled, rule_of, with_penalty
 
 EPS_ADDED = ("after_correction", "before_correction")
 
@@ -71,16 +71,13 @@ def adam(
     """
     values = _checked("adam", lr, betas, eps, weight_decay)
     choice(eps_added, "eps_added", "adam", EPS_ADDED)
-    gradient = -GRAD if flag(maximize, "maximize", "adam") else GRAD
-    if not is_zero(values["weight_decay"]):
-        gradient = gradient + hyper("weight_decay") * PARAM
     ratio, states = _moments(
-        gradient,
+        with_penalty(ascent_or_descent(maximize, "adam"), values["weight_decay"]),
         amsgrad=flag(amsgrad, "amsgrad", "adam"),
         correct_bias=flag(correct_bias, "correct_bias", "adam"),
         eps_added=eps_added,
     )
-    return used_only("adam", PARAM - hyper("lr") * ratio, states, values)
+    return rule_of("adam", PARAM - hyper("lr") * ratio, states, values)
 
 
 def adamw(
@@ -127,17 +124,13 @@ def adamw(
     values = _checked("adamw", lr, betas, eps, weight_decay)
     choice(eps_added, "eps_added", "adamw", EPS_ADDED)
     ratio, states = _moments(
-        -GRAD if flag(maximize, "maximize", "adamw") else GRAD,
+        ascent_or_descent(maximize, "adamw"),
         amsgrad=flag(amsgrad, "amsgrad", "adamw"),
         correct_bias=flag(correct_bias, "correct_bias", "adamw"),
         eps_added=eps_added,
     )
-    # The decay is a term of its own: the factor 1 - lr*weight_decay, rounded to float32, would lose
-    # a decay below 6e-8 a step.
-    param = PARAM - hyper("lr") * ratio
-    if not is_zero(values["weight_decay"]):
-        param = param - hyper("lr") * hyper("weight_decay") * PARAM
-    return used_only("adamw", param, states, values)
+    param = PARAM - hyper("lr") * ratio - decoupled(values["weight_decay"])
+    return rule_of("adamw", param, states, values)
 
 
 def _moments(
@@ -165,9 +158,6 @@ def _moments(
 def _checked(
     where: str, lr: Hyper, betas: Sequence[Hyper], eps: Hyper, weight_decay: Hyper
 ) -> dict[str, Any]:
-    return {
-        "lr": hyperparameter(lr, "lr", where),
-        **two_betas(betas, where),
-        "eps": hyperparameter(eps, "eps", where),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", where),
-    }
+    return hyperparameters(
+        where, lr=lr, **two_betas(betas, where), eps=eps, weight_decay=weight_decay
+    )

@@ -8,8 +8,8 @@ import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import hyperparameter, two_betas
-from closedform.optimizers.formulas import ascent_or_descent, blend, used_only, with_penalty
+from closedform.optimizers.arguments import hyperparameters, two_betas
+from closedform.optimizers.formulas import ascent_or_descent, blend, rule_of, with_penalty
 
 
 def adamax(
@@ -50,15 +50,12 @@ def adamax(
     1e-8) and of cerebras.pytorch 2.10 (lr 1e-3, eps 1e-6; its float32 running power of β₁ is
     derived from t here): one formula.
     """
-    values = {
-        "lr": hyperparameter(lr, "lr", "adamax"),
-        **two_betas(betas, "adamax"),
-        "eps": hyperparameter(eps, "eps", "adamax"),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "adamax"),
-    }
+    values = hyperparameters(
+        "adamax", lr=lr, **two_betas(betas, "adamax"), eps=eps, weight_decay=weight_decay
+    )
     gradient = with_penalty(ascent_or_descent(maximize, "adamax"), values["weight_decay"])
     mean = blend(state("exp_avg"), gradient, hyper("beta1"))
     largest = sp.Max(hyper("beta2") * state("exp_inf"), sp.Abs(gradient) + hyper("eps"))
     rate = hyper("lr") / (1 - hyper("beta1") ** (t + 1))
     states = {"exp_avg": State(mean), "exp_inf": State(largest)}
-    return used_only("adamax", PARAM - rate * mean / largest, states, values)
+    return rule_of("adamax", PARAM - rate * mean / largest, states, values)

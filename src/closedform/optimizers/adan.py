@@ -8,8 +8,8 @@ import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import choice, hyperparameter, is_zero, three_betas
-from closedform.optimizers.formulas import blend, square, used_only, weighted
+from closedform.optimizers.arguments import choice, hyperparameters, is_zero, three_betas
+from closedform.optimizers.formulas import blend, rule_of, square, weighted
 
 DECAYS = ("proximal", "decoupled")
 
@@ -56,12 +56,13 @@ def adan(
     Source: Xie et al. (2022), algorithm 1; the authors' code and ``Adan`` of timm 1.0
     (``no_prox`` for the decoupled form), which keep -g of the last step as ``neg_pre_grad``.
     """
-    values = {
-        "lr": hyperparameter(lr, "lr", "adan"),
+    values = hyperparameters(
+        "adan",
+        lr=lr,
         **three_betas(betas, "adan", "(0.98, 0.92, 0.99)"),
-        "eps": hyperparameter(eps, "eps", "adan"),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "adan"),
-    }
+        eps=eps,
+        weight_decay=weight_decay,
+    )
     choice(decay, "decay", "adan", DECAYS)
     beta1, beta2, beta3 = hyper("beta1"), hyper("beta2"), hyper("beta3")
     change = sp.Piecewise((0, sp.Eq(t, 0)), (GRAD - state("pre_grad"), True))
@@ -82,4 +83,4 @@ def adan(
         "exp_avg_sq": State(mean_square),
         "pre_grad": State(GRAD),
     }
-    return used_only("adan", param, states, values)
+    return rule_of("adan", param, states, values)

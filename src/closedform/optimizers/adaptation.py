@@ -10,7 +10,7 @@ import sympy as sp
 
 from closedform.language import GRAD, PARAM, hyper, shared, t
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import flag, hyperparameter, two_betas
+from closedform.optimizers.arguments import flag, hyperparameter, hyperparameters, two_betas
 from closedform.optimizers.formulas import decoupled, with_penalty
 
 SIZE = shared("d")
@@ -55,12 +55,9 @@ def adapted_adam(
     Raises:
         DefinitionError: A number out of its range, not two betas, or a flag that is none.
     """
-    values = {
-        "lr": hyperparameter(lr, "lr", where),
-        **two_betas(betas, where),
-        "eps": hyperparameter(eps, "eps", where),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", where),
-    }
+    values = hyperparameters(
+        where, lr=lr, **two_betas(betas, where), eps=eps, weight_decay=weight_decay
+    )
     is_decoupled = flag(decoupled_weight_decay, "decoupled_weight_decay", where)
     gradient = GRAD if is_decoupled else with_penalty(GRAD, values["weight_decay"])
     rate = SIZE * hyper("lr")

@@ -8,8 +8,8 @@ import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import hyperparameter, three_betas, whole
-from closedform.optimizers.formulas import blend, decoupled, used_only, weighted
+from closedform.optimizers.arguments import hyperparameters, three_betas, whole
+from closedform.optimizers.formulas import blend, decoupled, rule_of, weighted
 
 
 def ademamix(
@@ -62,13 +62,14 @@ def ademamix(
     pytorch_optimizer 4.1 (one length for both schedules). ``ademamix`` of optax 0.2.8 takes any
     schedules, counted from 0: give those as Schedules.
     """
-    values = {
-        "lr": hyperparameter(lr, "lr", "ademamix"),
+    values = hyperparameters(
+        "ademamix",
+        lr=lr,
         **three_betas(betas, "ademamix", "(0.9, 0.999, 0.9999)"),
-        "alpha": hyperparameter(alpha, "alpha", "ademamix"),
-        "eps": hyperparameter(eps, "eps", "ademamix"),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "ademamix"),
-    }
+        alpha=alpha,
+        eps=eps,
+        weight_decay=weight_decay,
+    )
     beta1, beta2, beta3 = hyper("beta1"), hyper("beta2"), hyper("beta3")
     slow_alpha = hyper("alpha")
     if alpha_steps is not None:
@@ -88,7 +89,7 @@ def ademamix(
         "exp_avg_slow": State(slow_mean),
         "exp_avg_sq": State(mean_square),
     }
-    return used_only("ademamix", param, states, values)
+    return rule_of("ademamix", param, states, values)
 
 
 def _part(steps: int, name: str) -> sp.Expr:

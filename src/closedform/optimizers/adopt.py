@@ -8,12 +8,18 @@ import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import flag, hyperparameter, is_zero, two_betas
+from closedform.optimizers.arguments import (
+    flag,
+    hyperparameter,
+    hyperparameters,
+    is_zero,
+    two_betas,
+)
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     blend,
     decoupled,
-    used_only,
+    rule_of,
     weighted,
     with_penalty,
 )
@@ -64,12 +70,13 @@ def adopt(
     Source: Taniguchi et al. (2024), algorithm 2 and the authors' code, whose clamp is t^0.25;
     ``Adopt`` of timm 1.0.
     """
-    values = {
-        "lr": hyperparameter(lr, "lr", "adopt"),
+    values = hyperparameters(
+        "adopt",
+        lr=lr,
         **two_betas(betas, "adopt", "(0.9, 0.9999)"),
-        "eps": hyperparameter(eps, "eps", "adopt"),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "adopt"),
-    }
+        eps=eps,
+        weight_decay=weight_decay,
+    )
     gradient = ascent_or_descent(maximize, "adopt")
     is_decoupled = flag(decoupled_weight_decay, "decoupled_weight_decay", "adopt")
     if not is_decoupled:
@@ -90,7 +97,7 @@ def adopt(
         "exp_avg": State(_from_second(mean, state("exp_avg"))),
         "exp_avg_sq": State(_from_second(mean_square, gradient**2)),
     }
-    return used_only("adopt", _from_second(moved, PARAM), states, values)
+    return rule_of("adopt", _from_second(moved, PARAM), states, values)
 
 
 def _from_second(value: sp.Expr, first: sp.Expr) -> sp.Expr:

@@ -44,6 +44,15 @@ def hyperparameter(
     return number
 
 
+def hyperparameters(where: str, **given: object) -> dict[str, Any]:
+    """Returns hyperparameters by name, numbers >= 0; those checked before may be among them.
+
+    Raises:
+        DefinitionError: One is not a number, a Schedule or None, or is a number below 0.
+    """
+    return {name: hyperparameter(value, name, where) for name, value in given.items()}
+
+
 def number(value: object, name: str, where: str) -> Any:
     """Returns an exact number >= 0 that is used up when the states are made.
 

@@ -6,8 +6,8 @@ import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import hyperparameter
-from closedform.optimizers.formulas import ascent_or_descent, used_only, with_penalty
+from closedform.optimizers.arguments import hyperparameters
+from closedform.optimizers.formulas import ascent_or_descent, rule_of, with_penalty
 
 
 def asgd(
@@ -54,13 +54,9 @@ def asgd(
     and ``mu``, derived from t here; a scheduled η therefore acts one step later in them, and enters
     with the value of this step here.
     """
-    values = {
-        "lr": hyperparameter(lr, "lr", "asgd"),
-        "lambd": hyperparameter(lambd, "lambd", "asgd"),
-        "alpha": hyperparameter(alpha, "alpha", "asgd"),
-        "t0": hyperparameter(t0, "t0", "asgd"),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "asgd"),
-    }
+    values = hyperparameters(
+        "asgd", lr=lr, lambd=lambd, alpha=alpha, t0=t0, weight_decay=weight_decay
+    )
     gradient = with_penalty(ascent_or_descent(maximize, "asgd"), values["weight_decay"])
     rate = hyper("lr") / (1 + hyper("lambd") * hyper("lr") * t) ** hyper("alpha")
     # The decay joins the gradient: the factor 1 - lambd*rate, rounded to float32, would err by up
@@ -69,4 +65,4 @@ def asgd(
     since = t - hyper("t0")
     averaged = state("ax") + (param - state("ax")) / sp.Max(1, since)
     average = sp.Piecewise((param, since <= 1), (averaged, True))
-    return used_only("asgd", param, {"ax": State(average)}, values)
+    return rule_of("asgd", param, {"ax": State(average)}, values)

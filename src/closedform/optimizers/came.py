@@ -8,9 +8,14 @@ import sympy as sp
 
 from closedform.language import PARAM, RANK, State, UpdateRule, hyper, local, state
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import hyperparameter, is_zero, three_betas, two
-from closedform.optimizers.formulas import ascent_or_descent, weighted
-from closedform.optimizers.tensor_formulas import IS_FACTORED, Factors, clipped, tensor_rule
+from closedform.optimizers.arguments import (
+    hyperparameter,
+    hyperparameters,
+    three_betas,
+    two,
+)
+from closedform.optimizers.formulas import ascent_or_descent, decoupled, rule_of, weighted
+from closedform.optimizers.tensor_formulas import IS_FACTORED, Factors, clipped
 
 _MOMENT = Factors("exp_avg_sq_row", "exp_avg_sq_col")
 _DOUBT = Factors("exp_avg_res_row", "exp_avg_res_col")
@@ -70,13 +75,14 @@ def came(
     batch axes and the fall-back for fewer axes are those of the code.
     """
     first, second = two(eps, "eps", "came", "(1e-30, 1e-16)")
-    values = {
-        "lr": hyperparameter(lr, "lr", "came"),
-        "eps1": hyperparameter(first, "eps[0]", "came"),
-        "eps2": hyperparameter(second, "eps[1]", "came"),
+    values = hyperparameters(
+        "came",
+        lr=lr,
+        eps1=hyperparameter(first, "eps[0]", "came"),
+        eps2=hyperparameter(second, "eps[1]", "came"),
         **three_betas(betas, "came", "(0.9, 0.999, 0.9999)"),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "came"),
-    }
+        weight_decay=weight_decay,
+    )
     gradient = ascent_or_descent(maximize, "came")
     square = gradient**2 + hyper("eps1")
     change, moment = local("clipped"), local("exp_avg")
@@ -90,12 +96,11 @@ def came(
     definitions |= _DOUBT.definitions(local("apart") ** 2 + hyper("eps2"), hyper("beta3"))
     step = sp.Piecewise((moment / _DOUBT.root(), IS_FACTORED), (moment, True))
     param = PARAM - hyper("lr") * step
-    if not is_zero(values["weight_decay"]):
-        param = param - hyper("lr") * hyper("weight_decay") * PARAM
+    param = param - decoupled(values["weight_decay"])
     states = {
         "exp_avg": State(moment),
         **_MOMENT.states(),
         **_DOUBT.states(),
         "exp_avg_sq": State(local("exp_avg_sq"), exists=sp.Lt(RANK, 2)),
     }
-    return tensor_rule("came", param, states, values, definitions)
+    return rule_of("came", param, states, values, definitions=definitions)

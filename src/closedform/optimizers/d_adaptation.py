@@ -20,8 +20,8 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper, Number
 from closedform.optimizers.adaptation import SIZE, adapted_adam, bounded_growth
-from closedform.optimizers.arguments import hyperparameter, number
-from closedform.optimizers.formulas import used_only, weighted, with_penalty
+from closedform.optimizers.arguments import hyperparameter, hyperparameters, number
+from closedform.optimizers.formulas import rule_of, weighted, with_penalty
 
 
 def d_adapt_adam(
@@ -89,7 +89,7 @@ def d_adapt_adam(
     numerator = weighted(shared("numerator_weighted"), agreement, slow)
     length = global_sum(sp.Abs(path))
     size = _grown(numerator / ((1 - slow) * length), length, growth_rate, values, where)
-    return used_only(
+    return rule_of(
         where,
         adam.moved(mean / (sp.sqrt(mean_square) + hyper("eps"))),
         {"exp_avg": State(mean), "exp_avg_sq": State(mean_square), "s": State(path)},
@@ -145,11 +145,12 @@ def d_adapt_sgd(
     divides by 0 where the first gradients are all 0.
     """
     where = "d_adapt_sgd"
-    values = {
-        "lr": hyperparameter(lr, "lr", where),
-        "momentum": hyperparameter(momentum, "momentum", where, below=1),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", where),
-    }
+    values = hyperparameters(
+        where,
+        lr=lr,
+        momentum=hyperparameter(momentum, "momentum", where, below=1),
+        weight_decay=weight_decay,
+    )
     gradient = with_penalty(GRAD, values["weight_decay"])
     first = sp.sqrt(global_sum(GRAD**2))
     norm = sp.Piecewise((first, sp.Eq(shared("g0_norm"), 0)), (shared("g0_norm"), True))
@@ -159,7 +160,7 @@ def d_adapt_sgd(
     length = sp.sqrt(global_sum(path**2))
     size = _grown(2 * numerator / length, length, growth_rate, values, where)
     moved = state("x0") - path
-    return used_only(
+    return rule_of(
         where,
         moved + hyper("momentum") * (PARAM - moved),
         {"s": State(path), "x0": State(state("x0"), PARAM)},

@@ -71,23 +71,32 @@ def rectification(beta2: sp.Expr, threshold: int) -> tuple[sp.Expr, sp.Expr]:
     return length, factor
 
 
-def used_only(
+def rule_of(
     name: str,
     param: sp.Expr,
     states: Mapping[str, State],
     values: Mapping[str, Any],
     *,
+    definitions: Mapping[str, sp.Expr] | None = None,
+    requires: sp.Basic = sp.true,
     inputs: tuple[str, ...] = (),
     shared: Mapping[str, Shared] | None = None,
     evaluation: sp.Expr | None = None,
 ) -> UpdateRule:
-    """Returns the rule with the hyperparameters that its expressions have."""
-    common = {} if shared is None else shared
-    expressions = [param, *(spec.next for spec in states.values())]
+    """Returns the rule with those of the hyperparameters that its expressions contain."""
+    common, named = shared or {}, definitions or {}
+    expressions = [param, *(spec.next for spec in states.values()), *named.values()]
     expressions += [spec.next for spec in common.values()]
     expressions += [] if evaluation is None else [evaluation]
     used = {symbol.name for expr in expressions for symbol in expr.free_symbols}
-    kept = {key: value for key, value in values.items() if key in used}
     return UpdateRule(
-        name, param, states, kept, inputs=inputs, shared=common, evaluation=evaluation
+        name,
+        param,
+        states,
+        {key: value for key, value in values.items() if key in used},
+        named,
+        requires,
+        inputs=inputs,
+        shared=common,
+        evaluation=evaluation,
     )

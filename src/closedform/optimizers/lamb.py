@@ -8,9 +8,9 @@ import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, reduce_sum, state, t
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import flag, hyperparameter, is_zero, two_betas
+from closedform.optimizers.arguments import flag, hyperparameters, is_zero, two_betas
+from closedform.optimizers.formulas import rule_of, weighted
 from closedform.optimizers.formulas import square as squared
-from closedform.optimizers.formulas import used_only, weighted
 
 
 def lamb(
@@ -60,13 +60,14 @@ def lamb(
     Source: You et al. (2020), version 3, algorithm 2. ``Lamb`` of cerebras.pytorch 2.10, without
     bias correction; its ``adam`` is ``trust_ratio=False``. torch has none.
     """
-    values = {
-        "lr": hyperparameter(lr, "lr", "lamb"),
+    values = hyperparameters(
+        "lamb",
+        lr=lr,
         **two_betas(betas, "lamb"),
-        "eps": hyperparameter(eps, "eps", "lamb"),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "lamb"),
-        "largest_norm": hyperparameter(largest_norm, "largest_norm", "lamb"),
-    }
+        eps=eps,
+        weight_decay=weight_decay,
+        largest_norm=largest_norm,
+    )
     # Not a blend: where the two terms cancel, a blend keeps the rounding of their difference.
     mean = weighted(state("exp_avg"), GRAD, hyper("beta1"))
     square = weighted(state("exp_avg_sq"), GRAD**2, hyper("beta2"))
@@ -78,7 +79,7 @@ def lamb(
     if not is_zero(values["weight_decay"]):
         direction = direction + hyper("weight_decay") * PARAM
     ratio = _trust_ratio(direction) if flag(trust_ratio, "trust_ratio", "lamb") else 1
-    return used_only("lamb", PARAM - hyper("lr") * ratio * direction, states, values)
+    return rule_of("lamb", PARAM - hyper("lr") * ratio * direction, states, values)
 
 
 def _trust_ratio(direction: sp.Expr) -> sp.Expr:

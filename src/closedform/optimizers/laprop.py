@@ -8,8 +8,8 @@ import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import hyperparameter, two_betas
-from closedform.optimizers.formulas import decoupled, used_only, weighted
+from closedform.optimizers.arguments import hyperparameters, two_betas
+from closedform.optimizers.formulas import decoupled, rule_of, weighted
 
 
 def laprop(
@@ -46,16 +46,13 @@ def laprop(
     parameter after the step. ``LaProp`` of timm 1.0 keeps η m in its state: the same for a constant
     η, and another course where η is scheduled.
     """
-    values = {
-        "lr": hyperparameter(lr, "lr", "laprop"),
-        **two_betas(betas, "laprop"),
-        "eps": hyperparameter(eps, "eps", "laprop"),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "laprop"),
-    }
+    values = hyperparameters(
+        "laprop", lr=lr, **two_betas(betas, "laprop"), eps=eps, weight_decay=weight_decay
+    )
     mean_square = weighted(state("exp_avg_sq"), GRAD**2, hyper("beta2"))
     size = sp.sqrt(mean_square) / sp.sqrt(1 - hyper("beta2") ** (t + 1)) + hyper("eps")
     mean = weighted(state("exp_avg"), GRAD / size, hyper("beta1"))
     param = PARAM - hyper("lr") / (1 - hyper("beta1") ** (t + 1)) * mean
     param = param - decoupled(values["weight_decay"], param)
     states = {"exp_avg": State(mean), "exp_avg_sq": State(mean_square)}
-    return used_only("laprop", param, states, values)
+    return rule_of("laprop", param, states, values)

@@ -6,9 +6,9 @@ import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, local, state
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import flag, hyperparameter, is_zero
-from closedform.optimizers.formulas import ascent_or_descent, with_penalty
-from closedform.optimizers.tensor_formulas import norm, tensor_rule
+from closedform.optimizers.arguments import flag, hyperparameters, is_zero
+from closedform.optimizers.formulas import ascent_or_descent, rule_of, with_penalty
+from closedform.optimizers.tensor_formulas import norm
 
 
 def lars(
@@ -55,13 +55,14 @@ def lars(
     Source: You, Gitman and Ginsburg (2017), algorithm 1, with the learning rate outside of the
     momentum, as SGD of torch has it. Biases and norms usually take SGD instead.
     """
-    values = {
-        "lr": hyperparameter(lr, "lr", "lars"),
-        "momentum": hyperparameter(momentum, "momentum", "lars"),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "lars"),
-        "trust_coefficient": hyperparameter(trust_coefficient, "trust_coefficient", "lars"),
-        "eps": hyperparameter(eps, "eps", "lars"),
-    }
+    values = hyperparameters(
+        "lars",
+        lr=lr,
+        momentum=momentum,
+        weight_decay=weight_decay,
+        trust_coefficient=trust_coefficient,
+        eps=eps,
+    )
     gradient = ascent_or_descent(maximize, "lars")
     weight, slope = local("weight_norm"), local("grad_norm")
     below = slope + hyper("eps")
@@ -81,4 +82,4 @@ def lars(
         buffer = hyper("momentum") * state("momentum_buffer") + local("change")
         states["momentum_buffer"] = State(buffer)
         direction = local("change") + hyper("momentum") * buffer if looks_ahead else buffer
-    return tensor_rule("lars", PARAM - hyper("lr") * direction, states, values, definitions)
+    return rule_of("lars", PARAM - hyper("lr") * direction, states, values, definitions=definitions)

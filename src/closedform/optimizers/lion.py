@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, state
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import hyperparameter, two_betas
-from closedform.optimizers.formulas import decoupled, sign, used_only, weighted
+from closedform.optimizers.arguments import hyperparameters, two_betas
+from closedform.optimizers.formulas import decoupled, rule_of, sign, weighted
 
 
 def lion(
@@ -44,12 +44,10 @@ def lion(
     Source: Chen et al. (2023), algorithm 2. ``Lion`` of cerebras.pytorch 2.10, which multiplies p
     by 1 - ηλ first, the same mathematics; torch has none.
     """
-    values = {
-        "lr": hyperparameter(lr, "lr", "lion"),
-        **two_betas(betas, "lion", "(0.9, 0.99)"),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "lion"),
-    }
+    values = hyperparameters(
+        "lion", lr=lr, **two_betas(betas, "lion", "(0.9, 0.99)"), weight_decay=weight_decay
+    )
     direction = sign(weighted(state("exp_avg"), GRAD, hyper("beta1")))
     param = PARAM - hyper("lr") * direction - decoupled(values["weight_decay"])
     kept = weighted(state("exp_avg"), GRAD, hyper("beta2"))
-    return used_only("lion", param, {"exp_avg": State(kept)}, values)
+    return rule_of("lion", param, {"exp_avg": State(kept)}, values)

@@ -8,8 +8,8 @@ import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, reduce_sum, state, t
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import choice, hyperparameter, two_betas
-from closedform.optimizers.formulas import decoupled, sign, square, used_only, weighted
+from closedform.optimizers.arguments import choice, hyperparameters, two_betas
+from closedform.optimizers.formulas import decoupled, rule_of, sign, square, weighted
 
 FORMS = ("adamw", "lion")
 
@@ -61,13 +61,14 @@ def mars(
     timm 1.0 (betas 0.9 and 0.99). Both give vectors to AdamW: that is another rule for their group.
     The authors' code takes the first difference from a gradient of 0.
     """
-    values = {
-        "lr": hyperparameter(lr, "lr", "mars"),
+    values = hyperparameters(
+        "mars",
+        lr=lr,
         **two_betas(betas, "mars", "(0.95, 0.99)"),
-        "eps": hyperparameter(eps, "eps", "mars"),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "mars"),
-        "gamma": hyperparameter(gamma, "gamma", "mars"),
-    }
+        eps=eps,
+        weight_decay=weight_decay,
+        gamma=gamma,
+    )
     choice(form, "form", "mars", FORMS)
     beta1, beta2 = hyper("beta1"), hyper("beta2")
     strength = hyper("gamma") * beta1 / (1 - beta1)
@@ -84,4 +85,4 @@ def mars(
         direction = mean / (1 - beta1 ** (t + 1)) / size
     states["last_grad"] = State(GRAD)
     param = PARAM - hyper("lr") * direction - decoupled(values["weight_decay"])
-    return used_only("mars", param, states, values)
+    return rule_of("mars", param, states, values)

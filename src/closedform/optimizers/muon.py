@@ -28,8 +28,7 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import choice, flag, hyperparameter, is_zero, whole
-from closedform.optimizers.formulas import ascent_or_descent, blend
-from closedform.optimizers.tensor_formulas import tensor_rule
+from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled, rule_of
 
 LOOKAHEADS = ("blend", "sum")
 SCALES = ("original", "match_rms_adamw")
@@ -137,12 +136,11 @@ def muon(
     rate = hyper("lr") * sp.sqrt(size)
     step = rate * local("orthogonal")
     param = PARAM - (rounded(step, "bf16") if precision == "bf16" else step)
-    if not is_zero(values["weight_decay"]):
-        factor = rate if decay == "scaled" else hyper("lr")
-        param = param - factor * hyper("weight_decay") * PARAM
+    factor = rate if decay == "scaled" else hyper("lr")
+    param = param - decoupled(values["weight_decay"], rate=factor)
     kept = state("momentum_buffer") if is_lost else local("buffer")
     states = {"momentum_buffer": State(kept)}
-    return tensor_rule("muon", param, states, values, definitions, sp.Ge(RANK, 2))
+    return rule_of("muon", param, states, values, definitions=definitions, requires=sp.Ge(RANK, 2))
 
 
 def _checked(

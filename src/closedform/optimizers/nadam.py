@@ -8,12 +8,12 @@ import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import flag, hyperparameter, two_betas
+from closedform.optimizers.arguments import flag, hyperparameters, two_betas
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     blend,
     decoupled,
-    used_only,
+    rule_of,
     weighted,
     with_penalty,
 )
@@ -71,13 +71,14 @@ def nadam(
     Source: Dozat (2016). ``NAdam`` of torch 2.13 and of cerebras.pytorch 2.10 (no ``maximize``, no
     decoupled decay; ``doubled_factor`` as shipped), with one set of defaults.
     """
-    values = {
-        "lr": hyperparameter(lr, "lr", "nadam"),
+    values = hyperparameters(
+        "nadam",
+        lr=lr,
         **two_betas(betas, "nadam"),
-        "eps": hyperparameter(eps, "eps", "nadam"),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "nadam"),
-        "momentum_decay": hyperparameter(momentum_decay, "momentum_decay", "nadam"),
-    }
+        eps=eps,
+        weight_decay=weight_decay,
+        momentum_decay=momentum_decay,
+    )
     is_decoupled = flag(decoupled_weight_decay, "decoupled_weight_decay", "nadam")
     gradient = ascent_or_descent(maximize, "nadam")
     if not is_decoupled:
@@ -99,7 +100,7 @@ def nadam(
         "exp_avg": State(mean),
         "exp_avg_sq": State(square),
     }
-    return used_only("nadam", param, states, values)
+    return rule_of("nadam", param, states, values)
 
 
 def _momentum(step: sp.Expr) -> sp.Expr:

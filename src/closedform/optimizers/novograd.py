@@ -8,9 +8,8 @@ import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, local, reduce_sum, state, t
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import flag, hyperparameter, is_zero, two_betas
-from closedform.optimizers.formulas import ascent_or_descent, weighted
-from closedform.optimizers.tensor_formulas import tensor_rule
+from closedform.optimizers.arguments import flag, hyperparameters, is_zero, two_betas
+from closedform.optimizers.formulas import ascent_or_descent, rule_of, weighted
 
 
 def novograd(
@@ -54,12 +53,13 @@ def novograd(
 
     Source: Ginsburg et al. (2019), algorithm 1.
     """
-    values = {
-        "lr": hyperparameter(lr, "lr", "novograd"),
+    values = hyperparameters(
+        "novograd",
+        lr=lr,
         **two_betas(betas, "novograd", "(0.95, 0.98)"),
-        "eps": hyperparameter(eps, "eps", "novograd"),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "novograd"),
-    }
+        eps=eps,
+        weight_decay=weight_decay,
+    )
     gradient = ascent_or_descent(maximize, "novograd")
     later = weighted(state("exp_avg_sq"), local("square"), hyper("beta2"))
     definitions = {
@@ -77,4 +77,6 @@ def novograd(
         "exp_avg": State(moment),
         "exp_avg_sq": State(local("exp_avg_sq"), shape="scalar"),
     }
-    return tensor_rule("novograd", PARAM - hyper("lr") * moment, states, values, definitions)
+    return rule_of(
+        "novograd", PARAM - hyper("lr") * moment, states, values, definitions=definitions
+    )

@@ -19,7 +19,7 @@ from closedform.language import (
 from closedform.language.aliases import Hyper, Number
 from closedform.optimizers.adaptation import SIZE, adapted_adam, bounded_growth
 from closedform.optimizers.arguments import flag, hyperparameter, number
-from closedform.optimizers.formulas import used_only
+from closedform.optimizers.formulas import rule_of
 
 
 def prodigy(
@@ -108,7 +108,7 @@ def prodigy(
         jumped = sp.Piecewise((sp.Max(size, estimate), sp.Eq(size, hyper("d0"))), (size, True))
         grown = bounded_growth(largest, jumped, growth_rate, values, "prodigy")
         following = sp.Piecewise((grown, is_known), (size, True))
-    return used_only(
+    return rule_of(
         "prodigy",
         adam.moved(rate * (mean / (sp.sqrt(mean_square) + following * hyper("eps")))),
         {

@@ -8,13 +8,13 @@ import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import flag, hyperparameter, two_betas
+from closedform.optimizers.arguments import flag, hyperparameters, two_betas
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     blend,
     decoupled,
     rectification,
-    used_only,
+    rule_of,
     weighted,
     with_penalty,
 )
@@ -71,12 +71,9 @@ def radam(
     of torch 2.13 (eps 1e-8) and of cerebras.pytorch 2.10 (eps 1e-6, no ``maximize``, no decoupled
     decay; it computes ρ in float32).
     """
-    values = {
-        "lr": hyperparameter(lr, "lr", "radam"),
-        **two_betas(betas, "radam"),
-        "eps": hyperparameter(eps, "eps", "radam"),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "radam"),
-    }
+    values = hyperparameters(
+        "radam", lr=lr, **two_betas(betas, "radam"), eps=eps, weight_decay=weight_decay
+    )
     is_decoupled = flag(decoupled_weight_decay, "decoupled_weight_decay", "radam")
     gradient = ascent_or_descent(maximize, "radam")
     if not is_decoupled:
@@ -94,7 +91,7 @@ def radam(
     if is_decoupled:
         param = param - decoupled(values["weight_decay"])
     states = {"exp_avg": State(mean), "exp_avg_sq": State(square)}
-    return used_only("radam", param, states, values)
+    return rule_of("radam", param, states, values)
 
 
 def _is_never_rectified(beta2: Hyper) -> bool:

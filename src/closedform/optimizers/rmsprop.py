@@ -6,11 +6,11 @@ import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import flag, hyperparameter, is_zero
+from closedform.optimizers.arguments import flag, hyperparameter, hyperparameters, is_zero
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     blend,
-    used_only,
+    rule_of,
     weighted,
     with_penalty,
 )
@@ -66,13 +66,14 @@ def rmsprop(
     inside the root. ``RMSprop`` of torch 2.13 and of cerebras.pytorch 2.10, which has no
     ``maximize``: one formula and one set of defaults.
     """
-    values = {
-        "lr": hyperparameter(lr, "lr", "rmsprop"),
-        "alpha": hyperparameter(alpha, "alpha", "rmsprop", at_most=1),
-        "eps": hyperparameter(eps, "eps", "rmsprop"),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "rmsprop"),
-        "momentum": hyperparameter(momentum, "momentum", "rmsprop"),
-    }
+    values = hyperparameters(
+        "rmsprop",
+        lr=lr,
+        alpha=hyperparameter(alpha, "alpha", "rmsprop", at_most=1),
+        eps=eps,
+        weight_decay=weight_decay,
+        momentum=momentum,
+    )
     decay = hyper("alpha")
     gradient = with_penalty(ascent_or_descent(maximize, "rmsprop"), values["weight_decay"])
     spread = square = weighted(state("square_avg"), gradient**2, decay)
@@ -85,4 +86,4 @@ def rmsprop(
     if not is_zero(values["momentum"]):
         direction = hyper("momentum") * state("momentum_buffer") + direction
         states["momentum_buffer"] = State(direction)
-    return used_only("rmsprop", PARAM - hyper("lr") * direction, states, values)
+    return rule_of("rmsprop", PARAM - hyper("lr") * direction, states, values)

@@ -9,7 +9,7 @@ import sympy as sp
 from closedform.language import PARAM, State, UpdateRule, hyper, state
 from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import hyperparameter, number, two
-from closedform.optimizers.formulas import ascent_or_descent, sign, used_only
+from closedform.optimizers.formulas import ascent_or_descent, rule_of, sign
 
 
 def rprop(
@@ -73,4 +73,4 @@ def rprop(
     size = sp.Max(size, hyper("smallest_step"))
     kept = sp.Piecewise((0, agreement < 0), (gradient, True))
     states = {"prev": State(kept), "step_size": State(size, first)}
-    return used_only("rprop", PARAM - sign(kept) * size, states, values)
+    return rule_of("rprop", PARAM - sign(kept) * size, states, values)

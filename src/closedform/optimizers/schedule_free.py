@@ -11,7 +11,7 @@ from closedform.errors import DefinitionError
 from closedform.language import GRAD, PARAM, Shared, State, UpdateRule, hyper, shared, state, t
 from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import flag, hyperparameter, is_zero, two_betas, whole
-from closedform.optimizers.formulas import rectification, used_only, weighted
+from closedform.optimizers.formulas import rectification, rule_of, weighted
 
 
 def schedule_free_sgd(
@@ -194,7 +194,7 @@ def _averaged(
     part = sp.Piecewise((share / total, total > 0), (0, True))
     base = state("z")
     change = rate * (1 - weight * (1 - part))
-    return used_only(
+    return rule_of(
         name,
         PARAM + part * (base - PARAM) - change * direction,
         {**states, "z": State(base - rate * direction, PARAM)},

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sympy as sp
 
 from closedform.errors import DefinitionError
-from closedform.language import GRAD, PARAM, Schedule, State, UpdateRule, hyper, local, state, t
+from closedform.language import PARAM, Schedule, State, UpdateRule, hyper, local, state, t
 from closedform.language.aliases import Hyper
 from closedform.optimizers.arguments import choice, flag, hyperparameter, is_zero
-from closedform.optimizers.tensor_formulas import tensor_rule
+from closedform.optimizers.formulas import ascent_or_descent, rule_of, with_penalty
 
 FIRST_MOMENTUM = ("gradient", "dampened")
 
@@ -65,9 +65,7 @@ def sgd(
     choice(first_momentum, "first_momentum", "sgd", FIRST_MOMENTUM)
     if flag(nesterov, "nesterov", "sgd"):
         _check_nesterov(values["momentum"], values["dampening"])
-    gradient = -GRAD if flag(maximize, "maximize", "sgd") else GRAD
-    if not is_zero(values["weight_decay"]):
-        gradient = gradient + hyper("weight_decay") * PARAM
+    gradient = with_penalty(ascent_or_descent(maximize, "sgd"), values["weight_decay"])
     states: dict[str, State] = {}
     definitions: dict[str, sp.Expr] = {}
     if nesterov:
@@ -84,7 +82,7 @@ def sgd(
             # and each rounding of it counts.
             definitions["change"] = change * hyper("momentum") + hyper("lr") * gradient
             change = local("change")
-    return tensor_rule("sgd", PARAM - change, states, values, definitions)
+    return rule_of("sgd", PARAM - change, states, values, definitions=definitions)
 
 
 def _momentum(gradient: sp.Expr, *, dampened: bool, first: str) -> sp.Expr:

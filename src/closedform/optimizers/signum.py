@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, state
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import flag, hyperparameter
+from closedform.optimizers.arguments import flag, hyperparameter, hyperparameters
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     decoupled,
+    rule_of,
     sign,
-    used_only,
     weighted,
     with_penalty,
 )
@@ -51,11 +51,12 @@ def signum(
     Source: Bernstein et al. (2018), algorithm 2. ``SignSGD`` of pytorch_optimizer 4.1 (its momentum
     buffer). The sign of 0 is 0, of what is not a number that value.
     """
-    values = {
-        "lr": hyperparameter(lr, "lr", "signum"),
-        "momentum": hyperparameter(momentum, "momentum", "signum", below=1),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "signum"),
-    }
+    values = hyperparameters(
+        "signum",
+        lr=lr,
+        momentum=hyperparameter(momentum, "momentum", "signum", below=1),
+        weight_decay=weight_decay,
+    )
     gradient = ascent_or_descent(maximize, "signum")
     decay = values["weight_decay"]
     is_decoupled = flag(decoupled_weight_decay, "decoupled_weight_decay", "signum")
@@ -63,7 +64,7 @@ def signum(
         gradient = with_penalty(gradient, decay)
     mean = weighted(state("momentum_buffer"), gradient, hyper("momentum"))
     param = PARAM - hyper("lr") * sign(mean) - (decoupled(decay) if is_decoupled else 0)
-    return used_only("signum", param, {"momentum_buffer": State(mean)}, values)
+    return rule_of("signum", param, {"momentum_buffer": State(mean)}, values)
 
 
 def tiger(lr: Hyper = 1e-3, beta: Hyper = 0.965, weight_decay: Hyper = 0.01) -> UpdateRule:
@@ -92,11 +93,12 @@ def tiger(lr: Hyper = 1e-3, beta: Hyper = 0.965, weight_decay: Hyper = 0.01) -> 
     decay of AdamW. ``Tiger`` of pytorch_optimizer 4.1. The rates by kind of layer that Su advises
     are rates of parameter groups.
     """
-    values = {
-        "lr": hyperparameter(lr, "lr", "tiger"),
-        "beta": hyperparameter(beta, "beta", "tiger", below=1),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "tiger"),
-    }
+    values = hyperparameters(
+        "tiger",
+        lr=lr,
+        beta=hyperparameter(beta, "beta", "tiger", below=1),
+        weight_decay=weight_decay,
+    )
     mean = weighted(state("exp_avg"), GRAD, hyper("beta"))
     param = PARAM - hyper("lr") * sign(mean) - decoupled(values["weight_decay"])
-    return used_only("tiger", param, {"exp_avg": State(mean)}, values)
+    return rule_of("tiger", param, {"exp_avg": State(mean)}, values)

@@ -20,9 +20,8 @@ from closedform.language import (
     state,
 )
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import choice, hyperparameter, is_zero, two
-from closedform.optimizers.formulas import ascent_or_descent, weighted
-from closedform.optimizers.tensor_formulas import tensor_rule
+from closedform.optimizers.arguments import choice, hyperparameter, hyperparameters, is_zero, two
+from closedform.optimizers.formulas import ascent_or_descent, rule_of, weighted
 
 FORMS = ("I", "II")
 AXES = 8
@@ -77,12 +76,13 @@ def sm3(
     keeps the largest μ so far).
     """
     first, second = two(betas, "betas", "sm3", "(0.9, 1)")
-    values = {
-        "lr": hyperparameter(lr, "lr", "sm3"),
-        "beta1": hyperparameter(first, "betas[0]", "sm3", below=1),
-        "beta2": hyperparameter(second, "betas[1]", "sm3", at_most=1),
-        "eps": hyperparameter(eps, "eps", "sm3"),
-    }
+    values = hyperparameters(
+        "sm3",
+        lr=lr,
+        beta1=hyperparameter(first, "betas[0]", "sm3", below=1),
+        beta2=hyperparameter(second, "betas[1]", "sm3", at_most=1),
+        eps=eps,
+    )
     is_second = choice(form, "form", "sm3", FORMS) == "II"
     gradient = ascent_or_descent(maximize, "sm3")
     names = [f"accumulator_{axis}" for axis in range(AXES)]
@@ -107,7 +107,9 @@ def sm3(
         change = weighted(state("exp_avg"), change, hyper("beta1"))
         states["exp_avg"] = State(change)
     param = PARAM - hyper("lr") * change
-    return tensor_rule("sm3", param, states, values, definitions, sp.Le(RANK, AXES))
+    return rule_of(
+        "sm3", param, states, values, definitions=definitions, requires=sp.Le(RANK, AXES)
+    )
 
 
 def _has(axis: int) -> sp.Basic:

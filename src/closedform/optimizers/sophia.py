@@ -18,8 +18,8 @@ from closedform.language import (
     tensor_input,
 )
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import hyperparameter, two_betas, whole
-from closedform.optimizers.formulas import blend, decoupled, used_only
+from closedform.optimizers.arguments import hyperparameters, two_betas, whole
+from closedform.optimizers.formulas import blend, decoupled, rule_of
 
 
 def sophia(
@@ -66,14 +66,15 @@ def sophia(
     Source: Liu et al. (2023), algorithm 3. ``SophiaH`` of pytorch_optimizer 4.1 has γ = 1 and its
     ``p`` for c; ``sophia`` of optax 0.2.8 corrects m' for its start.
     """
-    values = {
-        "lr": hyperparameter(lr, "lr", "sophia"),
+    values = hyperparameters(
+        "sophia",
+        lr=lr,
         **two_betas(betas, "sophia", "(0.96, 0.99)"),
-        "eps": hyperparameter(eps, "eps", "sophia"),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "sophia"),
-        "gamma": hyperparameter(gamma, "gamma", "sophia"),
-        "clip": hyperparameter(clip, "clip", "sophia"),
-    }
+        eps=eps,
+        weight_decay=weight_decay,
+        gamma=gamma,
+        clip=clip,
+    )
     period = whole(update_period, "update_period", "sophia")
     mean = blend(state("momentum"), GRAD, hyper("beta1"))
     curvature = blend(state("hessian_moment"), tensor_input("hessian"), hyper("beta2"))
@@ -84,4 +85,4 @@ def sophia(
     clipped = sp.Max(sp.Min(ratio, hyper("clip")), -hyper("clip"))
     param = PARAM - hyper("lr") * clipped - decoupled(values["weight_decay"])
     states = {"momentum": State(mean), "hessian_moment": State(curvature)}
-    return used_only("sophia", param, states, values, inputs=("hessian",))
+    return rule_of("sophia", param, states, values, inputs=("hessian",))

@@ -8,9 +8,9 @@ import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, local, state, t
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import hyperparameter, is_zero, two_betas
-from closedform.optimizers.formulas import ascent_or_descent, blend, weighted
-from closedform.optimizers.tensor_formulas import rms, tensor_rule
+from closedform.optimizers.arguments import hyperparameters, two_betas
+from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled, rule_of, weighted
+from closedform.optimizers.tensor_formulas import rms
 
 
 def stable_adamw(
@@ -54,12 +54,13 @@ def stable_adamw(
 
     Source: Wortsman et al. (2023), algorithm 2.
     """
-    values = {
-        "lr": hyperparameter(lr, "lr", "stable_adamw"),
+    values = hyperparameters(
+        "stable_adamw",
+        lr=lr,
         **two_betas(betas, "stable_adamw", "(0.9, 0.99)"),
-        "eps": hyperparameter(eps, "eps", "stable_adamw"),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "stable_adamw"),
-    }
+        eps=eps,
+        weight_decay=weight_decay,
+    )
     gradient = ascent_or_descent(maximize, "stable_adamw")
     eps_symbol, mean, square = hyper("eps"), local("exp_avg"), local("exp_avg_sq")
     definitions = {
@@ -70,10 +71,9 @@ def stable_adamw(
     definitions["lag"] = gradient / sp.sqrt(sp.Max(square, eps_symbol**2))
     definitions["rate"] = hyper("lr") / sp.Max(1, rms(local("lag")))
     param = PARAM - local("rate") * mean / (sp.sqrt(square) + eps_symbol)
-    if not is_zero(values["weight_decay"]):
-        param = param - local("rate") * hyper("weight_decay") * PARAM
+    param = param - decoupled(values["weight_decay"], rate=local("rate"))
     states = {"exp_avg": State(mean), "exp_avg_sq": State(square)}
-    return tensor_rule("stable_adamw", param, states, values, definitions)
+    return rule_of("stable_adamw", param, states, values, definitions=definitions)
 
 
 def _corrected(beta: str) -> sp.Expr:

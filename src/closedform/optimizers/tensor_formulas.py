@@ -1,8 +1,7 @@
-"""Expressions that rules on whole tensors share: norms, factored moments, the rule itself."""
+"""Expressions that rules on whole tensors share: norms and factored moments."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,6 @@ from closedform.errors import DefinitionError
 from closedform.language import (
     RANK,
     State,
-    UpdateRule,
     Without,
     expand_dims,
     hyper,
@@ -90,18 +88,3 @@ class Factors:
         if self.keepdims:
             return share * sp.sqrt(column)
         return expand_dims(share, -1) * expand_dims(sp.sqrt(column), -2)
-
-
-def tensor_rule(
-    name: str,
-    param: sp.Expr,
-    states: Mapping[str, State],
-    values: Mapping[str, Any],
-    definitions: Mapping[str, sp.Expr],
-    requires: sp.Basic = sp.true,
-) -> UpdateRule:
-    """Returns the rule with the hyperparameters that its expressions have."""
-    expressions = [param, *(spec.next for spec in states.values()), *definitions.values()]
-    used = {symbol.name for expr in expressions for symbol in expr.free_symbols}
-    kept = {key: value for key, value in values.items() if key in used}
-    return UpdateRule(name, param, states, kept, definitions, requires)

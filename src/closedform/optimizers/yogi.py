@@ -8,8 +8,8 @@ import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper, Number
-from closedform.optimizers.arguments import hyperparameter, number, two_betas
-from closedform.optimizers.formulas import blend, decoupled, sign, used_only
+from closedform.optimizers.arguments import hyperparameters, number, two_betas
+from closedform.optimizers.formulas import blend, decoupled, rule_of, sign
 
 
 def yogi(
@@ -51,12 +51,9 @@ def yogi(
     not corrected. ``yogi`` of optax 0.2.8 and ``Yogi`` of pytorch_optimizer 4.1 correct them and
     start both at 1e-6, as here.
     """
-    values = {
-        "lr": hyperparameter(lr, "lr", "yogi"),
-        **two_betas(betas, "yogi"),
-        "eps": hyperparameter(eps, "eps", "yogi"),
-        "weight_decay": hyperparameter(weight_decay, "weight_decay", "yogi"),
-    }
+    values = hyperparameters(
+        "yogi", lr=lr, **two_betas(betas, "yogi"), eps=eps, weight_decay=weight_decay
+    )
     first = number(initial_accumulator, "initial_accumulator", "yogi")
     mean = blend(state("exp_avg"), GRAD, hyper("beta1"))
     kept = state("exp_avg_sq")
@@ -66,4 +63,4 @@ def yogi(
     param = PARAM - hyper("lr") * (mean / (1 - hyper("beta1") ** (t + 1)) / size)
     param = param - decoupled(values["weight_decay"])
     states = {"exp_avg": State(mean, first), "exp_avg_sq": State(mean_square, first)}
-    return used_only("yogi", param, states, values)
+    return rule_of("yogi", param, states, values)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import sympy as sp
@@ -44,7 +45,7 @@ from closedform.verify.terms import (
     term,
 )
 from closedform.verify.terms.evaluate import holds
-from closedform.verify.terms.limits import Deadline, OutOfTime
+from closedform.verify.terms.limits import LIMITS, Deadline, OutOfTime
 from closedform.verify.terms.verdict import Status
 
 X, Y = symbol("x"), symbol("y")
@@ -121,7 +122,7 @@ def test_one_name_has_one_declaration() -> None:
 def test_a_proof_that_a_point_contradicts_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tactic that claims too much, of a goal that the first points would have refuted."""
     monkeypatch.setattr(prover, "climb", lambda *_: Climb(tactics=["guessing"]))
-    monkeypatch.setattr(prover, "_FIRST_POINTS", 0)
+    monkeypatch.setattr(prover, "LIMITS", replace(LIMITS, first_points=0))
     assert prove(less_equal(ZERO, absolute(X))).tactics == ("guessing",)
     with pytest.raises(
         VerificationError,

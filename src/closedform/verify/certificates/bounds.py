@@ -22,11 +22,8 @@ from closedform.errors import VerificationError
 from closedform.ir.graph import Graph, Node
 from closedform.ir.ops import Op
 from closedform.verify.certificates.errors import RULES, Enclosure, Floats
+from closedform.verify.terms.limits import LIMITS
 
-_INTERVALS = 4096
-_ROUNDS = 200
-# With more milestones than this, lengths do not double from each.
-_FEW_MILESTONES = 16
 # A round halves what is within this part of the largest error, until it gains less.
 _GAIN = 0.02
 
@@ -60,10 +57,10 @@ def bound_error(graph: Graph, first: int, last: int, starts: Sequence[int] = ())
     """
     lows, highs = _pieces(first, last, starts)
     result = analyse(graph, lows, highs)
-    for _ in range(_ROUNDS):
+    for _ in range(LIMITS.error_rounds):
         before = float(result.error.max())
         worst = np.flatnonzero((result.error > before * (1 - _GAIN)) | (result.error == before))
-        if (highs[worst] == lows[worst]).any() or len(lows) + len(worst) > _INTERVALS:
+        if (highs[worst] == lows[worst]).any() or len(lows) + len(worst) > LIMITS.error_intervals:
             break
         middles = lows[worst] + (highs[worst] - lows[worst]) // 2
         halved = np.concatenate([highs, highs[worst]])
@@ -87,9 +84,9 @@ def _pieces(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Intervals of steps: cut at the milestones, short ones first, lengths growing from there."""
     inner = [start for start in starts if first < start <= last]
-    marks = [first, *inner[: _INTERVALS // 4]]
-    parts = max(1, min(64, _INTERVALS // (4 * len(marks))))
-    doublings = 64 if len(marks) <= _FEW_MILESTONES else 1
+    marks = [first, *inner[: LIMITS.error_intervals // 4]]
+    parts = max(1, min(64, LIMITS.error_intervals // (4 * len(marks))))
+    doublings = 64 if len(marks) <= LIMITS.few_milestones else 1
     cuts = {first}
     for start, end in zip(marks, [*marks[1:], last + 1], strict=True):
         length = end - start

@@ -27,13 +27,11 @@ from closedform.verify.certificates.bounds import Bound, bound_error
 from closedform.verify.certificates.measure import Measured, measure, unit_in_last_place
 from closedform.verify.certificates.values import Values
 from closedform.verify.terms import term
+from closedform.verify.terms.limits import LIMITS
 
-EXHAUSTIVE = 2**20
+EXHAUSTIVE = LIMITS.exhaustive_steps
 """Ranges of up to this many steps are compared at every step."""
 
-_RANDOM = 20_000
-_ENDS = 1_000
-_CHUNK = 2**16
 _DTYPES = {np.dtype(np.float64): DType.F64, np.dtype(np.float32): DType.F32}
 
 Engine = Callable[[NDArray[Any]], Any]
@@ -224,8 +222,8 @@ def _onnxruntime(graph: Graph) -> Engine:
 def _run(run: Engine, steps: NDArray[np.int64], graph: Graph, where: str) -> NDArray[Any]:
     dtype = graph.inputs[0].type.dtype.numpy
     chunks = [
-        np.asarray(run(steps[start : start + _CHUNK].astype(dtype)))
-        for start in range(0, len(steps), _CHUNK)
+        np.asarray(run(steps[start : start + LIMITS.certificate_chunk].astype(dtype)))
+        for start in range(0, len(steps), LIMITS.certificate_chunk)
     ]
     outputs = np.concatenate(chunks)
     if outputs.dtype not in _DTYPES or outputs.shape != steps.shape:
@@ -248,10 +246,10 @@ def _compared(steps: Any, starts: Sequence[int]) -> NDArray[np.int64]:
     marks = [*starts, *(2**power for power in range(54))]
     near = {step + offset for step in marks for offset in range(-3, 4)}
     places = [
-        np.arange(_ENDS),
-        np.arange(count - _ENDS, count),
-        rng.integers(0, count, _RANDOM),
-        np.exp(rng.uniform(0, np.log(count), _RANDOM // 5)).astype(np.int64),
+        np.arange(LIMITS.end_steps),
+        np.arange(count - LIMITS.end_steps, count),
+        rng.integers(0, count, LIMITS.random_steps),
+        np.exp(rng.uniform(0, np.log(count), LIMITS.random_steps // 5)).astype(np.int64),
         np.array([steps.index(step) for step in sorted(near) if step in steps], np.int64),
     ]
     chosen = np.unique(np.minimum(np.concatenate(places), count - 1))

@@ -29,12 +29,10 @@ from closedform.verify.claims.values import equal_to
 from closedform.verify.tactics.real_line import TIME
 from closedform.verify.terms import rational, substitute, walk
 from closedform.verify.terms.evaluate import Undefined, value
+from closedform.verify.terms.limits import LIMITS
 
-_MOST_STEPS = 100_000_000
-_CHUNK = 1 << 20
 # Two float64 values of one number differ by less than this part of the peak.
 _SAME = 1e-9
-_SECONDS = 5.0
 
 Steps = NDArray[np.int64]
 Values = NDArray[np.float64]
@@ -147,9 +145,10 @@ def audit(schedule: Schedule, total: int | None = None) -> Audit:
         raise VerificationError(
             "a schedule without a length needs the number of steps of the run", where=where
         )
-    if not 1 <= steps <= _MOST_STEPS:
+    if not 1 <= steps <= LIMITS.audit_steps:
         raise VerificationError(
-            f"the number of steps must be from 1 to {_MOST_STEPS:,}, got {steps}", where=where
+            f"the number of steps must be from 1 to {LIMITS.audit_steps:,}, got {steps}",
+            where=where,
         )
     seen = _Course.of(schedule, steps)
     warmup = _warmup_of(schedule)
@@ -187,8 +186,8 @@ class _Course:
 
 def _chunks(schedule: Schedule, total: int) -> Iterator[tuple[Steps, Values]]:
     """The steps 0..total and the float64 values there, some at a time."""
-    for begin in range(0, total + 1, _CHUNK):
-        steps = np.arange(begin, min(begin + _CHUNK, total + 1))
+    for begin in range(0, total + 1, LIMITS.audit_chunk):
+        steps = np.arange(begin, min(begin + LIMITS.audit_chunk, total + 1))
         yield steps, np.asarray(schedule(steps), dtype=np.float64)
 
 
@@ -370,7 +369,7 @@ def _difference(
         if apart.max() > most:
             most, largest = float(apart.max()), int(steps[apart.argmax()])
     if first is None:
-        verdict = equal_to(schedule, other, where=t <= total).verify(budget=_SECONDS)
+        verdict = equal_to(schedule, other, where=t <= total).verify(budget=LIMITS.audit_seconds)
         return Comparison(system, None, None, verdict.proved)
     at_first, at_largest = (
         Difference(step, schedule.exact(step), other.exact(step)) for step in (first, largest)

@@ -49,10 +49,8 @@ from closedform.verify.terms import (
 from closedform.verify.terms.definedness import obligations
 from closedform.verify.terms.evaluate import Undefined, value
 from closedform.verify.terms.facts import is_non_negative
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, line
-
-_MOST_FLOORS = 3
-_MOST_UNREAD = 2
 
 
 def continuous(
@@ -166,7 +164,7 @@ def _crossings(root: Term) -> list[Goal]:
     unread = [node for node, way in ways.items() if way is None]
     if any(moving(node.args[0], Op.FLOOR, Op.ITE) for node in floors):
         return [_not_looked_at("a floor of what jumps itself")]
-    if len(floors) > _MOST_FLOORS or len(unread) > _MOST_UNREAD:
+    if len(floors) > LIMITS.floors or len(unread) > LIMITS.unread_directions:
         return [_not_looked_at(f"{len(floors)} floors, {len(unread)} conditions of no direction")]
     goals: list[Goal] = []
     for guess in itertools.product((1, -1), repeat=len(unread)):
@@ -356,14 +354,13 @@ def _floor_joints(cell: Cell, until: int) -> Iterator[_Joint]:
             continue
         ends = sorted((form.at(TIME, cell.low), form.at(TIME, last)))
         wholes = range(int(ends[0].ceil()), int(ends[1].floor()) + 1)
-        times.update((form - LinearForm(fmpq(n))).root(TIME) for n in wholes[:_MOST_TIMES])
+        times.update((form - LinearForm(fmpq(n))).root(TIME) for n in wholes[: LIMITS.jump_times])
     for time in times:
         if cell.low < time and (cell.high is None or time < cell.high):
             at = {TIME: rational(time)}
             yield _Joint(time, *(substitute(side, at) for side in (before, cell.value, after)))
 
 
-_MOST_TIMES = 10_000
 _SAME = 1e-30
 
 

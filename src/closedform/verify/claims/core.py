@@ -27,9 +27,10 @@ from closedform.verify.terms import (
     walk,
 )
 from closedform.verify.terms.evaluate import Undefined, value
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.verdict import Status, Verdict
 
-BUDGET = 10.0
+BUDGET = LIMITS.claim_seconds
 """Seconds for one claim, if nothing else is said."""
 
 NOTHING_PARTIAL = "its form"
@@ -133,7 +134,7 @@ class Proofs:
         for statement, given in alike.items():
             if len(set(given)) > 1:
                 common = tuple(sorted(frozenset.intersection(*given), key=str))
-                self.ask(Goal("", statement, common), assume, min(_SHARED_SECONDS, budget))
+                self.ask(Goal("", statement, common), assume, min(LIMITS.shared_seconds, budget))
 
     def ask(self, goal: Goal, assume: Iterable[Term], budget: float) -> Verdict:
         """Returns the verdict on a goal; an UNKNOWN one is asked again where there is more time."""
@@ -154,9 +155,6 @@ class Proofs:
         return verdict
 
 
-_SHARED_SECONDS = 0.2
-
-
 def _decide(goal: Goal, facts: tuple[Term, ...], budget: float) -> Verdict:
     if goal.statement == TRUE:
         return Verdict(Status.PROVED, tactics=("arithmetic",))
@@ -173,18 +171,15 @@ def _decide(goal: Goal, facts: tuple[Term, ...], budget: float) -> Verdict:
 GENERALIZED = "for any choice"
 """The tactic of a proof for any number in the place of what many branches choose from."""
 
-_MANY_BRANCHES = 8
-_GENERAL_SECONDS = 0.5
-
 
 def _prove(statement: Term, facts: tuple[Term, ...], budget: float) -> Verdict:
     """A proof of the statement; where it has many branches, first of what does not need them.
 
     What holds whatever number stands in the place of each choice holds for the choices, too.
     """
-    if sum(1 for node in walk(statement) if node.op is Op.ITE) > _MANY_BRANCHES:
+    if sum(1 for node in walk(statement) if node.op is Op.ITE) > LIMITS.few_branches:
         general = _generalized(statement)
-        seconds = min(_GENERAL_SECONDS, budget)
+        seconds = min(LIMITS.general_seconds, budget)
         verdict = prove(general, assume=facts, budget=seconds)
         if verdict.proved:
             return replace(verdict, tactics=(GENERALIZED, *verdict.tactics))

@@ -28,18 +28,12 @@ from closedform.verify.terms import (
     term,
 )
 from closedform.verify.terms.evaluate import Undefined, holds, value
+from closedform.verify.terms.limits import LIMITS
 
 Point = Mapping[str, fmpq]
 Number = fmpq | arb
 
-_DRAWS = 24
-_TRIES = 4000
 _STEPS_BEYOND = (0, 1, 2, 3, 5, 8, 13, 40, 100, 1000)
-_MANY_CELLS = 64
-_MANY_TURNS = 16
-_MOST_SAMPLES = 600
-_LARGEST_CANDIDATE = 24
-"""Nodes, or digits, of a candidate for a bound: larger ones say nothing to a reader."""
 
 
 # --- points at which guesses are made ------------------------------------------------------------
@@ -52,11 +46,11 @@ def draws(reading: Reading, seed: int = 0) -> list[Point]:
         return [{}]
     generator = random.Random(seed)
     found: list[Point] = []
-    for _ in range(_TRIES):
+    for _ in range(LIMITS.guess_attempts):
         point = {name: _draw(node, generator) for name, node in names.items()}
         if all(_holds(fact, point) for fact in reading.assume):
             found.append(point)
-            if len(found) == _DRAWS:
+            if len(found) == LIMITS.guess_draws:
                 break
     return found
 
@@ -98,16 +92,16 @@ def sampled(reading: Reading, seed: int = 0) -> list[Sample]:
             if known
             else cells_of(reading.schedule)
         )
-        if known and len(pieces) > _MANY_CELLS:
-            pieces = random.Random(seed).sample(pieces, _MANY_CELLS)
+        if known and len(pieces) > LIMITS.guess_cells:
+            pieces = random.Random(seed).sample(pieces, LIMITS.guess_cells)
         for cell in pieces:
-            for step in _steps_of(cell, is_one_of_many=len(pieces) > _MANY_CELLS):
+            for step in _steps_of(cell, is_one_of_many=len(pieces) > LIMITS.guess_cells):
                 point = {**parameters, "t": fmpq(step)}
                 number = value(cell.value, point)
                 if not isinstance(number, Undefined):
                     found.append(Sample(point, number))
-    if len(found) > _MOST_SAMPLES and declared.keys() - {"t"}:
-        return random.Random(seed).sample(found, _MOST_SAMPLES)
+    if len(found) > LIMITS.guess_samples and declared.keys() - {"t"}:
+        return random.Random(seed).sample(found, LIMITS.guess_samples)
     return found
 
 
@@ -133,9 +127,6 @@ class Bound:
     term: Term
 
 
-_MOST_PARTS = 4
-
-
 def bounds(
     candidates: Sequence[Bound], samples: Sequence[Sample], *, is_lower: bool
 ) -> Iterator[Bound]:
@@ -147,7 +138,7 @@ def bounds(
         each.expr: [_at(each.term, sample.point) for sample in samples] for each in candidates
     }
     usable = [each for each in candidates if all(c is not None for c in columns[each.expr])]
-    for size in range(1, _MOST_PARTS + 1):
+    for size in range(1, LIMITS.guess_parts + 1):
         fitting = []
         for chosen in itertools.combinations(usable, size):
             gap = _gap([columns[each.expr] for each in chosen], samples, is_lower=is_lower)
@@ -193,7 +184,7 @@ def candidates_of(reading: Reading, samples: Sequence[Sample]) -> list[Bound]:
     exprs: dict[sp.Expr, None] = {sp.Integer(0): None}
     if not schedule.open:
         exprs.update(dict.fromkeys(_extremes(samples)))
-    elif schedule.expr.count(Relational) <= _MANY_TURNS:
+    elif schedule.expr.count(Relational) <= LIMITS.guess_turns:
         exprs.update(dict.fromkeys(_values_at_turns(schedule)))
     for symbol in sorted(schedule.expr.free_symbols - {t}, key=str):
         # What is declared as positive is a length or a factor, not a value of the schedule.
@@ -215,10 +206,10 @@ def _middle(number: Number) -> fmpq:
 
 
 def _is_readable(expr: sp.Expr) -> bool:
-    small = sum(1 for _ in itertools.islice(sp.preorder_traversal(expr), _LARGEST_CANDIDATE + 1))
+    small = sum(1 for _ in itertools.islice(sp.preorder_traversal(expr), LIMITS.guess_size + 1))
     if expr.is_number:
-        return bool(expr.is_Rational) and len(str(expr)) <= _LARGEST_CANDIDATE
-    return small <= _LARGEST_CANDIDATE and not expr.has(t, sp.Piecewise, sp.zoo, sp.nan, sp.oo)
+        return bool(expr.is_Rational) and len(str(expr)) <= LIMITS.guess_size
+    return small <= LIMITS.guess_size and not expr.has(t, sp.Piecewise, sp.zoo, sp.nan, sp.oo)
 
 
 def _values_at_turns(schedule: Schedule) -> Iterator[sp.Expr]:
@@ -264,14 +255,10 @@ class Phase:
     last: int | None
 
 
-_MOST_PHASES = 8
-_STEPS_OF_PHASE = 17
-
-
 def phases(reading: Reading) -> tuple[Phase, ...]:
     """Returns the phases of a schedule without open hyperparameters; none where it often turns."""
     pieces = cells_of(reading.schedule)
-    if len(pieces) > _MANY_CELLS:
+    if len(pieces) > LIMITS.guess_cells:
         return ()
     found: list[Phase] = []
     for number, cell in enumerate(pieces):
@@ -286,7 +273,7 @@ def phases(reading: Reading) -> tuple[Phase, ...]:
             found[-1] = Phase(joined, found[-1].first, last)
         else:
             found.append(Phase(direction, first, last))
-    return tuple(found) if len(found) <= _MOST_PHASES else ()
+    return tuple(found) if len(found) <= LIMITS.guess_phases else ()
 
 
 def _together(one: str, other: str) -> str | None:
@@ -297,7 +284,7 @@ def _together(one: str, other: str) -> str | None:
 
 def _direction(reading: Reading, first: int, last: int) -> str | None:
     """The way of the samples on some steps, both ends among them; None where it turns."""
-    count = min(last - first, _STEPS_OF_PHASE)
+    count = min(last - first, LIMITS.phase_samples)
     steps = sorted({first + (last - first) * index // count for index in range(count + 1)})
     values = [value(reading.value, {"t": fmpq(step)}) for step in steps]
     if any(isinstance(found, Undefined) for found in values):

@@ -31,6 +31,7 @@ from closedform.verify.terms import (
     term,
 )
 from closedform.verify.terms.definedness import obligations
+from closedform.verify.terms.limits import LIMITS
 
 _PREVIOUS = sp.Symbol("previous value", real=True)
 
@@ -91,9 +92,6 @@ def recurrence(
     return claim_about(everywhere, "recurrence", sentence, goals, presumes)
 
 
-_MOST_SUMMED = 1000
-
-
 def area(
     lr: Schedule,
     total: Any,
@@ -131,9 +129,13 @@ def area(
         ]
         sentence = f"the values before step t add up to {said(total)}"
         return claim_about(reading, "area", sentence, goals, has_value(reading, wanted, after))
-    if isinstance(steps, bool) or not isinstance(steps, int) or not 0 <= steps <= _MOST_SUMMED:
+    if (
+        isinstance(steps, bool)
+        or not isinstance(steps, int)
+        or not 0 <= steps <= LIMITS.summed_steps
+    ):
         raise VerificationError(
-            f"steps must be an integer from 0 to {_MOST_SUMMED}, got {steps!r}",
+            f"steps must be an integer from 0 to {LIMITS.summed_steps}, got {steps!r}",
             where=f"schedule {lr.name!r}",
             hint="give the sum as an expression in t, which is proved by induction",
         )

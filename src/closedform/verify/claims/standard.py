@@ -23,9 +23,7 @@ from closedform.verify.claims.reading import Condition, Reading, read_schedule
 from closedform.verify.claims.report import Finding, Report, check
 from closedform.verify.claims.values import bounded, ends_at, monotone, non_negative
 from closedform.verify.terms import Op, walk
-
-_MOST_BRANCHES = 32
-_MOST_GUESSES = 4
+from closedform.verify.terms.limits import LIMITS
 
 
 def verify_schedule(
@@ -59,24 +57,18 @@ def verify_schedule(
     return replace(report, findings=tuple(_with_jumps(lr, finding) for finding in report))
 
 
-_STEPS_LOOKED_AT = 1000
-
-
 def _with_jumps(lr: Schedule, finding: Finding) -> Finding:
     """A refuted question of continuity, with all jumps instead of the first one."""
     if finding.claim.name != "continuous" or not finding.verdict.refuted or lr.open:
         return finding
-    until = _STEPS_LOOKED_AT if lr.length is None else int(lr.length)
+    until = LIMITS.jump_steps if lr.length is None else int(lr.length)
     found = jumps(lr, until)
     if not found:
         return finding
-    shown = ", ".join(str(jump) for jump in found[:_MOST_JUMPS])
-    more = f" and {len(found) - _MOST_JUMPS} more" if len(found) > _MOST_JUMPS else ""
+    shown = ", ".join(str(jump) for jump in found[: LIMITS.named_jumps])
+    more = f" and {len(found) - LIMITS.named_jumps} more" if len(found) > LIMITS.named_jumps else ""
     reason = f"{shown}{more}, up to step {until}"
     return replace(finding, verdict=replace(finding.verdict, reason=reason))
-
-
-_MOST_JUMPS = 4
 
 
 @dataclass(slots=True)
@@ -96,7 +88,7 @@ class _Standard:
         yield finite(lr, assume=assume)
         yield where_safe(lr, assume=assume)
         branches = sum(1 for node in walk(reading.value) if node.op is Op.ITE)
-        if 0 < branches <= _MOST_BRANCHES:
+        if 0 < branches <= LIMITS.reached_branches:
             yield reached(lr, assume=assume)
         samples = sampled(reading)
         candidates = candidates_of(reading, samples)
@@ -119,7 +111,7 @@ class _Standard:
         """
         until = time.monotonic() + self.budget / 2
         kept = None
-        for guess in islice(guesses, _MOST_GUESSES):
+        for guess in islice(guesses, LIMITS.standard_guesses):
             sides = (guess.expr, None) if is_lower else (None, guess.expr)
             claim = bounded(self.lr, *sides, assume=self.assume)
             left = until - time.monotonic()

@@ -27,6 +27,7 @@ from typing import Any
 from flint import fmpq, fmpz
 
 from closedform.verify.terms.build import add, divide, multiply, power, rational
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.quotients import (
     GENERATORS,
     Quotient,
@@ -40,9 +41,6 @@ from closedform.verify.terms.quotients import (
 from closedform.verify.terms.tree import TRUTHS, Op, Sign, Term, walk
 
 SignOf = Callable[[Term], Sign]
-
-_MOST_MULTIPLES = 64
-_ROUNDS = 6
 
 
 def is_zero(term: Term, sign_of: SignOf | None = None) -> bool:
@@ -320,7 +318,7 @@ class Canonical:
 
     def _normal(self, above: Any) -> Any:
         """A polynomial with each relation ``g^n = value`` used, times the values' denominators."""
-        for _ in range(_ROUNDS):
+        for _ in range(LIMITS.canonical_rounds):
             before = above
             for index in sorted(self._relations, reverse=True):
                 above = self._replace(above, index)
@@ -347,7 +345,7 @@ class Canonical:
 
 def _chebyshev(cosine: Quotient, sine: Quotient, times: int) -> tuple[Quotient, Quotient]:
     """Cosine and sine of a whole multiple of an angle."""
-    if abs(times) > _MOST_MULTIPLES:
+    if abs(times) > LIMITS.angle_multiples:
         raise TooLarge
     two = number(fmpq(2))
     c, following = number(fmpq(1)), cosine

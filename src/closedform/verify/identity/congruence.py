@@ -30,10 +30,10 @@ from closedform.verify.identity import forms
 from closedform.verify.identity.canonical import is_zero
 from closedform.verify.identity.forms import ONE, ZERO, Form, Known, Monomial, NoForm, Truth
 from closedform.verify.terms import Op, Sign, Term
+from closedform.verify.terms.limits import LIMITS
 
 _NOTHING: Known = frozenset()
 _LARGEST_PRIME = 2**48
-_MOST_EXPANDED = 64
 _UNDEFINED = "undefined"
 
 
@@ -311,7 +311,7 @@ class Congruence:
                 factor = self.bases[atom] if is_factor else forms.power_of(atom, exponent)
                 for _ in range(int(exponent.p) if is_factor else 1):
                     parts = [self.product((part, ((m, c),))) for part in parts for m, c in factor]
-                if len(parts) > _MOST_EXPANDED:
+                if len(parts) > LIMITS.expanded_terms:
                     return form
             result += parts
         return self.sum(result)

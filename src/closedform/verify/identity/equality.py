@@ -27,10 +27,10 @@ from closedform.verify.identity.normal import (
     with_one_condition,
 )
 from closedform.verify.terms import Op, Sign, Term, facts
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm
 from closedform.verify.terms.partition import Value, aligned, as_term, form_on, partition
 
-_LONGEST_PERIOD = 10**12
 CYCLE = terms.symbol("cycle", integer=True, sign=Sign.NONNEGATIVE)
 ANY_CYCLE = terms.symbol("any cycle", integer=True)
 PHASE = terms.symbol("phase", integer=True, sign=Sign.NONNEGATIVE)
@@ -141,12 +141,12 @@ def _cycles(steps: Steps, *sides: Term) -> Iterator[tuple[Term, int]]:
     """
     forms = dict.fromkeys(_floored_forms(steps, *sides))
     period = math.lcm(*(int(form.slope(steps.clock).q) for form in forms))
-    if 1 < period <= _LONGEST_PERIOD:
+    if 1 < period <= LIMITS.cycle_period:
         yield terms.add(terms.multiply(terms.rational(period), CYCLE), PHASE), period
     for form in forms:
         slope = form.slope(steps.clock)
         scale = math.lcm(int(slope.q), int(form.constant.q))
-        is_long = not 1 < scale <= _LONGEST_PERIOD or scale == period
+        is_long = not 1 < scale <= LIMITS.cycle_period or scale == period
         if is_long or not form.is_line(steps.clock) or slope == 0:
             continue
         least = min(form.at(steps.clock, step) for step in (steps.first, steps.last))

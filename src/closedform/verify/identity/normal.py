@@ -20,12 +20,12 @@ from flint import arb, fmpq, fmpz
 from closedform.verify import terms
 from closedform.verify.terms import Op, Term
 from closedform.verify.terms.evaluate import value as value_of
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm
 from closedform.verify.terms.partition import form_on
 from closedform.verify.terms.tables import is_integer
 
 _HALF = fmpq(1, 2)
-_LARGEST_RATIO = 16
 
 
 def normal(root: Term, clock: Term, first: int, last: int) -> Term:
@@ -214,7 +214,7 @@ def by_angles(root: Term, clock: Term, first: int, last: int) -> Term:
         for base, symbol in bases:
             ratio = form.slope(clock) / base.slope(clock)
             rest = form - base.scaled(ratio)
-            is_small = max(abs(int(ratio.p)), int(ratio.q)) <= _LARGEST_RATIO
+            is_small = max(abs(int(ratio.p)), int(ratio.q)) <= LIMITS.angle_ratio
             if is_small and rest.is_constant and (4 * rest.constant).q == 1:
                 multiple = terms.multiply(terms.rational(ratio), symbol)
                 return terms.add(multiple, terms.rational(rest.constant))

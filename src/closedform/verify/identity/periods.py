@@ -11,11 +11,10 @@ import math
 from flint import fmpq
 
 from closedform.verify.terms.build import add, floor, multiply, rational, rebuild, symbol
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, linear_forms
 from closedform.verify.terms.tables import is_integer
 from closedform.verify.terms.tree import Op, Term, fold, walk
-
-_LONGEST_PERIOD = 10**6
 
 
 def fold_period(statement: Term, clock: Term) -> tuple[Term, int] | None:
@@ -26,7 +25,7 @@ def fold_period(statement: Term, clock: Term) -> tuple[Term, int] | None:
     forms = linear_forms(statement)
     floored = (forms[node.args[0]] for node in forms if node.op is Op.FLOOR)
     period = math.lcm(*(int(form.slope(clock).q) for form in floored))
-    if not 1 < period <= _LONGEST_PERIOD:
+    if not 1 < period <= LIMITS.fold_period:
         return None
     count = symbol("period#", integer=True)
     replacement = add(multiply(rational(period), count), clock)

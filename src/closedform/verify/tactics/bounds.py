@@ -9,12 +9,16 @@ from flint import fmpq
 
 from closedform.verify.identity.canonical import is_zero
 from closedform.verify.terms.build import ONE, ZERO, add, both, multiply, substitute, subtract
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import RELATIONS, Op, Term, symbols, walk
 
 
 def is_large(term: Term) -> bool:
-    """Whether a term has 200 parts or more: too many to look for lines in it."""
-    return sum(1 for _ in zip(walk(term), range(200), strict=False)) == 200
+    """Whether a term has too many nodes to look for lines in it."""
+    return (
+        sum(1 for _ in zip(walk(term), range(LIMITS.bound_nodes), strict=False))
+        == LIMITS.bound_nodes
+    )
 
 
 def satisfied(op: Op, difference: fmpq) -> bool:

@@ -37,14 +37,10 @@ from closedform.verify.terms.build import (
     subtract,
     symbol,
 )
-from closedform.verify.terms.limits import Deadline
+from closedform.verify.terms.limits import LIMITS, Deadline
 from closedform.verify.terms.tree import Op, Term, walk
 
 _CHOICES = frozenset({Op.ITE, Op.MINIMUM, Op.MAXIMUM, Op.ABSOLUTE, Op.SIGN, Op.FLOOR})
-_FEASIBLE_MS = 300
-_MOST_CASES = 300
-_LONG_CHAIN = 10
-_KEPT = 2
 
 
 class TooManyCases(Exception):  # noqa: N818 - a bound that is met, not a fault
@@ -89,7 +85,7 @@ def split(sequent: Sequent, deadline: Deadline) -> list[Sequent]:
     pending = [sequent]
     while pending:
         deadline.check()
-        if len(cases) + len(pending) > _MOST_CASES:
+        if len(cases) + len(pending) > LIMITS.cases:
             raise TooManyCases
         current = pending.pop()
         node = _innermost_choice(current.goal)
@@ -97,7 +93,7 @@ def split(sequent: Sequent, deadline: Deadline) -> list[Sequent]:
             cases.append(current)
         elif node.op is Op.FLOOR:
             pending.append(_without_floor(current, node, deadline))
-        elif len(chain := _chain(node)) > _LONG_CHAIN:
+        elif len(chain := _chain(node)) > LIMITS.short_chain:
             pending.extend(_branches_of(current, chain))
         else:
             pending.extend(_without_choice(current, node, deadline))
@@ -108,7 +104,7 @@ def is_feasible(
     facts: tuple[Term, ...], deadline: Deadline, readings: tuple[Reading, ...] = (Reading.REAL,)
 ) -> bool:
     """Returns False only where the order solver shows that some facts contradict each other."""
-    milliseconds = deadline.milliseconds(_FEASIBLE_MS)
+    milliseconds = deadline.milliseconds(LIMITS.feasible_ms)
     return not any(
         ask(facts, milliseconds, reading, with_lemmas=False).refuted for reading in readings
     )
@@ -155,10 +151,10 @@ def _branches_of(sequent: Sequent, chain: list[Term]) -> Iterator[Sequent]:
     """The branches of a long chain, the last one first."""
     excluded = [negate(link.args[0]) for link in chain]
     last = chain[-1].args[2]
-    yield _at_branch(sequent, chain[0], excluded[-_KEPT:], last)
+    yield _at_branch(sequent, chain[0], excluded[-LIMITS.chain_facts :], last)
     for place in reversed(range(len(chain))):
         condition, value, _ = chain[place].args
-        facts = [*excluded[max(0, place - _KEPT) : place], condition]
+        facts = [*excluded[max(0, place - LIMITS.chain_facts) : place], condition]
         yield _at_branch(sequent, chain[0], facts, value)
 
 
@@ -241,7 +237,7 @@ def _of_quotient(sequent: Sequent, number: Term, whole: Term, deadline: Deadline
     above, below = number.args
     if above.op is Op.LOG:
         return []
-    milliseconds = deadline.milliseconds(600)
+    milliseconds = deadline.milliseconds(LIMITS.quotient_ms)
     if entails(sequent.facts, less(ZERO, below), milliseconds, has_integers(*sequent.facts))[0]:
         next_multiple = multiply(add(whole, ONE), below)
         return [less_equal(multiply(whole, below), above), less(above, next_multiple)]

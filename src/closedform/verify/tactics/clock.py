@@ -30,15 +30,9 @@ from closedform.verify.tactics.escalation import EVALUATION, IDENTITY, climb
 from closedform.verify.tactics.monotone import Way, course
 from closedform.verify.terms.build import TRUE, less_equal, rational, subtract
 from closedform.verify.terms.evaluate import Undefined, holds, value
-from closedform.verify.terms.limits import Deadline, OutOfTime
+from closedform.verify.terms.limits import LIMITS, Deadline, OutOfTime
 from closedform.verify.terms.partition import FOREVER, Segment, partition
 from closedform.verify.terms.tree import RELATIONS, Op, Term, walk
-
-_DEEPEST = 6
-_ESCALATION_SECONDS = 2.0
-_MOST_STEPS = 20_000
-_MOST_INTERVALS = 400
-_MOST_LEVELS = 3000
 
 MONOTONE = "monotone on segments"
 INTERVALS = "interval arithmetic"
@@ -92,7 +86,7 @@ def walk_through(statement: Term, clock: Term, first: int, deadline: Deadline) -
         deadline.check()
         segment, depth = pending.pop()
         parts = decider.divided(segment)
-        if depth < _DEEPEST and parts != [segment]:
+        if depth < LIMITS.split_depth and parts != [segment]:
             if len(parts) > 1:
                 result.used(SEGMENTS)
             pending += [(part, depth + 1) for part in reversed(parts)]
@@ -117,7 +111,7 @@ class _Decider:
             self._clock,
             segment.first,
             segment.end,
-            levels=_MOST_LEVELS,
+            levels=LIMITS.split_levels,
             check=self._deadline.check,
         )
 
@@ -241,7 +235,7 @@ class _Decider:
             return None
         difference = subtract(relation.args[1], relation.args[0])
         pending = [(segment.first, segment.last)]
-        for _ in range(_MOST_INTERVALS):
+        for _ in range(LIMITS.segment_intervals):
             if not pending:
                 return (INTERVALS,)
             self._deadline.check()
@@ -271,7 +265,7 @@ class _Decider:
             facts.append(less_equal(self._clock, rational(segment.last)))
         sequent = Sequent(tuple(facts), segment.term(self._clock), {})
         try:
-            found = climb(sequent, self._deadline.earlier(_ESCALATION_SECONDS))
+            found = climb(sequent, self._deadline.earlier(LIMITS.escalation_seconds))
         except TooManyCases:
             return None
         except OutOfTime:
@@ -280,7 +274,7 @@ class _Decider:
         return tuple(found.tactics) if found.is_proved else None
 
     def _by_steps(self, segment: Segment[int]) -> tuple[str, ...] | None:
-        if segment.end - segment.first > _MOST_STEPS:
+        if segment.end - segment.first > LIMITS.segment_steps:
             return None
         statement = segment.term(self._clock)
         for step in range(segment.first, segment.end):

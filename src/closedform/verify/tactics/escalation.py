@@ -41,12 +41,8 @@ from closedform.verify.terms.build import (
     subtract,
     symbol,
 )
-from closedform.verify.terms.limits import Deadline
+from closedform.verify.terms.limits import LIMITS, Deadline
 from closedform.verify.terms.tree import Op, Sign, Term, walk
-
-_ORDER_MS = 3000
-_SIGN_MS = 300
-_MODEL_MS = 1000
 
 EVALUATION = "evaluation"
 IDENTITY = "identity"
@@ -79,9 +75,6 @@ class Climb:
             self.tactics.append(tactic)
 
 
-_MOST_OPEN = 8
-
-
 def climb(sequent: Sequent, deadline: Deadline) -> Climb:
     """Returns what the ladder proves of a sequent; it stops at a few open cases.
 
@@ -94,7 +87,7 @@ def climb(sequent: Sequent, deadline: Deadline) -> Climb:
         deadline.check()
         if not _prove_case(case, result, deadline):
             result.open.append(case)
-            if len(result.open) == _MOST_OPEN:
+            if len(result.open) == LIMITS.open_cases:
                 break
     return result
 
@@ -115,7 +108,7 @@ def _prove_case(case: Sequent, result: Climb, deadline: Deadline) -> bool:
     readings = (Reading.REAL, Reading.INTEGER) if integers else (Reading.REAL,)
     for reading in readings:
         asked = (*case.facts, negate(case.goal))
-        found = ask(asked, deadline.milliseconds(_MODEL_MS), reading).model
+        found = ask(asked, deadline.milliseconds(LIMITS.model_ms), reading).model
         if found is not None:
             result.models.append(found)
     if isinstance(model, Mapping):
@@ -176,7 +169,7 @@ def _prove_simple(
         result.used(IDENTITY)
         return _PROVED
     integers = has_integers(goal, *facts)
-    reading, model = entails(facts, goal, deadline.milliseconds(_ORDER_MS), integers)
+    reading, model = entails(facts, goal, deadline.milliseconds(LIMITS.order_ms), integers)
     if reading is not None:
         result.used(reading.value)
         return _PROVED
@@ -197,7 +190,7 @@ def signs_by(facts: tuple[Term, ...], deadline: Deadline) -> SignOf:
                 (
                     sign
                     for sign, goal in _sign_goals(term)
-                    if entails(facts, goal, deadline.milliseconds(_SIGN_MS), integers)[0]
+                    if entails(facts, goal, deadline.milliseconds(LIMITS.sign_ms), integers)[0]
                 ),
                 Sign.ANY,
             )

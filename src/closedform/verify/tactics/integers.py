@@ -35,12 +35,10 @@ from closedform.verify.terms.build import (
     substitute,
     subtract,
 )
-from closedform.verify.terms.limits import Deadline
+from closedform.verify.terms.limits import LIMITS, Deadline
 from closedform.verify.terms.tree import Op, Term, symbols, walk
 
-_DEEPEST = 5
 _READINGS = (Reading.REAL, Reading.INTEGER)
-_MOST_ATTEMPTS = 12
 _CURVED = frozenset(
     {Op.FLOOR, Op.COSPI, Op.SINPI, Op.POWER, Op.LOG, Op.EXP, Op.DIVIDE, Op.OPAQUE, Op.LOOKUP}
 )
@@ -56,7 +54,7 @@ def _cases(
 ) -> Iterator[Sequent]:
     facts = tuple(tighten(sequent.facts))
     tight = Sequent(facts, sequent.goal, sequent.floors)
-    if depth < _DEEPEST:
+    if depth < LIMITS.integer_depth:
         for fact in facts:
             alternatives = _alternatives(fact)
             if alternatives:
@@ -119,7 +117,9 @@ def _neighbouring_floors(
         lower, upper = (sequent.floors[name] for name in pair)
         distance = subtract(upper, lower)
         goal = both(less_equal(ZERO, distance), less_equal(distance, ONE))
-        if entails(sequent.facts, goal, deadline.milliseconds(400), has_integers=False)[0]:
+        if entails(
+            sequent.facts, goal, deadline.milliseconds(LIMITS.neighbours_ms), has_integers=False
+        )[0]:
             return pair
     return None
 
@@ -133,14 +133,14 @@ def _squeezed(facts: tuple[Term, ...], deadline: Deadline) -> list[Term]:
         left, right = fact.args
         if integral_scale(subtract(left, right)) is None:
             continue
-        if ask((*facts, less(left, right)), deadline.milliseconds(150)).refuted:
+        if ask((*facts, less(left, right)), deadline.milliseconds(LIMITS.squeeze_ms)).refuted:
             found.append(equal(left, right))
     return found
 
 
 def eliminate(sequent: Sequent, deadline: Deadline) -> Sequent:
     """Returns the sequent with symbols replaced by what equalities among the facts say they are."""
-    for _ in range(_MOST_ATTEMPTS):
+    for _ in range(LIMITS.eliminations):
         deadline.check()
         found = next(_definitions(sequent.facts), None)
         if found is None:

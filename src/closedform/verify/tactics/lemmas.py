@@ -32,6 +32,7 @@ from closedform.verify.terms.build import (
     rational,
     subtract,
 )
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import Op, Term
 
 THREE_HALVES = rational(3, 2)
@@ -213,16 +214,13 @@ _PAIRS: Mapping[Op, Callable[[Term, Term], Iterator[Term]]] = {
     Op.POWER: _powers,
 }
 
-# Small whole powers are products to the solver: no function, no lemma.
-MOST_FACTORS = 12
-
 
 def is_product(node: Term) -> bool:
     """Whether a power has a whole exponent that is small enough to be written as a product."""
     if node.op is not Op.POWER or not is_rational(node.args[1]):
         return False
     exponent = node.args[1].value
-    return bool(exponent.q == 1 and 0 <= exponent <= MOST_FACTORS)
+    return bool(exponent.q == 1 and 0 <= exponent <= LIMITS.product_factors)
 
 
 def is_function(node: Term) -> bool:

@@ -32,18 +32,9 @@ from closedform.verify.tactics.solver import Reading, ask
 from closedform.verify.tactics.tensors import without_tensor_functions
 from closedform.verify.terms.build import either, equal, less, negate, rational
 from closedform.verify.terms.evaluate import holds
-from closedform.verify.terms.limits import Deadline, OutOfTime
+from closedform.verify.terms.limits import LIMITS, Deadline, OutOfTime
 from closedform.verify.terms.tree import TRUTHS, Sign, Term, show, symbols
 from closedform.verify.terms.verdict import Status, Verdict
-
-# Points before the tactics, after a proof, and where nothing else decided.
-_FIRST_POINTS, _FIRST_SECONDS = 160, 0.15
-_CONFIRMING_POINTS, _CONFIRMING_SECONDS = 40, 0.05
-_LAST_POINTS, _LAST_SECONDS = 1500, 2.0
-# The part of the budget that the tactics may use; the rest is for the last points.
-_CLIMBING_SHARE = 0.7
-_REGIONAL_DRAWS = 24
-_SIMPLIFYING_SECONDS = 0.1
 
 SAMPLES = "samples"
 MODELS = "z3's model"
@@ -88,21 +79,23 @@ def _prove(
     goal: Term, assumptions: tuple[Term, ...], deadline: Deadline, budget: float, seed: int
 ) -> Verdict:
     elementwise, given = without_tensor_functions(goal, assumptions)
-    walked = _walked(elementwise, given, deadline.earlier(budget * _CLIMBING_SHARE))
+    walked = _walked(elementwise, given, deadline.earlier(budget * LIMITS.tactics_share))
     if walked is not None:
         return walked
     sampler = Sampler(goal, assumptions, seed)
 
     def refuted(found: Counterexample, tactic: str, tried: Tally) -> Verdict:
-        soon = deadline.earlier(_SIMPLIFYING_SECONDS)
+        soon = deadline.earlier(LIMITS.simplifying_seconds)
         return _refuted(simplified(found, goal, sampler.assumptions, soon), tactic, tried)
 
-    tally = sampler.search(_FIRST_POINTS, deadline.earlier(min(_FIRST_SECONDS, budget / 4)))
+    tally = sampler.search(
+        LIMITS.first_points, deadline.earlier(min(LIMITS.first_seconds, budget / 4))
+    )
     if tally.counterexample is not None:
         return refuted(tally.counterexample, SAMPLES, tally)
     reason = "no tactic proved it"
     result = Climb()
-    climbing = deadline.earlier(budget * _CLIMBING_SHARE)
+    climbing = deadline.earlier(budget * LIMITS.tactics_share)
     try:
         facts = (*declarations(elementwise, *given), *given)
         result = climb(Sequent(facts, elementwise, {}), climbing)
@@ -119,7 +112,7 @@ def _prove(
         reason = f"the budget of {budget:g} s ended"
     except TooManyCases:
         reason = "it splits into too many cases"
-    again = sampler.search(_LAST_POINTS, deadline.earlier(_LAST_SECONDS))
+    again = sampler.search(LIMITS.last_points, deadline.earlier(LIMITS.last_seconds))
     total = Tally(tally.held + again.held, tally.undecided + again.undecided)
     if again.counterexample is not None:
         return refuted(again.counterexample, SAMPLES, total)
@@ -157,7 +150,7 @@ _FIRST_STEPS = {Sign.NONNEGATIVE: 0, Sign.POSITIVE: 1}
 
 def _proved(result: Climb, sampler: Sampler, tally: Tally, deadline: Deadline) -> Verdict:
     """A proof, confirmed by more points: one that contradicts it is a fault of the prover."""
-    more = sampler.search(_CONFIRMING_POINTS, deadline.earlier(_CONFIRMING_SECONDS))
+    more = sampler.search(LIMITS.confirming_points, deadline.earlier(LIMITS.confirming_seconds))
     found = more.counterexample
     if found is not None and not found.is_undefined:
         raise VerificationError(
@@ -222,7 +215,7 @@ def _from_regions(
     for case in result.open[:6]:
         for fixed in _random_facts(declared, chance):
             deadline.check()
-            model = ask((*case.facts, *fixed), 200, Reading.INTEGER).model
+            model = ask((*case.facts, *fixed), LIMITS.region_ms, Reading.INTEGER).model
             found = None if model is None else _near(model, sampler)
             if found is not None:
                 return found
@@ -231,7 +224,7 @@ def _from_regions(
 
 def _random_facts(declared: Mapping[str, Term], chance: random.Random) -> Iterator[list[Term]]:
     """Equalities that fix all integers but the clock, and lower bounds of some other symbols."""
-    for draw in range(_REGIONAL_DRAWS):
+    for draw in range(LIMITS.region_draws):
         facts = []
         for name, node in declared.items():
             if node.value.integer and name not in ("t", "s"):

@@ -24,14 +24,10 @@ from closedform.verify.terms.build import (
     subtract,
 )
 from closedform.verify.terms.evaluate import Undefined, holds, value
-from closedform.verify.terms.limits import Deadline
+from closedform.verify.terms.limits import LIMITS, Deadline
 from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, symbols, walk
 
 Point = dict[str, fmpq]
-
-_MOST_CANDIDATES = 8
-_STEPS_PER_DRAW = 6
-_LARGEST = 10**7
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,17 +271,17 @@ class Sampler:
         found.add(self._integer(interval, is_small=True))
         found.add(self._integer(interval, is_small=False))
         ordered = sorted(found)
-        return self._random.sample(ordered, min(_STEPS_PER_DRAW, len(ordered)))
+        return self._random.sample(ordered, min(LIMITS.draw_steps, len(ordered)))
 
     def _near_roots(self, point: Point, interval: Interval, step: fmpq) -> Iterator[fmpq]:
-        count = min(_MOST_CANDIDATES, len(self._roots))
+        count = min(LIMITS.draw_roots, len(self._roots))
         for at_zero, at_one, is_floor in self._random.sample(self._roots, count):
             start, end = value(at_zero, point), value(at_one, point)
             if not isinstance(start, fmpq) or not isinstance(end, fmpq) or start == end:
                 continue
             level = fmpq(self._random.randint(0, 3)) if is_floor else fmpq(0)
             root = (level - start) / (end - start)
-            if abs(root) > _LARGEST:
+            if abs(root) > LIMITS.draw_size:
                 continue
             if step == 0:
                 candidates = [root]

@@ -20,7 +20,7 @@ from flint import fmpq
 from closedform.errors import VerificationError
 from closedform.verify.tactics.lemmas import is_function, lemmas_of, lemmas_of_pair
 from closedform.verify.terms.build import negate
-from closedform.verify.terms.limits import NEVER, Deadline
+from closedform.verify.terms.limits import LIMITS, NEVER, Deadline
 from closedform.verify.terms.tree import RELATIONS, TRUTHS, Op, Sign, Term, walk
 
 
@@ -63,15 +63,6 @@ class Answer:
     model: Mapping[str, fmpq] | None = None
 
 
-# More functions than this have no lemmas of pairs: their number grows with the square.
-_MOST_PAIRED = 14
-# So many functions have lemmas at all. To have fewer facts never proves more.
-_MOST_STATED = 60
-_MOST_PARTS = 4000
-# Deterministic work limit of one question, so that a timer that z3 overlooks does not hang it.
-_WORK_PER_MILLISECOND = 20_000
-
-
 def ask(
     facts: Iterable[Term],
     milliseconds: int,
@@ -94,8 +85,8 @@ def ask(
 
 def _is_too_large(facts: tuple[Term, ...]) -> bool:
     """Whether it would take long only to write the question down."""
-    parts = zip(walk(*facts), range(_MOST_PARTS), strict=False)
-    return sum(1 for _ in parts) == _MOST_PARTS
+    parts = zip(walk(*facts), range(LIMITS.solver_nodes), strict=False)
+    return sum(1 for _ in parts) == LIMITS.solver_nodes
 
 
 def entails(
@@ -160,7 +151,7 @@ class Question:
         """Returns z3's answer within a time; an answer that it cannot give is neither."""
         solver = self._solver()
         solver.set("timeout", milliseconds)
-        solver.set("rlimit", milliseconds * _WORK_PER_MILLISECOND)
+        solver.set("rlimit", milliseconds * LIMITS.work_per_ms)
         solver.add(*self.assertions)
         try:
             found = solver.check()
@@ -185,11 +176,14 @@ class Question:
         """States the lemmas; those of lemmas (a sine's cosine, a floor's power) included."""
         met: list[Term] = []
         position = 0
-        while position < min(len(self._functions), _MOST_STATED) and self._deadline.left > 0:
+        while (
+            position < min(len(self._functions), LIMITS.stated_functions)
+            and self._deadline.left > 0
+        ):
             node = self._functions[position]
             position += 1
             lemmas = lemmas_of(node)
-            if len(met) < _MOST_PAIRED:
+            if len(met) < LIMITS.paired_functions:
                 for other in met:
                     lemmas += lemmas_of_pair(node, other)
             met.append(node)

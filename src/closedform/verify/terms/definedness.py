@@ -23,6 +23,7 @@ from closedform.verify.terms.build import (
     negate,
     rational,
 )
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import Op, Term, show, walk
 
 
@@ -90,11 +91,6 @@ def obligations(term: Term, taken: bool = True) -> list[Obligation]:
 # Conditions as a linked list, so that a chain of n branches costs n, not n * n.
 _Path = tuple["_Path", Term] | None
 
-# A table of 20,000 branches has as many; k choices that stand in one another may have 2^k.
-_MOST_PATHS = 100_000
-# Of a path that is common to others, this many conditions are kept.
-_LONGEST_PATH = 64
-
 
 def _taken(root: Term) -> list[Obligation]:
     partial = _partial_below(root)
@@ -105,7 +101,7 @@ def _taken(root: Term) -> list[Obligation]:
         node, path = pending.pop()
         if node not in partial or (node, id(path)) in seen:
             continue
-        if len(seen) == _MOST_PATHS:
+        if len(seen) == LIMITS.paths:
             return _taken_on_common_paths(root, partial)
         seen[node, id(path)] = path
         demand = None if node.op is Op.ITE else _demand(node)
@@ -136,7 +132,7 @@ def _taken_on_common_paths(root: Term, partial: set[Term]) -> list[Obligation]:
             continue
         own = paths[node]
         for arg, way in _ways(node, None):
-            reached = (*own, *_conditions(way))[:_LONGEST_PATH]
+            reached = (*own, *_conditions(way))[: LIMITS.path_conditions]
             paths[arg] = _common(paths[arg], reached) if arg in paths else reached
         demand = None if node.op is Op.ITE else _demand(node)
         if demand is not None:

@@ -21,12 +21,12 @@ from flint import arb, ctx, fmpq, fmpz
 
 from closedform.errors import VerificationError
 from closedform.verify.terms import tensor_functions as functions
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, linear_forms
 from closedform.verify.terms.tree import Op, Term, walk
 
 PRECISIONS = (64, 256, 1024)
-# Rational powers of more bits than this become balls; larger arguments of exp stay undecided.
-_MOST_BITS = 20_000
+# The exponential of a larger number stays undecided.
 _LARGEST_EXPONENT = fmpq(2) ** 40
 
 
@@ -232,7 +232,7 @@ def _whole_power(node: Term, base: Any, exponent: int) -> Result:
             return _UNDECIDED
     if isinstance(base, fmpq):
         bits = max(int(base.p).bit_length(), int(base.q).bit_length())
-        if base in (0, 1, -1) or (bits - 1) * abs(exponent) < _MOST_BITS:
+        if base in (0, 1, -1) or (bits - 1) * abs(exponent) < LIMITS.number_bits:
             small = exponent if base not in (0, 1, -1) else exponent % 2 or 2
             return base**small if small > 0 else 1 / base**-small
     if abs(exponent) < 2**62:
@@ -314,7 +314,7 @@ def _whole_log(number: fmpq, base: fmpq, estimate: arb) -> Result:
     """The greatest n with ``base^n <= number``, by exact comparison near a ball that is narrow."""
     guess = int(estimate.mid().floor().unique_fmpz() or 0)
     bits = max(int(base.p).bit_length(), int(base.q).bit_length())
-    if not estimate.rad() < arb(1) or bits * (abs(guess) + 2) > _MOST_BITS:
+    if not estimate.rad() < arb(1) or bits * (abs(guess) + 2) > LIMITS.number_bits:
         return _UNDECIDED
     return fmpq(max(n for n in range(guess - 2, guess + 3) if base**n <= number))
 

@@ -28,6 +28,7 @@ from closedform.verify.terms.build import (
     is_rational,
     rebuild,
 )
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, combined
 from closedform.verify.terms.tables import is_integer
 from closedform.verify.terms.tree import RELATIONS, Op, Term, fold, walk
@@ -69,7 +70,7 @@ def partition(
     first: int,
     end: int,
     *,
-    levels: int = 64,
+    levels: int = LIMITS.floor_levels,
     check: Callable[[], None] = lambda: None,
 ) -> Segments[int]:
     """Returns the segments of a term on the steps ``[first, end)``.

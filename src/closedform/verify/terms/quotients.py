@@ -12,12 +12,9 @@ from typing import Any
 
 from flint import Ordering, fmpq, fmpq_mpoly_ctx
 
+from closedform.verify.terms.limits import LIMITS
+
 GENERATORS = 48
-_MOST_TERMS = 3000
-_MOST_PRODUCTS = 60_000
-_MOST_PAIRS = 40_000  # of terms, for a common divisor
-_LARGEST_DEGREE = 300
-_MOST_BITS = 20_000
 
 
 class TooLarge(Exception):  # noqa: N818 - a bound that is met, not a fault
@@ -86,7 +83,7 @@ class Quotient:
 
 def product(left: Any, right: Any) -> Any:
     """Returns the product of two polynomials, within the bounds."""
-    if len(left) * len(right) > _MOST_PRODUCTS:
+    if len(left) * len(right) > LIMITS.product_terms:
         raise TooLarge
     return left * right
 
@@ -98,7 +95,9 @@ def _raised(polynomial: Any, exponent: int) -> Any:
             int(part.p).bit_length() + int(part.q).bit_length()
             for part in (fmpq(number) for number in polynomial.coeffs())
         )
-        if (terms > 1 and exponent * (terms - 1) > 100) or bits * exponent > _MOST_BITS:
+        if (
+            terms > 1 and exponent * (terms - 1) > LIMITS.power_terms
+        ) or bits * exponent > LIMITS.power_bits:
             raise TooLarge
     return polynomial**exponent
 
@@ -109,15 +108,15 @@ def reduced(above: Any, below: Any) -> Quotient:
     Raises:
         TooLarge: There are too many terms, or the degrees are too high for a common divisor.
     """
-    if len(above) + len(below) > _MOST_TERMS:
+    if len(above) + len(below) > LIMITS.polynomial_terms:
         raise TooLarge
     if below.is_one():
         return Quotient(above, below)
     if above.is_zero():
         return number(fmpq(0))
     if not below.is_constant():
-        is_long = len(above) * len(below) > _MOST_PAIRS
-        is_high = _degree(above, below) > _LARGEST_DEGREE
+        is_long = len(above) * len(below) > LIMITS.divisor_terms
+        is_high = _degree(above, below) > LIMITS.divisor_degree
         if min(len(above), len(below)) > 1 and (is_long or is_high):
             raise TooLarge
         divisor = above.gcd(below)
@@ -152,7 +151,7 @@ def factors(quotient: Quotient) -> tuple[fmpq, list[tuple[Quotient, int]]]:
     """Returns the constant and the irreducible factors with their powers, those below negative."""
     constant, found = fmpq(1), []
     for polynomial, direction in ((quotient.above, 1), (quotient.below, -1)):
-        if _degree(polynomial) > 40 or len(polynomial) > 60:
+        if _degree(polynomial) > LIMITS.factored_degree or len(polynomial) > LIMITS.factored_terms:
             raise TooLarge
         lead, parts = polynomial.factor()
         constant *= fmpq(lead) ** direction

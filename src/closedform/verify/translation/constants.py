@@ -30,13 +30,12 @@ from closedform.ir import DType
 from closedform.verify import terms
 from closedform.verify.terms import Op, Term
 from closedform.verify.terms.evaluate import value as value_of
+from closedform.verify.terms.limits import LIMITS
 
 # Two families of numbers of one size are told apart by bits of numerator and denominator. A number
 # that belongs to neither has about 53 bits in both (float64), so one of fewer is no accident.
 _FEW_BITS = {DType.F64: 40, DType.F32: 18}
 _MOST_BITS = {DType.F64: 48, DType.F32: 22}
-_PRECISION = 192
-_MOST_COMBINED = 40
 
 
 def rounding_interval(number: float, dtype: DType) -> tuple[fmpq, fmpq]:
@@ -179,7 +178,7 @@ class Constants:
 
     def _sums_and_products(self, low: fmpq, high: fmpq) -> list[fmpq]:
         """What one operation makes of two rational numbers of the source, or of one and 2."""
-        if len(self._rationals) > 2 * _MOST_COMBINED:
+        if len(self._rationals) > 2 * LIMITS.combined_constants:
             return []
         found: set[fmpq] = set()
         for one in self._operands:
@@ -252,7 +251,7 @@ def _numbers(sources: Iterable[Term]) -> tuple[dict[fmpq, None], dict[Term, None
 
 def enclosure(term: Term) -> tuple[fmpq, fmpq] | None:
     """Returns a lower and an upper bound of a number; None if it is not defined or not decided."""
-    found = value_of(term, {}, _PRECISION)
+    found = value_of(term, {}, LIMITS.constant_precision)
     if isinstance(found, fmpq):
         return found, found
     if not isinstance(found, arb) or not found.is_finite():

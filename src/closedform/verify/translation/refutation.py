@@ -23,13 +23,13 @@ from closedform.verify.terms import Sign, Term
 from closedform.verify.terms.evaluate import Undefined
 from closedform.verify.terms.evaluate import value as value_of
 from closedform.verify.terms.from_graph import Constant
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.constants import rounding_interval
 
 CLOCK = terms.term(t)
 # Of the largest value that is seen: far more than float32 rounds, far less than a fault changes.
 _LARGEST_ERROR = 2.0**-18
-_POINTS = 24
 
 
 class Floats:
@@ -135,7 +135,7 @@ def points_of(pair: Pair, steps: Steps) -> Iterator[dict[str, fmpq]]:
     near = [*range(min(width, 6) + 1), *(width - back for back in range(min(width, 3) + 1))]
     spread = [width * part // 16 for part in range(17)]
     doubling = [2**power for power in range(width.bit_length()) if 2**power <= width]
-    drawn = [draw.randint(0, width) for _ in range(_POINTS)]
+    drawn = [draw.randint(0, width) for _ in range(LIMITS.refutation_points)]
     others = {**terms.symbols(pair.source), **terms.symbols(pair.lifted)}
     others.pop(steps.clock.value.name, None)
     for offset in dict.fromkeys((*near, *spread, *doubling, *drawn)):

@@ -45,6 +45,7 @@ from closedform.verify.tactics.prover import prove
 from closedform.verify.terms import Term
 from closedform.verify.terms.definedness import obligations
 from closedform.verify.terms.from_graph import Constant, lift_graph
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm
 from closedform.verify.terms.partition import Segments, Value, aligned, as_term, partition
 from closedform.verify.terms.verdict import Status, Verdict
@@ -61,7 +62,7 @@ from closedform.verify.translation.rule_terms import Wanted, model_of
 from closedform.verify.translation.sources import source_term
 from closedform.verify.translation.split_constants import with_split_constants
 
-BUDGET = 5.0
+BUDGET = LIMITS.validation_seconds
 """Seconds for one validation, if nothing else is said."""
 
 MEANING = (
@@ -79,8 +80,6 @@ PAIRS = (
     "read over the real numbers they say nothing, the certificate of numerics measures them"
 )
 _SPLITTER = 4097.0
-# The paths through more undecided branches than this are too many to be listed.
-_MOST_BRANCHES = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +331,7 @@ def _prove(pair: Pair, run: OpenRun, deadline: float, is_rule: bool) -> Verdict:
         if not is_rule:
             yield from (obligation.claim for obligation in obligations(lifted))
 
-    if sum(node.op is terms.Op.ITE for node in terms.walk(lifted)) > _MOST_BRANCHES:
+    if sum(node.op is terms.Op.ITE for node in terms.walk(lifted)) > LIMITS.listed_branches:
         return _unknown(pair, steps, None)
     tactics: dict[str, None] = {}
     for goal in goals():

@@ -23,7 +23,7 @@ from closedform.verify.claims.report import Finding
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.test_library import SCHEDULES  # noqa: E402 - the table of entries, kept there once
+from tests.test_library import SCHEDULES  # noqa: E402 - the table of entries
 from tests.verify.usual import usual  # noqa: E402
 
 BOUND_KINDS = ("total", "finite", "bounded", "continuous")

@@ -53,15 +53,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     is_named = any("::" in argument for argument in config.args) or config.option.keyword
     if config.getoption("--exhaustive") or is_named:
         return
-    kept, left_out = sampled(items)
+    chosen, left_out = sampled(items)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = kept
+        items[:] = chosen
 
 
 def sampled(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
     """Returns the tests that are run without `--exhaustive`, and the others."""
-    kept: list[pytest.Item] = []
+    chosen: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     seen: Counter[str] = Counter()
     for item in items:
@@ -71,8 +71,8 @@ def sampled(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.It
             seen[name] % stride for stride in strides
         )
         seen[name] += 1
-        (left_out if is_left_out else kept).append(item)
-    return kept, left_out
+        (left_out if is_left_out else chosen).append(item)
+    return chosen, left_out
 
 
 def compare_with_golden(path: Path, text: str, *, update: bool) -> None:

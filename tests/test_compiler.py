@@ -80,14 +80,14 @@ def test_invalid(action: Callable[[Path], object], message: str, tmp_path: Path)
 
 def test_a_rule_is_not_written_onto_a_file(tmp_path: Path) -> None:
     path = tmp_path / "taken"
-    path.write_bytes(b"kept")
+    path.write_bytes(b"previous")
     with pytest.raises(ExportError) as caught:
         cf.to_onnx(RULE, path, params={"w": (3,)})
     assert str(caught.value) == (
         f"cannot make the folder: File exists (folder {str(path)!r}): "
         "a rule is written as several files: give the path of a folder"
     )
-    assert path.read_bytes() == b"kept"
+    assert path.read_bytes() == b"previous"
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,9 @@ def test_an_input_of_a_torch_module_keeps_its_value_as_default() -> None:
     module = cf.to_torch(LINE, inputs=("end",))
     assert module(torch.tensor(2)).item() == 0.5
     assert module(torch.tensor(2), end=3.0).item() == 1.5
-    opened = cf.Schedule(LINE.expr, name="open", start=0, steps=4)
+    unbound = cf.Schedule(LINE.expr, name="open", start=0, steps=4)
     with pytest.raises(ClosedFormError) as caught:
-        cf.to_torch(opened, inputs=("end",))(torch.tensor(2))
+        cf.to_torch(unbound, inputs=("end",))(torch.tensor(2))
     assert str(caught.value) == "hyper input 'end' is missing (schedule 'open')"
 
 

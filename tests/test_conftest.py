@@ -52,11 +52,11 @@ def test_a_fixed_part_of_the_cases_is_run() -> None:
     cases = [case(f"test_b[{number}]", third) for number in range(8)]
     cases.insert(4, case("test_c"))
     cases.append(case("test_d", pytest.mark.exhaustive))
-    kept, left_out = sampled(cases)
-    assert [one.nodeid.partition("::")[2] for one in kept] == [
+    chosen, left_out = sampled(cases)
+    assert [one.nodeid.partition("::")[2] for one in chosen] == [
         *("test_b[0]", "test_b[3]", "test_c", "test_b[6]")
     ]
-    assert len(kept) + len(left_out) == len(cases)
+    assert len(chosen) + len(left_out) == len(cases)
 
 
 @pytest.mark.parametrize(

@@ -266,15 +266,15 @@ def _draw_remarks(axes: Axes, schedule: Schedule, remarks: Mapping[int, str]) ->
 
 def _ticks(end: int, marks: Sequence[int]) -> list[int]:
     """Ticks at 0, at the end and at the boundaries whose labels do not overlap."""
-    room = end / _LABELS_SIDE_BY_SIDE
+    gap = end / _LABELS_SIDE_BY_SIDE
     ticks = [0, end]
     for mark in marks:
-        if all(abs(mark - tick) >= room for tick in ticks):
+        if all(abs(mark - tick) >= gap for tick in ticks):
             ticks.append(mark)
     magnitude = 10 ** max(len(str(end)) - 2, 0)
     spacing = next(n * magnitude for n in (1, 2, 5, 10, 20, 50) if n * magnitude * 5 >= end)
     for step in range(spacing, end, spacing):
-        if all(abs(step - tick) >= 1.2 * room for tick in ticks):
+        if all(abs(step - tick) >= 1.2 * gap for tick in ticks):
             ticks.append(step)
     return sorted(ticks)
 

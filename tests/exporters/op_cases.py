@@ -101,9 +101,9 @@ def elementwise_cases() -> Iterator[Case]:
         # quotient times the divisor must fit.
         first, second = pairs(dtype)
         least = np.iinfo(dtype.numpy).min
-        kept = (second != 0) & (second != least) & (first >= -1000) & (first <= 1000)
-        yield build(Op.FLOOR_DIV, (first[kept], second[kept]), str(dtype))
-        yield build(Op.FLOOR_MOD, (first[kept], second[kept]), str(dtype))
+        valid = (second != 0) & (second != least) & (first >= -1000) & (first <= 1000)
+        yield build(Op.FLOOR_DIV, (first[valid], second[valid]), str(dtype))
+        yield build(Op.FLOOR_MOD, (first[valid], second[valid]), str(dtype))
     for dtype in FLOATS:
         yield build(Op.DIV, pairs(dtype), str(dtype))
         # torch's vector fmod gives NaN where the quotient of finite operands is infinite.

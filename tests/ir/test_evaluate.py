@@ -278,8 +278,8 @@ def test_the_largest_element() -> None:
             zeros[place] = 0.0
             found = apply(Op.REDUCE_MAX, zeros, axes=(0,), keepdims=False)
             assert not np.signbit(found), (size, place)
-    kept = apply(Op.REDUCE_MAX, np.arange(6).reshape(2, 3), axes=(0,), keepdims=True)
-    assert kept.tolist() == [[3, 4, 5]]
+    maxima = apply(Op.REDUCE_MAX, np.arange(6).reshape(2, 3), axes=(0,), keepdims=True)
+    assert maxima.tolist() == [[3, 4, 5]]
     np.testing.assert_array_equal(apply(Op.REDUCE_MAX, matrix, axes=(), keepdims=True), matrix)
 
 

@@ -120,7 +120,7 @@ def test_literals(number: float, dtype: DType, literal: str) -> None:
     assert format_number(np.asarray(number).astype(dtype.numpy)[()], dtype) == literal
 
 
-def test_payload_of_a_nan_is_kept() -> None:
+def test_payload_of_a_nan_is_preserved() -> None:
     number = np.frombuffer(bytes.fromhex("010000000000f4ff"), np.float64)[0]
     assert format_number(number, DType.F64) == "nan(0xfff4000000000001)"
 

@@ -68,7 +68,7 @@ def test_numbers_mean_the_decimal_they_show(given: Any, meant: sp.Expr) -> None:
         (t + 1, r"peak must be a number, got the expression t \+ 1"),
     ],
 )
-def test_what_is_no_number_is_refused(given: Any, message: str) -> None:
+def test_values_that_are_not_numbers_are_refused(given: Any, message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
         exact_number(given, "peak")
 
@@ -91,9 +91,9 @@ def test_value_float_and_exact() -> None:
 
 def test_bind_replaces_and_completes() -> None:
     assert RAMP.bind(peak=0.6).exact(1) == sp.Rational(3, 20)
-    opened = Schedule(PEAK * t, name="line")
-    assert [symbol.name for symbol in opened.open] == ["peak"]
-    assert opened.bind(peak=2).exact(3) == 6
+    unbound = Schedule(PEAK * t, name="line")
+    assert [symbol.name for symbol in unbound.open] == ["peak"]
+    assert unbound.bind(peak=2).exact(3) == 6
 
 
 def test_immutable_hashable_picklable() -> None:
@@ -143,7 +143,7 @@ def test_lengths_follow_their_hyperparameters() -> None:
     assert line.rename("ramp") == line
 
 
-def test_chained_is_a_product_of_relative_courses() -> None:
+def test_chained_is_a_product_of_relative_values() -> None:
     product = chained((FALL, Schedule(sp.Integer(8) / (t + 2))))
     assert product.exact(0) == 1
     assert product.exact(2) == sp.Rational(8, 10) * sp.Rational(1, 2)

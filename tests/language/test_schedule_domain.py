@@ -1,4 +1,4 @@
-"""The domain of a schedule: kept through composition, checked as soon as the values are known."""
+"""The domain of a schedule: preserved by composition, checked as soon as the values are known."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_domain_is_checked_once_its_values_are_known() -> None:
         lambda lr: chained([lr, library.constant(2)]),
     ],
 )
-def test_the_domain_is_kept(change: Callable[[Schedule], Schedule]) -> None:
+def test_the_domain_is_preserved(change: Callable[[Schedule], Schedule]) -> None:
     assert change(PLAIN).domain == (RULE,)
 
 
@@ -79,7 +79,7 @@ def test_unbind_opens_what_has_a_value() -> None:
         ([hyper("steps") > 4], "'steps' in the domain is not a symbol .*did you mean 'steps'"),
     ],
 )
-def test_what_is_no_domain_is_refused(domain: list[sp.Basic], message: str) -> None:
+def test_invalid_domains_are_refused(domain: list[sp.Basic], message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
         Schedule(PLAIN.expr, domain=domain)
 

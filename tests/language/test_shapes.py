@@ -65,7 +65,7 @@ FORMULAS: dict[str, tuple[sp.Expr, tuple[int, ...], Callable[[Any], Any]]] = {
         (2, 3),
         lambda g: np.broadcast_to(g.sum(-1, keepdims=True), (2, 3)),
     ),
-    "mean of columns, kept": (
+    "mean of columns, keepdims": (
         PARAM + reduce_mean(GRAD, (-2,), keepdims=True),
         (2, 3, 4),
         lambda g: np.broadcast_to(column(g), (2, 3, 4)),

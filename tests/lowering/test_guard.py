@@ -77,9 +77,9 @@ def test_what_is_illegal_where_it_is_taken_is_refused(expr: sp.Expr, message: st
     assert str(caught.value) == message
 
 
-def test_what_is_held_keeps_what_is_known_of_its_operand() -> None:
-    held = SafeOperand(t, t > 3)
-    assert held.is_integer
-    assert is_integral(held)
-    assert interval(held, clock_domain(last=10)) == interval(held.piecewise, clock_domain(last=10))
-    assert [held.xreplace({t: sp.Integer(step)}) for step in (3, 4)] == [1, 4]
+def test_a_safe_operand_has_the_properties_of_its_operand() -> None:
+    safe = SafeOperand(t, t > 3)
+    assert safe.is_integer
+    assert is_integral(safe)
+    assert interval(safe, clock_domain(last=10)) == interval(safe.piecewise, clock_domain(last=10))
+    assert [safe.xreplace({t: sp.Integer(step)}) for step in (3, 4)] == [1, 4]

@@ -139,8 +139,8 @@ def test_parts_and_shards_are_the_fused_step(name: str, run: Run) -> None:
         kind, _, rest = key.partition(".")
         if rest.startswith("w"):
             tail = rest[1:]
-            pieces = [sharded[f"{kind}.w.{place}{tail}"] for place in (0, 1)]
-            np.testing.assert_allclose(np.concatenate(pieces), value, rtol=1e-13)
+            shards = [sharded[f"{kind}.w.{place}{tail}"] for place in (0, 1)]
+            np.testing.assert_allclose(np.concatenate(shards), value, rtol=1e-13)
         else:
             np.testing.assert_allclose(sharded[key], value, rtol=1e-13)
 
@@ -152,9 +152,9 @@ def test_a_hyperparameter_may_stand_in_a_sum_alone() -> None:
     by_parts = steps_by_parts(scaled, PARAMS, run_evaluator)
     gradients = {name: array + 0.1 for name, array in PARAMS.items()}
     divisor = 1 + 2 * sum(float((grad**2).sum()) for grad in gradients.values())
-    opened = replace(scaled, hyperparameters={"scale": None})
+    unbound = replace(scaled, hyperparameters={"scale": None})
     shapes = {name: array.shape for name, array in PARAMS.items()}
-    graph = compile_step(ModelSpec(opened, shapes), GraphOptions(dtype=DType.F64))
+    graph = compile_step(ModelSpec(unbound, shapes), GraphOptions(dtype=DType.F64))
     feed = {f"param.{name}": array for name, array in PARAMS.items()}
     feed |= {f"grad.{name}": grad for name, grad in gradients.items()}
     found = evaluate(graph, {**feed, "step": np.int64(0), "scale": np.float64(2)})

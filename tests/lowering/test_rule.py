@@ -89,8 +89,8 @@ def test_a_condition_on_powers_of_the_step_is_decided_in_time() -> None:
 
 
 def test_branches_on_data() -> None:
-    held = sp.Piecewise((PARAM - LR * GRAD, sp.Abs(GRAD) < 1), (PARAM, True))
-    result = run(rule(held), param_of_w=[1, 1], grad_of_w=[0.5, 2])
+    guarded = sp.Piecewise((PARAM - LR * GRAD, sp.Abs(GRAD) < 1), (PARAM, True))
+    result = run(rule(guarded), param_of_w=[1, 1], grad_of_w=[0.5, 2])
     assert result["next.param.w"].tolist() == [0.75, 1]
 
 
@@ -132,12 +132,12 @@ def test_scalar_states_and_states_that_start_from_the_parameter() -> None:
 
 
 def test_hyperparameters_as_inputs_and_schedules() -> None:
-    opened = compile_step(ModelSpec(rule(PARAM - LR * GRAD, lr=None), {"w": (2,)}))
+    unbound = compile_step(ModelSpec(rule(PARAM - LR * GRAD, lr=None), {"w": (2,)}))
     arrays: dict[str, Any] = {
         "param.w": np.array([1, 1], np.float32),
         "grad.w": np.array([1, 2], np.float32),
     }
-    result = run_evaluator(opened, {"step": np.array(0), "lr": np.array(0.25), **arrays})
+    result = run_evaluator(unbound, {"step": np.array(0), "lr": np.array(0.25), **arrays})
     assert result["next.param.w"].tolist() == [0.75, 0.5]
     ramp = schedules.linear(0, 1, 4)
     result = run(rule(PARAM - LR * GRAD, lr=ramp), 3, param_of_w=[1, 1], grad_of_w=[1, 2])

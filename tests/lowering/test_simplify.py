@@ -31,10 +31,10 @@ EXPRESSIONS = {
     "fraction": sp.frac(t / 7),
     "ceiling": sp.ceiling(t / 7 + HALF),
     "quotient of fractions": floor_div(t / 2, sp.Rational(3, 4)),
-    "pieces in the last piece": sp.Piecewise(
+    "branches in the last branch": sp.Piecewise(
         (1, t < 5), (sp.Piecewise((2, t < 9), (t, t < 20), (3, True)), True)
     ),
-    "pieces in the first piece": sp.Piecewise(
+    "branches in the first branch": sp.Piecewise(
         (sp.Piecewise((t, t < 9), (2, t > 25), (4, True)), t < 15), (3, True)
     ),
 }
@@ -65,9 +65,9 @@ THRESHOLDS = [
 
 @pytest.mark.parametrize("condition", THRESHOLDS, ids=str)
 def test_a_comparison_of_integers_holds_at_the_same_steps(condition: sp.Rel) -> None:
-    # A remainder, not the clock itself: the comparison is lowered, and is no piece of a table.
-    pieces = sp.Piecewise((1, condition), (2, True), evaluate=False)
-    graph = compile_schedule(Schedule(pieces))
+    # A remainder, not the clock itself: the comparison is lowered, and is not an entry of a table.
+    branches = sp.Piecewise((1, condition), (2, True), evaluate=False)
+    graph = compile_schedule(Schedule(branches))
     for step in range(31):
         number = Fraction(str(condition.lhs.xreplace({t: sp.Integer(step)})))
         bound = Fraction(str(condition.rhs))

@@ -16,7 +16,7 @@ from closedform.options import GraphOptions
 from closedform.verify.certificates.certificate import certify
 from tests.support.exact import evaluate_exactly, mpf
 
-WAVES = {
+CASES = {
     "cosine": sp.cos(sp.pi * t / 7),
     "sine": sp.sin(sp.pi * t / 7),
     "sine of a shifted step": sp.sin(sp.pi * (3 - t) / 5),
@@ -33,11 +33,11 @@ WAVES = {
 }
 
 
-@pytest.mark.parametrize("name", WAVES)
-def test_waves(name: str) -> None:
-    schedule = Schedule(WAVES[name])
+@pytest.mark.parametrize("name", CASES)
+def test_values(name: str) -> None:
+    schedule = Schedule(CASES[name])
     for step in (*range(40), 10**6 + 3, 10**12 + 8):
-        truth = mpf(evaluate_exactly(WAVES[name], {t: Fraction(step)}))
+        truth = mpf(evaluate_exactly(CASES[name], {t: Fraction(step)}))
         # One rounding each of the angle, the sine, and of a product and a sum.
         assert abs(schedule(step) - truth) <= np.spacing(3.5 if name == "below zero" else 1.0), step
 

@@ -69,7 +69,7 @@ def _evaluate(expr: sp.Basic, values: Mapping[sp.Symbol, Fraction]) -> Number:
     if expr in (sp.pi, sp.E):
         return Number(flint.arb.pi() if expr == sp.pi else flint.arb(1).exp())
     if isinstance(expr, SafeOperand):
-        return _evaluate(expr.pieces, values)
+        return _evaluate(expr.piecewise, values)
     if isinstance(expr, sp.Piecewise):
         for value, condition in expr.args:
             if _holds(condition, values):

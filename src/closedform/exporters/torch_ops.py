@@ -40,7 +40,7 @@ class Site:
         graph: The graph that is written.
         program: The torch.fx graph under construction.
         node: The node that is written.
-        device: The value that holds the device of the first input; None where there is no input.
+        device: The value with the device of the first input; None if there is no input.
     """
 
     graph: Graph

@@ -5,7 +5,7 @@ Constant folding and every test call this module; other engines are compared wit
 
 - Integers wrap. ``floor_div`` and ``floor_mod`` of integers by zero are errors, and so is a
   ``lookup`` out of range; ``check`` proves that neither happens.
-- NaN is one value: its sign and payload are no part of the meaning. No op observes them.
+- NaN is one value: its sign and payload are unspecified, and no op observes them.
 - ``min``, ``max`` and ``reduce_max`` propagate NaN and hold -0.0 to be below 0.0, so their operands
   commute.
 - ``floor_mod`` of floats is ``r = fmod(a, b)``, then ``r + b`` where r is not 0 and its sign

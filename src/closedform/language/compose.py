@@ -1,4 +1,4 @@
-"""Composition by substitution: schedules in a row, and products of their relative courses."""
+"""Composition by substitution: schedules in a row, and products of their relative values."""
 
 from __future__ import annotations
 

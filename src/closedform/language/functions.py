@@ -1,7 +1,7 @@
 """Functions of our own, inert where SymPy's are wrong or too clever.
 
 ``floor_div`` and ``floor_mod`` stay as written: SymPy 1.14's ``Mod`` is wrong at construction for
-multiples of a ``Mod`` (``Mod(3*Mod(t, 6), 8)``). Tensor functions are no SymPy products, since a
+multiples of a ``Mod`` (``Mod(3*Mod(t, 6), 8)``). Tensor functions are not SymPy products, since a
 scalar product commutes and a matrix product must not.
 """
 

@@ -116,7 +116,7 @@ def test_large_bases_and_exponents_grow_the_right_way() -> None:
     assert Fraction(1, 4) <= bounds.high < Fraction(1, 3)
 
 
-def test_a_quotient_of_fractions_is_no_integer_of_the_step() -> None:
+def test_a_quotient_of_fractions_is_not_an_integer_of_the_step() -> None:
     assert is_integral(floor_div(t, 3))
     assert not is_integral(floor_div(t / 2, 3))
     assert not is_integral(floor_div(X, 3))

@@ -28,7 +28,7 @@ Operands = tuple[Value, ...]
 class Algebra:
     """Replaces a node by a cheaper one that has the same bits for all operands.
 
-    A NaN is one value (its sign and payload are no part of the meaning); the sign of a zero counts.
+    A NaN is one value, whose sign and payload are unspecified; the sign of a zero is significant.
     A replacement has the type of the node: no identity applies where a constant widens the shape.
     Constants are those whose elements are all the same.
 

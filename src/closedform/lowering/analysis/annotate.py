@@ -64,8 +64,8 @@ def split(condition: sp.Basic, domain: Domain) -> tuple[Domain | None, Domain | 
     A part is None if it is empty: the condition is decided.
     """
     inside, outside = narrow(domain, condition), narrow(domain, condition, holds=False)
-    is_told_nothing = inside is domain and outside is domain  # else both sides have a part
-    if is_told_nothing and isinstance(condition, Relational):
+    is_unchanged = inside is domain and outside is domain  # else both sides have a part
+    if is_unchanged and isinstance(condition, Relational):
         decided = _decide_comparison(condition, domain)
         inside = None if decided is False else inside
         outside = None if decided is True else outside

@@ -80,7 +80,7 @@ def linear_comparison(condition: Relational, symbol: sp.Symbol) -> tuple[Fractio
 def narrow(domain: Domain, condition: sp.Basic, *, holds: bool = True) -> Domain | None:
     """Returns the part of a domain where a condition holds (or does not); None if it is empty.
 
-    The result may be larger than the true part, never smaller: conditions that are no comparison
+    The result may be larger than the true part, never smaller: conditions that are not a comparison
     of linear expressions in one symbol narrow nothing.
     """
     if condition in (sp.true, sp.false):

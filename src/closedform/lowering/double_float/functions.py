@@ -64,7 +64,7 @@ def power_of_two(
         low: A lower bound of x.
         high: An upper bound of x.
     """
-    x = _held(math, math.settle(x), low, high)
+    x = _clamped(math, math.settle(x), low, high)
     scaled = math.emit(Op.MUL, x.high, math.single(_POWERS))
     nearest = math.emit(Op.FLOOR, math.emit(Op.ADD, scaled, math.single(0.5)))
     whole = math.emit(Op.FLOOR, math.emit(Op.MUL, nearest, math.single(1 / _POWERS)))
@@ -80,7 +80,7 @@ def power_of_two(
     return Number(result.high, result.low, _scale(math, whole, low, high))
 
 
-def _held(math: Arithmetic, x: Number, low: float | Fraction, high: float | Fraction) -> Number:
+def _clamped(math: Arithmetic, x: Number, low: float | Fraction, high: float | Fraction) -> Number:
     """An exponent clamped to the range beyond which every float32 result is zero or infinite."""
     value = x.high
     if low < _LEAST_EXPONENT:

@@ -16,7 +16,8 @@ from closedform.compiler import compile_assignments, compile_evaluation, compile
 from closedform.errors import DefinitionError, LoweringError
 from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Graph, input_names
-from closedform.ir.program import GRAD, PARAM, STATE, Call, Program, outer_name
+from closedform.ir.naming import BODY_GRAD, BODY_PARAM, STATE, outer_name
+from closedform.ir.program import Call, Program
 from closedform.ir.types import DType
 from closedform.language import GRAD as GRADIENT
 from closedform.language import PARAM as PARAMETER
@@ -169,10 +170,10 @@ def test_a_stage_for_each_level_of_sums() -> None:
     assert len(program.stages) == 2
     first, second = program.stages
     assert [output.name for output in first.bodies[0].outputs] == ["sum.0"]
-    assert input_names(first.bodies[0]) == (GRAD,)
+    assert input_names(first.bodies[0]) == (BODY_GRAD,)
     assert {output.name for output in second.bodies[0].outputs} == {"sum.1", "sum.2"}
     assert {"sum.0", "step"} <= set(input_names(second.scalars))
-    assert PARAM in input_names(second.bodies[0])
+    assert BODY_PARAM in input_names(second.bodies[0])
     assert f"{STATE}p0" in input_names(second.bodies[0])
 
 

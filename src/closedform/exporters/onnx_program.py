@@ -19,8 +19,9 @@ from closedform.exporters.onnx_model import (
     type_info,
     written,
 )
+from closedform.ir import naming
 from closedform.ir.graph import Graph, input_names
-from closedform.ir.program import SCALAR, TOTAL, Call, Program, Stage, outer_name
+from closedform.ir.program import Call, Program, Stage
 
 DOMAIN = "closedform"
 """The domain of the local functions."""
@@ -113,10 +114,10 @@ class _ProgramWriter:
         check_opset(graph, self.opset)
         writer, outputs = written(graph, self.opset)
         for value in writer.inputs:
-            if not value.name.startswith(TOTAL):
+            if not value.name.startswith(naming.TOTAL):
                 self.inputs.setdefault(value.name, value)
-        self.outputs.extend(value for value in outputs if not value.name.startswith(SCALAR))
-        outside = {*input_names(graph), *(v.name for v in outputs if SCALAR not in v.name)}
+        self.outputs.extend(value for value in outputs if not value.name.startswith(naming.SCALAR))
+        outside = {*input_names(graph), *(v.name for v in outputs if naming.SCALAR not in v.name)}
         for node in writer.nodes:
             _rename(node, outside, prefix)
         for constant in writer.initializers:
@@ -129,19 +130,19 @@ class _ProgramWriter:
         given = []
         for node in body.inputs:
             name = node.attribute("name")
-            if name.startswith(SCALAR):
-                given.append(f"{prefix}{call.scalars[int(name.removeprefix(SCALAR))]}")
+            if name.startswith(naming.SCALAR):
+                given.append(f"{prefix}{call.scalars[int(name.removeprefix(naming.SCALAR))]}")
                 continue
-            outer = outer_name(name, call.param)
+            outer = naming.outer_name(name, call.param)
             self.inputs.setdefault(outer, type_info(outer, node.type))
             given.append(outer)
         results = []
         for output in body.outputs:
-            if output.name.startswith(TOTAL):
+            if output.name.startswith(naming.TOTAL):
                 result = f"{output.name}/{call.param}"
                 self._parts.setdefault(output.name, []).append(result)
             else:
-                result = outer_name(output.name, call.param)
+                result = naming.outer_name(output.name, call.param)
                 self.outputs.append(type_info(result, body.nodes[output.index].type))
             results.append(result)
         name, constants = self._function(body)

@@ -16,17 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from closedform.ir import naming
 from closedform.ir.graph import Builder, Graph, Role, Value
 from closedform.ir.ops import Op
-
-PARAM, GRAD, STATE, SCALAR, NEXT = "param", "grad", "state.", "scalar.", "next."
-"""Names of a body: ``param``, ``grad``, ``state.<state>``, ``scalar.<place>``; ``next.…`` out."""
-
-INPUT, SHARED, TOTAL = "input.", "shared.", "sum."
-"""Other names: ``input.<name>`` of a body; ``shared.<state>`` and ``sum.<place>`` of scalars."""
-
-EVALUATION = "evaluation"
-"""The name of the point of evaluation of a parameter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +84,6 @@ class Program:
         return Program(self.name, *mapped(self), stages)
 
 
-def outer_name(name: str, param: str) -> str:
-    """Returns the name in the whole step of an input or output of a body.
-
-    Example:
-        >>> outer_name("next.state.exp_avg", "w"), outer_name("grad", "w")
-        ('next.state.w.exp_avg', 'grad.w')
-    """
-    bare = name.removeprefix(NEXT)
-    prefix = name[: len(name) - len(bare)]
-    for kind in (STATE, INPUT):
-        if bare.startswith(kind):
-            return f"{prefix}{kind}{param}.{bare.removeprefix(kind)}"
-    return f"{prefix}{bare}.{param}"
-
-
 def flatten(program: Program) -> Graph:
     """Returns the whole step as one graph.
 
@@ -127,11 +104,11 @@ def flatten(program: Program) -> Graph:
         values |= totals
     scalars = _copy(builder, program.scalars, values)
     for name, value in scalars.items():
-        if not name.startswith(SCALAR):
+        if not name.startswith(naming.SCALAR):
             builder.output(name, value)
     for call in program.calls:
         for name, value in _call(builder, program.bodies, call, scalars, values).items():
-            builder.output(outer_name(name, call.param), value)
+            builder.output(naming.outer_name(name, call.param), value)
     return builder.build()
 
 
@@ -165,11 +142,13 @@ def _alone(title: str, part: Stage | Program, param: str, name: str) -> Graph | 
         values |= _inputs(builder, part.bodies[call.body], name)
     scalars = _copy(builder, part.scalars, values)
     for label, value in scalars.items():
-        if not label.startswith(SCALAR):
+        if not label.startswith(naming.SCALAR):
             builder.output(label, value)
     for call in calls:
         for label, value in _call(builder, part.bodies, call, scalars, values).items():
-            builder.output(label if label.startswith(TOTAL) else outer_name(label, name), value)
+            builder.output(
+                label if label.startswith(naming.TOTAL) else naming.outer_name(label, name), value
+            )
     return builder.build()
 
 
@@ -178,8 +157,8 @@ def _inputs(builder: Builder, graph: Graph, param: str | None = None) -> dict[st
     values = {}
     for node in graph.inputs:
         name = node.attribute("name")
-        if not name.startswith((SCALAR, TOTAL)):
-            outer = name if param is None else outer_name(name, param)
+        if not name.startswith((naming.SCALAR, naming.TOTAL)):
+            outer = name if param is None else naming.outer_name(name, param)
             values[outer] = builder.input(outer, node.type, Role(node.attribute("role")))
     return values
 
@@ -193,11 +172,11 @@ def _call(
 ) -> dict[str, Value]:
     """Adds the body of a call, and names its outputs."""
     body = bodies[call.body]
-    given = {f"{SCALAR}{place}": scalars[name] for place, name in enumerate(call.scalars)}
+    given = {naming.scalar(place): scalars[name] for place, name in enumerate(call.scalars)}
     for node in body.inputs:
         name = node.attribute("name")
-        if not name.startswith(SCALAR):
-            given[name] = values[outer_name(name, call.param)]
+        if not name.startswith(naming.SCALAR):
+            given[name] = values[naming.outer_name(name, call.param)]
     return _copy(builder, body, given)
 
 

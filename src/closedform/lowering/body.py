@@ -6,9 +6,9 @@ from typing import Any
 
 import sympy as sp
 
+from closedform.ir import naming
 from closedform.ir.graph import Role, Value
 from closedform.ir.ops import Op
-from closedform.ir.program import SCALAR
 from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.context import Lowering
 
@@ -58,6 +58,6 @@ class BodyLowering(Lowering):
         if node.op is Op.CONST:
             return self.builder.const(node.array(), node.type.dtype)
         if value not in self.taken:
-            name = f"{SCALAR}{len(self.taken)}"
+            name = naming.scalar(len(self.taken))
             self.taken[value] = self.builder.input(name, node.type, Role.HYPER)
         return self.taken[value]

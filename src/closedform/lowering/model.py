@@ -8,9 +8,10 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import LoweringError
+from closedform.ir import naming
 from closedform.ir.graph import Builder, Graph, Role, Value
 from closedform.ir.ops import Op
-from closedform.ir.program import NEXT, SHARED, Call, Program, Stage
+from closedform.ir.program import Call, Program, Stage
 from closedform.ir.types import DType, Shape, TensorType
 from closedform.language.groups import Assignment
 from closedform.language.symbols import PARAM
@@ -85,7 +86,7 @@ class _Part:
         self.inputs: dict[str, Value] = {}
         for one in assignments:
             for key, spec in one.rule.shared.items():
-                self._declare(f"{SHARED}{key}", Role.STATE, is_counter=spec.is_counter)
+                self._declare(naming.shared(key), Role.STATE, is_counter=spec.is_counter)
         for key in totals:
             self._declare(key, Role.HYPER)
         self._names: dict[Value, str] = {}
@@ -111,7 +112,9 @@ class _Part:
                 known[shape] = lower(param, shape)
             body, scalars = known[shape]
             place = self._bodies.setdefault(body, len(self._bodies))
-            taken = tuple(self._names.setdefault(v, f"scalar.{len(self._names)}") for v in scalars)
+            taken = tuple(
+                self._names.setdefault(v, naming.scalar(len(self._names))) for v in scalars
+            )
             self._calls.append(Call(param, place, taken))
 
     def finish(self) -> tuple[Graph, tuple[Graph, ...], tuple[Call, ...]]:
@@ -129,7 +132,7 @@ def _clock(part: _Part, following: Value, lowerings: Sequence[RuleLowering]) -> 
     if given:
         goes_on = given[0].condition(label, given[0].rule.advances)
         following = part.builder.emit(Op.WHERE, goes_on, following, part.step)
-    part.builder.output(f"{NEXT}step", following)
+    part.builder.output(naming.following(naming.STEP), following)
 
 
 def _shared(part: _Part, lowerings: Sequence[RuleLowering]) -> None:
@@ -143,7 +146,7 @@ def _shared(part: _Part, lowerings: Sequence[RuleLowering]) -> None:
         _check_agreement(label, [(one, one.rule.shared[name]) for one in having])
         spec = having[0].rule.shared[name]
         value = having[0].scalar_value(label, spec.next, is_integer=spec.is_counter)
-        part.builder.output(f"{NEXT}{SHARED}{name}", value)
+        part.builder.output(naming.following(naming.shared(name)), value)
 
 
 def _check_agreement(label: str, given: Sequence[tuple[RuleLowering, Any]]) -> None:
@@ -177,10 +180,10 @@ def lower_init(
     common = {key: spec for one in assignments for key, spec in one.rule.shared.items()}
     for key, spec in common.items():
         if spec.is_counter:
-            builder.output(f"{SHARED}{key}", builder.const(int(spec.initial), options.step_dtype))
+            builder.output(naming.shared(key), builder.const(int(spec.initial), options.step_dtype))
         else:
             builder.output(
-                f"{SHARED}{key}", builder.const(float(spec.initial), options.scalar_dtype)
+                naming.shared(key), builder.const(float(spec.initial), options.scalar_dtype)
             )
     for one in assignments:
         for param, shape in one.params.items():
@@ -193,13 +196,13 @@ def _start(builder: Builder, rule: UpdateRule, param: str, shape: Shape, dtype: 
     given = None
     if any(spec.initial == PARAM for spec in rule.states.values()):
         stored = dtype if rule.stored is None else DType(rule.stored)
-        given = builder.input(f"param.{param}", TensorType(stored, shape), Role.PARAM)
+        given = builder.input(naming.param(param), TensorType(stored, shape), Role.PARAM)
         given = given if stored is dtype else builder.emit(Op.CAST, given, to=dtype)
     for label, spec in rule.states.items():
         wanted = rule.state_shape(label, shape)
         if spec.initial == PARAM and given is not None:
-            builder.output(f"state.{param}.{label}", given)
+            builder.output(naming.state(param, label), given)
             continue
         fill = builder.const(float(spec.initial), dtype)
         value = builder.emit(Op.BROADCAST_TO, fill, shape=wanted) if wanted else fill
-        builder.output(f"state.{param}.{label}", value)
+        builder.output(naming.state(param, label), value)

@@ -17,11 +17,9 @@ import numpy as np
 import sympy as sp
 
 from closedform.errors import LoweringError
+from closedform.ir import naming
 from closedform.ir.graph import Builder, Graph, Role, Value
 from closedform.ir.ops import Op
-from closedform.ir.program import EVALUATION, INPUT, NEXT, SHARED, STATE, TOTAL
-from closedform.ir.program import GRAD as GRAD_NAME
-from closedform.ir.program import PARAM as PARAM_NAME
 from closedform.ir.types import DType, Shape, TensorType
 from closedform.language.model import tensor_input
 from closedform.language.schedule import Schedule
@@ -93,7 +91,7 @@ class RuleLowering:
         symbols, self.numbers, domain = _hyperparameters(rule, builder, step, scalar, inputs)
         self.numbers[EPSILON] = sp.Rational(float(np.finfo(dtype.numpy).eps))
         names = [symbol.name for expr in rule.all_expressions() for symbol in expr.free_symbols]
-        totals = {sum_symbol(name) for name in names if name.startswith(TOTAL)}
+        totals = {sum_symbol(name) for name in names if name.startswith(naming.TOTAL)}
         # Totals and states of the model are data, as tensors are: their values are not known.
         self.data = frozenset(totals | set(rule.shared_symbols.values()))
         points = {symbol: interval(number, Domain()) for symbol, number in self.numbers.items()}
@@ -173,17 +171,17 @@ class RuleLowering:
             value = low.tensor_value(expr, self.domain)
             is_param = label == "param"
             wanted = shape if is_param else ready.rule.state_shape(label, shape)
-            output = PARAM_NAME if is_param else f"{STATE}{label}"
+            output = naming.BODY_PARAM if is_param else f"{naming.STATE}{label}"
             shaped = _shaped(low, value, wanted, f"{label!r} of {param!r}")
             shaped = low.cast(shaped, self.stored) if is_param else shaped
-            low.builder.output(f"{NEXT}{output}", shaped)
+            low.builder.output(naming.following(output), shaped)
         return low.builder.build(), tuple(low.taken)
 
     def parts(self, param: str, shape: Shape) -> Body:
         """Returns the terms that a parameter adds to the sums that are the rule's definitions."""
         ready, low = self._begin(self.rule.for_shape(shape, param), param, shape, is_sparing=True)
         for name in ready.rule.definitions:
-            if name.startswith(TOTAL):
+            if name.startswith(naming.TOTAL):
                 if name not in ready.definitions:
                     raise low.error(f"global_sum({ready.rule.definitions[name]}) sums no tensor")
                 value = _shaped(low, low.symbol(local(name)), shape, name)
@@ -197,7 +195,7 @@ class RuleLowering:
         ready, low = self._begin(self.rule.for_shape(shape, param), param, shape, is_sparing=True)
         value = low.tensor_value(ready.results["param"], self.domain)
         shaped = _shaped(low, value, shape, f"evaluation of {param!r}")
-        low.builder.output(EVALUATION, low.cast(shaped, self.stored))
+        low.builder.output(naming.BODY_EVALUATION, low.cast(shaped, self.stored))
         return low.builder.build(), tuple(low.taken)
 
     def _begin(
@@ -250,7 +248,7 @@ def _hyperparameters(
         else:
             numbers[symbol] = value
     for name, symbol in rule.shared_symbols.items():
-        symbols[symbol] = inputs[f"{SHARED}{name}"]
+        symbols[symbol] = inputs[naming.shared(name)]
         intervals[symbol] = COUNTED[step.type.dtype] if symbol.is_integer else ALL
     return symbols, numbers, clock_domain(intervals, last=LAST_STEP[step.type.dtype])
 
@@ -278,12 +276,15 @@ def _tensor_inputs(
 ) -> dict[sp.Symbol, Value]:
     """The tensors of a body in the dtype that is computed in, whatever they are stored in."""
     given = TensorType(stored, shape)
-    wanted = {PARAM: (PARAM_NAME, given, Role.PARAM), GRAD: (GRAD_NAME, given, Role.GRAD)}
+    wanted = {
+        PARAM: (naming.BODY_PARAM, given, Role.PARAM),
+        GRAD: (naming.BODY_GRAD, given, Role.GRAD),
+    }
     for label in rule.states:
         type_ = TensorType(dtype, rule.state_shape(label, shape))
-        wanted[state(label)] = (f"{STATE}{label}", type_, Role.STATE)
+        wanted[state(label)] = (f"{naming.STATE}{label}", type_, Role.STATE)
     for name in rule.inputs:
-        wanted[tensor_input(name)] = (f"{INPUT}{name}", given, Role.GRAD)
+        wanted[tensor_input(name)] = (f"{naming.INPUT}{name}", given, Role.GRAD)
     values = {}
     for symbol, described in wanted.items():
         if needed is None or symbol in needed:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import sympy as sp
 
 from closedform.errors import LoweringError
-from closedform.ir.program import TOTAL
+from closedform.ir import naming
 from closedform.language.definitions import taken_by
 from closedform.language.model import GlobalSum, Shared
 from closedform.language.symbols import PARAM, local
@@ -75,7 +75,7 @@ class SumTable:
         if key not in self._names:
             symbols = {s.name for part in (expr, *(e for _, e in used)) for s in part.free_symbols}
             below = [self._levels[name] for name in symbols if name in self._levels]
-            self._names[key] = f"{TOTAL}{len(self._names)}"
+            self._names[key] = naming.total(len(self._names))
             self._levels[self._names[key]] = max(below, default=-1) + 1
         return self._names[key]
 

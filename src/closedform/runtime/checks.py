@@ -7,12 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from closedform.errors import ClosedFormError, SessionError, StateError, nearest
+from closedform.ir import naming
 from closedform.ir.graph import Array
+from closedform.ir.naming import STEP
 from closedform.ir.types import DType
 from closedform.lowering.analysis.domain import MAX_STEP
 from closedform.runtime.double_buffer import static_shape
 from closedform.runtime.onnx_session import Port
-from closedform.runtime.step_ports import STEP, StepPorts
+from closedform.runtime.step_ports import StepPorts
 
 _STATE_KEYS = ("rule", "step", "params", "states")
 
@@ -135,7 +137,7 @@ def checked_tensors(
     checked: dict[str, Array | None] = {}
     for name, port in ports.params.items():
         what = f"the gradient of {name!r}"
-        checked[f"grad.{name}"] = _checked_tensor(grads[name], port, what, where)
+        checked[naming.grad(name)] = _checked_tensor(grads[name], port, what, where)
     check_names(inputs, ports.inputs, "input", where)
     for label, by_name in ports.inputs.items():
         check_names(inputs[label], by_name, f"parameter of input {label!r}", where)

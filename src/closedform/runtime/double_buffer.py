@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from closedform.errors import SessionError
+from closedform.ir import naming
 from closedform.ir.graph import Array
+from closedform.ir.naming import STEP
 from closedform.runtime.onnx_session import OnnxSession, Port, SessionBinding
-from closedform.runtime.step_ports import NEXT, STEP
 
 ALIGNMENT = 64
 """Bytes; a cache line and the widest vector register of a CPU."""
@@ -92,8 +93,8 @@ class DoubleBuffer:
         extra_outputs: Mapping[str, Array] | None = None,
     ) -> None:
         self._where = where
-        changed = [port for port in carried if f"{NEXT}{port.name}" in session.outputs]
-        constant = [port for port in carried if f"{NEXT}{port.name}" not in session.outputs]
+        changed = [port for port in carried if naming.following(port.name) in session.outputs]
+        constant = [port for port in carried if naming.following(port.name) not in session.outputs]
         stored_once, buffers = allocate(constant).arrays, (allocate(changed), allocate(changed))
         self._blocks = tuple(buffer.block for buffer in buffers)
         self._buffers = tuple({**buffer.arrays, **stored_once} for buffer in buffers)
@@ -106,7 +107,7 @@ class DoubleBuffer:
                 session,
                 source,
                 {
-                    **{f"{NEXT}{port.name}": target[port.name] for port in changed},
+                    **{naming.following(port.name): target[port.name] for port in changed},
                     **(extra_outputs or {}),
                 },
             )

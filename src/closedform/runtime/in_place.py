@@ -20,10 +20,12 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from closedform.errors import SessionError
+from closedform.ir import naming
 from closedform.ir.graph import Array
+from closedform.ir.naming import INPUT, SHARED, STATE, STEP, TOTAL
 from closedform.runtime.double_buffer import read_only
 from closedform.runtime.onnx_session import Port
-from closedform.runtime.step_ports import INPUT, SHARED, STATE, STEP, TOTAL, StepPorts
+from closedform.runtime.step_ports import StepPorts
 from closedform.runtime.tiles import ParamGroup
 from closedform.runtime.workers import (
     ANY_PARAM,
@@ -70,7 +72,7 @@ class InPlace:
         self._scalars = {STEP: np.zeros((), np.int64)}
         for group in groups:
             for label, spec in group.rule.shared.items():
-                port = kinds[0].step.inputs[f"{SHARED}{label}"]
+                port = kinds[0].step.inputs[naming.shared(label)]
                 self._scalars[port.name] = np.array(float(spec.initial), port.dtype)
         self._stages = range(len(kinds[0].stages))
         self._phases = [
@@ -165,25 +167,27 @@ class InPlace:
             array = self.arrays[name]
             return Port(name, array.dtype, array.shape)
 
-        params = {name: port(f"param.{name}") for name in order}
+        params = {name: port(naming.param(name)) for name in order}
         states: dict[str, dict[str, Port]] = {}
         inputs: dict[str, dict[str, Port]] = {}
         for group in groups:
             for label in group.rule.states:
-                names = [n for n in group.params if f"{STATE}{n}.{label}" in self.arrays]
+                names = [n for n in group.params if naming.state(n, label) in self.arrays]
                 if names:
-                    own = {name: port(f"{STATE}{name}.{label}") for name in names}
+                    own = {name: port(naming.state(name, label)) for name in names}
                     states.setdefault(label, {}).update(own)
             for label in group.rule.inputs:
                 inputs.setdefault(label, {}).update(
                     {
-                        name: Port(f"{INPUT}{name}.{label}", params[name].dtype, array.shape)
+                        name: Port(
+                            naming.tensor_input(name, label), params[name].dtype, array.shape
+                        )
                         for name, array in group.params.items()
                     }
                 )
         hypers: dict[str, Port] = {}
         optional: dict[str, Port] = {}
-        others = {f"grad.{ANY_PARAM}", f"param.{ANY_PARAM}", *self._scalars}
+        others = {naming.grad(ANY_PARAM), naming.param(ANY_PARAM), *self._scalars}
         for session in (
             one for kind in kinds for one in (*kind.stages, kind.step) if one is not None
         ):

@@ -22,7 +22,9 @@ from closedform.compiler import (
     has_evaluation,
 )
 from closedform.errors import SessionError
+from closedform.ir import naming
 from closedform.ir.graph import Array
+from closedform.ir.naming import STEP
 from closedform.ir.types import Shape
 from closedform.language import Group, UpdateRule
 from closedform.options import GraphOptions, ModelSpec
@@ -37,7 +39,6 @@ from closedform.runtime.onnx_session import (
     run_into,
 )
 from closedform.runtime.step_model import StepModel
-from closedform.runtime.step_ports import STEP
 from closedform.runtime.tiles import ParamGroup, bucket_tiles, tile_size, whole_tensors
 from closedform.runtime.workers import ItemSessions, WorkItem, cores
 
@@ -168,7 +169,7 @@ class OptimizerSession:
             return {name: array.copy() for name, array in self.params.items()}
         arrays = self._engine.arrays
         found = {name: np.empty_like(array) for name, array in self.params.items()}
-        results = {f"evaluation.{name}": array for name, array in found.items()}
+        results = {naming.evaluation(name): array for name, array in found.items()}
         run_into(self._point, {name: arrays[name] for name in self._point.inputs}, results)
         return found
 

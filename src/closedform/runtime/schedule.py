@@ -10,12 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from closedform.compiler import compile_schedule
 from closedform.errors import SessionError
+from closedform.ir.naming import STEP
 from closedform.language import Schedule
 from closedform.lowering.analysis.domain import MAX_STEP
 from closedform.options import GraphOptions
 from closedform.runtime.checks import hyper_values
 from closedform.runtime.onnx_session import ModelSource, OnnxSession, open_session
-from closedform.runtime.step_ports import STEP
 
 BLOCK = 256
 """The number of steps that a vector model computes when one step is requested: the cost is about

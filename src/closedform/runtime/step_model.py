@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from closedform.errors import SessionError
+from closedform.ir import naming
 from closedform.ir.graph import Array
+from closedform.ir.naming import PARAM
 from closedform.runtime.checks import check_array, check_names
 from closedform.runtime.double_buffer import DoubleBuffer, static_shape
 from closedform.runtime.onnx_session import (
@@ -96,7 +98,7 @@ class StepModel:
         for name, value in hypers.items():
             np.copyto(self._hypers[name], value)
             feeds[name] = self._hypers[name]
-        without = [name for name in self.ports.params if tensors[f"grad.{name}"] is None]
+        without = [name for name in self.ports.params if tensors[naming.grad(name)] is None]
         self._buffer.run(feeds, unchanged=[name for param in without for name in self._of(param)])
 
     def _of(self, param: str) -> list[str]:
@@ -110,7 +112,7 @@ class StepModel:
     def _zero(self, name: str) -> Array:
         """Zeros for a tensor that is not given."""
         if name not in self._zeros:
-            ports = {f"grad.{param}": port for param, port in self.ports.params.items()}
+            ports = {naming.grad(param): port for param, port in self.ports.params.items()}
             ports |= {
                 p.name: p for by_param in self.ports.inputs.values() for p in by_param.values()
             }
@@ -124,13 +126,13 @@ def _fill_states(
     """Runs the init model on the parameters and writes the clock and the states."""
     hint = "export both models of the rule again, together"
     for name in init.inputs:
-        if name not in arrays or not name.startswith("param."):
+        if name not in arrays or not name.startswith(PARAM):
             raise SessionError(
                 f"input {name!r} of the init model is not a parameter of the step model",
                 where=where,
                 hint=hint,
             )
-    wanted = [port for port in ports.carried if not port.name.startswith("param.")]
+    wanted = [port for port in ports.carried if not port.name.startswith(PARAM)]
     for port in wanted:
         initial = init.outputs.get(port.name)
         if initial is None or initial.shape != port.shape or initial.dtype.kind != port.dtype.kind:

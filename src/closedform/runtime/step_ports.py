@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from closedform.errors import SessionError
+from closedform.ir import naming
 from closedform.ir.graph import Array
+from closedform.ir.naming import GRAD, INPUT, NEXT, PARAM, SHARED, STATE, STEP
 from closedform.runtime.onnx_session import OnnxSession, Port
-
-STEP = "step"
-NEXT = "next."
-STATE, SHARED, INPUT, TOTAL = "state.", "shared.", "input.", "sum."
 
 _HINT = "export the rule with closedform.to_onnx"
 
@@ -89,8 +87,8 @@ def read_step_ports(session: OnnxSession) -> StepPorts:
         raise SessionError(
             f"a step model needs an integer input 'step', got {got}", where=where, hint=_HINT
         )
-    params = _named(inputs, "param.")
-    grads = _named(inputs, "grad.")
+    params = _named(inputs, PARAM)
+    grads = _named(inputs, GRAD)
     if not params or params.keys() != grads.keys():
         raise SessionError(
             f"a step model needs one gradient per parameter, got parameters {_listed(params)} "
@@ -146,11 +144,13 @@ def _check_ports(
             raise SessionError(
                 f"input {port.name!r} must have a static shape, got {port}", where=where
             )
-        follower = session.outputs.get(f"{NEXT}{port.name}")
+        follower = session.outputs.get(naming.following(port.name))
         if follower is None or (follower.dtype, follower.shape) != (port.dtype, port.shape):
             got = "none" if follower is None else str(follower)
             raise SessionError(
-                f"output '{NEXT}{port.name}' must be {port}, got {got}", where=where, hint=_HINT
+                f"output '{NEXT}{port.name}' must be {port}, got {got}",
+                where=where,
+                hint=_HINT,
             )
     for name, grad in grads.items():
         param = ports.params[name]

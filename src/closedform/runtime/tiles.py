@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from closedform.ir import naming
 from closedform.ir.graph import Array
 from closedform.ir.types import Shape
 from closedform.language import PARAM, UpdateRule
-from closedform.runtime.step_ports import STATE
 from closedform.runtime.workers import ANY_PARAM, ItemSessions, Scratch, Tensors, WorkItem
 
 SMALLEST_TILE = 2**14
@@ -108,7 +108,7 @@ class Tile:
             tensor, only = sources[0]
             if tensor is not None:
                 return tensor.reshape(-1)[only.first :][: only.count]
-        gathered = scratch.array(port, self.current[f"param.{ANY_PARAM}"])
+        gathered = scratch.array(port, self.current[naming.param(ANY_PARAM)])
         for tensor, s in sources:
             flat = 0 if tensor is None else tensor.reshape(-1)[s.first :][: s.count]
             gathered[s.start :][: s.count] = flat
@@ -116,12 +116,12 @@ class Tile:
 
     def commit(self, results: Mapping[str, Array], tensors: Tensors) -> None:
         """Copies results into place, except for parameters without a gradient."""
-        if all(tensors[f"grad.{s.param}"] is not None for s in self._segments):
+        if all(tensors[naming.grad(s.param)] is not None for s in self._segments):
             for name, array in self.current.items():
                 np.copyto(array, results[name])
             return
         for s in self._segments:
-            if tensors[f"grad.{s.param}"] is not None:
+            if tensors[naming.grad(s.param)] is not None:
                 for name, array in self.current.items():
                     array[s.start :][: s.count] = results[name][s.start :][: s.count]
 
@@ -145,13 +145,13 @@ class WholeTensor:
         given = tensors[port.replace(ANY_PARAM, self._param, 1)]
         if given is not None:
             return given
-        zeros = scratch.array(port, self.current[f"param.{ANY_PARAM}"])
+        zeros = scratch.array(port, self.current[naming.param(ANY_PARAM)])
         zeros[...] = 0
         return zeros
 
     def commit(self, results: Mapping[str, Array], tensors: Tensors) -> None:
         """Copies results into place if the parameter has a gradient."""
-        if tensors[f"grad.{self._param}"] is not None:
+        if tensors[naming.grad(self._param)] is not None:
             for name, array in self.current.items():
                 np.copyto(array, results[name])
 
@@ -168,11 +168,11 @@ def bucket_tiles(
     """
     rule, params = group.rule, group.params
     flat = np.concatenate([array.reshape(-1) for array in params.values()])
-    flats = {f"param.{ANY_PARAM}": flat}
+    flats = {naming.param(ANY_PARAM): flat}
     for label, spec in rule.states.items():
         starts_from_param = spec.initial == PARAM
         filled = flat.copy() if starts_from_param else np.full_like(flat, float(spec.initial))
-        flats[f"{STATE}{ANY_PARAM}.{label}"] = filled
+        flats[naming.state(ANY_PARAM, label)] = filled
     tiles = _tiles(params, TILE_WITH_SUMS if sessions.stages else size)
     items = [Tile(sessions, flats, first, segments) for first, segments in tiles or [(0, [])]]
     return dict(_views(flats, params)), [*items]
@@ -220,10 +220,10 @@ def whole_tensors(
     items: list[WorkItem] = []
     for name, given in group.params.items():
         rule = group.rule.for_shape(given.shape, name)
-        current = {f"param.{ANY_PARAM}": given.copy()}
+        current = {naming.param(ANY_PARAM): given.copy()}
         for label, spec in rule.states.items():
             shape = tuple(int(size) for size in rule.state_shape(label, given.shape))
-            current[f"{STATE}{ANY_PARAM}.{label}"] = (
+            current[naming.state(ANY_PARAM, label)] = (
                 given.copy()
                 if spec.initial == PARAM
                 else np.full(shape, float(spec.initial), given.dtype)

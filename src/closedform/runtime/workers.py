@@ -16,13 +16,13 @@ import numpy as np
 
 from closedform.errors import SessionError
 from closedform.ir.graph import Array
+from closedform.ir.naming import NEXT
 from closedform.runtime.onnx_session import (
     ModelSource,
     OnnxSession,
     SessionBinding,
     open_session,
 )
-from closedform.runtime.step_ports import NEXT
 
 ANY_PARAM = "all"
 """The parameter name that the graphs of work items are compiled with."""

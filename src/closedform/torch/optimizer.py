@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from closedform.errors import ArgumentError, UnknownNameError, nearest
+from closedform.ir.naming import GRAD, PARAM
 from closedform.language import Schedule, UpdateRule
 from closedform.torch.base import OptimizerBase, place
 from closedform.torch.distributed.partial_sums import cut
@@ -33,8 +34,6 @@ from closedform.torch.engine.eager import listed
 from closedform.torch.engine.hyper_inputs import numbers_of
 from closedform.torch.engine.kernels import (
     BACKENDS,
-    GRAD,
-    PARAM,
     Member,
     OnnxKernel,
     TorchKernel,

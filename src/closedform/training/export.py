@@ -22,7 +22,7 @@ from closedform.compiler import (
 from closedform.errors import ExportError
 from closedform.exporters.onnx_join import join_models, renamed
 from closedform.exporters.onnx_model import IR_VERSION, to_model, write_models
-from closedform.ir.program import EVALUATION
+from closedform.ir import naming
 from closedform.ir.types import DType
 from closedform.language import Schedule, UpdateRule
 from closedform.language.functions import STORED
@@ -137,7 +137,7 @@ def export(
     if rate is not None:
         parts["schedule"] = rate
     carried = [value.name for value in update.graph.output]
-    outputs = [*carried, *(f"next.buffer.{name}" for name in traced.changed), LOSS]
+    outputs = [*carried, *(naming.following(naming.buffer(name)) for name in traced.changed), LOSS]
     if rate is not None:
         outputs.append(LEARNING_RATE)
     start = to_model(compile_init(spec, options), opset=opset)
@@ -249,7 +249,7 @@ def _evaluation(
     parts = {"model": forward}
     if has_evaluation(spec):
         point = to_model(compile_evaluation(spec, options), opset=opset)
-        at_point = {f"param.{name}": f"{EVALUATION}.{name}" for name in spec.params}
+        at_point = {naming.param(name): naming.evaluation(name) for name in spec.params}
         parts = {"point": point, "model": renamed(forward, at_point)}
     outputs = [output.name for output in forward.graph.output]
     return join_models(parts, "eval", outputs=outputs)
@@ -259,8 +259,8 @@ def _constants(
     params: Mapping[str, NDArray[Any]], buffers: Mapping[str, NDArray[Any]], opset: int
 ) -> ModelProto:
     """A model without inputs that gives parameters and buffers."""
-    named = {f"param.{name}": array for name, array in params.items()}
-    named |= {f"buffer.{name}": array for name, array in buffers.items()}
+    named = {naming.param(name): array for name, array in params.items()}
+    named |= {naming.buffer(name): array for name, array in buffers.items()}
     nodes, outputs, initializers = [], [], []
     for name, array in named.items():
         value = np.ascontiguousarray(array).reshape(array.shape)

@@ -13,15 +13,15 @@ import numpy as np
 
 from closedform.errors import SessionError, StateError, nearest
 from closedform.ir.graph import Array
+from closedform.ir.naming import BATCH, BUFFER, PARAM, RANDOM, SHARED, STATE, STEP
 from closedform.runtime.checks import check_names, hyper_values
 from closedform.runtime.double_buffer import DoubleBuffer
 from closedform.runtime.onnx_session import OnnxSession, Port, open_session, run_into, run_on
-from closedform.runtime.step_ports import STEP
 from closedform.training.state_file import read_state, write_state
 
 TRAIN_FILE, INIT_FILE, EVAL_FILE = "train.onnx", "init.onnx", "eval.onnx"
 LOSS, LEARNING_RATE = "loss", "learning_rate"
-_CARRIED = (STEP, "param.", "state.", "shared.", "buffer.")
+_CARRIED = (STEP, PARAM, STATE, SHARED, BUFFER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ class TrainSession:
         self._seed = seed
         inputs, outputs = self._session.inputs, self._session.outputs
         self._carried = {n: p for n, p in inputs.items() if n.startswith(_CARRIED)}
-        self._batch = {n: p for n, p in inputs.items() if n.startswith("batch.")}
-        self._random = {n: p for n, p in inputs.items() if n.startswith("random.")}
+        self._batch = {n: p for n, p in inputs.items() if n.startswith(BATCH)}
+        self._random = {n: p for n, p in inputs.items() if n.startswith(RANDOM)}
         rest = inputs.keys() - self._carried.keys() - self._batch.keys() - self._random.keys()
         self._hypers = {name: inputs[name] for name in inputs if name in rest}
         if STEP not in inputs or LOSS not in outputs:
@@ -111,22 +111,22 @@ class TrainSession:
     @property
     def params(self) -> Mapping[str, Array]:
         """The parameters by name: read-only views that hold until the next step."""
-        return self._named("param.")
+        return self._named(PARAM)
 
     @property
     def states(self) -> Mapping[str, Array]:
         """The states of the rule by ``<parameter>.<state>``: views as ``params``."""
-        return self._named("state.")
+        return self._named(STATE)
 
     @property
     def shared(self) -> Mapping[str, Array]:
         """The states of the whole model, such as a count of skipped steps: views as ``params``."""
-        return self._named("shared.")
+        return self._named(SHARED)
 
     @property
     def buffers(self) -> Mapping[str, Array]:
         """The model's buffers by name: views as ``params``."""
-        return self._named("buffer.")
+        return self._named(BUFFER)
 
     def _named(self, prefix: str) -> Mapping[str, Array]:
         views = self._buffer.views[self._buffer.current]
@@ -190,7 +190,7 @@ class TrainSession:
         """
         if self._forward is None:
             self._forward = open_session(self._folder / EVAL_FILE, **self._options)
-        wanted = {n: p for n, p in self._forward.inputs.items() if n.startswith("batch.")}
+        wanted = {n: p for n, p in self._forward.inputs.items() if n.startswith(BATCH)}
         if len(inputs) != len(wanted):
             raise SessionError(
                 f"the model takes {len(wanted)} inputs, got {len(inputs)}", where=self._where
@@ -238,7 +238,7 @@ class TrainSession:
         self._buffer.write(found)
 
     def _checked(self, batch: Sequence[Array] | Mapping[str, Array]) -> dict[str, Array]:
-        names = [name.removeprefix("batch.") for name in self._batch]
+        names = [name.removeprefix(BATCH) for name in self._batch]
         if isinstance(batch, Mapping):
             given = dict(batch)
         else:

@@ -20,7 +20,8 @@ from torch import Tensor
 from closedform.compiler import compile_assignments
 from closedform.exporters.torch_module import to_module
 from closedform.ir.graph import Graph, input_names
-from closedform.ir.program import NEXT, TOTAL, split
+from closedform.ir.naming import NEXT, TOTAL
+from closedform.ir.program import split
 from closedform.options import GraphOptions
 from closedform.runtime.onnx_session import open_session
 from closedform.torch.distributed.partial_sums import Divided, members_of, own_sums

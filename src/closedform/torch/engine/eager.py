@@ -11,12 +11,13 @@ from torch import Tensor
 
 from closedform.exporters.torch_module import GraphProgram
 from closedform.ir.graph import Graph
+from closedform.ir.naming import NEXT
 from closedform.ir.ops import Op
 from closedform.torch.engine.batching import Part, prepared_with, run_steps, steps_of
 from closedform.torch.engine.bound_program import Function, Preparer
 from closedform.torch.engine.foreach import ListProgram
 from closedform.torch.engine.inplace import Memory
-from closedform.torch.engine.tensor_table import NEXT, Layout, Member, Source
+from closedform.torch.engine.tensor_table import Layout, Member, Source
 from closedform.torch.engine.tiles import PieceProgram
 
 PIECE = 2**18

@@ -17,19 +17,18 @@ from torch import Tensor
 from closedform.compiler import compile_init, compile_step
 from closedform.errors import ArgumentError, SessionError
 from closedform.exporters.torch_module import GraphProgram, to_module
+from closedform.ir.naming import GRAD, NEXT, PARAM, SHARED
 from closedform.language import UpdateRule
 from closedform.language.model import GlobalSum
 from closedform.options import GraphOptions, ModelSpec
 from closedform.runtime.onnx_session import OnnxSession, open_session
 from closedform.torch.distributed.shards import full_states, is_spread, local, spread_like
 from closedform.torch.engine.bound_program import Call
-from closedform.torch.engine.tensor_table import NEXT
 
 BACKENDS = ("eager", "compile", "onnxruntime")
 NAME = "p"
 """The name of a parameter in the graph of a kernel, before its number."""
 
-SHARED = "shared."
 """What the names of states of the whole model begin with."""
 
 COMPUTED = {
@@ -66,7 +65,6 @@ class Job:
         return Call(program, reads, [self.writes[name] for name in program.output_names])
 
 
-PARAM, GRAD = "param.", "grad."
 """A parameter and its gradient among the tensors of a member."""
 
 Member = Mapping[str, Tensor]

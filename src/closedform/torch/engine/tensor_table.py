@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from closedform.ir.program import NEXT as NEXT
+from closedform.ir.naming import NEXT
 from closedform.torch.engine.bound_program import Call
 
 Source = tuple[int, int]

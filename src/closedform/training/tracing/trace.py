@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from closedform.errors import ExportError
 from closedform.exporters.torch_ops import TORCH_DTYPES
+from closedform.ir import naming
 from closedform.ir.types import DType
 from closedform.training.tracing.batches import Loss, batch_names, target_count
 from closedform.training.tracing.decompositions import RANDOM, decompositions
@@ -125,8 +126,8 @@ def _trace_step(
     traced = _traced(step, arguments, uniform_of=lambda given: given[3].values())
     outputs = [
         "loss",
-        *(f"grad.{name}" for name in params),
-        *(f"next.buffer.{name}" for name in changed),
+        *(naming.grad(name) for name in params),
+        *(naming.following(naming.buffer(name)) for name in changed),
     ]
     return write_onnx(traced, arguments, _KINDS, outputs, opset, of.where), changed
 

@@ -15,9 +15,7 @@ from onnx import ModelProto
 
 from closedform.errors import ClosedFormError
 from closedform.importers.onnx_slices import Slices, Total
-from closedform.ir.program import EVALUATION, INPUT, NEXT, STATE
-from closedform.ir.program import GRAD as GRAD_NAME
-from closedform.ir.program import PARAM as PARAM_NAME
+from closedform.ir import naming
 from closedform.language import UpdateRule
 from closedform.verify import terms
 from closedform.verify.terms.verdict import Status, Verdict
@@ -46,18 +44,21 @@ class Part:
 
 def step_names(param: str, rule: UpdateRule) -> dict[str, str]:
     """Returns the outputs of a step that belong to a parameter."""
-    states = {f"{NEXT}{STATE}{param}.{label}": f"{STATE}{label}" for label in rule.states}
-    return {f"{NEXT}{PARAM_NAME}.{param}": PARAM_NAME, **states}
+    states = {
+        naming.following(naming.state(param, label)): f"{naming.STATE}{label}"
+        for label in rule.states
+    }
+    return {naming.following(naming.param(param)): naming.BODY_PARAM, **states}
 
 
 def init_names(param: str, rule: UpdateRule) -> dict[str, str]:
     """Returns the outputs of the first states that belong to a parameter."""
-    return {f"{STATE}{param}.{label}": f"{STATE}{label}" for label in rule.states}
+    return {naming.state(param, label): f"{naming.STATE}{label}" for label in rule.states}
 
 
 def evaluation_names(param: str, rule: UpdateRule) -> dict[str, str]:
     """Returns the outputs of the point of evaluation that belong to a parameter."""
-    return {f"{EVALUATION}.{param}": EVALUATION}
+    return {naming.evaluation(param): naming.BODY_EVALUATION}
 
 
 def validate_step(model: Model, file: ModelProto, deadline: float) -> list[Part]:
@@ -211,7 +212,7 @@ class _File:
 
 
 def _input_names(param: str, rule: UpdateRule) -> dict[str, str]:
-    states = {f"{STATE}{param}.{label}": f"{STATE}{label}" for label in rule.states}
-    inputs = {f"{INPUT}{param}.{name}": f"{INPUT}{name}" for name in rule.inputs}
-    own = {f"{PARAM_NAME}.{param}": PARAM_NAME, f"{GRAD_NAME}.{param}": GRAD_NAME}
+    states = {naming.state(param, label): f"{naming.STATE}{label}" for label in rule.states}
+    inputs = {naming.tensor_input(param, name): f"{naming.INPUT}{name}" for name in rule.inputs}
+    own = {naming.param(param): naming.BODY_PARAM, naming.grad(param): naming.BODY_GRAD}
     return {**own, **states, **inputs}

@@ -14,10 +14,7 @@ import numpy as np
 import sympy as sp
 
 from closedform.errors import VerificationError
-from closedform.ir import DType, Shape, broadcast
-from closedform.ir.program import GRAD as GRAD_NAME
-from closedform.ir.program import INPUT, STATE, TOTAL
-from closedform.ir.program import PARAM as PARAM_NAME
+from closedform.ir import DType, Shape, broadcast, naming
 from closedform.language import GRAD, PARAM, Schedule, UpdateRule, state
 from closedform.language.definitions import taken_by
 from closedform.language.functions import (
@@ -73,7 +70,7 @@ def _without_sums(rule: UpdateRule) -> tuple[UpdateRule, dict[sp.Symbol, SumKey]
                 if total not in inner:
                     key = sum_key(rule, total)
                     symbols[total] = keys.setdefault(
-                        key, sp.Symbol(f"{TOTAL}{len(keys)}", real=True)
+                        key, sp.Symbol(naming.total(len(keys)), real=True)
                     )
             expr = expr.xreplace(symbols)
         return expr
@@ -149,15 +146,15 @@ class Reading:
         if symbol == EPSILON:
             return terms.rational(float(np.finfo(self.kinds.tensor.numpy).eps))
         if symbol == PARAM:
-            return terms.symbol(f"{PARAM_NAME}.{self.param}")
+            return terms.symbol(naming.param(self.param))
         if symbol == GRAD:
-            return terms.symbol(f"{GRAD_NAME}.{self.param}")
+            return terms.symbol(naming.grad(self.param))
         for name in self.rule.states:
             if symbol == state(name):
-                return terms.symbol(f"{STATE}{self.param}.{name}")
+                return terms.symbol(naming.state(self.param, name))
         for name in self.rule.inputs:
             if symbol == tensor_input(name):
-                return terms.symbol(f"{INPUT}{self.param}.{name}")
+                return terms.symbol(naming.tensor_input(self.param, name))
         value = self.rule.hyperparameters.get(symbol.name)
         if isinstance(value, Schedule):
             return source_term(value)

@@ -15,9 +15,7 @@ from functools import cached_property
 
 import sympy as sp
 
-from closedform.ir import DType, Graph, Shape
-from closedform.ir.program import EVALUATION, NEXT, SHARED, STATE
-from closedform.ir.program import PARAM as PARAM_NAME
+from closedform.ir import DType, Graph, Shape, naming
 from closedform.ir.types import COMPUTED_FLOATS
 from closedform.language import PARAM, UpdateRule, state
 from closedform.language.model import GlobalSum
@@ -116,7 +114,7 @@ class Model:
             reading = self._reading(given[0])
             goes_on = reading.read(reading.rule.advances)
             following = terms.ite(goes_on, following, terms.term(t))
-        return Wanted(f"{NEXT}step", "", following, ())
+        return Wanted(naming.following(naming.STEP), "", following, ())
 
     def shared(self) -> Iterator[Wanted]:
         """Yields the next states of the whole model."""
@@ -127,7 +125,7 @@ class Model:
                     done.add(name)
                     reading = self._reading(rule)
                     value = reading.read(reading.rule.shared[name].next)
-                    yield Wanted(f"{NEXT}{SHARED}{name}", "", value, ())
+                    yield Wanted(naming.following(naming.shared(name)), "", value, ())
 
     def of(self, param: str) -> Iterator[Wanted]:
         """Yields the next value of a parameter and of its states."""
@@ -137,9 +135,9 @@ class Model:
             is_param = label == "param"
             if is_param and reading.rule.stored is not None:
                 value = functions.rounded(value, reading.rule.stored)
-            name = f"{PARAM_NAME}.{param}" if is_param else f"{STATE}{param}.{label}"
+            name = naming.param(param) if is_param else naming.state(param, label)
             shape = reading.shape if is_param else reading.rule.state_shape(label, reading.shape)
-            yield Wanted(f"{NEXT}{name}", param, value, shape)
+            yield Wanted(naming.following(name), param, value, shape)
 
     def common(self) -> Iterator[Wanted]:
         """Yields the outputs of a step that belong to no parameter."""
@@ -159,7 +157,7 @@ class Model:
         value = reading.read(PARAM if point is None else point)
         if reading.rule.stored is not None:
             value = functions.rounded(value, reading.rule.stored)
-        yield Wanted(f"{EVALUATION}.{param}", param, value, reading.shape)
+        yield Wanted(naming.evaluation(param), param, value, reading.shape)
 
     def first(self) -> Iterator[Wanted]:
         """Yields the first step and the first states of the whole model."""
@@ -169,7 +167,7 @@ class Model:
             for name, spec in rule.shared.items():
                 done.setdefault(name, terms.term(spec.initial))
         for name, value in done.items():
-            yield Wanted(f"{SHARED}{name}", "", value, ())
+            yield Wanted(naming.shared(name), "", value, ())
 
     def start(self, param: str) -> Iterator[Wanted]:
         """Yields the first states of a parameter."""
@@ -177,8 +175,8 @@ class Model:
         rule = self.rules[param].for_shape(shape, param)
         for label, spec in rule.states.items():
             is_param = spec.initial == PARAM
-            value = terms.symbol(f"{PARAM_NAME}.{param}") if is_param else terms.term(spec.initial)
-            name = f"{STATE}{param}.{label}"
+            value = terms.symbol(naming.param(param)) if is_param else terms.term(spec.initial)
+            name = naming.state(param, label)
             yield Wanted(name, param, value, rule.state_shape(label, shape))
 
 
@@ -211,7 +209,7 @@ def model_of(rule: UpdateRule, graph: Graph) -> Model:
     What is computed in is told by the types of the graph.
     """
     types = {node.attribute("name"): node.type for node in graph.inputs}
-    prefix = f"{PARAM_NAME}."
+    prefix = f"{naming.BODY_PARAM}."
     shapes = {
         name.removeprefix(prefix): type_.shape
         for name, type_ in types.items()

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from closedform import UpdateRule, optimizers, schedules, transforms
 from closedform.errors import VerificationError
+from closedform.options import ModelSpec
 from closedform.training import export
 from closedform.verify.translation.artefact import KEY
 
@@ -46,7 +47,11 @@ def test_another_update_is_not_written(tmp_path: Path, monkeypatch: pytest.Monke
     module = importlib.import_module("closedform.training.export")
     made = module.compile_step
     other = optimizers.sgd(0.2)
-    monkeypatch.setattr(module, "compile_step", lambda _, *rest, **more: made(other, *rest, **more))
+    monkeypatch.setattr(
+        module,
+        "compile_step",
+        lambda spec, options: made(ModelSpec(other, spec.params), options),
+    )
     with pytest.raises(VerificationError, match="the model is not its source"):
         written(optimizers.sgd(0.1), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -3,7 +3,7 @@
 import pytest
 from flint import fmpq
 
-from closedform.verify.tactics.bounds import Interval, linear_bounds, satisfied
+from closedform.verify.tactics.bounds import linear_bounds, satisfied
 from closedform.verify.tactics.samples import Sampler, declarations, examine, simplified
 from closedform.verify.terms import (
     ONE,
@@ -33,6 +33,7 @@ from closedform.verify.terms import (
     symbols,
 )
 from closedform.verify.terms.evaluate import holds
+from closedform.verify.terms.interval import Interval
 from closedform.verify.terms.limits import Deadline
 
 A, B, X = symbol("a"), symbol("b"), symbol("x")

@@ -4,7 +4,7 @@
 rest is decided by the first of these that can:
 
 1. **evaluation**: a constant, or a single step, exactly;
-2. **monotone**: a difference of known direction (``monotone``), where it is least; or its range;
+2. **monotone**: a difference of known direction (``trend``), where it is least; or its range;
 3. **identity**, for equalities;
 4. **interval arithmetic**: the segment is halved until the sign is known everywhere. This proves
    statements that hold with room to spare, never a bound that is attained between two ends;
@@ -27,12 +27,13 @@ from closedform.verify.identity.canonical import is_zero
 from closedform.verify.identity.periods import fold_period
 from closedform.verify.tactics.cases import Sequent, TooManyCases
 from closedform.verify.tactics.escalation import EVALUATION, IDENTITY, climb
-from closedform.verify.tactics.monotone import Way, course
+from closedform.verify.tactics.trend import trend
 from closedform.verify.terms.build import TRUE, less_equal, rational, subtract
 from closedform.verify.terms.evaluate import Undefined, holds, value
+from closedform.verify.terms.facts import NON_NEGATIVE, STRICT, Direction
 from closedform.verify.terms.limits import LIMITS, Deadline, OutOfTime
 from closedform.verify.terms.partition import FOREVER, Segment, partition
-from closedform.verify.terms.tree import RELATIONS, Op, Term, walk
+from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, walk
 
 MONOTONE = "monotone on segments"
 INTERVALS = "interval arithmetic"
@@ -184,7 +185,7 @@ class _Decider:
         difference = subtract(*segment.term(self._clock).args)
         if not is_zero(difference):
             return False
-        return course(difference, self._clock, segment.first, segment.last) is not None
+        return trend(difference, self._clock, segment.first, segment.last) is not None
 
     def _is_monotone(self, segment: Segment[int]) -> bool:
         """Whether the difference has the right sign where it is least, or by its bounds."""
@@ -193,25 +194,28 @@ class _Decider:
         if relation.op not in RELATIONS:
             return False
         left, right = relation.args
-        found = course(subtract(right, left), self._clock, segment.first, segment.last)
+        found = trend(subtract(right, left), self._clock, segment.first, segment.last)
         if found is None:
             return False
         match statement.op:
             case Op.LESS:
-                return found.strict_sign == 1 or self._at_least_end(segment, found.way)
+                is_positive = found.sign is Sign.POSITIVE
+                return is_positive or self._at_least_end(segment, found.direction)
             case Op.LESS_EQUAL:
-                return found.sign == 1 or self._at_least_end(segment, found.way)
+                is_positive = found.sign in NON_NEGATIVE
+                return is_positive or self._at_least_end(segment, found.direction)
             case Op.NOT:
-                return found.strict_sign is not None
+                return found.sign in STRICT
             case _:
-                return found.low is not None and found.low == 0 and bool(found.high == 0)
+                return bool(found.range.low == 0) and bool(found.range.high == 0)
 
-    def _at_least_end(self, segment: Segment[int], way: Way) -> bool:
+    def _at_least_end(self, segment: Segment[int], direction: Direction) -> bool:
         """Whether the relation holds at the end of the segment at which its difference is least."""
         statement = segment.term(self._clock)
-        if way in (Way.UP, Way.FLAT):
+        if direction in (Direction.INCREASING, Direction.CONSTANT):
             return self._holds(statement, segment.first)
-        return way is Way.DOWN and segment.end != FOREVER and self._holds(statement, segment.last)
+        falls = direction is Direction.DECREASING and segment.end != FOREVER
+        return falls and self._holds(statement, segment.last)
 
     def _by_period(self, segment: Segment[int]) -> tuple[str, ...] | None:
         """The statement on one period of its floors, where all periods are alike."""

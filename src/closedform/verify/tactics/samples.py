@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from flint import arb, fmpq
 
-from closedform.verify.tactics.bounds import Bound, Interval, is_large, linear_bounds, satisfied
+from closedform.verify.tactics.bounds import Bound, is_large, linear_bounds, satisfied
 from closedform.verify.terms.build import (
     ONE,
     ZERO,
@@ -24,6 +24,7 @@ from closedform.verify.terms.build import (
     subtract,
 )
 from closedform.verify.terms.evaluate import Undefined, holds, value
+from closedform.verify.terms.interval import Interval
 from closedform.verify.terms.limits import LIMITS, Deadline
 from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, symbols, walk
 
@@ -250,7 +251,8 @@ class Sampler:
         return fmpq(self._random.randint(int(low.p), int(high.p)))
 
     def _fraction(self, interval: Interval) -> fmpq:
-        low, high = interval.low, interval.high
+        low: fmpq | None = interval.low
+        high: fmpq | None = interval.high
         if low is not None and high is not None:
             parts = self._random.choice((2, 3, 4, 10, 24, 1000))
             return low + (high - low) * fmpq(self._random.randint(0, parts), parts)

@@ -1,0 +1,230 @@
+"""The direction in which a number moves on a run of steps, and the range of its values there.
+
+By structure, from below: the direction follows from those of the operands by the rules of
+``terms.facts``, whose signs are those of the operands' ranges. Ranges are exact at the ends of the
+run: where a number is monotone, its least and greatest value are those. A number with a trend is
+defined on the whole run: divisors and arguments of log have one sign, strictly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from flint import arb, fmpq
+
+from closedform.verify.terms.evaluate import value
+from closedform.verify.terms.facts import (
+    NON_NEGATIVE,
+    STRICT,
+    Direction,
+    direction_from,
+    direction_of_product,
+    sign_of_product,
+)
+from closedform.verify.terms.interval import Interval, Number, plus
+from closedform.verify.terms.partition import FOREVER
+from closedform.verify.terms.tree import TRUTHS, Op, Sign, Term, walk
+
+_ZERO = fmpq(0)
+_ANY = Interval()
+_AT_LEAST_0, _AT_MOST_0 = Interval(low=_ZERO), Interval(high=_ZERO)
+_UNIT = Interval(fmpq(-1), fmpq(1))
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """The direction of a number on a run, weakly, and an interval that holds its values."""
+
+    direction: Direction
+    range: Interval = _ANY
+
+    @property
+    def sign(self) -> Sign:
+        """Its sign on the run."""
+        return self.range.sign
+
+
+class NoTrend(Exception):  # noqa: N818 - says that nothing is known
+    """A number of which neither direction nor definedness is known."""
+
+
+def trend(term: Term, clock: Term, first: int, last: int) -> Trend | None:
+    """Returns the trend of a number on a run; None where it may be undefined.
+
+    Args:
+        term: A number in the clock alone.
+        clock: The clock.
+        first: The first step of the run.
+        last: The last one, or FOREVER or beyond.
+    """
+    trends: dict[Term, Trend] = {}
+    try:
+        for node in walk(term):
+            if node.op in TRUTHS:
+                return None
+            if node == clock:
+                found = Trend(Direction.INCREASING)
+            elif node.op in _RULES:
+                found = _RULES[node.op](node, [trends[arg] for arg in node.args])
+            else:
+                return None
+            trends[node] = _with_ends(node, found, clock, first, last)
+    except NoTrend:
+        return None
+    return trends[term]
+
+
+def _with_ends(node: Term, found: Trend, clock: Term, first: int, last: int) -> Trend:
+    """A trend with the range that the values at the ends of the run give."""
+    if found.direction is Direction.UNKNOWN or node.op is Op.RATIONAL:
+        return found
+    start = _value(node, clock, first)
+    if found.direction is Direction.CONSTANT:
+        return Trend(Direction.CONSTANT, Interval(start, start))
+    end = _value(node, clock, last) if last < FOREVER - 1 else None
+    low, high = (start, end) if found.direction is Direction.INCREASING else (end, start)
+    return Trend(
+        found.direction,
+        Interval(
+            found.range.low if low is None else low,
+            found.range.high if high is None else high,
+        ),
+    )
+
+
+def _value(node: Term, clock: Term, step: int) -> Number:
+    found = value(node, {clock.value.name: fmpq(step)})
+    if not isinstance(found, fmpq | arb):
+        raise NoTrend
+    return found
+
+
+# --- the trend of a node from those of its operands ----------------------------------------------
+
+Rule = Callable[[Term, list[Trend]], Trend]
+
+
+def _direction(node: Term, args: list[Trend]) -> Direction:
+    return direction_from(node, [arg.direction for arg in args], [arg.sign for arg in args])
+
+
+def _within(interval: Interval) -> Rule:
+    """A rule for what is defined everywhere, and always in an interval."""
+    return lambda node, args: Trend(_direction(node, args), interval)
+
+
+def _rational(node: Term, _: list[Trend]) -> Trend:
+    return Trend(Direction.CONSTANT, Interval(node.value, node.value))
+
+
+def _add(node: Term, args: list[Trend]) -> Trend:
+    total = args[0].range
+    for arg in args[1:]:
+        total = total + arg.range
+    return Trend(_direction(node, args), total)
+
+
+def _multiply(_: Term, args: list[Trend]) -> Trend:
+    result = args[0]
+    for arg in args[1:]:
+        result = _product(result, arg)
+    return result
+
+
+def _product(left: Trend, right: Trend) -> Trend:
+    signs = left.sign, right.sign
+    direction = direction_of_product((left.direction, right.direction), signs)
+    for one, other in ((left, right), (right, left)):
+        if one.direction is Direction.CONSTANT and one.sign is not Sign.ANY:
+            return Trend(direction, other.range.scaled(one.range.low))
+    if Sign.ANY in signs:
+        return Trend(Direction.UNKNOWN)
+    is_positive = sign_of_product(signs) in NON_NEGATIVE
+    return Trend(direction, _AT_LEAST_0 if is_positive else _AT_MOST_0)
+
+
+def _divide(_: Term, args: list[Trend]) -> Trend:
+    above, below = args
+    if below.sign not in STRICT:
+        raise NoTrend
+    if below.direction is Direction.CONSTANT and below.range.low is not None:
+        inverse = 1 / below.range.low
+        return _product(above, Trend(Direction.CONSTANT, Interval(inverse, inverse)))
+    side = _AT_LEAST_0 if below.sign is Sign.POSITIVE else _AT_MOST_0
+    return _product(above, Trend(below.direction.reversed, side))
+
+
+def _power(node: Term, args: list[Trend]) -> Trend:
+    base, exponent = args
+    if exponent.direction is Direction.CONSTANT:
+        return _power_to_constant(node, args)
+    number = base.range.low
+    if base.direction is not Direction.CONSTANT or number is None or not number > 0:
+        raise NoTrend
+    if number > 1:
+        return Trend(exponent.direction, _AT_LEAST_0)
+    falls = bool(number < 1)
+    return Trend(exponent.direction.reversed if falls else Direction.UNKNOWN, _AT_LEAST_0)
+
+
+def _power_to_constant(node: Term, args: list[Trend]) -> Trend:
+    base, exponent = args
+    number = node.args[1]
+    is_whole = number.op is Op.RATIONAL and number.value.q == 1 and number.value >= 0
+    is_defined = base.sign in NON_NEGATIVE and exponent.sign is Sign.POSITIVE
+    if not (is_defined or base.sign is Sign.POSITIVE or is_whole):
+        raise NoTrend
+    has_sign = base.sign in NON_NEGATIVE or number.value.p % 2 == 0
+    return Trend(_direction(node, args), _AT_LEAST_0 if has_sign else _ANY)
+
+
+def _log(node: Term, args: list[Trend]) -> Trend:
+    if args[0].sign is not Sign.POSITIVE:
+        raise NoTrend
+    return Trend(_direction(node, args))
+
+
+def _cosine(offset: fmpq) -> Rule:
+    """``cos(pi (u - offset))``: falls where that is from an even to an odd integer, else rises."""
+
+    def rule(_: Term, args: list[Trend]) -> Trend:
+        turns = args[0]
+        if turns.direction is Direction.CONSTANT:
+            return Trend(Direction.CONSTANT)
+        low, high = turns.range.low, turns.range.high
+        if low is None or high is None or turns.direction is Direction.UNKNOWN:
+            return Trend(Direction.UNKNOWN, _UNIT)
+        half_turn = _floor_of(plus(low, -offset))
+        if half_turn is None or not plus(high, -offset) <= half_turn + 1:
+            return Trend(Direction.UNKNOWN, _UNIT)
+        falls = half_turn % 2 == 0
+        return Trend(turns.direction.reversed if falls else turns.direction, _UNIT)
+
+    return rule
+
+
+def _floor_of(number: Number) -> int | None:
+    if isinstance(number, fmpq):
+        return int(number.floor())
+    whole = number.floor().unique_fmpz()
+    return None if whole is None else int(whole)
+
+
+_RULES: Mapping[Op, Rule] = {
+    Op.RATIONAL: _rational,
+    Op.PI: _within(_ANY),
+    Op.ADD: _add,
+    Op.MULTIPLY: _multiply,
+    Op.DIVIDE: _divide,
+    Op.POWER: _power,
+    Op.EXP: _within(_AT_LEAST_0),
+    Op.LOG: _log,
+    Op.FLOOR: _within(_ANY),
+    Op.SIGN: _within(_ANY),
+    Op.COSPI: _cosine(_ZERO),
+    Op.SINPI: _cosine(fmpq(1, 2)),
+    Op.MINIMUM: _within(_ANY),
+    Op.MAXIMUM: _within(_ANY),
+    Op.ABSOLUTE: _within(_AT_LEAST_0),
+}

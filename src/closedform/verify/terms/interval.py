@@ -1,0 +1,127 @@
+"""Intervals of exact numbers: rational ends, or balls where an end is irrational.
+
+Nothing is rounded here, since a proof may depend on whether an end belongs to the interval. The one
+other class of intervals in this package, ``certificates.errors.Enclosure``, holds arrays of float64
+that are rounded outward: error analysis works on thousands of intervals at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flint import arb, fmpq
+
+from closedform.verify.terms.facts import NON_POSITIVE, sign_between
+from closedform.verify.terms.tree import Op, Sign
+
+Number = Any  # fmpq or arb
+
+
+def plus(left: Number, right: Number) -> Number:
+    """Returns the sum of two numbers, a fraction where both are."""
+    same = isinstance(left, arb) == isinstance(right, arb)
+    return left + right if same else arb(left) + arb(right)
+
+
+def times(left: Number, right: Number) -> Number:
+    """Returns the product of two numbers, a fraction where both are."""
+    same = isinstance(left, arb) == isinstance(right, arb)
+    return left * right if same else arb(left) * arb(right)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The numbers between two ends.
+
+    Attributes:
+        low: The lower end; None where there is none.
+        high: The upper end; None where there is none.
+        low_is_open: Whether the lower end is excluded.
+        high_is_open: Whether the upper end is excluded.
+    """
+
+    low: Number | None = None
+    high: Number | None = None
+    low_is_open: bool = False
+    high_is_open: bool = False
+
+    @property
+    def sign(self) -> Sign:
+        """The sign of all its numbers, ends included."""
+        return sign_between(self.low, self.high)
+
+    def __add__(self, other: Interval) -> Interval:
+        """The sums, between closed ends."""
+        low, high = (
+            None if one is None or another is None else plus(one, another)
+            for one, another in ((self.low, other.low), (self.high, other.high))
+        )
+        return Interval(low, high)
+
+    def scaled(self, factor: Number) -> Interval:
+        """The multiples by a number of known sign, between closed ends."""
+        ends = [None if end is None else times(factor, end) for end in (self.low, self.high)]
+        return Interval(*(reversed(ends) if sign_between(factor, factor) in NON_POSITIVE else ends))
+
+    def cut(self, op: Op, root: fmpq, *, rising: bool) -> Interval:
+        """The part where a line through ``root`` is above 0, at least 0, or 0."""
+        result = self
+        is_open = op is Op.LESS
+        if rising or op is Op.EQUAL:
+            result = result.above(root, is_open=is_open)
+        if not rising or op is Op.EQUAL:
+            result = result.under(root, is_open=is_open)
+        return result
+
+    def above(self, root: fmpq, *, is_open: bool) -> Interval:
+        """The part at or above a number."""
+        if self.low is not None and (self.low > root or (self.low == root and self.low_is_open)):
+            return self
+        return Interval(root, self.high, is_open, self.high_is_open)
+
+    def under(self, root: fmpq, *, is_open: bool) -> Interval:
+        """The part at or below a number."""
+        if self.high is not None and (
+            self.high < root or (self.high == root and self.high_is_open)
+        ):
+            return self
+        return Interval(self.low, root, self.low_is_open, is_open)
+
+    def whole(self) -> Interval:
+        """The same integers, between integers."""
+        low = self.low
+        if low is not None:
+            low = fmpq(low.floor()) + 1 if self.low_is_open else fmpq(low.ceil())
+        high = self.high
+        if high is not None:
+            high = fmpq(high.ceil()) - 1 if self.high_is_open else fmpq(high.floor())
+        return Interval(low, high)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it holds no number."""
+        if self.low is None or self.high is None:
+            return False
+        is_open = self.low_is_open or self.high_is_open
+        return bool(self.low > self.high or (self.low == self.high and is_open))
+
+    def holds(self, number: fmpq) -> bool:
+        """Whether it holds a number."""
+        if self.low is not None and (
+            number < self.low or (number == self.low and self.low_is_open)
+        ):
+            return False
+        if self.high is None:
+            return True
+        return bool(number < self.high or (number == self.high and not self.high_is_open))
+
+    def ends(self, is_integer: bool) -> list[fmpq]:
+        """Numbers at its ends: themselves, or close to them where they are open; and 0 and 1."""
+        step = fmpq(1) if is_integer else fmpq(1, 1000)
+        found = [fmpq(0), fmpq(1), fmpq(2)]
+        if self.low is not None:
+            found += [self.low, self.low + step]
+        if self.high is not None:
+            found += [self.high, self.high - step]
+        return [number for number in dict.fromkeys(found) if self.holds(number)]

@@ -52,7 +52,7 @@ def test_an_output_feeds_the_input_of_its_name() -> None:
     assert [(entry.key, entry.value) for entry in joined.metadata_props] == [("a", "1"), ("b", "2")]
 
 
-def test_what_is_not_asked_for_stays_inside() -> None:
+def test_other_outputs_are_dropped() -> None:
     parts = {"first": model("Neg", ["x"], "y"), "second": model("Neg", ["y"], "z")}
     joined = join_models(parts, "both", outputs=["z"])
     assert list(open_session(joined).outputs) == ["z"]
@@ -94,7 +94,7 @@ BAD: dict[str, tuple[ModelProto, str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_cannot_be_joined_is_refused(name: str) -> None:
+def test_incompatible_models_are_refused(name: str) -> None:
     second, message = BAD[name]
     with pytest.raises(ExportError, match=message):
         join_models({"first": FIRST, "second": second}, "both", outputs=["z"])

@@ -155,7 +155,7 @@ def test_outputs_that_are_inputs_constants_or_twice_named_get_an_identity() -> N
     assert np.array_equal(np.asarray(again), [2, 4])
 
 
-def test_a_value_name_that_an_input_bears_is_not_used_twice() -> None:
+def test_the_name_of_an_input_is_not_used_for_a_value() -> None:
     b = Builder("clash")
     x = b.input("add_1", scalar(DType.F32), Role.PARAM)
     y = b.emit(Op.ADD, x, x)

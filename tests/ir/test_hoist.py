@@ -38,7 +38,7 @@ def drawn(graph: Graph, seed: int = 0) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize("shape", [(3, 4), (0,), ()])
-def test_the_two_graphs_give_what_the_one_gives(name: str, shape: tuple[int, ...]) -> None:
+def test_the_two_graphs_agree_with_the_one(name: str, shape: tuple[int, ...]) -> None:
     rule: UpdateRule = RULES[name]
     graph = compile_step(ModelSpec(rule, {"a": shape, "b": shape}))
     inputs = drawn(graph)

@@ -36,7 +36,7 @@ FALL = Schedule(1 - t / 10, name="fall", length=10)
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"),
+    ("given", "expected"),
     [
         (0.1, sp.Rational(1, 10)),
         (3e-4, sp.Rational(3, 10000)),
@@ -50,8 +50,8 @@ FALL = Schedule(1 - t / 10, name="fall", length=10)
         (5e-324, sp.Rational("5e-324")),
     ],
 )
-def test_numbers_mean_the_decimal_they_show(given: Any, meant: sp.Expr) -> None:
-    assert exact_number(given) == meant
+def test_numbers_are_the_decimals_they_print(given: Any, expected: sp.Expr) -> None:
+    assert exact_number(given) == expected
 
 
 @pytest.mark.parametrize(

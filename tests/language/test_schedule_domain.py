@@ -18,7 +18,7 @@ RULE = FLAT < STEPS
 PLAIN = Schedule(t * FLAT / (STEPS - FLAT), name="plain", domain=(RULE, STEPS > 0))
 
 
-def test_what_always_holds_is_left_out() -> None:
+def test_conditions_that_always_hold_are_left_out() -> None:
     assert PLAIN.domain == (RULE,)
 
 
@@ -58,7 +58,7 @@ def test_members_with_other_values_keep_their_domains_apart() -> None:
         row.bind(steps_2=9)
 
 
-def test_unbind_opens_what_has_a_value() -> None:
+def test_unbind_removes_values() -> None:
     lr = library.linear(1, 0, 10)
     assert lr.unbind() == Schedule(lr.expr)
     assert [symbol.name for symbol in lr.unbind("end", "start").open] == ["end", "start"]

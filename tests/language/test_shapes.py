@@ -148,7 +148,7 @@ def test_rounding_to_bf16_is_to_the_nearest_even() -> None:
     graph = compile_step(ModelSpec(UpdateRule("test", rounded(GRAD, "bf16")), {"w": (4,)}))
     given = np.array([1 + 2**-8, 1 + 3 * 2**-8, 3e38, np.inf], np.float32)
     feed = {"step": np.array(0), "param.w": given, "grad.w": given}
-    # 1 + 2**-8 lies between two numbers of 8 bits; so does the next, and goes up.
+    # 1 + 2**-8 is halfway between two numbers of 8 bits; so is the next, which rounds up.
     expected = [1, 1 + 2**-6, 226 * 2.0**120, np.inf]
     for run in (run_evaluator, run_onnxruntime, run_torch):
         np.testing.assert_allclose(run(graph, feed)["next.param.w"], expected, rtol=1e-7)
@@ -258,7 +258,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_has_no_meaning_is_refused(name: str) -> None:
+def test_undefined_expressions_are_refused(name: str) -> None:
     make, message = BAD[name]
     with pytest.raises(DefinitionError) as caught:
         make()
@@ -295,7 +295,7 @@ LOWERED: dict[str, tuple[sp.Expr, Shape, str]] = {
 
 
 @pytest.mark.parametrize("name", LOWERED)
-def test_what_no_graph_can_hold_is_refused(name: str) -> None:
+def test_inexpressible_rules_are_refused(name: str) -> None:
     expr, shape, message = LOWERED[name]
     with pytest.raises(LoweringError) as caught:
         compile_step(ModelSpec(UpdateRule("test", expr), {"w": shape}))

@@ -1,4 +1,4 @@
-"""Substitution: what xreplace gives, without asking again what a condition means."""
+"""Substitution: the result of xreplace, without evaluating conditions again."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_library_bound_is_xreplace(name: str) -> None:
 
 def test_no_condition_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(*_: object) -> object:
-        raise AssertionError("SymPy is asked what a condition means")
+        raise AssertionError("SymPy evaluates a condition")
 
     monkeypatch.setattr(relational, "is_ge", asked)
     schedule = multi_step(0.1, 0.5, [10, 20, 30])

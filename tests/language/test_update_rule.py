@@ -128,7 +128,7 @@ def test_equal_rules_have_equal_hashes() -> None:
     assert len({momentum(), momentum(), momentum(name="other")}) == 2
 
 
-def test_what_belongs_to_the_model() -> None:
+def test_states_of_the_model() -> None:
     norm = sp.sqrt(global_sum(GRAD**2))
     rule = momentum(
         shared={"norm": Shared(norm)},

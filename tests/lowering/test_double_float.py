@@ -27,7 +27,7 @@ from closedform.recipes import load_schedules
 from closedform.verify.certificates.certificate import certify
 from tests.properties.test_random_expressions import VALUES, agrees, make
 from tests.reference.test_configs import CONFIGS
-from tests.support import balls
+from tests.support import enclosures
 from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
 from tests.support.expressions import reals
 from tests.support.sampling import examples
@@ -362,14 +362,14 @@ PAIR_BITS = 38
 
 
 def ball_of_pairs(expr: Any, step: int) -> Any:
-    """A ball around all that 48 bits, then one rounding to float32, may give; None if undecided."""
-    before, balls.BITS = balls.BITS, PAIR_BITS
+    """An enclosure around all that 48 bits, then one rounding to float32, may give; None if undecided."""
+    before, enclosures.BITS = enclosures.BITS, PAIR_BITS
     try:
-        found = balls.ball(sp.sympify(expr), {t: Fraction(step), **VALUES})
-    except (balls.UndecidedError, ZeroDivisionError):
+        found = enclosures.enclosure(sp.sympify(expr), {t: Fraction(step), **VALUES})
+    except (enclosures.UndecidedError, ZeroDivisionError):
         return None
     finally:
-        balls.BITS = before
+        enclosures.BITS = before
     return found + flint.arb(0, abs(found).upper() * 2.0**-24 + 2.0**-149)
 
 
@@ -425,7 +425,7 @@ def test_a_schedule_without_the_step_has_its_shape() -> None:
         (sp.Integer(10) ** 40 * t, f"the constant {10**40} is not finite in f32 (schedule 's')"),
     ],
 )
-def test_what_has_no_form_is_refused(expr: Any, message: str) -> None:
+def test_unsupported_classes_are_refused(expr: Any, message: str) -> None:
     with pytest.raises(LoweringError) as caught:
         compile_double_float(Schedule(expr, name="s"))
     assert str(caught.value) == message

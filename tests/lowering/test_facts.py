@@ -16,7 +16,7 @@ from closedform.lowering.analysis.domain import MAX_STEP, Domain, clock_domain, 
 from closedform.lowering.analysis.interval import Interval
 from closedform.lowering.guard import guard
 from closedform.lowering.simplify import simplify
-from tests.support.balls import UndecidedError, ball
+from tests.support.enclosures import UndecidedError, enclosure
 from tests.support.expressions import HYPERS, reals
 from tests.support.sampling import examples
 
@@ -36,10 +36,10 @@ def test_intervals_enclose(expr: Any, low: int, width: int) -> None:
     bounds = interval(sp.sympify(expr), domain)
     for step in {low, low + width // 2, low + width}:
         try:
-            value = ball(sp.sympify(expr), {t: Fraction(step), **VALUES})
+            value = enclosure(sp.sympify(expr), {t: Fraction(step), **VALUES})
         except (UndecidedError, ZeroDivisionError):
             continue
-        # The ball is wider than rounding; only a ball wholly outside refutes the interval.
+        # The enclosure is wider than rounding; only an enclosure wholly outside refutes the interval.
         if isinstance(bounds.low, Fraction):
             assert not value < float(bounds.low) - abs(float(bounds.low)) * 1e-12
         if isinstance(bounds.high, Fraction):
@@ -55,8 +55,8 @@ def test_simplify_and_guard_keep_values(expr: Any) -> None:
     changed = guard(simplify(expr, domain, "test"), domain, "test")
     for step in (0, 1, 5, 17, 40, 1000):
         try:
-            before = ball(expr, {t: Fraction(step)})
-            after = ball(changed, {t: Fraction(step)})
+            before = enclosure(expr, {t: Fraction(step)})
+            after = enclosure(changed, {t: Fraction(step)})
         except (UndecidedError, ZeroDivisionError):
             continue
         assert before.overlaps(after), (step, before, after, changed)

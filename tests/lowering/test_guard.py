@@ -24,7 +24,7 @@ TOTAL = {
     # The branches before it, and those around it, keep the operand from zero.
     "after": sp.Piecewise((5, sp.Eq(CYCLE, 0)), (1 / CYCLE, True)),
     "inside": sp.Piecewise((sp.Piecewise((1 / CYCLE, t < 5), (2, True)), CYCLE > 0), (5, True)),
-    # The argument that an And or Or leans on stands before or after it.
+    # The argument that an And or Or depends on comes before or after it.
     "and": sp.Piecewise((1, sp.And(t < 7, floor_mod(20, LEFT) > 2)), (2, True)),
     "and not equal": sp.Piecewise((1, sp.And(sp.Ne(t, 7), floor_mod(20, LEFT) > 2)), (2, True)),
     "two": sp.Piecewise(
@@ -38,7 +38,7 @@ TOTAL = {
 
 
 @pytest.mark.parametrize("name", TOTAL)
-def test_what_is_taken_keeps_its_value_and_nothing_else_is_illegal(name: str) -> None:
+def test_taken_branches_keep_their_value_and_the_rest_is_legal(name: str) -> None:
     schedule = Schedule(TOTAL[name])
     graph = compile_schedule(schedule, GraphOptions(step_shape=("n",)))
     steps = np.arange(20)
@@ -71,7 +71,7 @@ def test_an_argument_leans_on_the_others(name: str) -> None:
         ),
     ],
 )
-def test_what_is_illegal_where_it_is_taken_is_refused(expr: sp.Expr, message: str) -> None:
+def test_an_illegal_operand_in_a_taken_branch_is_refused(expr: sp.Expr, message: str) -> None:
     with pytest.raises(DomainError) as caught:
         compile_schedule(Schedule(expr, name="bad"))
     assert str(caught.value) == message

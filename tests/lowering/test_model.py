@@ -1,4 +1,4 @@
-"""Programs: sums over all parameters by parts, states of the model, a clock that may stand."""
+"""Programs: sums over all parameters by parts, states of the model, a clock that may stop."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from closedform.errors import DomainError
 from closedform.ir.text import parse_graph, print_graph
 from closedform.language import Schedule, t
 from closedform.options import GraphOptions
-from tests.support.balls import UndecidedError, ball
+from tests.support.enclosures import UndecidedError, enclosure
 from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
 from tests.support.expressions import HYPERS, reals
 from tests.support.sampling import examples
@@ -36,7 +36,7 @@ relaxed = settings(
 
 
 def agrees(expected: Any, value: float) -> bool:
-    """A ball holds the value, give or take the subnormal range where ulps have no relative size."""
+    """An enclosure holds the value, give or take the subnormal range where ulps have no relative size."""
     widened = expected + flint.arb(0, 1e-300)
     return bool(np.isfinite(value)) and bool(widened.contains(flint.arb(float(value))))
 
@@ -73,7 +73,7 @@ def test_engines_agree(expr: Any, are_inputs: bool) -> None:
     }
     for place, step in enumerate(STEPS):
         try:
-            expected = ball(sp.sympify(expr), {t: Fraction(int(step)), **VALUES})
+            expected = enclosure(sp.sympify(expr), {t: Fraction(int(step)), **VALUES})
         except (UndecidedError, ZeroDivisionError):
             continue
         for engine, values in results.items():
@@ -87,5 +87,5 @@ def test_a_planted_fault_is_seen(wrong: str) -> None:
     values = run_evaluator(
         compile_schedule(Schedule(fault[wrong]), GraphOptions(step_shape=("n",))), {"step": STEPS}
     )
-    truth = [ball(expr, {t: Fraction(int(step))}) for step in STEPS]
+    truth = [enclosure(expr, {t: Fraction(int(step))}) for step in STEPS]
     assert not all(agrees(b, v) for b, v in zip(truth, values["value"], strict=True))

@@ -36,7 +36,7 @@ class GraphProgram(fx.GraphModule):
     It takes the inputs of the graph in order, as tensors of exactly the declared dtypes, and
     returns one tensor, or a tuple of tensors where the graph has several outputs; no output shares
     memory with an input or another output. Constants are made on the device of the first input;
-    the module holds no parameter and no buffer, so that ``.half()``, ``.to()`` and
+    the module holds no parameter and no buffer, and ``.half()``, ``.to()`` and
     ``state_dict()`` have nothing to change. Copies and pickles carry the graph and build the
     program again.
 

@@ -1,7 +1,7 @@
 """Static structure: what a rule may depend on in its tensor's shape, and shapes of its states.
 
 The symbols here are numbers that a shape has: they are replaced when a rule is resolved for a
-parameter (``UpdateRule.for_shape``), so that a ``Piecewise`` on them is a choice made before there
+parameter (``UpdateRule.for_shape``), and a ``Piecewise`` on them is a choice made before there
 is a graph, and no ``Where``.
 """
 

@@ -15,7 +15,7 @@ INPUTS = (
 
 
 def graph_of(body: str) -> Graph:
-    """A graph of lines without numbers; the last is the output, an input may stand for it."""
+    """A graph of lines without numbers; the last is the output, or an input."""
     lines = body.split("; ")
     if ":" not in lines[-1]:
         *lines, last = lines

@@ -18,10 +18,10 @@ Y = sp.Symbol("y", real=True)
 
 
 def domain(x: tuple[int, int], y: tuple[int, int] = (0, 0)) -> Domain:
-    return Domain({X: span(*x), Y: span(*y), t: span(0, 100)})
+    return Domain({X: between(*x), Y: between(*y), t: between(0, 100)})
 
 
-def span(low: int, high: int) -> Interval:
+def between(low: int, high: int) -> Interval:
     return Interval(Fraction(low), Fraction(high))
 
 
@@ -55,14 +55,14 @@ def test_comparisons(
 @pytest.mark.parametrize(
     ("expr", "x", "expected"),
     [
-        (sp.Min(X, 3), (1, 5), span(1, 3)),
-        (sp.Max(X, 3), (1, 5), span(3, 5)),
-        (sp.Max(X, 3), (4, 5), span(4, 5)),
-        (floor_mod(X, 7), (3, 6), span(3, 6)),
-        (floor_mod(X, 7), (3, 7), span(0, 7)),
-        (floor_mod(X, 7), (3, 70), span(0, 7)),
-        (floor_mod(t, 7), (0, 0), span(0, 6)),
-        (floor_mod(X, -7), (3, 9), span(-7, 0)),
+        (sp.Min(X, 3), (1, 5), between(1, 3)),
+        (sp.Max(X, 3), (1, 5), between(3, 5)),
+        (sp.Max(X, 3), (4, 5), between(4, 5)),
+        (floor_mod(X, 7), (3, 6), between(3, 6)),
+        (floor_mod(X, 7), (3, 7), between(0, 7)),
+        (floor_mod(X, 7), (3, 70), between(0, 7)),
+        (floor_mod(t, 7), (0, 0), between(0, 6)),
+        (floor_mod(X, -7), (3, 9), between(-7, 0)),
         (sp.log(X), (0, 0), Interval(-INFINITY, -INFINITY)),
     ],
 )
@@ -89,7 +89,7 @@ def test_powers_enclose(expr: sp.Expr, x: tuple[int, int], values: tuple[sp.Expr
         assert bounds.low <= Fraction(str(sp.N(value, 60))) <= bounds.high
 
 
-def test_an_irrational_number_lies_inside_its_interval() -> None:
+def test_an_irrational_number_is_inside_its_interval() -> None:
     bounds = interval(sp.pi, domain((0, 0)))
     assert isinstance(bounds.low, Fraction)
     assert isinstance(bounds.high, Fraction)
@@ -103,14 +103,14 @@ def test_a_power_of_a_base_that_may_be_zero_is_bounded_only_by_positive_exponent
 ) -> None:
     low, high = (end if math.isinf(end) else Fraction(end) for end in power)
     exponents = Interval(low, high)
-    bounds = interval(X**Y, Domain({X: span(0, 2), Y: exponents}))
+    bounds = interval(X**Y, Domain({X: between(0, 2), Y: exponents}))
     assert bounds.high == INFINITY or bounds.high >= 16
     if power[0] < 0:
         assert bounds.high == INFINITY
 
 
 def test_large_bases_and_exponents_grow_the_right_way() -> None:
-    wide = Domain({X: Interval(Fraction(2), INFINITY), Y: span(-3, -2)})
+    wide = Domain({X: Interval(Fraction(2), INFINITY), Y: between(-3, -2)})
     bounds = interval(X**Y, wide)
     assert bounds.low == 0
     assert Fraction(1, 4) <= bounds.high < Fraction(1, 3)

@@ -10,44 +10,44 @@ import pytest
 from closedform.lowering.analysis.interval import ALL, INFINITY, Bound, Interval, point
 
 
-def span(low: Bound, high: Bound, *, nonzero: bool = False) -> Interval:
+def between(low: Bound, high: Bound, *, nonzero: bool = False) -> Interval:
     finite = [b if isinstance(b, float) and math.isinf(b) else Fraction(b) for b in (low, high)]
     return Interval(finite[0], finite[1], nonzero)
 
 
-SPLIT = span(-1, 2, nonzero=True)
+SPLIT = between(-1, 2, nonzero=True)
 
 CASES = {
-    "sum": (span(-1, 2) + span(3, 5), span(2, 7)),
+    "sum": (between(-1, 2) + between(3, 5), between(2, 7)),
     "sum of clashing infinities": (
         Interval(-INFINITY, -INFINITY) + Interval(INFINITY, INFINITY),
         ALL,
     ),
-    "sum of a low and a high half": (span(-INFINITY, 1) + span(2, INFINITY), ALL),
-    "nonzero product": (SPLIT * span(3, 4), span(-4, 8, nonzero=True)),
-    "product that may be zero": (SPLIT * span(0, 4), span(-4, 8)),
-    "zero times all": (span(0, 0) * ALL, span(0, 0)),
-    "hull": (span(1, 2).union(span(-3, 0)), span(-3, 2)),
-    "hull of nonzeros": (span(1, 2).union(span(-3, -1)), span(-3, 2, nonzero=True)),
-    "hull with a zero": (span(0, 0).union(span(1, 2)), span(0, 2)),
-    "reciprocal": (span(2, 4).reciprocal(), span(Fraction(1, 4), Fraction(1, 2))),
+    "sum of a low and a high half": (between(-INFINITY, 1) + between(2, INFINITY), ALL),
+    "nonzero product": (SPLIT * between(3, 4), between(-4, 8, nonzero=True)),
+    "product that may be zero": (SPLIT * between(0, 4), between(-4, 8)),
+    "zero times all": (between(0, 0) * ALL, between(0, 0)),
+    "hull": (between(1, 2).union(between(-3, 0)), between(-3, 2)),
+    "hull of nonzeros": (between(1, 2).union(between(-3, -1)), between(-3, 2, nonzero=True)),
+    "hull with a zero": (between(0, 0).union(between(1, 2)), between(0, 2)),
+    "reciprocal": (between(2, 4).reciprocal(), between(Fraction(1, 4), Fraction(1, 2))),
     "reciprocal across zero": (SPLIT.reciprocal(), ALL),
     "reciprocal of a half line": (
-        span(0, 4, nonzero=True).reciprocal(),
-        span(Fraction(1, 4), INFINITY),
+        between(0, 4, nonzero=True).reciprocal(),
+        between(Fraction(1, 4), INFINITY),
     ),
-    "even power below zero": (span(-3, -2).power(2), span(4, 9)),
-    "even power above zero": (span(2, 3).power(2), span(4, 9)),
-    "even power across zero": (span(-3, 2).power(2), span(0, 9)),
-    "odd power": (span(-3, 2).power(3), span(-27, 8)),
+    "even power below zero": (between(-3, -2).power(2), between(4, 9)),
+    "even power above zero": (between(2, 3).power(2), between(4, 9)),
+    "even power across zero": (between(-3, 2).power(2), between(0, 9)),
+    "odd power": (between(-3, 2).power(3), between(-27, 8)),
     "power zero": (ALL.power(0), point(Fraction(1))),
-    "long power within 1": (span(-1, Fraction(1, 3)).power(9999), span(-1, 1)),
-    "long power beyond 1": (span(-3, Fraction(1, 3)).power(9999), ALL),
-    "long even power": (span(-3, Fraction(1, 3)).power(9998), span(0, INFINITY)),
-    "size across zero": (span(-5, 2).absolute(), span(0, 5)),
-    "size below zero": (span(-5, -2).absolute(), span(2, 5)),
-    "floor": (span(Fraction(-1, 2), Fraction(5, 2)).floor(), span(-1, 2)),
-    "negative": (-span(-1, 2), span(-2, 1)),
+    "long power within 1": (between(-1, Fraction(1, 3)).power(9999), between(-1, 1)),
+    "long power beyond 1": (between(-3, Fraction(1, 3)).power(9999), ALL),
+    "long even power": (between(-3, Fraction(1, 3)).power(9998), between(0, INFINITY)),
+    "size across zero": (between(-5, 2).absolute(), between(0, 5)),
+    "size below zero": (between(-5, -2).absolute(), between(2, 5)),
+    "floor": (between(Fraction(-1, 2), Fraction(5, 2)).floor(), between(-1, 2)),
+    "negative": (-between(-1, 2), between(-2, 1)),
 }
 
 

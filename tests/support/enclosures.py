@@ -1,9 +1,9 @@
-"""A ball around the value that float64 arithmetic may return, by python-flint's arb.
+"""An enclosure around the value that float64 arithmetic may return, by python-flint's arb.
 
-Evaluating at 46 bits gives a ball that holds the exact value and every value that an evaluation in
+Evaluating at 46 bits gives an enclosure that holds the exact value and every value that an evaluation in
 53 bits can reach whose single operations are off by up to 64 ulp together: seven bits are the slack
 for the ops whose engines are off by a few ulp (see the op table) and for other orders of operation.
-Where a comparison or a floor cannot be decided within the ball,
+Where a comparison or a floor cannot be decided within the enclosure,
 float64 may fall on either side, and the point is undecided.
 """
 
@@ -33,27 +33,27 @@ class UndecidedError(ValueError):
 
 @dataclass(frozen=True)
 class Number:
-    """A ball, and the exact value where the compiler promises exact decisions.
+    """An enclosure, and the exact value where the compiler promises exact decisions.
 
     That is for rational multiples of integers; their comparisons and floors are done in integers.
     """
 
-    ball: Any
+    enclosure: Any
     exact: Fraction | None = None
 
 
-def ball(expr: sp.Basic, values: Mapping[sp.Symbol, Fraction]) -> Any:
-    """Returns an arb ball of the value of ``expr``."""
+def enclosure(expr: sp.Basic, values: Mapping[sp.Symbol, Fraction]) -> Any:
+    """Returns an arb enclosure of the value of ``expr``."""
     before = flint.ctx.prec
     flint.ctx.prec = BITS
     try:
-        result = _evaluate(expr, values).ball
+        result = _evaluate(expr, values).enclosure
         # One rounding of the result itself, also where all before was exact.
         result = result + flint.arb(0, abs(result).upper() * flint.arb(2) ** -BITS)
     finally:
         flint.ctx.prec = before
     if not result.is_finite():
-        raise UndecidedError(f"the ball of {expr} is {result}")
+        raise UndecidedError(f"the enclosure of {expr} is {result}")
     return result
 
 
@@ -84,7 +84,7 @@ def _evaluate(expr: sp.Basic, values: Mapping[sp.Symbol, Fraction]) -> Number:
     exact = rule(exacts) if rule is not None and is_exact else None
     if isinstance(expr, sp.floor | sp.ceiling | FloorDiv | FloorMod | sp.Mod):
         return _rounded(expr, args, exact)
-    return Number(_BALLS[expr.func]([arg.ball for arg in args]), exact)
+    return Number(_ENCLOSURES[expr.func]([arg.enclosure for arg in args]), exact)
 
 
 def _rounded(expr: sp.Basic, args: list[Number], exact: Fraction | None) -> Number:
@@ -92,9 +92,9 @@ def _rounded(expr: sp.Basic, args: list[Number], exact: Fraction | None) -> Numb
         return _number(exact)
     if not isinstance(expr, sp.floor):
         raise UndecidedError(f"{expr.func} of an inexact number")
-    low, high = args[0].ball.lower().floor(), args[0].ball.upper().floor()
+    low, high = args[0].enclosure.lower().floor(), args[0].enclosure.upper().floor()
     if not (low.is_finite() and low == high):
-        raise UndecidedError(f"floor of {args[0].ball}")
+        raise UndecidedError(f"floor of {args[0].enclosure}")
     return _number(Fraction(int(low.unique_fmpz())))
 
 
@@ -124,7 +124,7 @@ _EXACT: Mapping[Any, Callable[[list[Fraction]], Fraction]] = {
     sp.Mod: lambda args: args[0] % args[1],
 }
 
-_BALLS: Mapping[Any, Callable[[list[Any]], Any]] = {
+_ENCLOSURES: Mapping[Any, Callable[[list[Any]], Any]] = {
     sp.Add: _fold(operator.add),
     sp.Mul: _fold(operator.mul),
     sp.Min: _fold(lambda a, b: a.min(b)),
@@ -155,7 +155,7 @@ def _holds(condition: sp.Basic, values: Mapping[sp.Symbol, Fraction]) -> bool:
     if left.exact is not None and right.exact is not None:
         sign = (left.exact > right.exact) - (left.exact < right.exact)
     else:
-        difference = left.ball - right.ball
+        difference = left.enclosure - right.enclosure
         if difference.contains(0) or not difference.is_finite():
             raise UndecidedError(f"{condition}")
         sign = (difference > 0) - (difference < 0)

@@ -351,7 +351,7 @@ def test_random_expressions(expr: Any) -> None:
     for values in results.values():
         assert np.array_equal(values, results["evaluator"])
     for place, step in enumerate(STEPS):
-        expected = ball_of_pairs(expr, int(step))
+        expected = enclosure_of_pairs(expr, int(step))
         if expected is not None:
             value = results["evaluator"][place]
             assert agrees(expected, value), (int(step), value, expected)
@@ -361,8 +361,8 @@ def test_random_expressions(expr: Any) -> None:
 PAIR_BITS = 38
 
 
-def ball_of_pairs(expr: Any, step: int) -> Any:
-    """An enclosure around all that 48 bits, then one rounding to float32, may give; None if undecided."""
+def enclosure_of_pairs(expr: Any, step: int) -> Any:
+    """Encloses results of 48 bits and one rounding to float32; None if undecided."""
     before, enclosures.BITS = enclosures.BITS, PAIR_BITS
     try:
         found = enclosures.enclosure(sp.sympify(expr), {t: Fraction(step), **VALUES})

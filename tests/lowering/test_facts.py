@@ -39,7 +39,8 @@ def test_intervals_enclose(expr: Any, low: int, width: int) -> None:
             value = enclosure(sp.sympify(expr), {t: Fraction(step), **VALUES})
         except (UndecidedError, ZeroDivisionError):
             continue
-        # The enclosure is wider than rounding; only an enclosure wholly outside refutes the interval.
+        # The enclosure is wider than rounding; only an enclosure wholly outside refutes the
+        # interval.
         if isinstance(bounds.low, Fraction):
             assert not value < float(bounds.low) - abs(float(bounds.low)) * 1e-12
         if isinstance(bounds.high, Fraction):

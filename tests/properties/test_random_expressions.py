@@ -36,7 +36,7 @@ relaxed = settings(
 
 
 def agrees(expected: Any, value: float) -> bool:
-    """An enclosure holds the value, give or take the subnormal range where ulps have no relative size."""
+    """Whether an enclosure, widened by the subnormal range, contains the value."""
     widened = expected + flint.arb(0, 1e-300)
     return bool(np.isfinite(value)) and bool(widened.contains(flint.arb(float(value))))
 

@@ -1,9 +1,9 @@
 """An enclosure around the value that float64 arithmetic may return, by python-flint's arb.
 
-Evaluating at 46 bits gives an enclosure that holds the exact value and every value that an evaluation in
-53 bits can reach whose single operations are off by up to 64 ulp together: seven bits are the slack
-for the ops whose engines are off by a few ulp (see the op table) and for other orders of operation.
-Where a comparison or a floor cannot be decided within the enclosure,
+Evaluating at 46 bits gives an enclosure that holds the exact value and every value that an
+evaluation in 53 bits can reach whose single operations are off by up to 64 ulp together: seven bits
+are the slack for the ops whose engines are off by a few ulp (see the op table) and for other orders
+of operation. Where a comparison or a floor cannot be decided within the enclosure,
 float64 may fall on either side, and the point is undecided.
 """
 

@@ -16,7 +16,7 @@ def test_dialects_is_the_module_of_frameworks() -> None:
         assert cf.__getattr__("dialects") is frameworks
 
 
-@pytest.mark.parametrize("name", [*(set(frameworks.__all__) - {"FRAMEWORKS"}), "DIALECTS"])
+@pytest.mark.parametrize("name", [*sorted({*frameworks.__all__} - {"FRAMEWORKS"}), "DIALECTS"])
 def test_names_of_dialects(name: str) -> None:
     module = importlib.import_module("closedform.dialects")
     with pytest.deprecated_call(match=rf"closedform\.dialects\.{name} is deprecated"):

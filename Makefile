@@ -101,8 +101,8 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	  tests/verify/compare_soundness.py tests/verify/compare_lemmas.py
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/verify/compare_solvers.py
 	@echo "== compare: translation validation of every record, and of every fault that is planted"
-	@$(PYTEST) -q tests/verify/compare_records.py tests/verify/compare_mutants.py
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_rule_faults.py
+	@$(PYTEST) -q tests/verify/compare_records.py
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_faults.py
 	@echo "== compare: faults planted in the library, claimed to be none; the theorems, with their times"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_library_faults.py
 	@echo "== compare: certificates of every step of every config, and of the double-float lowering"

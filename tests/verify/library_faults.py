@@ -12,10 +12,8 @@ from __future__ import annotations
 import importlib
 import random
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from fractions import Fraction
 from functools import cache
 
@@ -46,6 +44,7 @@ from closedform.verify.terms.verdict import Verdict
 from tests.support.mutation import Mutant, TooSlowError, at_most, lines_run, mutants_of, planted
 from tests.support.term_values import UndecidedError, UndefinedError, compare, value_at
 from tests.test_library import OPTIMIZERS, SCHEDULES
+from tests.verify.faults import Outcome, judged
 
 ELEMENTWISE = (
     *("sgd", "sgd_dampened", "adam", "adamw", "adamw_cerebras", "rmsprop", "adagrad", "lion"),
@@ -271,28 +270,17 @@ def _made_with(mutant: Mutant, original: Original) -> Term | None:
 # --- judging -------------------------------------------------------------------------------------
 
 
-class Outcome(StrEnum):
-    """What became of a fault, from the worst to the best known."""
-
-    FALSE_PROOF = "proved, and false"
-    FALSE_REFUTATION = "refuted, and true there"
-    UNKNOWN = "unknown"
-    EQUIVALENT = "proved, and the same"
-    REFUTED = "refuted"
-
-
 def judge(fault: Fault, budget: float = 4.0) -> tuple[Outcome, Verdict]:
     """What becomes of the claim that a fault is none."""
     claim = fault.claim()
     verdict = claim.verify(budget=budget)
-    if verdict.proved:
-        outcome = Outcome.FALSE_PROOF if contradiction(claim) else Outcome.EQUIVALENT
-    elif verdict.refuted:
-        is_wrong = differs(fault, verdict)
-        outcome = Outcome.REFUTED if is_wrong else Outcome.FALSE_REFUTATION
-    else:
-        outcome = Outcome.UNKNOWN
-    return outcome, verdict
+    is_wrong = verdict.refuted and differs(fault, verdict)
+
+    def proved() -> Outcome:
+        return Outcome.MISSED if contradiction(claim) else Outcome.EQUIVALENT
+
+    refuted = Outcome.REFUTED if is_wrong else Outcome.FALSE_REFUTATION
+    return judged(verdict, proved, refuted), verdict
 
 
 def differs(fault: Fault, verdict: Verdict) -> bool:
@@ -363,11 +351,6 @@ def _number(node: Term, chance: random.Random, draw: int) -> Fraction:
     if sign is Sign.ANY:
         return number if chance.random() < 0.75 else -number
     return number if sign in (Sign.POSITIVE, Sign.NONNEGATIVE) else -number
-
-
-def table(outcomes: Counter[Outcome]) -> str:
-    """The number of faults by outcome."""
-    return ", ".join(f"{outcome}: {outcomes[outcome]}" for outcome in Outcome)
 
 
 # --- the standard claims -------------------------------------------------------------------------

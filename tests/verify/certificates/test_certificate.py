@@ -403,6 +403,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 SEVERAL = {**{name: make_one() for name, make_one in SCHEDULES.items()}, **STUDY}
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize(("name", "options"), list(itertools.product(SEVERAL, OPTIONS)))
 def test_no_allowed_engine_is_beyond_the_bound(name: str, options: str) -> None:
     schedule = SEVERAL[name]

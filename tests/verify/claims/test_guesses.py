@@ -60,6 +60,7 @@ def test_long_numbers_are_no_bounds() -> None:
     assert all(len(text) <= 24 for text in shown)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_samples_are_values_of_the_schedule(name: str) -> None:
     lr = SCHEDULES[name]()
@@ -115,6 +116,7 @@ def test_phases(name: str) -> None:
     assert phases(read_schedule(schedule)) == tuple(Phase(*each) for each in wanted)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_phases_go_their_way(name: str) -> None:
     lr = SCHEDULES[name]()

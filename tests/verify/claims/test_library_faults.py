@@ -3,7 +3,6 @@
 ``compare_library_faults.py``, which ``make compare`` runs, plants more than 1,000.
 """
 
-from collections import Counter
 from fractions import Fraction
 
 import pytest
@@ -26,8 +25,8 @@ from closedform.verify.terms.build import (
     symbol,
 )
 from tests.support.term_values import UndecidedError, UndefinedError, compare, value_at
+from tests.verify.faults import WRONG, Outcome, table
 from tests.verify.library_faults import (
-    Outcome,
     contradiction,
     drawn,
     judge,
@@ -35,7 +34,6 @@ from tests.verify.library_faults import (
     schedule_faults,
     source_faults,
     standard,
-    table,
 )
 
 SAMPLE = drawn(60, seed=5)
@@ -43,25 +41,24 @@ SAMPLE = drawn(60, seed=5)
 
 @pytest.mark.parametrize("part", range(4))
 def test_no_planted_fault_is_proved_to_be_none(part: int) -> None:
-    outcomes: Counter[Outcome] = Counter()
+    outcomes = []
     for fault in SAMPLE[part::4]:
         outcome, verdict = judge(fault)
-        assert outcome is not Outcome.FALSE_PROOF, f"{fault}: {verdict}"
-        assert outcome is not Outcome.FALSE_REFUTATION, f"{fault}: {verdict}"
-        outcomes[outcome] += 1
-    assert outcomes[Outcome.REFUTED] >= 10, table(outcomes)
+        assert outcome not in WRONG, f"{fault}: {verdict}"
+        outcomes.append(outcome)
+    assert outcomes.count(Outcome.REFUTED) >= 10, table(outcomes)
 
 
 def test_no_fault_of_the_code_is_proved_to_be_none() -> None:
-    found = list(source_faults(12, seed=4))
-    assert len(found) == 12
+    found = list(source_faults(4, seed=4))
+    assert len(found) == 4
     for fault in found:
         outcome, verdict = judge(fault)
-        assert outcome not in (Outcome.FALSE_PROOF, Outcome.FALSE_REFUTATION), f"{fault}: {verdict}"
+        assert outcome not in WRONG, f"{fault}: {verdict}"
 
 
 def test_standard_claims_of_faulty_schedules_hold_where_they_are_proved() -> None:
-    for fault in schedule_faults(6, seed=2):
+    for fault in schedule_faults(3, seed=2):
         _, false = standard(fault)
         assert not false, false
 

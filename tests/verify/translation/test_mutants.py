@@ -1,6 +1,6 @@
 """Faults planted in the lowering and the passes are found by translation validation.
 
-A few of each module here; all of them in ``compare_mutants.py``, which ``make compare`` runs.
+A few of each module here; all of them in ``compare_faults.py``, which ``make compare`` runs.
 """
 
 from types import ModuleType
@@ -9,39 +9,57 @@ import pytest
 
 from closedform.ir.graph import Graph
 from closedform.lowering import piecewise, trigonometry
+from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.translation import validate
 from tests.support.mutation import mutants_of, planted
-from tests.verify.planted_faults import (
-    HANDLERS,
-    PASSES,
-    Outcome,
-    drawn,
-    judge,
-    outcome_of,
-    samples,
-    table,
-)
+from tests.verify import faults
+from tests.verify.faults import HANDLERS, OF_SCHEDULES, PASSES, Outcome, drawn, judged
+
+EVERY = 3
+"""The part of the library that is compiled with faults here."""
 
 
 @pytest.mark.parametrize("module", [*HANDLERS, *PASSES], ids=lambda module: module.__name__)
 def test_planted_faults_are_caught(module: ModuleType) -> None:
-    results = [(mutant, *judge(mutant)) for mutant in drawn([module], 4, seed=20)]
-    missed = [f"{mutant} ({name})" for mutant, one, name in results if one is Outcome.MISSED]
-    assert not missed, table(results)
-    assert results, "no mutant of this module is run by a sample"
+    mutants = drawn(OF_SCHEDULES, module, 2, seed=20, every=EVERY)
+    assert mutants, "no mutant of this module is run by a sample"
+    missed, table = OF_SCHEDULES.missed(mutants, EVERY)
+    assert not missed, f"{missed}\n{table}"
+
+
+@pytest.mark.parametrize(
+    ("status", "wanted"),
+    [
+        (Status.PROVED, Outcome.MISSED),
+        (Status.REFUTED, Outcome.REFUTED),
+        (Status.UNKNOWN, Outcome.UNKNOWN),
+    ],
+)
+def test_the_judge(status: Status, wanted: Outcome) -> None:
+    assert judged(Verdict(status), lambda: Outcome.MISSED, Outcome.REFUTED) is wanted
+
+
+def test_a_wrong_graph_that_is_said_to_be_proved_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The judge does not believe the prover."""
+    sample, other = OF_SCHEDULES.sample("cosine"), OF_SCHEDULES.sample("linear")
+    monkeypatch.setattr(faults, "validate", lambda *_, **__: Verdict(Status.PROVED))
+    found = OF_SCHEDULES.outcome_of_graph(sample.source, other.graph, sample.graph)
+    assert found is Outcome.MISSED
+    same = OF_SCHEDULES.outcome_of_graph(sample.source, sample.graph, sample.graph)
+    assert same in (Outcome.EQUIVALENT, Outcome.COARSER)
 
 
 def test_a_mutant_changes_a_graph_while_it_is_planted_and_no_longer() -> None:
-    sample = next(one for one in samples() if one.name == "cosine")
+    sample = OF_SCHEDULES.sample("cosine")
     fault = next(
         mutant
         for mutant in mutants_of(trigonometry)
         if mutant.function == "raised_cosine" and "2 * rise" in mutant.what
     )
-    assert outcome_of(fault, sample) is Outcome.REFUTED
+    assert OF_SCHEDULES.outcome(fault, sample) is Outcome.REFUTED
     with planted(fault) as bearers:
         assert bearers == 1
-    assert validate(sample.schedule, sample.graph).proved
+    assert validate(sample.source, sample.graph).proved
     assert isinstance(sample.graph, Graph)
 
 

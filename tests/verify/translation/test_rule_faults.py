@@ -1,6 +1,6 @@
 """Faults planted in rules and in their lowering are found by translation validation.
 
-A few of each here; all of them in ``compare_rule_faults.py``, which ``make compare`` runs.
+A few of each here; all of them in ``compare_faults.py``, which ``make compare`` runs.
 """
 
 from __future__ import annotations
@@ -20,36 +20,31 @@ from closedform.language.functions import ReduceMean, matmul, reduce_mean, reduc
 from closedform.options import ModelSpec
 from closedform.verify.translation.translation import validate
 from tests.test_library import OPTIMIZERS
-from tests.verify.planted_faults import Outcome, table
-from tests.verify.planted_rule_faults import (
-    MODULES,
-    compiled,
-    drawn,
-    faulty,
-    judge,
-    outcome_of_graph,
-    samples,
-)
+from tests.verify.faults import OF_RULES, Outcome, compiled, drawn, faulty
 
 RULES = ("adamw", "radam", "adafactor", "muon", "novograd", "stable_adamw")
+EVERY = 5
+"""The part of the library that is compiled with faults here."""
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", OF_RULES.modules, ids=lambda module: module.__name__)
 def test_planted_faults_are_caught(module: ModuleType) -> None:
-    results = [(mutant, *judge(mutant)) for mutant in drawn([module], 2, seed=5)]
-    missed = [f"{mutant} ({name})" for mutant, one, name in results if one is Outcome.MISSED]
-    assert not missed, table(results)
-    assert results, "no mutant of this module is run by a sample"
+    mutants = drawn(OF_RULES, module, 1, seed=5, every=EVERY)
+    assert mutants, "no mutant of this module is run by a sample"
+    missed, table = OF_RULES.missed(mutants, EVERY)
+    assert not missed, f"{missed}\n{table}"
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", RULES)
 def test_the_graph_of_a_rule_is_not_proved_to_be_a_faulty_one(name: str) -> None:
-    sample = next(one for one in samples() if one.name == name)
-    faults = list(faulty(sample.rule))
+    sample = OF_RULES.sample(name)
+    faults = list(faulty(sample.source))
     for what, rule in random.Random(name).sample(faults, min(4, len(faults))):
         if not validate(rule, sample.graph, budget=1.0).proved:
             continue
-        assert outcome_of_graph(rule, sample.graph, compiled(rule)) is Outcome.EQUIVALENT, what
+        outcome = OF_RULES.outcome_of_graph(rule, sample.graph, compiled(rule))
+        assert outcome is Outcome.EQUIVALENT, what
 
 
 def exchanged(rule: UpdateRule, first: str, second: str) -> UpdateRule:
@@ -154,7 +149,5 @@ def test_rows_are_not_columns(shape: tuple[int, int]) -> None:
 
 
 def test_every_rule_of_the_library_has_faults() -> None:
-    for name in OPTIMIZERS:
-        if name != "schedule_free_radam":
-            sample = next(one for one in samples() if one.name == name)
-            assert next(faulty(sample.rule), None) is not None, name
+    for name, make in OPTIMIZERS.items():
+        assert next(faulty(make()), None) is not None, name

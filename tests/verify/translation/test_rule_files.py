@@ -47,6 +47,7 @@ def exported(rule: UpdateRule, folder: Path, **options: Any) -> dict[str, ModelP
     return models
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_every_file_of_every_rule_is_proved(name: str, tmp_path: Path) -> None:
     for inline in (False, True):
@@ -83,6 +84,7 @@ def test_every_transform_is_here() -> None:
     assert set(transforms.__all__) - {"states_to_sparsify"} == set(TRANSFORMED) - {"several"}
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", TRANSFORMED)
 def test_every_transform_of_adamw_is_proved(name: str, tmp_path: Path) -> None:
     rule = TRANSFORMED[name](optimizers.adamw(RATE))

@@ -49,6 +49,7 @@ def test_every_library_schedule_is_proved(name: str) -> None:
         assert verdict.reason == MEANING.format(last=2**50)
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_narrow_graphs_are_proved_or_say_why_not(name: str) -> None:
     schedule = SCHEDULES[name]()
@@ -61,6 +62,7 @@ def test_narrow_graphs_are_proved_or_say_why_not(name: str) -> None:
         assert verdict.reason == MEANING.format(last=2**31 - 1)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_every_config_is_proved(path: Path) -> None:
     found, _ = load_schedules(path)
@@ -100,6 +102,7 @@ def test_the_dialects_have_their_classes() -> None:
     assert len(FRAMEWORKS) > 30
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_every_class_of_the_dialects_is_proved(name: str) -> None:
     for schedule in FRAMEWORKS[name]:
@@ -230,6 +233,7 @@ SHAPES: dict[str, dict[str, tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("shapes", SHAPES)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_every_rule_is_proved(name: str, shapes: str) -> None:

@@ -8,13 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from closedform.ir.graph import Array, Builder, Graph, Role, Value
-from closedform.ir.ops import Op
+from closedform.ir.ops import OPS, Op
 from closedform.ir.types import DType, TensorType
 
 FLOATS = (DType.F32, DType.F64)
 INTEGERS = (DType.I32, DType.I64)
 BFLOAT16 = DType.BF16.numpy
 NUMBERS = (*FLOATS, *INTEGERS)
+OTHER_FUNCTIONS = [
+    op
+    for op, spec in OPS.items()
+    if (spec.arity, spec.attributes, spec.dtypes) == (1, (), OPS[Op.EXP].dtypes)
+    and op not in (Op.FLOOR, Op.SQRT, Op.EXP, Op.LOG, Op.COS, Op.SIN)
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +125,10 @@ def elementwise_cases() -> Iterator[Case]:
 
 
 def function_cases() -> Iterator[Case]:
-    """exp, log, cos, sin, pow where schedules use them, and at NaN, zeros and infinities."""
+    """exp, log, cos, sin, pow where schedules use them, and at NaN, zeros and infinities.
+
+    A function of one float that has no values of its own here is computed from -30 to 30.
+    """
     ends = [0.0, -0.0, 1.0, np.inf, -np.inf, np.nan]
     for dtype in FLOATS:
         spread = np.linspace(-30, 30, 241)
@@ -133,6 +142,8 @@ def function_cases() -> Iterator[Case]:
         base = np.array([0.0, 1.0, 2.0, np.inf, np.nan, *positive[:50]], dtype.numpy)
         exponent = np.array([0.5, -0.75, 2.0, 0.0, 1.25, *spread[:50] / 10], dtype.numpy)
         yield build(Op.POW, (base, exponent), str(dtype))
+        for op in OTHER_FUNCTIONS:
+            yield build(op, (np.array([*ends, *spread], dtype.numpy),), str(dtype))
 
 
 def shape_cases() -> Iterator[Case]:

@@ -8,10 +8,18 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("[a-z]*.py"))
+LONG = {"train_characters", "train_digits"}
+"""They train for up to a minute; their steps are those of tests/training."""
 LIMIT_SECONDS = 300
 
 
-@pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(one, id=one.stem, marks=[pytest.mark.exhaustive] if one.stem in LONG else [])
+        for one in EXAMPLES
+    ],
+)
 def test_example_runs(script: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(script)],

@@ -157,6 +157,7 @@ def check_artefacts(graph: Graph) -> None:
         assert serialize(model) == serialize(to_model(graph, opset=opset))
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("dtype", [DType.F64, DType.F32])
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_schedule_in_every_engine(name: str, dtype: DType) -> None:
@@ -174,6 +175,7 @@ def test_schedule_in_every_engine(name: str, dtype: DType) -> None:
         assert np.abs(values - expected).max() <= limit
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizer_in_every_engine(name: str) -> None:
     rule = OPTIMIZERS[name]()

@@ -39,12 +39,14 @@ def assert_read_back(graph: Graph) -> None:
     assert lift_graph(read_model(model)) == lift_graph(graph)
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_schedule_is_read_back_as_it_was(name: str) -> None:
     for options in OPTIONS:
         assert_read_back(compile_schedule(SCHEDULES[name](), GraphOptions(**options)))
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_rule_is_read_back_as_it_was(name: str) -> None:
     vectors = {} if name.startswith("muon") else {"b": (3,)}

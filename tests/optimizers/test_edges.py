@@ -61,6 +61,7 @@ def engines(graph: Graph) -> list[Any]:
     return [in_numpy, in_onnxruntime, in_torch]
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_edges_in_every_engine(name: str) -> None:
     rule = OPTIMIZERS[name]()

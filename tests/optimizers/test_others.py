@@ -132,6 +132,7 @@ def test_the_rate_that_is_found_grows(name: str) -> None:
     assert sizes[-1] > 1.5 * sizes[0]
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", RULES)
 def test_course_is_that_of_the_package(name: str) -> None:
     results = course(name)

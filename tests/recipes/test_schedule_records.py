@@ -84,6 +84,7 @@ def values_of(row: Row) -> list[list[Any]]:
     return row.get("group_values") or [row["values"]]
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("key", COMPARED)
 def test_record_is_reproduced(key: str) -> None:
     row = RECORDS[key]
@@ -92,6 +93,7 @@ def test_record_is_reproduced(key: str) -> None:
         assert_values(row, build(row, as_implemented=False), row["steps"], values_of(row))
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("key", [k for k in COMPARED if is_defect(k) and k not in SHIPPED_ONLY])
 def test_documented_formula_differs_from_defect(key: str) -> None:
     row = RECORDS[key]
@@ -102,6 +104,7 @@ def test_documented_formula_differs_from_defect(key: str) -> None:
 CLOSED = [k for k in COMPARED if RECORDS[k].get("closed_form_values") and k not in SHIPPED_ONLY]
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("key", CLOSED)
 def test_default_is_torch_closed_form(key: str) -> None:
     row = RECORDS[key]

@@ -73,6 +73,7 @@ def run(model: onnx.ModelProto, steps: Any) -> Any:
     return session.run(None, {"step": steps})[0]
 
 
+@pytest.mark.sample(every=4)
 def test_schedule_is_exact_in_onnxruntime(config: Path, tmp_path: Path) -> None:
     schedules, _ = load_schedules(config)
     steps = steps_of(config)
@@ -95,6 +96,7 @@ def test_schedule_is_exact_in_onnxruntime(config: Path, tmp_path: Path) -> None:
         assert wrong <= len(steps) * 1e-4
 
 
+@pytest.mark.sample(every=4)
 def test_optimizer_steps_in_onnxruntime(config: Path, tmp_path: Path) -> None:
     recipe = cf.load_recipe(config)
     shapes = {"layer.weight": (3, 4), "layer.bias": (4,)}

@@ -67,6 +67,7 @@ def apart(optimizers: Sequence[Optimizer]) -> tuple[float, float]:
     return largest_difference(mine, plain), 20 * 6e-8 * max(1.0, largest)
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", LIBRARY)
 def test_every_rule_in_lists(name: str) -> None:
     rule = LIBRARY[name]()
@@ -75,6 +76,7 @@ def test_every_rule_in_lists(name: str) -> None:
     assert found <= bound
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", LIBRARY)
 def test_every_rule_in_pieces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eager, "LARGE", 2)

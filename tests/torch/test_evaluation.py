@@ -59,6 +59,7 @@ def test_the_points_are_those_of_schedulefree(name: str) -> None:
         assert largest_difference(params, split(point)) <= 1e-12
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", POINTS)
 def test_the_point_of_training_comes_back_to_the_bit(name: str, backend: str) -> None:

@@ -38,6 +38,7 @@ def theirs(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     return made
 
 
+@pytest.mark.sample(every=4)
 @pytest.mark.parametrize("count", [0, 1, 9])
 @pytest.mark.parametrize("name", CLASSES)
 def test_powers_of_the_betas_become_the_step(name: str, count: int) -> None:

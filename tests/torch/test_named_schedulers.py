@@ -49,6 +49,7 @@ def optimizer_of(groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
     return torch.optim.Optimizer(made, {})
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("key", SAMPLED)
 def test_a_class_steps_through_the_values_of_its_record(key: str) -> None:
     row = RECORDS[key]

@@ -302,6 +302,7 @@ def test_a_copy_goes_on_as_the_original(how: str, backend: str) -> None:
 SHARED = [name for name in TORCH_CLASSES if name != "ASGD"]
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", SHARED)
 def test_states_go_to_torch_and_back(name: str) -> None:
     def twins() -> tuple[list[nn.Parameter], torch.optim.Optimizer, list[nn.Parameter], Any]:

@@ -36,6 +36,7 @@ _LAYERS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
 _CHANNELS = {"groups": 4, "depthwise": 4, "transposed groups": 4}
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", _LAYERS)
 def test_gradients_are_those_of_torch(name: str) -> None:
     torch.manual_seed(0)

@@ -114,6 +114,7 @@ def fitted(session: TrainSession, case: Case, steps: int, dtype: Any) -> list[St
     return session.fit(rows, progress=False)
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize(
     ("name", "word", "is_widened"),
     [("mlp", "f16", False), ("convnet", "f16", False), ("mlp", "bf16", True)],

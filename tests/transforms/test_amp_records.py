@@ -102,6 +102,7 @@ NOT_COMPARED = {"cb_amp_022": "ASGD takes a scheduled rate one step late there"}
 COMPARED = [key for key in RECORDS if key not in NOT_COMPARED]
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("key", COMPARED)
 def test_record_is_reproduced(key: str) -> None:
     record = RECORDS[key]
@@ -118,6 +119,7 @@ def test_record_is_reproduced(key: str) -> None:
     assert apart(key, run(key), stored) <= 2 * row
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("key", COMPARED)
 def test_states_are_those_of_the_record(key: str) -> None:
     record = RECORDS[key]

@@ -63,6 +63,7 @@ def assert_stepped_alike(
             np.testing.assert_allclose(found, array, rtol=rtol, atol=atol)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("stored", STORED)
 @pytest.mark.parametrize("name", RULES)
 def test_masters_are_the_float32_run(name: str, stored: str) -> None:
@@ -76,6 +77,7 @@ def test_masters_are_the_float32_run(name: str, stored: str) -> None:
     assert_stepped_alike(session, plain, stored, name)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("stored", STORED)
 @pytest.mark.parametrize("name", RULES)
 def test_a_saved_run_goes_on(name: str, stored: str) -> None:
@@ -92,6 +94,7 @@ def test_a_saved_run_goes_on(name: str, stored: str) -> None:
         assert saved["states"]["master"][key].tobytes() == loaded["states"]["master"][key].tobytes()
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("stored", STORED)
 @pytest.mark.parametrize("name", RULES)
 def test_a_float32_run_becomes_one_with_masters_by_name_and_back(name: str, stored: str) -> None:

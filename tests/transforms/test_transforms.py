@@ -57,6 +57,7 @@ COURSE_OF: dict[str, Callable[[], UpdateRule]] = {
 }
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", COURSE_OF)
 def test_course_is_that_of_the_package(name: str) -> None:
     for carried, wanted in zip(run(COURSE_OF[name]()), COURSES[name], strict=True):
@@ -108,6 +109,7 @@ AVERAGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", AVERAGES)
 @pytest.mark.parametrize(("start", "every"), [(0, 1), (3, 2)])
 def test_averages_are_those_of_torch(name: str, start: int, every: int) -> None:
@@ -313,6 +315,7 @@ def inputs_of(graph: Any, fill: Callable[[str, tuple[int, ...]], Any]) -> dict[s
     return feed
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("kind", ["normal", "special"])
 @pytest.mark.parametrize("name", RULES)
 def test_transform_in_every_engine(name: str, kind: str) -> None:
@@ -337,6 +340,7 @@ def test_transform_in_every_engine(name: str, kind: str) -> None:
             np.testing.assert_allclose(results[key], value, rtol=rtol, atol=1e-7, err_msg=key)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", RULES)
 def test_start_of_a_transform_in_every_engine(name: str) -> None:
     shapes = {"w": (3, 2), "b": ()}

@@ -28,6 +28,7 @@ SHAPES = {"w": (3, 4), "v": (2, 2)}
 BAD_STEPS = (1, 4)
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", KINDS)
 def test_scaled_accumulated_and_clipped(name: str) -> None:
     inner = OPTIMIZERS[name]()

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tests.test_library import SCHEDULES  # noqa: E402 - the table of entries
-from tests.verify.usual import usual  # noqa: E402
+from tests.verify.defaults import default_conditions  # noqa: E402
 
 BOUND_KINDS = ("total", "finite", "bounded", "continuous")
 MEDIAN, WORST = 0.2, 10.0
@@ -86,7 +86,7 @@ def main() -> None:
     entries = [make() for make in SCHEDULES.values()]
     free = [entry.unbind() for entry in entries]
     groups = {
-        "library, usual use": (((each, usual(each)) for each in free), (), 0.95),
+        "library, common values": (((each, default_conditions(each)) for each in free), (), 0.95),
         "library, whole domain": (((each, []) for each in free), (), 0.95),
         "library, values": (((each, []) for each in entries), BOUND_KINDS, 1.0),
         "configs": (configs(folder), BOUND_KINDS, 1.0),

@@ -68,9 +68,9 @@ steps, up, down, first, second, third = (
 )
 
 
-def cases(*pieces: tuple[Any, Any]) -> sp.Expr:
+def cases(*branches: tuple[Any, Any]) -> sp.Expr:
     """Returns a Piecewise."""
-    return sp.Piecewise(*pieces)
+    return sp.Piecewise(*branches)
 
 
 def is_multiple(now: Any, number: Any) -> sp.Basic:

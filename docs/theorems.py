@@ -25,7 +25,7 @@ THEOREMS = (
 """All rows, in the order of the page."""
 
 WITHOUT_THEOREM: Mapping[str, str] = {
-    "error": "what an exception says is no value",
+    "error": "an exception, which has no value",
     "int_kept": "about the dtype of a constant",
     "metric_driven": "no function of the step: an update rule",
     "unsorted_milestones": "no formula is documented for it",

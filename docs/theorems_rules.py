@@ -297,7 +297,7 @@ THEOREMS = (
     ),
     Theorem(
         Section.RULES,
-        "Momentum 0 is no momentum",
+        "Momentum 0 has no effect",
         r"SGD with Nesterov's momentum and $\mu = 0$ is plain SGD.",
         _sgd_without_momentum,
         source=f"`SGD` of {TORCH_RULES}",

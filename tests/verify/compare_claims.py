@@ -13,13 +13,13 @@ import pytest
 from closedform.recipes import load_schedules
 from tests.reference.test_configs import CONFIGS
 from tests.test_library import SCHEDULES
-from tests.verify.usual import usual
+from tests.verify.defaults import default_conditions
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_entry_is_decided_in_its_usual_use(name: str) -> None:
+def test_entry_is_decided_under_its_default_conditions(name: str) -> None:
     schedule = SCHEDULES[name]().unbind()
-    report = schedule.verify(assume=usual(schedule))
+    report = schedule.verify(assume=default_conditions(schedule))
     assert not report.unknown, str(report)
     assert not report.refuted, str(report)
 

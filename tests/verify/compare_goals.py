@@ -1,4 +1,4 @@
-"""All goals of the study with the figures: decided, median and worst time. For `make compare`.
+"""All goals of the table with the figures: decided, median and worst time. For `make compare`.
 
 No test of `make test`: pytest collects files of this name only when they are named.
 """
@@ -15,7 +15,7 @@ from tests.verify.tactics.test_goals import GOALS
 MEDIAN, WORST = 0.2, 10.0
 
 
-def test_all_goals_of_the_study() -> None:
+def test_all_goals_of_the_table() -> None:
     verdicts, seconds = [], []
     for goal in GOALS:
         begun = time.process_time()

@@ -1,6 +1,6 @@
-"""Every contradiction that z3 finds for the goals of the study, asked again of cvc5.
+"""Every contradiction that z3 finds for the goals of the table, asked again of cvc5.
 
-For `make compare`: cvc5 is no dependency of the project and is installed for this alone. The
+For `make compare`: cvc5 is not a dependency of the project and is installed for this alone. The
 question is the SMT-LIB text of what z3 was asked; that cvc5 finds a model would be a disagreement.
 That it does not find an answer in time is none.
 """

@@ -1,7 +1,7 @@
-"""The goals of the feasibility study as data: a name, a truth, what is assumed, what must come out.
+"""The table of goals: a name, a truth, the assumptions, and the expected verdict.
 
-Written in our language. `goals_schedules` holds what is asked of 29 schedules, `goals_equalities`
-what relates schedules to each other and to recurrences, `goals_optimizers` what is asked of rules.
+`goals_schedules` has the goals about 29 schedules, `goals_equalities` those that relate schedules
+to each other and to recurrences, `goals_optimizers` those about rules.
 """
 
 from __future__ import annotations

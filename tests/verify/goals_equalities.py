@@ -1,4 +1,4 @@
-"""What the study asked of pairs: schedules of two systems, closed forms and recurrences, planted
+"""Goals about pairs: schedules of two systems, closed forms and recurrences, planted
 faults. Names end in what is wrong where a goal is expected to be refuted."""
 
 from __future__ import annotations

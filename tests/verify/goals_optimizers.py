@@ -1,4 +1,4 @@
-"""What the study asked of optimizers, element by element, with symbolic hyperparameters."""
+"""Goals about optimizers, element by element, with symbolic hyperparameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the study asked of 29 schedules with symbolic parameters.
+"""Goals about 29 schedules with symbolic parameters.
 
 Branches (covering, each reachable), definedness with and without path conditions, both bounds,
 monotone in each phase, continuous at each boundary. A goal that is really false is expected to be
@@ -54,7 +54,7 @@ FALLING, RISING = "falling", "rising"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A schedule of the study: its formula, what is assumed, its bounds and phases."""
+    """A schedule of the table: its formula, what is assumed, its bounds and phases."""
 
     name: str
     formula: Any
@@ -224,7 +224,7 @@ CASES = [
         jumps=("branch",),
     ),
     Case(
-        "pieces",
+        "segments",
         Pw((v0, t < m1), (v1, sp.And(t >= m1, t < m2)), (v2, t >= m2)),
         (v0 >= v1, v1 >= v2, v2 >= 0, m1 >= 1, m2 > m1),
         v2,

@@ -92,7 +92,7 @@ class Fault:
         return f"{self.original.name}: {self.what}"
 
     def claim(self) -> Claim:
-        """The claim that it is no fault."""
+        """The claim that it is not a fault."""
         sides = (self.original.root, self.changed)
         presumes = tuple(
             Goal(f"{found.text} is defined", found.goal, found.path)

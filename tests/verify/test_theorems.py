@@ -104,7 +104,7 @@ def test_every_flagged_defect_is_stated() -> None:
 
 
 def test_every_defect_is_refuted() -> None:
-    # A mode that is dropped is no false value: it is proved to have no effect.
+    # A mode that is dropped is not a false value: it is proved to have no effect.
     for theorem in docs.THEOREMS:
         if set(theorem.flags) - {"scale_mode_overwritten"}:
             assert theorem.expected is REFUTED, theorem.name

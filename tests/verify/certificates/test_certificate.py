@@ -370,7 +370,7 @@ def test_what_cannot_be_certified_is_refused(call: Any, message: str) -> None:
 # --- bounds ----------------------------------------------------------------------------------
 
 
-def pieces(last: int) -> tuple[Array, Array]:
+def intervals(last: int) -> tuple[Array, Array]:
     """Intervals of steps, from single ones to long ones."""
     starts = np.unique([0, 1, 2, 3, 10, 30, 100, 140, *np.linspace(150, last, 12).astype(int)])
     return starts, np.append(starts[1:] - 1, last)
@@ -408,7 +408,7 @@ SEVERAL = {**{name: make_one() for name, make_one in SCHEDULES.items()}, **STUDY
 def test_no_allowed_engine_is_beyond_the_bound(name: str, options: str) -> None:
     schedule = SEVERAL[name]
     graph = compile_schedule(schedule, GraphOptions(step_shape=("n",), **OPTIONS[options]))
-    lows, highs = pieces(1_200_000 if name in STUDY else 400)
+    lows, highs = intervals(1_200_000 if name in STUDY else 400)
     found = analyse(graph, lows, highs)
     rng = np.random.default_rng(1)
     inner = [rng.integers(low, high + 1, 12) for low, high in zip(lows, highs, strict=True)]
@@ -482,7 +482,7 @@ def test_an_op_without_a_rule_is_refused() -> None:
 def test_bounds_of_single_ops(expr: Any) -> None:
     schedule = Schedule(expr)
     graph = compile_schedule(schedule, GraphOptions(step_shape=("n",)))
-    lows, highs = pieces(3000)
+    lows, highs = intervals(3000)
     found = analyse(graph, lows, highs)
     steps = np.arange(3001)
     high, low = Values(term(expr)).at(range(3001))

@@ -58,9 +58,9 @@ SETTINGS: dict[str, tuple[Schedule, Settings | None]] = {
         schedules.cosine(PEAK, END, 80),
         Settings(PEAK, PEAK, END, 0, 80, "cosine"),
     ),
-    "held": (
+    "constant": (
         schedules.linear(0, PEAK, 20).then(schedules.constant(PEAK, steps=30)),
-        Settings(sp.Integer(0), PEAK, PEAK, 20, 50, "held"),
+        Settings(sp.Integer(0), PEAK, PEAK, 20, 50, "constant"),
     ),
     "another shape": (schedules.linear(0, 1, 20).then(schedules.rex(1, 0, 80)), None),
     "nothing to scale": (schedules.constant(0, steps=9), None),
@@ -127,9 +127,9 @@ def test_a_line_to_an_end_above_0_is_a_polynomial_there() -> None:
     assert found["timm"].first is not None
 
 
-def test_a_held_schedule_has_no_such_course_in_timm() -> None:
-    held = schedules.linear(0, PEAK, 20).then(schedules.constant(PEAK, steps=30))
-    systems = [each.system for each in audit(held).comparisons]
+def test_timm_has_no_warmup_to_a_constant() -> None:
+    warmup = schedules.linear(0, PEAK, 20).then(schedules.constant(PEAK, steps=30))
+    systems = [each.system for each in audit(warmup).comparisons]
     assert systems == ["cerebras", "torch", "huggingface", "torchtitan"]
 
 

@@ -57,7 +57,7 @@ def test_exit_codes(asked: tuple[Claim, ...], code: int, strict: int) -> None:
 def test_a_report_is_no_truth_value() -> None:
     with pytest.raises(TypeError) as caught:
         bool(ALL)
-    assert str(caught.value) == "a report is no truth value: ask .refuted, .unknown and .proved"
+    assert str(caught.value) == "a report is not a truth value: use .refuted, .unknown and .proved"
 
 
 def test_findings_by_name() -> None:

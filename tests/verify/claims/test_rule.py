@@ -241,15 +241,15 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "state of no name": (
         lambda: claims.same_rule(PLAIN, HEAVY, states={"buffer": "mean"}),
-        "'buffer' is no state (rule 'sgd'): did you mean 'momentum_buffer'?",
+        "'buffer' is not a state (rule 'sgd'): did you mean 'momentum_buffer'?",
     ),
     "no such state after steps": (
         lambda: claims.after_steps(PLAIN, {"maen": 1}),
-        "'maen' is no state (rule 'plain'): did you mean 'mean'?",
+        "'maen' is not a state (rule 'plain'): did you mean 'mean'?",
     ),
     "a rule without states": (
         lambda: claims.after_steps(UpdateRule("bare", PARAM - GRAD), {"mean": 0}),
-        "'mean' is no state (rule 'bare'): it has none",
+        "'mean' is not a state (rule 'bare'): it has none",
     ),
 }
 

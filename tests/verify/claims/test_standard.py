@@ -19,7 +19,7 @@ from closedform.verify.claims.report import Report
 from closedform.verify.claims.standard import verify_schedule
 from tests.reference.test_configs import CONFIGS
 from tests.test_library import SCHEDULES
-from tests.verify.usual import usual
+from tests.verify.defaults import default_conditions
 
 LINE = schedules.linear(0, 3e-4, 20)
 WARMED = LINE.then(schedules.cosine(3e-4, 3e-5, 80))
@@ -175,7 +175,7 @@ SYMBOLIC = (
 @pytest.mark.parametrize("name", SYMBOLIC)
 def test_entries_are_decided_for_all_values(name: str) -> None:
     schedule = SCHEDULES[name]().unbind()
-    report = schedule.verify(assume=usual(schedule))
+    report = schedule.verify(assume=default_conditions(schedule))
     assert not report.unknown
     assert not report.refuted
     assert report["bounded"].verdict.proved

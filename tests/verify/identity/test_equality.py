@@ -1,4 +1,4 @@
-"""Equality on runs of steps: what is shown is true, and what is false is never shown."""
+"""Equality on segments of steps: shown only where it is true."""
 
 import pytest
 import sympy as sp
@@ -51,7 +51,7 @@ EQUAL = {
         5 - sp.Abs(floor_mod(t, 10) - 5),
     ),
     "restarts": (floor_div(t, 7) * 7 + floor_mod(t, 7), t),
-    "two waves": (
+    "two cosines": (
         inert_cos(t / 80) * inert_cos(floor_mod(t, 14) / 7),
         sp.sin(sp.pi * (t + 40) / 80) * inert_cos(t / 7),
     ),

@@ -1,4 +1,4 @@
-"""Cases cover everything and nothing else; integers tell apart what reals cannot; the ladder."""
+"""Cases cover everything and nothing else; integers decide more than reals; the escalation."""
 
 import random
 
@@ -10,7 +10,7 @@ from closedform.verify.tactics.escalation import (
     EVALUATION,
     IDENTITY,
     INTEGER_CASES,
-    climb,
+    escalate,
     signs_by,
 )
 from closedform.verify.tactics.integers import conditions_of, eliminate, integer_cases, tighten
@@ -116,7 +116,9 @@ def test_a_long_chain_is_split_at_once() -> None:
         point = {"x": fmpq(2 * step + 1, 2), "y": fmpq(0), "z": fmpq(9)}
         spoken = [case for case in cases if all(holds(fact, point) for fact in case.facts)]
         assert len(spoken) >= 1
-    assert climb(Sequent((less(Z, rational(50)),), less(chain, rational(50)), {}), LONG).is_proved
+    assert escalate(
+        Sequent((less(Z, rational(50)),), less(chain, rational(50)), {}), LONG
+    ).is_proved
 
 
 def test_too_many_cases_end_the_splitting() -> None:
@@ -177,10 +179,10 @@ def test_a_disjunction_is_conditions_and_a_goal() -> None:
     assert conditions_of(less(X, Y)) == ((), less(X, Y))
 
 
-# --- the ladder ----------------------------------------------------------------------------------
+# --- the escalation ------------------------------------------------------------------------------
 
 
-RUNGS: list[tuple[Term, tuple[Term, ...], str]] = [
+TACTICS: list[tuple[Term, tuple[Term, ...], str]] = [
     (TRUE, (), EVALUATION),
     (equal(cospi(add(X, TWO)), cospi(X)), (), IDENTITY),
     (less_equal(multiply(X, Y), add(power(X, TWO), power(Y, TWO))), (), Reading.REAL),
@@ -195,15 +197,15 @@ RUNGS: list[tuple[Term, tuple[Term, ...], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("goal", "facts", "rung"), RUNGS, ids=lambda each: str(each)[:40])
-def test_each_rung_proves_something(goal: Term, facts: tuple[Term, ...], rung: str) -> None:
-    found = climb(Sequent(facts, goal, {}), LONG)
+@pytest.mark.parametrize(("goal", "facts", "tactic"), TACTICS, ids=lambda each: str(each)[:40])
+def test_each_tactic_proves_something(goal: Term, facts: tuple[Term, ...], tactic: str) -> None:
+    found = escalate(Sequent(facts, goal, {}), LONG)
     assert found.is_proved
-    assert rung in found.tactics
+    assert tactic in found.tactics
 
 
 def test_what_is_not_proved_stays_open_with_a_model() -> None:
-    found = climb(Sequent((), less(multiply(X, X), TWO), {}), LONG)
+    found = escalate(Sequent((), less(multiply(X, X), TWO), {}), LONG)
     assert not found.is_proved
     assert found.tactics == []
     assert any(holds(less(multiply(X, X), TWO), model) is False for model in found.models)

@@ -11,7 +11,7 @@ from flint import fmpq
 from closedform.errors import VerificationError
 from closedform.language import floor_mod, hyper, t
 from closedform.verify.tactics import prover
-from closedform.verify.tactics.escalation import Climb
+from closedform.verify.tactics.escalation import Escalation
 from closedform.verify.tactics.prover import prove
 from closedform.verify.terms import (
     ONE,
@@ -100,7 +100,7 @@ def test_a_goal_without_symbols_is_evaluated() -> None:
 def test_assumptions_that_nothing_meets_are_named() -> None:
     verdict = prove(less(X, Y), assume=[less(X, ZERO), less(ZERO, X)])
     assert verdict.proved
-    assert verdict.reason == "no point was found: perhaps nothing meets the assumptions"
+    assert verdict.reason == "no point was found: perhaps nothing satisfies the assumptions"
 
 
 def test_the_same_seed_draws_the_same_points() -> None:
@@ -121,7 +121,7 @@ def test_one_name_has_one_declaration() -> None:
 
 def test_a_proof_that_a_point_contradicts_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tactic that claims too much, of a goal that the first points would have refuted."""
-    monkeypatch.setattr(prover, "climb", lambda *_: Climb(tactics=["guessing"]))
+    monkeypatch.setattr(prover, "escalate", lambda *_: Escalation(tactics=["guessing"]))
     monkeypatch.setattr(prover, "LIMITS", replace(LIMITS, first_points=0))
     assert prove(less_equal(ZERO, absolute(X))).tactics == ("guessing",)
     with pytest.raises(
@@ -200,7 +200,7 @@ def fractions(count: int, *, backwards: bool) -> Term:
     return add(*(reversed(parts) if backwards else parts))
 
 
-def waves(count: int) -> Term:
+def cosines(count: int) -> Term:
     return multiply(*(cospi(multiply(rational(i), X)) for i in range(1, count)))
 
 
@@ -236,7 +236,7 @@ ADVERSARIAL: dict[str, Callable[[], Term]] = {
     "a common divisor": lambda: equal(
         divide(subtract(power(X, rational(1000)), ONE), subtract(X, ONE)), GEOMETRIC
     ),
-    "a product of waves": lambda: less_equal(waves(20), ONE),
+    "a product of cosines": lambda: less_equal(cosines(20), ONE),
     "cubes": lambda: negate(
         equal(add(power(COUNT, rational(3)), power(symbol("m", integer=True), rational(3))), TWO)
     ),

@@ -14,7 +14,7 @@ from closedform.errors import VerificationError
 from closedform.language import Schedule, floor_div, floor_mod, hyper, t
 from closedform.verify.claims.continuity import cells_of, continuous, jumps, on_the_line
 from closedform.verify.claims.limits import directions_of, limits
-from closedform.verify.tactics.real_line import TIME, as_choices, cells
+from closedform.verify.tactics.real_line import TIME, as_choices, real_cells
 from closedform.verify.terms import Op, Term, term, walk
 from closedform.verify.terms.evaluate import value
 from closedform.verify.terms.linear import line as line_in
@@ -64,7 +64,7 @@ CELLS: dict[str, tuple[sp.Expr, list[tuple[str, bool, str | None]]]] = {
 @pytest.mark.parametrize("name", CELLS)
 def test_cells(name: str) -> None:
     expr, wanted = CELLS[name]
-    found = cells(as_choices(line(expr)))
+    found = real_cells(as_choices(line(expr)))
     shown = [
         (str(cell.low), cell.has_low, None if cell.high is None else str(cell.high))
         for cell in found
@@ -83,7 +83,7 @@ def test_steps_of_cells() -> None:
 
 
 def test_a_condition_that_is_not_a_line_stays() -> None:
-    (cell,) = cells(line(sp.Piecewise((1, t**2 < 5), (2, True))))
+    (cell,) = real_cells(line(sp.Piecewise((1, t**2 < 5), (2, True))))
     assert any(node.op is Op.ITE for node in walk(cell.value))
 
 
@@ -238,7 +238,7 @@ def test_jumps_need_values() -> None:
 
 
 def test_coinciding_changes_are_looked_at_together() -> None:
-    # Each change by itself is no jump where the other has happened: their order matters.
+    # Neither change alone is a jump once the other has happened: their order matters.
     both = sp.Piecewise((floor_div(t, 5), t < 5), (1, True))
     assert continuous(Schedule(both)).verify().refuted
     steps = hyper("steps", integer=True, positive=True)
@@ -255,10 +255,10 @@ def test_what_cannot_be_looked_at_is_unknown() -> None:
     verdict = continuous(nested).verify()
     assert verdict.unknown
     assert "a floor of what jumps itself: not looked at" in verdict.reason
-    waves = Schedule(
+    cosine = Schedule(
         sp.Piecewise((1, sp.cos(sp.pi * t / hyper("n", positive=True)) < 0), (2, True))
     )
-    assert continuous(waves).verify().unknown
+    assert continuous(cosine).verify().unknown
 
 
 def test_what_stands_still_at_a_comparison_does_not_cross_it() -> None:

@@ -52,7 +52,7 @@ def test_points_meet_tight_assumptions() -> None:
         less_equal(X, rational(1, 500)),
     )
     tally = Sampler(less(X, ONE), given, 1).search(200, LONG)
-    assert tally.held == 200
+    assert tally.satisfied == 200
 
 
 def test_the_clock_is_drawn_beside_the_borders() -> None:
@@ -99,20 +99,20 @@ def test_an_equality_is_a_bound_on_both_sides() -> None:
 
 def test_assumptions_that_exclude_each_other_give_no_point() -> None:
     tally = Sampler(less(A, ZERO), (less(A, ZERO), less(ONE, A)), 0).search(50, LONG)
-    assert (tally.held, tally.undecided, tally.counterexample) == (0, 0, None)
+    assert (tally.satisfied, tally.undecided, tally.counterexample) == (0, 0, None)
 
 
 def test_what_balls_cannot_decide_is_counted_apart() -> None:
     root = square_root(add(A, TWO))
     tally = Sampler(equal(multiply(root, root), add(A, TWO)), (less(ZERO, A),), 0).search(50, LONG)
     assert tally.counterexample is None
-    assert tally.held + tally.undecided == 50
+    assert tally.satisfied + tally.undecided == 50
     assert tally.undecided > 20
 
 
 def test_the_deadline_ends_a_search() -> None:
     tally = Sampler(less(A, rational(10**9)), (), 0).search(10**6, Deadline.after(0.05))
-    assert 0 < tally.held < 10**6
+    assert 0 < tally.satisfied < 10**6
 
 
 def test_a_seed_draws_the_same_points() -> None:

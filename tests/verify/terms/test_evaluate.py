@@ -223,31 +223,33 @@ def test_a_ball_holds_the_values_at_all_its_points() -> None:
 
 T = symbol("t", integer=True, sign=Sign.NONNEGATIVE)
 RAMP = divide(T, rational(7))
-WAVE = cospi(divide(T, rational(100)))
+COSINE = cospi(divide(T, rational(100)))
 
 COMPILED = {
     "line": add(multiply(rational(2, 3), T), HALF),
     "constant": rational(5, 7),
     "pi": add(PI, T),
-    "sum of balls": add(WAVE, multiply(rational(3), sinpi(RAMP)), T, HALF),
+    "sum of balls": add(COSINE, multiply(rational(3), sinpi(RAMP)), T, HALF),
     "sum of floors": add(floor(RAMP), multiply(TWO, floor(divide(T, TWO)))),
     "product": multiply(RAMP, floor(RAMP), RAMP),
-    "product of balls": multiply(WAVE, RAMP),
+    "product of balls": multiply(COSINE, RAMP),
     "quotient": divide(add(T, ONE), add(multiply(TWO, T), ONE)),
-    "quotient of balls": divide(WAVE, exp(RAMP)),
+    "quotient of balls": divide(COSINE, exp(RAMP)),
     "special angles": cospi(divide(T, rational(6))),
-    "square": power(WAVE, TWO),
+    "square": power(COSINE, TWO),
     "inverse": power(add(T, ONE), rational(-3)),
     "root": square_root(T),
     "fractional power": power(RAMP, rational(9, 10)),
     "constant base": power(rational(24, 25), RAMP),
     "two varying operands": power(add(T, ONE), divide(ONE, add(T, ONE))),
     "log": log(add(T, ONE)),
-    "floor of a ball": floor(multiply(rational(10), WAVE)),
+    "floor of a ball": floor(multiply(rational(10), COSINE)),
     "whole logarithm": floor(divide(log(add(T, ONE)), log(rational(3)))),
-    "extremes": minimum(maximum(WAVE, RAMP), add(ONE, sinpi(RAMP))),
-    "absolute value and sign": add(absolute(WAVE), sign(WAVE), absolute(add(RAMP, rational(-3)))),
-    "choice": ite(either(less(WAVE, RAMP), equal(T, ONE)), WAVE, RAMP),
+    "extremes": minimum(maximum(COSINE, RAMP), add(ONE, sinpi(RAMP))),
+    "absolute value and sign": add(
+        absolute(COSINE), sign(COSINE), absolute(add(RAMP, rational(-3)))
+    ),
+    "choice": ite(either(less(COSINE, RAMP), equal(T, ONE)), COSINE, RAMP),
     "conditions": ite(both(less_equal(ONE, T), negate(equal(T, TWO))), T, floor(RAMP)),
     "table": lookup([fmpq(k, 3) for k in range(50)], T),
 }

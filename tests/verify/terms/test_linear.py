@@ -72,9 +72,9 @@ def test_the_sign_on_an_interval_of_steps(found: LinearForm, sign: Sign) -> None
 
 
 def test_every_number_is_read_as_a_form() -> None:
-    wave = cospi(T)
-    root = add(multiply(rational(2), add(T, wave)), subtract(wave, T), ONE)
-    assert linear_forms(root)[root] == LinearForm(fmpq(1), {T: fmpq(1), wave: fmpq(3)})
+    cosine = cospi(T)
+    root = add(multiply(rational(2), add(T, cosine)), subtract(cosine, T), ONE)
+    assert linear_forms(root)[root] == LinearForm(fmpq(1), {T: fmpq(1), cosine: fmpq(3)})
     product = multiply(T, X)
     assert linear_forms(product)[product] == LinearForm.of(product)
 

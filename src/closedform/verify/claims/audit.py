@@ -1,6 +1,6 @@
 """Audits: values of a schedule where mistakes show, and what other systems make of its settings.
 
-The settings are read off the course: a rise from a start to a peak over W steps, then one decay to
+The settings are read off the values: a rise from a start to a peak over W steps, then one decay to
 an end, or none. Each system is given these settings under its own names; where its values differ
 from the schedule's is said with the step and both exact values.
 """
@@ -37,7 +37,7 @@ _SAME = 1e-9
 Steps = NDArray[np.int64]
 Values = NDArray[np.float64]
 
-HELD, LINEAR, COSINE = "held", "linear", "cosine"
+CONSTANT, LINEAR, COSINE = "constant", "linear", "cosine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Settings:
         end: The value at the end of the decay.
         warmup: The number of steps of the warmup, 0 for none.
         total: The step at which the decay ends.
-        shape: ``linear``, ``cosine``, or ``held`` where there is no decay.
+        shape: ``linear``, ``cosine``, or ``constant`` where there is no decay.
     """
 
     start: sp.Expr
@@ -104,7 +104,7 @@ class Audit:
         peak: The step of the largest value.
         area: The sum of the values of all steps before T, in float64.
         jumps: The jumps up to T.
-        settings: The warmup and decay that it is; None where it is no such course.
+        settings: The warmup and decay that it is; None where it is neither.
         comparisons: What other systems make of these settings.
     """
 
@@ -150,7 +150,7 @@ def audit(schedule: Schedule, total: int | None = None) -> Audit:
             f"the number of steps must be from 1 to {LIMITS.audit_steps:,}, got {steps}",
             where=where,
         )
-    seen = _Course.of(schedule, steps)
+    seen = _Totals.of(schedule, steps)
     warmup = _warmup_of(schedule)
     marks = {0, steps - 1, steps, steps + 1} | ({warmup - 1, warmup} if warmup else set())
     settings = _settings_of(schedule, warmup, steps)
@@ -168,14 +168,14 @@ def audit(schedule: Schedule, total: int | None = None) -> Audit:
 
 
 @dataclass(frozen=True, slots=True)
-class _Course:
+class _Totals:
     """The step of the largest float64 value of steps 0..T, and the sum of those before T."""
 
     peak: int
     area: float
 
     @classmethod
-    def of(cls, schedule: Schedule, total: int) -> _Course:
+    def of(cls, schedule: Schedule, total: int) -> _Totals:
         sums, peak, highest = [], 0, -math.inf
         for steps, found in _chunks(schedule, total):
             sums.append(math.fsum(found[steps < total]))
@@ -199,7 +199,7 @@ def _warmup_of(schedule: Schedule) -> int | None:
     found = phases(read_schedule(schedule))
     if not found or found[0].direction != "increasing":
         return None
-    last = _held_from(schedule) if found[0].last is None else found[0].last
+    last = _constant_from(schedule) if found[0].last is None else found[0].last
     if last is None:
         return None
     # A flat stretch after the rise belongs to the same phase.
@@ -208,21 +208,21 @@ def _warmup_of(schedule: Schedule) -> int | None:
     return next((turn for turn in turns if schedule.exact(turn) == peak), last)
 
 
-def _held_from(schedule: Schedule) -> int | None:
-    """The step from which on the value is held for ever."""
+def _constant_from(schedule: Schedule) -> int | None:
+    """The step from which on the value is constant."""
     last = cells_of(schedule)[-1]
     return None if TIME in walk(last.value) else last.first
 
 
 def _settings_of(schedule: Schedule, warmup: int | None, total: int) -> Settings | None:
     rise = warmup or 0
-    held = _held_from(schedule)
-    end = held if held is not None else int(schedule.length or total)
+    since = _constant_from(schedule)
+    end = since if since is not None else int(schedule.length or total)
     start, peak = schedule.exact(0), schedule.exact(rise)
     if peak == 0:
         return None
     if end <= rise:
-        return Settings(start, peak, peak, rise, total, HELD)
+        return Settings(start, peak, peak, rise, total, CONSTANT)
     for shape, make in _SHAPES.items():
         settings = Settings(start, peak, schedule.exact(end), rise, end, shape)
         if _agree(schedule, make(settings), rise):
@@ -262,7 +262,7 @@ def _cerebras(s: Settings) -> Schedule | None:
     falls = {
         LINEAR: _spec("LinearLR", initial_learning_rate=s.peak, end_learning_rate=s.end),
         COSINE: _spec("CosineDecayLR", initial_learning_rate=s.peak, end_learning_rate=s.end),
-        HELD: _spec("ConstantLR", learning_rate=s.peak),
+        CONSTANT: _spec("ConstantLR", learning_rate=s.peak),
     }
     fall = falls[s.shape]
     rise["kwargs"]["total_iters"] = s.warmup
@@ -288,7 +288,7 @@ def _torch(s: Settings) -> Schedule | None:
     falls = {
         LINEAR: _spec("LinearLR", start_factor=1, end_factor=s.end / s.peak, total_iters=s.decay),
         COSINE: _spec("CosineAnnealingLR", T_max=s.decay, eta_min=s.end),
-        HELD: _spec("ConstantLR", factor=1, total_iters=1),
+        CONSTANT: _spec("ConstantLR", factor=1, total_iters=1),
     }
     fall = falls[s.shape]
     if not s.warmup:
@@ -299,7 +299,7 @@ def _torch(s: Settings) -> Schedule | None:
 
 def _huggingface(s: Settings) -> Schedule | None:
     given: dict[str, Any] = {"num_warmup_steps": s.warmup}
-    if s.shape == HELD:
+    if s.shape == CONSTANT:
         return frameworks.schedule("huggingface", "constant_with_warmup", given, base=s.peak)
     given["num_training_steps"] = s.total
     if s.shape == LINEAR:
@@ -312,7 +312,7 @@ def _huggingface(s: Settings) -> Schedule | None:
 
 
 def _timm(s: Settings) -> Schedule | None:
-    if s.shape == HELD:
+    if s.shape == CONSTANT:
         return None
     given: dict[str, Any] = {
         "t_initial": s.total,
@@ -327,7 +327,7 @@ def _timm(s: Settings) -> Schedule | None:
 
 def _torchtitan(s: Settings) -> Schedule | None:
     """A warmup that counts steps from 1: its first value is peak/W, and the peak is at W - 1."""
-    later = schedules.constant(s.peak) if s.shape == HELD else _SHAPES[s.shape](s)
+    later = schedules.constant(s.peak) if s.shape == CONSTANT else _SHAPES[s.shape](s)
     if not s.warmup:
         return later
     rise = Schedule(s.peak * (t + 1) / sp.Integer(s.warmup), name="warmup", length=s.warmup)

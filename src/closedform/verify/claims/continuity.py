@@ -28,7 +28,7 @@ from closedform.verify.claims.reading import (
     said,
     value_term,
 )
-from closedform.verify.tactics.real_line import TIME, Cell, as_choices, cells, moving
+from closedform.verify.tactics.real_line import TIME, Cell, as_choices, moving, real_cells
 from closedform.verify.terms import (
     FALSE,
     MINUS_ONE,
@@ -68,19 +68,19 @@ def continuous(
         lr: The schedule.
         jumps: Points at which it may jump: numbers, or expressions in hyperparameters.
         assume: Conditions on the hyperparameters.
-        is_question: True where a jump is no fault.
+        is_question: True where a jump is not a fault.
     """
     places = tuple(jumps)
     reading = read_schedule(lr, assume)
     spared = [reading.read(place) for place in places]
     # Without open hyperparameters the points at which minima turn are numbers, too.
-    pieces = cells(on_the_line(reading.value)) if lr.open else cells_of(lr)
+    cells = real_cells(on_the_line(reading.value)) if lr.open else cells_of(lr)
     goals: list[Goal] = []
-    for joint in _joints(pieces):
+    for joint in _joints(cells):
         if rational(joint.time) not in spared:
             goals += joint.goals()
     apart = tuple(negate(equal(TIME, place)) for place in spared)
-    for cell in pieces:
+    for cell in cells:
         goals += [_within(cell, goal, apart) for goal in _crossings(cell.value)]
     names = ", ".join(said(place) for place in places)
     sentence = "the value does not jump" + (f" but at t = {names}" if names else "")
@@ -90,8 +90,10 @@ def continuous(
 
 
 def cells_of(lr: Schedule) -> list[Cell]:
-    """Returns the pieces of a schedule without open hyperparameters; minima, too, are choices."""
-    found: list[Cell] = lr.memo("cells", lambda: cells(as_choices(on_the_line(value_term(lr)))))
+    """Returns the cells of a schedule without open hyperparameters; minima, too, are choices."""
+    found: list[Cell] = lr.memo(
+        "cells", lambda: real_cells(as_choices(on_the_line(value_term(lr))))
+    )
     return found
 
 
@@ -105,7 +107,7 @@ def on_the_line(root: Term) -> Term:
     return root
 
 
-# --- between two pieces --------------------------------------------------------------------------
+# --- between two cells --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +123,9 @@ class _Joint:
         return _meeting(f"at t = {self.time}", self.before, self.there, self.after, (), ())
 
 
-def _joints(pieces: list[Cell]) -> Iterator[_Joint]:
-    ends = [cell for cell in pieces if cell.high != cell.low]
-    points = {cell.low: cell.value for cell in pieces if cell.high == cell.low}
+def _joints(cells: list[Cell]) -> Iterator[_Joint]:
+    ends = [cell for cell in cells if cell.high != cell.low]
+    points = {cell.low: cell.value for cell in cells if cell.high == cell.low}
     for first, second in itertools.pairwise(ends):
         time = second.low
         owner = second.value if second.has_low else first.value
@@ -141,7 +143,7 @@ def _read(root: Term) -> dict[Term, int]:
     return {node: way for node, way in directions_of(root).items() if way is not None}
 
 
-# --- within a piece ------------------------------------------------------------------------------
+# --- within a cell ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,7 @@ class _Floors:
 
 
 def _crossings(root: Term) -> list[Goal]:
-    """The goals for the points of one piece at which a condition or a floor changes."""
+    """The goals for the points of one cell at which a condition or a floor changes."""
     ways = directions_of(root)
     floors = [node for node in ways if node.op is Op.FLOOR]
     relations = [node for node in ways if node.op is not Op.FLOOR]
@@ -322,8 +324,8 @@ def jumps(lr: Schedule, until: int, most: int = 1000) -> tuple[Jump, ...]:
             where=f"schedule {lr.name!r}",
             hint="give it one with bind()",
         )
-    pieces = cells_of(lr)
-    joints = itertools.chain(_joints(pieces), *(_floor_joints(cell, until) for cell in pieces))
+    cells = cells_of(lr)
+    joints = itertools.chain(_joints(cells), *(_floor_joints(cell, until) for cell in cells))
     ordered = sorted(
         (joint for joint in joints if joint.time <= until), key=lambda joint: joint.time
     )
@@ -344,7 +346,7 @@ def _sides(joint: _Joint) -> tuple[Term, Term, Term]:
 
 
 def _floor_joints(cell: Cell, until: int) -> Iterator[_Joint]:
-    """The points within a piece at which a floor of a line is whole."""
+    """The points within a cell at which a floor of a line is whole."""
     last = fmpq(until) if cell.high is None else min(cell.high, fmpq(until))
     before, after = limits(cell.value, _read(cell.value))
     times: set[fmpq] = set()

@@ -46,7 +46,7 @@ class Goal:
         statement: The term of it.
         given: What holds where it is asked, besides the assumptions of the claim.
         is_somewhere: True where one point at which it holds is enough.
-        is_sufficient: True where it is more than is needed: to refute it is no refutation.
+        is_sufficient: True where it is stronger than the claim, which its refutation leaves open.
         shown: Terms whose values say at a counterexample what is wrong, by their names.
         note: What a counterexample has to be read with, if it is not at the start.
         start: The values of symbols at the start, by their names.
@@ -175,7 +175,7 @@ GENERALIZED = "for any choice"
 def _prove(statement: Term, facts: tuple[Term, ...], budget: float) -> Verdict:
     """A proof of the statement; where it has many branches, first of what does not need them.
 
-    What holds whatever number stands in the place of each choice holds for the choices, too.
+    A statement that holds with any number in the place of each choice holds for the choices, too.
     """
     if sum(1 for node in walk(statement) if node.op is Op.ITE) > LIMITS.few_branches:
         general = _generalized(statement)

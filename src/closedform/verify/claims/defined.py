@@ -60,7 +60,7 @@ def reached(lr: Schedule, *, assume: Iterable[Condition] = ()) -> Claim:
 def unambiguous(lr: Schedule, *, assume: Iterable[Condition] = ()) -> Claim:
     """Claims that where several branches of a Piecewise hold, they agree in value.
 
-    Then the order of the branches has no meaning. Branches that stand under a condition which
+    Then the order of the branches does not matter. Branches under a condition which
     does not repeat the ones before it, as ``t < 5`` then ``t < 10``, are ambiguous in this sense.
     """
     reading = read_schedule(lr, assume)

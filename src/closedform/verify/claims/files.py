@@ -56,7 +56,7 @@ def verify_file(path: str | PathLike[str], *, budget: float = BUDGET) -> tuple[S
         budget: Seconds for each claim.
 
     Raises:
-        VerificationError: The file cannot be read, is no schedule, or states claims in another
+        VerificationError: The file cannot be read, is not a schedule, or states claims in another
             form than a report has.
     """
     model = load_model(Path(path))

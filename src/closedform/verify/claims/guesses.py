@@ -18,7 +18,7 @@ from sympy.core.relational import Relational
 from closedform.language import Schedule, t
 from closedform.verify.claims.continuity import cells_of, on_the_line
 from closedform.verify.claims.reading import CLOCK, Reading
-from closedform.verify.tactics.real_line import Cell, as_choices, cells
+from closedform.verify.tactics.real_line import Cell, as_choices, real_cells
 from closedform.verify.terms import (
     Sign,
     Term,
@@ -82,20 +82,20 @@ class Sample:
 
 
 def sampled(reading: Reading, seed: int = 0) -> list[Sample]:
-    """Returns values on every piece: its first and last steps, one between, and some beyond."""
+    """Returns values on every cell: its first and last steps, one between, and some beyond."""
     found: list[Sample] = []
     declared = symbols(reading.value)
     for parameters in draws(reading, seed):
         known = {declared[name]: rational(number) for name, number in parameters.items()}
-        pieces = (
-            cells(as_choices(on_the_line(substitute(reading.value, known))))
+        cells = (
+            real_cells(as_choices(on_the_line(substitute(reading.value, known))))
             if known
             else cells_of(reading.schedule)
         )
-        if known and len(pieces) > LIMITS.guess_cells:
-            pieces = random.Random(seed).sample(pieces, LIMITS.guess_cells)
-        for cell in pieces:
-            for step in _steps_of(cell, is_one_of_many=len(pieces) > LIMITS.guess_cells):
+        if known and len(cells) > LIMITS.guess_cells:
+            cells = random.Random(seed).sample(cells, LIMITS.guess_cells)
+        for cell in cells:
+            for step in _steps_of(cell, is_one_of_many=len(cells) > LIMITS.guess_cells):
                 point = {**parameters, "t": fmpq(step)}
                 number = value(cell.value, point)
                 if not isinstance(number, Undefined):
@@ -106,7 +106,7 @@ def sampled(reading: Reading, seed: int = 0) -> list[Sample]:
 
 
 def _steps_of(cell: Cell, *, is_one_of_many: bool) -> list[int]:
-    """Some steps that lie in a piece."""
+    """Some steps that lie in a cell."""
     first, last = cell.first, cell.last
     if last is None:
         return [first + more for more in _STEPS_BEYOND]
@@ -257,13 +257,13 @@ class Phase:
 
 def phases(reading: Reading) -> tuple[Phase, ...]:
     """Returns the phases of a schedule without open hyperparameters; none where it often turns."""
-    pieces = cells_of(reading.schedule)
-    if len(pieces) > LIMITS.guess_cells:
+    cells = cells_of(reading.schedule)
+    if len(cells) > LIMITS.guess_cells:
         return ()
     found: list[Phase] = []
-    for number, cell in enumerate(pieces):
+    for number, cell in enumerate(cells):
         first = int(cell.low.ceil())
-        last = None if cell.high is None else int(pieces[number + 1].low.ceil())
+        last = None if cell.high is None else int(cells[number + 1].low.ceil())
         if last is not None and last <= first:
             continue
         direction = _direction(reading, first, first + 97 if last is None else last)

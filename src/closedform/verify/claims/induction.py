@@ -109,7 +109,7 @@ def area(
         assume: Conditions on the hyperparameters.
 
     Raises:
-        VerificationError: ``steps`` is no such number.
+        VerificationError: ``steps`` is not such a number.
 
     Example:
         >>> from closedform import schedules, t

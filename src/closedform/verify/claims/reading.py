@@ -72,7 +72,7 @@ def read_schedule(
     """Returns the schedule as the prover reads it, with its domain among the assumptions.
 
     Raises:
-        VerificationError: It is no Schedule, or it holds what the prover has no meaning for.
+        VerificationError: It is not a Schedule, or the prover cannot read its expression.
     """
     if not isinstance(schedule, Schedule):
         raise VerificationError(
@@ -91,7 +91,7 @@ def read_schedule(
 def value_term(schedule: Schedule) -> Term:
     """Returns the term of a schedule's value at ``t``, with its sines as cosines.
 
-    What the prover knows of waves it knows of cosines; files hold sines where those are exacter.
+    The lemmas of the prover are about cosines; files hold sines where these are more exact.
     """
     found: Term = schedule.memo("term", lambda: fold(term(schedule.bound), _with_cosines))
     return found
@@ -158,7 +158,7 @@ def claim_about(
 ) -> Claim:
     """Returns a claim about a schedule, each goal asked under the reading's condition.
 
-    The arguments are what the claim was made with; they are kept where all of them are numbers.
+    The arguments of the claim are recorded where all of them are numbers.
     """
     count = len(reading.given)
     placed = tuple(
@@ -181,7 +181,7 @@ def claim_about(
 
 
 def as_numbers(**arguments: Any) -> dict[str, str] | None:
-    """Returns arguments as exact fractions in text; None where one is no fraction."""
+    """Returns arguments as exact fractions in text; None where one is not a fraction."""
     given = {name: value for name, value in arguments.items() if value is not None}
     numbers = {
         name: value if isinstance(value, sp.Basic) else exact_number(value, name)

@@ -109,7 +109,7 @@ class Report:
         return len(self.findings)
 
     def __bool__(self) -> bool:
-        raise TypeError("a report is no truth value: ask .refuted, .unknown and .proved")
+        raise TypeError("a report is not a truth value: use .refuted, .unknown and .proved")
 
     def __str__(self) -> str:
         width = max((len(finding.claim.sentence) for finding in self.findings), default=0)
@@ -157,7 +157,7 @@ def check(
         proofs: Verdicts to share; new ones if None.
 
     Raises:
-        VerificationError: One of them is no claim, or ``budget`` is not above 0.
+        VerificationError: One of them is not a claim, or ``budget`` is not above 0.
     """
     if not budget > 0:
         raise VerificationError(f"budget must be above 0 seconds, got {budget!r}")

@@ -1,7 +1,7 @@
 """Claims about update rules: equality under a substitution, invariants, bounds, induction on t.
 
-Numbers among the hyperparameters are what they are; those named in ``open`` stand for all their
-values, as those without a value do. A schedule inside a rule is its expression in ``t``.
+Hyperparameters without a value, and those named in ``open``, are quantified over all their values;
+the others have their value in the rule. A schedule inside a rule is its expression in ``t``.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def same_rule(
         substitution: What a hyperparameter of the second is: a number or an expression.
         states: What a state of the second is: the name of a state of the first, or an expression
             in its states. It must be so at the beginning, and after each step that begins so.
-        open: Hyperparameters that stand for all their values, of either rule.
+        open: Hyperparameters of either rule that are quantified over all their values.
         invariants: Conditions on states of the first that hold before every step; they are
             proved, too.
         where: A condition under which steps are compared, on ``t``, ``PARAM``, ``GRAD``, states.
@@ -122,8 +122,8 @@ def same_rule(
         goal for label, left, right in pairs for goal in defined_in(label, (left, right), given)
     ]
     for condition in conditions:
-        kept, presumed = inductive(first, condition, given=sp.And(*conditions))
-        goals += kept
+        preserved, presumed = inductive(first, condition, given=sp.And(*conditions))
+        goals += preserved
         presumes += presumed
     facts = facts_of(first, assume)
     sentence = f"{one.name} and {other.name} make the same steps"
@@ -145,7 +145,7 @@ def _coupling(first: Step, second: Step, states: Mapping[str, Any]) -> dict[str,
     for name in states:
         if name not in second.states:
             raise VerificationError(
-                f"{name!r} is no state",
+                f"{name!r} is not a state",
                 where=f"rule {second.rule.name!r}",
                 hint=nearest(name, second.states) if second.states else "it has none",
             )
@@ -174,12 +174,12 @@ def invariant(
     open: Iterable[str] = (),
     assume: Iterable[Condition] = (),
 ) -> Claim:
-    """Claims that a condition on states holds at the beginning and is kept by every step.
+    """Claims that a condition on states holds at the beginning and is preserved by every step.
 
     Args:
         rule: The rule.
         condition: The condition on ``state(name)`` and ``PARAM`` before a step.
-        open: Hyperparameters that stand for all their values.
+        open: Hyperparameters that are quantified over all their values.
         assume: Conditions on hyperparameters.
 
     Example:
@@ -205,7 +205,7 @@ def finite_steps(
     Args:
         rule: The rule.
         invariants: Conditions on states that hold before every step; they are proved, too.
-        open: Hyperparameters that stand for all their values.
+        open: Hyperparameters that are quantified over all their values.
         assume: Conditions on hyperparameters.
     """
     step = step_of(rule, open)
@@ -216,8 +216,8 @@ def finite_steps(
         goals += defined_in(f"state {name!r}", (expr,), given)
     presumes: list[Goal] = []
     for condition in conditions:
-        kept, presumed = inductive(step, condition, given=sp.And(*conditions))
-        presumes += (*presumed, *kept)
+        preserved, presumed = inductive(step, condition, given=sp.And(*conditions))
+        presumes += (*presumed, *preserved)
     facts = facts_of(step, assume)
     sentence = "every step is finite"
     return Claim("finite", sentence, rule, tuple(goals), tuple(presumes), facts)
@@ -237,7 +237,7 @@ def bounded_update(
         rule: The rule.
         bound: A number, or an expression in hyperparameters, ``PARAM``, ``GRAD``, states and t.
         invariants: Conditions on states that hold before every step; they are proved, too.
-        open: Hyperparameters that stand for all their values.
+        open: Hyperparameters that are quantified over all their values.
         assume: Conditions on hyperparameters.
 
     Example:
@@ -256,8 +256,8 @@ def bounded_update(
     ]
     presumes = list(defined_in("the parameter", (step.param, step.read(bound)), given))
     for condition in conditions:
-        kept, presumed = inductive(step, condition, given=sp.And(*conditions))
-        goals += kept
+        preserved, presumed = inductive(step, condition, given=sp.And(*conditions))
+        goals += preserved
         presumes += presumed
     sentence = f"a step changes the parameter by at most {said(bound)}"
     facts = facts_of(step, assume)
@@ -279,7 +279,7 @@ def after_steps(
         states: An expression in ``t``, ``GRAD`` and hyperparameters for each state that the claim
             is about; at t = 0 it is the state's initial value.
         where: A condition on ``t`` and ``GRAD`` under which the step is taken.
-        open: Hyperparameters that stand for all their values.
+        open: Hyperparameters that are quantified over all their values.
         assume: Conditions on hyperparameters.
 
     Example:
@@ -292,7 +292,7 @@ def after_steps(
     for name in states:
         if name not in step.states:
             raise VerificationError(
-                f"{name!r} is no state",
+                f"{name!r} is not a state",
                 where=f"rule {rule.name!r}",
                 hint=nearest(name, step.states) if step.states else "it has none",
             )

@@ -35,13 +35,13 @@ def verify_schedule(
     """Returns the verdicts of some claims about a schedule; of the standard ones if none is given.
 
     Args:
-        lr: The schedule; hyperparameters without a value stand for all their values.
+        lr: The schedule; hyperparameters without a value are quantified over all their values.
         *claims: Claims made with ``closedform.claims``.
         assume: Conditions on open hyperparameters, for the standard claims.
         budget: Seconds for each claim.
 
     Raises:
-        VerificationError: One of them is no claim, or the prover has no meaning for the schedule.
+        VerificationError: One of them is not a claim, or the prover cannot read the schedule.
 
     Example:
         >>> from closedform import schedules
@@ -110,7 +110,7 @@ class _Standard:
         Both bounds together may take the time of one claim.
         """
         until = time.monotonic() + self.budget / 2
-        kept = None
+        undecided = None
         for guess in islice(guesses, LIMITS.standard_guesses):
             sides = (guess.expr, None) if is_lower else (None, guess.expr)
             claim = bounded(self.lr, *sides, assume=self.assume)
@@ -120,9 +120,9 @@ class _Standard:
             verdict = claim.verify(budget=min(left, self.budget / 4), proofs=self.proofs)
             if verdict.proved:
                 return guess.expr
-            if verdict.unknown and kept is None:
-                kept = guess.expr
-        return kept
+            if verdict.unknown and undecided is None:
+                undecided = guess.expr
+        return undecided
 
     def _phases(self, reading: Reading) -> Iterator[Claim]:
         """One claim for all phases of a schedule without open hyperparameters."""

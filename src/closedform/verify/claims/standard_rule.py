@@ -1,6 +1,6 @@
 """The standard claims about any update rule: states that stay at or above 0, and finite steps.
 
-A schedule inside a rule stands for any number at or above 0: it is verified by itself.
+A schedule inside a rule is replaced by any number at or above 0: it is verified on its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def verify_rule(rule: UpdateRule, *claims: Claim, budget: float = BUDGET) -> Rep
         budget: Seconds for each claim.
 
     Raises:
-        VerificationError: One of them is no claim, or the prover has no meaning for the rule.
+        VerificationError: One of them is not a claim, or the prover cannot read the rule.
 
     Example:
         >>> from closedform import optimizers
@@ -55,15 +55,15 @@ def _standard(rule: UpdateRule, subject: str, budget: float) -> Report:
     step = step_of(rule, open_names)
     assume = [symbol >= 0 for name, symbol in open_symbols(step).items() if name in open_names]
     proofs = Proofs()
-    kept = _kept(step, assume, budget, proofs)
+    preserved = _preserved(step, assume, budget, proofs)
     given: dict[str, Any] = {"open": open_names, "assume": assume}
-    asked = [invariant(rule, sp.And(*kept), **given)] if kept else []
-    asked.append(finite_steps(rule, invariants=kept, **given))
+    asked = [invariant(rule, sp.And(*preserved), **given)] if preserved else []
+    asked.append(finite_steps(rule, invariants=preserved, **given))
     return check(subject, asked, budget=budget, proofs=proofs)
 
 
-def _kept(step: Step, assume: list[sp.Basic], budget: float, proofs: Proofs) -> list[sp.Basic]:
-    """The conditions ``state >= 0`` that are kept together; those that are not are left out.
+def _preserved(step: Step, assume: list[sp.Basic], budget: float, proofs: Proofs) -> list[sp.Basic]:
+    """The conditions ``state >= 0`` that are preserved together; those that are not are left out.
 
     Each round asks less, so there are at most as many rounds as states.
     """
@@ -71,10 +71,11 @@ def _kept(step: Step, assume: list[sp.Basic], budget: float, proofs: Proofs) -> 
     conditions = [state(name) >= 0 for name, first in step.initial.items() if _begins_so(first)]
     while conditions:
         together = sp.And(*conditions)
+        given = (together, *assume)
         failing = [
             condition
             for condition in conditions
-            if not _is_kept(step, condition, (together, *assume), until - time.monotonic(), proofs)
+            if not _is_preserved(step, condition, given, until - time.monotonic(), proofs)
         ]
         if not failing:
             break
@@ -86,9 +87,9 @@ def _begins_so(first: sp.Expr) -> bool:
     return first != PARAM and bool(first >= 0)
 
 
-def _is_kept(
+def _is_preserved(
     step: Step, condition: sp.Basic, given: tuple[sp.Basic, ...], budget: float, proofs: Proofs
 ) -> bool:
     goals, presumes = inductive(step, condition, given=sp.And(*given))
-    claim = Claim("kept", "", step.rule, goals, presumes)
+    claim = Claim("preserved", "", step.rule, goals, presumes)
     return budget > 0 and claim.verify(budget=budget, proofs=proofs).proved

@@ -27,7 +27,7 @@ class Step:
 
     Attributes:
         rule: The rule.
-        values: What each hyperparameter symbol that has a value means, by name.
+        values: The value of each hyperparameter symbol that has one, by name.
         param: The parameter after the step.
         states: Each state after the step, by name.
         initial: Each state before the first step.
@@ -60,7 +60,7 @@ def step_of(rule: UpdateRule, open: Iterable[str]) -> Step:
     """Returns one step of a rule; hyperparameters named in ``open`` stay symbols.
 
     Raises:
-        VerificationError: It is no rule, or has no hyperparameter of that name.
+        VerificationError: It is not a rule, or has no hyperparameter of that name.
     """
     if not isinstance(rule, UpdateRule):
         raise VerificationError(
@@ -71,7 +71,7 @@ def step_of(rule: UpdateRule, open: Iterable[str]) -> Step:
     for name in left_open:
         if name not in rule.hyperparameters:
             raise VerificationError(
-                f"{name!r} is no hyperparameter",
+                f"{name!r} is not a hyperparameter",
                 where=f"rule {rule.name!r}",
                 hint=nearest(name, rule.hyperparameters),
             )
@@ -105,13 +105,13 @@ def open_symbols(step: Step) -> dict[str, sp.Symbol]:
 def inductive(
     step: Step, condition: sp.Basic, given: sp.Basic | None = None
 ) -> tuple[tuple[Goal, ...], tuple[Goal, ...]]:
-    """Returns the goals that a condition begins and is kept, and what they presume.
+    """Returns the goals that a condition begins and is preserved, and what they presume.
 
     ``given`` holds before the step; it is the condition itself if None.
     """
     begin = {state(name): expr for name, expr in step.initial.items()}
     first = condition.xreplace({t: sp.Integer(0), **begin})
-    kept = condition.xreplace({**step.after(), **STEP_LATER})
+    preserved = condition.xreplace({**step.after(), **STEP_LATER})
     facts = given_by(condition if given is None else given)
     shown = tuple(
         (f"the next {name}", term(expr))
@@ -120,7 +120,7 @@ def inductive(
     )
     goals = (
         Goal(f"{said(condition)} at the beginning", term(first)),
-        Goal(f"{said(condition)} is kept by a step", term(kept), facts, shown=shown),
+        Goal(f"{said(condition)} is preserved by a step", term(preserved), facts, shown=shown),
     )
     used = [
         (f"state {name!r}", expr)
@@ -132,7 +132,7 @@ def inductive(
 
 
 def exactly(expr: Any) -> Any:
-    """Returns an expression, or the exact number that a Python number means."""
+    """Returns an expression, or the exact number of a Python number."""
     return expr if isinstance(expr, sp.Basic) else exact_number(expr, "the value of a state")
 
 

@@ -23,7 +23,7 @@ from closedform.verify.claims.reading import (
     read_schedule,
     said,
 )
-from closedform.verify.tactics.real_line import TIME, Cell, as_choices, cells
+from closedform.verify.tactics.real_line import TIME, Cell, as_choices, real_cells
 from closedform.verify.terms import (
     ONE,
     RELATIONS,
@@ -60,7 +60,7 @@ def bounded(
     where: Condition = True,
     assume: Iterable[Condition] = (),
 ) -> Claim:
-    """Claims that the value lies between two bounds, which belong to it; None leaves a side open.
+    """Claims that the value is between two bounds, both included; None leaves a side open.
 
     Raises:
         VerificationError: Neither bound is given.
@@ -135,7 +135,7 @@ def monotone(
     where: Condition = True,
     assume: Iterable[Condition] = (),
 ) -> Claim:
-    """Claims that the value goes one way from step to step.
+    """Claims that the value is monotone from step to step.
 
     Args:
         lr: The schedule.
@@ -171,22 +171,22 @@ def _of_two_steps(reading: Reading, direction: str) -> Goal:
 
 
 def _step_by_step(reading: Reading, direction: str) -> list[Goal] | None:
-    """The goals piece by piece, and from each piece to the next; None where there are no pieces.
+    """The goals cell by cell, and from each cell to the next; None where there are no cells.
 
     Neighbours among the steps that are compared are enough: the ways of a value add up.
     """
     root = substitute(ite(reading.where, reading.value, UNDEFINED), {CLOCK: TIME})
     if reading.schedule.open or set(symbols(root)) - {"t"}:
         return None
-    pieces = [
+    cells = [
         cell
-        for cell in cells(as_choices(root))
+        for cell in real_cells(as_choices(root))
         if cell.value != UNDEFINED and (cell.last is None or cell.first <= cell.last)
     ]
-    if any(RELATIONS & {node.op for node in walk(cell.value)} for cell in pieces):
+    if any(RELATIONS & {node.op for node in walk(cell.value)} for cell in cells):
         return None
-    goals = [_within(cell, reading, direction) for cell in pieces if TIME in walk(cell.value)]
-    for one, other in itertools.pairwise(pieces):
+    goals = [_within(cell, reading, direction) for cell in cells if TIME in walk(cell.value)]
+    for one, other in itertools.pairwise(cells):
         before, after = (
             substitute(cell.value, {TIME: rational(step)})
             for cell, step in ((one, one.last), (other, other.first))

@@ -13,7 +13,7 @@ Generators are symbols and functions of canonical arguments. What is used of the
 
 What it assumes, and what a claim must add: denominators are not 0 and all operations are defined.
 Where they are, each rule holds; at ``b = 0`` the second one by continuity from above. So a zero
-numerator means that the term is 0 wherever it is defined. A numerator that is not 0 means nothing.
+numerator shows that the term is 0 wherever it is defined. A nonzero numerator shows nothing.
 """
 
 from __future__ import annotations
@@ -264,7 +264,7 @@ class Canonical:
     def _sign_of_form(self, form: Quotient) -> Sign:
         try:
             return self._sign_of(self.term_of(form))
-        except TooLarge:  # it holds powers or waves, which are no terms here
+        except TooLarge:  # it holds powers or cosines, which have no term here
             return Sign.ANY
 
     def term_of(self, form: Quotient) -> Term:

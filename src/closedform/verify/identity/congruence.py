@@ -6,7 +6,7 @@ alone. What is used:
 
 1. Sums and products of numbers commute and associate; equal summands and factors are collected;
    a rational factor is taken into a sum. Products of sums stay as they are.
-2. ``(x^p)^q = x^(p q)`` for whole q, and where p is no even number; ``(c x)^q = c^q x^q`` for a
+2. ``(x^p)^q = x^(p q)`` for whole q, and where p is not even; ``(c x)^q = c^q x^q`` for a
    rational c above 0; ``b^u = exp(u log b)``, ``exp(u + v) = exp(u) exp(v)``.
 3. min, max, and, or do not care for order; ``|c x| = |c| |x|``; ``z < min(x, y)`` is ``z < x`` and
    ``z < y``; of integers ``x <= y`` is ``x < y + 1``; a choice on a condition that is decided
@@ -77,8 +77,8 @@ class Congruence:
 
     Attributes:
         atoms: The number of each atom, by its kind and parts.
-        bases: The forms of atoms that stand for a sum, or for what a root is taken of.
-        primes: The rational numbers that atoms stand for, as the bases of roots.
+        bases: The forms of atoms that replace a sum, or the radicand of a root.
+        primes: The rational numbers that atoms replace, as the bases of roots.
         logs: The rational numbers above 0 whose logarithms atoms are.
         unsure: Logarithms and powers of what may be below 0, of which no root is taken.
         whole: The symbols of integers.
@@ -175,7 +175,7 @@ class Congruence:
         return self._collected(factor, powers)
 
     def _collected(self, factor: fmpq, powers: Mapping[int, fmpq]) -> Form:
-        """A product of powers; whole powers of what roots are taken of are no roots."""
+        """A product of powers; whole powers of a radicand are expanded."""
         left, is_final = dict[int, fmpq](), True
         for atom, exponent in powers.items():
             base: Form = ((((atom, ONE),), ONE),)

@@ -100,15 +100,15 @@ def _are_identical(left: Term, right: Term, steps: Steps) -> bool:
 
     With cosines as what is equal to itself alone, then with angles as variables, then as they are.
     """
-    span = steps.clock, steps.first, steps.last
-    one, other = (normal(side, *span) for side in (left, right))
+    where = steps.clock, steps.first, steps.last
+    one, other = (normal(side, *where) for side in (left, right))
     if any(node.op is Op.ITE for node in terms.walk(one, other)):
         one, other = with_one_condition(one, other, partial(_are_same, steps))
     difference = terms.subtract(one, other)
     return (
         one == other
         or is_zero(opaque_cosines(difference), steps.sign_of)
-        or is_zero(by_angles(difference, *span), steps.sign_of)
+        or is_zero(by_angles(difference, *where), steps.sign_of)
         or is_zero(difference, steps.sign_of)
     )
 

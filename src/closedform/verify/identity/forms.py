@@ -21,7 +21,7 @@ ONE, ZERO = fmpq(1), fmpq(0)
 
 
 class NoForm(Exception):  # noqa: N818 - says that there is nothing to say
-    """A term divides by 0, or a truth is no truth."""
+    """A term divides by 0, or a number is used as a truth."""
 
 
 def constant(number: fmpq) -> Form:
@@ -49,12 +49,12 @@ def number_of(form: Form) -> fmpq | None:
 
 
 def place_of(item: tuple[Monomial, fmpq]) -> tuple[int, Monomial]:
-    """Returns where a product stands in its sum: shorter ones first."""
+    """Returns the place of a product in its sum: shorter ones first."""
     return len(item[0]), item[0]
 
 
 def flattened(node: Term, op: Op) -> Iterable[Term]:
-    """Yields the arguments of an op that stands in itself."""
+    """Yields the arguments of an op, those of nested uses of it included."""
     for arg in node.args:
         if arg.op is op:
             yield from flattened(arg, op)
@@ -104,8 +104,8 @@ def parts_of_relation(op: Op, left: Term, right: Term) -> tuple[list[Term], Op]:
 def junction(op: Op, parts: Iterable[Truth]) -> Truth:
     """Returns the conjunction or disjunction of some truths.
 
-    Beside a part that is no junction itself, the others are read with it decided: ``a or (not a and
-    b)`` is ``a or b``; a part beside its negation decides.
+    Beside a part that is not itself a junction, the others are read with that part decided:
+    ``a or (not a and b)`` is ``a or b``; a part beside its negation decides.
     """
     decisive = op is Op.OR
     flat = _flat_parts(op, parts)

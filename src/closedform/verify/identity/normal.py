@@ -4,7 +4,7 @@
    over a half turn, so an angle that is a line gets a positive first coefficient, a constant in
    [0, 1), and no even multiples of integers; one that is a constant comes to [0, 1/2].
 2. Square roots of rational numbers are a rational number times the root of an integer without
-   square factors, and stand above the line.
+   square factors, in the numerator.
 3. The arguments of min and max are put in the order of their values at the first step.
 
 Each rule is an equation of real numbers: both sides are equal wherever they are defined.
@@ -68,25 +68,25 @@ def without_special_angles(root: Term) -> Term:
     """Returns the term with the rational values of cos and sin of quarter turns worked out."""
 
     def make(node: Term, args: list[Term]) -> Term:
-        is_wave = node.op in (Op.COSPI, Op.SINPI)
-        if is_wave and terms.is_rational(args[0]) and args[0].value.q in (1, 2):
+        is_circular = node.op in (Op.COSPI, Op.SINPI)
+        if is_circular and terms.is_rational(args[0]) and args[0].value.q in (1, 2):
             shift = fmpq(0) if node.op is Op.COSPI else _HALF
             halves = int((2 * (args[0].value - shift)).p) % 4
             return terms.rational((1, 0, -1, 0)[halves])
         return terms.rebuild(node, tuple(args)) if args else node
 
-    return terms.fold(root, make) if has_waves(root) else root
+    return terms.fold(root, make) if has_trigonometry(root) else root
 
 
-def has_waves(*roots: Term) -> bool:
+def has_trigonometry(*roots: Term) -> bool:
     """Returns whether there is a cosine or sine in a term."""
     return any(node.op in (Op.COSPI, Op.SINPI) for node in terms.walk(*roots))
 
 
-def with_one_wave(
+def with_shared_cosines(
     left: Term, right: Term, clock: Term, step: int, are_same: Callable[[Term, Term], bool]
 ) -> tuple[Term, Term]:
-    """Returns two terms with one symbol for each value of the clock, with waves in it, that is one.
+    """Returns two terms with one symbol for each value with cosines of the clock that they share.
 
     Args:
         left: A term.
@@ -95,31 +95,31 @@ def with_one_wave(
         step: A step at which values are compared first.
         are_same: Whether two numbers are equal.
     """
-    candidates = [(node, _float_at(node, clock, step)) for node in _waves(right, clock)]
+    candidates = [(node, _float_at(node, clock, step)) for node in _cosine_values(right, clock)]
     symbols: tuple[dict[Term, Term], dict[Term, Term]] = ({}, {})
     covered: set[Term] = set()
-    for node in reversed(_waves(left, clock)):
+    for node in reversed(_cosine_values(left, clock)):
         if node in covered:
             continue
         size = _float_at(node, clock, step)
         near = [other for other, value in candidates if math.isclose(value, size, rel_tol=1e-9)]
         same = next((other for other in reversed(near) if are_same(node, other)), None)
         if same is not None:
-            name = terms.symbol(f"wave {len(symbols[1])}")
+            name = terms.symbol(f"cosine {len(symbols[1])}")
             symbols[0][node] = symbols[1].setdefault(same, name)
             covered.update(terms.walk(node))
     return terms.substitute(left, symbols[0]), terms.substitute(right, symbols[1])
 
 
-def _waves(root: Term, clock: Term) -> list[Term]:
+def _cosine_values(root: Term, clock: Term) -> list[Term]:
     """The numbers that hold a cosine and no symbol but the clock, small ones first."""
     alone: dict[Term, bool] = {}
     found: dict[Term, None] = {}
     for node in terms.walk(root):
         is_other = node.op in (Op.SYMBOL, Op.OPAQUE, Op.UNDEFINED) and node != clock
         alone[node] = not is_other and all(alone[arg] for arg in node.args)
-        has_wave = node.op in (Op.COSPI, Op.SINPI) or any(arg in found for arg in node.args)
-        if alone[node] and has_wave and node.op not in terms.TRUTHS:
+        has_cosine = node.op in (Op.COSPI, Op.SINPI) or any(arg in found for arg in node.args)
+        if alone[node] and has_cosine and node.op not in terms.TRUTHS:
             found[node] = None
     return list(found)
 

@@ -36,7 +36,7 @@ def _term(engine: Canonical, polynomial: object) -> Term | None:
 def integral_scale(term: Term) -> int | None:
     """Returns an integer L >= 1 such that ``L * term`` is a polynomial in integers over integers.
 
-    None where the term is no polynomial in integer symbols.
+    None where the term is not a polynomial in integer symbols.
     """
     found = _form(term)
     if found is None or not found[1].below.is_one():

@@ -54,7 +54,7 @@ class Sequent:
     Args:
         facts: What holds.
         goal: What is to be proved.
-        floors: The integer symbols that stand for floors, each with the number it is the floor of.
+        floors: The integer symbols that replace floors, each with the number it is the floor of.
     """
 
     facts: tuple[Term, ...]

@@ -26,7 +26,7 @@ from flint import arb, ctx, fmpq
 from closedform.verify.identity.canonical import is_zero
 from closedform.verify.identity.periods import fold_period
 from closedform.verify.tactics.cases import Sequent, TooManyCases
-from closedform.verify.tactics.escalation import EVALUATION, IDENTITY, climb
+from closedform.verify.tactics.escalation import EVALUATION, IDENTITY, escalate
 from closedform.verify.tactics.trend import trend
 from closedform.verify.terms.build import TRUE, less_equal, rational, subtract
 from closedform.verify.terms.evaluate import Undefined, holds, value
@@ -269,7 +269,7 @@ class _Decider:
             facts.append(less_equal(self._clock, rational(segment.last)))
         sequent = Sequent(tuple(facts), segment.term(self._clock), {})
         try:
-            found = climb(sequent, self._deadline.earlier(LIMITS.escalation_seconds))
+            found = escalate(sequent, self._deadline.earlier(LIMITS.escalation_seconds))
         except TooManyCases:
             return None
         except OutOfTime:

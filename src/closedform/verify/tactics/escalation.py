@@ -1,4 +1,4 @@
-"""The ladder of tactics for one sequent, in a stated order, each within the deadline.
+"""The escalation of tactics for one sequent: the cheapest first, each within the deadline.
 
 1. **case splitting** (``cases``): choices and floors away; the cases cover everything.
 2. **elimination** (``integers``): symbols replaced by what equalities say they are.
@@ -10,8 +10,8 @@
 6. **turns of a cosine**: for goals ``cos(pi u) != 1`` and ``!= -1``: were it equal, u would be an
    even or odd integer; 5 on that.
 
-Each tactic proves or gives up; none refutes. What is left are the sequents that were not proved,
-and z3's models of them, where a counterexample is looked for next.
+Each tactic proves or gives up; none refutes. The result has the sequents that were not proved, and
+z3's models of them, at which a counterexample is looked for next.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ TURNS = "turns of a cosine"
 
 
 @dataclass(slots=True)
-class Climb:
-    """What the ladder did with one goal.
+class Escalation:
+    """The result of the escalation on one goal.
 
     Args:
         tactics: The tactics that proved a part, in the order of their first use.
@@ -75,14 +75,14 @@ class Climb:
             self.tactics.append(tactic)
 
 
-def climb(sequent: Sequent, deadline: Deadline) -> Climb:
-    """Returns what the ladder proves of a sequent; it stops at a few open cases.
+def escalate(sequent: Sequent, deadline: Deadline) -> Escalation:
+    """Applies the tactics to the cases of a sequent; it stops at a few open cases.
 
     Raises:
         OutOfTime: The moment has passed.
         TooManyCases: The goal splits into too many cases.
     """
-    result = Climb()
+    result = Escalation()
     for case in split(sequent, deadline):
         deadline.check()
         if not _prove_case(case, result, deadline):
@@ -92,8 +92,8 @@ def climb(sequent: Sequent, deadline: Deadline) -> Climb:
     return result
 
 
-def _prove_case(case: Sequent, result: Climb, deadline: Deadline) -> bool:
-    """Rungs 2 to 6 on a sequent without choices."""
+def _prove_case(case: Sequent, result: Escalation, deadline: Deadline) -> bool:
+    """Tactics 2 to 6 on a sequent without choices."""
     model = _prove_simple(case, result, deadline)
     if model is _PROVED:
         return True
@@ -116,7 +116,7 @@ def _prove_case(case: Sequent, result: Climb, deadline: Deadline) -> bool:
     return False
 
 
-def _prove_by_integers(case: Sequent, result: Climb, deadline: Deadline) -> bool:
+def _prove_by_integers(case: Sequent, result: Escalation, deadline: Deadline) -> bool:
     parts = integer_cases(eliminate(case, deadline), deadline)
     return all(_prove_simple(part, result, deadline) is _PROVED for part in parts)
 
@@ -141,16 +141,16 @@ def _at_whole_turns(case: Sequent) -> Sequent | None:
 
 
 class _Proved:
-    """What ``_prove_simple`` returns for a proof; else it is a model, or None."""
+    """The result of ``_prove_simple`` for a proof; else it is a model, or None."""
 
 
 _PROVED = _Proved()
 
 
 def _prove_simple(
-    case: Sequent, result: Climb, deadline: Deadline
+    case: Sequent, result: Escalation, deadline: Deadline
 ) -> _Proved | Mapping[str, fmpq] | None:
-    """Rungs 2 to 4 on a sequent without choices."""
+    """Tactics 2 to 4 on a sequent without choices."""
     if case.goal.op is Op.TRUE:
         result.used(EVALUATION)
         return _PROVED
@@ -180,7 +180,7 @@ def _prove_simple(
 
 
 def signs_by(facts: tuple[Term, ...], deadline: Deadline) -> SignOf:
-    """Returns a function that says what sign the facts give a term, asking the order solver."""
+    """Returns a function from a term to the sign that the order solver derives from the facts."""
     known: dict[Term, Sign] = {}
     integers = has_integers(*facts)
 

@@ -1,4 +1,4 @@
-"""What the order solver is told of cos, powers, exp, log and floor: true statements, as terms.
+"""Lemmas for the order solver on cos, powers, exp, log and floor: true statements, as terms.
 
 A lemma is instantiated for each such function that a question holds, and for each pair of the same
 kind. Being terms, the same lemmas are audited with ball arithmetic (its test).

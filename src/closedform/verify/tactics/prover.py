@@ -1,8 +1,8 @@
-"""Proofs and refutations of claims, by a ladder of tactics within a time budget.
+"""Proofs and refutations of claims, by an escalation of tactics within a time budget.
 
 The order: a goal about the clock alone is walked through (``clock``). Any other one is first
 evaluated at points (most false claims die there, in milliseconds), then the tactics of ``ladder``
-climb, then points again: z3's models of what was left open, points in the regions that were left
+escalate, then points again: z3's models of what was left open, points in the regions that were left
 open, and more draws. PROVED is said by a tactic only, REFUTED only of a point that was evaluated
 exactly, anything else is UNKNOWN.
 """
@@ -19,7 +19,7 @@ from flint import fmpq
 from closedform.errors import VerificationError
 from closedform.verify.tactics.cases import Sequent, TooManyCases
 from closedform.verify.tactics.clock import SEGMENTS, walk_through
-from closedform.verify.tactics.escalation import EVALUATION, Climb, climb
+from closedform.verify.tactics.escalation import EVALUATION, Escalation, escalate
 from closedform.verify.tactics.samples import (
     Counterexample,
     Sampler,
@@ -56,7 +56,7 @@ def prove(
         seed: Where the random points begin; the same seed draws the same points.
 
     Raises:
-        VerificationError: The goal is no truth, a symbol is declared in two ways, or a proof and
+        VerificationError: The goal is not a truth, a symbol is declared in two ways, or a proof and
             an exactly evaluated point contradict each other, which is a fault of the prover.
 
     Example:
@@ -94,17 +94,17 @@ def _prove(
     if tally.counterexample is not None:
         return refuted(tally.counterexample, SAMPLES, tally)
     reason = "no tactic proved it"
-    result = Climb()
-    climbing = deadline.earlier(budget * LIMITS.tactics_share)
+    result = Escalation()
+    until = deadline.earlier(budget * LIMITS.tactics_share)
     try:
         facts = (*declarations(elementwise, *given), *given)
-        result = climb(Sequent(facts, elementwise, {}), climbing)
+        result = escalate(Sequent(facts, elementwise, {}), until)
         if result.is_proved:
             return _proved(result, sampler, tally, deadline)
         found = _from_models(result, sampler)
         if found is not None:
             return refuted(found, MODELS, tally)
-        found = _from_regions(result, sampler, climbing, seed)
+        found = _from_regions(result, sampler, until, seed)
         if found is not None:
             return refuted(found, REGIONS, tally)
         reason = f"{len(result.open)} of its cases were not proved"
@@ -113,7 +113,7 @@ def _prove(
     except TooManyCases:
         reason = "it splits into too many cases"
     again = sampler.search(LIMITS.last_points, deadline.earlier(LIMITS.last_seconds))
-    total = Tally(tally.held + again.held, tally.undecided + again.undecided)
+    total = Tally(tally.satisfied + again.satisfied, tally.undecided + again.undecided)
     if again.counterexample is not None:
         return refuted(again.counterexample, SAMPLES, total)
     return _unknown(reason, total)
@@ -148,7 +148,7 @@ def _walked(goal: Term, assumptions: tuple[Term, ...], deadline: Deadline) -> Ve
 _FIRST_STEPS = {Sign.NONNEGATIVE: 0, Sign.POSITIVE: 1}
 
 
-def _proved(result: Climb, sampler: Sampler, tally: Tally, deadline: Deadline) -> Verdict:
+def _proved(result: Escalation, sampler: Sampler, tally: Tally, deadline: Deadline) -> Verdict:
     """A proof, confirmed by more points: one that contradicts it is a fault of the prover."""
     more = sampler.search(LIMITS.confirming_points, deadline.earlier(LIMITS.confirming_seconds))
     found = more.counterexample
@@ -160,32 +160,34 @@ def _proved(result: Climb, sampler: Sampler, tally: Tally, deadline: Deadline) -
         )
     if found is not None:
         return _refuted(found, SAMPLES, tally)
-    held = tally.held + more.held
+    satisfied = tally.satisfied + more.satisfied
     undecided = tally.undecided + more.undecided
     reason = (
-        "" if held or undecided else "no point was found: perhaps nothing meets the assumptions"
+        ""
+        if satisfied or undecided
+        else "no point was found: perhaps nothing satisfies the assumptions"
     )
     if undecided:
         reason = f"{undecided} points agree within balls"
-    return Verdict(Status.PROVED, tuple(result.tactics), None, reason, held)
+    return Verdict(Status.PROVED, tuple(result.tactics), None, reason, satisfied)
 
 
 def _refuted(found: Counterexample, tactic: str, tally: Tally) -> Verdict:
     point = {name: sp.Rational(int(v.p), int(v.q)) for name, v in sorted(found.point.items())}
-    return Verdict(Status.REFUTED, (tactic,), point, found.reason, tally.held)
+    return Verdict(Status.REFUTED, (tactic,), point, found.reason, tally.satisfied)
 
 
 def _unknown(reason: str, tally: Tally) -> Verdict:
-    sampled = f"it held at {tally.held} points"
+    sampled = f"it is true at {tally.satisfied} points"
     if tally.undecided:
         sampled += f", and within balls at {tally.undecided}"
-    return Verdict(Status.UNKNOWN, (), None, f"{reason}; {sampled}", tally.held)
+    return Verdict(Status.UNKNOWN, (), None, f"{reason}; {sampled}", tally.satisfied)
 
 
 # --- counterexamples from what was left open -----------------------------------------------------
 
 
-def _from_models(result: Climb, sampler: Sampler) -> Counterexample | None:
+def _from_models(result: Escalation, sampler: Sampler) -> Counterexample | None:
     for model in result.models:
         found = _near(model, sampler)
         if found is not None:
@@ -207,7 +209,7 @@ def _near(model: Mapping[str, fmpq], sampler: Sampler) -> Counterexample | None:
 
 
 def _from_regions(
-    result: Climb, sampler: Sampler, deadline: Deadline, seed: int
+    result: Escalation, sampler: Sampler, deadline: Deadline, seed: int
 ) -> Counterexample | None:
     """Points of the open cases: integer parameters at random, z3 finds the rest."""
     chance = random.Random(seed)

@@ -57,7 +57,7 @@ class Cell:
         return int(self.high.floor()) if self.has_high else int(self.high.ceil()) - 1
 
 
-def cells(root: Term) -> list[Cell]:
+def real_cells(root: Term) -> list[Cell]:
     """Returns the cells of a term on [0, ∞), in order; they touch and cover it.
 
     Choices whose conditions are linear in ``TIME`` with rational numbers are decided; others stay.
@@ -65,7 +65,7 @@ def cells(root: Term) -> list[Cell]:
 
     Example:
         >>> from closedform.verify.terms import ONE, ZERO, ite, less, rational
-        >>> found = cells(ite(less(TIME, rational(5)), ONE, ZERO))
+        >>> found = real_cells(ite(less(TIME, rational(5)), ONE, ZERO))
         >>> [(str(cell.low), cell.value) for cell in found]
         [('0', 1), ('5', 0)]
     """

@@ -50,9 +50,14 @@ class Counterexample:
 class Tally:
     """How many points were tried, and what came of them."""
 
-    held: int = 0  # the goal held
+    satisfied: int = 0  # points at which the goal is true
     undecided: int = 0  # balls could not decide the goal
     counterexample: Counterexample | None = None
+
+    @property
+    def tried(self) -> int:
+        """How many points satisfy the assumptions."""
+        return self.satisfied + self.undecided
 
 
 def declarations(*roots: Term) -> tuple[Term, ...]:
@@ -153,7 +158,9 @@ class Sampler:
         if not self._symbols:
             return self._search([{}], tally, 1, deadline)
         attempts = 0
-        while tally.held + tally.undecided < most and attempts < 20 * most and deadline.left > 0:
+        while (
+            tally.satisfied + tally.undecided < most and attempts < 20 * most and deadline.left > 0
+        ):
             attempts += 1
             self._search(self._draw(), tally, most, deadline)
             if tally.counterexample is not None:
@@ -164,7 +171,7 @@ class Sampler:
         self, points: Iterable[Point], tally: Tally, most: int, deadline: Deadline
     ) -> Tally:
         for point in points:
-            if tally.held + tally.undecided >= most or deadline.left <= 0:
+            if tally.tried >= most or deadline.left <= 0:
                 break
             if any(holds(each, point, (64,)) is not True for each in self.assumptions):
                 continue
@@ -172,7 +179,7 @@ class Sampler:
             if found is None:
                 tally.undecided += 1
             elif found is True:
-                tally.held += 1
+                tally.satisfied += 1
             else:
                 reason = _reason(self.goal, found, point)
                 is_undefined = isinstance(found, Undefined)
@@ -212,7 +219,7 @@ class Sampler:
             yield {**point, last: number}
 
     def _interval(self, name: str, point: Point) -> Interval | None:
-        """The bounds of a symbol given those drawn before it; None where there is no room."""
+        """The bounds of a symbol given those drawn before it; None where they are empty."""
         interval = Interval()
         for bound in self._bounds[name]:
             if all(other in point for other in bound.others - {name}):

@@ -336,7 +336,7 @@ _ARITHMETIC: Mapping[Op, Callable[..., Any]] = {
 
 
 def has_integers(*roots: Term) -> bool:
-    """Whether a symbol or a floor stands in some terms: an integer that reals relax."""
+    """Whether some terms hold an integer symbol or a floor, which real arithmetic relaxes."""
     return any(
         node.op is Op.FLOOR or (node.op is Op.SYMBOL and node.value.integer)
         for node in walk(*roots)

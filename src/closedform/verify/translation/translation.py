@@ -36,9 +36,9 @@ from closedform.verify import terms
 from closedform.verify.identity.congruence import are_congruent
 from closedform.verify.identity.equality import Steps, are_equal, is_defined
 from closedform.verify.identity.normal import (
-    has_waves,
+    has_trigonometry,
     normal,
-    with_one_wave,
+    with_shared_cosines,
     without_special_angles,
 )
 from closedform.verify.tactics.prover import prove
@@ -295,21 +295,21 @@ def _way(wanted: Value, lifted: Value, run: Steps, is_rule: bool) -> str | None:
         one, other = as_term(wanted, run.clock), as_term(lifted, run.clock)
         if one == other:
             return "structure"
-        if has_waves(one, other):
-            one, other = _with_waves(one, other, run)
+        if has_trigonometry(one, other):
+            one, other = _with_cosines(one, other, run)
         if are_congruent(one, other, run.sign_of):
             return "congruence"
     return are_equal(wanted, lifted, run)
 
 
-def _with_waves(one: Term, other: Term, run: Steps) -> tuple[Term, Term]:
+def _with_cosines(one: Term, other: Term, run: Steps) -> tuple[Term, Term]:
     """Two terms with cosines in their normal form or, where these differ, as symbols."""
     span = run.clock, run.first, run.last
     one, other = (normal(without_special_angles(side), *span) for side in (one, other))
     if are_congruent(one, other, is_by_form=True):
         return one, other
     middle = (run.first + run.last) // 2
-    return with_one_wave(
+    return with_shared_cosines(
         one, other, run.clock, middle, lambda a, b: are_equal(a, b, run) is not None
     )
 

@@ -1,7 +1,7 @@
-"""What the usual use of a library schedule says of its hyperparameters, beyond its domain.
+"""Conditions on the hyperparameters of a library schedule in common use, beyond its domain.
 
 With these the standard claims say more: a learning rate that begins, turns and ends at or above 0
-is never below, and a fall only falls. An entry without a row is verified for its whole domain.
+is never below, and a fall only falls. An entry without a row is verified on its whole domain.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sympy as sp
 from closedform.language import Schedule
 
 
-def usual(schedule: Schedule) -> list[sp.Basic]:
+def default_conditions(schedule: Schedule) -> list[sp.Basic]:
     """The conditions on the open hyperparameters of a schedule, by their names."""
     found: list[sp.Basic] = []
     for symbol in schedule.open:
@@ -20,7 +20,7 @@ def usual(schedule: Schedule) -> list[sp.Basic]:
     return found
 
 
-# By the name of a hyperparameter what it usually is; a number after the name is that of a member.
+# The common values by the name of a hyperparameter; a number after the name is that of a member.
 _RULES = {
     **dict.fromkeys(
         ("value", "start", "end", "peak", "low", "high", "infimum", "warmup_start", "factor"),

@@ -40,7 +40,7 @@ formulas t is the number of steps done.
 
 
 def driven(rule: UpdateRule, steps: int) -> Schedule:
-    """Returns the course of a rule that waits for a metric over ``METRIC``, begun at 1."""
+    """Returns the values of a metric-driven rule over ``METRIC``, starting at 1."""
     graph = compile_step(ModelSpec(rule, {"lr": ()}), GraphOptions(dtype="f64"))
     inputs = {
         **evaluate(compile_init(ModelSpec(rule, {"lr": ()}), GraphOptions(dtype="f64")), {}),

@@ -75,8 +75,6 @@ PENDING = (
     "docs/theorem",
     "docs/torch.md",
     "docs/gallery.md",
-    "docs/how_to_add_an_optimizer.md",
-    "docs/build_gallery.py",
     *(
         f"{folder}/{package}/"
         for folder in ("src/closedform", "tests")
@@ -86,13 +84,10 @@ PENDING = (
             "recipes",
             "schedules",
             "torch",
-            "training",
             "transforms",
             "verify",
         )
     ),
-    "tests/reference/",
-    "tests/support/",
 )
 
 

@@ -13,7 +13,7 @@ import optax
 import pytest
 
 from closedform import optimizers, schedules
-from tests.support.courses import course
+from tests.support.trajectories import trajectory
 
 STEPS = 40
 # optax has no scalars in SM3: it looks for a first axis.
@@ -40,7 +40,7 @@ def test_sm3_is_that_of_optax(betas: tuple[float, float], eps: float) -> None:
         optax.scale_by_sm3(*betas, eps), optax.scale_by_learning_rate(lambda step: rate(int(step)))
     )
     state = theirs.init(params)
-    for carried, given in zip(course(rule, params, gradients), gradients, strict=True):
+    for carried, given in zip(trajectory(rule, params, gradients), gradients, strict=True):
         updates, state = theirs.update(given, state)
         params = optax.apply_updates(params, updates)
         for name, param in params.items():

@@ -19,7 +19,7 @@ from closedform.language import UpdateRule
 from closedform.options import ModelSpec
 from closedform.runtime import OptimizerSession
 from closedform.runtime.onnx_session import open_session
-from tests.support.courses import course
+from tests.support.trajectories import trajectory
 from tests.test_library import OPTIMIZERS
 
 Array = NDArray[Any]
@@ -95,7 +95,7 @@ def test_edges_in_every_engine(name: str) -> None:
 
 def after_steps(rule: UpdateRule, gradients: list[Array], dtype: DType) -> Array:
     given = [{"w": gradient} for gradient in gradients]
-    *_, last = course(rule, {"w": START}, given, dtype)
+    *_, last = trajectory(rule, {"w": START}, given, dtype)
     return np.asarray(last["param.w"])
 
 

@@ -18,7 +18,7 @@ GRADIENTS = (np.array([1.0, -2.0]), np.array([0.5, 0.25]), np.array([-1.0, 3.0])
 START = np.array([4.0, -1.0])
 
 
-def course(rule: UpdateRule, **hypers: float) -> Any:
+def trajectory(rule: UpdateRule, **hypers: float) -> Any:
     """The parameter after three float64 steps."""
     graph = compile_step(ModelSpec(rule, {"p": (2,)}), GraphOptions(dtype=DType.F64))
     param = START
@@ -57,14 +57,14 @@ def close(ours: Any, wanted: Any) -> None:
 
 
 def test_adam_is_the_algorithm_of_the_paper() -> None:
-    close(course(optimizers.adam(0.1, (0.9, 0.99), 1e-3)), paper_adam(eps=1e-3))
+    close(trajectory(optimizers.adam(0.1, (0.9, 0.99), 1e-3)), paper_adam(eps=1e-3))
 
 
 def test_adam_decays_the_gradient_and_adamw_the_parameter() -> None:
     adam = optimizers.adam(0.1, (0.9, 0.99), 1e-3, weight_decay=0.2)
-    close(course(adam), paper_adam(eps=1e-3, weight_decay=0.2))
+    close(trajectory(adam), paper_adam(eps=1e-3, weight_decay=0.2))
     adamw = optimizers.adamw(0.1, (0.9, 0.99), 1e-3, weight_decay=0.2)
-    close(course(adamw), paper_adam(eps=1e-3, decoupled=0.2))
+    close(trajectory(adamw), paper_adam(eps=1e-3, decoupled=0.2))
 
 
 def test_eps_before_the_correction_is_larger_by_its_root() -> None:
@@ -85,7 +85,7 @@ def test_amsgrad_keeps_the_largest_second_moment() -> None:
     for gradient in GRADIENTS:
         largest = np.maximum(largest, gradient**2)
         p = p - 0.1 * gradient / np.sqrt(largest)
-    close(course(rule), p)
+    close(trajectory(rule), p)
 
 
 def test_first_momentum_of_the_two_systems() -> None:
@@ -96,8 +96,8 @@ def test_first_momentum_of_the_two_systems() -> None:
         b = g if step == 0 else 0.5 * b + 0.25 * g
         c = 0.5 * c + 0.25 * g
         p, q = p - 0.1 * b, q - 0.1 * c
-    close(course(gradient), p)
-    close(course(dampened), q)
+    close(trajectory(gradient), p)
+    close(trajectory(dampened), q)
 
 
 def test_nesterov_looks_ahead() -> None:
@@ -105,7 +105,7 @@ def test_nesterov_looks_ahead() -> None:
     for g in GRADIENTS:
         b = 0.5 * b + g
         p = p - 0.1 * (g + 0.5 * b)
-    close(course(optimizers.sgd(0.1, momentum=0.5, nesterov=True)), p)
+    close(trajectory(optimizers.sgd(0.1, momentum=0.5, nesterov=True)), p)
 
 
 MAXIMIZED: dict[str, Callable[..., UpdateRule]] = {
@@ -116,19 +116,19 @@ MAXIMIZED: dict[str, Callable[..., UpdateRule]] = {
 
 @pytest.mark.parametrize("name", MAXIMIZED)
 def test_maximize_mirrors_the_step(name: str) -> None:
-    down = course(MAXIMIZED[name]()) - START
-    up = course(MAXIMIZED[name](maximize=True)) - START
+    down = trajectory(MAXIMIZED[name]()) - START
+    up = trajectory(MAXIMIZED[name](maximize=True)) - START
     close(up, -down)
 
 
 def test_open_hyperparameter_is_an_input() -> None:
-    fixed = course(optimizers.adamw(0.01, weight_decay=0.5))
-    close(course(optimizers.adamw(None, weight_decay=None), lr=0.01, weight_decay=0.5), fixed)
+    fixed = trajectory(optimizers.adamw(0.01, weight_decay=0.5))
+    close(trajectory(optimizers.adamw(None, weight_decay=None), lr=0.01, weight_decay=0.5), fixed)
 
 
 def test_schedule_is_inside() -> None:
     rule = optimizers.sgd(lr=schedules.linear(0, 0.3, 3))
-    close(course(rule), START - 0.1 * GRADIENTS[1] - 0.2 * GRADIENTS[2])
+    close(trajectory(rule), START - 0.1 * GRADIENTS[1] - 0.2 * GRADIENTS[2])
 
 
 STATES = {

@@ -1,4 +1,4 @@
-"""The rules beyond the reference systems, beside courses of public packages.
+"""The rules beyond the reference systems, beside trajectories of public packages.
 
 ``tests/reference/optimizers_other.npz`` holds ten float64 steps of each, written by
 ``make_optimizers_other.py`` from the packages named in ``optimizers_other.json``.
@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 
 FACTS = json.loads((ROOT / "optimizers_other.json").read_text(encoding="utf-8"))
 with np.load(ROOT / "optimizers_other.npz") as file:
-    COURSES: Mapping[str, Array] = dict(file)
+    TRAJECTORIES: Mapping[str, Array] = dict(file)
 SHAPES = {f"p{index}": tuple(shape) for index, shape in enumerate(FACTS["shapes"])}
 
 # Ten steps of about 20 roundings of 1.1e-16, on parameters near 1; where a denominator is the root
@@ -45,17 +45,17 @@ def joined(values: Mapping[str, Any], prefix: str) -> Array:
 
 
 @functools.cache
-def course(name: str) -> list[dict[str, Any]]:
+def trajectory(name: str) -> list[dict[str, Any]]:
     """What each step of a rule gives, by the evaluator in float64."""
     rule = RULES[name]()
     graph = compile_step(ModelSpec(rule, SHAPES), GraphOptions(dtype=DType.F64))
-    feed: dict[str, Any] = {f"param.{n}": part for n, part in split(COURSES["start"]).items()}
+    feed: dict[str, Any] = {f"param.{n}": part for n, part in split(TRAJECTORIES["start"]).items()}
     init = compile_init(ModelSpec(rule, SHAPES), GraphOptions(dtype=DType.F64))
     wanted = [node.attribute("name") for node in init.inputs]
     feed |= evaluate(init, {name: feed[name] for name in wanted})
     results = []
-    given = COURSES["drift" if name in ADAPTED else "gradients"]
-    for gradient, hessian in zip(given, COURSES["hessians"], strict=True):
+    given = TRAJECTORIES["drift" if name in ADAPTED else "gradients"]
+    for gradient, hessian in zip(given, TRAJECTORIES["hessians"], strict=True):
         grads = {f"grad.{name}": part for name, part in split(gradient).items()}
         if rule.inputs:
             grads |= {f"input.{name}.hessian": part for name, part in split(hessian).items()}
@@ -128,25 +128,25 @@ ADAPTED = {"prodigy", "prodigy_options", "dadapt_adam", "dadapt_adam_options", "
 
 @pytest.mark.parametrize("name", sorted(ADAPTED))
 def test_the_rate_that_is_found_grows(name: str) -> None:
-    sizes = [float(outputs["next.shared.d"]) for outputs in course(name)]
+    sizes = [float(outputs["next.shared.d"]) for outputs in trajectory(name)]
     assert sizes[-1] > 1.5 * sizes[0]
 
 
 @pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", RULES)
-def test_course_is_that_of_the_package(name: str) -> None:
-    results = course(name)
-    for step, (outputs, wanted) in enumerate(zip(results, COURSES[name], strict=True)):
+def test_trajectory_is_that_of_the_package(name: str) -> None:
+    results = trajectory(name)
+    for step, (outputs, wanted) in enumerate(zip(results, TRAJECTORIES[name], strict=True)):
         ours = joined(outputs, "next.param.")
         np.testing.assert_allclose(ours, wanted, rtol=TOLERANCE, err_msg=f"step {step}")
 
 
-@pytest.mark.parametrize("name", [name for name in RULES if f"{name}/x" in COURSES])
+@pytest.mark.parametrize("name", [name for name in RULES if f"{name}/x" in TRAJECTORIES])
 def test_point_of_evaluation_is_that_of_the_package(name: str) -> None:
     rule = RULES[name]()
     graph = compile_evaluation(ModelSpec(rule, SHAPES), GraphOptions(dtype=DType.F64))
     needed = [node.attribute("name") for node in graph.inputs]
-    for outputs, wanted in zip(course(name), COURSES[f"{name}/x"], strict=True):
+    for outputs, wanted in zip(trajectory(name), TRAJECTORIES[f"{name}/x"], strict=True):
         point = evaluate(graph, {key: outputs[f"next.{key}"] for key in needed})
         np.testing.assert_allclose(joined(point, "evaluation."), wanted, rtol=TOLERANCE)
 

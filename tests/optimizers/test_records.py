@@ -120,7 +120,7 @@ def written_values(record: OptimizerRecord) -> dict[str, list[float]]:
 
 @dataclass
 class Run:
-    """One param group in the course of its steps."""
+    """One param group in the trajectory of its steps."""
 
     indices: list[int]
     graph: Graph
@@ -145,7 +145,7 @@ def runs(record: OptimizerRecord, dtype: DType, extra: Mapping[str, Any]) -> Ite
         )
 
 
-def course(
+def trajectory(
     record: OptimizerRecord, dtype: DType, extra: Mapping[str, Any] | None = None
 ) -> tuple[dict[int, list[Array]], dict[int, dict[str, Array]]]:
     """Parameters and states after each step, from 1."""
@@ -180,9 +180,9 @@ def course(
 
 
 @functools.cache
-def plain_course(key: str) -> tuple[dict[int, list[Array]], dict[int, dict[str, Array]]]:
-    """The float32 course of a record, which several tests look at."""
-    return course(RECORDS[key], DType.F32)
+def plain_trajectory(key: str) -> tuple[dict[int, list[Array]], dict[int, dict[str, Array]]]:
+    """The float32 trajectory of a record, which several tests look at."""
+    return trajectory(RECORDS[key], DType.F32)
 
 
 def difference(ours: list[Array], theirs: list[Array], initial: list[Array]) -> float:
@@ -222,7 +222,7 @@ def stored(record: OptimizerRecord) -> dict[int, list[Array]]:
 @pytest.mark.parametrize("key", FLOAT32)
 def test_float32_record_within_twice_the_reference_error(key: str) -> None:
     record = RECORDS[key]
-    params, _ = plain_course(key)
+    params, _ = plain_trajectory(key)
     if key in FLIPPED:
         for step, reference in stored(record).items():
             for ours, theirs in zip(params[step], reference, strict=True):
@@ -230,14 +230,14 @@ def test_float32_record_within_twice_the_reference_error(key: str) -> None:
         return
     bound = 2 * row_of(record)
     if key in BEYOND_ROW:
-        true, _ = course(record, DType.F64)
+        true, _ = trajectory(record, DType.F64)
         own = worst_difference(record, stored(record), true)
         assert own > row_of(record), "the reference is within its row: this needs no exception"
         bound = 2 * own
         assert worst_difference(record, params, true) <= bound
     wanted = stored(record)
     if key in OVERFLOWED:
-        wanted, _ = course(record, DType.F64)
+        wanted, _ = trajectory(record, DType.F64)
         assert worst_difference(record, stored(record), wanted) > 1000 * row_of(record)
     assert worst_difference(record, params, wanted) <= bound
 
@@ -246,7 +246,7 @@ def test_float32_record_within_twice_the_reference_error(key: str) -> None:
 @pytest.mark.parametrize("key", FLOAT64)
 def test_float64_record_is_reproduced(key: str) -> None:
     record = RECORDS[key]
-    params, _ = course(record, DType.F64)
+    params, _ = trajectory(record, DType.F64)
     row = record.row
     has_scalars = row["class"] in ("ASGD", "NAdam") and row["default_dtype"] != "float64"
     bound = FLOAT32_SCALARS if has_scalars else FLOAT64_TOLERANCE
@@ -311,7 +311,7 @@ def rounded_decay(record: OptimizerRecord) -> float:
 @pytest.mark.parametrize("key", FLOAT32)
 def test_states_bear_the_names_and_values_of_the_system(key: str) -> None:
     record = RECORDS[key]
-    _, states = plain_course(key)
+    _, states = plain_trajectory(key)
     names = {name.rsplit(".", 1)[1] for name in states[1]}
     assert names == set(record.row["states"]) - DERIVED_STATES
     for step in record.row["state_steps"]:
@@ -338,8 +338,8 @@ def test_schedule_inside_is_the_same_as_an_input(key: str) -> None:
     record = RECORDS[key]
     row = record.row
     inside = {name: as_schedule(values) for name, values in written_values(record).items()}
-    with_inputs, _ = plain_course(key)
-    with_schedule, _ = course(record, DType.F32, inside)
+    with_inputs, _ = plain_trajectory(key)
+    with_schedule, _ = trajectory(record, DType.F32, inside)
     for step in row["param_steps"]:
         for a, b in zip(with_schedule[step], with_inputs[step], strict=True):
             np.testing.assert_array_equal(a, b)
@@ -353,7 +353,7 @@ def test_centered_variance_of_constant_gradients(key: str) -> None:
     on fused multiply-adds, and what the others are does so, too.
     """
     record = RECORDS[key]
-    params, _ = course(record, DType.F32)
+    params, _ = trajectory(record, DType.F32)
     first = record.row["param_steps"][0]
     for ours, theirs in zip(params[first], record.parameter(first), strict=True):
         both = np.isfinite(ours) & np.isfinite(theirs)

@@ -29,7 +29,7 @@ def gradients() -> list[Array]:
     return drawn
 
 
-def course(rule: UpdateRule, dtype: DType = DType.F64) -> Any:
+def trajectory(rule: UpdateRule, dtype: DType = DType.F64) -> Any:
     """The parameter after the gradients, by the evaluator."""
     shapes = {"p": START.shape}
     graph = compile_step(ModelSpec(rule, shapes), GraphOptions(dtype=dtype))
@@ -176,7 +176,7 @@ CASES: dict[str, tuple[UpdateRule, Callable[[], Array]]] = {
 def test_rule_is_its_formula(name: str) -> None:
     rule, formula = CASES[name]
     # Eight float64 steps of about 20 roundings of 1.1e-16, on parameters from 0.1 to 10.
-    np.testing.assert_allclose(course(rule), formula(), rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(trajectory(rule), formula(), rtol=1e-13, atol=1e-14)
 
 
 STATES: dict[str, tuple[UpdateRule, list[tuple[str, float, str]]]] = {

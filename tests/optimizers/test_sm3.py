@@ -12,7 +12,7 @@ from closedform.compiler import compile_step
 from closedform.ir.ops import Op
 from closedform.options import ModelSpec
 from closedform.runtime import OptimizerSession
-from tests.support.courses import course
+from tests.support.trajectories import trajectory
 
 Array = NDArray[Any]
 SHAPES: list[tuple[int, ...]] = [(), (5,), (3, 4), (2, 3, 4), (2, 1, 3, 2)]
@@ -79,13 +79,13 @@ class Paper:
 @pytest.mark.parametrize(
     ("beta1", "beta2", "eps"), [(0, 1, 0), (0.9, 1, 0), (0.5, 0.75, 1e-3)], ids=str
 )
-def test_course_is_that_of_the_paper(
+def test_trajectory_is_that_of_the_paper(
     form: str, shape: tuple[int, ...], beta1: float, beta2: float, eps: float
 ) -> None:
     start, gradients = drawn(shape)
     rule = optimizers.sm3(LR, (beta1, beta2), eps, form=form)
     paper = Paper(form, start, beta1, beta2, eps)
-    steps = course(rule, {"w": start}, [{"w": gradient} for gradient in gradients])
+    steps = trajectory(rule, {"w": start}, [{"w": gradient} for gradient in gradients])
     for gradient, carried in zip(gradients, steps, strict=True):
         paper.step(gradient)
         wanted = np.array(list(paper.weights.values())).reshape(shape)
@@ -102,7 +102,9 @@ def test_the_second_form_is_the_tighter_bound() -> None:
     sums = sum(gradient**2 for gradient in gradients)
     bounds = []
     for form in ("II", "I"):
-        *_, last = course(optimizers.sm3(form=form), {"w": start}, [{"w": g} for g in gradients])
+        *_, last = trajectory(
+            optimizers.sm3(form=form), {"w": start}, [{"w": g} for g in gradients]
+        )
         bounds.append(np.minimum(last["state.w.accumulator_0"], last["state.w.accumulator_1"]))
     # Proposition 3 of the paper; at sums that round otherwise, by less than six roundings.
     assert (sums <= bounds[0] * (1 + 1e-15)).all()
@@ -113,8 +115,8 @@ def test_the_second_form_is_the_tighter_bound() -> None:
 def test_a_vector_is_stepped_by_adagrad() -> None:
     start, gradients = drawn((5,))
     given = [{"w": gradient} for gradient in gradients]
-    *_, ours = course(optimizers.sm3(LR, (0, 1), 0), {"w": start}, given)
-    *_, adagrad = course(optimizers.adagrad(LR, eps=0), {"w": start}, given)
+    *_, ours = trajectory(optimizers.sm3(LR, (0, 1), 0), {"w": start}, given)
+    *_, adagrad = trajectory(optimizers.adagrad(LR, eps=0), {"w": start}, given)
     np.testing.assert_array_equal(ours["state.w.accumulator_0"], adagrad["state.w.sum"])
     np.testing.assert_allclose(ours["param.w"], adagrad["param.w"], rtol=1e-15)
 
@@ -125,7 +127,7 @@ def test_nothing_over_nothing_is_nothing_and_nan_stays(form: str, eps: Any) -> N
     rule = optimizers.sm3(LR, (0, 1), eps, form=form)
     gradient = np.array([[0, 0, 0], [0, 0, 2], [0, np.nan, 0]])
     more = [{"eps": np.float64(0)}] if eps is None else None
-    (carried,) = course(rule, {"w": np.ones((3, 3))}, [{"w": gradient}], more=more)
+    (carried,) = trajectory(rule, {"w": np.ones((3, 3))}, [{"w": gradient}], more=more)
     expected = np.ones((3, 3))
     expected[1, 2] -= LR
     # Row 2 and column 1 hold a number that is none: so is the least of them where they cross, and

@@ -23,7 +23,7 @@ from tests.reference.records import ROOT
 Array = NDArray[Any]
 
 with np.load(ROOT / "optimizers_tensor.npz") as file:
-    COURSES = dict(file)
+    TRAJECTORIES = dict(file)
 
 RULES: dict[str, Callable[[], UpdateRule]] = {
     "lars": lambda: optimizers.lars(0.1, 0.8, 0.1),
@@ -48,14 +48,14 @@ def split(flat: Array, prefix: str) -> dict[str, Array]:
 
 
 @pytest.mark.parametrize("key", RULES)
-def test_course_is_that_of_the_package(key: str) -> None:
+def test_trajectory_is_that_of_the_package(key: str) -> None:
     rule = RULES[key]()
     graph = compile_step(ModelSpec(rule, PACKAGE_SHAPES), GraphOptions(dtype=DType.F64))
     first = evaluate(
         compile_init(ModelSpec(rule, PACKAGE_SHAPES), GraphOptions(dtype=DType.F64)), {}
     )
     feed: dict[str, Any] = {**split(START, "param"), **first}
-    for gradient, theirs in zip(GIVEN, COURSES[key], strict=True):
+    for gradient, theirs in zip(GIVEN, TRAJECTORIES[key], strict=True):
         results = evaluate(graph, {**feed, **split(gradient, "grad")})
         feed = {name.removeprefix("next."): value for name, value in results.items()}
         found = np.concatenate([np.ravel(feed[f"param.{name}"]) for name in PACKAGE_SHAPES])

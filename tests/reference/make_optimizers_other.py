@@ -1,4 +1,4 @@
-"""Writes ``optimizers_other.npz`` and ``.json``: courses of optimizers of public packages.
+"""Writes ``optimizers_other.npz`` and ``.json``: trajectories of optimizers of public packages.
 
 Run in an environment of its own, with torch, schedulefree, prodigyopt, dadaptation, optax, timm and
 pytorch_optimizer installed; no test runs this. Every optimizer is stepped in float64 on the CPU
@@ -54,7 +54,7 @@ def joined(tensors: Any) -> np.ndarray:
     return np.concatenate([np.asarray(tensor, np.float64).reshape(-1) for tensor in tensors])
 
 
-def torch_course(
+def torch_trajectory(
     make: Callable[[Any], Any],
     more: Callable[[int], dict[str, Any]] = lambda _: {},
     gradients: np.ndarray = GRADIENTS,
@@ -83,7 +83,7 @@ def torch_averages(make: Callable[[Any], Any]) -> Iterator[Any]:
         yield joined(param.detach().numpy() for param in params)
 
 
-def optax_course(transformation: Any) -> Iterator[Any]:
+def optax_trajectory(transformation: Any) -> Iterator[Any]:
     params = [jax.numpy.asarray(part) for part in split(START)]
     state = transformation.init(params)
     for step in range(STEPS):
@@ -248,7 +248,7 @@ OPTAX: list[tuple[str, str, Any]] = [
 ]
 
 
-def lookahead_course() -> Iterator[tuple[Any, Any]]:
+def lookahead_trajectory() -> Iterator[tuple[Any, Any]]:
     """Fast and slow parameters."""
     made = optax.lookahead(optax.sgd(0.1, momentum=0.9), 3, 0.5)
     params = optax.LookaheadParams.init_synced([jax.numpy.asarray(p) for p in split(START)])
@@ -263,11 +263,11 @@ def lookahead_course() -> Iterator[tuple[Any, Any]]:
 def main() -> None:
     torch.set_default_dtype(torch.float64)  # timm keeps a bias correction in this dtype
     arrays = {"start": START, "gradients": GRADIENTS, "hessians": HESSIANS, "drift": DRIFT}
-    facts: dict[str, Any] = {"shapes": SHAPES, "steps": STEPS, "courses": {}}
+    facts: dict[str, Any] = {"shapes": SHAPES, "steps": STEPS, "trajectories": {}}
 
-    def keep(key: str, package: str, what: str, kwargs: dict[str, Any], course: Any) -> None:
-        arrays[key] = np.array(list(course))
-        facts["courses"][key] = {
+    def keep(key: str, package: str, what: str, kwargs: dict[str, Any], trajectory: Any) -> None:
+        arrays[key] = np.array(list(trajectory))
+        facts["trajectories"][key] = {
             "package": package,
             "version": version(package),
             "what": what,
@@ -276,7 +276,7 @@ def main() -> None:
 
     for key, package, name, kwargs in TORCH:
         make = getattr(NAMED[package], name)
-        keep(key, package, name, kwargs, torch_course(partial(make, **kwargs)))
+        keep(key, package, name, kwargs, torch_trajectory(partial(make, **kwargs)))
     for key, name, kwargs in FREE:
         make = getattr(schedulefree, name)
         keep(
@@ -284,28 +284,28 @@ def main() -> None:
             "schedulefree",
             name,
             kwargs,
-            torch_course(partial(make, **kwargs)),
+            torch_trajectory(partial(make, **kwargs)),
         )
         keep(f"{key}/x", "schedulefree", name, kwargs, torch_averages(partial(make, **kwargs)))
     for key, make, kwargs in ADAPTED:
         package = "prodigyopt" if make is Prodigy else "dadaptation"
-        course = torch_course(partial(make, **kwargs), gradients=DRIFT)
-        keep(key, package, make.__name__, kwargs, course)
+        trajectory = torch_trajectory(partial(make, **kwargs), gradients=DRIFT)
+        keep(key, package, make.__name__, kwargs, trajectory)
     kwargs = {"lr": 0.01, "betas": (0.9, 0.99), "p": 0.05, "weight_decay": 0.1}
     keep(
         "sophia",
         "pytorch_optimizer",
         "SophiaH",
         kwargs,
-        torch_course(
+        torch_trajectory(
             lambda p: pytorch_optimizer.SophiaH(p, **kwargs),
             lambda step: {"hessian": [torch.tensor(part) for part in split(HESSIANS[step])]},
         ),
     )
     for key, what, made in OPTAX:
         if made is not None:
-            keep(key, "optax", what, {}, optax_course(made))
-    fast, slow = zip(*lookahead_course(), strict=True)
+            keep(key, "optax", what, {}, optax_trajectory(made))
+    fast, slow = zip(*lookahead_trajectory(), strict=True)
     what = "lookahead(sgd(0.1, momentum=0.9), 3, 0.5)"
     keep("lookahead", "optax", what, {}, fast)
     keep("lookahead/slow", "optax", what, {}, slow)

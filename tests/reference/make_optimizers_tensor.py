@@ -1,4 +1,4 @@
-"""Writes ``optimizers_tensor.npz``: courses of rules on whole tensors of public packages.
+"""Writes ``optimizers_tensor.npz``: trajectories of rules on whole tensors of public packages.
 
 Run as ``make_optimizers_other.py``, whose parameters and gradients it takes; no test runs this.
 """
@@ -15,7 +15,7 @@ import timm.optim
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from tests.reference.make_optimizers_other import torch_course
+from tests.reference.make_optimizers_other import torch_trajectory
 
 # id, class, keyword arguments.
 TABLE: list[tuple[str, Any, dict[str, Any]]] = [
@@ -46,12 +46,13 @@ TABLE: list[tuple[str, Any, dict[str, Any]]] = [
 
 def main() -> None:
     torch.set_default_dtype(torch.float64)
-    courses = {
-        key: np.stack(list(torch_course(partial(kind, **kwargs)))) for key, kind, kwargs in TABLE
+    trajectories = {
+        key: np.stack(list(torch_trajectory(partial(kind, **kwargs))))
+        for key, kind, kwargs in TABLE
     }
     print({name: version(name) for name in ("timm", "pytorch_optimizer")})
     np.savez_compressed(
-        Path(__file__).parent / "optimizers_tensor.npz", allow_pickle=False, **courses
+        Path(__file__).parent / "optimizers_tensor.npz", allow_pickle=False, **trajectories
     )
 
 

@@ -22,7 +22,7 @@ from closedform.language import UpdateRule
 from closedform.runtime import OptimizerSession
 
 Array = NDArray[Any]
-Courses = dict[int, dict[str, Array]]
+Trajectories = dict[int, dict[str, Array]]
 
 SHAPES: list[tuple[int, ...]] = [(), (7,), (5, 3), (4, 3, 2), (16, 16)]
 MATRICES: list[tuple[int, ...]] = [(3, 2), (7, 5), (5, 8), (4, 12), (16, 16)]
@@ -54,11 +54,11 @@ class Draws:
                     gradients[name] = np.array(drawn, np.float32)
 
 
-def ours(rule: UpdateRule, draws: Draws, dtype: Any) -> Courses:
+def ours(rule: UpdateRule, draws: Draws, dtype: Any) -> Trajectories:
     """Returns the parameters after 12 and after 100 steps in onnxruntime."""
     start = {name: array.astype(dtype) for name, array in draws.start.items()}
     session = OptimizerSession(rule, start, threads=1)
-    found: Courses = {}
+    found: Trajectories = {}
     for step, gradients in enumerate(draws.gradients, 1):
         session.step({name: array.astype(dtype) for name, array in gradients.items()})
         if step in MARKS:
@@ -66,12 +66,12 @@ def ours(rule: UpdateRule, draws: Draws, dtype: Any) -> Courses:
     return found
 
 
-def torch_own(name: str, kwargs: Mapping[str, Any], draws: Draws) -> Courses:
+def torch_own(name: str, kwargs: Mapping[str, Any], draws: Draws) -> Trajectories:
     """Returns the parameters of torch's single-tensor float32 path."""
     tensors = {key: torch.nn.Parameter(torch.tensor(a)) for key, a in draws.start.items()}
     options = {} if name == "Muon" else {"foreach": False}
     optimizer = getattr(torch.optim, name)(list(tensors.values()), **options, **kwargs)
-    found: Courses = {}
+    found: Trajectories = {}
     for step, gradients in enumerate(draws.gradients, 1):
         for key, array in gradients.items():
             tensors[key].grad = torch.tensor(array)
@@ -81,7 +81,7 @@ def torch_own(name: str, kwargs: Mapping[str, Any], draws: Draws) -> Courses:
     return found
 
 
-def error(found: Courses, true: Courses, draws: Draws, step: int) -> float:
+def error(found: Trajectories, true: Trajectories, draws: Draws, step: int) -> float:
     """Returns the rms over all elements of the difference, relative to the size of the tensor."""
     squares = []
     for name, first in draws.start.items():
@@ -100,7 +100,7 @@ def beside_torch(name: str, kwargs: Mapping[str, Any], seeds: int = 5) -> dict[i
     return {s: error(mine, true, draws, s) / error(theirs, true, draws, s) for s in MARKS}
 
 
-def errors_of_runs(found: Courses, true: Courses, draws: Draws, step: int) -> Array:
+def errors_of_runs(found: Trajectories, true: Trajectories, draws: Draws, step: int) -> Array:
     """Returns the metric ``rel`` of the error table for each run: the worst over its elements."""
     worst: dict[str, float] = {}
     for name, first in draws.start.items():

@@ -209,7 +209,7 @@ def test_what_has_no_kernel_is_refused_with_what_to_do(tmp_path: Path) -> None:
     )
 
 
-def test_what_onnxruntime_says_of_the_first_step_is_told(
+def test_an_error_of_onnxruntime_in_the_first_step_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # With onnxruntime 1.31 and the operators of the other tests there is no such case left.

@@ -407,7 +407,7 @@ class Unsupported(nn.Module):
 
 
 class Draws(nn.Module):
-    """A random operator that is no dropout."""
+    """A random operator other than dropout."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -505,6 +505,6 @@ def test_recurrent_layers_train_as_in_torch(kind: Any, tmp_path: Path) -> None:
     assert [result.loss for result in results] == pytest.approx(losses, rel=TOLERANCE)
 
 
-def test_what_is_no_rule_is_refused(tmp_path: Path) -> None:
+def test_values_that_are_not_rules_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="rule must be an UpdateRule, got Schedule"):
         export(mlp(), functional.cross_entropy, EXAMPLE, schedules.constant(1), tmp_path)  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ from closedform.transforms import (
 )
 from closedform.transforms.substitution import with_gradient
 from tests.reference.records import ROOT, Array, OptimizerRecord, reference_error
-from tests.support.courses import course, start
+from tests.support.trajectories import start, trajectory
 
 LINES = (ROOT / "optimizers" / "amp.jsonl").read_text(encoding="utf-8").splitlines()
 RECORDS = {row["id"]: OptimizerRecord(row) for row in map(json.loads, LINES)}
@@ -81,7 +81,7 @@ def scaled_gradients(record: OptimizerRecord) -> list[dict[str, Array]]:
 def run(key: str, dtype: DType = DType.F32) -> list[dict[str, Any]]:
     record = RECORDS[key]
     params = {f"p{i}": array for i, array in enumerate(record.initial())}
-    return list(course(rule_of(record), params, scaled_gradients(record), dtype))
+    return list(trajectory(rule_of(record), params, scaled_gradients(record), dtype))
 
 
 def apart(key: str, ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> float:

@@ -17,13 +17,13 @@ from closedform.ir.evaluate import evaluate
 from closedform.ir.types import DType
 from closedform.language import GRAD, PARAM, RANK, UpdateRule, hyper
 from closedform.options import GraphOptions, ModelSpec
-from tests.optimizers.test_others import COURSES, SHAPES, joined, split
-from tests.support.courses import course
+from tests.optimizers.test_others import SHAPES, TRAJECTORIES, joined, split
 from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
+from tests.support.trajectories import trajectory
 
 Array = NDArray[np.float64]
-GRADIENTS = [split(gradient) for gradient in COURSES["gradients"]]
-START = split(COURSES["start"])
+GRADIENTS = [split(gradient) for gradient in TRAJECTORIES["gradients"]]
+START = split(TRAJECTORIES["start"])
 
 # Ten float64 steps of about 20 roundings of 1.1e-16, on parameters near 1.
 TOLERANCE = 1e-12
@@ -32,7 +32,7 @@ Carried = dict[str, Any]
 
 
 def run(rule: UpdateRule, gradients: Any = None) -> list[Carried]:
-    return list(course(rule, START, GRADIENTS if gradients is None else gradients))
+    return list(trajectory(rule, START, GRADIENTS if gradients is None else gradients))
 
 
 def params(carried: Carried) -> Array:
@@ -45,9 +45,9 @@ def evaluated(rule: UpdateRule, carried: Carried) -> Array:
     return joined(evaluate(graph, {name: carried[name] for name in names}), "evaluation.")
 
 
-# --- beside courses of packages ----------------------------------------------------------------
+# --- trajectories of packages --------------------------------------------------------------------
 
-COURSE_OF: dict[str, Callable[[], UpdateRule]] = {
+TRAJECTORY_OF: dict[str, Callable[[], UpdateRule]] = {
     "clipped_by_norm": lambda: transforms.clip_by_global_norm(optimizers.sgd(0.1), 1.5, eps=0),
     "agc": lambda: transforms.clip_by_unit_norm(optimizers.sgd(0.1), 0.1, units="last"),
     "accumulated": lambda: transforms.accumulate(optimizers.adam(0.1), 3),
@@ -58,15 +58,15 @@ COURSE_OF: dict[str, Callable[[], UpdateRule]] = {
 
 
 @pytest.mark.sample(every=2)
-@pytest.mark.parametrize("name", COURSE_OF)
-def test_course_is_that_of_the_package(name: str) -> None:
-    for carried, wanted in zip(run(COURSE_OF[name]()), COURSES[name], strict=True):
+@pytest.mark.parametrize("name", TRAJECTORY_OF)
+def test_trajectory_is_that_of_the_package(name: str) -> None:
+    for carried, wanted in zip(run(TRAJECTORY_OF[name]()), TRAJECTORIES[name], strict=True):
         np.testing.assert_allclose(params(carried), wanted, rtol=TOLERANCE)
 
 
 def test_slow_parameters_are_those_of_optax() -> None:
-    rule = COURSE_OF["lookahead"]()
-    for carried, wanted in zip(run(rule), COURSES["lookahead/slow"], strict=True):
+    rule = TRAJECTORY_OF["lookahead"]()
+    for carried, wanted in zip(run(rule), TRAJECTORIES["lookahead/slow"], strict=True):
         np.testing.assert_allclose(evaluated(rule, carried), wanted, rtol=TOLERANCE)
 
 
@@ -129,8 +129,8 @@ def test_averages_are_those_of_torch(name: str, start: int, every: int) -> None:
 
 def test_average_from_the_first_parameters_on() -> None:
     rule = transforms.weight_average(optimizers.sgd(0.1), 0.8, first="blend")
-    average, p = COURSES["start"], COURSES["start"]
-    for carried, gradient in zip(run(rule), COURSES["gradients"], strict=True):
+    average, p = TRAJECTORIES["start"], TRAJECTORIES["start"]
+    for carried, gradient in zip(run(rule), TRAJECTORIES["gradients"], strict=True):
         p = p - 0.1 * gradient
         average = 0.8 * average + 0.2 * p
         np.testing.assert_allclose(evaluated(rule, carried), average, rtol=TOLERANCE)
@@ -198,7 +198,7 @@ def test_the_norm_leaves_out_what_overflows() -> None:
     huge = {"w": np.array([1e20, 1.0])}
     for test, moved in (("elements", True), ("norm", False)):
         rule = transforms.skip_nonfinite(optimizers.sgd(1e-20), test=test)
-        (carried,) = course(rule, {"w": np.zeros(2)}, [huge], DType.F32)
+        (carried,) = trajectory(rule, {"w": np.zeros(2)}, [huge], DType.F32)
         assert (carried["param.w"][0] != 0) == moved
         assert int(carried["step"]) == int(moved)
 
@@ -209,9 +209,9 @@ def test_steps_are_counted_once_in_accumulation() -> None:
     steps = run(rule)
     assert [int(carried["step"]) for carried in steps] == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5]
     assert [int(carried["shared.micro_step"]) for carried in steps] == [1, 0] * 5
-    p = COURSES["start"]
+    p = TRAJECTORIES["start"]
     for step in range(5):
-        p = p - (1 - step / 10) * COURSES["gradients"][2 * step : 2 * step + 2].mean(axis=0)
+        p = p - (1 - step / 10) * TRAJECTORIES["gradients"][2 * step : 2 * step + 2].mean(axis=0)
     np.testing.assert_allclose(params(steps[-1]), p, rtol=TOLERANCE)
 
 
@@ -254,7 +254,7 @@ def test_masters_keep_what_the_parameters_round_off(stored: str) -> None:
     plain = optimizers.sgd(1e-4, momentum=0.5)
     masters = {"w": given.astype(np.float32)}
     wide = [{"w": gradient.astype(np.float32)}] * 40
-    for carried in course(plain, masters, wide, DType.F32):
+    for carried in trajectory(plain, masters, wide, DType.F32):
         outputs = evaluate(graph, {**feed, "grad.w": gradient})
         feed = {name.removeprefix("next."): value for name, value in outputs.items()}
         assert feed["param.w"].dtype == kind
@@ -275,7 +275,7 @@ def test_averages_of_masters_are_stored_as_parameters_are() -> None:
 
 def test_a_norm_of_zero_stops_the_model() -> None:
     rule = transforms.clip_by_global_norm(optimizers.sgd(0.1), 0)
-    np.testing.assert_array_equal(params(run(rule)[-1]), COURSES["start"])
+    np.testing.assert_array_equal(params(run(rule)[-1]), TRAJECTORIES["start"])
 
 
 # --- every transform in every engine -----------------------------------------------------------
@@ -467,5 +467,5 @@ def test_a_condition_of_your_own() -> None:
     assert transforms.accumulate(ADAM, 1) is ADAM
     ascending = UpdateRule("up", PARAM + GRAD)
     cautious = transforms.cautious(ascending, maximize=True)
-    (carried,) = course(cautious, {"w": np.zeros(2)}, [{"w": np.array([1.0, -2.0])}])
+    (carried,) = trajectory(cautious, {"w": np.zeros(2)}, [{"w": np.array([1.0, -2.0])}])
     np.testing.assert_array_equal(carried["param.w"], [1.0, -2.0])

@@ -50,7 +50,7 @@ class TrainSession:
         threads: Threads within an op; onnxruntime's own choice if None.
 
     Raises:
-        SessionError: A file is missing or is no such model, or the seed is none.
+        SessionError: A file is missing or is not a training model, or the seed is invalid.
     """
 
     def __init__(

@@ -45,9 +45,9 @@ def decompositions(uniform: Iterable[torch.Tensor]) -> dict[Any, Callable[..., A
     ) -> tuple[torch.Tensor, torch.Tensor]:
         if train is False or probability == 0:
             return value, torch.ones_like(value, dtype=torch.bool)
-        kept = next(draws) < 1 - probability
+        mask = next(draws) < 1 - probability
         factor = 0.0 if probability == 1 else 1 / (1 - probability)
-        return value * kept * factor, kept
+        return value * mask * factor, mask
 
     return {
         **core_aten_decompositions(),

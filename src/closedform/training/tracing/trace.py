@@ -68,7 +68,7 @@ def trace(
 
     Args:
         model: Called with the first tensors of the batch.
-        loss: Called with the model's output and the other tensors of the batch; how many is told
+        loss: Called with the model's output and the other tensors of the batch; how many is given
             by its required parameters. Returns a scalar.
         example_inputs: A batch; the first size of each tensor is the batch size, and any other
             batch size will do later.
@@ -78,8 +78,8 @@ def trace(
             gradients are taken; there is none if None.
 
     Raises:
-        ExportError: The batch does not fit, the model takes decisions on data, the loss is no
-            scalar, or an operator has no ONNX form.
+        ExportError: The batch does not fit, the model has data-dependent control flow, the loss is
+            not a scalar, or an operator has no ONNX form.
     """
     where = f"model {type(model).__name__}"
     names = batch_names(model, loss, example_inputs, where)

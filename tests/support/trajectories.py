@@ -28,7 +28,7 @@ def start(rule: UpdateRule, params: Arrays, dtype: DType) -> dict[str, Any]:
     return feed | evaluate(init, {name: feed[name] for name in wanted})
 
 
-def course(
+def trajectory(
     rule: UpdateRule,
     params: Arrays,
     gradients: Sequence[Arrays],

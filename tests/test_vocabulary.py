@@ -79,7 +79,6 @@ PENDING = (
         f"{folder}/{package}/"
         for folder in ("src/closedform", "tests")
         for package in (
-            "importers",
             "optimizers",
             "recipes",
             "schedules",

@@ -21,7 +21,7 @@ from closedform.importers.onnx_graph import read_model
 from closedform.importers.onnx_ops import ONNX_ROWS
 from closedform.ir import Graph, evaluate, print_graph
 from closedform.options import GraphOptions, ModelSpec
-from closedform.verify.terms.from_graph import lift_graph
+from closedform.verify.terms.from_graph import terms_of_graph
 from tests.support.graphs import assert_same, graphs, inputs_of
 from tests.support.sampling import examples
 from tests.test_library import OPTIMIZERS, SCHEDULES
@@ -36,7 +36,7 @@ OPTIONS: tuple[dict[str, Any], ...] = (
 def assert_read_back(graph: Graph) -> None:
     model = to_model(graph)
     assert {node.op_type for node in model.graph.node} <= set(ONNX_ROWS)
-    assert lift_graph(read_model(model)) == lift_graph(graph)
+    assert terms_of_graph(read_model(model)) == terms_of_graph(graph)
 
 
 @pytest.mark.sample(every=2)
@@ -268,41 +268,41 @@ def tensor_hyperparameter(_: Path) -> Any:
 
 
 REFUSED: list[tuple[Callable[[Path], Any], str]] = [
-    (unknown_operator, "the operator 'Erf' has no meaning here (node 'n7', operator Erf): "),
+    (unknown_operator, "the operator 'Erf' is not supported (node 'n7', operator Erf): "),
     (
         foreign_domain,
-        "the operator 'Abs' of the domain 'com.microsoft' has no meaning here (node 'size', "
+        "the operator 'Abs' of the domain 'com.microsoft' is not supported (node 'size', "
         "operator Abs): did you mean 'Abs'?",
     ),
     (
         unknown_attribute,
-        "its attribute 'turns' has no meaning here (node 'wave', operator Cos)",
+        "its attribute 'turns' is not supported (node 'wave', operator Cos)",
     ),
     (
         unconnected,
-        "its operand 'ghost' is computed by no node (node 'sum', operator Add)",
+        "its operand 'ghost' is not computed by any node (node 'sum', operator Add)",
     ),
     (
         other_axis,
         "it gathers along another axis than the first (node 'pick', operator Gather)",
     ),
-    (foreign_type, "the input 'word' has a type without meaning here: TensorProto.STRING"),
-    (no_output, "it is no ONNX model: it has no output (file "),
-    (no_model, "it is no ONNX model (file "),
+    (foreign_type, "the input 'word' has a type that is not supported: TensorProto.STRING"),
+    (no_output, "it is not an ONNX model: it has no output (file "),
+    (no_model, "it is not an ONNX model (file "),
     (no_file, "cannot read it: No such file or directory (file "),
     (
         no_clock,
-        "no input of it is the clock; its inputs are temperature (graph 'heat'): a schedule maps "
+        "no input is the clock; the inputs are temperature (graph 'heat'): a schedule maps "
         "an integer step, and scalar hyperparameters, to one value",
     ),
     (
         two_outputs,
-        "it has not one output but these: next.step, next.param.w (graph 'sgd'): a schedule maps "
+        "expected one output, got next.step, next.param.w (graph 'sgd'): a schedule maps "
         "an integer step, and scalar hyperparameters, to one value",
     ),
     (
         tensor_hyperparameter,
-        "the input 'peaks' of type f64[3] is no hyperparameter (graph 'many'): a schedule maps "
+        "the input 'peaks' of type f64[3] is not a hyperparameter (graph 'many'): a schedule maps "
         "an integer step, and scalar hyperparameters, to one value",
     ),
 ]

@@ -110,9 +110,9 @@ def originals() -> tuple[Original, ...]:
     found = []
     for name, make in SINGLE.items():
         schedule = make()
-        opened = schedule.unbind() if schedule.hyperparameters else schedule
-        reading = read_schedule(opened)
-        found.append(Original(name, opened, reading.value, reading.assume))
+        unbound = schedule.unbind() if schedule.hyperparameters else schedule
+        reading = read_schedule(unbound)
+        found.append(Original(name, unbound, reading.value, reading.assume))
     for name in ELEMENTWISE:
         rule = OPTIMIZERS[name]()
         numbers = [
@@ -259,8 +259,8 @@ def _made_with(mutant: Mutant, original: Original) -> Term | None:
     try:
         with planted(mutant), at_most(2):
             made = SINGLE[original.name]()
-        opened = made.unbind() if made.hyperparameters else made
-        changed = read_schedule(opened).value
+        unbound = made.unbind() if made.hyperparameters else made
+        changed = read_schedule(unbound).value
         symbols(original.root, changed)  # raises where a symbol is declared in another way
     except (Exception, TooSlowError):  # a fault may raise anything
         return None

@@ -1,6 +1,6 @@
-"""ONNX models read as graphs: what a file computes, whoever made it.
+"""ONNX models as graphs, whichever tool wrote them.
 
-Nothing is taken from the metadata of a file, and nothing in it is run.
+The metadata of a file is not read, and nothing in the file is run.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ STEP = "step"
 def read_model(source: ModelProto | str | PathLike[str]) -> Graph:
     """Returns the graph of an ONNX model.
 
-    An integer input named ``step``, or the only integer input, is the clock; inputs named as in the
-    files of a rule (``param.w``) have these roles; the others are hyperparameters.
+    An integer input named ``step``, or the only integer input, is the clock. Inputs named as in the
+    files of a rule (``param.w``) have the same roles; all others are hyperparameters.
 
     Raises:
-        VerificationError: The file cannot be read, or holds an operator, type or attribute that has
-            no meaning here; the message names the node.
+        VerificationError: The file cannot be read, or contains an operator, type or attribute that
+            is not supported; the message names the node.
     """
     model = source if isinstance(source, ModelProto) else load_model(Path(source))
     if model.functions:
@@ -49,13 +49,13 @@ def read_model(source: ModelProto | str | PathLike[str]) -> Graph:
         read_node(reader, node)
     for output in body.output:
         if output.name not in reader.values:
-            raise VerificationError(f"the output {output.name!r} is computed by no node")
+            raise VerificationError(f"the output {output.name!r} is not computed by any node")
         reader.builder.output(output.name, reader.values[output.name])
     return reader.builder.build()
 
 
 def defaults_of(model: ModelProto) -> dict[str, float]:
-    """Returns the numbers of the scalar inputs that have an initializer, which are optional."""
+    """Returns the values of the scalar inputs that have an initializer: optional inputs."""
     names = {value.name for value in model.graph.input}
     return {
         tensor.name: float(numpy_helper.to_array(tensor))
@@ -65,10 +65,10 @@ def defaults_of(model: ModelProto) -> dict[str, float]:
 
 
 def load_model(path: Path) -> ModelProto:
-    """Returns the model in a file; data in other files stays there.
+    """Returns the model in a file; external data is not loaded.
 
     Raises:
-        VerificationError: There is no such file, or it is no model.
+        VerificationError: There is no such file, or it is not a model.
     """
     where = f"file {str(path)!r}"
     try:
@@ -76,9 +76,9 @@ def load_model(path: Path) -> ModelProto:
     except OSError as error:
         raise VerificationError(f"cannot read it: {error.strerror}", where=where) from error
     except Exception as error:  # protobuf's own error, of a package that onnx does not re-export
-        raise VerificationError("it is no ONNX model", where=where) from error
+        raise VerificationError("it is not an ONNX model", where=where) from error
     if not model.graph.output:
-        raise VerificationError("it is no ONNX model: it has no output", where=where)
+        raise VerificationError("it is not an ONNX model: it has no output", where=where)
     return model
 
 
@@ -101,12 +101,14 @@ def type_of(value: ValueInfoProto) -> TensorType:
     """Returns the type of an input.
 
     Raises:
-        VerificationError: It has no meaning here.
+        VerificationError: The type is not supported.
     """
     tensor = value.type.tensor_type
     if not value.type.HasField("tensor_type") or tensor.elem_type not in DTYPES:
         kind = helper.tensor_dtype_to_string(tensor.elem_type) if tensor.elem_type else "no tensor"
-        raise VerificationError(f"the input {value.name!r} has a type without meaning here: {kind}")
+        raise VerificationError(
+            f"the input {value.name!r} has a type that is not supported: {kind}"
+        )
     dims = [
         dim.dim_value if dim.HasField("dim_value") else dim.dim_param or f"{value.name}_{axis}"
         for axis, dim in enumerate(tensor.shape.dim)
@@ -115,23 +117,25 @@ def type_of(value: ValueInfoProto) -> TensorType:
 
 
 def read_node(reader: Reader, node: NodeProto) -> None:
-    """Adds what a node computes.
+    """Adds the value of a node.
 
     Raises:
-        VerificationError: It has no meaning here; the message names the node.
+        VerificationError: The node is not supported; the message names it.
     """
     where = f"node {node.name or node.output[0]!r}, operator {node.op_type}"
     row = ONNX_ROWS.get(node.op_type)
     if row is None or node.domain not in ("", "ai.onnx"):
         of = f" of the domain {node.domain!r}" if node.domain else ""
         raise VerificationError(
-            f"the operator {node.op_type!r}{of} has no meaning here",
+            f"the operator {node.op_type!r}{of} is not supported",
             where=where,
             hint=nearest(node.op_type, ONNX_ROWS),
         )
     missing = [name for name in node.input if name not in reader.values]
     if missing or len(node.output) != 1:
-        what = f"its operand {missing[0]!r} is computed by no node" if missing else "two results"
+        what = (
+            f"its operand {missing[0]!r} is not computed by any node" if missing else "two results"
+        )
         raise VerificationError(what, where=where)
     operands = tuple(reader.values[name] for name in node.input)
     try:

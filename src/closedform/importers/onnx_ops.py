@@ -1,8 +1,8 @@
-"""ONNX operators read as ops of graphs, the inverse of ``exporters/onnx_ops.py``.
+"""ONNX operators as ops of graphs, the inverse of ``exporters/onnx_ops.py``.
 
-One row for each operator that our exporter writes, and a few that others write in their place. What
-a graph has no op for is made of those that it has, by the definition in the ONNX standard: the
-truncating Div of integers, the Mod of C, Sign.
+One row for each operator that our exporter writes, and a few that other tools write instead. An
+operator without an op of its own (the truncating Div of integers, the Mod of C, Sign) is composed
+of the ops of the graph language, by its definition in the ONNX standard.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Reader:
     def whole_numbers(self, name: str) -> tuple[int, ...]:
         """Returns the integers of an operand that has to be a constant, such as a shape."""
         if name not in self.arrays:
-            raise VerificationError(f"its operand {name!r} is no constant")
+            raise VerificationError(f"its operand {name!r} is not a constant")
         return tuple(int(number) for number in self.arrays[name].ravel())
 
 
@@ -60,12 +60,12 @@ def add_constant(reader: Reader, name: str, tensor: TensorProto) -> None:
     """Adds an initializer.
 
     Raises:
-        VerificationError: Its type has no meaning here, or its data is not in the model.
+        VerificationError: Its type is not supported, or its data is not in the model.
     """
     if tensor.data_location == TensorProto.EXTERNAL or tensor.data_type not in DTYPES:
         raise VerificationError(
             f"the constant {name!r} cannot be read",
-            hint="its type has no meaning here, or its data lies in another file",
+            hint="its type is not supported, or its data is in another file",
         )
     array = numpy_helper.to_array(tensor)
     reader.arrays[name] = array
@@ -77,7 +77,7 @@ def _attributes(node: NodeProto, **known: Any) -> dict[str, Any]:
     found = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     for name in found:
         if name not in known:
-            raise VerificationError(f"its attribute {name!r} has no meaning here")
+            raise VerificationError(f"its attribute {name!r} is not supported")
     return {**known, **found}
 
 
@@ -112,7 +112,7 @@ def _identity(_: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
 def _constant(reader: Reader, node: NodeProto, _: tuple[Value, ...]) -> Value:
     found = _attributes(node, value=None)["value"]
     if found is None:
-        raise VerificationError("it is no constant tensor")
+        raise VerificationError("it is not a constant tensor")
     add_constant(reader, node.output[0], found)
     return reader.values[node.output[0]]
 
@@ -203,7 +203,7 @@ def _is_positive(reader: Reader, value: Value) -> bool:
 def _cast(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
     found = _attributes(node, to=None, saturate=1)
     if found["to"] not in DTYPES:
-        raise VerificationError(f"it casts to a type without meaning here: {found['to']}")
+        raise VerificationError(f"it casts to a type that is not supported: {found['to']}")
     return reader.emit(Op.CAST, operands[0], to=DTYPES[found["to"]])
 
 
@@ -229,10 +229,10 @@ def _transpose(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> 
 
 
 def _reshape(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    is_zero_kept = _attributes(node, allowzero=0)["allowzero"]
+    copies_zero = _attributes(node, allowzero=0)["allowzero"]
     before = operands[0].type.shape
     wanted: list[int | str] = list(reader.whole_numbers(node.input[1]))
-    if not is_zero_kept:
+    if not copies_zero:
         wanted = [before[axis] if dim == 0 else dim for axis, dim in enumerate(wanted)]
     if -1 in wanted:
         wanted[wanted.index(-1)] = _remaining(before, wanted)

@@ -1,9 +1,9 @@
 """The file of a step by parameters: which are computed in the same way, and the graph of one.
 
 A model of a thousand tensors has a few kinds of steps. The nodes behind the outputs of a parameter
-are told apart by what they are and what they are given, with the parameter's own name left out;
+are distinguished by their operators and operands, without the parameter's own name;
 parameters whose nodes are the same have one graph, but for names (and for shapes, where no node
-looks at one). A value that mixes parameters is told by its name, so nothing is shared there.
+looks at one). A value that mixes parameters is identified by its name and never shared.
 
 A sum over parameters is cut out: an Add of what belongs to several parameters, until another node
 takes it. It becomes an input, and its parts are looked at by themselves.
@@ -103,7 +103,7 @@ class Slices:
         """Returns what some values are computed by, as a graph with these outputs.
 
         Raises:
-            VerificationError: A node has no meaning here.
+            VerificationError: A node is not supported.
         """
         names = list(outputs)
         nodes, taken = self._behind(names)
@@ -141,7 +141,7 @@ class Slices:
     def _add(self, node: NodeProto) -> None:
         missing = [name for name in node.input if name not in self._values]
         if missing:
-            raise VerificationError(f"the operand {missing[0]!r} is computed by no node")
+            raise VerificationError(f"the operand {missing[0]!r} is not computed by any node")
         parts = self._parts(node)
         if parts:
             self._values[node.output[0]] = _Value(self._kind("sum", node.output[0]), _SUM, parts)

@@ -252,7 +252,7 @@ def test_a_schedule_that_is_one_step_off_is_seen(offset: int) -> None:
     assert certify(schedule, other).measured.relative.value > 1e-4
 
 
-def test_engines_are_told_apart_and_agree() -> None:
+def test_engines_are_distinguished_and_agree() -> None:
     schedule = STUDY["inverse_time"]
     graph = compile_schedule(schedule, GraphOptions(step_shape=("n",), dtype="f32"))
     module = to_module(graph)

@@ -126,7 +126,7 @@ def test_undefined_is_a_result_with_a_reason(term: Term, reason: str) -> None:
     assert isinstance(verdict, Undefined)
 
 
-def test_undefined_is_no_truth_value() -> None:
+def test_undefined_has_no_truth_value() -> None:
     with pytest.raises(TypeError, match="no truth value"):
         bool(Undefined("why"))
 

@@ -16,7 +16,7 @@ from closedform.verify import terms
 from closedform.verify.terms import Term
 from closedform.verify.terms.evaluate import Undefined
 from closedform.verify.terms.evaluate import value as value_of
-from closedform.verify.terms.from_graph import LIFTS, lift_graph
+from closedform.verify.terms.from_graph import GRAPH_RULES, terms_of_graph
 from tests.test_library import SCHEDULES
 
 F64 = TensorType(DType.F64)
@@ -25,8 +25,8 @@ BOOL = TensorType(DType.BOOL)
 NUMBERS = (-7.5, -2.0, -0.75, 0.0, 0.5, 1.0, 3.25, 40.0)
 
 
-def test_every_op_is_lifted() -> None:
-    assert set(LIFTS) == set(OPS) == set(Op)
+def test_every_op_has_a_rule() -> None:
+    assert set(GRAPH_RULES) == set(OPS) == set(Op)
 
 
 def graph_of(build: Callable[..., Value], *types: TensorType) -> Graph:
@@ -75,7 +75,7 @@ def is_within(exact: Any, computed: Any, bound: float) -> bool:
 @pytest.mark.parametrize("op", UNARY, ids=str)
 def test_unary_op_means_what_the_evaluator_computes(op: Op) -> None:
     graph = graph_of(plain(op), F64)
-    term = lift_graph(graph)["y"]
+    term = terms_of_graph(graph)["y"]
     for value in UNARY[op]:
         assert_agrees(graph, term, {"x0": value}, op)
 
@@ -83,7 +83,7 @@ def test_unary_op_means_what_the_evaluator_computes(op: Op) -> None:
 @pytest.mark.parametrize("op", BINARY, ids=str)
 def test_binary_op_means_what_the_evaluator_computes(op: Op) -> None:
     graph = graph_of(plain(op), F64, F64)
-    term = lift_graph(graph)["y"]
+    term = terms_of_graph(graph)["y"]
     for first in NUMBERS:
         for second in NUMBERS:
             assert_agrees(graph, term, {"x0": first, "x1": second}, op)
@@ -92,7 +92,7 @@ def test_binary_op_means_what_the_evaluator_computes(op: Op) -> None:
 @pytest.mark.parametrize("op", [Op.DIV, Op.FLOOR_MOD, Op.POW], ids=str)
 def test_partial_op_means_what_the_evaluator_computes(op: Op) -> None:
     graph = graph_of(plain(op), F64, F64)
-    term = lift_graph(graph)["y"]
+    term = terms_of_graph(graph)["y"]
     for first in NUMBERS if op is not Op.POW else (0.25, 1.0, 9.0):
         for second in (-3.0, -0.5, 0.25, 2.0):
             assert_agrees(graph, term, {"x0": first, "x1": second}, op)
@@ -105,7 +105,7 @@ def test_integer_op_means_what_the_evaluator_computes(op: Op) -> None:
     inner = builder.emit(Op.SUB, step, builder.const(9, DType.I64))
     builder.output("y", builder.emit(op, inner, builder.const(-4, DType.I64)))
     graph = builder.build()
-    term = lift_graph(graph)["y"]
+    term = terms_of_graph(graph)["y"]
     for value in range(20):
         assert value_of(term, {"t": fmpq(value)}) == int(evaluate(graph, {"step": value})["y"])
 
@@ -119,7 +119,7 @@ def test_logic_means_what_the_evaluator_computes(op: Op) -> None:
         return builder.emit(Op.WHERE, joined, x, y)
 
     graph = graph_of(build, F64, F64)
-    term = lift_graph(graph)["y"]
+    term = terms_of_graph(graph)["y"]
     for x in NUMBERS:
         for y in NUMBERS:
             assert_agrees(graph, term, {"x0": x, "x1": y}, Op.WHERE)
@@ -129,20 +129,20 @@ def test_logic_means_what_the_evaluator_computes(op: Op) -> None:
 def test_casts(value: float) -> None:
     graph = graph_of(plain(Op.CAST, to=DType.I64), F64)
     wanted = int(evaluate(graph, {"x0": value})["y"])
-    assert value_of(lift_graph(graph)["y"], {"x0": terms.exact(value)}) == wanted
+    assert value_of(terms_of_graph(graph)["y"], {"x0": terms.exact(value)}) == wanted
     graph = graph_of(plain(Op.CAST, to=DType.BOOL), F64)
-    assert_agrees(graph, lift_graph(graph)["y"], {"x0": value}, Op.CAST)
+    assert_agrees(graph, terms_of_graph(graph)["y"], {"x0": value}, Op.CAST)
     graph = graph_of(
         lambda b, x: b.emit(Op.CAST, b.emit(Op.LT, x, b.const(1.0, DType.F64)), to=DType.F32), F64
     )
-    assert_agrees(graph, lift_graph(graph)["y"], {"x0": value}, Op.CAST)
+    assert_agrees(graph, terms_of_graph(graph)["y"], {"x0": value}, Op.CAST)
 
 
 def test_float_casts_and_integers_to_floats_are_exact() -> None:
     graph = graph_of(plain(Op.CAST, to=DType.F32), F64)
-    assert lift_graph(graph)["y"] == terms.symbol("x0")
+    assert terms_of_graph(graph)["y"] == terms.symbol("x0")
     graph = graph_of(plain(Op.CAST, to=DType.F64), I64)
-    assert lift_graph(graph)["y"] == terms.symbol("x0", integer=True)
+    assert terms_of_graph(graph)["y"] == terms.symbol("x0", integer=True)
 
 
 def milestones_graph(marks: list[int], table: list[float]) -> Graph:
@@ -161,7 +161,7 @@ def milestones_graph(marks: list[int], table: list[float]) -> Graph:
 def test_milestones_are_a_tree_of_comparisons(marks: list[int]) -> None:
     table = [float(7 * k % 11) for k in range(len(marks) + 1)]
     graph = milestones_graph(marks, table)
-    term = lift_graph(graph)["y"]
+    term = terms_of_graph(graph)["y"]
     computed = evaluate(graph, {"step": np.arange(60)})["y"]
     for step in range(60):
         assert value_of(term, {"t": fmpq(step)}) == fmpq(int(computed[step]))
@@ -169,16 +169,16 @@ def test_milestones_are_a_tree_of_comparisons(marks: list[int]) -> None:
 
 
 def test_a_table_too_short_is_undefined_beyond_it() -> None:
-    term = lift_graph(milestones_graph([2, 4], [1.0, 5.0]))["y"]
+    term = terms_of_graph(milestones_graph([2, 4], [1.0, 5.0]))["y"]
     assert value_of(term, {"t": fmpq(3)}) == 5
     assert isinstance(value_of(term, {"t": fmpq(4)}), Undefined)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_lifted_schedule_has_the_values_of_its_graph(name: str) -> None:
+def test_the_term_of_a_schedule_has_the_values_of_its_graph(name: str) -> None:
     """Over the stored numbers; the graph rounds at each of its at most 40 ops, by 4 ulp or less."""
     graph = compile_schedule(SCHEDULES[name](), GraphOptions(step_shape=("n",)))
-    term = lift_graph(graph)["value"]
+    term = terms_of_graph(graph)["value"]
     steps = [*range(0, 130, 3), 99, 100, 101, 10**4, 10**6]
     computed = evaluate(graph, {"step": np.array(steps)})["value"]
     bound = 160 * float(np.spacing(np.abs(computed).max()))
@@ -190,17 +190,17 @@ def test_lifted_schedule_has_the_values_of_its_graph(name: str) -> None:
 
 def test_sums_over_tensors_are_opaque() -> None:
     graph = compile_step(ModelSpec(optimizers.lamb(lr=0.1), {"w": (3, 4)}))
-    lifted = lift_graph(graph)
-    sums = {node for node in terms.walk(lifted["next.param.w"]) if node.op is terms.Op.OPAQUE}
+    found = terms_of_graph(graph)
+    sums = {node for node in terms.walk(found["next.param.w"]) if node.op is terms.Op.OPAQUE}
     assert {str(node.value) for node in sums} == {"reduce_sum [3,4] axes 0,1"}
-    assert terms.show(lifted["next.state.w.exp_avg"]).count("grad.w") == 1
+    assert terms.show(found["next.state.w.exp_avg"]).count("grad.w") == 1
 
 
 def test_an_integer_that_may_wrap_is_undefined_there() -> None:
     builder = Builder("wraps")
     step = builder.input("step", TensorType(DType.I32), Role.STEP)
     builder.output("y", builder.emit(Op.MUL, step, builder.const(4, DType.I32)))
-    term = lift_graph(builder.build(), last=2**31 - 1)["y"]
+    term = terms_of_graph(builder.build(), last=2**31 - 1)["y"]
     assert value_of(term, {"t": fmpq(2**29 - 1)}) == 2**31 - 4
     assert isinstance(value_of(term, {"t": fmpq(2**29)}), Undefined)
 
@@ -213,10 +213,10 @@ def test_cosine_of_pi_multiples_loses_its_pi() -> None:
 
     graph = graph_of(lambda b, x: b.emit(Op.COS, b.emit(Op.MUL, x, b.const(0.25, DType.F64))), F64)
     x = terms.symbol("x0")
-    assert lift_graph(graph, constant=constant)["y"] == terms.cospi(
+    assert terms_of_graph(graph, constant=constant)["y"] == terms.cospi(
         terms.multiply(x, terms.rational(1, 7))
     )
-    assert lift_graph(graph)["y"].args[0].op is terms.Op.DIVIDE
+    assert terms_of_graph(graph)["y"].args[0].op is terms.Op.DIVIDE
 
 
 Shaped = tuple[Callable[[Builder, Value], Value], str]
@@ -285,21 +285,21 @@ def test_functions_of_tensors_are_named_by_their_shapes(name: str) -> None:
     builder.output(
         "y", build(builder, builder.input("x", TensorType(DType.F64, (5, 2, 4)), Role.PARAM))
     )
-    assert str(lift_graph(builder.build())["y"]) == shown
+    assert str(terms_of_graph(builder.build())["y"]) == shown
 
 
-def test_a_column_is_no_row() -> None:
+def test_a_column_is_not_a_row() -> None:
     """Of a square matrix x, x + v and x + v[:, None] are two things."""
 
-    def lifted(shape: tuple[int, ...]) -> Term:
+    def found(shape: tuple[int, ...]) -> Term:
         builder = Builder("g")
         x = builder.input("x", TensorType(DType.F64, (3, 3)), Role.PARAM)
         v = builder.input("v", TensorType(DType.F64, (3,)), Role.STATE)
         builder.output("y", builder.emit(Op.ADD, x, builder.emit(Op.RESHAPE, v, shape=shape)))
-        return lift_graph(builder.build())["y"]
+        return terms_of_graph(builder.build())["y"]
 
-    assert str(lifted((1, 3))) == "(x + v)"
-    assert str(lifted((3, 1))) == "(x + reshape [3] [3,1](v))"
+    assert str(found((1, 3))) == "(x + v)"
+    assert str(found((3, 1))) == "(x + reshape [3] [3,1](v))"
 
 
 def row_as_output(builder: Builder) -> Value:
@@ -319,17 +319,17 @@ HINT = ": a table is compared with a number or a column, summed, or looked up"
 REFUSED = [
     (
         row_as_output,
-        "const of f64[2] cannot be lifted: its elements differ by their place "
+        "const of f64[2] cannot be read as a term: its elements depend on their position "
         "(node %0 of graph 'g')" + HINT,
     ),
     (
         not_a_number,
-        "const of f32[] cannot be lifted: the constant nan is no number (node %0 of graph 'g')"
-        + HINT,
+        "const of f32[] cannot be read as a term: the constant nan is not a number "
+        "(node %0 of graph 'g')" + HINT,
     ),
     (
         table_that_is_computed,
-        "lookup of f64[] cannot be lifted: its table is no constant of one axis "
+        "lookup of f64[] cannot be read as a term: its table is not a constant of one axis "
         "(node %2 of graph 'g')" + HINT,
     ),
 ]
@@ -339,7 +339,7 @@ def test_the_largest_element_is_opaque_but_of_one() -> None:
     for shape, expected in (((3, 2), "reduce_max [3,2] axes 0,1(x0)"), ((1, 1), "x0")):
         wide = TensorType(DType.F64, shape)
         graph = graph_of(plain(Op.REDUCE_MAX, axes=(0, 1), keepdims=False), wide)
-        assert str(lift_graph(graph)["y"]) == expected
+        assert str(terms_of_graph(graph)["y"]) == expected
 
 
 @pytest.mark.parametrize(("build", "message"), REFUSED, ids=lambda x: getattr(x, "__name__", ""))
@@ -347,11 +347,11 @@ def test_refused(build: Callable[[Builder], Value], message: str) -> None:
     builder = Builder("g")
     builder.output("y", build(builder))
     with pytest.raises(VerificationError) as caught:
-        lift_graph(builder.build())
+        terms_of_graph(builder.build())
     assert str(caught.value) == message
 
 
-def test_a_step_beside_milestones_without_a_column_is_no_row() -> None:
+def test_a_step_beside_milestones_without_a_column_is_not_a_row() -> None:
     """Five steps against five marks is element by element, not a count."""
     builder = Builder("g")
     step = builder.input("step", TensorType(DType.I64, (5,)), Role.STEP)
@@ -361,11 +361,11 @@ def test_a_step_beside_milestones_without_a_column_is_no_row() -> None:
     with pytest.raises(
         VerificationError, match="an operand of shape \\[5\\] is broadcast along an axis of a row"
     ):
-        lift_graph(builder.build())
+        terms_of_graph(builder.build())
 
 
 def test_the_step_is_the_clock() -> None:
-    term = lift_graph(compile_schedule(schedules.linear(0, 1, 4)))["value"]
+    term = terms_of_graph(compile_schedule(schedules.linear(0, 1, 4)))["value"]
     assert terms.symbols(term) == {
         "t": terms.symbol("t", integer=True, sign=terms.Sign.NONNEGATIVE)
     }

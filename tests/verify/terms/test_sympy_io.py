@@ -270,8 +270,8 @@ def test_a_sum_over_some_axes_is_not_that_over_all() -> None:
     with pytest.raises(VerificationError) as caught:
         term(reduce_sum(B, (-1,)))
     assert str(caught.value) == (
-        "ReduceSum(b, (-1,), False) is over some axes, and has no meaning here: reductions over "
-        "all axes have one"
+        "ReduceSum(b, (-1,), False) reduces some axes only, which is not supported here: reduce "
+        "all axes"
     )
 
 

@@ -216,7 +216,7 @@ def test_what_has_no_meaning_is_unknown(tmp_path: Path) -> None:
     )
     verdict = validate_rule(ModelSpec(rule, PARAMS), OPTIONS, models)["step"]
     assert verdict.unknown
-    assert "the operator 'Softmax' has no meaning here" in verdict.reason
+    assert "the operator 'Softmax' is not supported" in verdict.reason
     assert content_of(models["step"])["status"] == "UNKNOWN"
 
 

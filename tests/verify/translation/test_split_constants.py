@@ -63,8 +63,8 @@ def added(*constants: float, dtype: DType = DType.F64, is_first: bool = False) -
 
 def test_the_graph_holds_the_middle_in_two_floats_and_is_proved() -> None:
     graph = compile_schedule(FALL)
-    held = [node.array().tolist() for node in graph.nodes if node.op is Op.CONST]
-    assert held.index(LOW) < held.index(HIGH)
+    stored = [node.array().tolist() for node in graph.nodes if node.op is Op.CONST]
+    assert stored.index(LOW) < stored.index(HIGH)
     assert -0.5 < LOW / np.spacing(HIGH) < -0.3
     assert validate(FALL, graph).proved
 
@@ -96,7 +96,7 @@ def test_each_part_stays_within_half_a_unit_in_its_last_place() -> None:
     [(HIGH, LOW), (LOW,), (HIGH,), (1e-3, HIGH), (0.0, HIGH), (-LOW, HIGH), (2 * LOW, HIGH)],
     ids=["large first", "rest alone", "no rest", "no rounding", "zero", "sign", "twice"],
 )
-def test_what_is_no_number_in_two_parts_is_read_as_before(constants: tuple[float, ...]) -> None:
+def test_what_is_not_a_number_in_two_parts_is_read_as_before(constants: tuple[float, ...]) -> None:
     plain = Constants()
     read = with_split_constants(plain, added(*constants))
     for number in constants:
@@ -179,9 +179,9 @@ def test_a_large_part_that_stands_for_another_number_as_well_is_unknown() -> Non
     """A float has one meaning in a graph: it cannot be 66 millionths here and less of it there."""
     both = Schedule(sp.Piecewise((sp.Rational(66, 10**6) * t, t < 9), (FALL.expr, True)))
     graph = compile_schedule(both)
-    held = [node.array().tolist() for node in graph.nodes if node.op is Op.CONST]
-    assert LOW in held
-    assert held.count(HIGH) == 1
+    stored = [node.array().tolist() for node in graph.nodes if node.op is Op.CONST]
+    assert LOW in stored
+    assert stored.count(HIGH) == 1
     assert validate(both, graph).unknown
 
 

@@ -71,8 +71,8 @@ def test_every_config_is_proved(path: Path) -> None:
         assert verdict.proved, (key, verdict)
 
 
-def dialect_examples() -> dict[str, list[Schedule]]:
-    """The schedules of one record of each class of the reference systems, as shipped."""
+def framework_examples() -> dict[str, list[Schedule]]:
+    """The schedules of one record of each class of the reference systems, as implemented."""
     found: dict[str, list[Schedule]] = {}
     for row in schedule_records():
         name = f"{row['system']}.{row['class']}"
@@ -95,16 +95,16 @@ def dialect_examples() -> dict[str, list[Schedule]]:
     return found
 
 
-FRAMEWORKS = dialect_examples()
+FRAMEWORKS = framework_examples()
 
 
-def test_the_dialects_have_their_classes() -> None:
+def test_the_frameworks_have_their_classes() -> None:
     assert len(FRAMEWORKS) > 30
 
 
 @pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", FRAMEWORKS)
-def test_every_class_of_the_dialects_is_proved(name: str) -> None:
+def test_every_class_of_the_frameworks_is_proved(name: str) -> None:
     for schedule in FRAMEWORKS[name]:
         verdict = validate(schedule, compile_schedule(schedule))
         assert verdict.proved, verdict
@@ -205,7 +205,7 @@ def test_pairs_of_floats_are_unknown_and_still_refuted_where_wrong() -> None:
     assert validate(schedules.cosine(1, 0.1, 101), graph).refuted
 
 
-def test_what_cannot_be_lifted_is_unknown() -> None:
+def test_what_cannot_be_read_as_a_term_is_unknown() -> None:
     builder = Builder("rows")
     step = builder.input("step", TensorType(DType.I64, (4,)), Role.STEP)
     x = builder.emit(Op.CAST, step, to=DType.F64)

@@ -55,7 +55,7 @@ def bound_error(graph: Graph, first: int, last: int, starts: Sequence[int] = ())
     Raises:
         VerificationError: The graph holds an op whose error has no rule.
     """
-    lows, highs = _pieces(first, last, starts)
+    lows, highs = _intervals(first, last, starts)
     result = analyse(graph, lows, highs)
     for _ in range(LIMITS.error_rounds):
         before = float(result.error.max())
@@ -79,7 +79,7 @@ def _relative(result: Enclosure) -> float | None:
     return float(np.nextafter((result.error / smallest).max(), np.inf))
 
 
-def _pieces(
+def _intervals(
     first: int, last: int, starts: Sequence[int]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Intervals of steps: cut at the milestones, short ones first, lengths growing from there."""

@@ -4,10 +4,11 @@
 of the step, for the values of one term at many steps. Both take the meaning of each operation from
 one table.
 
-Nothing is guessed. A comparison that a ball cannot decide is undecided and is asked again with
-more digits; an operation outside its domain gives ``Undefined``, which is no value and no error.
-Only the branch that is taken is evaluated; in ``and`` and ``or`` a part that decides outweighs an
-undefined one, as in the language. Opaque functions of tensors are read on tensors of one element.
+Nothing is guessed. A comparison that a ball cannot decide is undecided and is evaluated again with
+more digits. The result of an operation outside its domain is ``Undefined``, neither a value nor an
+error. Only the branch that is taken is evaluated; in ``and`` and ``or`` a decisive part
+outweighs an undefined one, as in the language. Opaque functions of tensors are those of tensors
+with one element.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Undefined:
     reason: str
 
     def __bool__(self) -> bool:
-        raise TypeError("undefined is no truth value")
+        raise TypeError("Undefined has no truth value")
 
 
 class _Undecided:

@@ -1,15 +1,15 @@
-"""Lift: a graph read back as terms, one row for each op of the graph language.
+"""The terms of a graph: one rule for each op of the graph language.
 
-A graph is read over the exact numbers: floats do not round, a cast between floats is nothing, one
-to an integer truncates. An integer that may leave its dtype is undefined where it does. How far
-rounding goes is for the certificate of numerics to say.
+A graph is read over the exact numbers: floats do not round, a cast between floats changes nothing,
+and a cast to an integer truncates. An integer that may leave its dtype is undefined where it does.
+The certificate of numerics measures the effect of rounding.
 
-Tensors are read elementwise. The term of a tensor is that of each of its elements, in symbols that
-stand for one element of an input; what is broadcast is read at its last axes. Sums and maxima,
-products of matrices, transposes and changes of shape are opaque functions of the term of their
-operand, named by its shape (``tensor_functions``). Where elements differ by their place (tables,
-and what is compared with a table) a value is a ``Row``, a term for each place along the last axis.
-A ``Column`` is a tensor with one axis of size 1 more behind the others, as it stands beside a row.
+Tensors are read elementwise. The term of a tensor is that of each of its elements, in symbols for
+one element of each input; a tensor that is broadcast is read at its last axes. Sums and maxima,
+matrix products, transposes and changes of shape are opaque functions of the term of their operand,
+named by its shape (``tensor_functions``). Where elements depend on their position (tables, and
+comparisons with a table), a value is a ``Row``: a term for each position along the last axis. A
+``Column`` is a tensor with one more axis of size 1 after the others, for an operation with a row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from closedform.ir.interval import full
 from closedform.language import t
 from closedform.verify import terms
 from closedform.verify.terms import Term
-from closedform.verify.terms.elementwise import ELEMENTWISE
 from closedform.verify.terms.tables import element, is_integer, total
 from closedform.verify.terms.tensor_functions import (
     REDUCE_MAX,
@@ -37,28 +36,28 @@ from closedform.verify.terms.tensor_functions import (
 )
 
 Constant = Callable[[float, DType], Term]
-"""The exact number that a float constant stands for."""
+"""From a float constant to the exact number that it represents."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A value whose elements differ by their place along the last axis."""
+    """A value whose elements depend on their position along the last axis."""
 
     terms: tuple[Term, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A tensor with an axis of size 1 behind the axes of its term."""
+    """A tensor with an axis of size 1 after the axes of its term."""
 
     term: Term
 
 
-Lifted = Term | Row | Column
+Value = Term | Row | Column
 STORED = frozenset({DType.BF16, DType.F16})
-"""Dtypes that are not computed in: a cast to one rounds, as the source says."""
+"""Storage dtypes: a cast to one of these rounds, as the source says."""
 
-Lift = Callable[["Lifter", Node, tuple[Lifted, ...]], Lifted]
+Rule = Callable[["GraphReader", Node, tuple[Value, ...]], Value]
 
 
 def as_stored(value: float, _: DType) -> Term:
@@ -66,7 +65,7 @@ def as_stored(value: float, _: DType) -> Term:
     return terms.rational(value)
 
 
-def lift_graph(
+def terms_of_graph(
     graph: Graph,
     *,
     constant: Constant = as_stored,
@@ -77,21 +76,21 @@ def lift_graph(
 
     Args:
         graph: A graph whose types are right.
-        constant: What a float constant stands for; the number it holds, if not given.
+        constant: The exact number of a float constant; by default the number that it holds.
         symbols: Terms of inputs by name. The step is ``t``, an integer that is not negative; any
             other input is a real or integer symbol of its name, if not given.
         last: The last step at which the graph may run.
 
     Raises:
-        VerificationError: A table is used otherwise than as a table, or a constant is no number.
+        VerificationError: A table is not used as a table, or a constant is not a number.
 
     Example:
         >>> from closedform import compile, schedules
-        >>> lift_graph(compile(schedules.linear(0, 1, 4)))["value"]
+        >>> terms_of_graph(compile(schedules.linear(0, 1, 4)))["value"]
         ite(t < 4, (1/4 * t), 1)
     """
-    lifter = Lifter(graph, constant, {**_inputs(graph), **(symbols or {})}, last)
-    return {output.name: lifter.result(output.index) for output in graph.outputs}
+    reader = GraphReader(graph, constant, {**_inputs(graph), **(symbols or {})}, last)
+    return {output.name: reader.result(output.index) for output in graph.outputs}
 
 
 def _inputs(graph: Graph) -> dict[str, Term]:
@@ -106,7 +105,7 @@ def _inputs(graph: Graph) -> dict[str, Term]:
 _WRAPPING = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.NEG, Op.ABS, Op.REDUCE_SUM})
 
 
-def _within(value: Lifted, dtype: DType) -> Lifted:
+def _within(value: Value, dtype: DType) -> Value:
     """An integer where it fits its dtype, undefined where it would wrap."""
     match value:
         case Row():
@@ -123,7 +122,7 @@ def _fitting(value: Term, dtype: DType) -> Term:
     return terms.ite(fits, value, terms.UNDEFINED)
 
 
-class Lifter:
+class GraphReader:
     """The terms of the nodes of one graph, in order."""
 
     def __init__(
@@ -132,10 +131,10 @@ class Lifter:
         self.graph = graph
         self.constant = constant
         self.symbols = symbols
-        self.values: list[Lifted] = []
+        self.values: list[Value] = []
         for node, interval in zip(graph.nodes, ranges(graph, last), strict=True):
             operands = tuple(self.values[operand] for operand in node.operands)
-            value = LIFTS[node.op](self, node, operands)
+            value = GRAPH_RULES[node.op](self, node, operands)
             dtype = node.type.dtype
             may_wrap = node.op in _WRAPPING and dtype.is_integer and interval == full(dtype)
             self.values.append(_within(value, dtype) if may_wrap else value)
@@ -144,8 +143,8 @@ class Lifter:
         """Returns the term of a node that is an output."""
         return self.plain(self.graph.nodes[index], self.values[index])
 
-    def plain(self, node: Node, value: Lifted, shape: Shape | None = None) -> Term:
-        """Returns a value that is no row as a term.
+    def plain(self, node: Node, value: Value, shape: Shape | None = None) -> Term:
+        """Returns a value that is not a row as a term.
 
         Args:
             node: The node, for errors.
@@ -154,17 +153,17 @@ class Lifter:
         """
         match value:
             case Row():
-                raise self.error(node, "its elements differ by their place")
+                raise self.error(node, "its elements depend on their position")
             case Column():
                 own = node.type.shape if shape is None else shape
                 return reshaped(value.term, own[:-1], own)
             case _:
                 return value
 
-    def operand(self, node: Node, position: int, operands: tuple[Lifted, ...]) -> Term:
+    def operand(self, node: Node, position: int, operands: tuple[Value, ...]) -> Term:
         """Returns an operand of a function of whole tensors."""
         if isinstance(operands[position], Row):
-            raise self.error(node, "an operand differs by its place")
+            raise self.error(node, "an operand depends on its position")
         return self.plain(node, operands[position], self.type_of(node, position).shape)
 
     def type_of(self, node: Node, position: int) -> Any:
@@ -175,21 +174,88 @@ class Lifter:
         """Returns an error that names the node."""
         index = self.graph.nodes.index(node)
         return VerificationError(
-            f"{node.op} of {node.type} cannot be lifted: {why}",
+            f"{node.op} of {node.type} cannot be read as a term: {why}",
             where=f"node %{index} of graph {self.graph.name!r}",
             hint="a table is compared with a number or a column, summed, or looked up",
         )
 
 
-def _each(make: Callable[..., Term]) -> Lift:
-    """The lift of an elementwise op; beside a row, what is no row is the same at each place."""
+# --- elementwise ops ------------------------------------------------------------------------------
 
-    def lift(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
+
+def select(condition: Term, then: Term, other: Term) -> Term:
+    """Returns the choice between two terms; that of the lesser or greater one is their extremum."""
+    if condition.op is terms.Op.LESS:
+        if condition.args == (then, other):
+            return terms.minimum(then, other)
+        if condition.args == (other, then):
+            return terms.maximum(then, other)
+    return terms.ite(condition, then, other)
+
+
+def _equal(left: Term, right: Term) -> Term:
+    """A comparison of a value with itself tests for NaN, and here all values are numbers."""
+    return terms.TRUE if left == right else terms.equal(left, right)
+
+
+def turns(angle: Term) -> Term:
+    """Returns an angle divided by pi; pi is cancelled where it is a factor, not by simplifying."""
+    found = _without_pi(angle)
+    return terms.divide(angle, terms.PI) if found is None else found
+
+
+def _without_pi(angle: Term) -> Term | None:
+    if angle.op is terms.Op.PI:
+        return terms.ONE
+    if angle.op is terms.Op.MULTIPLY:
+        for position, factor in enumerate(angle.args):
+            rest = _without_pi(factor)
+            if rest is not None:
+                return terms.multiply(*angle.args[:position], rest, *angle.args[position + 1 :])
+    if angle.op is terms.Op.DIVIDE:
+        above = _without_pi(angle.args[0])
+        return None if above is None else terms.divide(above, angle.args[1])
+    return None
+
+
+ELEMENTWISE: Mapping[Op, Callable[..., Term]] = {
+    Op.ADD: terms.add,
+    Op.SUB: terms.subtract,
+    Op.MUL: terms.multiply,
+    Op.NEG: terms.negative,
+    Op.ABS: terms.absolute,
+    Op.DIV: terms.divide,
+    Op.FLOOR_DIV: terms.floor_divide,
+    Op.FLOOR_MOD: terms.floor_modulo,
+    Op.MIN: terms.minimum,
+    Op.MAX: terms.maximum,
+    Op.FLOOR: terms.floor,
+    Op.SQRT: terms.square_root,
+    Op.EXP: terms.exp,
+    Op.LOG: terms.log,
+    Op.COS: lambda angle: terms.cospi(turns(angle)),
+    Op.SIN: lambda angle: terms.sinpi(turns(angle)),
+    Op.POW: terms.power,
+    Op.LT: terms.less,
+    Op.LE: terms.less_equal,
+    Op.EQ: _equal,
+    Op.AND: terms.both,
+    Op.OR: terms.either,
+    Op.NOT: terms.negate,
+    Op.WHERE: select,
+}
+"""The elementwise ops, and the constructors of their terms."""
+
+
+def _each(make: Callable[..., Term]) -> Rule:
+    """The rule of an elementwise op; beside a row, other operands are the same at each position."""
+
+    def rule(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:
         if any(isinstance(operand, Row) for operand in operands):
-            return _beside_row(lifter, node, operands, make)
+            return _beside_row(reader, node, operands, make)
         if not any(isinstance(operand, Column) for operand in operands):
             return make(*operands)
-        shapes = [lifter.type_of(node, place).shape for place in range(len(operands))]
+        shapes = [reader.type_of(node, place).shape for place in range(len(operands))]
         are_columns = all(
             isinstance(operand, Column) or _is_scalar(shape)
             for operand, shape in zip(operands, shapes, strict=True)
@@ -198,9 +264,9 @@ def _each(make: Callable[..., Term]) -> Lift:
             return Column(
                 make(*(each.term if isinstance(each, Column) else each for each in operands))
             )
-        return make(*(lifter.operand(node, place, operands) for place in range(len(operands))))
+        return make(*(reader.operand(node, place, operands) for place in range(len(operands))))
 
-    return lift
+    return rule
 
 
 def _is_scalar(shape: Shape) -> bool:
@@ -208,13 +274,13 @@ def _is_scalar(shape: Shape) -> bool:
 
 
 def _beside_row(
-    lifter: Lifter, node: Node, operands: tuple[Lifted, ...], make: Callable[..., Term]
+    reader: GraphReader, node: Node, operands: tuple[Value, ...], make: Callable[..., Term]
 ) -> Row:
-    """An elementwise op with a row: scalars and columns are the same at each place of it."""
+    """An elementwise op with a row: scalars and columns are the same at each of its positions."""
     count = node.type.shape[-1]
     columns: list[tuple[Term, ...]] = []
     for position, operand in enumerate(operands):
-        own: Shape = lifter.type_of(node, position).shape
+        own: Shape = reader.type_of(node, position).shape
         if isinstance(operand, Row):
             columns.append(operand.terms)
             fits = len(operand.terms) == count
@@ -224,37 +290,37 @@ def _beside_row(
             columns.append((term,) * int(count) if isinstance(count, int) else ())
             fits = is_column or _is_scalar(own)
         if not fits:
-            raise lifter.error(
+            raise reader.error(
                 node, f"an operand of shape {list(own)} is broadcast along an axis of a row"
             )
     return Row(tuple(make(*places) for places in zip(*columns, strict=True)))
 
 
-def _input(lifter: Lifter, node: Node, _: tuple[Lifted, ...]) -> Lifted:
-    return lifter.symbols[node.attribute("name")]
+def _input(reader: GraphReader, node: Node, _: tuple[Value, ...]) -> Value:
+    return reader.symbols[node.attribute("name")]
 
 
-def _const(lifter: Lifter, node: Node, _: tuple[Lifted, ...]) -> Lifted:
+def _const(reader: GraphReader, node: Node, _: tuple[Value, ...]) -> Value:
     array = node.array()
     flat = array.ravel()
     if not array.size:
-        raise lifter.error(node, "it is empty")
+        raise reader.error(node, "it is empty")
     if flat.tobytes() == flat[:1].tobytes() * flat.size:
-        return _number(lifter, node, flat[0])
+        return _number(reader, node, flat[0])
     if array.ndim != 1:
-        raise lifter.error(node, "it is a constant of several values and axes")
-    return Row(tuple(_number(lifter, node, item) for item in flat))
+        raise reader.error(node, "it is a constant of several values and axes")
+    return Row(tuple(_number(reader, node, item) for item in flat))
 
 
-def _number(lifter: Lifter, node: Node, item: Any) -> Term:
+def _number(reader: GraphReader, node: Node, item: Any) -> Term:
     dtype = node.type.dtype
     if dtype is DType.BOOL:
         return terms.TRUE if item else terms.FALSE
     if dtype.is_integer:
         return terms.rational(int(item))
     if not abs(float(item)) < float("inf"):
-        raise lifter.error(node, f"the constant {float(item)} is no number")
-    return lifter.constant(float(item), dtype)
+        raise reader.error(node, f"the constant {float(item)} is not a number")
+    return reader.constant(float(item), dtype)
 
 
 def _truncated(operand: Term) -> Term:
@@ -266,82 +332,82 @@ def _truncated(operand: Term) -> Term:
     return terms.ite(below, terms.negative(terms.floor(terms.negative(operand))), downward)
 
 
-def _cast(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
-    source, target = lifter.type_of(node, 0).dtype, node.type.dtype
+def _cast(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:
+    source, target = reader.type_of(node, 0).dtype, node.type.dtype
     if source is DType.BOOL and target is not DType.BOOL:
-        return _each(lambda x: terms.ite(x, terms.ONE, terms.ZERO))(lifter, node, operands)
+        return _each(lambda x: terms.ite(x, terms.ONE, terms.ZERO))(reader, node, operands)
     if target is DType.BOOL and source is not DType.BOOL:
-        return _each(lambda x: terms.negate(terms.equal(x, terms.ZERO)))(lifter, node, operands)
+        return _each(lambda x: terms.negate(terms.equal(x, terms.ZERO)))(reader, node, operands)
     if target.is_integer and source.is_float:
-        return _each(_truncated)(lifter, node, operands)
+        return _each(_truncated)(reader, node, operands)
     if target in STORED and source not in STORED:
-        return _each(lambda x: rounded(x, target))(lifter, node, operands)
+        return _each(lambda x: rounded(x, target))(reader, node, operands)
     return operands[0]
 
 
-def _reduction(kind: str) -> Lift:
-    """The lift of a reduction; the sum of a row is that of its terms."""
+def _reduction(kind: str) -> Rule:
+    """The rule of a reduction; the sum of a row is that of its terms."""
 
-    def lift(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
-        shape: Shape = lifter.type_of(node, 0).shape
+    def rule(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:
+        shape: Shape = reader.type_of(node, 0).shape
         axes, is_last = node.attribute("axes"), node.attribute("axes") == (len(shape) - 1,)
         if isinstance(operands[0], Row):
             if not is_last or kind != REDUCE_SUM:
-                raise lifter.error(node, "a row is reduced otherwise than by its sum")
+                raise reader.error(node, "a row is reduced by another op than its sum")
             found = total(operands[0].terms)
             return Column(found) if node.attribute("keepdims") else found
         if isinstance(operands[0], Column) and is_last:
             return operands[0] if node.attribute("keepdims") else operands[0].term
-        operand = lifter.operand(node, 0, operands)
+        operand = reader.operand(node, 0, operands)
         return reduced(kind, operand, shape, axes, keepdims=node.attribute("keepdims"))
 
-    return lift
+    return rule
 
 
-def _lookup(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
+def _lookup(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:
     table, index = operands
     if isinstance(index, Row):
-        raise lifter.error(node, "its index is a row")
-    if lifter.graph.nodes[node.operands[0]].op is not Op.CONST:
-        raise lifter.error(node, "its table is no constant of one axis")
+        raise reader.error(node, "its index is a row")
+    if reader.graph.nodes[node.operands[0]].op is not Op.CONST:
+        raise reader.error(node, "its table is not a constant of one axis")
     if not isinstance(table, Row):
         return table
-    return element(table.terms, lifter.operand(node, 1, operands))
+    return element(table.terms, reader.operand(node, 1, operands))
 
 
-def _matmul(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
-    left, right = (lifter.operand(node, place, operands) for place in (0, 1))
-    return product(left, right, (lifter.type_of(node, 0).shape, lifter.type_of(node, 1).shape))
+def _matmul(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:
+    left, right = (reader.operand(node, place, operands) for place in (0, 1))
+    return product(left, right, (reader.type_of(node, 0).shape, reader.type_of(node, 1).shape))
 
 
-def _transpose(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
-    shape: Shape = lifter.type_of(node, 0).shape
-    return transposed(lifter.operand(node, 0, operands), shape, node.attribute("permutation"))
+def _transpose(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:
+    shape: Shape = reader.type_of(node, 0).shape
+    return transposed(reader.operand(node, 0, operands), shape, node.attribute("permutation"))
 
 
-def _reshape(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
-    before: Shape = lifter.type_of(node, 0).shape
+def _reshape(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:
+    before: Shape = reader.type_of(node, 0).shape
     after: Shape = node.type.shape
     (operand,) = operands
     if isinstance(operand, Row):
         has_new_ones = _is_scalar(before[:-1]) and _is_scalar(after[:-1])
         if before[-1:] != after[-1:] or not has_new_ones:
-            raise lifter.error(node, "it moves the elements of a row")
+            raise reader.error(node, "it moves the elements of a row")
         return operand
     if isinstance(operand, Column) and before == (*after, 1):
         return operand.term
     if after == (*before, 1):
-        return Column(lifter.operand(node, 0, operands))
-    return reshaped(lifter.operand(node, 0, operands), before, after)
+        return Column(reader.operand(node, 0, operands))
+    return reshaped(reader.operand(node, 0, operands), before, after)
 
 
-def _broadcast_to(lifter: Lifter, node: Node, operands: tuple[Lifted, ...]) -> Lifted:
+def _broadcast_to(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:
     if isinstance(operands[0], Row):
-        raise lifter.error(node, "a row is broadcast")
-    return lifter.operand(node, 0, operands)
+        raise reader.error(node, "a row is broadcast")
+    return reader.operand(node, 0, operands)
 
 
-LIFTS: Mapping[Op, Lift] = {
+GRAPH_RULES: Mapping[Op, Rule] = {
     **{op: _each(make) for op, make in ELEMENTWISE.items()},
     Op.INPUT: _input,
     Op.CONST: _const,
@@ -354,4 +420,4 @@ LIFTS: Mapping[Op, Lift] = {
     Op.BROADCAST_TO: _broadcast_to,
     Op.LOOKUP: _lookup,
 }
-"""How each op of the graph language is read."""
+"""The rule of each op of the graph language."""

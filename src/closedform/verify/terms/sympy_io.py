@@ -64,7 +64,7 @@ def term(expr: Any, readers: Mapping[type, Reader] | None = None) -> Term:
 
     Raises:
         VerificationError: It holds a nested ``sympy.Mod``, which SymPy gets wrong at construction,
-            or a kind of node that has no meaning here, or it is nested too deeply to read.
+            or a kind of node that is not supported, or it is nested too deeply to read.
 
     Example:
         >>> from closedform import t
@@ -189,8 +189,8 @@ def _over_all(name: str) -> Reader:
     def reader(expr: sp.Basic, read: Callable[[sp.Basic], Term]) -> Term:
         if len(expr.args) > 1:
             raise VerificationError(
-                f"{expr} is over some axes, and has no meaning here",
-                hint="reductions over all axes have one",
+                f"{expr} reduces some axes only, which is not supported here",
+                hint="reduce all axes",
             )
         return opaque(name, read(expr.args[0]))
 

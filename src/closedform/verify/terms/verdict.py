@@ -26,7 +26,7 @@ class Verdict:
         tactics: What proved or refuted it, in the order in which it was used.
         counterexample: The values of all symbols at which the claim was exactly found false.
         reason: What was found there, what is not known, or what the proof leans on.
-        samples: The points at which the claim was evaluated and held.
+        samples: The points at which the claim was evaluated and true.
         seconds: How long it took.
     """
 
@@ -53,7 +53,7 @@ class Verdict:
         return self.status is Status.UNKNOWN
 
     def __bool__(self) -> bool:
-        raise TypeError("a verdict is no truth value: ask .proved, .refuted or .unknown")
+        raise TypeError("a verdict has no truth value: ask .proved, .refuted or .unknown")
 
     def __str__(self) -> str:
         parts: list[str] = [self.status.value]

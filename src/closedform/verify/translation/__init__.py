@@ -1,1 +1,1 @@
-"""Whether a graph says what its source says: lifted back, and proved equal."""
+"""Whether a graph computes its source: read back as terms, and proved equal."""

@@ -32,8 +32,8 @@ from closedform.verify.terms import Op, Term
 from closedform.verify.terms.evaluate import value as value_of
 from closedform.verify.terms.limits import LIMITS
 
-# Two families of numbers of one size are told apart by bits of numerator and denominator. A number
-# that belongs to neither has about 53 bits in both (float64), so one of fewer is no accident.
+# Families of numbers of one size are distinguished by the bits of numerator and denominator. A
+# number of neither family has about 53 bits in both (float64); fewer bits are not an accident.
 _FEW_BITS = {DType.F64: 40, DType.F32: 18}
 _MOST_BITS = {DType.F64: 48, DType.F32: 22}
 
@@ -148,9 +148,9 @@ class Constants:
         kind = dtype.numpy.type
         if low == 0 or kind(low) + kind(high) != kind(high):
             return None
-        held = terms.exact(high)
+        stored = terms.exact(high)
         ends = rounding_interval(low, dtype)
-        return self._rational(held + ends[0], held + ends[1], dtype)
+        return self._rational(stored + ends[0], stored + ends[1], dtype)
 
     def _rational(self, low: fmpq, high: fmpq, dtype: DType) -> fmpq | None:
         """The simplest number of the source in an interval, or one of few bits."""

@@ -37,18 +37,18 @@ class Floats:
 
     Args:
         exact: What a float stands for; a whole number of the source stands for itself.
-        lifted: The terms of the outputs of the graph, for a reading of its constants.
+        outputs: The terms of the outputs of the graph, for given values of its constants.
     """
 
-    def __init__(self, exact: Constant, lifted: Callable[[Constant], Mapping[str, Term]]) -> None:
+    def __init__(self, exact: Constant, outputs: Callable[[Constant], Mapping[str, Term]]) -> None:
         self._exact = exact
-        self._lifted = lifted
+        self._outputs = outputs
         self.balls: dict[str, Any] = {}
 
     @cached_property
     def outputs(self) -> Mapping[str, Term]:
         """The terms of the outputs; ``balls`` has the numbers that round to each constant."""
-        return self._lifted(self._constant)
+        return self._outputs(self._constant)
 
     def _constant(self, number: float, dtype: DType) -> Term:
         found = self._exact(number, dtype)
@@ -70,13 +70,13 @@ class Pair:
     Attributes:
         name: The name of the output.
         source: What it has to be.
-        lifted: What it is, with exact constants.
+        computed: Its term, with exact constants.
         floats: What it is for all numbers that round to its constants.
     """
 
     name: str
     source: Term
-    lifted: Term
+    computed: Term
     floats: Floats
 
 
@@ -136,7 +136,7 @@ def points_of(pair: Pair, steps: Steps) -> Iterator[dict[str, fmpq]]:
     spread = [width * part // 16 for part in range(17)]
     doubling = [2**power for power in range(width.bit_length()) if 2**power <= width]
     drawn = [draw.randint(0, width) for _ in range(LIMITS.refutation_points)]
-    others = {**terms.symbols(pair.source), **terms.symbols(pair.lifted)}
+    others = {**terms.symbols(pair.source), **terms.symbols(pair.computed)}
     others.pop(steps.clock.value.name, None)
     for offset in dict.fromkeys((*near, *spread, *doubling, *drawn)):
         values = {name: _drawn(node, draw) for name, node in others.items()}

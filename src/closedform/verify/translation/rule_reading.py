@@ -84,8 +84,8 @@ def _without_sums(rule: UpdateRule) -> tuple[UpdateRule, dict[sp.Symbol, SumKey]
 
     made = rule.expressions_by(changed)
     numbers = {**rule.hyperparameters, **{s.name: None for s in keys.values()}}
-    kept = {key: number for key, number in numbers.items() if key in left}
-    return replace(rule, **made, hyperparameters=kept), {
+    used = {key: number for key, number in numbers.items() if key in left}
+    return replace(rule, **made, hyperparameters=used), {
         symbol: key for key, symbol in keys.items()
     }
 
@@ -180,8 +180,10 @@ class Reading:
             case ReduceSum() | ReduceMean() | ReduceMax():
                 axes, keepdims = self._axes(expr)
                 shape = self.shape_of(expr.args[0])
-                kept = [1 if axis in axes else size for axis, size in enumerate(shape)]
-                return tuple(size for axis, size in enumerate(kept) if keepdims or axis not in axes)
+                sizes = [1 if axis in axes else size for axis, size in enumerate(shape)]
+                return tuple(
+                    size for axis, size in enumerate(sizes) if keepdims or axis not in axes
+                )
             case MatMul():
                 left, right = map(self.shape_of, expr.args)
                 return (*broadcast(left[:-2], right[:-2]), left[-2], right[-1])

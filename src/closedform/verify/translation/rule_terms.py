@@ -1,8 +1,8 @@
 """What the graph of a step has to be: the terms of each output of an update rule.
 
-The graph is read elementwise (``lift``), so the terms of a parameter are in symbols that stand for
-one element of its tensors, under the names of the inputs of the graph. Functions of whole tensors
-are those of ``tensor_functions``, with the shapes that the rule's own expressions have.
+The graph is read elementwise (``from_graph``): the symbols in the terms of a parameter are single
+elements of its tensors, named as the inputs of the graph. Functions of whole tensors are those of
+``tensor_functions``, with the shapes of the rule's own expressions.
 
 A sum over all parameters is the sum of what each of them adds, or a symbol where one is given.
 """
@@ -206,7 +206,7 @@ def _depth(total: GlobalSum) -> int:
 def model_of(rule: UpdateRule, graph: Graph) -> Model:
     """Returns the model whose parameters are those of the graph of a step, all of one rule.
 
-    What is computed in is told by the types of the graph.
+    The dtypes of the computation are those of the graph's inputs.
     """
     types = {node.attribute("name"): node.type for node in graph.inputs}
     prefix = f"{naming.BODY_PARAM}."

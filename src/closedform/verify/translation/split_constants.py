@@ -25,16 +25,16 @@ def with_split_constants(constants: Constants, graph: Graph) -> Constant:
     """Returns the reading of the constants of a graph in which two parts make one number.
 
     Args:
-        constants: What a float stands for that is no part, and what two parts stand for.
+        constants: The exact number of a single float, and of two that make one number.
         graph: The graph.
     """
     parts: dict[tuple[float, DType], Term] = {}
     for low, high, dtype in _sums(graph):
         number = constants.pair(low, high, dtype)
         if number is not None:
-            held = terms.exact(high)
-            parts[high, dtype] = terms.rational(held)
-            parts[low, dtype] = terms.rational(number - held)
+            stored = terms.exact(high)
+            parts[high, dtype] = terms.rational(stored)
+            parts[low, dtype] = terms.rational(number - stored)
 
     def reading(number: float, dtype: DType) -> Term:
         found = parts.get((number, dtype))

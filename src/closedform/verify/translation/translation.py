@@ -1,22 +1,22 @@
 """Translation validation: the graph that is exported is its source.
 
-The graph is lifted (``lift``), its float constants become exact numbers (``constants``), and what
-comes out is compared with the source at every step at which the graph may run: 0 to 2**50, or to
-2**31 - 1 where the step has 32 bits. Both are divided into runs of steps on which no branch changes
-(``pieces``), and compared run by run: as lines, as written, by the identity engine, by periods
-(``identity``), and where that is not enough by the prover.
+The graph is read as terms (``from_graph``), with exact numbers for its float constants
+(``constants``), and compared with the source at every step at which the graph may run: 0 to 2**50,
+or to 2**31 - 1 where the step has 32 bits. Both are partitioned into segments on which no branch
+changes (``partition``) and compared on each: as linear forms, as written, by normal forms and by
+periods (``identity``), and where that is not enough by the prover.
 
-What PROVED says: read over the real numbers, with each float constant replaced by an exact number
+PROVED: read over the real numbers, with each float constant replaced by an exact number
 that rounds to it, the graph has the value of its source at every step at which the source has one.
-It does not say how far rounding goes; that is measured by the certificate of numerics.
+The effect of rounding is measured by the certificate of numerics.
 
-Of an update rule it says that at every step, for all numbers in the tensors for which rule and
-graph both have a value, each output has the value of the rule. A sum over a tensor and a product of
-matrices are functions of what is under them: equal where that is.
+For an update rule: at every step, for all tensors for which rule and graph both have a value, each
+output has the value of the rule. A sum over a tensor and a matrix product are functions of their
+operands: equal for equal operands.
 
-What REFUTED says: at the point that it names the two differ, whatever numbers that round to the
-constants of the graph are put in their places; of a graph that computes in pairs of float32, that
-its value as computed is further off than rounding can bring it. Anything else is UNKNOWN.
+REFUTED: at the point that it names the two differ, for all numbers that round to the constants of
+the graph; for a graph that computes in pairs of float32, the computed value is further off than
+rounding can explain. Anything else is UNKNOWN.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from closedform.verify.identity.normal import (
 from closedform.verify.tactics.prover import prove
 from closedform.verify.terms import Term
 from closedform.verify.terms.definedness import obligations
-from closedform.verify.terms.from_graph import Constant, lift_graph
+from closedform.verify.terms.from_graph import Constant, terms_of_graph
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm
 from closedform.verify.terms.partition import Segments, Value, aligned, as_term, partition
@@ -88,7 +88,7 @@ class OpenRun:
 
     steps: Steps
     source: Value
-    lifted: Value
+    computed: Value
     is_equal: bool
 
 
@@ -163,7 +163,7 @@ def _compared(
     for pair in _pairs(wanted, exact, graph, last):
         steps = Steps(CLOCK, 0, last)
         if is_paired and not is_rule:
-            open_runs.append((pair, OpenRun(steps, pair.source, pair.lifted, False)))
+            open_runs.append((pair, OpenRun(steps, pair.source, pair.computed, False)))
         else:
             runs = _compare(pair, steps, tactics, deadline, is_rule)
             open_runs += [(pair, run) for run in runs]
@@ -224,19 +224,19 @@ def _pairs(wanted: Sequence[Wanted], exact: Sequence[Term], graph: Graph, last: 
     looked_at = dict.fromkeys((*roots, *exact, *on_segments, *_inverses(roots)))
     constants = Constants(looked_at, _ends_of_lines(segments))
 
-    def lift(constant: Constant) -> Mapping[str, Term]:
-        return lift_graph(graph, constant=constant, symbols=symbols, last=last)
+    def outputs(constant: Constant) -> Mapping[str, Term]:
+        return terms_of_graph(graph, constant=constant, symbols=symbols, last=last)
 
-    lifted = lift(with_split_constants(constants, graph))
-    floats = Floats(constants, lift)
-    found: dict[tuple[Term, Term], Pair] = {}
+    found = outputs(with_split_constants(constants, graph))
+    floats = Floats(constants, outputs)
+    pairs: dict[tuple[Term, Term], Pair] = {}
     for each in wanted:
-        sides = each.term, lifted[each.name]
-        found.setdefault(
+        sides = each.term, found[each.name]
+        pairs.setdefault(
             tuple(_without_name(side, each.param) for side in sides),  # type: ignore[arg-type]
             Pair(each.name, *sides, floats),
         )
-    return list(found.values())
+    return list(pairs.values())
 
 
 def _inverses(roots: Sequence[Term]) -> Iterator[Term]:
@@ -277,29 +277,29 @@ def _compare(
     """Yields the runs that stay open; notes what showed the others."""
     both = [
         partition(side, steps.clock, steps.first, steps.last + 1)
-        for side in (pair.source, pair.lifted)
+        for side in (pair.source, pair.computed)
     ]
-    for first, end, (wanted, lifted) in aligned(*both):
+    for first, end, (wanted, computed) in aligned(*both):
         run = Steps(steps.clock, first, end - 1)
         is_late = time.monotonic() > deadline
-        way = None if is_late else _way(wanted, lifted, run, is_rule)
-        if way is None or not (is_rule or is_defined(lifted, run)):
-            yield OpenRun(run, wanted, lifted, way is not None)
+        way = None if is_late else _way(wanted, computed, run, is_rule)
+        if way is None or not (is_rule or is_defined(computed, run)):
+            yield OpenRun(run, wanted, computed, way is not None)
         if way is not None:
             tactics[way] = None
 
 
-def _way(wanted: Value, lifted: Value, run: Steps, is_rule: bool) -> str | None:
+def _way(wanted: Value, computed: Value, run: Steps, is_rule: bool) -> str | None:
     """The name of the cheapest way in which two values are shown to be equal."""
-    if is_rule and not (isinstance(wanted, LinearForm) and isinstance(lifted, LinearForm)):
-        one, other = as_term(wanted, run.clock), as_term(lifted, run.clock)
+    if is_rule and not (isinstance(wanted, LinearForm) and isinstance(computed, LinearForm)):
+        one, other = as_term(wanted, run.clock), as_term(computed, run.clock)
         if one == other:
             return "structure"
         if has_trigonometry(one, other):
             one, other = _with_cosines(one, other, run)
         if are_congruent(one, other, run.sign_of):
             return "congruence"
-    return are_equal(wanted, lifted, run)
+    return are_equal(wanted, computed, run)
 
 
 def _with_cosines(one: Term, other: Term, run: Steps) -> tuple[Term, Term]:
@@ -319,7 +319,7 @@ def _with_cosines(one: Term, other: Term, run: Steps) -> tuple[Term, Term]:
 
 def _prove(pair: Pair, run: OpenRun, deadline: float, is_rule: bool) -> Verdict:
     clock, steps = run.steps.clock, run.steps
-    wanted, lifted = (as_term(value, clock) for value in (run.source, run.lifted))
+    wanted, computed = (as_term(value, clock) for value in (run.source, run.computed))
     taken = (
         terms.less_equal(terms.rational(steps.first), clock),
         terms.less_equal(clock, terms.rational(steps.last)),
@@ -327,11 +327,11 @@ def _prove(pair: Pair, run: OpenRun, deadline: float, is_rule: bool) -> Verdict:
 
     def goals() -> Iterator[Term]:
         if not run.is_equal:
-            yield terms.equal(wanted, lifted)
+            yield terms.equal(wanted, computed)
         if not is_rule:
-            yield from (obligation.claim for obligation in obligations(lifted))
+            yield from (obligation.claim for obligation in obligations(computed))
 
-    if sum(node.op is terms.Op.ITE for node in terms.walk(lifted)) > LIMITS.listed_branches:
+    if sum(node.op is terms.Op.ITE for node in terms.walk(computed)) > LIMITS.listed_branches:
         return _unknown(pair, steps, None)
     tactics: dict[str, None] = {}
     for goal in goals():

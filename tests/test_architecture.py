@@ -62,6 +62,7 @@ LAYERS = in_order(
     {"importers": ARRAYS | {"onnx"}, "recipes": frozenset({"sympy", "yaml"})},
     {"config": frozenset(), "dialects": frozenset()},  # deprecated names of recipes
     {"verify": EXACT | ARRAYS | {"flint", "z3", "onnx", "onnxruntime"}},
+    {"audit": ARRAYS | {"sympy", "flint"}},
     {"runtime": ARRAYS | {"onnx", "onnxruntime"}},
     {"torch": ARRAYS | {"onnx", "onnxscript", "sympy", "torch"}},
     {"training": ARRAYS | {"onnx", "rich", "safetensors", "torch"}},

@@ -11,8 +11,8 @@ import typer
 from closedform.cli.arguments import AsImplemented, BaseValue, Key, Name
 
 if TYPE_CHECKING:
+    from closedform.audit import Audit, Comparison, Difference
     from closedform.language import Schedule
-    from closedform.verify.claims.audit import Audit, Comparison, Difference
 
 _SHOWN_JUMPS = 20
 
@@ -34,8 +34,8 @@ def audit(
 
     The arguments of NAME are options: closedform audit cosine --start 3e-4 --end 0 --steps 100.
     """
+    from closedform.audit import audit as audit_of
     from closedform.cli.output import heading
-    from closedform.verify.claims.audit import audit as audit_of
 
     schedules, total = _schedules(
         name, context.args, key=key, base=base_value, as_implemented=as_implemented
@@ -85,7 +85,7 @@ def _show(found: Audit) -> None:
     )
     table(
         ("framework", "first difference", "largest difference"),
-        [(each.system, *_cells(each)) for each in found.comparisons],
+        [(each.framework, *_cells(each)) for each in found.comparisons],
     )
     print()
 

@@ -1,8 +1,8 @@
-"""Audits: values of a schedule where mistakes show, and what other systems make of its settings.
+"""Audits: the values of a schedule where mistakes show, and other frameworks at its settings.
 
-The settings are read off the values: a rise from a start to a peak over W steps, then one decay to
-an end, or none. Each system is given these settings under its own names; where its values differ
-from the schedule's is said with the step and both exact values.
+The settings are inferred from the values: a rise from a start to a peak over W steps, then one
+decay to an end, or none. Each framework receives these settings under its own names; where its
+values differ from those of the schedule, the step and both exact values are reported.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CONSTANT, LINEAR, COSINE = "constant", "linear", "cosine"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a schedule of a warmup and one decay is made of.
+    """The settings of a schedule with a warmup and one decay.
 
     Attributes:
         start: The value at step 0.
@@ -50,7 +50,7 @@ class Settings:
         end: The value at the end of the decay.
         warmup: The number of steps of the warmup, 0 for none.
         total: The step at which the decay ends.
-        shape: ``linear``, ``cosine``, or ``constant`` where there is no decay.
+        shape: ``linear``, ``cosine``, or ``constant`` if there is no decay.
     """
 
     start: sp.Expr
@@ -77,16 +77,16 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a system makes of the settings.
+    """The schedule of a framework at the settings.
 
     Attributes:
-        system: The system.
+        framework: The framework.
         first: The first step that differs; None where none does.
         largest: The step that differs most.
         is_proved: Whether equality at every step of the run is proved.
     """
 
-    system: str
+    framework: str
     first: Difference | None
     largest: Difference | None
     is_proved: bool = False
@@ -94,18 +94,18 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What a schedule does over a run.
+    """The values of a schedule over a run.
 
     Attributes:
         schedule: The schedule.
         total: The number of steps T of the run.
-        warmup: The number of steps W of its warmup; None where it does not begin with a rise.
+        warmup: The number of steps W of its warmup; None if it does not begin with a rise.
         values: The exact values around 0, W and T, by step.
         peak: The step of the largest value.
         area: The sum of the values of all steps before T, in float64.
         jumps: The jumps up to T.
-        settings: The warmup and decay that it is; None where it is neither.
-        comparisons: What other systems make of these settings.
+        settings: Its warmup and decay; None if it has another shape.
+        comparisons: Other frameworks at these settings.
     """
 
     schedule: Schedule
@@ -209,15 +209,15 @@ def _warmup_of(schedule: Schedule) -> int | None:
 
 
 def _constant_from(schedule: Schedule) -> int | None:
-    """The step from which on the value is constant."""
+    """The first step after which the value does not change."""
     last = cells_of(schedule)[-1]
     return None if TIME in walk(last.value) else last.first
 
 
 def _settings_of(schedule: Schedule, warmup: int | None, total: int) -> Settings | None:
     rise = warmup or 0
-    since = _constant_from(schedule)
-    end = since if since is not None else int(schedule.length or total)
+    constant = _constant_from(schedule)
+    end = constant if constant is not None else int(schedule.length or total)
     start, peak = schedule.exact(0), schedule.exact(rise)
     if peak == 0:
         return None
@@ -254,7 +254,7 @@ def _agree(schedule: Schedule, decay: Schedule, begin: int) -> bool:
     return True
 
 
-# --- the systems ---------------------------------------------------------------------------------
+# --- the frameworks ------------------------------------------------------------------------------
 
 
 def _cerebras(s: Settings) -> Schedule | None:
@@ -334,14 +334,14 @@ def _torchtitan(s: Settings) -> Schedule | None:
     return rise.then(later)
 
 
-SYSTEMS: Mapping[str, Callable[[Settings], Schedule | None]] = {
+FRAMEWORKS: Mapping[str, Callable[[Settings], Schedule | None]] = {
     "cerebras": _cerebras,
     "torch": _torch,
     "huggingface": _huggingface,
     "timm": _timm,
     "torchtitan": _torchtitan,
 }
-"""What each system makes of the settings; None where it has no such schedule."""
+"""The schedule of each framework at the settings; None if it has no such schedule."""
 
 
 def _spec(name: str, **arguments: Any) -> dict[str, Any]:
@@ -349,14 +349,14 @@ def _spec(name: str, **arguments: Any) -> dict[str, Any]:
 
 
 def _compare(schedule: Schedule, settings: Settings, total: int) -> Iterator[Comparison]:
-    for system, make in SYSTEMS.items():
+    for framework, make in FRAMEWORKS.items():
         other = make(settings)
         if other is not None:
-            yield _difference(system, schedule, other, total, settings.peak)
+            yield _difference(framework, schedule, other, total, settings.peak)
 
 
 def _difference(
-    system: str, schedule: Schedule, other: Schedule, total: int, peak: sp.Expr
+    framework: str, schedule: Schedule, other: Schedule, total: int, peak: sp.Expr
 ) -> Comparison:
     first, largest, most = None, 0, _SAME * abs(to_float(peak))
     for (steps, ours), (_, theirs) in zip(
@@ -370,8 +370,8 @@ def _difference(
             most, largest = float(apart.max()), int(steps[apart.argmax()])
     if first is None:
         verdict = equal_to(schedule, other, where=t <= total).verify(budget=LIMITS.audit_seconds)
-        return Comparison(system, None, None, verdict.proved)
+        return Comparison(framework, None, None, verdict.proved)
     at_first, at_largest = (
         Difference(step, schedule.exact(step), other.exact(step)) for step in (first, largest)
     )
-    return Comparison(system, at_first, at_largest)
+    return Comparison(framework, at_first, at_largest)

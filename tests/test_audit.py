@@ -1,4 +1,4 @@
-"""Audits: values, settings, and what other systems make of them, beside their own formulas."""
+"""Audits: values, settings, and other frameworks at them, beside their own formulas."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 import sympy as sp
 
 from closedform import schedules
+from closedform.audit import FRAMEWORKS, Settings, audit
 from closedform.errors import VerificationError
 from closedform.language import Schedule, t
 from closedform.recipes import load_schedules
-from closedform.verify.claims.audit import SYSTEMS, Settings, audit
 
-CONFIGS = Path(__file__).parents[2] / "reference" / "configs"
+CONFIGS = Path(__file__).parents[0] / "reference" / "configs"
 PEAK, END = sp.Rational(3, 10000), sp.Rational(3, 100000)
 LINEAR = schedules.linear(0, PEAK, 20).then(schedules.linear(PEAK, END, 80))
 COSINE = schedules.linear(0, PEAK, 20).then(schedules.cosine(PEAK, END, 80))
@@ -38,7 +38,7 @@ def test_a_run_that_ends_in_the_warmup_peaks_at_its_end() -> None:
     assert (found.peak, found.total, found.warmup) == (15, 15, 20)
 
 
-def test_a_flat_stretch_is_no_warmup() -> None:
+def test_a_flat_stretch_is_not_a_warmup() -> None:
     assert audit(schedules.wsd(1, 0, 30, 5, 9)).warmup == 5
     assert audit(schedules.wsd(1, 0, 30, 0, 9)).warmup is None
 
@@ -73,7 +73,7 @@ def test_settings(name: str) -> None:
     assert audit(schedule).settings == wanted
 
 
-# What each system computes for these settings, by its own source: factor of the peak at a step.
+# What each framework computes for these settings, by its own source: factor of the peak at a step.
 WARMUP, TOTAL = 20, 100
 LOW = float(END / PEAK)
 
@@ -91,20 +91,20 @@ FORMULAS: dict[str, Callable[[int], float]] = {
 }
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_a_system_is_its_own_formula(system: str) -> None:
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_system_is_its_own_formula(framework: str) -> None:
     settings = audit(COSINE).settings
     assert settings is not None
-    made = SYSTEMS[system](settings)
+    made = FRAMEWORKS[framework](settings)
     assert made is not None
     values = np.asarray(made(np.arange(TOTAL + 1)))
-    wanted = np.array([FORMULAS[system](step) for step in range(TOTAL + 1)]) * float(PEAK)
+    wanted = np.array([FORMULAS[framework](step) for step in range(TOTAL + 1)]) * float(PEAK)
     # float64 with a cosine on both sides: a few ulp of the peak
     assert np.abs(values - wanted).max() <= 8 * np.spacing(float(PEAK))
 
 
 def test_differences_are_exact() -> None:
-    found = {each.system: each for each in audit(COSINE).comparisons}
+    found = {each.framework: each for each in audit(COSINE).comparisons}
     assert found["cerebras"].first is None
     assert found["cerebras"].is_proved
     assert found["huggingface"].is_proved
@@ -122,15 +122,15 @@ def test_differences_are_exact() -> None:
 
 
 def test_a_line_to_an_end_above_0_is_a_polynomial_there() -> None:
-    found = {each.system: each for each in audit(LINEAR).comparisons}
+    found = {each.framework: each for each in audit(LINEAR).comparisons}
     assert found["huggingface"].is_proved
     assert found["timm"].first is not None
 
 
-def test_timm_has_no_warmup_to_a_constant() -> None:
-    warmup = schedules.linear(0, PEAK, 20).then(schedules.constant(PEAK, steps=30))
-    systems = [each.system for each in audit(warmup).comparisons]
-    assert systems == ["cerebras", "torch", "huggingface", "torchtitan"]
+def test_timm_has_no_warmup_into_a_constant() -> None:
+    constant = schedules.linear(0, PEAK, 20).then(schedules.constant(PEAK, steps=30))
+    frameworks = [each.framework for each in audit(constant).comparisons]
+    assert frameworks == ["cerebras", "torch", "huggingface", "torchtitan"]
 
 
 def test_a_config_with_a_cosine_warmup_differs_everywhere() -> None:

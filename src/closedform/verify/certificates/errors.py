@@ -219,7 +219,7 @@ def _log(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclos
     return _rounded(node, low - slack, high + slack, error, whole=False)
 
 
-def _wave(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
+def _sine_or_cosine(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
     """Sine and cosine: their slope is at most 1, their ulp is that of 1."""
     (a,) = operands
     low, high = np.full_like(a.low, -1.0), np.full_like(a.high, 1.0)
@@ -370,8 +370,8 @@ RULES: Mapping[Op, Rule] = {
     Op.SQRT: _sqrt,
     Op.EXP: _exp,
     Op.LOG: _log,
-    Op.COS: _wave,
-    Op.SIN: _wave,
+    Op.COS: _sine_or_cosine,
+    Op.SIN: _sine_or_cosine,
     Op.POW: _pow,
     Op.LT: _comparison,
     Op.LE: _comparison,

@@ -1,4 +1,4 @@
-"""What an optimizer refuses: messages name group and parameter, and nothing is half applied."""
+"""Input that an optimizer rejects: errors name group and parameter, and nothing is changed."""
 
 import copy
 from typing import Any
@@ -18,7 +18,6 @@ from closedform.errors import (
 )
 from closedform.language import GRAD, PARAM, UpdateRule, hyper
 from closedform.torch import Optimizer, cerebras, optim
-from closedform.torch.base import OptimizerBase
 from tests.torch.training import parameters, steps, values
 
 ADAMW = cf.optimizers.adamw(lr=1e-2)
@@ -62,7 +61,7 @@ def bad_groups() -> list[tuple[Any, type[ClosedFormError], tuple[str, ...]]]:
 
 @pytest.mark.parametrize("number", range(5))
 @pytest.mark.parametrize("kind", ["rule", "class"])
-def test_groups_are_checked_before_anything_is_made(number: int, kind: str) -> None:
+def test_groups_are_checked_before_anything_is_created(number: int, kind: str) -> None:
     groups, error, parts = bad_groups()[number]
     make: Any = cerebras.AdamW if kind == "class" else lambda given: Optimizer(given, ADAMW)
     with pytest.raises(error) as caught:
@@ -81,13 +80,14 @@ def test_a_range_of_the_class_is_checked_in_each_group() -> None:
 
 def test_a_missing_entry_names_the_group() -> None:
     first, second = plain((2,)), plain((3,))
+    groups: list[dict[str, Any]] = [{"params": [first], "rate": 1.0}, {"params": [second]}]
     with pytest.raises(UnknownNameError) as caught:
-        Optimizer([{"params": [first], "rate": 1.0}, {"params": [second]}], OPEN)
+        Optimizer(groups, OPEN)
     for part in ("param group 1", "no value for 'rate'", "rule 'open' needs rate"):
         assert part in str(caught.value)
 
 
-def test_a_group_that_is_refused_leaves_no_trace() -> None:
+def test_a_rejected_group_leaves_no_trace() -> None:
     params = parameters([(2,)])
     optimizer = Optimizer(params, ADAMW)
     steps(optimizer, params, 2)
@@ -138,13 +138,13 @@ FOREIGN: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"exp_avg": None}, ("parameter 1", "[3]", "'exp_avg' is missing")),
     ({"exp_avg_sq": torch.zeros(4)}, ("'exp_avg_sq' must have shape [3], got [4]",)),
     ({"momentum_buffer": torch.zeros(3)}, ("unknown state 'momentum_buffer'",)),
-    ({"step": None}, ("'step' is missing", "depend on their number")),
+    ({"step": None}, ("'step' is missing", "depends on the number of steps")),
     ({"step": torch.zeros(3)}, ("'step' must be one number",)),
 ]
 
 
 @pytest.mark.parametrize(("changes", "parts"), FOREIGN)
-def test_a_foreign_state_is_refused_whole(changes: dict[str, Any], parts: tuple[str, ...]) -> None:
+def test_a_foreign_state_is_rejected(changes: dict[str, Any], parts: tuple[str, ...]) -> None:
     params = parameters([(2,), (3,)], seed=8)
     optimizer = Optimizer(params, ADAMW)
     before = copy.deepcopy(optimizer.state_dict())
@@ -156,15 +156,18 @@ def test_a_foreign_state_is_refused_whole(changes: dict[str, Any], parts: tuple[
     steps(optimizer, params, 1)
 
 
-def test_groups_of_a_foreign_state_are_refused() -> None:
+def test_groups_of_a_foreign_state_are_rejected() -> None:
     params = parameters([(2,), (3,)])
     optimizer = Optimizer(params, ADAMW)
     good = saved()
     (group,) = good["param_groups"]
     lacking = {key: value for key, value in group.items() if key != "eps"}
     for state, said in (
-        ({**good, "param_groups": [group, group]}, "2 param groups, the optimizer 1"),
-        ({**good, "param_groups": [{**group, "params": [0]}]}, "1 parameters, the optimizer's 2"),
+        ({**good, "param_groups": [group, group]}, "2 param groups, the optimizer has 1"),
+        (
+            {**good, "param_groups": [{**group, "params": [0]}]},
+            "1 parameters, the optimizer's group",
+        ),
         ({**good, "param_groups": [lacking]}, "the saved group has no 'eps'"),
         ({**good, "param_groups": [{**group, "lr": -1}]}, "lr must be >= 0, got -1"),
         ({"model": 1}, "'state' and 'param_groups', got"),
@@ -180,7 +183,7 @@ def test_backends_and_providers_are_checked() -> None:
     with pytest.raises(ArgumentError, match="eager, compile, onnxruntime, got 'onnx'") as caught:
         Optimizer(parameters(), ADAMW, backend="onnx")
     assert "did you mean 'onnxruntime'" in str(caught.value)
-    with pytest.raises(ArgumentError, match="runs an UpdateRule, got Schedule"):
+    with pytest.raises(ArgumentError, match="must be an UpdateRule, got Schedule"):
         Optimizer(parameters(), cf.schedules.constant(1))  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match=r"float32 and float64, got torch\.bfloat16") as caught:
         Optimizer(parameters(dtype=torch.bfloat16), ADAMW, backend="onnxruntime")
@@ -188,7 +191,7 @@ def test_backends_and_providers_are_checked() -> None:
     with pytest.raises(ArgumentError, match="reads the memory of device cpu"):
         Optimizer(parameters(), ADAMW, "onnxruntime", providers=["CUDAExecutionProvider"])
     providers = ["CoreMLExecutionProvider", "CPUExecutionProvider"]
-    with pytest.raises(SessionError, match="no provider 'CoreMLExecutionProvider' here"):
+    with pytest.raises(SessionError, match="provider 'CoreMLExecutionProvider' is not available"):
         Optimizer(parameters(), ADAMW, "onnxruntime", providers=providers)
 
 
@@ -212,8 +215,8 @@ def test_a_tensor_where_the_rule_needs_a_number() -> None:
     assert "param group 0" in str(caught.value)
 
 
-def test_steps_are_counted_only_where_they_are() -> None:
-    class Bare(OptimizerBase):
+def test_steps_are_counted_only_on_request() -> None:
+    class Bare(cerebras.Optimizer):
         def preinitialize(self) -> None:
             pass
 
@@ -224,11 +227,11 @@ def test_steps_are_counted_only_where_they_are() -> None:
             return []
 
     (param,) = parameters([(2,)])
-    with pytest.raises(ArgumentError, match=r"counts no steps.*enable_global_step=True"):
+    with pytest.raises(ArgumentError, match=r"does not count steps.*enable_global_step=True"):
         Bare([param], {}).increment_global_step(param)
 
 
-def test_a_shape_that_a_rule_is_not_for_is_named_with_its_place() -> None:
+def test_a_shape_without_a_rule_is_named_with_its_parameter() -> None:
     matrix, vector = nn.Parameter(torch.ones(2, 3)), nn.Parameter(torch.ones(7))
     optimizer = Optimizer([("m", matrix)], cf.optimizers.muon())
     with pytest.raises(DefinitionError) as caught:

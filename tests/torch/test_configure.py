@@ -180,7 +180,7 @@ def test_a_member_of_your_own_leaves_the_optimizer_alone() -> None:
 
 
 def test_factors_of_groups_are_applied() -> None:
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"params": parameters([(2,)]), "adjust_learning_rate": 0.5},
         {"params": parameters([(3,)])},
     ]

@@ -137,7 +137,7 @@ def test_a_parameter_without_gradient_is_left_alone_with_its_step() -> None:
 
 def test_hooks_around_step_and_zero_grad() -> None:
     (param,) = parameters([(3,)])
-    optimizer = Optimizer([param], ADAMW)
+    optimizer = cerebras.AdamW([param])
     seen: list[str] = []
 
     def has_grad() -> str:
@@ -170,14 +170,12 @@ def test_groups_have_their_own_numbers_schedules_and_tags() -> None:
     second.data.copy_(first.data)
     third.data.copy_(first.data)
     rate = cf.schedules.linear(1, 0, 10)
-    optimizer = Optimizer(
-        [
-            {"params": [first], "tags": {"b", "a"}},
-            {"params": [second], "lr": 0.5},
-            {"params": [third], "lr": rate},
-        ],
-        cf.optimizers.sgd(lr=0.1),
-    )
+    groups: list[dict[str, Any]] = [
+        {"params": [first], "tags": {"b", "a"}},
+        {"params": [second], "lr": 0.5},
+        {"params": [third], "lr": rate},
+    ]
+    optimizer = Optimizer(groups, cf.optimizers.sgd(lr=0.1))
     start = first.detach().clone()
     for _ in range(2):
         for param in (first, second, third):
@@ -205,7 +203,7 @@ def test_schedulers_of_any_kind_drive_it_without_compiling_again(backend: str) -
     ours, theirs = parameters(), parameters()
     mine = Optimizer(ours, ADAMW, backend=backend)
     other = torch.optim.AdamW(theirs, lr=1e-2, foreach=False)
-    kernels = [variant.kernels for variant in mine._variants.made]
+    kernels = [made.kernels for made in mine._specializer.made]
     made = [dict(known) for known in kernels]
     first = torch.optim.lr_scheduler.ExponentialLR(mine, 0.9)
     second = torch.optim.lr_scheduler.ExponentialLR(other, 0.9)
@@ -214,7 +212,7 @@ def test_schedulers_of_any_kind_drive_it_without_compiling_again(backend: str) -
     steps(mine, ours, 20, after=lambda: (first.step(), beta1.step()))  # type: ignore[func-returns-value]
     steps(other, theirs, 20, after=lambda: (second.step(), betas.step()))  # type: ignore[func-returns-value]
     assert largest_difference(ours, theirs) <= 20 * 4 * 6e-8  # roundings, as above
-    assert [variant.kernels for variant in mine._variants.made] == made
+    assert [made.kernels for made in mine._specializer.made] == made
 
 
 def test_a_number_that_changes_the_rule_makes_another_graph_once() -> None:
@@ -227,7 +225,7 @@ def test_a_number_that_changes_the_rule_makes_another_graph_once() -> None:
         steps(optimizer, params, 2)
         optimizer.param_groups[0]["weight_decay"] = 0.25
         steps(optimizer, params, 2)
-    assert len(mine._variants.made) == 2
+    assert len(mine._specializer.made) == 2
     assert largest_difference(ours, theirs) <= 6 * 4 * 6e-8  # roundings, as above
 
 
@@ -373,7 +371,7 @@ def test_loading_hooks_run_before_the_check() -> None:
     assert seen == ["post", "saved"]
 
 
-# --- what the reference system adds ---------------------------------------------------------------
+# --- the API of cerebras -----------------------------------------------------------------------
 
 
 def test_states_are_visited_counted_and_named() -> None:
@@ -463,8 +461,8 @@ def test_the_functional_step_is_exported() -> None:
     params = parameters([(3,)])
     optimizer = Optimizer(params, ADAMW)
     steps(optimizer, params, 1)
-    ((kernel, hypers, members),) = optimizer._work_of(0)
-    program, reads, writes, _ = kernel.call(hypers, [optimizer._member(param) for param in members])
+    ((kernel, hypers, stepped),) = optimizer._work_of(0)
+    program, reads, writes, _ = kernel.bind(hypers, list(map(optimizer._tensors, stepped)))
     assert len(writes) == 4
     exported = torch.export.export(program, tuple(reads)).module()
     for one, two in zip(exported(*reads), program(*reads), strict=True):
@@ -525,12 +523,12 @@ def test_a_rate_beyond_the_bound_of_the_graph_is_not_clamped() -> None:
     params = parameters([(2,)], dtype=torch.float64)
     optimizer = optim.Adam(params, lr=0.5)
     steps(optimizer, params, 1)
-    assert len(optimizer._variants.made) == 1
+    assert len(optimizer._specializer.made) == 1
     nearly_one = 1 - 2.0**-45  # above the largest number that is an input of the first graph
     optimizer.param_groups[0]["betas"] = (0.9, nearly_one)
     before = optimizer.state[params[0]]["exp_avg_sq"].clone()
     steps(optimizer, params, 1, seed=5)
-    assert len(optimizer._variants.made) == 2
+    assert len(optimizer._specializer.made) == 2
     grad = params[0].grad
     assert grad is not None
     wanted = nearly_one * before + (1 - nearly_one) * grad**2

@@ -1,4 +1,4 @@
-"""Which rules step in shards by sums of parts, and which need the whole tensor."""
+"""Which rules step on shards with partial sums, and which need the full tensor."""
 
 import pytest
 import sympy as sp
@@ -18,55 +18,55 @@ from closedform.language import (
 from closedform.language.functions import ReduceMean, ReduceSum
 from closedform.language.groups import Assignment
 from closedform.language.model import GlobalSum, global_sum
-from closedform.torch.distributed.partial_sums import divided, own_sums
+from closedform.torch.distributed.partial_sums import own_sums, shard_rule
 
 WHOLE = {"muon": {1, 2}, "adafactor": {2}, "came": {2}, "sm3": {1, 2}}
-"""Rules that need a whole tensor, and at how many axes."""
+"""Rules that need the full tensor, and for which number of axes."""
 
 NAMES = [name for name in cf.optimizers.__all__ if name.islower() and name != "muon"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_all_rules_but_a_few_step_in_shards(name: str) -> None:
+def test_most_rules_step_on_shards(name: str) -> None:
     rule = getattr(cf.optimizers, name)()
     for shape in ((6,), (6, 4)):
-        made = divided(rule, shape)
+        made = shard_rule(rule, shape)
         assert made.is_gathered == (len(shape) in WHOLE.get(name, set()))
         has_sums = any(e.has(ReduceSum, ReduceMean) for e in made.rule.all_expressions())
         assert made.is_gathered or not has_sums
 
 
-def test_muon_needs_the_whole_matrix_and_refuses_a_vector() -> None:
-    assert divided(cf.optimizers.muon(), (6, 4)).is_gathered
+def test_muon_needs_the_full_matrix_and_rejects_a_vector() -> None:
+    assert shard_rule(cf.optimizers.muon(), (6, 4)).is_gathered
     with pytest.raises(DefinitionError, match=r"rule 'muon', shape \[6\]"):
-        divided(cf.optimizers.muon(), (6,))
+        shard_rule(cf.optimizers.muon(), (6,))
 
 
-def test_a_mean_is_over_the_whole_tensor_and_an_empty_one_has_none() -> None:
+def test_a_mean_is_over_the_full_tensor_even_if_it_is_empty() -> None:
     rule = UpdateRule("mean", PARAM - reduce_mean(GRAD))
     for shape, size in (((6, 4), 24), ((0, 3), 1)):
-        made = divided(rule, shape).rule
+        made = shard_rule(rule, shape).rule
         (total,) = made.param.atoms(GlobalSum)
         assert made.param == PARAM - total / size
 
 
-def test_sums_of_one_parameter_are_told_from_those_of_all() -> None:
+def test_sums_over_one_parameter_differ_from_sums_over_all() -> None:
     # The same expression, once for the parameter and once for the model, one inside the other.
     inner = reduce_sum(GRAD**2)
     both = sp.sqrt(global_sum(GRAD**2)) + inner + global_sum(GRAD * inner)
     rule = UpdateRule("both", PARAM - hyper("lr") * GRAD * both, {}, {"lr": 1})
-    made = divided(rule, (4, 3))
+    made = shard_rule(rule, (4, 3))
     assert not made.is_gathered
     names = own_sums([Assignment(made.rule, {"w": (4, 3)})])
     assert len(names) == 1
     assert own_sums([Assignment(rule, {"w": (4, 3)})]) == frozenset()
 
 
-def test_what_looks_along_an_axis_or_at_a_number_is_left_whole() -> None:
+def test_sums_along_an_axis_or_of_a_scalar_need_the_full_tensor() -> None:
     rows = reduce_sum(GRAD**2, (-1,), keepdims=True)
     along = UpdateRule("along", PARAM - GRAD / (1 + rows))
-    assert divided(along, (4, 3)).is_gathered
+    assert shard_rule(along, (4, 3)).is_gathered
     # A sum of a number is that number, and not one for each element.
     number = State(reduce_sum(state("count")) + 1, shape="scalar")
     counting = UpdateRule("counting", PARAM - GRAD, {"count": number})
-    assert divided(counting, (4, 3)).is_gathered
+    assert shard_rule(counting, (4, 3)).is_gathered

@@ -1,4 +1,4 @@
-"""A step that is kept for the next one: what is taken over, and what makes it again."""
+"""Replay of a captured step: what it takes over, and what makes it captured again."""
 
 import weakref
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from torch import nn
 import closedform as cf
 from closedform.errors import ArgumentError, DefinitionError
 from closedform.torch import Optimizer
-from closedform.torch.engine.replay import KeptStep
-from tests.torch.test_eager import plain
+from closedform.torch.engine.replay import CapturedStep
+from tests.torch.test_foreach import plain
 from tests.torch.training import COMPILING, largest_difference, parameters, steps
 
 pytestmark = pytest.mark.filterwarnings(COMPILING)
@@ -27,7 +27,7 @@ def begin(params: Any, backend: str) -> Optimizer:
 
 
 def begun(backend: str) -> Optimizer:
-    """An optimizer of two groups after two steps, the second of which was the first one again."""
+    """An optimizer of two groups after two steps, the second of which was a replay."""
     params = parameters(SHAPES)
     groups = [{"params": params[:2], "lr": 0.2}, {"params": params[2:]}]
     optimizer = begin(groups, backend)
@@ -73,8 +73,8 @@ def new_dtype(optimizer: Optimizer) -> None:
     param.data = param.data.double()
 
 
-def take_the_place(optimizer: Optimizer) -> None:
-    """Another parameter, with the states of the one that was there."""
+def replace_parameter(optimizer: Optimizer) -> None:
+    """Another parameter, with the states of the previous one."""
     params = optimizer.param_groups[0]["params"]
     old, params[0] = params[0], nn.Parameter(torch.tensor([3.0, 2, 1]))
     optimizer.state[params[0]] = optimizer.state.pop(old)
@@ -90,7 +90,8 @@ def add_group(optimizer: Optimizer) -> None:
 
 
 def copy_state(optimizer: Optimizer) -> None:
-    optimizer.visit_state(torch.clone)
+    for states in optimizer.state.values():
+        states.update({name: value.clone() for name, value in states.items()})
 
 
 CHANGES: dict[str, tuple[Callable[[Optimizer], None], bool]] = {
@@ -99,28 +100,28 @@ CHANGES: dict[str, tuple[Callable[[Optimizer], None], bool]] = {
     "a counter is another tensor": (move_counter, False),
     "a counter is written": (fill_counter, True),
     "a parameter has other memory": (new_data, True),
-    "a parameter lies in another order": (new_layout, True),
+    "a parameter has other strides": (new_layout, True),
     "a parameter has another dtype": (new_dtype, True),
-    "a parameter takes the place of another": (take_the_place, False),
+    "a parameter is replaced": (replace_parameter, False),
     "states are loaded": (load, False),
     "a group is added": (add_group, False),
     "all states are copied": (copy_state, False),
 }
-"""What may happen between two steps, and whether the kept step is done again after it."""
+"""Changes between two steps, and whether the captured step is replayed afterwards."""
 
 
 @pytest.mark.parametrize("backend", ["eager", "compile"])
 @pytest.mark.parametrize("name", CHANGES)
-def test_what_happens_between_steps_is_seen(name: str, backend: str) -> None:
-    change, is_kept = CHANGES[name]
+def test_changes_between_steps_are_detected(name: str, backend: str) -> None:
+    change, is_replayed = CHANGES[name]
     optimizer, other = begun(backend), begun("one by one")
-    before = optimizer._kept
-    assert isinstance(before, KeptStep)
-    assert other._kept is None
+    before = optimizer._captured
+    assert isinstance(before, CapturedStep)
+    assert other._captured is None
     for one in (optimizer, other):
         change(one)
         steps(one, params_of(one), 2, seed=4)
-    assert (optimizer._kept is before) == is_kept
+    assert (optimizer._captured is before) == is_replayed
     ours, theirs = params_of(optimizer), params_of(other)
     assert [param.dtype for param in ours] == [param.dtype for param in theirs]
     # Four steps of 0.2 that round some four times, and eager as it is one by one.
@@ -141,10 +142,10 @@ def test_a_rate_that_is_a_tensor_is_read_at_each_step(backend: str) -> None:
         made = begin(params, kind)
         made.param_groups[0]["lr"] = rate
         steps(made, params, 2)
-        kept = made._kept
+        captured = made._captured
         rate.fill_(0.01)
         steps(made, params, 2)
-        assert made._kept is kept
+        assert made._captured is captured
         found.append(params)
     assert largest_difference(*found) <= 4 * 4 * 6e-8  # roundings, as above
 
@@ -174,12 +175,12 @@ def test_one_tensor_may_be_the_gradient_of_two() -> None:
             param.grad = given.clone()
         mine.step()
         other.step()
-        assert (mine._kept is None) == shared
+        assert (mine._captured is None) == shared
     assert largest_difference(params, apart) == 0
 
 
 @pytest.mark.parametrize("backend", ["eager", "compile"])
-def test_no_gradient_is_kept(backend: str) -> None:
+def test_no_gradient_is_replayed(backend: str) -> None:
     params = parameters([(3,), (2, 2)])
     optimizer = Optimizer(params, RULE, backend=backend)
     for _ in range(3):
@@ -205,7 +206,7 @@ def missing(_: nn.Parameter, optimizer: Optimizer) -> None:
     ("spoil", "error"),
     [(sparse, ArgumentError), (out_of_range, DefinitionError), (missing, cf.ClosedFormError)],
 )
-def test_errors_come_at_later_steps_too(
+def test_errors_are_raised_at_later_steps(
     spoil: Callable[[nn.Parameter, Optimizer], Any], error: type[Exception]
 ) -> None:
     optimizer = begun("eager")
@@ -232,7 +233,8 @@ def test_a_gradient_with_a_graph_is_stepped_without_it(backend: str) -> None:
 @pytest.mark.parametrize("backend", ["eager", "compile", "onnxruntime"])
 def test_a_group_may_be_empty(backend: str) -> None:
     params, others = parameters([(3,)]), parameters([(3,)])
-    optimizer = Optimizer([{"params": []}, {"params": params}], RULE, backend=backend)
+    groups: list[dict[str, Any]] = [{"params": []}, {"params": params}]
+    optimizer = Optimizer(groups, RULE, backend=backend)
     steps(optimizer, params, 2)
     steps(Optimizer(others, RULE), others, 2)
     assert largest_difference(params, others) <= 2 * 4 * 6e-8  # roundings

@@ -164,8 +164,9 @@ def _check_refusals(rank: int, mesh: Any, placements: Any) -> None:
 
     partial = nn.Parameter(DTensor.from_local(torch.ones(3, 2), mesh, [Partial()]))
     good = nn.Parameter(spread(torch.ones(4), mesh, placements))
+    groups: list[Any] = [{"params": [good]}, {"params": [good.detach().clone(), partial]}]
     with pytest.raises(ArgumentError) as caught:
-        Optimizer([{"params": [good]}, {"params": [good.detach().clone(), partial]}], LARS)
+        Optimizer(groups, LARS)
     assert "must be sharded or replicated, got Partial(sum) along axis 0" in str(caught.value)
     assert "param group 1, parameter 1 of shape [3, 2]" in str(caught.value)
 

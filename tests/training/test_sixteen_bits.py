@@ -235,14 +235,14 @@ MISFITS: dict[str, tuple[nn.Module, UpdateRule, dict[str, Any], str]] = {
         mlp().half(),
         SGD,
         {},
-        "a model in float16 takes a rule with masters for f16, got 'sgd' with none "
+        "a model in float16 needs a rule with masters for f16, got 'sgd' with none "
         "(model Sequential): wrap the rule: transforms.master_weights(rule, 'f16')",
     ),
     "other masters": (
         mlp().half(),
         MASTERS,
         {},
-        "a model in float16 takes a rule with masters for f16, got 'sgd' with masters for bf16 "
+        "a model in float16 needs a rule with masters for f16, got 'sgd' with masters for bf16 "
         "(model Sequential): wrap the rule: transforms.master_weights(rule, 'f16')",
     ),
     "wide model": (

@@ -322,22 +322,22 @@ X = np.zeros((3, 64), np.float32)
 Y = np.zeros(3, np.int64)
 
 BAD_BATCHES: dict[str, tuple[Any, str]] = {
-    "short": ((X,), r"a batch has 2 tensors \(input, target\), got 1"),
+    "short": ((X,), r"a batch must have 2 tensors \(input, target\), got 1"),
     "dtype": (
         (X.astype(np.float64), Y),
         r"must be float32\[n,64\], got float64\[3,64\] .* convert it with .astype\('float32'\)",
     ),
     "shape": ((X[:, :63], Y), r"'batch.input' must be float32\[n,64\], got float32\[3,63\]"),
-    "rows": ((X[:2], Y), r"must share a first size above 0, got \[2, 3\]"),
-    "none": ((X[:0], Y[:0]), r"must share a first size above 0, got \[0\]"),
+    "rows": ((X[:2], Y), r"must have one nonzero first size, got \[2, 3\]"),
+    "none": ((X[:0], Y[:0]), r"must have one nonzero first size, got \[0\]"),
     "list": (([[0.0] * 64], Y), r"'batch.input' must be a NumPy array float32\[n,64\], got list"),
     "name": (
         {"inptu": X, "target": Y},
         r"unknown tensor 'inptu'.*did you mean 'input'",
     ),
     "missing": ({"input": X}, r"tensor 'target' missing \(the batch, file .*train.onnx'\)"),
-    "array": (X, r"a batch is a tuple of arrays \(input, target\) or .* by name, got ndarray"),
-    "nothing": (None, r"a batch is a tuple of arrays \(input, target\) or .*, got NoneType"),
+    "array": (X, r"a batch must be a tuple of arrays \(input, target\) or .* by name, got ndarray"),
+    "nothing": (None, r"a batch must be a tuple of arrays \(input, target\) or .*, got NoneType"),
 }
 
 
@@ -373,7 +373,7 @@ def test_a_foreign_state_is_refused_whole(shared: TrainSession, tmp_path: Path) 
     (tmp_path / "text").write_text("no state")
     before = shared.params["0.weight"].copy()
     for file, message in {
-        "named": r"'param.0.wieght' is nothing of this model .*did you mean 'param.0.weight'",
+        "named": r"the model has no 'param.0.wieght'.*did you mean 'param.0.weight'",
         "shaped": r"'param.0.bias' must be float32\[24\], got float32\[3\]",
         "text": "cannot read the state",
         "nowhere": "cannot read the state",
@@ -424,7 +424,7 @@ def _scalars(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 EXAMPLE = (torch.zeros(4, 64), torch.zeros(4, dtype=torch.long))
 ROW = (torch.zeros(1, 64), torch.zeros(1, dtype=torch.long))
 BAD_MODELS: dict[str, tuple[nn.Module, Any, Any, str]] = {
-    "decides": (Decides(), functional.cross_entropy, EXAMPLE, "decision that depends on data"),
+    "decides": (Decides(), functional.cross_entropy, EXAMPLE, "control flow that depends on data"),
     "operator": (
         nn.Sequential(nn.Linear(64, 64), Unsupported()),
         functional.cross_entropy,
@@ -439,7 +439,7 @@ BAD_MODELS: dict[str, tuple[nn.Module, Any, Any, str]] = {
         mlp(),
         functional.cross_entropy,
         (EXAMPLE[0], EXAMPLE[1][:3]),
-        r"share their first size, got sizes \[4, 3\]",
+        r"must have the same first size, got \[4, 3\]",
     ),
     "tensor": (
         mlp(),
@@ -469,7 +469,7 @@ BAD_MODELS: dict[str, tuple[nn.Module, Any, Any, str]] = {
         nn.Linear(64, 10).requires_grad_(False),
         functional.cross_entropy,
         EXAMPLE,
-        "no parameter to train",
+        "no parameter of the model is trained",
     ),
 }
 

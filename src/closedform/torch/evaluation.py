@@ -1,8 +1,8 @@
-"""The point of evaluation: where a model is evaluated, if that is not where it is trained.
+"""The point of evaluation, for rules that evaluate a model elsewhere than they train it.
 
-Rules such as Schedule-Free, a weight average or Lookahead train at one point and are evaluated at
-another. ``eval`` writes the second one into the parameters and keeps the first as a state, so that
-``train`` brings it back to the bit, whatever the rule.
+Schedule-Free, weight averages and Lookahead train at one point and are evaluated at another.
+``eval`` writes the second one to the parameters and saves the first as a state, so that ``train``
+restores it bit for bit.
 """
 
 from __future__ import annotations
@@ -17,38 +17,39 @@ from closedform.errors import StateError
 from closedform.language import UpdateRule
 from closedform.lowering.sums import evaluation_rule
 from closedform.options import GraphOptions, ModelSpec
-from closedform.torch.base import KEPT, MODE, OptimizerBase, is_training
-from closedform.torch.distributed.partial_sums import cut
+from closedform.torch.distributed.partial_sums import shard_rules
 from closedform.torch.distributed.shard_steps import (
-    Piece,
-    ShardJob,
     ShardKernel,
-    engines,
+    ShardTensors,
+    StageGraph,
+    graph_runners,
     run_shards,
 )
 from closedform.torch.distributed.shards import local
-from closedform.torch.engine.kernels import COMPUTED, NAME, WORDS
+from closedform.torch.engine.kernels import COMPUTE_DTYPES, GRAPH_DTYPES, LABEL
+from closedform.torch.param_groups import TRAIN_MODE, is_training
+from closedform.torch.states import TRAINING_POINT
 
 
-class SwitchingOptimizer(OptimizerBase):
+class TrainEvalOptimizer(torch.optim.Optimizer):
     """An optimizer whose parameters move between the points of training and of evaluation."""
 
     _backend: str
     _providers: list[str] | None
 
-    _points: dict[int, tuple[UpdateRule, dict[Any, Any]]]
-    """What was compiled for the point of each group, and the rule that it was compiled for."""
+    _evaluations: dict[int, tuple[UpdateRule, dict[Any, Any]]]
+    """For each group, the rule of its point of evaluation, and what was compiled for it."""
 
     @abstractmethod
     def _rule_of(self, index: int) -> UpdateRule:
-        """The rule of a group with the numbers that it has now."""
+        """The rule of a group with its current values."""
 
     @torch.no_grad()
     def eval(self) -> None:
-        """Writes the point of evaluation into the parameters, which then cannot be stepped.
+        """Writes the point of evaluation to the parameters, which cannot be stepped afterwards.
 
-        The point of training becomes the state ``training_point``, which state dicts hold. Where a
-        rule is evaluated at its parameters, and at a second call, nothing happens.
+        The point of training becomes the state ``training_point``, which state dicts contain.
+        Nothing happens if the rule is evaluated at its parameters, or at a second call.
 
         Example:
             >>> import closedform as cf
@@ -67,28 +68,28 @@ class SwitchingOptimizer(OptimizerBase):
             2.0
         """
         groups = [index for index, group in enumerate(self.param_groups) if is_training(group)]
-        work = [one for index in groups for one in self._writers(index)]
-        for _, job in work:
-            self.state[job.param][KEPT] = job.param.detach().clone()
+        work = [one for index in groups for one in self._evaluation_work(index)]
+        for _, tensors in work:
+            self.state[tensors.param][TRAINING_POINT] = tensors.param.detach().clone()
         if work:
-            run_shards([(kernel, job) for kernel, job in work])
+            run_shards(work)
         for index in groups:
             group = self.param_groups[index]
-            if any(KEPT in self.state[param] for param in group["params"]):
-                group[MODE] = False
+            if any(TRAINING_POINT in self.state[param] for param in group["params"]):
+                group[TRAIN_MODE] = False
 
     @torch.no_grad()
     def train(self) -> None:
-        """Brings the parameters back to the point of training, where ``eval`` took them from."""
+        """Restores the parameters to the point of training, as they were before ``eval``."""
         for group in self.param_groups:
             for param in group["params"]:
-                kept = self.state[param].pop(KEPT, None)
-                if kept is not None:
-                    param.copy_(kept)
-            group.pop(MODE, None)
+                saved = self.state[param].pop(TRAINING_POINT, None)
+                if saved is not None:
+                    param.copy_(saved)
+            group.pop(TRAIN_MODE, None)
 
     def _check_training(self) -> None:
-        """Raises StateError where a group is at the point of evaluation."""
+        """Raises StateError if a group is at the point of evaluation."""
         for index, group in enumerate(self.param_groups):
             if not is_training(group):
                 raise StateError(
@@ -97,26 +98,26 @@ class SwitchingOptimizer(OptimizerBase):
                     hint="call train() before step()",
                 )
 
-    def _writers(self, index: int) -> list[tuple[ShardKernel, ShardJob]]:
-        """What writes the point of evaluation of each parameter of a group, if it has one."""
+    def _evaluation_work(self, index: int) -> list[tuple[ShardKernel, ShardTensors]]:
+        """The kernels that write the point of evaluation of a group, if it has one."""
         params, rule = self.param_groups[index]["params"], self._rule_of(index)
         if rule.evaluation is None:
             return []
-        # Its equality does not depend on numbers that the point does not, such as a learning rate.
+        # This rule does not depend on values that the point does not use, such as a learning rate.
         asked = evaluation_rule(rule)
-        if index not in self._points or self._points[index][0] != asked:
-            self._points[index] = asked, {}
-        known, engine = self._points[index][1], engines(self._backend, self._providers)
+        if index not in self._evaluations or self._evaluations[index][0] != asked:
+            self._evaluations[index] = asked, {}
+        cache = self._evaluations[index][1]
+        make_runner = graph_runners(self._backend, self._providers)
         made = []
-        for param, one in zip(params, cut(rule, params, known), strict=True):
+        for param, one in zip(params, shard_rules(rule, params, cache), strict=True):
             shape = one.shape if one.is_gathered else tuple(local(param).shape)
             key = ("evaluation", one.shape, one.is_gathered, shape, param.dtype)
-            if key not in known:
-                dtype = WORDS[COMPUTED[param.dtype]]
-                graph = compile_evaluation(
-                    ModelSpec(one.rule, {f"{NAME}0": shape}), GraphOptions(dtype=dtype)
-                )
-                piece = Piece(graph, engine(graph))
-                known[key] = ShardKernel((), piece, frozenset(), one.is_gathered)
-            made.append((known[key], ShardJob(param, param, self.state[param], {})))
+            if key not in cache:
+                dtype = GRAPH_DTYPES[COMPUTE_DTYPES[param.dtype]]
+                spec = ModelSpec(one.rule, {f"{LABEL}0": shape})
+                graph = compile_evaluation(spec, GraphOptions(dtype=dtype))
+                stage = StageGraph(graph, make_runner(graph))
+                cache[key] = ShardKernel((), stage, frozenset(), one.is_gathered)
+            made.append((cache[key], ShardTensors(param, param, self.state[param], {})))
         return made

@@ -1,27 +1,10 @@
-"""The classes of torch.optim.lr_scheduler, each a closed form: ``OneCycleLR(optimizer, …)``."""
+"""The classes of torch.optim.lr_scheduler, in closed form: ``OneCycleLR(optimizer, …)``."""
 
-from __future__ import annotations
+from closedform.torch.compat.namespaces import class_namespace
+from closedform.torch.compat.schedulers import scheduler_classes
 
-from typing import Any
-
-from closedform.errors import nearest
-from closedform.recipes.frameworks import FRAMEWORKS
-from closedform.torch.compat.schedulers import NamedScheduler, scheduler_class
-
-SCHEDULERS: dict[str, type[NamedScheduler]] = {
-    name: scheduler_class("torch", entry, "lr", __name__)
-    for name, entry in FRAMEWORKS["torch"].schedules.items()
-}
+SCHEDULERS = scheduler_classes("torch", __name__)
 """The scheduler classes by name."""
 
-
-def __getattr__(name: str) -> Any:
-    if name in SCHEDULERS:
-        return SCHEDULERS[name]
-    raise AttributeError(
-        f"module {__name__!r} has no attribute {name!r}: {nearest(name, SCHEDULERS)}"
-    )
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *SCHEDULERS])
+__all__ = ["SCHEDULERS"]
+__getattr__, __dir__ = class_namespace(__name__, SCHEDULERS, __all__)

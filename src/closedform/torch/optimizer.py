@@ -1,76 +1,83 @@
-"""Optimizer: an update rule as a torch optimizer, in torch, torch.compile or onnxruntime."""
+"""Optimizer: an update rule as a torch optimizer, run by torch, torch.compile or onnxruntime."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim.optimizer import ParamsT
 
 from closedform.errors import ArgumentError, UnknownNameError, nearest
 from closedform.ir.naming import GRAD, PARAM
 from closedform.language import Schedule, UpdateRule
-from closedform.torch.base import OptimizerBase, place
-from closedform.torch.distributed.partial_sums import cut
+from closedform.torch.distributed.partial_sums import shard_rules
 from closedform.torch.distributed.shard_steps import (
-    ShardJob,
     ShardKernel,
-    engines,
+    ShardTensors,
+    graph_runners,
     run_shards,
     shard_kernels,
 )
 from closedform.torch.distributed.shards import (
     gradient_of,
+    is_dtensor,
     is_sharded,
-    is_spread,
     local,
     steps_by_shards,
 )
-from closedform.torch.engine import kernels
-from closedform.torch.engine.bound_program import Call, run_traced
+from closedform.torch.engine.batching import pack_scalars
 from closedform.torch.engine.compiled import compiled
-from closedform.torch.engine.eager import listed
-from closedform.torch.engine.hyper_inputs import numbers_of
+from closedform.torch.engine.foreach import foreach
+from closedform.torch.engine.hyper_inputs import constants_of
 from closedform.torch.engine.kernels import (
     BACKENDS,
-    Member,
-    OnnxKernel,
+    ParamTensors,
     TorchKernel,
-    make_job,
+    is_joint,
+    named_arguments,
+    torch_kernel,
 )
-from closedform.torch.engine.plans import GivenRule, Plan, inputs_for
-from closedform.torch.engine.replay import KeptStep, kept_step
-from closedform.torch.engine.specialize import RuleSource, Variants
-from closedform.torch.engine.tensor_table import line_up
-from closedform.torch.evaluation import SwitchingOptimizer
-from closedform.torch.param_groups import check_all, check_parameter, with_gradients
+from closedform.torch.engine.ort import OrtKernel, ort_kernel
+from closedform.torch.engine.programs import BoundProgram, run_in_trace
+from closedform.torch.engine.replay import CapturedStep, capture
+from closedform.torch.engine.specialize import (
+    CompiledGroup,
+    HyperSource,
+    RuleSource,
+    Specializer,
+    input_tensors,
+)
+from closedform.torch.evaluation import TrainEvalOptimizer
+from closedform.torch.param_groups import check_all, check_parameter, place, with_gradients
 from closedform.torch.states import adapted_states, group_states
 
 Work = tuple[Any, Mapping[str, Tensor], Sequence[Tensor]]
 """A kernel, the hyperparameters and the parameters that it steps."""
 
 
-class Optimizer(SwitchingOptimizer):
+class Optimizer(TrainEvalOptimizer):
     """An update rule as a torch optimizer.
 
-    A group holds the rule's hyperparameters by name, and may give its own; a scheduler of any kind
-    may write numbers there, or fill tensors. A hyperparameter that is a Schedule is inside the
-    graph, driven by the parameter's own step, and is no entry of the group. The states, and the
-    count ``step`` (int64), are made by the constructor on the parameter's device; no step makes
-    state or reads a tensor back to the host. A parameter without a gradient is left as it is, its
-    step too.
+    A group has the rule's hyperparameters as entries, and may set its own values; any scheduler may
+    write numbers there, or fill tensors. A hyperparameter that is a Schedule is part of the graph,
+    evaluated at the parameter's own step, and is not an entry of the group. The constructor creates
+    the states, and the int64 count ``step``, on the parameter's device; a step neither creates
+    state nor reads a tensor back to the host. A parameter without a gradient is not changed, nor is
+    its step.
 
     Args:
         params: Parameters, named parameters, or param groups; all on one device.
         rule: The update rule.
         backend: ``"eager"`` for torch, ``"compile"`` for torch.compile, ``"onnxruntime"``.
-        providers: For onnxruntime: its execution providers in order of preference; that of the
-            parameters' device if None.
+        providers: The execution providers of onnxruntime in order of preference; by default, the
+            provider of the parameters' device.
 
     Raises:
-        ArgumentError: ``rule`` is none, the backend is unknown, or a parameter is complex, no
-            floating-point number, on another device, or one that onnxruntime cannot read.
+        ArgumentError: ``rule`` is not an UpdateRule, the backend is unknown, or a parameter is
+            complex, not of a floating-point dtype, on another device than the first one, or not
+            supported by onnxruntime.
         DefinitionError: A hyperparameter is out of its range.
         UnknownNameError: A group has no value for a hyperparameter that needs one.
 
@@ -86,23 +93,23 @@ class Optimizer(SwitchingOptimizer):
 
     def __init__(
         self,
-        params: Iterable[Any],
+        params: ParamsT,
         rule: UpdateRule,
         backend: str = "eager",
         providers: Sequence[str] | None = None,
     ) -> None:
         if not isinstance(rule, UpdateRule):
             raise ArgumentError(
-                f"an optimizer runs an UpdateRule, got {type(rule).__name__}",
-                hint="make one with closedform.optimizers",
+                f"rule must be an UpdateRule, got {type(rule).__name__}",
+                hint="get one from closedform.optimizers",
             )
         given = {name: value for name, value in rule.hyperparameters.items() if value is not None}
-        defaults = {name: numbers_of(rule).get(name, value) for name, value in given.items()}
-        self._begin(params, GivenRule(rule), defaults, backend, providers)
+        defaults = {name: constants_of(rule).get(name, value) for name, value in given.items()}
+        self._begin(params, HyperSource(rule), defaults, backend, providers)
 
     def _begin(
         self,
-        params: Iterable[Any],
+        params: ParamsT,
         source: RuleSource,
         defaults: dict[str, Any],
         backend: str,
@@ -118,24 +125,24 @@ class Optimizer(SwitchingOptimizer):
         self._backend = backend
         self._providers = None if providers is None else list(providers)
         self._scheduled: list[dict[str, Any]] = []
-        self._forget()
-        OptimizerBase.__init__(self, params, defaults, enable_global_step=True)
+        self._reset()
+        super().__init__(params, defaults)
 
-    def _forget(self) -> None:
-        """Drops what is compiled and planned; the next step makes it again."""
-        self._variants = Variants(self._source)
-        self._plans: dict[int, Plan] = {}
-        self._points = {}
-        self._kept: KeptStep | None = None
-        self._ready = compiled() if self._backend == "compile" else listed()
+    def _reset(self) -> None:
+        """Drops everything compiled; the next step compiles it again."""
+        self._specializer = Specializer(self._source)
+        self._compiled: dict[int, CompiledGroup] = {}
+        self._evaluations = {}
+        self._captured: CapturedStep | None = None
+        self._batch = compiled() if self._backend == "compile" else foreach()
 
     # --- groups and states ---------------------------------------------------------------------
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Adds a group, and makes the states of its parameters; all is checked before.
+        """Adds a group and creates the states of its parameters, after checking all of them.
 
         Raises:
-            ArgumentError: A parameter is one that the constructor refuses.
+            ArgumentError: A parameter is not supported; see the constructor.
             DefinitionError: A hyperparameter is out of its range.
             UnknownNameError: A hyperparameter has no value.
         """
@@ -153,16 +160,16 @@ class Optimizer(SwitchingOptimizer):
     def _accept(self, group: dict[str, Any], index: int) -> None:
         for number, parameter in enumerate(group["params"]):
             spot = f"{type(self).__name__}, {place(group, index, number)}"
-            first = self._parameters()[0]
+            first = self.param_groups[0]["params"][0]
             check_parameter(parameter, first, self._backend, self._providers, spot)
         where = f"{type(self).__name__}, param group {index}"
         scheduled = {key: group[key] for key in self._source.keys if _is_scheduled(group.get(key))}
         values = self._checked_values({**group, **scheduled}, where)
-        rule = self._variants.check(values, where)
+        rule = self._specializer.rule(values, where)
         self._check_rule(rule, group, where)
         made = group_states(rule, group, index, type(self).__name__)
-        if not kernels.is_joint(rule):
-            line_up(made)
+        if not is_joint(rule):
+            pack_scalars(made)
         for key in scheduled:
             del group[key]
         if "tags" in group and isinstance(group["tags"], set | frozenset | tuple):
@@ -170,25 +177,25 @@ class Optimizer(SwitchingOptimizer):
         self._scheduled.append(scheduled)
         for parameter, states in zip(group["params"], made, strict=True):
             self.state[parameter] = states
-        self._prepare(index)
+        self._compile(index)
 
     def _check_rule(self, rule: UpdateRule, group: Mapping[str, Any], where: str) -> None:
         if rule.inputs:
             raise ArgumentError(
-                f"the rule {rule.name!r} takes tensors beside the gradient: {list(rule.inputs)}",
+                f"the rule {rule.name!r} has inputs other than the gradient: {list(rule.inputs)}",
                 where=where,
-                hint="step it with closedform.OptimizerSession",
+                hint="use closedform.OptimizerSession",
             )
         dtypes = {param.dtype for param in group["params"]}
-        if kernels.is_joint(rule) and (len(self.param_groups) > 1 or len(dtypes) > 1):
+        if is_joint(rule) and (len(self.param_groups) > 1 or len(dtypes) > 1):
             raise ArgumentError(
-                f"all parameters step together in the rule {rule.name!r}: they must be one param "
-                f"group of one dtype, got {len(self.param_groups)} groups of {len(dtypes)} dtypes",
+                f"the rule {rule.name!r} steps all parameters together: they must have one param "
+                f"group and one dtype, got {len(self.param_groups)} groups, {len(dtypes)} dtypes",
                 where=where,
             )
 
     def _checked_values(self, group: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """The entries that the rule reads."""
+        """The entries that determine the rule."""
         for key in self._source.keys:
             if key not in group:
                 raise UnknownNameError(
@@ -198,20 +205,9 @@ class Optimizer(SwitchingOptimizer):
                 )
         return {key: group[key] for key in self._source.keys}
 
-    def preinitialize(self) -> None:
-        """Makes the state of every parameter that has none: ``add_param_group`` has done so."""
-
-    def state_names_to_sparsify(self) -> list[str]:
-        """Returns the names of the states that have the shape of their parameter."""
-        names: dict[str, None] = {}
-        for index in range(len(self.param_groups)):
-            rule = self._rule_of(index)
-            names |= {name: None for name, spec in rule.states.items() if spec.shape == "param"}
-        return list(names)
-
     def _rule_of(self, index: int) -> UpdateRule:
         where = f"{type(self).__name__}, param group {index}"
-        return self._variants.check(self._values_of(index), where)
+        return self._specializer.rule(self._values_of(index), where)
 
     def _values_of(self, index: int) -> dict[str, Any]:
         where = f"{type(self).__name__}, param group {index}"
@@ -221,16 +217,16 @@ class Optimizer(SwitchingOptimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Does one step of every parameter that has a gradient.
+        """Steps every parameter that has a gradient.
 
         Args:
-            closure: Evaluates the model again and returns the loss; it runs with gradients.
+            closure: Re-evaluates the model and returns the loss; it runs with gradients enabled.
 
         Returns:
-            What the closure returned.
+            The loss that the closure returned; None without a closure.
 
         Raises:
-            ArgumentError: A gradient is sparse; no parameter has been changed.
+            ArgumentError: A gradient is sparse; no parameter is changed.
             StateError: The parameters are at the point of evaluation.
         """
         self._check_training()
@@ -239,113 +235,112 @@ class Optimizer(SwitchingOptimizer):
             with torch.enable_grad():
                 loss = closure()
         if torch.compiler.is_compiling():
-            run_traced(self._calls())
-        elif self._kept is None or not self._kept.is_renewed(self.param_groups, self.state):
-            self._kept = None
-            self._kept = self._first_step()
+            run_in_trace(self._programs())
+        elif self._captured is None or not self._captured.update(self.param_groups, self.state):
+            self._captured = None
+            self._captured = self._step_and_capture()
         else:
-            self._kept.run()
+            self._captured.replay()
         return loss
 
-    def _calls(self) -> list[Call]:
-        """Does what is not done by programs of torch, and returns the calls of these."""
+    def _programs(self) -> list[BoundProgram]:
+        """Steps the parameters of other kernels, and returns the programs of torch kernels."""
         work = [step for index in range(len(self.param_groups)) for step in self._work_of(index)]
         shards = [
-            (kernel, self._shard_job(hypers, param))
+            (kernel, self._shard_tensors(hypers, param))
             for kernel, hypers, params in work
             if isinstance(kernel, ShardKernel)
             for param in params
         ]
         if shards:
             run_shards(shards)
-        calls = []
+        programs = []
         for kernel, hypers, params in work:
             if isinstance(kernel, TorchKernel):
-                calls.append(kernel.call(hypers, [self._member(param) for param in params]))
-            elif isinstance(kernel, OnnxKernel):
-                kernel.run(make_job(hypers, [self._member(param) for param in params]))
-        return calls
+                programs.append(kernel.bind(hypers, [self._tensors(param) for param in params]))
+            elif isinstance(kernel, OrtKernel):
+                kernel.run(named_arguments(hypers, [self._tensors(param) for param in params]))
+        return programs
 
-    def _first_step(self) -> KeptStep | None:
-        """Does a step, and returns what the next one may do again."""
-        calls = self._calls()
-        if not calls:
+    def _step_and_capture(self) -> CapturedStep | None:
+        """Performs a step, and returns it for replay if possible."""
+        programs = self._programs()
+        if not programs:
             return None
-        prepared = self._ready(calls)
-        for one in prepared:
+        batched = self._batch(programs)
+        for one in batched:
             one.run()
-        sources = [(self._plans[index], found) for index, found in enumerate(self._scheduled)]
-        return kept_step(sources, self._source.keys, self.param_groups, self.state, prepared)
+        sources = [(self._compiled[index], found) for index, found in enumerate(self._scheduled)]
+        return capture(sources, self._source.keys, self.param_groups, self.state, batched)
 
     def _work_of(self, index: int) -> list[Work]:
-        """What each parameter of a group takes that has a gradient, or all of them together."""
+        """The kernel of each parameter of a group with a gradient, or one for all parameters."""
         group = self.param_groups[index]
         wanted = with_gradients(group, index, type(self).__name__)
         if not wanted:
             return []
         values = self._values_of(index)
-        plan = self._plans.get(index)
-        if plan is None or not plan.variant.serves(values):
-            plan = self._prepare(index)
-        hypers = plan.read(values)
-        if plan.is_joint:
+        known = self._compiled.get(index)
+        if known is None or not known.specialization.matches(values):
+            known = self._compile(index)
+        hypers = known.write_inputs(values)
+        if known.is_joint:
             check_all(wanted, group, index, type(self).__name__)
-            if not isinstance(plan.kernels[0], ShardKernel):
-                return [(plan.kernels[0], hypers, group["params"])]
-        return [(plan.kernels[number], hypers, [param]) for number, param in wanted]
+            if not isinstance(known.kernels[0], ShardKernel):
+                return [(known.kernels[0], hypers, group["params"])]
+        return [(known.kernels[number], hypers, [param]) for number, param in wanted]
 
     @torch.compiler.disable  # type: ignore[untyped-decorator] # tracing would trace SymPy
-    def _prepare(self, index: int) -> Plan:
-        """Compiles what a group needs, and keeps it."""
+    def _compile(self, index: int) -> CompiledGroup:
+        """Compiles the kernels of a group, or takes those of an equal specialization."""
         parameters = self.param_groups[index]["params"]
         where = f"{type(self).__name__}, param group {index}"
         shape = tuple(parameters[0].shape) if parameters else ()
-        variant = self._variants.of(self._values_of(index), shape, where)
-        is_joint = kernels.is_joint(variant.opened.rule)
-        plan = Plan(variant, inputs_for(variant, parameters), is_joint=is_joint)
-        rule = variant.opened.rule
-        together = [parameters] if plan.is_joint else [[param] for param in parameters]
-        for members in together:
-            if any(map(is_sharded, members)) and (plan.is_joint or not steps_by_shards(rule)):
-                engine = engines(self._backend, self._providers)
-                parts = cut(rule, members, variant.kernels)
-                plan.kernels += shard_kernels(rule.name, parts, members, engine, variant.kernels)
+        made = self._specializer.specialize(self._values_of(index), shape, where)
+        rule = made.rule.rule
+        group = CompiledGroup(made, input_tensors(made, parameters), is_joint=is_joint(rule))
+        together = [parameters] if group.is_joint else [[param] for param in parameters]
+        for params in together:
+            if any(map(is_sharded, params)) and (group.is_joint or not steps_by_shards(rule)):
+                make_runner = graph_runners(self._backend, self._providers)
+                rules = shard_rules(rule, params, made.kernels)
+                group.kernels += shard_kernels(rule.name, rules, params, make_runner, made.kernels)
                 continue
-            tensors = [local(param.detach()) for param in members]
+            tensors = [local(param.detach()) for param in params]
             key = tuple((tuple(tensor.shape), tensor.dtype) for tensor in tensors)
-            if key not in variant.kernels:
-                tables = [self._member(param) for param in members]
-                variant.kernels[key] = self._kernel(rule, plan.inputs, tables)
-            plan.kernels.append(variant.kernels[key])
-        self._plans[index] = plan
-        return plan
+            if key not in made.kernels:
+                made.kernels[key] = self._kernel(rule, group.inputs, params)
+            group.kernels.append(made.kernels[key])
+        self._compiled[index] = group
+        return group
 
-    def _member(self, param: Tensor) -> Member:
-        """The tensors of a parameter that lie here; each step asks it of each parameter."""
+    def _tensors(self, param: Tensor) -> ParamTensors:
+        """The local tensors of a parameter; a step calls this for each parameter."""
         grad = param.grad
-        if is_spread(param) or grad is None or grad.requires_grad:
+        if is_dtensor(param) or grad is None or grad.requires_grad:
             grad = gradient_of(param)
         found = {PARAM: param, GRAD: grad, **self.state[param]}
-        return {name: local(value) for name, value in found.items()} if is_spread(param) else found
+        return {name: local(value) for name, value in found.items()} if is_dtensor(param) else found
 
-    def _shard_job(self, hypers: Mapping[str, Tensor], param: Tensor) -> ShardJob:
-        return ShardJob(param.detach(), gradient_of(param), self.state[param], hypers)
+    def _shard_tensors(self, hypers: Mapping[str, Tensor], param: Tensor) -> ShardTensors:
+        return ShardTensors(param.detach(), gradient_of(param), self.state[param], hypers)
 
     def _kernel(
-        self, rule: UpdateRule, hypers: Mapping[str, Tensor], members: Sequence[Member]
-    ) -> OnnxKernel | TorchKernel:
+        self, rule: UpdateRule, hypers: Mapping[str, Tensor], params: Sequence[Tensor]
+    ) -> OrtKernel | TorchKernel:
+        tensors = [self._tensors(param) for param in params]
         if self._backend == "onnxruntime":
-            params = [member[PARAM] for member in members]
-            return kernels.onnx_kernel(rule, params, make_job(hypers, members), self._providers)
-        return kernels.torch_kernel(rule, members)
+            arguments = named_arguments(hypers, tensors)
+            return ort_kernel(rule, [one[PARAM] for one in tensors], arguments, self._providers)
+        return torch_kernel(rule, tensors)
 
     # --- saving and copying --------------------------------------------------------------------
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Takes over a state dict of this optimizer, or of torch's with the same states.
+        """Loads a state dict of this optimizer, or of torch's optimizer with the same states.
 
-        All of it is checked before anything is changed. ``step`` may be a number or a tensor of any
-        dtype; it may be missing where no step after the first one depends on it.
+        Nothing is changed unless all of it is valid. ``step`` may be a number or a tensor of any
+        dtype; it may be missing if no step after the first depends on it.
 
         Raises:
             StateError: A group or state is missing, unknown, or of another shape.
@@ -354,8 +349,8 @@ class Optimizer(SwitchingOptimizer):
 
         def adapt(_: Any, given: dict[str, Any]) -> dict[str, Any]:
             found.extend(adapted_states(given, self._groups_for_load(), self._rule_for_load))
-            if not any(plan.is_joint for plan in self._plans.values()):
-                line_up(states for _, states in found)
+            if not any(group.is_joint for group in self._compiled.values()):
+                pack_scalars(states for _, states in found)
             return {**given, "state": {}}
 
         handle = self.register_load_state_dict_pre_hook(adapt)
@@ -363,10 +358,10 @@ class Optimizer(SwitchingOptimizer):
             super().load_state_dict(dict(state_dict))
         finally:
             handle.remove()
-        self.state.update(found)  # torch's own loader would round them to the parameter's dtype.
+        self.state.update(found)  # torch's loader would cast them to the parameter's dtype.
 
     def _groups_for_load(self) -> list[tuple[str, dict[str, Any], tuple[str, ...]]]:
-        """Name, group and entries that a saved group must have, of each group."""
+        """The name, the group, and the entries that its saved group must have, of each group."""
         return [
             (
                 f"{type(self).__name__}, param group {index}",
@@ -379,7 +374,7 @@ class Optimizer(SwitchingOptimizer):
     def _rule_for_load(self, index: int, saved: Mapping[str, Any]) -> UpdateRule:
         where = f"{type(self).__name__}, param group {index}"
         values = self._checked_values({**saved, **self._scheduled[index]}, where)
-        return self._variants.check(values, where)
+        return self._specializer.rule(values, where)
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -393,7 +388,7 @@ class Optimizer(SwitchingOptimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if "_source" in state:  # torch's load_state_dict gives groups and states alone.
-            self._forget()
+            self._reset()
 
 
 def _is_scheduled(value: Any) -> bool:

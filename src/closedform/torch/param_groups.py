@@ -1,18 +1,84 @@
-"""Which parameters an optimizer steps: those it accepts, and those that have a gradient."""
+"""Param groups: their values, the parameters that are accepted, and their names in errors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
 
-from closedform.errors import ArgumentError
-from closedform.torch.base import place
+from closedform.errors import ArgumentError, ClosedFormError
 from closedform.torch.distributed.shards import check_gradient, check_placement, is_plain
-from closedform.torch.engine.kernels import COMPUTED, check_onnx
+from closedform.torch.engine.kernels import COMPUTE_DTYPES
+from closedform.torch.engine.ort import check_ort_support
 
-_ACCEPTED = f"dtypes are {', '.join(str(dtype) for dtype in COMPUTED)}"
+TRAIN_MODE = "train_mode"
+"""The entry of a group that is False while its parameters are at the point of evaluation."""
+
+_ACCEPTED = f"dtypes are {', '.join(str(dtype) for dtype in COMPUTE_DTYPES)}"
+
+
+def is_training(group: Mapping[str, Any]) -> bool:
+    """Returns whether a group, or a saved one, is at the point of training."""
+    return bool(group.get(TRAIN_MODE, True))
+
+
+def plain(value: object) -> Any:
+    """Returns a value for exact arithmetic: a tensor as its NumPy number."""
+    if isinstance(value, Tensor):
+        return value.detach().cpu().numpy()[()]
+    return tuple(plain(entry) for entry in value) if isinstance(value, tuple | list) else value
+
+
+def copied(value: object) -> Any:
+    """Returns a copy of a value that shares no memory with it."""
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    return tuple(copied(entry) for entry in value) if isinstance(value, tuple | list) else value
+
+
+def like(old: Any, value: Any) -> Any:
+    """Returns a scheduled value in the form that its group has: a new tensor for a tensor."""
+    if isinstance(value, tuple):
+        return tuple(like(*pair) for pair in zip(old, value, strict=True))
+    if value is None:
+        return copied(old)
+    return old.new_full(old.shape, value) if isinstance(old, Tensor) else value
+
+
+def assign(group: dict[str, Any], key: str, value: Any) -> None:
+    """Writes a scheduled value to a group; a tensor there is filled in place."""
+    old = group[key]
+    if isinstance(old, Tensor):
+        old.fill_(value)
+    elif isinstance(value, tuple):
+        entries: list[Any] = []
+        for before, after in zip(old, value, strict=True):
+            if isinstance(before, Tensor) and after is not None:
+                before.fill_(after)
+            entries.append(before if after is None or isinstance(before, Tensor) else after)
+        group[key] = tuple(entries)
+    else:
+        group[key] = value
+
+
+def place(group: Mapping[str, Any], group_index: int, index: int) -> str:
+    """Returns the name of a parameter for errors: its group, name or index, and shape."""
+    shape = list(group["params"][index].shape)
+    names = group.get("param_names")
+    name = f"parameter {index}" if names is None else f"parameter {names[index]!r}"
+    return f"param group {group_index}, {name} of shape {shape}"
+
+
+@contextmanager
+def located(where: str) -> Iterator[None]:
+    """Adds a location to the errors raised within."""
+    try:
+        yield
+    except ClosedFormError as error:
+        inner = where if error.where is None else f"{where}: {error.where}"
+        raise type(error)(error.what, where=inner, hint=error.hint) from error
 
 
 def check_parameter(
@@ -22,16 +88,16 @@ def check_parameter(
     providers: Sequence[str] | None,
     where: str,
 ) -> None:
-    """Raises ArgumentError for a parameter that cannot be stepped.
+    """Raises ArgumentError for a parameter that the optimizer does not support.
 
     Args:
         parameter: The parameter.
         first: The first parameter of its optimizer.
         backend: One of ``BACKENDS``.
-        providers: Those of onnxruntime.
-        where: For errors.
+        providers: The execution providers of onnxruntime.
+        where: The parameter's place, for errors.
     """
-    if parameter.dtype not in COMPUTED:
+    if parameter.dtype not in COMPUTE_DTYPES:
         kind = "complex" if parameter.is_complex() else str(parameter.dtype)
         raise ArgumentError(
             f"a parameter must be a real floating-point tensor, got {kind}",
@@ -46,19 +112,19 @@ def check_parameter(
         )
     check_placement(parameter, where)
     if backend == "onnxruntime":
-        check_onnx(parameter, providers, where)
+        check_ort_support(parameter, providers, where)
 
 
 def with_gradients(group: Mapping[str, Any], index: int, owner: str) -> list[tuple[int, Tensor]]:
-    """Returns the parameters of a group that have a gradient, and their places.
+    """Returns the parameters of a group that have a gradient, with their indices.
 
     Args:
         group: The group.
-        index: Its place.
+        index: Its index.
         owner: The class of the optimizer, for errors.
 
     Raises:
-        ArgumentError: A gradient is sparse, or not spread as its parameter is.
+        ArgumentError: A gradient is sparse, or is not distributed like its parameter.
     """
     found = [
         (number, param) for number, param in enumerate(group["params"]) if param.grad is not None
@@ -72,12 +138,12 @@ def with_gradients(group: Mapping[str, Any], index: int, owner: str) -> list[tup
 def check_all(
     found: Sequence[tuple[int, Tensor]], group: Mapping[str, Any], index: int, owner: str
 ) -> None:
-    """Raises ArgumentError where only some parameters have a gradient that step together."""
+    """Raises ArgumentError if parameters that step together do not all have a gradient."""
     if len(found) == len(group["params"]):
         return
     lacking = next(number for number, one in enumerate(group["params"]) if one.grad is None)
     raise ArgumentError(
-        "all parameters step together in this rule, and one has no gradient",
+        "this rule steps all parameters together, but one has no gradient",
         where=f"{owner}, {place(group, index, lacking)}",
         hint="give it a gradient of zeros, or leave it out of the optimizer",
     )

@@ -1,4 +1,4 @@
-"""Values of schedules as param groups hold them: numbers, tensors, tuples of both."""
+"""The values of schedules, step by step, for the entries of param groups."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from closedform.language import Schedule
 from closedform.lowering.analysis.domain import MAX_STEP
 
 BLOCK = 1024
-"""How many steps are computed at once."""
+"""The number of steps that are computed at once."""
 
 
-class Course:
+class ScheduleValues:
     """The values of a schedule, computed a block of steps ahead.
 
-    Invariant: ``at(step)`` is the float that the schedule itself has there, whatever the block.
+    Invariant: ``at(step)`` is the value of the schedule itself, independent of the blocks.
     """
 
     __slots__ = ("_first", "_values", "schedule")
@@ -41,119 +41,83 @@ class Course:
         self._values = values.tolist()
         return self._values[step - self._first]
 
-    def __reduce__(self) -> tuple[type[Course], tuple[Schedule]]:
-        return Course, (self.schedule,)
+    def __reduce__(self) -> tuple[type[ScheduleValues], tuple[Schedule]]:
+        return ScheduleValues, (self.schedule,)
 
 
-class Tuple:
-    """The values of a tuple such as betas: a course for each entry, or None where it is kept."""
+class TupleValues:
+    """The values of a tuple such as betas; None for an element that is not scheduled."""
 
-    __slots__ = ("courses",)
+    __slots__ = ("elements",)
 
-    def __init__(self, courses: Sequence[Course | None]) -> None:
-        self.courses = tuple(courses)
+    def __init__(self, elements: Sequence[ScheduleValues | None]) -> None:
+        self.elements = tuple(elements)
 
     def at(self, step: int) -> tuple[float | None, ...]:
-        """Returns the value of each entry at a step, None where it is kept."""
-        return tuple(None if course is None else course.at(step) for course in self.courses)
+        """Returns the value of each element at a step; None if it is not scheduled."""
+        return tuple(None if element is None else element.at(step) for element in self.elements)
 
-    def __reduce__(self) -> tuple[type[Tuple], tuple[tuple[Course | None, ...]]]:
-        return Tuple, (self.courses,)
-
-
-Values = Course | Tuple
+    def __reduce__(self) -> tuple[type[TupleValues], tuple[tuple[ScheduleValues | None, ...]]]:
+        return TupleValues, (self.elements,)
 
 
-def read_values(spec: object, where: str) -> Values:
+Values = ScheduleValues | TupleValues
+
+ScheduleSpec = Schedule | tuple[Schedule | float | None, ...]
+"""What drives an entry: a Schedule; or, for a tuple, one for each element, a number or None."""
+
+
+def read_values(spec: ScheduleSpec, where: str) -> Values:
     """Returns the values of a schedule, or of a tuple of schedules, numbers and None.
 
     Raises:
-        DefinitionError: It is neither, or a schedule has open hyperparameters.
+        DefinitionError: It is neither, or a schedule has hyperparameters without a value.
     """
     if isinstance(spec, Schedule):
-        return _course(spec, where)
+        return _bound_values(spec, where)
     if isinstance(spec, tuple):
         entries = [_entry(entry, index, where) for index, entry in enumerate(spec)]
-        if any(course is not None for course in entries):
-            return Tuple(entries)
+        if any(element is not None for element in entries):
+            return TupleValues(entries)
     raise DefinitionError(
         f"a schedule must be a Schedule, or a tuple for an entry such as betas, got {spec!r}",
         where=where,
-        hint="closedform.Schedule(expression) makes one of a SymPy expression",
+        hint="closedform.Schedule(expression) makes one from a SymPy expression",
     )
 
 
-def _entry(entry: Any, index: int, where: str) -> Course | None:
+def _entry(entry: Any, index: int, where: str) -> ScheduleValues | None:
     if entry is None:
         return None
     if isinstance(entry, Schedule):
-        return _course(entry, f"{where}, entry {index}")
-    return Course(Schedule(entry, name=f"entry {index}"))
+        return _bound_values(entry, f"{where}, entry {index}")
+    return ScheduleValues(Schedule(entry, name=f"entry {index}"))
 
 
-def _course(schedule: Schedule, where: str) -> Course:
+def _bound_values(schedule: Schedule, where: str) -> ScheduleValues:
     if schedule.open:
         names = ", ".join(symbol.name for symbol in schedule.open)
         raise DefinitionError(
             f"the schedule {schedule.name!r} has no value for {names}",
             where=where,
-            hint="give them with bind()",
+            hint="bind them with bind()",
         )
-    return Course(schedule)
-
-
-def plain(value: object) -> Any:
-    """Returns a value of a param group for exact arithmetic: a tensor as its NumPy number."""
-    if isinstance(value, Tensor):
-        return value.detach().cpu().numpy()[()]
-    return tuple(plain(entry) for entry in value) if isinstance(value, tuple | list) else value
-
-
-def copied(value: object) -> Any:
-    """Returns a value of a param group that shares no memory with it."""
-    if isinstance(value, Tensor):
-        return value.detach().clone()
-    return tuple(copied(entry) for entry in value) if isinstance(value, tuple | list) else value
-
-
-def like(old: Any, value: Any) -> Any:
-    """Returns a scheduled value as its group holds it: a new tensor where the old one is one."""
-    if isinstance(value, tuple):
-        return tuple(like(*pair) for pair in zip(old, value, strict=True))
-    if value is None:
-        return copied(old)
-    return old.new_full(old.shape, value) if isinstance(old, Tensor) else value
-
-
-def assign(group: dict[str, Any], key: str, value: Any) -> None:
-    """Writes a value to a param group: a number into its place, a tensor filled where it lies."""
-    old = group[key]
-    if isinstance(old, Tensor):
-        old.fill_(value)
-    elif isinstance(value, tuple):
-        entries: list[Any] = []
-        for before, after in zip(old, value, strict=True):
-            if isinstance(before, Tensor) and after is not None:
-                before.fill_(after)
-            entries.append(before if after is None or isinstance(before, Tensor) else after)
-        group[key] = tuple(entries)
-    else:
-        group[key] = value
+    return ScheduleValues(schedule)
 
 
 def check_fits(value: object, values: Values, where: str) -> None:
-    """Raises DefinitionError where a group's value cannot hold what a schedule writes."""
-    if isinstance(values, Course):
+    """Raises DefinitionError if a schedule cannot drive the value of a group."""
+    if isinstance(values, ScheduleValues):
         _check_number(value, where)
         return
-    if not isinstance(value, tuple | list) or len(value) != len(values.courses):
+    if not isinstance(value, tuple | list) or len(value) != len(values.elements):
         raise DefinitionError(
-            f"a tuple of {len(values.courses)} schedules needs a tuple of as many values, "
+            f"a tuple of {len(values.elements)} schedules needs a tuple of as many values, "
             f"got {value!r}",
             where=where,
         )
-    for index, (entry, course) in enumerate(zip(value, values.courses, strict=True)):
-        if course is not None:
+    for index, (entry, element) in enumerate(zip(value, values.elements, strict=True)):
+        if element is not None:
             _check_number(entry, f"{where}, entry {index}")
 
 

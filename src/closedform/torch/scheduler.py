@@ -18,30 +18,32 @@ from closedform.errors import ArgumentError, DefinitionError, StateError, Unknow
 from closedform.language import Schedule
 from closedform.language.printing import text
 from closedform.recipes.tags import matching_groups, read_tags
+from closedform.torch.param_groups import assign, copied, like
 from closedform.torch.schedule_values import (
-    Course,
-    Tuple,
+    ScheduleSpec,
+    ScheduleValues,
+    TupleValues,
     Values,
-    assign,
     check_fits,
-    copied,
-    like,
     read_values,
 )
+
+Tags = str | Sequence[str | None] | None
+"""Selects param groups by their tags."""
 
 _STATE_KEYS = ("last_epoch", "_step_count", "key", "digest", "expression")
 _LONGEST_TEXT = 200
 _MARKED = "_wrapped_by_lr_sched"
-"""The attribute by which torch knows a step that marks itself as called."""
+"""The attribute by which torch recognizes a step that records its calls."""
 _CALLS = "_calls"
 
 
 @dataclass(frozen=True, slots=True)
-class Drive:
-    """What is written to one entry of one param group.
+class ScheduledEntry:
+    """An entry of a param group, and its values.
 
     Attributes:
-        index: The group's place among the groups.
+        index: The index of the group.
         key: The entry.
         values: Its value at each step.
     """
@@ -54,26 +56,26 @@ class Drive:
 class ParamScheduler(LRScheduler):
     """Drives an entry of an optimizer's param groups along a schedule.
 
-    The value is a function of ``last_epoch`` alone, the number of ``step()`` calls after
-    construction: after any load, copy or jump it is exactly ``schedule(last_epoch)`` in float64. A
-    value that is a tensor is filled where it lies, so that a compiled step sees it change without
-    being compiled again. Each group keeps the value from before in ``initial_<key>``.
+    The value depends only on ``last_epoch``, the number of ``step()`` calls after construction:
+    after any load, copy or jump it is exactly ``schedule(last_epoch)`` in float64. A tensor is
+    filled in place, so that a compiled step reads the new value without recompilation. Each group
+    saves its original value as ``initial_<key>``.
 
     Args:
         optimizer: Any torch optimizer.
-        schedule: A Schedule for all groups, or a list with one for each group (None leaves a group
-            as it is). For an entry that is a tuple, such as betas, a tuple takes the place of a
-            Schedule: with a Schedule, a number, or None to keep it, for each entry.
+        schedule: A Schedule for all groups, or a list with one for each group (None for a group
+            that is not scheduled). For an entry that is a tuple, such as betas, give a tuple of a
+            Schedule, a number, or None (not scheduled) for each element.
         key: The entry of the param groups.
-        tags: A tag, or a list of them: the groups whose ``tags`` hold one of them. None in the list
-            stands for groups without tags; None itself for all groups.
+        tags: A tag or a list of tags: groups are selected if their ``tags`` contain one of them.
+            None in the list selects groups without tags; None itself selects all groups.
         last_epoch: The step before the first one: the first value is that of ``last_epoch + 1``.
 
     Raises:
-        ArgumentError: ``optimizer`` is no torch optimizer.
-        DefinitionError: ``schedule`` has none of these forms, or cannot drive the value of a group,
-            or the tags match no group.
-        UnknownNameError: A group has no such entry.
+        ArgumentError: ``optimizer`` is not a torch optimizer.
+        DefinitionError: ``schedule`` has none of these forms or cannot drive the value of a group,
+            or no group has one of the tags.
+        UnknownNameError: A group does not have the entry.
 
     Example:
         >>> import torch
@@ -91,35 +93,35 @@ class ParamScheduler(LRScheduler):
     base_lrs: list[Any]
     last_epoch: int
     _step_count: int
-    _drives: tuple[Drive, ...]
+    _entries: tuple[ScheduledEntry, ...]
 
     def __init__(
         self,
         optimizer: Optimizer,
-        schedule: object,
+        schedule: ScheduleSpec | list[ScheduleSpec | None],
         key: str = "lr",
-        tags: object = None,
+        tags: Tags = None,
         last_epoch: int = -1,
     ) -> None:
-        # torch's constructor is not called: it schedules "lr", whatever the key.
+        # torch's constructor is not called: it always schedules "lr".
         check_optimizer(optimizer, f"{type(self).__name__} of {key!r}")
-        drives = read_drives(optimizer, schedule, key, tags, type(self).__name__)
-        self._start(optimizer, drives, key, last_epoch)
+        entries = scheduled_entries(optimizer, schedule, key, tags, type(self).__name__)
+        self._start(optimizer, entries, key, last_epoch)
 
     def _start(
-        self, optimizer: Optimizer, drives: Iterable[Drive], key: str, last_epoch: int
+        self, optimizer: Optimizer, entries: Iterable[ScheduledEntry], key: str, last_epoch: int
     ) -> None:
-        """Begins: all is checked before the first group is written."""
-        self._drives = tuple(drives)
+        """Starts the schedule; everything is checked before the first group is written."""
+        self._entries = tuple(entries)
         _check_last_epoch(last_epoch, f"{type(self).__name__} of {key!r}")
-        for drive in self._drives:
-            check_drive(optimizer, drive, type(self).__name__)
+        for entry in self._entries:
+            check_entry(optimizer, entry, type(self).__name__)
         self.optimizer = optimizer
         self.key = key
         self.last_epoch = last_epoch
-        for drive in self._drives:
-            group = optimizer.param_groups[drive.index]
-            group.setdefault(f"initial_{drive.key}", copied(group[drive.key]))
+        for entry in self._entries:
+            group = optimizer.param_groups[entry.index]
+            group.setdefault(f"initial_{entry.key}", copied(group[entry.key]))
         self.base_lrs = [
             copied(group.get(f"initial_{key}", group.get(key))) for group in optimizer.param_groups
         ]
@@ -128,15 +130,15 @@ class ParamScheduler(LRScheduler):
         self._initial_step()
 
     def _initial_step(self) -> None:
-        """Sets the first value; torch's SequentialLR calls this again for its first member."""
+        """Writes the first value; torch's SequentialLR calls this again for its first scheduler."""
         self._step_count = 0
         self.step()
 
     def _watch_steps(self) -> None:
-        """Makes the optimizer's step leave the mark by which torch's schedulers see the order.
+        """Wraps the optimizer's step so that it records its call, for the check of the order.
 
-        A hook would not do: a step under torch.compile runs none. Nor does an attribute of the
-        optimizer, which a trace sets and loses: what a trace keeps is a list.
+        A hook is not sufficient, since a step under torch.compile runs none; neither is an
+        attribute of the optimizer, which is lost after a trace. A list survives.
         """
         step = self.optimizer.step
         method = getattr(step, "__func__", None)
@@ -157,7 +159,7 @@ class ParamScheduler(LRScheduler):
         self.optimizer.step = marked  # type: ignore[method-assign]
 
     def step(self, epoch: int | None = None) -> None:
-        """Goes to the next step, or to step ``epoch``, and writes the values of it."""
+        """Moves to the next step, or to step ``epoch``, and writes its values."""
         if self._step_count == 1 and epoch is None and _was_skipped(self.optimizer):
             warnings.warn(
                 "scheduler.step() was called before the first optimizer.step(): the first value of "
@@ -169,7 +171,7 @@ class ParamScheduler(LRScheduler):
         self._update_lr(epoch)
 
     def _update_lr(self, epoch: int | None = None) -> None:
-        """Moves the clock and writes; torch's SequentialLR calls this at a milestone."""
+        """Moves the clock and writes values; torch's SequentialLR calls this at a milestone."""
         if epoch is not None:
             _check_last_epoch(epoch, f"{type(self).__name__} of {self.key!r}")
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
@@ -179,29 +181,29 @@ class ParamScheduler(LRScheduler):
         groups = self.optimizer.param_groups
         if len(groups) != self._group_count:
             raise DefinitionError(
-                f"the optimizer has {len(groups)} param groups, the scheduler was made for "
-                f"{self._group_count}",
+                f"the optimizer has {len(groups)} param groups, but had {self._group_count} when "
+                "the scheduler was made",
                 where=f"{type(self).__name__} of {self.key!r}",
                 hint="make a new scheduler with last_epoch after add_param_group",
             )
-        for drive in self._drives:
-            assign(groups[drive.index], drive.key, drive.values.at(step))
+        for entry in self._entries:
+            assign(groups[entry.index], entry.key, entry.values.at(step))
 
     def get_last_value(self, key: str | None = None) -> list[Any]:
-        """Returns the last value written to each group, None for a group that is left as it is.
+        """Returns the last value written to each group, None for a group that is not scheduled.
 
         Args:
-            key: The entry; that of the scheduler if not given.
+            key: The entry; by default, that of the scheduler.
 
         Raises:
-            UnknownNameError: The scheduler does not drive that entry.
+            UnknownNameError: The scheduler does not drive the entry.
         """
         wanted = self.key if key is None else key
-        driven = {drive.index: drive.values for drive in self._drives if drive.key == wanted}
+        driven = {entry.index: entry.values for entry in self._entries if entry.key == wanted}
         if not driven:
             raise UnknownNameError(
                 f"{type(self).__name__} does not drive {wanted!r}",
-                hint=nearest(wanted, {drive.key for drive in self._drives}),
+                hint=nearest(wanted, {entry.key for entry in self._entries}),
             )
         step = max(self.last_epoch, 0)
         return [
@@ -210,7 +212,7 @@ class ParamScheduler(LRScheduler):
         ]
 
     def get_last_lr(self) -> list[Any]:
-        """Returns the last value of each group; for one that is left as it is, its own value."""
+        """Returns the last value of each group; for one that is not scheduled, its own value."""
         return [
             copied(group.get(self.key)) if value is None else value
             for value, group in zip(self.get_last_value(), self.optimizer.param_groups, strict=True)
@@ -225,42 +227,42 @@ class ParamScheduler(LRScheduler):
 
     @property
     def _last_lr(self) -> list[Any]:  # type: ignore[override]
-        """What clients of torch's schedulers read without asking."""
+        """The attribute that users of torch's schedulers read directly."""
         return self.get_last_lr()
 
     @property
     def schedules(self) -> list[Any]:
-        """The schedule of each group, None where it is left as it is; a tuple for a tuple."""
+        """The schedule of each group, None if it is not scheduled; a tuple for a tuple."""
         found: list[Any] = [None] * self._group_count
-        for drive in self._drives:
-            if drive.key == self.key:
-                found[drive.index] = _schedules_of(drive.values)
+        for entry in self._entries:
+            if entry.key == self.key:
+                found[entry.index] = _schedules_of(entry.values)
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the clock and what the schedule is: plain numbers and strings.
+        """Returns the clock and an identification of the schedule, as numbers and strings.
 
-        "digest" is that of the exact expressions; "expression" shows them, cut where they are long.
+        "digest" is a digest of the exact expressions; "expression" is their text, truncated.
         """
         return {
             "last_epoch": self.last_epoch,
             "_step_count": self._step_count,
             "key": self.key,
             "digest": self._digest(),
-            "expression": [_shown(drive) for drive in self._drives],
+            "expression": [_shown(entry) for entry in self._entries],
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any], on_mismatch: str = "error") -> None:
-        """Takes over the clock of a state, and writes the values of that step.
+        """Loads the clock from a state, and writes the values of its step.
 
         Args:
-            state_dict: What ``state_dict`` returned; also torch's own, with ``"continue"``.
-            on_mismatch: ``"error"``, or ``"continue"`` to go on from that step with this schedule
-                although the state is of another one.
+            state_dict: The result of ``state_dict``; with ``"continue"``, also that of torch.
+            on_mismatch: ``"error"``, or ``"continue"`` to continue from that step with this
+                schedule even if the state is that of another schedule.
 
         Raises:
-            StateError: It is no such state, or of another schedule; nothing is changed.
-            ArgumentError: ``on_mismatch`` is neither.
+            StateError: It is not such a state, or that of another schedule; nothing is changed.
+            ArgumentError: ``on_mismatch`` has another value.
         """
         where = f"{type(self).__name__} of {self.key!r}"
         if on_mismatch not in ("error", "continue"):
@@ -278,27 +280,27 @@ class ParamScheduler(LRScheduler):
         missing = [key for key in _STATE_KEYS if key not in state_dict]
         if missing:
             raise StateError(
-                f"the state has no {missing[0]!r}, so it is not known of which schedule it is",
+                f"the state has no {missing[0]!r}, so its schedule is not known",
                 where=where,
-                hint='to go on from its step all the same, pass on_mismatch="continue"',
+                hint='pass on_mismatch="continue" to continue from its step regardless',
             )
         if state_dict["digest"] == self._digest():
             return
-        mine = [_shown(drive) for drive in self._drives]
+        mine = [_shown(entry) for entry in self._entries]
         theirs = list(state_dict["expression"])
         pairs = zip(mine, theirs, strict=False)
         found = next((pair for pair in pairs if pair[0] != pair[1]), (mine[:1], theirs[:1]))
         raise StateError(
-            f"the state is of another schedule: {found[1]}, here it is {found[0]}",
+            f"the state is that of another schedule: expected {found[0]}, got {found[1]}",
             where=where,
-            hint='to go on from its step all the same, pass on_mismatch="continue"',
+            hint='pass on_mismatch="continue" to continue from its step regardless',
         )
 
     def _digest(self) -> str:
-        """The digest of the exact expressions of all that is driven."""
+        """The digest of the exact expressions of all entries."""
         content = [
-            (drive.index, drive.key, [_code(part) for part in _parts(drive.values)])
-            for drive in self._drives
+            (entry.index, entry.key, [_code(part) for part in _parts(entry.values)])
+            for entry in self._entries
         ]
         return hashlib.sha256(repr(content).encode()).hexdigest()
 
@@ -308,49 +310,55 @@ class ParamScheduler(LRScheduler):
 
 
 def check_optimizer(optimizer: object, where: str) -> None:
-    """Raises ArgumentError where something is no torch optimizer."""
+    """Raises ArgumentError if the argument is not a torch optimizer."""
     if not isinstance(optimizer, Optimizer):
         raise ArgumentError(
             f"a scheduler needs a torch optimizer, got {type(optimizer).__name__}", where=where
         )
 
 
-def read_drives(
-    optimizer: Optimizer, schedule: object, key: str, tags: object, owner: str
-) -> list[Drive]:
-    """Returns what one schedule, or one for each group, writes to the groups with these tags.
+def scheduled_entries(
+    optimizer: Optimizer,
+    schedule: ScheduleSpec | list[ScheduleSpec | None],
+    key: str,
+    tags: Tags,
+    owner: str,
+) -> list[ScheduledEntry]:
+    """Returns the entries that one schedule, or one for each group, entries in selected groups.
 
     Raises:
-        DefinitionError: The schedules have another form or number, or the tags match no group.
+        DefinitionError: The schedules have another form or number, or no group has the tags.
     """
     where = f"{owner} of {key!r}"
     groups = optimizer.param_groups
     matches = matching_groups(read_tags(tags, "tags", where), groups, where)
     if not isinstance(schedule, list):
         shared = read_values(schedule, where)
-        return [Drive(index, key, shared) for index, is_met in enumerate(matches) if is_met]
+        return [
+            ScheduledEntry(index, key, shared) for index, is_met in enumerate(matches) if is_met
+        ]
     if len(schedule) != len(groups):
         raise DefinitionError(
-            f"a list must have a schedule for each param group: expected {len(groups)}, "
+            f"expected a list of {len(groups)} schedules, one for each param group, "
             f"got {len(schedule)}",
             where=where,
         )
     return [
-        Drive(index, key, read_values(spec, f"{where}, param group {index}"))
+        ScheduledEntry(index, key, read_values(spec, f"{where}, param group {index}"))
         for index, (spec, is_met) in enumerate(zip(schedule, matches, strict=True))
         if is_met and spec is not None
     ]
 
 
-def check_drive(optimizer: Optimizer, drive: Drive, owner: str) -> None:
-    """Raises an error where a group has not the entry, or one that no schedule can write."""
-    group = optimizer.param_groups[drive.index]
-    where = f"{owner}, param group {drive.index}"
-    if drive.key not in group:
+def check_entry(optimizer: Optimizer, entry: ScheduledEntry, owner: str) -> None:
+    """Raises an error if a group does not have the entry, or its value cannot be scheduled."""
+    group = optimizer.param_groups[entry.index]
+    where = f"{owner}, param group {entry.index}"
+    if entry.key not in group:
         known = [name for name in group if name != "params"]
-        hint = nearest(drive.key, known) if known else "it has no entries"
-        raise UnknownNameError(f"the group has no entry {drive.key!r}", where=where, hint=hint)
-    check_fits(group[drive.key], drive.values, f"{where}, {drive.key!r}")
+        hint = nearest(entry.key, known) if known else "it has no entries"
+        raise UnknownNameError(f"the group has no entry {entry.key!r}", where=where, hint=hint)
+    check_fits(group[entry.key], entry.values, f"{where}, {entry.key!r}")
 
 
 def _was_skipped(optimizer: Optimizer) -> bool:
@@ -368,28 +376,30 @@ def _clock_of(state_dict: Any, where: str) -> int:
     step = state_dict.get("last_epoch") if isinstance(state_dict, Mapping) else None
     if isinstance(step, bool) or not isinstance(step, int) or step < -1:
         raise StateError(
-            f"the state of a scheduler holds an integer 'last_epoch' >= -1, got {step!r}",
+            f"the state of a scheduler has an integer 'last_epoch' >= -1, got {step!r}",
             where=where,
-            hint="load what state_dict() returned",
+            hint="load a result of state_dict()",
         )
     return step
 
 
 def _parts(values: Values) -> Sequence[Schedule | None]:
-    if isinstance(values, Tuple):
-        return [None if course is None else course.schedule for course in values.courses]
+    if isinstance(values, TupleValues):
+        return [None if element is None else element.schedule for element in values.elements]
     return [values.schedule]
 
 
 def _schedules_of(values: Values) -> Any:
-    return values.schedule if isinstance(values, Course) else tuple(_parts(values))
+    return values.schedule if isinstance(values, ScheduleValues) else tuple(_parts(values))
 
 
 def _code(schedule: Schedule | None) -> str:
     return "" if schedule is None else str(sp.srepr(schedule.bound))
 
 
-def _shown(drive: Drive) -> str:
-    formulas = ["kept" if part is None else text(part.bound) for part in _parts(drive.values)]
-    line = f"param group {drive.index}, {drive.key}: {', '.join(formulas)}"
+def _shown(entry: ScheduledEntry) -> str:
+    formulas = [
+        "not scheduled" if part is None else text(part.bound) for part in _parts(entry.values)
+    ]
+    line = f"param group {entry.index}, {entry.key}: {', '.join(formulas)}"
     return line if len(line) <= _LONGEST_TEXT else f"{line[:_LONGEST_TEXT]}…"

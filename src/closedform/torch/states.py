@@ -1,4 +1,4 @@
-"""State dicts of optimizers: those of this package and of torch, checked before they are loaded."""
+"""States of optimizers: the initial ones, and those of state dicts, checked before loading."""
 
 from __future__ import annotations
 
@@ -12,15 +12,21 @@ from torch import Tensor
 from closedform.errors import StateError, nearest
 from closedform.language import Schedule, UpdateRule, t
 from closedform.runtime.state_layouts import POWERS, step_of_powers
-from closedform.torch.base import KEPT, STEP, is_training, located, place
-from closedform.torch.distributed.shards import is_placeable, placed_like
+from closedform.torch.distributed.shards import is_redistributable, redistributed_like
 from closedform.torch.engine.kernels import initial_states
+from closedform.torch.param_groups import is_training, located, place
+
+STEP = "step"
+"""The state that counts the steps of a parameter."""
+
+TRAINING_POINT = "training_point"
+"""The state that holds a parameter's value for training while it is at the point of evaluation."""
 
 _DERIVED = ("eta", "mu")
 """States of torch's ASGD that are functions of the step here."""
 
 _PENALTY = "l2_regularization_rate"
-"""Where cerebras's Adam keeps its weight decay."""
+"""The entry of cerebras's Adam that holds its weight decay."""
 
 Groups = Sequence[tuple[str, dict[str, Any], tuple[str, ...]]]
 RuleOf = Callable[[int, Mapping[str, Any]], UpdateRule]
@@ -29,31 +35,31 @@ RuleOf = Callable[[int, Mapping[str, Any]], UpdateRule]
 def adapted_states(
     given: Any, groups: Groups, rule_of: RuleOf
 ) -> list[tuple[Tensor, dict[str, Tensor]]]:
-    """Returns the states of each parameter from a state dict, if it fits the groups.
+    """Returns the states of each parameter from a state dict that matches the groups.
 
-    A parameter without saved state has that of before its first step.
+    A parameter without saved states has those before its first step.
 
     Args:
         given: The state dict.
-        groups: Name, group and needed entries of each group that it is loaded into.
-        rule_of: From the place of a group and its saved entries to its rule.
+        groups: The name, group and required entries of each group that it is loaded into.
+        rule_of: Returns the rule of a group, from its index and saved entries.
 
     Raises:
-        StateError: It is no state dict, or does not fit.
+        StateError: It is not a state dict, or does not match.
     """
     if not isinstance(given, Mapping) or not {"state", "param_groups"} <= set(given):
         got = sorted(given) if isinstance(given, Mapping) else type(given).__name__
         raise StateError(
-            f"a state dict of an optimizer holds 'state' and 'param_groups', got {got}",
-            hint="load what state_dict() returned",
+            f"a state dict of an optimizer has 'state' and 'param_groups', got {got}",
+            hint="load a result of state_dict()",
         )
     saved_groups = given["param_groups"]
     if len(saved_groups) != len(groups):
         raise StateError(
-            f"the state has {len(saved_groups)} param groups, the optimizer {len(groups)}",
+            f"the state has {len(saved_groups)} param groups, the optimizer has {len(groups)}",
             where=groups[0][0],
         )
-    fitting: list[tuple[Tensor, Mapping[str, Any], dict[str, Tensor]]] = []
+    matching: list[tuple[Tensor, Mapping[str, Any], dict[str, Tensor]]] = []
     for index, ((where, group, keys), saved) in enumerate(zip(groups, saved_groups, strict=True)):
         _check_group(group, keys, saved, where)
         rule = rule_of(index, saved)
@@ -65,12 +71,12 @@ def adapted_states(
             found = _with_step(given["state"].get(key) or {}, rule, spot)
             first = first_states(rule, parameter)
             if not is_training(saved):
-                first[KEPT] = parameter.detach().clone()
+                first[TRAINING_POINT] = parameter.detach().clone()
             if found:
                 first = _checked(found, first, rule, spot)
-            fitting.append((parameter, found, first))
-    # All is checked: what comes now may wait for other processes.
-    return [(parameter, _taken(found, first)) for parameter, found, first in fitting]
+            matching.append((parameter, found, first))
+    # Everything is checked: redistribution below may wait for other processes.
+    return [(parameter, _loaded(found, first)) for parameter, found, first in matching]
 
 
 def first_states(rule: UpdateRule, parameter: Tensor) -> dict[str, Tensor]:
@@ -87,11 +93,11 @@ def group_states(
     Args:
         rule: The rule of the group.
         group: The group.
-        index: Its place.
+        index: Its index.
         owner: The class of the optimizer, for errors.
 
     Raises:
-        DefinitionError: The rule is not for the shape of a parameter.
+        DefinitionError: The rule does not apply to the shape of a parameter.
     """
     made = []
     for number, parameter in enumerate(group["params"]):
@@ -113,20 +119,20 @@ def _check_group(
     penalty = saved.get(_PENALTY, 0)
     if penalty and _PENALTY not in keys:
         raise StateError(
-            f"the saved group has {_PENALTY} {penalty}, which is no entry here",
+            f"the saved group has {_PENALTY} = {penalty}, which this optimizer does not have",
             where=where,
-            hint="its Adam keeps the argument weight_decay there: make it weight_decay again",
+            hint="it is the argument weight_decay of Adam in cerebras: rename it to weight_decay",
         )
     if len(saved["params"]) != len(group["params"]):
         raise StateError(
-            f"the saved group has {len(saved['params'])} parameters, the optimizer's "
+            f"the saved group has {len(saved['params'])} parameters, the optimizer's group has "
             f"{len(group['params'])}",
             where=where,
         )
 
 
 def _with_step(found: Mapping[str, Any], rule: UpdateRule, where: str) -> Mapping[str, Any]:
-    """The states of a parameter, with the step in the place of cerebras's powers of the betas."""
+    """The states of a parameter, with the step instead of cerebras's powers of the betas."""
     if STEP in found or not any(key in found for key in POWERS):
         return found
     numbers = []
@@ -134,20 +140,20 @@ def _with_step(found: Mapping[str, Any], rule: UpdateRule, where: str) -> Mappin
         beta = rule.hyperparameters.get(name, 0)
         if isinstance(beta, Schedule):
             raise StateError(
-                f"{name} is a schedule: powers of it do not tell the step",
+                f"{name} is a schedule, so its powers do not determine the step",
                 where=where,
-                hint=f"put the state {STEP!r} in their place",
+                hint=f"replace them by the state {STEP!r}",
             )
         numbers.append(float(beta))
-    hint = f"put the state {STEP!r} in their place"
-    kept = {name: value for name, value in found.items() if name not in POWERS}
-    return {**kept, STEP: step_of_powers(found, numbers, where, hint=hint)}
+    hint = f"replace them by the state {STEP!r}"
+    rest = {name: value for name, value in found.items() if name not in POWERS}
+    return {**rest, STEP: step_of_powers(found, numbers, where, hint=hint)}
 
 
 def _checked(
     found: Mapping[str, Any], first: dict[str, Tensor], rule: UpdateRule, where: str
 ) -> dict[str, Tensor]:
-    """The first states of a parameter with the step that is found, if the others fit them."""
+    """The initial states of a parameter with the saved step, if the saved states match them."""
     for name, value in found.items():
         if name not in first and name not in _DERIVED and value is not None:
             raise StateError(f"unknown state {name!r}", where=where, hint=nearest(name, first))
@@ -162,22 +168,22 @@ def _checked(
                 f"state {name!r} must have shape {list(start.shape)}, got {list(value.shape)}",
                 where=where,
             )
-        if not is_placeable(value, start):
+        if not is_redistributable(value, start):
             raise StateError(
-                f"state {name!r} is spread over another mesh of processes than its parameter",
+                f"state {name!r} and its parameter are on different device meshes",
                 where=where,
-                hint="load it with torch.distributed.checkpoint, or whole",
+                hint="load it with torch.distributed.checkpoint, or as a full tensor",
             )
     return {**first, STEP: _step(found.get(STEP), rule, first[STEP].device, where)}
 
 
-def _taken(found: Mapping[str, Any], first: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The states of a parameter as new tensors, placed and in the dtypes of this package."""
+def _loaded(found: Mapping[str, Any], first: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The saved states of a parameter as new tensors, with the placements and dtypes needed."""
     made = {}
     for name, start in first.items():
         value = start
         if name != STEP and name in found:
-            placed = placed_like(found[name].detach().to(start.device), start)
+            placed = redistributed_like(found[name].detach().to(start.device), start)
             value = placed.to(start.dtype, copy=True)
         made[name] = value
     return made
@@ -189,7 +195,7 @@ def _step(value: Any, rule: UpdateRule, device: torch.device, where: str) -> Ten
             raise StateError(
                 f"state {STEP!r} is missing",
                 where=where,
-                hint="the steps of this rule depend on their number",
+                hint="this rule depends on the number of steps",
             )
         value = 1
     count = torch.as_tensor(value).detach()
@@ -199,7 +205,7 @@ def _step(value: Any, rule: UpdateRule, device: torch.device, where: str) -> Ten
 
 
 def _is_timeless(rule: UpdateRule) -> bool:
-    """Whether all steps after the first one are the same function of the states."""
+    """Whether all steps after the first are the same function of the states."""
     later = sp.Symbol("later", integer=True, positive=True)
     parts = rule.all_expressions()
     return not any(part.xreplace({t: later}).has(later) for part in parts)

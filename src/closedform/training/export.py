@@ -1,4 +1,4 @@
-"""A model, its loss and an update rule as three files: how to begin, one step, and the forward."""
+"""A model, its loss and an update rule as three files: initial state, training step, forward."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def export(
     ``train.onnx`` is ``(step, param.*, state.*, shared.*, buffer.*, batch.*, random.*) ->
     (next.step, next.param.*, next.state.*, next.shared.*, next.buffer.*, loss, learning_rate)``.
     Its random inputs are uniform numbers in [0, 1), one for each dropout; hyperparameters of the
-    rule without a value are inputs under their names. ``init.onnx`` takes nothing and gives the
-    step, the parameters as they are now, the buffers and the first states. ``eval.onnx`` is the
-    forward in evaluation mode, at the rule's point of evaluation where it has one (averages,
-    schedule-free). Every size of batch will do.
+    rule without a value are inputs with their names. ``init.onnx`` has no inputs and returns the
+    step, the current parameters, the buffers and the initial states. ``eval.onnx`` is the
+    forward in evaluation mode, at the rule's point of evaluation if it has one (averages,
+    schedule-free). The batch size is free.
 
     A model in 16 bits is trained by a rule with ``transforms.master_weights`` of its dtype: the
     masters are states. Where the rule has a dynamic loss scale, the loss is multiplied by it before
-    its gradients are taken; the loss that a step tells is not.
+    its gradients are computed; the loss that a step returns is not scaled.
 
     Args:
         model: A module; frozen parameters (``requires_grad=False``) stay as they are.
@@ -75,11 +75,11 @@ def export(
         rule: The update rule; schedules in it are inside the graph.
         path: The folder, made if it does not exist.
         opset: ONNX opset.
-        scalar_dtype: In what schedules and bias corrections are computed: ``"f64"``, or ``"f32"``
-            for devices without float64.
-        compute_dtype: In what forward and backward of a model in 16 bits run: None for that of its
-            parameters, ``"f32"`` for float32, parameters and gradients alone in 16 bits.
-        validate: Whether to show that the update is the rule; metadata tell the verdicts.
+        scalar_dtype: The dtype of schedules and bias corrections: ``"f64"``, or ``"f32"`` for
+            devices without float64.
+        compute_dtype: The dtype of the forward and backward of a model in 16 bits: None for that
+            of its parameters, ``"f32"`` for float32 with only parameters and gradients in 16 bits.
+        validate: Whether to prove that the update is the rule; the verdicts go to the metadata.
 
     Returns:
         The checked models by file name.
@@ -166,7 +166,7 @@ def export(
 
 
 def _verdict(part: ModelProto) -> dict[str, str]:
-    """What validation has written into a part, said of the rule in the whole."""
+    """The metadata that validation wrote to a part, as entries of the whole."""
     return {f"{entry.key}.rule": entry.value for entry in part.metadata_props}
 
 
@@ -192,7 +192,7 @@ def _dtype(found: Collection[str], rule: UpdateRule, where: str) -> str:
         )
     if dtype in STORED and rule.stored != dtype:
         raise ExportError(
-            f"a model in {listed} takes a rule with masters for {dtype}, got {rule.name!r} "
+            f"a model in {listed} needs a rule with masters for {dtype}, got {rule.name!r} "
             f"with {'none' if rule.stored is None else f'masters for {rule.stored}'}",
             where=where,
             hint=f"wrap the rule: transforms.master_weights(rule, {dtype!r})",
@@ -245,7 +245,7 @@ def _evaluation(
     forward: ModelProto,
     opset: int,
 ) -> ModelProto:
-    """The forward at the point of evaluation of the rule, where it has one."""
+    """The forward at the point of evaluation of the rule, if it has one."""
     parts = {"model": forward}
     if has_evaluation(spec):
         point = to_model(compile_evaluation(spec, options), opset=opset)

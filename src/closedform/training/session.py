@@ -1,4 +1,4 @@
-"""A training step in onnxruntime: parameters, states and buffers on two sets of arrays."""
+"""Training in onnxruntime: parameters, states and buffers in two alternating sets of arrays."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _CARRIED = (STEP, PARAM, STATE, SHARED, BUFFER)
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a training step says.
+    """The result of a training step.
 
     Attributes:
-        step: The number of steps done after it.
+        step: The number of steps done, this one included.
         loss: The loss of the batch, before the update.
-        learning_rate: That of this step; None where it is an input of the graph.
+        learning_rate: The learning rate of this step; None if it is an input of the graph.
     """
 
     step: int
@@ -43,14 +43,15 @@ class TrainSession:
     """Trains with the files of ``closedform.training.export``, without torch.
 
     Args:
-        path: The folder of ``train.onnx``, ``init.onnx`` and ``eval.onnx``, or the first of them.
-        seed: Of the random inputs (dropout); each step draws from its own stream, so that a run
-            that is resumed draws what an uninterrupted one does.
+        path: The folder of ``train.onnx``, ``init.onnx`` and ``eval.onnx``, or the path of
+            ``train.onnx``.
+        seed: The seed of the random inputs (dropout). Each step has its own stream, so a resumed
+            run draws the same numbers as an uninterrupted one.
         providers: Execution providers of onnxruntime; the CPU if None.
-        threads: Threads within an op; onnxruntime's own choice if None.
+        threads: Threads within an op; onnxruntime's default if None.
 
     Raises:
-        SessionError: A file is missing or is not a training model, or the seed is invalid.
+        SessionError: A file is missing or is not such a model, or the seed is not an integer >= 0.
     """
 
     def __init__(
@@ -79,25 +80,25 @@ class TrainSession:
         self._hypers = {name: inputs[name] for name in inputs if name in rest}
         if STEP not in inputs or LOSS not in outputs:
             raise SessionError(
-                "a training step has an input 'step' and an output 'loss'",
+                "a training step must have an input 'step' and an output 'loss'",
                 where=self._where,
                 hint="export it with closedform.training.export",
             )
-        self._told = {
+        self._reported = {
             n: np.zeros((), outputs[n].dtype) for n in (LOSS, LEARNING_RATE) if n in outputs
         }
         carried = tuple(self._carried.values())
-        self._buffer = DoubleBuffer(self._session, carried, self._where, self._told)
+        self._buffer = DoubleBuffer(self._session, carried, self._where, self._reported)
         self._begin()
 
     def _begin(self) -> None:
-        """Fills the arrays with what they are before the first step."""
+        """Fills the arrays with their values before the first step."""
         initial = open_session(self._folder / INIT_FILE)
         for name, port in self._carried.items():
             start = initial.outputs.get(name)
             if start is None or (start.dtype, start.shape) != (port.dtype, port.shape):
                 raise SessionError(
-                    f"{INIT_FILE} must give {name!r} as {port}, got {start or 'none'}",
+                    f"{INIT_FILE} must have an output {name!r} of {port}, got {start or 'none'}",
                     where=self._where,
                     hint="export both files together",
                 )
@@ -110,22 +111,22 @@ class TrainSession:
 
     @property
     def params(self) -> Mapping[str, Array]:
-        """The parameters by name: read-only views that hold until the next step."""
+        """The parameters by name: read-only views, valid until the next step."""
         return self._named(PARAM)
 
     @property
     def states(self) -> Mapping[str, Array]:
-        """The states of the rule by ``<parameter>.<state>``: views as ``params``."""
+        """The states of the rule by ``<parameter>.<state>``: views like ``params``."""
         return self._named(STATE)
 
     @property
     def shared(self) -> Mapping[str, Array]:
-        """The states of the whole model, such as a count of skipped steps: views as ``params``."""
+        """The states of the model, such as a count of skipped steps: views like ``params``."""
         return self._named(SHARED)
 
     @property
     def buffers(self) -> Mapping[str, Array]:
-        """The model's buffers by name: views as ``params``."""
+        """The model's buffers by name: views like ``params``."""
         return self._named(BUFFER)
 
     def _named(self, prefix: str) -> Mapping[str, Array]:
@@ -134,7 +135,7 @@ class TrainSession:
         return MappingProxyType(found)
 
     def step(self, batch: Sequence[Array] | Mapping[str, Array], **hyper: float) -> StepResult:
-        """Does one training step. After a failure nothing has changed.
+        """Performs one training step. After a failure, nothing has changed.
 
         Args:
             batch: The tensors of the batch, in the order of the export or by name.
@@ -148,8 +149,10 @@ class TrainSession:
         rows = next(iter(named.values())).shape[0]
         given = hyper_values(hyper, self._hypers, self._session.optional, self._where)
         self._buffer.run({**named, **self._draw(rows), **given})
-        rate = self._told.get(LEARNING_RATE)
-        return StepResult(self.t, float(self._told[LOSS]), None if rate is None else float(rate))
+        rate = self._reported.get(LEARNING_RATE)
+        return StepResult(
+            self.t, float(self._reported[LOSS]), None if rate is None else float(rate)
+        )
 
     def fit(
         self,
@@ -159,12 +162,12 @@ class TrainSession:
         total: int | None = None,
         **hyper: float,
     ) -> list[StepResult]:
-        """Does a step for each batch and returns what they say.
+        """Performs a step for each batch and returns the results.
 
         Args:
             batches: The batches.
-            progress: Whether to draw a bar with the loss and the learning rate.
-            total: The number of batches, for the bar; ``len(batches)`` where there is one.
+            progress: Whether to show a progress bar with the loss and the learning rate.
+            total: The number of batches, for the bar; ``len(batches)`` if it is defined.
             **hyper: As in ``step``.
         """
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -216,17 +219,17 @@ class TrainSession:
         write_state(path, self._buffer.arrays)
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Reads what ``save`` wrote; nothing changes unless all of it fits.
+        """Loads a file that ``save`` wrote; nothing changes unless all of it matches.
 
         Raises:
-            StateError: The file is none of this model, or cannot be read.
+            StateError: The file is not a state of this model, or cannot be read.
         """
         where = f"file {os.fspath(path)!r}"
         found = read_state(path)
         for name in found:
             if name not in self._carried:
                 raise StateError(
-                    f"{name!r} is nothing of this model",
+                    f"the model has no {name!r}",
                     where=where,
                     hint=nearest(name, self._carried),
                 )
@@ -244,13 +247,14 @@ class TrainSession:
         else:
             if not isinstance(batch, list | tuple):
                 raise SessionError(
-                    f"a batch is a tuple of arrays ({', '.join(names)}) or a mapping of them by "
-                    f"name, got {type(batch).__name__}",
+                    f"a batch must be a tuple of arrays ({', '.join(names)}) or a mapping of them "
+                    f"by name, got {type(batch).__name__}",
                     where=self._where,
                 )
             if len(batch) != len(names):
                 raise SessionError(
-                    f"a batch has {len(names)} tensors ({', '.join(names)}), got {len(batch)}",
+                    f"a batch must have {len(names)} tensors ({', '.join(names)}), "
+                    f"got {len(batch)}",
                     where=self._where,
                 )
             given = dict(zip(names, batch, strict=True))
@@ -262,7 +266,7 @@ class TrainSession:
         rows = {array.shape[0] for array in ordered.values()}
         if len(rows) != 1 or 0 in rows:
             raise SessionError(
-                f"the tensors of a batch must share a first size above 0, got {sorted(rows)}",
+                f"the tensors of a batch must have one nonzero first size, got {sorted(rows)}",
                 where=self._where,
             )
         return ordered
@@ -281,7 +285,7 @@ class TrainSession:
 
 
 def _check(array: object, port: Port, where: str) -> Array:
-    """A contiguous array of the dtype and shape of a port, whose free sizes fit all."""
+    """A contiguous array that has the dtype and shape of a port; its free sizes match any."""
     if not isinstance(array, np.ndarray):
         raise SessionError(
             f"{port.name!r} must be a NumPy array {port}, got {type(array).__name__}", where=where

@@ -23,14 +23,14 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     "I32": np.dtype(np.int32),
     "BOOL": np.dtype(np.bool_),
 }
-"""What a training step carries, by the names of safetensors, whose own reader has no bfloat16."""
+"""The dtypes of a training state, by their names in safetensors, whose reader lacks bfloat16."""
 
 
 def write_state(path: str | os.PathLike[str], arrays: Mapping[str, Array]) -> None:
     """Writes arrays.
 
-    The bytes go to a temporary file in the same folder, which then takes the name: an interrupted
-    save leaves the previous file.
+    The bytes go to a temporary file in the same folder, which is then renamed: an interrupted save
+    leaves the previous file.
 
     Raises:
         SessionError: The file cannot be written.
@@ -47,16 +47,16 @@ def write_state(path: str | os.PathLike[str], arrays: Mapping[str, Array]) -> No
 
 
 def read_state(path: str | os.PathLike[str]) -> dict[str, Array]:
-    """Returns what ``write_state`` wrote.
+    """Returns the arrays that ``write_state`` wrote.
 
     Raises:
-        StateError: The file cannot be read, or an array is of a dtype that no step carries.
+        StateError: The file cannot be read, or an array has another dtype.
     """
     from safetensors import SafetensorError, deserialize
 
     where = f"file {os.fspath(path)!r}"
     try:
-        read: Any = deserialize  # which has no types
+        read: Any = deserialize  # untyped
         tensors = read(Path(path).read_bytes())
     except (OSError, SafetensorError) as error:
         raise StateError(f"cannot read the state: {error}", where=where) from error

@@ -1,8 +1,8 @@
 """The config functions of cerebras.pytorch on the classes of this package.
 
-The recipes read the configs; here a class and its arguments become an object. A caller's config is
-never changed. Classes of your own are found by their name among the subclasses of ``LRScheduler``
-and ``WeightDecayScheduler``.
+``closedform.recipes`` reads the configs; here a class and its arguments become an object. A config
+is never modified. Your own classes are found by name among the subclasses of ``LRScheduler`` and
+``WeightDecayScheduler``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from closedform.language import Schedule
 from closedform.recipes import frameworks
 from closedform.recipes.entries import REQUIRED, ScheduleEntry
 from closedform.torch.compat.schedulers import NamedScheduler
-from closedform.torch.schedule_values import copied
+from closedform.torch.param_groups import copied
 from closedform.torch.scheduler import ParamScheduler
 
 _NOT_PASSED = ("self", "optimizer", "param_group_tags")
@@ -36,15 +36,15 @@ _NORMS = (
 )
 
 NO_OPTIMIZER: Any = None
-"""For entries of which only the names of the arguments are read."""
+"""For entries of which only the argument names are read."""
 
 
 class Registry:
-    """The scheduler classes that configs may name: those of the system and your own.
+    """The scheduler classes that a config may name: those of the library and your own.
 
     Args:
-        known: The classes of the system by name.
-        bases: The classes whose other subclasses are yours.
+        known: The classes of the library by name.
+        bases: The classes whose other subclasses are your own.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Registry:
         self.bases = tuple(bases)
 
     def own(self) -> dict[str, type[ParamScheduler]]:
-        """Returns the classes of your own by name; of two with one name, the one defined last."""
+        """Returns your own classes by name; of two with the same name, the one defined last."""
         found: dict[str, type[ParamScheduler]] = {}
         for base in self.bases:
             for cls in _subclasses(base):
@@ -63,24 +63,24 @@ class Registry:
         return found
 
     def class_of(self, name: str) -> type[ParamScheduler]:
-        """Returns the class of this name; your own goes before that of the system."""
+        """Returns the class of this name; your own has precedence."""
         return {**self.known, **self.own()}[name]
 
     def entries(self, optimizer: Optimizer) -> list[ScheduleEntry]:
-        """Returns the entries under which the framework finds the classes of your own."""
+        """Returns the entries of your own classes for ``recipes.frameworks``."""
         return [_entry(cls, optimizer) for cls in self.own().values()]
 
     def build(self, optimizer: Optimizer, name: str, kwargs: Mapping[str, Any]) -> ParamScheduler:
-        """Returns the scheduler of a class and its arguments, as the framework gives them."""
-        given = {key: self._members(optimizer, value) for key, value in kwargs.items()}
+        """Returns the scheduler of a class and its arguments from ``recipes.frameworks``."""
+        given = {key: self._sub_schedules(optimizer, value) for key, value in kwargs.items()}
         if name.startswith("Chained"):
             return self.class_of(name)(optimizer=optimizer, **given)
         return self.class_of(name)(optimizer, **given)
 
-    def _members(self, optimizer: Optimizer, value: Any) -> Any:
-        """Sub-schedules of your own classes as objects; those of the system as they are."""
+    def _sub_schedules(self, optimizer: Optimizer, value: Any) -> Any:
+        """Sub-schedules, with your own classes as objects."""
         if isinstance(value, list | tuple):
-            return [self._members(optimizer, item) for item in value]
+            return [self._sub_schedules(optimizer, item) for item in value]
         if not isinstance(value, Mapping) or "class" not in value:
             return value
         name, kwargs = value["class"], value.get("kwargs", {})
@@ -89,7 +89,7 @@ class Registry:
             return own[name](_shadow(optimizer), **kwargs)
         return {
             "class": name,
-            "kwargs": {key: self._members(optimizer, item) for key, item in kwargs.items()},
+            "kwargs": {key: self._sub_schedules(optimizer, item) for key, item in kwargs.items()},
         }
 
 
@@ -99,7 +99,7 @@ def norm_names(model: nn.Module) -> list[str]:
 
 
 def with_parameters(model: nn.Module, groups: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Returns param groups with the parameters themselves in the place of their names."""
+    """Returns param groups with parameters instead of their names."""
     by_name = dict(model.named_parameters())
     return [{**group, "params": [by_name[name] for name in group["params"]]} for group in groups]
 
@@ -135,7 +135,7 @@ def _entry(cls: type[ParamScheduler], optimizer: Optimizer) -> ScheduleEntry:
 
 
 def _shadow(optimizer: Optimizer) -> Optimizer:
-    """An optimizer with the same groups, on which a member of a composite may be made."""
+    """An optimizer with the same groups, for the construction of a sub-schedule."""
     groups = [
         {key: value if key == "params" else copied(value) for key, value in group.items()}
         for group in optimizer.param_groups

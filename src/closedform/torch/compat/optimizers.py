@@ -1,11 +1,13 @@
-"""Optimizer classes of other systems, made from the tables of the frameworks by one factory."""
+"""Optimizer classes of other libraries, generated from the tables of ``recipes.frameworks``."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
+
+from torch.optim.optimizer import ParamsT
 
 from closedform.deprecation import renamed_keywords
 from closedform.errors import ArgumentError
@@ -13,17 +15,18 @@ from closedform.language import UpdateRule
 from closedform.recipes import frameworks
 from closedform.recipes.entries import REQUIRED, OptimizerEntry, fill
 from closedform.recipes.frameworks import FRAMEWORKS
+from closedform.torch.compat.namespaces import Argument
 from closedform.torch.optimizer import Optimizer
 
 
 @dataclass(frozen=True, slots=True)
 class FrameworkRule:
-    """The source of an optimizer class: its groups hold the arguments of the class.
+    """The rule source of an optimizer class, whose groups hold the arguments of the class.
 
     Attributes:
-        system: The system.
-        optimizer: The class name.
-        as_implemented: Whether to keep the defects of the system.
+        system: The library.
+        optimizer: The name of the class.
+        as_implemented: Whether to reproduce the defects of the library.
     """
 
     system: str
@@ -32,7 +35,7 @@ class FrameworkRule:
 
     @property
     def name(self) -> str:
-        """The system and the class."""
+        """The library and the class."""
         return f"{self.system} > {self.optimizer}"
 
     @property
@@ -47,10 +50,10 @@ class FrameworkRule:
 
 
 class NamedOptimizer(Optimizer):
-    """An optimizer class of another system; its groups hold its arguments, as they do there.
+    """An optimizer class of another library; its groups hold its arguments, as they do there.
 
-    ``backend`` and ``providers`` are those of ``Optimizer``; ``as_implemented=True`` keeps the
-    defects of the system.
+    ``backend`` and ``providers`` are those of ``Optimizer``; ``as_implemented=True`` reproduces
+    the defects of the library.
     """
 
     system: ClassVar[str]
@@ -59,12 +62,12 @@ class NamedOptimizer(Optimizer):
     @renamed_keywords(as_shipped="as_implemented")
     def __init__(
         self,
-        params: Iterable[Any],
-        *args: Any,
+        params: ParamsT,
+        *args: Argument,
         backend: str = "eager",
         providers: Sequence[str] | None = None,
         as_implemented: bool = False,
-        **kwargs: Any,
+        **kwargs: Argument,
     ) -> None:
         source = FrameworkRule(self.system, self.entry.name, as_implemented)
         names = [parameter.name for parameter in self.entry.parameters]
@@ -82,8 +85,24 @@ class NamedOptimizer(Optimizer):
         self._begin(params, source, defaults, backend, providers)
 
 
-def optimizer_class(system: str, entry: OptimizerEntry, module: str) -> type[NamedOptimizer]:
-    """Returns the class of an entry, with the signature that it has in its system."""
+def optimizer_classes(
+    system: str, module: str, base: type[NamedOptimizer] = NamedOptimizer
+) -> dict[str, type[NamedOptimizer]]:
+    """Returns the optimizer classes of a library by name.
+
+    Args:
+        system: The library.
+        module: The public module of the classes.
+        base: Their base class.
+    """
+    entries = FRAMEWORKS[system].optimizers
+    return {name: _optimizer_class(system, entry, module, base) for name, entry in entries.items()}
+
+
+def _optimizer_class(
+    system: str, entry: OptimizerEntry, module: str, base: type[NamedOptimizer]
+) -> type[NamedOptimizer]:
+    """The class of an entry, with its signature in the library."""
     named, only = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     arguments = [
         inspect.Parameter(p.name, named)
@@ -104,4 +123,4 @@ def optimizer_class(system: str, entry: OptimizerEntry, module: str) -> type[Nam
         "system": system,
         "entry": entry,
     }
-    return type(entry.name, (NamedOptimizer,), namespace)
+    return type(entry.name, (base,), namespace)

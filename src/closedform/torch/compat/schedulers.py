@@ -1,4 +1,4 @@
-"""Scheduler classes of other systems, made from the tables of the frameworks by one factory."""
+"""Scheduler classes of other libraries, generated from the tables of ``recipes.frameworks``."""
 
 from __future__ import annotations
 
@@ -14,26 +14,29 @@ from closedform.errors import ArgumentError, UnknownNameError
 from closedform.language import Schedule, exact_number, t
 from closedform.recipes import frameworks
 from closedform.recipes.entries import REQUIRED, ScheduleEntry
-from closedform.torch.schedule_values import Course, Tuple, plain
-from closedform.torch.scheduler import Drive, ParamScheduler, check_optimizer
+from closedform.recipes.frameworks import FRAMEWORKS
+from closedform.torch.compat.namespaces import Argument
+from closedform.torch.param_groups import plain
+from closedform.torch.schedule_values import ScheduleValues, TupleValues
+from closedform.torch.scheduler import ParamScheduler, ScheduledEntry, check_optimizer
 
 _RESUMED = "last_epoch"
-"""An argument of the system's class that is the clock of ours, and no part of the schedule."""
+"""An argument of classes there that is the clock here, and not a part of the schedule."""
 
 _CYCLED = {"cycle_momentum": "momentum"}
-"""Switches of classes that drive a second entry."""
+"""Switches of classes that drive a second entry, and that entry."""
 
 _OVERRIDABLE = {"lambdas": "set_value_lambda"}
-"""Arguments that a subclass may give by a method instead."""
+"""Arguments that a subclass may provide by a method instead."""
 
 
 class NamedScheduler(ParamScheduler):
-    """A scheduler class of another system; its arguments are attributes, as they are there.
+    """A scheduler class of another library; its arguments are attributes, as they are there.
 
-    ``as_implemented=True`` reproduces the defects of the system; otherwise the documented formula
-    holds. A sub-schedule is a scheduler of this package, or ``{"class": name, "kwargs": {…}}``. A
-    function of the step is a SymPy expression in ``closedform.t``, a Python function that makes
-    one of the step, or ``{"expr": text}``.
+    ``as_implemented=True`` reproduces the defects of the library; by default, the schedule is the
+    documented formula. A sub-schedule is a scheduler of this package, or
+    ``{"class": name, "kwargs": {…}}``. A function of the step is a SymPy expression in
+    ``closedform.t``, a Python function that returns one, or ``{"expr": text}``.
     """
 
     system: ClassVar[str]
@@ -41,7 +44,7 @@ class NamedScheduler(ParamScheduler):
     default_key: ClassVar[str]
 
     @renamed_keywords(as_shipped="as_implemented")
-    def __init__(self, *args: Any, as_implemented: bool = False, **kwargs: Any) -> None:
+    def __init__(self, *args: Argument, as_implemented: bool = False, **kwargs: Argument) -> None:
         where = f"{self.system} > {type(self).__name__}"
         optimizer, given = _bound(type(self).entry, args, kwargs, where)
         for name, method in _OVERRIDABLE.items():
@@ -49,7 +52,7 @@ class NamedScheduler(ParamScheduler):
                 given[name] = getattr(self, method)()
         last_epoch = given.pop(_RESUMED, -1)
         if optimizer is None:
-            optimizer = _optimizer_of_members(given.get("schedulers"), where)
+            optimizer = _optimizer_of(given.get("schedulers"), where)
         check_optimizer(optimizer, where)
         self.kwargs = {name: _expressed(value, f"{where}, {name}") for name, value in given.items()}
         self.as_implemented = as_implemented
@@ -57,22 +60,22 @@ class NamedScheduler(ParamScheduler):
         key = str(getattr(self, "param_group_key", self.default_key))
         if not key:
             raise ArgumentError(
-                "the class is a generic one, which schedules no key",
+                "the class is generic and does not have a key to schedule",
                 where=where,
-                hint="give param_group_key in a subclass, or take its LR or WD class",
+                hint="set param_group_key in a subclass, or use its LR or WD class",
             )
-        drives = list(self._built(optimizer, key, last_epoch))
-        self._start(optimizer, drives, key, last_epoch)
+        entries = list(self._built(optimizer, key, last_epoch))
+        self._start(optimizer, entries, key, last_epoch)
 
     def _keep_arguments(self) -> None:
-        """Makes the arguments attributes, by the names of the class and by the generic ones."""
+        """Sets the arguments as attributes, by the names of the class and of its generic class."""
         for parameter in self.entry.parameters:
             value = self.kwargs.get(parameter.name, parameter.default)
             for name in (parameter.name, self.entry.generic.get(parameter.name)):
                 if name is not None and value is not REQUIRED and not hasattr(type(self), name):
                     setattr(self, name, value)
 
-    def _built(self, optimizer: Optimizer, key: str, last_epoch: int) -> Iterable[Drive]:
+    def _built(self, optimizer: Optimizer, key: str, last_epoch: int) -> Iterable[ScheduledEntry]:
         own: list[ScheduleEntry] = []
         kwargs = {name: _with_specs(value, own) for name, value in self.kwargs.items()}
         groups = [{k: plain(v) for k, v in g.items() if k != "params"} for g in _groups(optimizer)]
@@ -86,10 +89,12 @@ class NamedScheduler(ParamScheduler):
 
         for index, schedule in enumerate(build(key, groups)):
             if schedule is not None:
-                yield Drive(index, key, Course(schedule))
+                yield ScheduledEntry(index, key, ScheduleValues(schedule))
         for switch, second in _CYCLED.items():
             if self._is_on(switch):
-                yield from _second(build, second, groups, f"{self.system} > {self.entry.name}")
+                yield from _momentum_entries(
+                    build, second, groups, f"{self.system} > {self.entry.name}"
+                )
 
     def _is_on(self, switch: str) -> bool:
         defaults = {p.name: p.default for p in self.entry.parameters}
@@ -97,8 +102,25 @@ class NamedScheduler(ParamScheduler):
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The class and arguments, as the frameworks take a sub-schedule."""
+        """The class and arguments, in the form of a sub-schedule of ``recipes.frameworks``."""
         return {"class": self.entry.name, "kwargs": self.kwargs}
+
+
+def scheduler_classes(
+    system: str, module: str, *bases: type[ParamScheduler]
+) -> dict[str, type[NamedScheduler]]:
+    """Returns the scheduler classes of a library by name; they schedule the learning rate.
+
+    Args:
+        system: The library.
+        module: The public module of the classes.
+        bases: Their base classes.
+    """
+    entries = FRAMEWORKS[system].schedules
+    return {
+        name: scheduler_class(system, entry, "lr", module, *bases)
+        for name, entry in entries.items()
+    }
 
 
 def scheduler_class(
@@ -108,7 +130,7 @@ def scheduler_class(
     module: str,
     *bases: type[ParamScheduler],
 ) -> type[NamedScheduler]:
-    """Returns the class of an entry, with the signature that it has in its system."""
+    """Returns the class of an entry, with its signature in the library."""
     namespace = {
         "__module__": module,
         "__qualname__": entry.name,
@@ -123,11 +145,11 @@ def scheduler_class(
 
 
 def own_entry(scheduler: ParamScheduler, number: int) -> ScheduleEntry:
-    """Returns an entry under which the frameworks find a scheduler that no system has."""
+    """Returns the entry of a scheduler that is not a class of a library."""
     (found, *others) = [schedule for schedule in scheduler.schedules if schedule is not None]
     if any(schedule != found for schedule in others) or not isinstance(found, Schedule):
         raise ArgumentError(
-            "a member of a composite must have one schedule for all groups",
+            "a sub-schedule must be the same for all groups",
             where=type(scheduler).__name__,
         )
 
@@ -138,7 +160,7 @@ def own_entry(scheduler: ParamScheduler, number: int) -> ScheduleEntry:
 
 
 def _with_specs(value: Any, own: list[ScheduleEntry]) -> Any:
-    """Members as the frameworks take them; those of no system become entries of ``own``."""
+    """Sub-schedules as class and arguments; other schedulers are added to ``own``."""
     if isinstance(value, list | tuple):
         return [_with_specs(item, own) for item in value]
     if isinstance(value, NamedScheduler):
@@ -151,13 +173,13 @@ def _with_specs(value: Any, own: list[ScheduleEntry]) -> Any:
     return value
 
 
-def _second(
+def _momentum_entries(
     build: Callable[[str, Sequence[Mapping[str, Any]]], list[Schedule | None]],
     key: str,
     groups: Sequence[Mapping[str, Any]],
     where: str,
-) -> Iterable[Drive]:
-    """What is written to the momentum: that entry, or the first of betas."""
+) -> Iterable[ScheduledEntry]:
+    """The entry that is the momentum: itself, or the first of betas."""
     for index, group in enumerate(groups):
         if key not in group and "betas" not in group:
             raise UnknownNameError(
@@ -169,11 +191,11 @@ def _second(
     for index, (group, schedule) in enumerate(zip(groups, build(key, bases), strict=True)):
         if schedule is None:
             continue
-        course = Course(schedule)
+        values = ScheduleValues(schedule)
         if key in group:
-            yield Drive(index, key, course)
+            yield ScheduledEntry(index, key, values)
         else:
-            yield Drive(index, "betas", Tuple((course, None)))
+            yield ScheduledEntry(index, "betas", TupleValues((values, None)))
 
 
 def _groups(optimizer: Optimizer) -> list[dict[str, Any]]:
@@ -185,7 +207,7 @@ def _check_resumable(groups: Sequence[Mapping[str, Any]], key: str, where: str) 
     for index, group in enumerate(groups):
         if f"initial_{key}" not in group:
             raise UnknownNameError(
-                f"the group has no 'initial_{key}', from which a resumed scheduler starts",
+                f"the group has no 'initial_{key}', which a resumed scheduler needs",
                 where=f"{where}, param group {index}",
                 hint="load the optimizer's state first, or set it",
             )
@@ -198,7 +220,7 @@ def _takes_optimizer(entry: ScheduleEntry) -> bool:
 def _bound(
     entry: ScheduleEntry, args: Sequence[Any], kwargs: Mapping[str, Any], where: str
 ) -> tuple[Any, dict[str, Any]]:
-    """The optimizer, and the arguments by name; ``schedules`` refuses unknown ones."""
+    """The optimizer, and the arguments by name; ``schedules`` rejects unknown ones."""
     names = [parameter.name for parameter in entry.parameters]
     names = ["optimizer", *names] if _takes_optimizer(entry) else [*names, "optimizer"]
     if len(args) > len(names):
@@ -236,19 +258,19 @@ def _shown_default(value: Any) -> Any:
     return float(value) if isinstance(value, sp.Expr) else value
 
 
-def _optimizer_of_members(members: Any, where: str) -> Optimizer:
+def _optimizer_of(members: Any, where: str) -> Optimizer:
     for member in members if isinstance(members, list | tuple) else ():
         if isinstance(member, ParamScheduler):
             return member.optimizer
     raise ArgumentError(
-        "the optimizer is that of the members, and no member is a scheduler of this package",
+        "no optimizer: none of the sub-schedules is a scheduler of this package",
         where=where,
         hint="pass optimizer=…",
     )
 
 
 def _expressed(value: Any, where: str) -> Any:
-    """Functions of the step as expressions in t; anything else as it is."""
+    """Functions of the step as expressions in t; other values are unchanged."""
     if isinstance(value, list | tuple):
         return [_expressed(item, where) for item in value]
     if isinstance(value, Schedule):
@@ -259,7 +281,7 @@ def _expressed(value: Any, where: str) -> Any:
         made = value(t)
     except TypeError as error:
         raise ArgumentError(
-            f"a function of the step must be one of SymPy: {error}",
+            f"a function of the step must accept a SymPy symbol: {error}",
             where=where,
             hint="write branches with sympy.Piecewise, and cos, sqrt, … of sympy",
         ) from error

@@ -1,9 +1,9 @@
-"""Rules for parameters in shards: sums over a whole tensor become totals of the shards' parts.
+"""Rules for sharded parameters: a sum over a tensor becomes a total of partial sums.
 
-A sum over all elements of one tensor is written as a sum over a model of that tensor alone, so
-that the parts of it are lowered as those of sums over all parameters are (``ir/program.py``). A
-factor 1 of its own tells the two apart. What then still looks at a whole tensor, such as a matrix
-product or a sum along one axis, needs the tensor gathered.
+A sum over all elements of one tensor is rewritten as a sum over a model that has only that tensor,
+so that its partial sums are lowered like those of sums over all parameters (``ir/program.py``). A
+symbolic factor 1 distinguishes the two. A rule that needs more than this of the full tensor, such
+as a matrix product or a sum along one axis, runs on the gathered tensor.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from closedform.lowering.sums import SumTable
 from closedform.torch.distributed.shards import is_sharded
 
 _OWN = "of_one_parameter"
-"""The definition 1, a factor of each sum over one parameter."""
+"""The definition whose value is 1: a factor of each sum over one parameter."""
 
 
 @dataclass(frozen=True, slots=True)
-class Divided:
-    """A rule for one parameter in shards.
+class ShardRule:
+    """The rule of one sharded parameter.
 
     Attributes:
-        rule: The rule for its shape, with sums in parts.
-        shape: The shape of the whole parameter.
-        is_gathered: Whether it must have the whole tensor; it then is the rule as it was.
+        rule: The rule for its shape, with partial sums.
+        shape: The shape of the full parameter.
+        is_gathered: Whether it needs the full tensor; the rule is then unchanged.
     """
 
     rule: UpdateRule
@@ -42,91 +42,91 @@ class Divided:
     is_gathered: bool
 
 
-def divided(rule: UpdateRule, shape: Shape) -> Divided:
-    """Returns the rule for a parameter of this shape, in parts where it can be.
+def shard_rule(rule: UpdateRule, shape: Shape) -> ShardRule:
+    """Returns the rule for a parameter of this shape, with partial sums if possible.
 
-    It can be where, but for sums and means over all elements, each element steps by itself, and
-    all states have the parameter's shape or rank 0.
+    This is possible if elements step independently apart from sums and means over all elements,
+    and all states have the parameter's shape or rank 0.
 
     Raises:
-        DefinitionError: The rule is not for this shape.
+        DefinitionError: The rule does not apply to this shape.
 
     Example:
         >>> from closedform import optimizers
-        >>> lars = divided(optimizers.lars(momentum=0), (6, 4))
+        >>> lars = shard_rule(optimizers.lars(momentum=0), (6, 4))
         >>> (
         ...     lars.is_gathered,
         ...     lars.rule.param.has(ReduceSum),
-        ...     divided(optimizers.muon(), (6, 4)).is_gathered,
+        ...     shard_rule(optimizers.muon(), (6, 4)).is_gathered,
         ... )
         (False, False, True)
     """
     fixed = rule.for_shape(shape)
-    in_parts = _in_parts(fixed, shape)
-    is_divided = all(spec.shape in ("param", "scalar") for spec in fixed.states.values())
-    is_divided &= not any(expr.has(*WHOLE_TENSOR) for expr in in_parts.all_expressions())
-    return Divided(in_parts, shape, False) if is_divided else Divided(fixed, shape, True)
+    summed = _with_partial_sums(fixed, shape)
+    is_local = all(spec.shape in ("param", "scalar") for spec in fixed.states.values())
+    is_local &= not any(expr.has(*WHOLE_TENSOR) for expr in summed.all_expressions())
+    return ShardRule(summed, shape, False) if is_local else ShardRule(fixed, shape, True)
 
 
-def cut(
-    rule: UpdateRule, params: Sequence[Tensor], known: MutableMapping[Any, Any]
-) -> list[Divided]:
-    """Returns the rule of each parameter: divided, or as it is where the parameter is whole here.
+def shard_rules(
+    rule: UpdateRule, params: Sequence[Tensor], cache: MutableMapping[Any, Any]
+) -> list[ShardRule]:
+    """Returns the rule of each parameter, with partial sums where the parameter is sharded.
 
     Args:
         rule: The rule.
         params: The parameters.
-        known: What was made of the rule before, by what it depends on.
+        cache: Results for the same rule.
 
     Raises:
-        DefinitionError: The rule is not for the shape of a parameter.
+        DefinitionError: The rule does not apply to the shape of a parameter.
     """
     made = []
     for param in params:
         key = ("rule", tuple(param.shape), is_sharded(param))
-        if key not in known:
+        if key not in cache:
             shape = tuple(param.shape)
-            fixed = Divided(rule.for_shape(shape), shape, True)
-            known[key] = divided(rule, shape) if is_sharded(param) else fixed
-        made.append(known[key])
+            fixed = ShardRule(rule.for_shape(shape), shape, True)
+            cache[key] = shard_rule(rule, shape) if is_sharded(param) else fixed
+        made.append(cache[key])
     return made
 
 
-def members_of(cut: Iterable[Divided], shapes: Mapping[str, Shape]) -> list[Assignment]:
-    """Returns the distinct rules, each with the parameters that take it.
+def distinct_rules(rules: Iterable[ShardRule], shapes: Mapping[str, Shape]) -> list[Assignment]:
+    """Returns the distinct rules, each with its parameters.
 
     Args:
-        cut: The rule of each parameter.
-        shapes: The shapes that it is compiled for, by the parameter's name in a graph.
+        rules: The rule of each parameter.
+        shapes: The shapes to compile for, by the name of the parameter in a graph.
     """
-    members: dict[UpdateRule, dict[str, Shape]] = {}
-    for one, (label, shape) in zip(cut, shapes.items(), strict=True):
-        members.setdefault(one.rule, {})[label] = shape
-    return [Assignment(*member) for member in members.items()]
+    params: dict[UpdateRule, dict[str, Shape]] = {}
+    for one, (label, shape) in zip(rules, shapes.items(), strict=True):
+        params.setdefault(one.rule, {})[label] = shape
+    return [Assignment(*one) for one in params.items()]
 
 
-def own_sums(members: Iterable[Assignment]) -> frozenset[str]:
-    """Returns the names of the sums that are of one parameter, in a program of these rules."""
+def own_sums(rules: Iterable[Assignment]) -> frozenset[str]:
+    """Returns the names of the sums over one parameter, in a program of these rules."""
     table = SumTable()
     return frozenset(
         name
-        for member in members
-        for name, part in table.named(member.rule)[1].items()
+        for one in rules
+        for name, part in table.named(one.rule)[1].items()
         if local(_OWN) in part.free_symbols
     )
 
 
-def _in_parts(rule: UpdateRule, shape: Shape) -> UpdateRule:
-    """The rule with sums and means over all elements as sums of the model, where they are such."""
+def _with_partial_sums(rule: UpdateRule, shape: Shape) -> UpdateRule:
+    """The rule with sums and means over all elements of a sharded tensor as sums of the model."""
     size = sp.Mul(*(sp.Integer(dim) for dim in shape))
-    spread = {PARAM, GRAD}
-    spread |= {state(name) for name, spec in rule.states.items() if spec.shape == "param"}
+    sharded = {PARAM, GRAD}
+    sharded |= {state(name) for name, spec in rule.states.items() if spec.shape == "param"}
 
     counted: set[sp.Basic] = set()
 
-    def is_spread(expr: sp.Basic) -> bool:
+    def is_sharded_sum(expr: sp.Basic) -> bool:
         outside = expr.xreplace({total: sp.Integer(1) for total in expr.atoms(GlobalSum)})
-        return not outside.free_symbols.isdisjoint(spread)
+        return not outside.free_symbols.isdisjoint(sharded)
 
     def total(expr: sp.Basic) -> sp.Basic:
         while True:
@@ -135,7 +135,7 @@ def _in_parts(rule: UpdateRule, shape: Shape) -> UpdateRule:
                 / (sp.Max(size, 1) if isinstance(one, ReduceMean) else 1)
                 for one in expr.atoms(ReduceSum, ReduceMean)
                 if len(one.args) == 1 and not one.args[0].has(*WHOLE_TENSOR)
-                if is_spread(one.args[0])
+                if is_sharded_sum(one.args[0])
             }
             if not inner:
                 return expr
@@ -145,7 +145,7 @@ def _in_parts(rule: UpdateRule, shape: Shape) -> UpdateRule:
     definitions = {}
     for name, expr in rule.definitions.items():
         definitions[name] = total(expr)
-        if is_spread(definitions[name]):
-            spread.add(local(name))
+        if is_sharded_sum(definitions[name]):
+            sharded.add(local(name))
     made = rule.expressions_by(total, {_OWN: sp.Integer(1), **definitions})
     return replace(rule, **made) if counted else rule

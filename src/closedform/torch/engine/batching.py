@@ -1,163 +1,319 @@
-"""Calls in parts: what each program computes of numbers, for all its calls at once, and of tensors.
+"""The steps of several parameters as one function of one list of tensors.
 
-What depends on no tensor is computed first, for the parameters of one group and rule as vectors.
+Each program is split into two: a scalar program, which depends on no parameter tensor (bias
+corrections, schedules), and a tensor program. The scalar programs of one group and rule run first,
+once for all parameters, on vectors. For this, the scalars of a group (its hyperparameters, and
+states of rank 0 such as step counters) are contiguous in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from closedform.exporters.torch_module import GraphProgram, to_module
 from closedform.ir.hoist import hoist
-from closedform.torch.engine.bound_program import Call, Function, Prepared, Preparer, results_of
-from closedform.torch.engine.tensor_table import (
-    Layout,
-    Member,
-    Source,
-    Write,
-    column_of,
-    read,
-    write,
-    writes_of,
+from closedform.ir.naming import NEXT
+from closedform.torch.engine.programs import (
+    BatchedStep,
+    Batcher,
+    BoundProgram,
+    StepFunction,
+    outputs_of,
 )
 
-Part = tuple[GraphProgram, list[Member]]
-"""A program and the calls that it serves at once."""
+Ref = tuple[int, int]
+"""A tensor of a table, by index, and one element of it; element -1 is the whole tensor."""
 
-MOST = 64
-"""How many sequences of programs are remembered."""
+Store = tuple[Ref, int]
+"""Where a result is stored, and which of its elements; -1 for the whole result."""
 
-Maker = Callable[[Layout, Sequence[Part], Sequence[Part]], Function]
-"""From a layout, and what is computed of numbers and of tensors, to what does the steps."""
-
-
-def prepared_with(make: Maker, patterns: int | None = None) -> Preparer:
-    """Returns what makes calls ready; it keeps what it made for each sequence of programs.
-
-    Args:
-        make: Makes the function of a sequence.
-        patterns: How many sequences of two programs or more are made; those after them are stepped
-            one by one. With None, the oldest of ``MOST`` is made again.
-    """
-    halves: dict[int, tuple[GraphProgram, _Halves]] = {}
-    known: dict[tuple[Any, ...], Function] = {}
-
-    def prepare(calls: Sequence[Call]) -> list[Prepared]:
-        layout = Layout.of(calls)
-        groups: dict[int, int] = {}
-        programs = tuple(
-            (id(call.program), groups.setdefault(id(call.hypers), len(groups))) for call in calls
-        )
-        key = programs, tuple(layout.numbers.items())
-        if key not in known:
-            count = sum(len(other) > 1 for other, _ in known)
-            if len(calls) > 1 and patterns is not None and count >= patterns:
-                return [one for call in calls for one in prepare([call])]
-            if len(known) >= MOST and patterns is None:
-                del known[next(iter(known))]
-            for program, *_ in calls:  # kept alive, so that the id stays its own
-                halves.setdefault(id(program), (program, _halves(program)))
-            parts = _parts(calls, layout, [halves[place][1] for place, _ in programs])
-            known[key] = make(layout, *parts)
-        return [Prepared(layout.tensors, known[key])]
-
-    return prepare
+MAX_CACHED = 64
+"""How many sequences of programs a batcher remembers."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Halves:
-    """A program in two.
+class Binding:
+    """Where a program finds its tensors in a table.
 
     Attributes:
-        numbers: What it computes of numbers; None if nothing.
-        tensors: What it computes of tensors; None if nothing.
-        is_for_vectors: Whether the numbers of several parameters may be computed as vectors.
+        inputs: The source of each input, by name.
+        outputs: The targets of each output, by name.
     """
 
-    numbers: GraphProgram | None
+    inputs: dict[str, Ref]
+    outputs: dict[str, list[Ref]]
+
+
+ProgramGroup = tuple[GraphProgram, list[Binding]]
+"""A program and the bindings that it runs on at once."""
+
+StepBuilder = Callable[
+    ["TensorTable", Sequence[ProgramGroup], Sequence[ProgramGroup]], StepFunction
+]
+"""Builds the function of a step from a table, its scalar programs and its tensor programs."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorTable:
+    """All tensors of several programs.
+
+    Attributes:
+        tensors: Inputs and outputs, program by program, then one vector for each run of scalars
+            that are contiguous in memory.
+        packed: The element of a vector that a scalar is, by the index of the scalar.
+    """
+
+    tensors: list[Tensor]
+    packed: dict[int, Ref]
+
+    @staticmethod
+    def of(programs: Sequence[BoundProgram]) -> TensorTable:
+        """Returns the table of some programs."""
+        tensors: list[Tensor] = []
+        for _, reads, writes, _ in programs:
+            tensors += reads
+            for targets in writes:
+                tensors += targets
+        indices: dict[int, list[int]] = {}
+        for index, tensor in enumerate(tensors):
+            if not tensor.dim():
+                indices.setdefault(id(tensor), []).append(index)
+        packed: dict[int, Ref] = {}
+        for run in _contiguous_runs([tensors[found[0]] for found in indices.values()]):
+            for row, scalar in enumerate(run):
+                packed |= dict.fromkeys(indices[id(scalar)], (len(tensors), row))
+            tensors.append(run[0].as_strided((len(run),), (1,)))
+        return TensorTable(tensors, packed)
+
+    def bindings(self, programs: Sequence[BoundProgram]) -> list[Binding]:
+        """Returns the binding of each program; a tensor that is read and written has one Ref."""
+        found = []
+        shared: dict[int, int] = {}
+        start = 0
+        for program, reads, writes, hypers in programs:
+            indices = dict(zip(program.input_names, range(start, start + len(reads)), strict=True))
+            read = dict(zip(program.input_names, reads, strict=True))
+            start += len(reads)
+            outputs: dict[str, list[Ref]] = {}
+            for label, group in zip(program.output_names, writes, strict=True):
+                outputs[label] = [(index, -1) for index in range(start, start + len(group))]
+                start += len(group)
+                name = label.removeprefix(NEXT)
+                if name in read and read[name] is group[0]:
+                    outputs[label][0] = self._ref(indices[name])
+            for name, tensor in read.items():
+                if any(tensor is value for value in hypers.values()):
+                    indices[name] = shared.setdefault(id(tensor), indices[name])
+            found.append(Binding({name: self._ref(i) for name, i in indices.items()}, outputs))
+        return found
+
+    def _ref(self, index: int) -> Ref:
+        return self.packed.get(index, (index, -1))
+
+
+def _contiguous_runs(scalars: Sequence[Tensor]) -> list[list[Tensor]]:
+    """Groups of two or more scalars that are adjacent in one storage."""
+    runs: list[list[Tensor]] = []
+    for scalar in sorted(scalars, key=Tensor.data_ptr):
+        if runs and _is_next(runs[-1][-1], scalar):
+            runs[-1].append(scalar)
+        else:
+            runs.append([scalar])
+    return [run for run in runs if len(run) > 1]
+
+
+def _is_next(one: Tensor, other: Tensor) -> bool:
+    return (
+        other.data_ptr() == one.data_ptr() + one.element_size()
+        and other.dtype == one.dtype
+        and other.untyped_storage().data_ptr() == one.untyped_storage().data_ptr()
+    )
+
+
+def pack_scalars(states: Iterable[dict[str, Tensor]]) -> None:
+    """Makes the states of rank 0 of several parameters contiguous in memory."""
+    columns: dict[tuple[str, torch.dtype], list[dict[str, Tensor]]] = {}
+    for one in states:
+        for name, value in one.items():
+            if not value.dim():
+                columns.setdefault((name, value.dtype), []).append(one)
+    for (name, _), owners in columns.items():
+        vector = torch.stack([one[name] for one in owners])
+        for one, scalar in zip(owners, vector.unbind(), strict=True):
+            one[name] = scalar
+
+
+def batcher(build: StepBuilder, max_compiled: int | None = None) -> Batcher:
+    """Returns a batcher that remembers the function of each sequence of programs.
+
+    Args:
+        build: Builds the function of a sequence.
+        max_compiled: How many sequences of two programs or more are built; later ones run program
+            by program. With None, the oldest of ``MAX_CACHED`` is forgotten instead.
+    """
+    splits: dict[int, tuple[GraphProgram, _Split]] = {}
+    functions: dict[tuple[Any, ...], StepFunction] = {}
+
+    def batch(programs: Sequence[BoundProgram]) -> list[BatchedStep]:
+        table = TensorTable.of(programs)
+        groups: dict[int, int] = {}
+        sequence = tuple(
+            (id(one.program), groups.setdefault(id(one.hypers), len(groups))) for one in programs
+        )
+        key = sequence, tuple(table.packed.items())
+        if key not in functions:
+            count = sum(len(other) > 1 for other, _ in functions)
+            if len(programs) > 1 and max_compiled is not None and count >= max_compiled:
+                return [step for one in programs for step in batch([one])]
+            if len(functions) >= MAX_CACHED and max_compiled is None:
+                del functions[next(iter(functions))]
+            for program, *_ in programs:  # holding the program keeps its id unique
+                splits.setdefault(id(program), (program, _split(program)))
+            parts = _grouped(programs, table, [splits[place][1] for place, _ in sequence])
+            functions[key] = build(table, *parts)
+        return [BatchedStep(table.tensors, functions[key])]
+
+    return batch
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """A program in two parts.
+
+    Attributes:
+        scalars: The part that depends on scalars only; None if it is empty.
+        tensors: The part that depends on tensors; None if it is empty.
+        is_vectorizable: Whether the scalars of several parameters may be computed as vectors.
+    """
+
+    scalars: GraphProgram | None
     tensors: GraphProgram | None
-    is_for_vectors: bool
+    is_vectorizable: bool
 
 
-def _halves(program: GraphProgram) -> _Halves:
+def _split(program: GraphProgram) -> _Split:
     first, second = hoist(program.source)
-    return _Halves(
+    return _Split(
         to_module(first) if first.outputs else None,
         to_module(second) if second.outputs else None,
         all(not node.type.shape for node in first.nodes),
     )
 
 
-def _parts(
-    calls: Sequence[Call], layout: Layout, halves: Sequence[_Halves]
-) -> tuple[list[Part], list[Part]]:
-    members = layout.members(calls)
-    numbers: dict[Any, Part] = {}
-    tensors: list[Part] = []
-    for index, (call, half) in enumerate(zip(calls, halves, strict=True)):
-        if half.numbers is not None:
-            key = (half.numbers.source, id(call.hypers)) if half.is_for_vectors else index
-            numbers.setdefault(key, (half.numbers, []))[1].append(members[index])
-        if half.tensors is not None:
-            tensors.append((half.tensors, [members[index]]))
-    return list(numbers.values()), tensors
+def _grouped(
+    programs: Sequence[BoundProgram], table: TensorTable, splits: Sequence[_Split]
+) -> tuple[list[ProgramGroup], list[ProgramGroup]]:
+    """The scalar programs, one for all parameters that share it, and the tensor programs."""
+    bindings = table.bindings(programs)
+    scalars: dict[Any, ProgramGroup] = {}
+    tensors: list[ProgramGroup] = []
+    for index, (bound, split) in enumerate(zip(programs, splits, strict=True)):
+        if split.scalars is not None:
+            key = (split.scalars.source, id(bound.hypers)) if split.is_vectorizable else index
+            scalars.setdefault(key, (split.scalars, []))[1].append(bindings[index])
+        if split.tensors is not None:
+            tensors.append((split.tensors, [bindings[index]]))
+    return list(scalars.values()), tensors
 
 
-class Step(NamedTuple):
-    """A program on the tensors of a layout.
+class BatchedProgram(NamedTuple):
+    """A program on the tensors of a table.
 
     Attributes:
         program: The program.
-        columns: The sources of each input: one for all members, or one for each.
-        outputs: Where each output is written to; what is written nowhere is put behind the tensors.
+        inputs: The refs of each input: one for all bindings, or one for each.
+        outputs: Where each output is stored; without a place, it is appended to the tensors.
     """
 
     program: GraphProgram
-    columns: list[Sequence[Source]]
-    outputs: list[list[Write]]
+    inputs: list[Sequence[Ref]]
+    outputs: list[list[Store]]
 
 
-def steps_of(
-    layout: Layout, parts: Sequence[Part], is_apart: Callable[[Tensor], bool] = lambda _: False
-) -> tuple[list[Step], dict[int, list[Write]]]:
-    """Returns the steps of parts, and what must be written from behind the tensors after them.
+def batched_programs(
+    table: TensorTable,
+    groups: Sequence[ProgramGroup],
+    is_deferred: Callable[[Tensor], bool] = lambda _: False,
+) -> tuple[list[BatchedProgram], dict[int, list[Store]]]:
+    """Returns the programs of some groups, and the stores that must be done after them.
 
-    What is written nowhere is a number for later programs: their members know it from here on.
+    An output that is not stored is a scalar for later programs, whose bindings are updated here.
 
     Args:
-        layout: The tensors.
-        parts: The programs.
-        is_apart: Whether a tensor cannot be written within the steps.
+        table: The tensors.
+        groups: The programs with their bindings.
+        is_deferred: Whether a tensor cannot be written by the programs themselves.
+
+    Returns:
+        The programs; and the deferred stores, by the index of the result among the tensors.
     """
-    tensors, place = layout.tensors, len(layout.tensors)
-    steps: list[Step] = []
-    apart: dict[int, list[Write]] = {}
-    for program, members in parts:
-        columns = [[member.sources[name] for member in members] for name in program.input_names]
+    tensors, end = table.tensors, len(table.tensors)
+    batched: list[BatchedProgram] = []
+    deferred: dict[int, list[Store]] = {}
+    for program, bindings in groups:
+        inputs = [[binding.inputs[name] for binding in bindings] for name in program.input_names]
         outputs = []
         for name in program.output_names:
-            writes = writes_of([member.targets.get(name, []) for member in members], tensors)
-            if any(row < 0 and is_apart(tensors[target]) for (target, row), _ in writes):
-                apart[place], writes = writes, []
-            if not writes:
-                for row, member in enumerate(members):
-                    member.sources[name] = place, row if len(members) > 1 else -1
-                place += 1
-            outputs.append(writes)
-        steps.append(Step(program, [column_of(one, tensors) for one in columns], outputs))
-    return steps, apart
+            stores = _stores([binding.outputs.get(name, []) for binding in bindings], tensors)
+            if any(row < 0 and is_deferred(tensors[index]) for (index, row), _ in stores):
+                deferred[end], stores = stores, []
+            if not stores:
+                for row, binding in enumerate(bindings):
+                    binding.inputs[name] = end, row if len(bindings) > 1 else -1
+                end += 1
+            outputs.append(stores)
+        batched.append(BatchedProgram(program, [_merged(one, tensors) for one in inputs], outputs))
+    return batched, deferred
 
 
-def run_steps(values: list[Tensor], steps: Sequence[Step]) -> None:
-    """Does steps on tensors, and puts their numbers behind them."""
-    for program, columns, outputs in steps:
-        results = results_of(program, [read(values, column) for column in columns])
-        for writes, result in zip(outputs, results, strict=True):
-            if writes:
-                write(values, writes, result)
+def _merged(refs: Sequence[Ref], tensors: Sequence[Tensor]) -> Sequence[Ref]:
+    """One ref if all are equal, or if they are all elements of a vector in order."""
+    index, row = refs[0]
+    if all(ref == refs[0] for ref in refs):
+        return refs[:1]
+    is_whole = row == 0 and index < len(tensors) and len(tensors[index]) == len(refs)
+    in_order = list(refs) == [(index, row) for row in range(len(refs))]
+    return [(index, -1)] if is_whole and in_order else refs
+
+
+def _stores(targets: Sequence[Sequence[Ref]], tensors: Sequence[Tensor]) -> list[Store]:
+    """The stores of a result that has one element for each binding, given the targets of each."""
+    if len(targets) > 1 and all(len(refs) == 1 for refs in targets):
+        merged = _merged([refs[0] for refs in targets], tensors)
+        if len(merged) == 1:
+            return [(merged[0], -1)]
+    is_single = len(targets) == 1
+    return [(ref, -1 if is_single else row) for row, refs in enumerate(targets) for ref in refs]
+
+
+def run_batched(values: list[Tensor], programs: Sequence[BatchedProgram]) -> None:
+    """Runs programs on tensors, and appends the outputs that are not stored."""
+    for program, inputs, outputs in programs:
+        results = outputs_of(program, [_load(values, refs) for refs in inputs])
+        for stores, result in zip(outputs, results, strict=True):
+            if stores:
+                store(values, stores, result)
             else:
                 values.append(result)
+
+
+def _load(values: Sequence[Tensor], refs: Sequence[Ref]) -> Tensor:
+    """A tensor, or several scalars as a vector."""
+    found = [_element(values[index], row) for index, row in refs]
+    return found[0] if len(found) == 1 else torch.stack(found)
+
+
+def store(values: Sequence[Tensor], stores: Sequence[Store], result: Tensor) -> None:
+    """Copies a result, or each of its elements, to its places."""
+    for (index, row), element in stores:
+        _element(values[index], row).copy_(_element(result, element))
+
+
+def _element(value: Tensor, row: int) -> Tensor:
+    """An element of a vector, or a scalar that all bindings share."""
+    return value[row] if row >= 0 and value.dim() else value

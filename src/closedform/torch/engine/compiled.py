@@ -1,9 +1,9 @@
-"""Steps of many parameters as one compiled function: first their numbers, then their tensors.
+"""The step of many parameters as one function, compiled by ``torch.compile``.
 
 Inductor fuses what it can into the loop over the elements, and would compute a power of a decay
-rate, or a schedule, again for every vector of 16. So what depends on no tensor is computed before
-(``ir/hoist.py``), and returned: inductor puts into memory what a function returns. All tensors are
-read and written once, where they lie.
+rate, or a schedule, again for every vector of 16. Scalars are therefore computed first
+(``engine/batching.py``) and returned: inductor writes to memory what a function returns. All
+tensors are read and written once, in place.
 """
 
 from __future__ import annotations
@@ -16,69 +16,80 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from closedform.torch.engine.batching import Part, Step, prepared_with, run_steps, steps_of
-from closedform.torch.engine.bound_program import Function, Preparer, is_lost
-from closedform.torch.engine.tensor_table import Layout, write
+from closedform.torch.engine.batching import (
+    BatchedProgram,
+    ProgramGroup,
+    TensorTable,
+    batched_programs,
+    batcher,
+    run_batched,
+    store,
+)
+from closedform.torch.engine.programs import Batcher, StepFunction, is_lost_in_trace
 
-PATTERNS = 8
-"""How many sets of parameters are compiled as a whole; more are stepped one by one."""
+MAX_COMPILED = 8
+"""How many sets of parameters are compiled as a whole; further ones step one by one."""
 
-_TITLES = count()
-"""Numbers of functions: torch keeps by name which sizes it has seen change."""
-
-
-def compiled() -> Preparer:
-    """Returns what makes calls ready as one compiled function for each sequence of programs."""
-    return prepared_with(_function, PATTERNS)
+_NAMES = count()
+"""Numbers for functions: torch remembers by name which sizes have changed."""
 
 
-def _function(layout: Layout, numbers: Sequence[Part], tensors: Sequence[Part]) -> Function:
-    """Returns a compiled function of the tensors of a layout."""
-    steps, lost = steps_of(layout, [*numbers, *tensors], is_lost)
-    used, moved = _compact(steps, len(layout.tensors))
-    traced = _compiled(moved)
+def compiled() -> Batcher:
+    """Returns a batcher that compiles one function for each sequence of programs."""
+    return batcher(_step_function, MAX_COMPILED)
+
+
+def _step_function(
+    table: TensorTable, scalars: Sequence[ProgramGroup], tensors: Sequence[ProgramGroup]
+) -> StepFunction:
+    """Returns a compiled function of the tensors of a table."""
+    programs, deferred = batched_programs(table, [*scalars, *tensors], is_lost_in_trace)
+    used, renumbered = _compact(programs, len(table.tensors))
+    function = _compiled(renumbered)
 
     def run(tensors: list[Tensor]) -> None:
-        made = traced(*[tensors[place] for place in used])
-        for place, writes in lost.items():
-            write(tensors, writes, made[place - len(tensors)])
+        results = function(*[tensors[index] for index in used])
+        for index, stores in deferred.items():
+            store(tensors, stores, results[index - len(tensors)])
 
     return run
 
 
-def _compact(steps: Sequence[Step], count: int) -> tuple[list[int], list[Step]]:
-    """The tensors that steps use, and the steps with places among these; numbers lie behind."""
-    used = {place for step in steps for column in step.columns for place, _ in column}
-    used |= {place for step in steps for writes in step.outputs for (place, _), _ in writes}
-    given = sorted(place for place in used if place < count)
-    order = {place: index for index, place in enumerate(given)}
-    order |= {place: place - count + len(given) for place in used if place >= count}
-    moved = [
-        Step(
+def _compact(
+    programs: Sequence[BatchedProgram], count: int
+) -> tuple[list[int], list[BatchedProgram]]:
+    """The tensors that are used, and the programs on these alone; results follow the tensors."""
+    used = {index for one in programs for refs in one.inputs for index, _ in refs}
+    used |= {index for one in programs for stores in one.outputs for (index, _), _ in stores}
+    given = sorted(index for index in used if index < count)
+    order = {old: new for new, old in enumerate(given)}
+    order |= {index: index - count + len(given) for index in used if index >= count}
+    renumbered = [
+        BatchedProgram(
             program,
-            [[(order[place], row) for place, row in column] for column in columns],
-            [[((order[place], row), number) for (place, row), number in one] for one in outputs],
+            [[(order[index], row) for index, row in refs] for refs in inputs],
+            [[((order[index], row), element) for (index, row), element in one] for one in outputs],
         )
-        for program, columns, outputs in steps
+        for program, inputs, outputs in programs
     ]
-    return given, moved
+    return given, renumbered
 
 
-def _compiled(steps: Sequence[Step]) -> Callable[..., list[Tensor]]:
-    """Returns a compiled function of tensors that returns what the steps put behind them.
+def _compiled(programs: Sequence[BatchedProgram]) -> Callable[..., list[Tensor]]:
+    """Returns a compiled function of tensors that returns the outputs that are not stored.
 
-    The steps are in it, and never change. torch counts the compilations of a code object, whoever
-    asked for them, and stops at a few: so each function has a code object of its own.
+    The programs are constants of the function. torch counts the compilations of each code object
+    and stops after a few, so each function gets a code object of its own.
     """
 
     def traced(*tensors: Tensor) -> list[Tensor]:
         values = list(tensors)
-        run_steps(values, steps)
+        run_batched(values, programs)
         return values[len(tensors) :]
 
-    title = f"step_{next(_TITLES)}"
-    code = traced.__code__.replace(co_name=title)
-    own = FunctionType(code, traced.__globals__, title, None, traced.__closure__)
+    name = f"step_{next(_NAMES)}"
+    code = traced.__code__.replace(co_name=name)
+    own = FunctionType(code, traced.__globals__, name, None, traced.__closure__)
     options: dict[str, Any] = {"guard_filter_fn": _is_of_tensors, "size_asserts": False}
     found: Callable[..., list[Tensor]]
     found = torch.compile(own, fullgraph=True, options=options)  # dynamic=False costs 4 µs a call
@@ -86,5 +97,5 @@ def _compiled(steps: Sequence[Step]) -> Callable[..., list[Tensor]]:
 
 
 def _is_of_tensors(guards: Sequence[Any]) -> list[bool]:
-    """Which guards of a function must be asked: of its tensors and of torch, not of its steps."""
+    """Which guards are needed: those of the tensors and of torch, not those of the programs."""
     return [not guard.name or guard.name.startswith("tensors") for guard in guards]

@@ -1,79 +1,277 @@
-"""Programs on lists of tensors: each op once for all members, in place where it may be.
+"""The eager step: the programs of many parameters, op by op, on lists of tensors.
 
-A program is the torch.fx graph that one member runs. Its ops become those of ``torch._foreach``
-where torch has one, and a loop over the members otherwise. So the cost of Python is that of one
-member, and an output takes the memory of the state that it is the next value of.
+A program is a torch.fx graph. Its ops become those of ``torch._foreach`` where torch has one, and
+a loop over the parameters otherwise: the overhead of Python is that of one parameter. An op writes
+in place where it can, so that an output takes the memory of the state that it replaces. On a CPU,
+large tensors are stepped tile by tile, so that intermediate values stay in its cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx
 
-from closedform.torch.engine.bound_program import in_dtype
-from closedform.torch.engine.inplace import ARITHMETIC, Memory, is_list
+from closedform.exporters.torch_module import GraphProgram
+from closedform.ir.graph import Graph
+from closedform.ir.naming import NEXT
+from closedform.ir.ops import Op
+from closedform.torch.engine.batching import (
+    Binding,
+    ProgramGroup,
+    Ref,
+    TensorTable,
+    batched_programs,
+    batcher,
+    run_batched,
+)
+from closedform.torch.engine.inplace import FOREACH_OPS, InplaceProgram, is_list
+from closedform.torch.engine.programs import Batcher, StepFunction, in_dtype
+
+TILE = 2**18
+"""The most elements that are stepped at once on a CPU: intermediate values stay in its cache."""
+
+DEVICE_BATCH = 2**26
+"""Elements that are stepped at once on a device: enough to keep it busy, without a model's copy."""
 
 Values = list[Any]
-"""The value of each node: a list with a tensor for each member, or what is one for all."""
+"""The value of each node: a list with one tensor per parameter, or a value that all share."""
+
+Tensors = Mapping[Ref, Tensor]
+"""Tensors of a table, and elements of its vectors."""
+
+Run = Callable[[Tensors], None]
+"""Steps some parameters."""
+
+
+def foreach() -> Batcher:
+    """Returns a batcher that runs programs op by op on lists of tensors."""
+    known: dict[object, ForeachProgram] = {}
+    return batcher(partial(_step_function, known))
+
+
+def _step_function(
+    known: MutableMapping[object, ForeachProgram],
+    table: TensorTable,
+    scalars: Sequence[ProgramGroup],
+    tensors: Sequence[ProgramGroup],
+) -> StepFunction:
+    """Returns the step function of a table; ``known`` holds the programs made so far, and grows."""
+    programs, _ = batched_programs(table, scalars)
+    groups: dict[object, tuple[GraphProgram, list[_Operands]]] = {}
+    for program, (binding,) in tensors:
+        operands = _Operands.of(program, binding)
+        signature = _signature(program.source), tuple(operands.overwritable(program).items())
+        groups.setdefault(signature, (program, []))[1].append(operands)
+    runs: list[Run] = []
+    for key, (program, members) in groups.items():
+        if key not in known:
+            known[key] = ForeachProgram(InplaceProgram(program, members[0].overwritable(program)))
+        runs += _runs(known[key], members, table.tensors)
+    used = sorted({ref for _, members in groups.values() for one in members for ref in one.all})
+
+    def run(tensors: list[Tensor]) -> None:
+        values = list(tensors)
+        run_batched(values, programs)
+        found = _tensors(values, used)
+        for one in runs:
+            one(found)
+
+    return run
+
+
+def _tensors(values: Sequence[Tensor], refs: Iterable[Ref]) -> Tensors:
+    """The tensors of some refs; each vector of scalars is unbound once."""
+    found: dict[Ref, Tensor] = {}
+    vectors: dict[int, Sequence[Tensor]] = {}
+    for ref in refs:
+        index, row = ref
+        if row >= 0 and values[index].dim():
+            if index not in vectors:
+                vectors[index] = values[index].unbind()
+            found[ref] = vectors[index][row]
+        else:
+            found[ref] = values[index]
+    return found
+
+
+def _signature(graph: Graph) -> object:
+    """Equal for graphs whose programs may run as one, on parameters of several shapes.
+
+    Where all tensors of a graph have the same shape, any shape of that rank may take its place.
+    """
+    if len({node.type.shape for node in graph.nodes if node.type.rank}) > 1:
+        return graph
+    nodes = tuple(
+        (
+            node.op,
+            node.operands,
+            node.type.dtype,
+            node.type.rank,
+            None if node.op is Op.INPUT else node.attributes,
+        )
+        for node in graph.nodes
+    )
+    return nodes, tuple(output.index for output in graph.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Operands:
+    """The tensors of one parameter in the order of a program: its inputs, and output targets."""
+
+    inputs: list[Ref]
+    outputs: list[list[Ref]]
+
+    @staticmethod
+    def of(program: GraphProgram, binding: Binding) -> _Operands:
+        """Returns the operands of a binding."""
+        return _Operands(
+            [binding.inputs[name] for name in program.input_names],
+            [binding.outputs[name] for name in program.output_names],
+        )
+
+    def overwritable(self, program: GraphProgram) -> dict[int, int]:
+        """Returns the output that may be written over each input, both by index."""
+        names = [name.removeprefix(NEXT) for name in program.output_names]
+        return {
+            index: names.index(name)
+            for index, name in enumerate(program.input_names)
+            if name in names and self.outputs[names.index(name)] == [self.inputs[index]]
+        }
+
+    @property
+    def all(self) -> list[Ref]:
+        """All that is read and written."""
+        return [*self.inputs, *(ref for refs in self.outputs for ref in refs)]
+
+
+def _runs(
+    program: ForeachProgram, members: Sequence[_Operands], tensors: Sequence[Tensor]
+) -> Iterator[Run]:
+    """Steps of the parameters of one program, as many at once as their elements allow."""
+    is_cpu = tensors[0].device.type == "cpu"
+    limit = TILE if is_cpu else DEVICE_BATCH
+    batch: list[_Operands] = []
+    count = 0
+    for one in members:
+        size = max(tensors[index].numel() for index, _ in one.inputs if index < len(tensors))
+        if is_cpu and size > TILE and program.source.is_elementwise:
+            yield partial(_run_tiled, program, one)
+            continue
+        if batch and count + size > limit:
+            yield partial(_run, program, _Columns.of(batch))
+            batch, count = [], 0
+        batch.append(one)
+        count += size
+    if batch:
+        yield partial(_run, program, _Columns.of(batch))
+
+
+class _Columns(NamedTuple):
+    """The refs of several parameters, a column for each input and output of their program."""
+
+    inputs: list[tuple[Ref, ...]]
+    outputs: list[tuple[list[Ref], ...]]
+
+    @staticmethod
+    def of(members: Sequence[_Operands]) -> _Columns:
+        """Returns the columns of some parameters."""
+        return _Columns(
+            list(zip(*(one.inputs for one in members), strict=True)),
+            list(zip(*(one.outputs for one in members), strict=True)),
+        )
+
+
+def _run(program: ForeachProgram, columns: _Columns, tensors: Tensors) -> None:
+    """Steps several parameters at once."""
+    given = [[tensors[ref] for ref in refs] for refs in columns.inputs]
+    for results, outputs in zip(program.run(given), columns.outputs, strict=True):
+        pairs = [
+            (tensors[ref], result)
+            for result, refs in zip(results, outputs, strict=True)
+            for ref in refs
+            if tensors[ref] is not result
+        ]
+        if pairs:
+            written, made = zip(*pairs, strict=True)
+            torch._foreach_copy_(written, made)
+
+
+def _run_tiled(program: ForeachProgram, member: _Operands, tensors: Tensors) -> None:
+    """Steps one large parameter of the CPU tile by tile, if its tensors are contiguous."""
+    columns = _Columns.of([member])
+    own = {ref: tensors[ref] for ref in member.all}
+    large = {ref: value for ref, value in own.items() if value.dim()}
+    shapes = {value.shape for value in large.values()}
+    if len(shapes) > 1 or not all(one.is_cpu and one.is_contiguous() for one in large.values()):
+        _run(program, columns, own)
+        return
+    (shape,) = shapes
+    count = -(-shape.numel() // TILE)
+    tiles = {ref: value.view(-1).chunk(count) for ref, value in large.items()}
+    for index in range(count):
+        _run(program, columns, own | {ref: tile[index] for ref, tile in tiles.items()})
 
 
 class _Instruction(NamedTuple):
-    """One op.
+    """One op of a program.
 
     Attributes:
-        place: Where its result goes.
-        function: From all values and the number of members to the result.
-        frees: Values that have no more use.
+        result: The index of its result among the values.
+        function: Computes the result from all values and the number of parameters.
+        frees: Values that are not used afterwards.
     """
 
-    place: int
+    result: int
     function: Callable[[Values, int], Any]
     frees: tuple[int, ...]
 
 
-class ListProgram:
+class ForeachProgram:
     """A program on lists of tensors.
 
     Args:
-        memory: The program, and what it may write over.
+        source: The program, and which ops run in place.
     """
 
-    def __init__(self, memory: Memory) -> None:
-        self._dtypes = memory.program.input_dtypes
-        self._places = {node: place for place, node in enumerate(memory.nodes)}
-        self._outputs = [self._places[result] for result in memory.results]
+    def __init__(self, source: InplaceProgram) -> None:
+        self.source = source
+        self._dtypes = source.program.input_dtypes
+        self._index = {node: index for index, node in enumerate(source.nodes)}
+        self._outputs = [self._index[result] for result in source.results]
         self._instructions = [
             _Instruction(
-                self._places[node],
-                self._function(node, memory.overwritten.get(node)),
-                tuple(self._places[used] for used in memory.frees(node)),
+                self._index[node],
+                self._function(node, source.overwritten.get(node)),
+                tuple(self._index[used] for used in source.frees(node)),
             )
-            for node in memory.ops
+            for node in source.ops
         ]
 
     def run(self, given: Sequence[list[Tensor]]) -> list[list[Tensor]]:
-        """Returns the outputs, one list each; what was written over an input is that tensor.
+        """Returns a list for each output; one that was computed in place is the input itself.
 
         Args:
-            given: The inputs, one list each.
+            given: A list for each input, with one tensor for each parameter.
         """
-        values: Values = [None] * len(self._places)
-        for place, (tensors, dtype) in enumerate(zip(given, self._dtypes, strict=True)):
-            values[place] = [in_dtype(one, dtype) for one in tensors]
+        values: Values = [None] * len(self._index)
+        for index, (tensors, dtype) in enumerate(zip(given, self._dtypes, strict=True)):
+            values[index] = [in_dtype(one, dtype) for one in tensors]
         count = len(given[0])
-        for place, function, frees in self._instructions:
-            values[place] = function(values, count)
+        for index, function, frees in self._instructions:
+            values[index] = function(values, count)
             for used in frees:
                 values[used] = None
-        return [values[place] for place in self._outputs]
+        return [values[index] for index in self._outputs]
 
     def _function(self, node: fx.Node, overwritten: int | None) -> Callable[[Values, int], Any]:
-        """What computes a node for all members."""
-        if node.target in ARITHMETIC:
-            return self._on_lists(node, ARITHMETIC[node.target].name, overwritten)
+        """Returns what computes a node for all parameters."""
+        if node.target in FOREACH_OPS:
+            return self._foreach_op(node, FOREACH_OPS[node.target].name, overwritten)
         if node.target is getattr:
             owner, name = self._operand(node.args[0]), str(node.args[1])
             return lambda values, _: getattr(owner(values)[0], name)
@@ -81,11 +279,33 @@ class ListProgram:
         function = getattr(Tensor, target) if node.op == "call_method" else target
         lists = [operand for operand in node.args if is_list(operand)]
         if not node.kwargs and lists and len(lists) == len(node.all_input_nodes):
-            return self._on_rows(node, function)
-        return self._one_by_one(node, function)
+            return self._loop(node, function)
+        return self._general_loop(node, function)
 
-    def _on_rows(self, node: fx.Node, function: Callable[..., Any]) -> Callable[[Values, int], Any]:
-        """An op that torch has for one tensor alone, of tensors and what is one for all."""
+    def _foreach_op(
+        self, node: fx.Node, name: str, overwritten: int | None
+    ) -> Callable[[Values, int], Any]:
+        """An op that torch has on lists.
+
+        A scalar tensor that all parameters share is given as a list: torch would read a tensor of
+        rank 0 outside of a list back to the host.
+        """
+        args = list(node.args)
+        if overwritten is not None:
+            args.insert(0, args.pop(overwritten))
+            name += "_"
+        function = getattr(torch, f"_foreach_{name}")
+        first, *rest = (self._operand(operand) for operand in args)
+
+        def run(values: Values, _: int) -> Any:
+            target = first(values)
+            result = function(target, *(operand(values) for operand in rest))
+            return target if overwritten is not None else result
+
+        return run
+
+    def _loop(self, node: fx.Node, function: Callable[..., Any]) -> Callable[[Values, int], Any]:
+        """An op that torch has on single tensors only, whose operands are lists or constants."""
         given = [(is_list(operand), self._operand(operand)) for operand in node.args]
 
         def run(values: Values, count: int) -> Any:
@@ -97,48 +317,26 @@ class ListProgram:
 
         return run
 
-    def _on_lists(
-        self, node: fx.Node, name: str, overwritten: int | None
-    ) -> Callable[[Values, int], Any]:
-        """An op on lists.
-
-        A number that all have is a list of it: torch reads a tensor of rank 0 that is in no list
-        back to the host.
-        """
-        args = list(node.args)
-        if overwritten is not None:
-            args.insert(0, args.pop(overwritten))
-            name += "_"
-        function = getattr(torch, f"_foreach_{name}")
-        first, *rest = (self._operand(operand) for operand in args)
-
-        def run(values: Values, _: int) -> Any:
-            kept = first(values)
-            made = function(kept, *(operand(values) for operand in rest))
-            return kept if overwritten is not None else made
-
-        return run
-
-    def _operand(self, operand: Any) -> Callable[[Values], Any]:
-        """What finds an operand: a list, or a number for all."""
-        if not isinstance(operand, fx.Node):
-            return lambda _: operand
-        place = self._places[operand]
-        return lambda values: values[place]
-
-    def _one_by_one(
+    def _general_loop(
         self, node: fx.Node, function: Callable[..., Any]
     ) -> Callable[[Values, int], Any]:
-        """An op whose arguments hold tensors within others, or none."""
+        """An op with keyword arguments, or with tensors nested in its arguments."""
 
         def call(values: Values, row: int) -> Any:
-            def entry(used: fx.Node) -> Any:
-                value = values[self._places[used]]
+            def operand(used: fx.Node) -> Any:
+                value = values[self._index[used]]
                 return value[row] if is_list(used) else value
 
-            args = fx.map_arg(node.args, entry)
-            return function(*args, **fx.map_arg(node.kwargs, entry))
+            args = fx.map_arg(node.args, operand)
+            return function(*args, **fx.map_arg(node.kwargs, operand))
 
         if not any(map(is_list, node.all_input_nodes)):
             return lambda values, count: [call(values, 0)] * count
         return lambda values, count: [call(values, row) for row in range(count)]
+
+    def _operand(self, operand: Any) -> Callable[[Values], Any]:
+        """Returns what finds an operand: a list, or a constant."""
+        if not isinstance(operand, fx.Node):
+            return lambda _: operand
+        index = self._index[operand]
+        return lambda values: values[index]

@@ -1,4 +1,4 @@
-"""A step kept for the next one: the same parameters, states and rules, with new gradients."""
+"""Replay of a captured step: the same parameters, states and rules, with new gradients."""
 
 from __future__ import annotations
 
@@ -11,59 +11,59 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from closedform.torch.engine.bound_program import Prepared
-from closedform.torch.engine.plans import Plan
+from closedform.torch.engine.programs import BatchedStep
+from closedform.torch.engine.specialize import CompiledGroup
 
 Group = Mapping[str, Any]
 States = Mapping[Tensor, dict[str, Tensor]]
 """The states of each parameter."""
 
 _PARAMS = itemgetter("params")
-_NOTHING = torch.empty(0)
+_RELEASED = torch.empty(0)
 
-Slot = tuple[list[Tensor], int]
-"""A list of tensors, and a place there."""
+GradientPlace = tuple[list[Tensor], int]
+"""The tensors of a batched step, and the index of a gradient among them."""
 
 
 @dataclass(slots=True)
-class KeptGroup:
-    """A param group of a kept step.
+class CapturedGroup:
+    """A param group of a captured step.
 
     Attributes:
-        plan: What it runs with.
-        entries: The entries that its hyperparameters were last read from.
-        scheduled: The hyperparameters that are no entries.
-        is_constant: Whether nobody can change these entries in place.
-        slots: Where the gradient of each parameter is; None if it had none.
+        compiled: What it runs.
+        entries: The entries from which its hyperparameters were last read.
+        scheduled: The hyperparameters that are not entries of the group.
+        is_constant: Whether none of these entries can be changed in place.
+        places: The place of each parameter's gradient; None if it had none.
     """
 
-    plan: Plan
+    compiled: CompiledGroup
     entries: dict[str, Any]
     scheduled: Group
     is_constant: bool
-    slots: list[Slot | None]
+    places: list[GradientPlace | None]
 
-    def is_renewed(self, group: Group) -> bool:
-        """Takes over gradients and numbers; returns whether they are of the kinds that they were.
+    def update(self, group: Group) -> bool:
+        """Takes over gradients and hyperparameters; returns whether the step can be replayed.
 
-        The parameters are those that they were, if they are as many.
+        The parameters are assumed to be the captured ones if their number is the same.
         """
-        if len(group["params"]) != len(self.slots):
+        if len(group["params"]) != len(self.places):
             return False
-        for param, slot in zip(group["params"], self.slots, strict=True):
+        for param, place in zip(group["params"], self.places, strict=True):
             grad = param.grad
-            if grad is None or slot is None:
-                if grad is slot:
+            if grad is None or place is None:
+                if grad is place:
                     continue
                 return False
             if type(grad) is not Tensor or grad.requires_grad or grad.layout is not torch.strided:
                 return False
-            tensors, place = slot
-            tensors[place] = grad
-        return self._is_read(group)
+            tensors, index = place
+            tensors[index] = grad
+        return self._update_hypers(group)
 
-    def _is_read(self, group: Group) -> bool:
-        """Reads the numbers again where one may be another; returns whether the rule has stayed."""
+    def _update_hypers(self, group: Group) -> bool:
+        """Reads hyperparameters that may have changed; returns whether the rule still matches."""
         entries = self.entries
         if self.is_constant and all(map(is_, map(group.get, entries), entries.values())):
             return True
@@ -72,98 +72,98 @@ class KeptGroup:
         self.entries = {key: group[key] for key in entries}
         self.is_constant = _is_constant(tuple(self.entries.values()))
         values = {**self.entries, **self.scheduled}
-        is_served = self.plan.variant.serves(values)
-        if is_served:
-            self.plan.read(values)
-        return is_served
+        is_match = self.compiled.specialization.matches(values)
+        if is_match:
+            self.compiled.write_inputs(values)
+        return is_match
 
 
 def _is_constant(value: Any) -> bool:
-    """Whether nobody can change a value in place."""
+    """Whether a value cannot be changed in place."""
     if isinstance(value, tuple):
         return all(map(_is_constant, value))
     return value is None or isinstance(value, int | float | str)
 
 
-class KeptStep:
-    """The steps of all parameters that had a gradient, and the tensors that they were done on.
+class CapturedStep:
+    """The step of all parameters that had a gradient, with the tensors that it used.
 
     Args:
-        kept: The groups, as they were.
+        captured: What was captured of each group.
         groups: The groups.
         states: The states of all parameters.
-        prepared: The steps.
+        batched: The step.
     """
 
     def __init__(
         self,
-        kept: Sequence[KeptGroup],
+        captured: Sequence[CapturedGroup],
         groups: Sequence[Group],
         states: States,
-        prepared: Sequence[Prepared],
+        batched: Sequence[BatchedStep],
     ) -> None:
-        self._groups = kept
-        self._prepared = prepared
+        self._groups = captured
+        self._batched = batched
         self._alive = list(_objects(groups, states))
         self._ids = list(map(id, self._alive))
-        self._slots = [slot for group in kept for slot in group.slots if slot is not None]
-        self.forget()
+        self._places = [place for group in captured for place in group.places if place is not None]
+        self.release()
 
-    def is_renewed(self, groups: Sequence[Group], states: States) -> bool:
-        """Takes over gradients and numbers; returns whether all else is as it was."""
+    def update(self, groups: Sequence[Group], states: States) -> bool:
+        """Takes over gradients and hyperparameters; returns whether the rest is unchanged."""
         if list(map(id, _objects(groups, states))) != self._ids:
             return False
-        return all(kept.is_renewed(group) for kept, group in zip(self._groups, groups, strict=True))
+        return all(own.update(group) for own, group in zip(self._groups, groups, strict=True))
 
-    def run(self) -> None:
-        """Does the steps."""
-        for one in self._prepared:
+    def replay(self) -> None:
+        """Performs the step."""
+        for one in self._batched:
             one.run()
-        self.forget()
+        self.release()
 
-    def forget(self) -> None:
-        """Lets the gradients go, which the model may want to."""
-        for tensors, place in self._slots:
-            tensors[place] = _NOTHING
+    def release(self) -> None:
+        """Drops the references to gradients, so that the model can free them."""
+        for tensors, index in self._places:
+            tensors[index] = _RELEASED
 
 
 def _objects(groups: Sequence[Group], states: States) -> Iterator[Any]:
-    """All groups, parameters and states, in order: a step is on these objects."""
+    """All groups, parameters and states, in order: a step is valid for these objects only."""
     return chain(groups, *map(_PARAMS, groups), states, *map(dict.values, states.values()))
 
 
-def kept_step(
-    sources: Iterable[tuple[Plan, Group]],
+def capture(
+    sources: Iterable[tuple[CompiledGroup, Group]],
     keys: Sequence[str],
     groups: Sequence[Group],
     states: States,
-    prepared: Sequence[Prepared],
-) -> KeptStep | None:
-    """Returns the step that was done with these gradients; None where it cannot be done again.
+    batched: Sequence[BatchedStep],
+) -> CapturedStep | None:
+    """Returns a step that was just performed, for replay; None if it cannot be replayed.
 
-    That is so where not each gradient has one place of its own among the tensors of prepared
-    steps: some parameters were stepped in other ways, or two have one tensor as their gradient.
+    A replay needs each gradient at exactly one place among the tensors of the batched steps. This
+    is not so if some parameters were stepped in another way, or if two share their gradient.
 
     Args:
-        sources: What each group runs with, and the hyperparameters that are no entries of it.
-        keys: The entries that hyperparameters may be.
+        sources: What each group runs, and its hyperparameters that are not entries.
+        keys: The entries that may be hyperparameters.
         groups: The groups.
         states: The states of all parameters.
-        prepared: The steps.
+        batched: The step.
     """
     params = [param for group in groups for param in group["params"] if param.grad is not None]
-    slots: dict[int, list[Slot]] = {id(param.grad): [] for param in params}
-    for one in prepared:
-        for place, tensor in enumerate(one.tensors):
-            if id(tensor) in slots:
-                slots[id(tensor)].append((one.tensors, place))
-    if any(len(found) != 1 for found in slots.values()):
+    places: dict[int, list[GradientPlace]] = {id(param.grad): [] for param in params}
+    for one in batched:
+        for index, tensor in enumerate(one.tensors):
+            if id(tensor) in places:
+                places[id(tensor)].append((one.tensors, index))
+    if any(len(found) != 1 for found in places.values()):
         return None
-    kept = []
-    for (plan, scheduled), group in zip(sources, groups, strict=True):
+    captured = []
+    for (compiled, scheduled), group in zip(sources, groups, strict=True):
         entries = {key: group[key] for key in keys if key in group}
         is_constant = _is_constant(tuple(entries.values()))
         grads = [param.grad for param in group["params"]]
-        own = [None if grad is None else slots[id(grad)][0] for grad in grads]
-        kept.append(KeptGroup(plan, entries, scheduled, is_constant, own))
-    return KeptStep(kept, groups, states, prepared)
+        own = [None if grad is None else places[id(grad)][0] for grad in grads]
+        captured.append(CapturedGroup(compiled, entries, scheduled, is_constant, own))
+    return CapturedStep(captured, groups, states, batched)

@@ -1,37 +1,37 @@
-"""From the entries of a param group to the rule of its step, opened where a scheduler may write.
+"""From the entries of a param group to the rule of its step, specialized to their values.
 
-A source makes a rule of the entries; which entry is which hyperparameter is found by asking it
-twice: an entry drives a hyperparameter if another number there changes that number and nothing
-else. So a class of any system needs no table here.
+A source builds a rule from the entries. Which entry is which hyperparameter is found by building
+twice: an entry is a hyperparameter if another number there changes the value of that
+hyperparameter and nothing else. No library of named classes therefore needs a table here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from closedform.errors import ClosedFormError, DefinitionError
 from closedform.language import Schedule, UpdateRule, exact_number
-from closedform.torch.base import located
 from closedform.torch.engine.hyper_inputs import (
-    RANGES,
-    Bound,
-    OpenRule,
+    LIMITS,
+    InputRange,
+    RuleWithInputs,
     is_within,
-    open_with,
-    weakest_bounds,
+    widest_ranges,
+    with_inputs,
 )
-from closedform.torch.schedule_values import plain
+from closedform.torch.param_groups import located, plain
 
-_STAND_IN = 2.0**-10
-"""A number in the range of every hyperparameter, in the place of 0."""
+_PROBE = 2.0**-10
+"""A number in the range of every hyperparameter, used in place of 0."""
 
 
 class RuleSource(Protocol):
-    """What makes a rule of the entries of a group."""
+    """Builds a rule from the entries of a group."""
 
     @property
     def name(self) -> str:
@@ -46,52 +46,76 @@ class RuleSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
-    """An entry of a group, or of a tuple there."""
+class HyperSource:
+    """The source of an optimizer with a given rule: entries are hyperparameters by name."""
+
+    rule: UpdateRule
+
+    @property
+    def name(self) -> str:
+        """The name of the rule."""
+        return f"rule {self.rule.name!r}"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The hyperparameters."""
+        return tuple(self.rule.hyperparameters)
+
+    def build(self, values: Mapping[str, Any]) -> UpdateRule:
+        """Returns the rule with these values of its hyperparameters."""
+        rate = values.get("lr")
+        if isinstance(rate, int | float) and rate < 0:
+            raise DefinitionError(f"lr must be >= 0, got {rate!r}", where=self.name)
+        return self.rule.bind(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of a group, or an element of a tuple there."""
 
     key: str
     index: int | None = None
 
     def of(self, values: Mapping[str, Any]) -> Any:
-        """Returns its value; None where there is none."""
+        """Returns its value; None if it is absent."""
         value = values.get(self.key)
         if self.index is None:
             return value
         return value[self.index] if isinstance(value, tuple | list) else None
 
-    def put(self, values: Mapping[str, Any], number: object) -> dict[str, Any]:
-        """Returns the values with another number in its place."""
+    def replaced(self, values: Mapping[str, Any], number: float) -> dict[str, Any]:
+        """Returns the values with another number for this entry."""
         if self.index is None:
             return {**values, self.key: number}
-        entries = list(values[self.key])
-        entries[self.index] = number
-        return {**values, self.key: tuple(entries)}
+        elements = list(values[self.key])
+        elements[self.index] = number
+        return {**values, self.key: tuple(elements)}
 
 
 @dataclass(slots=True)
-class Variant:
-    """A rule for groups that share all but the numbers of some entries.
+class Specialization:
+    """A rule for all groups that differ only in the values of its inputs.
 
     Attributes:
-        opened: The rule; its inputs are the hyperparameters that entries drive.
-        drives: Name, entry and range of each input.
-        fixed: The other entries, with their values.
-        kernels: What was compiled for it, by shape, dtype and device.
+        rule: The rule, with inputs.
+        inputs: The name, entry, and smallest and largest value of each input.
+        constants: The other entries, with their values.
+        kernels: The kernels compiled for it, by shape, dtype and device.
     """
 
-    opened: OpenRule
-    drives: tuple[tuple[str, Leaf, tuple[float, float]], ...]
-    fixed: tuple[tuple[Leaf, Any], ...]
+    rule: RuleWithInputs
+    inputs: tuple[tuple[str, Entry, tuple[float, float]], ...]
+    constants: tuple[tuple[Entry, Any], ...]
     kernels: dict[Any, Any] = field(default_factory=dict)
 
-    def serves(self, values: Mapping[str, Any]) -> bool:
-        """Returns whether a group with these values has this rule."""
-        for leaf, value in self.fixed:
-            found = leaf.of(values)
+    def matches(self, values: Mapping[str, Any]) -> bool:
+        """Returns whether it is the rule of a group with these values."""
+        for entry, value in self.constants:
+            found = entry.of(values)
             if found is not value and (isinstance(found, Tensor) or found != value):
                 return False
-        for _, leaf, (low, high) in self.drives:
-            number = leaf.of(values)
+        for _, entry, (low, high) in self.inputs:
+            number = entry.of(values)
             if isinstance(number, Tensor):
                 continue
             if not isinstance(number, int | float) or not low <= number <= high:
@@ -100,87 +124,89 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What is known of the entries of groups with one structure.
+class _Analysis:
+    """The entries of groups with the same structure.
 
     Attributes:
-        drives: The entry that each hyperparameter is.
-        bounds: The bound of each that can be an input.
-        idle: Switches without an effect on the rule, such as foreach. torch.compile sets one.
+        hypers: The entry of each hyperparameter.
+        ranges: The range of each hyperparameter that can be an input.
+        unused: Switches that do not change the rule, such as foreach. torch.compile sets one.
     """
 
-    drives: dict[str, Leaf]
-    bounds: dict[str, Bound]
-    idle: frozenset[Leaf]
+    hypers: dict[str, Entry]
+    ranges: dict[str, InputRange]
+    unused: frozenset[Entry]
 
 
-class Variants:
-    """The rules of a source that were made so far."""
+class Specializer:
+    """The rules of a source, each specialized when it is first needed."""
 
     def __init__(self, source: RuleSource) -> None:
         self.source = source
-        self.made: list[Variant] = []
-        self._found: dict[Any, _Found] = {}
+        self.made: list[Specialization] = []
+        self._analyses: dict[Any, _Analysis] = {}
 
-    def of(self, values: Mapping[str, Any], shape: tuple[int, ...], where: str) -> Variant:
-        """Returns the rule of a group with these values; a tensor stands for any number.
+    def specialize(
+        self, values: Mapping[str, Any], shape: tuple[int, ...], where: str
+    ) -> Specialization:
+        """Returns the rule of a group with these values; a tensor may have any value.
 
         Raises:
-            ClosedFormError: The values have no meaning, named with ``where``.
+            ClosedFormError: The values are invalid; ``where`` is named.
         """
-        for variant in self.made:
-            if variant.serves(values):
-                return variant
+        for made in self.made:
+            if made.matches(values):
+                return made
         with located(where):
-            variant = self._make(values, shape)
-        self.made.append(variant)
-        return variant
+            made = self._make(values, shape)
+        self.made.append(made)
+        return made
 
-    def check(self, values: Mapping[str, Any], where: str) -> UpdateRule:
-        """Returns the rule with the numbers of a group in it.
+    def rule(self, values: Mapping[str, Any], where: str) -> UpdateRule:
+        """Returns the rule with the values of a group as constants.
 
         Raises:
-            ClosedFormError: The values have no meaning, named with ``where``.
+            ClosedFormError: The values are invalid; ``where`` is named.
         """
         with located(where):
             return self.source.build(_numbers(values))
 
-    def _make(self, values: Mapping[str, Any], shape: tuple[int, ...]) -> Variant:
+    def _make(self, values: Mapping[str, Any], shape: tuple[int, ...]) -> Specialization:
         numbers = _numbers(values)
         rule = self.source.build(numbers)
-        leaves = dict(_leaves(values))
-        signature = tuple((leaf, _kind(value)) for leaf, value in leaves.items())
-        if signature not in self._found:
-            entries = _drives(self.source, rule, numbers)
-            weakest = weakest_bounds(rule, entries, shape)
-            self._found[signature] = _Found(entries, weakest, _idle(self.source, rule, numbers))
-        found = self._found[signature]
-        drives, bounds = found.drives, found.bounds
-        inside = {
-            name: bound
-            for name, bound in bounds.items()
-            if isinstance(drives[name].of(values), Tensor)
-            or is_within(drives[name].of(values), bound)
+        entries = dict(_entries(values))
+        structure = tuple((entry, _structure(value)) for entry, value in entries.items())
+        if structure not in self._analyses:
+            hypers = _hypers(self.source, rule, numbers)
+            ranges = widest_ranges(rule, hypers, shape)
+            unused = _unused(self.source, rule, numbers)
+            self._analyses[structure] = _Analysis(hypers, ranges, unused)
+        known = self._analyses[structure]
+        ranges = {
+            name: bounds
+            for name, bounds in known.ranges.items()
+            if isinstance(known.hypers[name].of(values), Tensor)
+            or is_within(known.hypers[name].of(values), bounds)
         }
-        opened = tuple((name, drives[name], RANGES[bound]) for name, bound in inside.items())
-        free = {leaf for _, leaf, _ in opened} | found.idle
-        fixed = tuple((leaf, value) for leaf, value in leaves.items() if leaf not in free)
-        for leaf, value in fixed:
+        inputs = tuple((name, known.hypers[name], LIMITS[it]) for name, it in ranges.items())
+        free = {entry for _, entry, _ in inputs} | known.unused
+        constants = tuple((entry, value) for entry, value in entries.items() if entry not in free)
+        for entry, value in constants:
             if isinstance(value, Tensor):
                 raise DefinitionError(
-                    f"{leaf.key!r} must be a number, got a tensor: the rule compiles with no input "
-                    "there",
+                    f"{entry.key!r} must be a number, got a tensor: the rule does not compile with "
+                    "an input for it",
                     hint="give a float",
                 )
-        return Variant(open_with(rule, inside), opened, fixed)
+        return Specialization(with_inputs(rule, ranges), inputs, constants)
 
 
-def _leaves(values: Mapping[str, Any]) -> Iterator[tuple[Leaf, Any]]:
+def _entries(values: Mapping[str, Any]) -> Iterator[tuple[Entry, Any]]:
     for key, value in values.items():
         if isinstance(value, tuple | list):
-            yield from ((Leaf(key, index), entry) for index, entry in enumerate(value))
+            yield from ((Entry(key, index), element) for index, element in enumerate(value))
         else:
-            yield Leaf(key), value
+            yield Entry(key), value
 
 
 def _is_number(value: Any) -> bool:
@@ -189,51 +215,51 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | Tensor)
 
 
-def _kind(value: Any) -> Any:
-    """What decides the structure of a rule: whether a number is 0, and all that is no number."""
+def _structure(value: Any) -> Any:
+    """The part of a value on which the form of a rule depends: is a number 0, and all others."""
     if isinstance(value, Tensor):
         return "tensor"
     return value == 0 if _is_number(value) else repr(value)
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values for the source: a tensor as its number, or another one in the place of 0."""
+    """The values for the source: a tensor as its number, or as another one if that is 0."""
     numbers = dict(values)
-    for leaf, value in _leaves(values):
+    for entry, value in _entries(values):
         if isinstance(value, Tensor):
-            numbers = leaf.put(numbers, plain(value) or _STAND_IN)
+            numbers = entry.replaced(numbers, plain(value) or _PROBE)
     return numbers
 
 
-def _drives(source: RuleSource, rule: UpdateRule, numbers: Mapping[str, Any]) -> dict[str, Leaf]:
-    """The entry that each hyperparameter is, where it is one."""
-    found: dict[str, Leaf] = {}
-    for leaf, value in _leaves(numbers):
+def _hypers(source: RuleSource, rule: UpdateRule, numbers: Mapping[str, Any]) -> dict[str, Entry]:
+    """The entry of each hyperparameter that has one."""
+    found: dict[str, Entry] = {}
+    for entry, value in _entries(numbers):
         if isinstance(value, bool | str | Schedule) or value is None:
             continue
-        other = float(value) * (1 - _STAND_IN) if value != 0 else _STAND_IN
+        other = float(value) * (1 - _PROBE) if value != 0 else _PROBE
         try:
-            changed = source.build(leaf.put(numbers, other))
+            changed = source.build(entry.replaced(numbers, other))
         except ClosedFormError:
             continue
         name = _only_difference(rule, changed)
         if name is not None and changed.hyperparameters[name] == exact_number(other, name):
-            found[name] = leaf
+            found[name] = entry
     return found
 
 
-def _idle(source: RuleSource, rule: UpdateRule, numbers: Mapping[str, Any]) -> frozenset[Leaf]:
-    """The switches that leave the rule as it is when they are turned."""
+def _unused(source: RuleSource, rule: UpdateRule, numbers: Mapping[str, Any]) -> frozenset[Entry]:
+    """The switches that do not change the rule."""
     found = set()
-    for leaf, value in _leaves(numbers):
+    for entry, value in _entries(numbers):
         if value is not None and not isinstance(value, bool):
             continue
         try:
-            turned = source.build(leaf.put(numbers, not value))
+            switched = source.build(entry.replaced(numbers, not value))
         except ClosedFormError:
             continue
-        if _content(turned) == _content(rule):
-            found.add(leaf)
+        if _content(switched) == _content(rule):
+            found.add(entry)
     return frozenset(found)
 
 
@@ -242,7 +268,7 @@ def _content(rule: UpdateRule) -> tuple[Any, ...]:
 
 
 def _only_difference(one: UpdateRule, other: UpdateRule) -> str | None:
-    """The hyperparameter in which two rules differ, if it is all that they differ in."""
+    """The hyperparameter that differs between two rules, if nothing else does."""
     if one.hyperparameters.keys() != other.hyperparameters.keys():
         return None
     if one.all_expressions() != other.all_expressions():
@@ -251,3 +277,54 @@ def _only_difference(one: UpdateRule, other: UpdateRule) -> str | None:
         name for name, value in one.hyperparameters.items() if other.hyperparameters[name] != value
     ]
     return names[0] if len(names) == 1 else None
+
+
+def input_tensors(made: Specialization, params: Sequence[Tensor]) -> dict[str, Tensor]:
+    """Returns tensors for the inputs of a group, contiguous in memory."""
+    names = [name for name, *_ in made.inputs]
+    device = params[0].device if params else None
+    numbers = torch.zeros(len(names), dtype=torch.float64, device=device)
+    return dict(zip(names, numbers.unbind(), strict=True))
+
+
+@dataclass(slots=True)
+class CompiledGroup:
+    """What a param group runs.
+
+    Attributes:
+        specialization: Its rule.
+        inputs: The tensors of its hyperparameters.
+        written: The numbers that were last written to them.
+        kernels: The kernel of each parameter, or one for all.
+        is_joint: Whether all parameters step together.
+    """
+
+    specialization: Specialization
+    inputs: dict[str, Tensor]
+    written: dict[str, Any] = field(default_factory=dict)
+    kernels: list[Any] = field(default_factory=list)
+    is_joint: bool = False
+
+    def write_inputs(self, values: Mapping[str, Any]) -> Mapping[str, Tensor]:
+        """Returns the hyperparameters of a group as tensors, the same ones each time.
+
+        A number is written only if it has changed. Within a trace the tensors are new: AOT
+        autograd of torch 2.13 loses a fill of a tensor that is an input of the graph.
+        """
+        numbers = {name: entry.of(values) for name, entry, _ in self.specialization.inputs}
+        if torch.compiler.is_compiling():
+            return {name: self._new(name, number) for name, number in numbers.items()}
+        for name, number in numbers.items():
+            if isinstance(number, Tensor):
+                self.inputs[name].copy_(number.detach().reshape(()))
+                self.written.pop(name, None)
+            elif self.written.get(name) != number:
+                self.inputs[name].fill_(number)
+                self.written[name] = number
+        return self.inputs
+
+    def _new(self, name: str, number: float | Tensor) -> Tensor:
+        like = self.inputs[name]
+        if isinstance(number, Tensor):
+            return number.detach().to(like.device, like.dtype)
+        return torch.full_like(like, number)

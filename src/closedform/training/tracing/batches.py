@@ -1,4 +1,4 @@
-"""A batch by name: what the model takes, then what the loss takes beside the model's output."""
+"""A batch by name: the inputs of the model, then the targets of the loss."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Loss = Callable[..., torch.Tensor]
 
 
 def target_count(loss: Loss, where: str) -> int:
-    """How many tensors of the batch the loss takes beside the model's output."""
+    """The number of tensors that the loss takes in addition to the model's output."""
     return len(_required(loss.forward if isinstance(loss, torch.nn.Module) else loss, where)) - 1
 
 
@@ -52,13 +52,13 @@ def batch_names(
     sizes = [x.shape[0] if x.dim() else None for x in batch]
     if None in sizes or len(set(sizes)) != 1:
         raise ExportError(
-            f"the tensors of a batch share their first size, got sizes {sizes}", where=where
+            f"the tensors of a batch must have the same first size, got {sizes}", where=where
         )
     if sizes[0] in (0, 1):
         raise ExportError(
             f"the example batch must hold two rows or more, got {sizes[0]}",
             where=where,
-            hint="torch takes sizes 0 and 1 for fixed ones",
+            hint="torch treats sizes 0 and 1 as fixed",
         )
     positional = [
         p.name

@@ -1,8 +1,8 @@
-"""Backward and random operators of torch in terms of those that its ONNX exporter has rules for.
+"""Backward and random operators of torch, in terms of those that its ONNX exporter supports.
 
-Each entry computes what the operator computes, with operators of the core set. Randomness has no
-ONNX form that two runtimes agree on: every draw becomes a comparison with uniform numbers that are
-an input of the graph.
+Each entry is equivalent to the operator, with operators of the core set. Random operators of ONNX
+differ between runtimes, so every draw becomes a comparison with uniform numbers that are an input
+of the graph.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NORMALISATION = (
     _ATEN._native_batch_norm_legit_functional,
     _ATEN.native_batch_norm_backward,
 )
-"""Batch normalisation: torch has the decompositions, but not in its core set."""
+"""Batch normalisation, whose decompositions are not in torch's core set."""
 
 
 def decompositions(uniform: Iterable[torch.Tensor]) -> dict[Any, Callable[..., Any]]:
@@ -67,7 +67,7 @@ _LAYER_NORM = get_decompositions([_ATEN.native_layer_norm])[_ATEN.native_layer_n
 def layer_norm(value: torch.Tensor, *arguments: Any) -> Any:
     """Returns the layer norm of 16 bits with its mean and scale in 16 bits, as torch has them.
 
-    ONNX's operator gives these two in float32; in that and in float64 it is the one to use.
+    ONNX's operator returns these two in float32; for float32 and float64 it is used itself.
     """
     return _LAYER_NORM(value, *arguments) if value.dtype in NARROW else NotImplemented
 
@@ -88,8 +88,8 @@ def _in_float32(operator: Any) -> Callable[..., Any]:
 
 
 _SUMS = (_ATEN.sum.dim_IntList, _ATEN.scatter_add.default, _ATEN.index_put.default)
-"""Of 16 bits, onnxruntime 1.31 scatters no sums, and torch 2.13 leaves those that are outputs of
-the graph in float32."""
+"""In 16 bits, onnxruntime 1.31 does not scatter sums, and torch 2.13 leaves sums that are outputs
+of the graph in float32."""
 
 
 RANDOM: Mapping[Any, int] = {
@@ -97,7 +97,7 @@ RANDOM: Mapping[Any, int] = {
     _ATEN.bernoulli.p: 0,
     _ATEN.native_dropout.default: 0,
 }
-"""Random operators that become inputs: which argument has the shape of the numbers drawn."""
+"""Random operators that become inputs, and the argument with the shape of the draw."""
 
 
 def convolution_backward(
@@ -200,7 +200,7 @@ def max_pool2d_backward(
     ceil_mode: bool,
     indices: torch.Tensor,
 ) -> torch.Tensor:
-    """Returns the gradient of a maximum pooling: each goes where its maximum stood."""
+    """Returns the gradient of a maximum pooling: it goes to the position of the maximum."""
     del kernel_size, stride, padding, dilation, ceil_mode
     flat = torch.zeros_like(value).flatten(-2)
     spread = flat.scatter_add(-1, indices.flatten(-2), grad.flatten(-2))

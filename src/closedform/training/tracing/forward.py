@@ -1,4 +1,4 @@
-"""A model and its loss as functions of tensors alone."""
+"""A model and its loss as functions of tensors only."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Forward:
     """A model and its loss.
 
     Attributes:
-        model: The model; its own parameters are not read.
+        model: The model; its current parameters are not used.
         loss: Called with the model's output and the last tensors of a batch.
-        count: How many tensors of a batch the model takes.
-        is_widened: Whether tensors of 16 bits are cast to float32 before the model sees them.
+        count: The number of tensors of a batch that the model takes.
+        is_widened: Whether tensors of 16 bits are cast to float32 for the model.
         where: The model, named in errors.
     """
 
@@ -40,13 +40,13 @@ class Forward:
         """Returns the model's output; the buffers are written to."""
         given = tuple(map(self._wide, inputs))
         wide = {name: self._wide(value) for name, value in params.items()}
-        with sdpa_kernel(SDPBackend.MATH), _plain_kernels(), _places_noted(self.model):
+        with sdpa_kernel(SDPBackend.MATH), _plain_kernels(), _places_recorded(self.model):
             return functional_call(self.model, (wide, buffers), given, strict=True)
 
     def loss_of(
         self, params: Tensors, buffers: Tensors, batch: Tensors
     ) -> tuple[torch.Tensor, Tensors]:
-        """Returns the loss, and the buffers after the forward in the dtype that it ran in."""
+        """Returns the loss, and the buffers after the forward, in the dtype of the forward."""
         after = self.copies(buffers)
         values = list(batch.values())
         output = self.output(params, after, values[: self.count])
@@ -67,7 +67,7 @@ class Forward:
         return value, after
 
     def copies(self, buffers: Tensors) -> Tensors:
-        """Returns copies of buffers in the dtype that the forward runs in."""
+        """Returns copies of buffers in the dtype of the forward."""
         return {name: self._wide(value.clone()) for name, value in buffers.items()}
 
     def _wide(self, value: torch.Tensor) -> torch.Tensor:
@@ -76,14 +76,14 @@ class Forward:
 
 @contextlib.contextmanager
 def _plain_kernels() -> Iterator[None]:
-    """Keeps torch from fusing recurrent layers, so that they are products and sums."""
+    """Stops torch from fusing recurrent layers, so that they are traced as products and sums."""
     with quiet(), torch.backends.mkldnn.flags(enabled=False):  # which warns of other hardware
         yield
 
 
 @contextlib.contextmanager
-def _places_noted(model: torch.nn.Module) -> Iterator[None]:
-    """Notes at each traced operator the path of the module that calls it."""
+def _places_recorded(model: torch.nn.Module) -> Iterator[None]:
+    """Records the path of the calling module at each traced operator."""
     meta = fx_traceback.current_meta
     handles, above = [], []
 

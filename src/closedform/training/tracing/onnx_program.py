@@ -1,4 +1,4 @@
-"""Traced operators to ONNX by torch's own exporter, and what it could not do in one line."""
+"""Traced operators to ONNX by torch's exporter, with its errors in one line."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ BATCH = "batch"
 """The name of the free size of a batch."""
 
 FREE = ("batch", "random")
-"""Kinds of inputs whose first size is the free one."""
+"""Kinds of inputs whose first size is free."""
 
 PLACE = "custom"
-"""Where torch keeps notes on a traced operator; ours is the module that calls it."""
+"""The key of an operator's metadata that holds the calling module."""
 
 
 def write_onnx(
@@ -45,7 +45,7 @@ def write_onnx(
         where: The model, named in errors.
 
     Raises:
-        ExportError: An operator has no ONNX form, or onnxruntime has none of its dtype.
+        ExportError: An operator has no ONNX form, or onnxruntime does not support its dtype.
     """
     _check_dtypes(traced, where)
 
@@ -73,12 +73,12 @@ def write_onnx(
     if program is None:
         raise ExportError("torch wrote no ONNX model", where=where)
     model: onnx.ModelProto = program.model_proto
-    _forget(model)
+    _strip_metadata(model)
     return model
 
 
-def _forget(model: onnx.ModelProto) -> None:
-    """Takes out torch's notes on each node: paths of this machine, three quarters of the file."""
+def _strip_metadata(model: onnx.ModelProto) -> None:
+    """Removes torch's metadata of each node: paths of this machine, three quarters of the file."""
     bodies = (model.graph, *model.functions)
     values = (*model.graph.value_info, *model.graph.input, *model.graph.output)
     for part in (*values, *bodies, *(node for body in bodies for node in body.node)):
@@ -105,13 +105,13 @@ _MOVES = frozenset(
         "aten.view",
     }
 )
-"""Operators that compute nothing: onnxruntime moves and casts what it has no arithmetic for."""
+"""Operators without arithmetic, which onnxruntime supports for all dtypes."""
 
 
 def _check_dtypes(traced: torch.fx.GraphModule, where: str) -> None:
-    """Raises ExportError at the first operator that would compute in bfloat16.
+    """Raises ExportError at the first operator with arithmetic in bfloat16.
 
-    onnxruntime 1.31 has no arithmetic for it on CPUs; that of float16 it does in float32.
+    onnxruntime 1.31 does not support it on CPUs; it computes float16 in float32.
     """
     for node in traced.graph.nodes:
         value = node.meta.get("val")
@@ -137,9 +137,9 @@ def _place(node: torch.fx.Node) -> str:
 def _unsupported(
     traced: torch.fx.GraphModule, opset: int, error: Exception, where: str
 ) -> ExportError:
-    """Names the operator that torch's exporter has no rule for, and the module that calls it.
+    """The error for an operator that torch's exporter does not support, with its module.
 
-    Of those without a rule, torch takes some apart: moves, and what it does not name itself.
+    Some operators without a rule are decomposed by torch: moves, and those not in its message.
     """
     with quiet():
         registry = ONNXRegistry.from_torchlib(opset_version=opset)
@@ -150,8 +150,8 @@ def _unsupported(
         and str(node.target.overloadpacket) not in _MOVES
         and not registry.is_registered(node.target)
     ]
-    told = "".join(map(str, _chain(error)))
-    without.sort(key=lambda node: repr(node.target) not in told)
+    message = "".join(map(str, _chain(error)))
+    without.sort(key=lambda node: repr(node.target) not in message)
     if not without:
         return explained(error, where)
     return ExportError(
@@ -163,7 +163,7 @@ def _unsupported(
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keeps torch's exporter from warning of what it does inside."""
+    """Silences the internal warnings of torch's exporter."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -178,13 +178,13 @@ def quiet() -> Iterator[None]:
 
 
 def explained(error: Exception, where: str) -> ExportError:
-    """Returns what torch refused, in one line, and what to do."""
-    *_, told = _chain(error)
-    kind = type(told).__name__
-    text = str(told).strip().splitlines()[0] if str(told).strip() else kind
-    if "DataDependent" in kind or "data-dependent" in str(told) or "Unbacked" in kind:
+    """Returns an error of torch in one line, with a hint."""
+    *_, cause = _chain(error)
+    kind = type(cause).__name__
+    text = str(cause).strip().splitlines()[0] if str(cause).strip() else kind
+    if "DataDependent" in kind or "data-dependent" in str(cause) or "Unbacked" in kind:
         return ExportError(
-            f"the model takes a decision that depends on data: {text}",
+            f"the model has control flow that depends on data: {text}",
             where=where,
             hint="write it with torch.where; a graph has no control flow",
         )
@@ -192,7 +192,7 @@ def explained(error: Exception, where: str) -> ExportError:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, then what it came from."""
+    """An error and its causes."""
     while error is not None:
         yield error
         error = error.__cause__

@@ -1,8 +1,8 @@
 """A model and its loss as ONNX: forward and loss with all gradients, and the forward alone.
 
-torch traces both for any batch size. Parameters and buffers become inputs by their names, what the
-forward changes in the buffers (running statistics) becomes outputs, and every random draw becomes
-an input of uniform numbers.
+torch traces both for any batch size. Parameters and buffers become inputs with their names, buffers
+that the forward changes (running statistics) also become outputs, and every random draw becomes an
+input of uniform numbers.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from closedform.training.tracing.forward import Forward
 from closedform.training.tracing.onnx_program import FREE, Tensors, explained, quiet, write_onnx
 
 LOSS_SCALE = "loss_scale"
-"""The state of the model that multiplies the loss: that of transforms.dynamic_loss_scaling."""
+"""The state of transforms.dynamic_loss_scaling, which multiplies the loss."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What a training step needs of a model.
+    """A traced model.
 
     Attributes:
-        step: Inputs ``param.*``, ``buffer.*``, ``batch.*``, ``random.*`` and, where asked for,
+        step: Inputs ``param.*``, ``buffer.*``, ``batch.*``, ``random.*`` and, on request,
             ``shared.loss_scale``; outputs ``loss``, ``grad.*`` and ``next.buffer.*``.
         forward: Inputs ``param.*``, ``buffer.*`` and those of the batch that the model takes, in
             evaluation mode; outputs ``output`` or ``output.0``, ``output.1``, ….
@@ -68,18 +68,18 @@ def trace(
 
     Args:
         model: Called with the first tensors of the batch.
-        loss: Called with the model's output and the other tensors of the batch; how many is given
-            by its required parameters. Returns a scalar.
-        example_inputs: A batch; the first size of each tensor is the batch size, and any other
-            batch size will do later.
+        loss: Called with the model's output and the other tensors of the batch, whose number is
+            that of its other required parameters. Returns a scalar.
+        example_inputs: A batch; the first size of each tensor is the batch size, which is free in
+            the graph.
         opset: ONNX opset.
-        is_widened: Whether tensors of 16 bits are cast to float32 before the model sees them.
-        scale_dtype: Of an input ``shared.loss_scale``, by which the loss is multiplied before its
-            gradients are taken; there is none if None.
+        is_widened: Whether tensors of 16 bits are cast to float32 for the model.
+        scale_dtype: The dtype of an input ``shared.loss_scale``, by which the loss is multiplied
+            before its gradients are computed; None for no such input.
 
     Raises:
-        ExportError: The batch does not fit, the model has data-dependent control flow, the loss is
-            not a scalar, or an operator has no ONNX form.
+        ExportError: The batch does not match, the model has control flow that depends on data, the
+            loss is not a scalar, or an operator has no ONNX form.
     """
     where = f"model {type(model).__name__}"
     names = batch_names(model, loss, example_inputs, where)
@@ -109,7 +109,7 @@ def trace(
 def _trace_step(
     of: Forward, params: Tensors, fixed: Tensors, batch: Tensors, shared: Tensors, opset: int
 ) -> tuple[onnx.ModelProto, tuple[str, ...]]:
-    random, changed = _look(of, params, fixed, batch)
+    random, changed = _probe(of, params, fixed, batch)
 
     def step(
         params: Tensors, fixed: Tensors, batch: Tensors, random: Tensors, shared: Tensors
@@ -151,7 +151,7 @@ def _trace_forward(
 
 
 class _RandomOperators(TorchDispatchMode):
-    """Notes the sizes of every random draw."""
+    """Records the shape of every random draw."""
 
     def __init__(self, where: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -165,19 +165,20 @@ class _RandomOperators(TorchDispatchMode):
             self.shapes.append(args[RANDOM[function]].shape)
         elif torch.Tag.nondeterministic_seeded in function.tags:
             raise ExportError(
-                f"the random operator {function} has no form as an input of the graph",
+                f"the random operator {function} is not supported as an input of the graph",
                 where=self.where,
                 hint="draw the numbers outside and pass them with the batch",
             )
         return function(*args, **(kwargs or {}))
 
 
-def _look(
+def _probe(
     of: Forward, params: Tensors, fixed: Tensors, batch: Tensors
 ) -> tuple[Tensors, tuple[str, ...]]:
     """Runs the forward once: examples of the random inputs, names of the buffers that it changes.
 
-    A version counter tells of an operator in place, a new value of a kernel that does not count.
+    A change is detected by the version counter of the tensor, or by its value, since some kernels
+    do not increment the counter.
     """
     before = of.copies(fixed)
     with _RandomOperators(of.where) as seen, torch.no_grad():
@@ -196,9 +197,9 @@ def _traced(
     arguments: tuple[Tensors, ...],
     uniform_of: Callable[[tuple[Tensors, ...]], Any],
 ) -> torch.fx.GraphModule:
-    """The core operators of a function; sizes stay symbols."""
+    """The core operators of a function, with symbolic sizes."""
     given: list[torch.Tensor] = []
-    table = decompositions(_Later(given))
+    table = decompositions(_Deferred(given))
 
     def with_random(*arguments: Tensors) -> Any:
         given[:] = uniform_of(arguments)
@@ -212,7 +213,7 @@ def _traced(
 
 
 def _fake(arguments: tuple[Tensors, ...]) -> tuple[Tensors, ...]:
-    """Tensors without content, of which only the size of the batch is a symbol."""
+    """Tensors without data, with a symbolic batch size."""
     mode = FakeTensorMode(shape_env=ShapeEnv())
 
     def of(tensor: torch.Tensor, is_free: bool) -> torch.Tensor:
@@ -230,8 +231,8 @@ def _fake(arguments: tuple[Tensors, ...]) -> tuple[Tensors, ...]:
     )
 
 
-class _Later:
-    """Iterates over a list as it is when the first item is asked for."""
+class _Deferred:
+    """Iterates over a list with the content that it has at the first iteration."""
 
     def __init__(self, items: list[torch.Tensor]) -> None:
         self.items = items
@@ -241,12 +242,12 @@ class _Later:
 
 
 def _parameters(model: torch.nn.Module, where: str) -> tuple[Tensors, Tensors]:
-    """The parameters to train, and all else that the model reads."""
+    """The parameters to train, and all other tensors that the model reads."""
     trained = {n: p.detach() for n, p in model.named_parameters() if p.requires_grad}
     frozen = {n: p.detach() for n, p in model.named_parameters() if not p.requires_grad}
     if not trained:
         raise ExportError(
-            "the model has no parameter to train", where=where, hint="set requires_grad"
+            "no parameter of the model is trained", where=where, hint="set requires_grad"
         )
     return trained, {**frozen, **dict(model.named_buffers())}
 

@@ -1,4 +1,4 @@
-"""The eager step: lists of members and pieces of large ones, beside each parameter by itself."""
+"""The eager step on lists and tiles, compared with a step of each parameter by itself."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,25 +15,23 @@ from closedform.ir.ops import Op
 from closedform.ir.types import DType, TensorType
 from closedform.language import UpdateRule
 from closedform.torch import Optimizer, optim
-from closedform.torch.engine import batching as parts
-from closedform.torch.engine import eager
-from closedform.torch.engine.bound_program import Call, Prepared, run_torch
-from closedform.torch.engine.foreach import ListProgram
-from closedform.torch.engine.inplace import Memory
-from closedform.torch.engine.tiles import PieceProgram
+from closedform.torch.engine import batching, foreach
+from closedform.torch.engine.foreach import ForeachProgram
+from closedform.torch.engine.inplace import InplaceProgram
+from closedform.torch.engine.programs import BatchedStep, BoundProgram, run_programs
 from tests.torch.engines import LIBRARY, shapes_of
 from tests.torch.training import largest_difference, parameters, steps
 
 
-def one_by_one(calls: Sequence[Call]) -> list[Prepared]:
-    """Each parameter by itself, as torch writes a program of torch.fx: no lists, no vectors."""
-    return [Prepared([], lambda _: run_torch(calls))]
+def one_by_one(programs: Sequence[BoundProgram]) -> list[BatchedStep]:
+    """Each parameter by itself, by its torch.fx program: no lists, no vectors."""
+    return [BatchedStep([], lambda _: run_programs(programs))]
 
 
 def plain(params: Any, rule: UpdateRule) -> Optimizer:
     """An optimizer that steps its parameters one by one."""
     optimizer = Optimizer(params, rule)
-    optimizer._ready = one_by_one
+    optimizer._batch = one_by_one
     return optimizer
 
 
@@ -55,11 +53,11 @@ def tensors(optimizer: Optimizer) -> list[Tensor]:
 
 
 def apart(optimizers: Sequence[Optimizer]) -> tuple[float, float]:
-    """The largest difference of two optimizers, and what it may be.
+    """The largest difference of two optimizers, and its bound.
 
-    The tensors go through the same kernels of torch, and here all bits are the same. Numbers are
-    computed as vectors, whose powers a kernel may round in another last bit of float64, so that the
-    float32 of it is another one at times.
+    The tensors go through the same kernels of torch, with the same bits. Scalars are computed as
+    vectors, whose powers may differ in the last bit of float64, and then sometimes round to another
+    float32.
     """
     mine, plain = ([value.detach().double() for value in tensors(one)] for one in optimizers)
     assert [one.shape for one in mine] == [one.shape for one in plain]
@@ -69,7 +67,7 @@ def apart(optimizers: Sequence[Optimizer]) -> tuple[float, float]:
 
 @pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", LIBRARY)
-def test_every_rule_in_lists(name: str) -> None:
+def test_every_rule_on_lists(name: str) -> None:
     rule = LIBRARY[name]()
     shapes = [shape for shape in shapes_of(rule) for _ in range(2)]
     found, bound = apart(both(rule, shapes, 4))
@@ -78,15 +76,14 @@ def test_every_rule_in_lists(name: str) -> None:
 
 @pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", LIBRARY)
-def test_every_rule_in_pieces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eager, "LARGE", 2)
-    monkeypatch.setattr(eager, "PIECE", 7)  # 24 elements in four pieces of 6, 12 in two
+def test_every_rule_on_tiles(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreach, "TILE", 7)  # 24 elements in four tiles of 6, 12 in two
     rule = LIBRARY[name]()
     found, bound = apart(both(rule, shapes_of(rule), 4))
     assert found <= bound
 
 
-def test_sizes_of_one_are_no_other_sizes() -> None:
+def test_a_size_of_one_differs_from_other_sizes() -> None:
     def graph(rows: int, vectors: int) -> Graph:
         """y*x with x repeated along y, which has the same shape where there is one row."""
         builder = Builder("graph")
@@ -95,20 +92,20 @@ def test_sizes_of_one_are_no_other_sizes() -> None:
         builder.output("z", builder.emit(Op.MUL, builder.emit(Op.EXP, x), y))
         return builder.build()
 
-    assert eager._alike(graph(1, 1)) != eager._alike(graph(4, 1))
-    assert eager._alike(graph(1, 1)) == eager._alike(graph(4, 4))
+    assert foreach._signature(graph(1, 1)) != foreach._signature(graph(4, 1))
+    assert foreach._signature(graph(1, 1)) == foreach._signature(graph(4, 4))
     one = graph(1, 1)
     other = replace(one, outputs=(replace(one.outputs[0], index=0),))  # x itself
-    assert eager._alike(one) != eager._alike(other)
+    assert foreach._signature(one) != foreach._signature(other)
     first, second = (to_module(graph(rows, 1)) for rows in (1, 4))
     x, y = torch.zeros(1, 3), torch.ones(4, 3)
-    assert len(Memory(first, {}).overwritten) == 1  # exp(x)
-    (found,) = ListProgram(Memory(second, {})).run([[x], [y]])
+    assert len(InplaceProgram(first, {}).overwritten) == 1  # exp(x)
+    (found,) = ForeachProgram(InplaceProgram(second, {})).run([[x], [y]])
     assert torch.equal(found[0], y)
 
 
-def test_every_set_of_gradients_may_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "MOST", 3)
+def test_any_subset_of_parameters_may_have_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "MAX_CACHED", 3)
     made = []
     for make in (Optimizer, plain):
         params = parameters([(3,), (3,), (2, 2)])
@@ -123,52 +120,52 @@ def test_every_set_of_gradients_may_come(monkeypatch: pytest.MonkeyPatch) -> Non
     assert found <= bound
 
 
-def test_pieces_are_taken_where_they_should_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    lengths = []
-    run = PieceProgram.run
+def test_large_contiguous_parameters_are_tiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    run = ForeachProgram.run
 
-    def watched(self: PieceProgram, given: Sequence[Tensor]) -> list[Tensor]:
-        lengths.append(max(len(value) for value in given if value.dim()))
+    def watched(self: ForeachProgram, given: Sequence[list[Tensor]]) -> list[list[Tensor]]:
+        sizes.append(max(sum(value.numel() for value in values) for values in given))
         return run(self, given)
 
-    monkeypatch.setattr(PieceProgram, "run", watched)
-    large = eager.PIECE + 2
-    params = parameters([(3,), (2, large // 2), (eager.LARGE,), (eager.LARGE - 1,)])
+    monkeypatch.setattr(ForeachProgram, "run", watched)
+    large = foreach.TILE + 2
+    params = parameters([(3,), (2, large // 2), (foreach.TILE,), (foreach.TILE - 1,)])
     steps(optim.AdamW(params), params, 1)
-    assert sorted(lengths) == [eager.LARGE, large // 2, large // 2]
-    # Whose elements lie in another order than those of the states is stepped whole.
-    lengths.clear()
-    turned = nn.Parameter(torch.randn(2**8, 2**7).t())
-    turned.grad = torch.ones(2**7, 2**8)
+    assert sorted(sizes) == sorted([3, foreach.TILE, foreach.TILE - 1, large // 2, large // 2])
+    # A parameter whose memory has another order than its states is stepped as a whole.
+    sizes.clear()
+    turned = nn.Parameter(torch.randn(2**10, 2**9).t())
+    turned.grad = torch.ones(2**9, 2**10)
     optim.AdamW([turned]).step()
-    assert lengths == []
+    assert sizes == [2**19]
 
 
 def test_a_large_parameter_may_move_to_another_device() -> None:
-    param = nn.Parameter(torch.zeros(eager.LARGE))
+    param = nn.Parameter(torch.zeros(2 * foreach.TILE))
     optimizer = optim.AdamW([param])
     param.grad = torch.ones_like(param)
     with torch.no_grad():
-        (prepared,) = optimizer._ready(optimizer._calls())
-        prepared.run()
-        prepared.tensors[:] = [one.to("meta") if one.dim() else one for one in prepared.tensors]
-        prepared.run()
+        (batched,) = optimizer._batch(optimizer._programs())
+        batched.run()
+        batched.tensors[:] = [one.to("meta") if one.dim() else one for one in batched.tensors]
+        batched.run()
     assert int(optimizer.state[param]["step"]) == 2
 
 
-def test_a_large_parameter_makes_no_tensor_of_its_size() -> None:
-    param = nn.Parameter(torch.zeros(4 * eager.PIECE))
+def test_a_large_parameter_allocates_no_tensor_of_its_size() -> None:
+    param = nn.Parameter(torch.zeros(4 * foreach.TILE))
     optimizer = optim.AdamW([param])
     param.grad = torch.ones_like(param)
     optimizer.step()
     with torch.profiler.profile(profile_memory=True) as profile:
         optimizer.step()
     taken = max(event.self_cpu_memory_usage for event in profile.events())
-    assert taken <= 1024  # numbers
+    assert taken <= 4 * foreach.TILE  # a tile of float32
 
 
 @pytest.mark.parametrize("stored", [torch.bfloat16, torch.float64])
-def test_members_of_several_dtypes(stored: torch.dtype) -> None:
+def test_parameters_of_several_dtypes(stored: torch.dtype) -> None:
     rule = cf.optimizers.adamw()
     made = []
     for make in (Optimizer, plain):
@@ -184,13 +181,13 @@ def test_members_of_several_dtypes(stored: torch.dtype) -> None:
     ]
 
 
-# --- memory --------------------------------------------------------------------------------------
+# --- in place -----------------------------------------------------------------------------------
 
 VECTOR = TensorType(DType.F32, (4,))
 
 
 def graph_of(name: str) -> tuple[Graph, dict[int, int]]:
-    """A graph of inputs x, y and outputs, and which output an input may be written over by."""
+    """A graph of inputs x, y and its outputs, and the output that may overwrite each input."""
     builder = Builder(name)
     x = builder.input("x", VECTOR, Role.PARAM)
     y = builder.input("y", VECTOR, Role.GRAD)
@@ -201,11 +198,11 @@ def graph_of(name: str) -> tuple[Graph, dict[int, int]]:
             for op in (Op.ADD, Op.MUL):
                 value = builder.emit(op, value, y)
             builder.output("first", value)
-        case "old and new":  # x is read again behind its next value
+        case "old and new":  # x is read again after its next value
             value = builder.emit(Op.MUL, x, y)
             builder.output("first", value)
             builder.output("second", builder.emit(Op.SUB, value, x))
-        case "own":  # sqrt(|x+x|) + (x+x): x+x is still wanted when |x+x| is made
+        case "own":  # sqrt(|x+x|) + (x+x): x+x is still needed when |x+x| is computed
             root = builder.emit(Op.SQRT, builder.emit(Op.ABS, double))
             builder.output("first", builder.emit(Op.ADD, root, double))
         case "view":  # the sum of x+x by its transpose, of which it is a view
@@ -227,27 +224,22 @@ OVERWRITTEN = {
     "no order": [],
     "twice": [],
 }
-"""The ops that write over an operand."""
+"""The ops that run in place."""
 
 
 @pytest.mark.parametrize("name", OVERWRITTEN)
-def test_memory_is_used_again_where_nobody_wants_it(name: str) -> None:
-    graph, kept = graph_of(name)
+def test_ops_run_in_place_where_the_operand_is_not_needed(name: str) -> None:
+    graph, overwritable = graph_of(name)
     program = to_module(graph)
-    memory = Memory(program, kept)
+    inplace = InplaceProgram(program, overwritable)
     given = [torch.tensor([1.0, -2, 3, 0.5]), torch.tensor([-1.0, 4, 2, 3])]
     wanted = program(*given)
     wanted = wanted if isinstance(wanted, tuple) else (wanted,)
-    names = [node.target.__name__ for node in memory.ops if node in memory.overwritten]
+    names = [node.target.__name__ for node in inplace.ops if node in inplace.overwritten]
     assert names == OVERWRITTEN[name]
     copies = [[value.clone(), value.clone()] for value in given]
-    listed = ListProgram(memory).run(copies)
-    for found, result in zip(listed, wanted, strict=True):
+    results = ForeachProgram(inplace).run(copies)
+    for found, result in zip(results, wanted, strict=True):
         assert all(torch.equal(one, result) for one in found)
-    assert (listed[0][0] is copies[0][0]) == (name == "chain")
+    assert (results[0][0] is copies[0][0]) == (name == "chain")
     assert torch.equal(copies[1][0], given[1])
-    if memory.is_elementwise:
-        pieces = PieceProgram(memory, 8)
-        for _ in range(2):  # the buffers of the first call are there for the second one
-            again = pieces.run([value.clone() for value in given])
-            assert all(map(torch.equal, again, wanted))

@@ -1,0 +1,158 @@
+"""The optimizer API of cerebras.pytorch: state created in advance, and hooks of ``zero_grad``."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import ParamsT
+from torch.utils.hooks import RemovableHandle
+
+from closedform.errors import ArgumentError, DefinitionError
+from closedform.torch.compat.optimizers import NamedOptimizer
+from closedform.torch.states import STEP
+
+T = TypeVar("T")
+Result = TypeVar("Result", covariant=True)
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+"""Positional and keyword arguments."""
+
+PreHook = Callable[[Any, tuple[Any, ...], dict[str, Any]], Arguments | None]
+"""``hook(optimizer, args, kwargs)``, called before; it may return new arguments."""
+
+PostHook = Callable[[Any, tuple[Any, ...], dict[str, Any]], object]
+"""``hook(optimizer, args, kwargs)``, called afterwards."""
+
+
+class Applicable(Protocol[Result]):
+    """An object that is applied to an optimizer, such as a sparsity algorithm."""
+
+    def apply(self, optimizer: Optimizer, /) -> Result:
+        """Applies it."""
+
+
+class Optimizer(torch.optim.Optimizer, ABC):
+    """The base of optimizers with all state created before the first step.
+
+    A subclass overrides ``preinitialize``, which creates all state, ``step``, which creates none,
+    and ``state_names_to_sparsify``.
+
+    Args:
+        params: Parameters, named parameters, or param groups.
+        defaults: The entries of a group that does not give them.
+        enable_global_step: Whether the state ``step`` counts the steps of each parameter.
+    """
+
+    def __init__(
+        self, params: ParamsT, defaults: dict[str, Any], enable_global_step: bool = False
+    ) -> None:
+        super().__init__(params, defaults)
+        self.preinitialize()
+        if enable_global_step:
+            for group in self.param_groups:
+                for param in group["params"]:
+                    zero = torch.zeros((), dtype=torch.float32, device=param.device)
+                    self.state[param].setdefault(STEP, zero)
+
+    @abstractmethod
+    def preinitialize(self) -> None:
+        """Creates the state of every parameter that has none."""
+
+    @abstractmethod
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Performs one step, without creating state."""
+
+    @abstractmethod
+    def state_names_to_sparsify(self) -> list[str]:
+        """Returns the names of the states that are masked together with a sparse parameter."""
+
+    def increment_global_step(self, p: Tensor) -> Tensor:
+        """Adds 1 to the step of a parameter, and returns it as float32.
+
+        Raises:
+            ArgumentError: The optimizer was constructed without ``enable_global_step``.
+        """
+        if STEP not in self.state[p]:
+            raise ArgumentError(
+                "the optimizer does not count steps",
+                where=type(self).__name__,
+                hint="construct it with enable_global_step=True",
+            )
+        step: Tensor = self.state[p][STEP]
+        step += 1
+        return step.to(torch.float32)
+
+    def visit_state(self, fn: Callable[[Any], Any]) -> None:
+        """Replaces every state of every parameter by ``fn(state)``, unless that is None."""
+        for states in self.state.values():
+            for name, value in states.items():
+                made = fn(value)
+                if made is not None:
+                    states[name] = made
+
+    def apply(self, f: Callable[[Optimizer], T] | Applicable[T]) -> T:
+        """Returns ``f(self)``, or ``f.apply(self)`` if f is not callable."""
+        return f(self) if callable(f) else f.apply(self)
+
+    def register_zero_grad_pre_hook(self, hook: PreHook) -> RemovableHandle:
+        """Registers ``hook(optimizer, args, kwargs)``, called before gradients are cleared.
+
+        It returns None, or new args and kwargs as a pair.
+        """
+        return self._register("_zero_grad_pre_hooks", hook)
+
+    def register_zero_grad_post_hook(self, hook: PostHook) -> RemovableHandle:
+        """Registers ``hook(optimizer, args, kwargs)``, called after gradients are cleared."""
+        return self._register("_zero_grad_post_hooks", hook)
+
+    def zero_grad(self, *args: Any, **kwargs: Any) -> None:
+        """Clears the gradients, between the hooks.
+
+        Raises:
+            DefinitionError: A pre-hook returned neither None nor a pair.
+        """
+        for hook in self._hooks("_zero_grad_pre_hooks").values():
+            made = hook(self, args, kwargs)
+            if made is None:
+                continue
+            if not isinstance(made, tuple) or len(made) != 2 or not isinstance(made[1], Mapping):
+                raise DefinitionError(
+                    f"a hook before zero_grad must return None or (args, kwargs), got {made!r}",
+                    where=type(self).__name__,
+                )
+            args, kwargs = made[0], dict(made[1])
+        super().zero_grad(*args, **kwargs)
+        for hook in self._hooks("_zero_grad_post_hooks").values():
+            hook(self, args, kwargs)
+
+    def _hooks(self, name: str) -> OrderedDict[int, Callable[..., Any]]:
+        """The hooks of one kind; copies and pickles of an optimizer have none."""
+        hooks: OrderedDict[int, Callable[..., Any]]
+        hooks = self.__dict__.setdefault(name, OrderedDict())
+        return hooks
+
+    def _register(self, name: str, hook: Callable[..., Any]) -> RemovableHandle:
+        hooks = self._hooks(name)
+        handle = RemovableHandle(hooks)
+        hooks[handle.id] = hook
+        return handle
+
+
+class NamedCerebrasOptimizer(NamedOptimizer, Optimizer):
+    """An optimizer class of cerebras, with the API of its base."""
+
+    def preinitialize(self) -> None:
+        """Does nothing: ``add_param_group`` creates all state."""
+
+    def state_names_to_sparsify(self) -> list[str]:
+        """Returns the names of the states that have the shape of their parameter."""
+        names: dict[str, None] = {}
+        for index in range(len(self.param_groups)):
+            rule = self._rule_of(index)
+            names |= {name: None for name, spec in rule.states.items() if spec.shape == "param"}
+        return list(names)

@@ -1,7 +1,7 @@
 """The training loops of other packages with our schedulers and optimizers.
 
 Each trains something small, saves, resumes and equals a run without interruption, bit for bit. Not
-collected with the tests, since the packages are no development dependencies: ``make compare``.
+collected with the tests, since the packages are not development dependencies: ``make compare``.
 """
 
 import copy

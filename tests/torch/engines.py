@@ -28,14 +28,14 @@ ESTIMATES = {"prodigy", "d_adapt_adam", "d_adapt_sgd"}
 
 def shapes_of(rule: UpdateRule) -> list[tuple[int, ...]]:
     """The shapes that a rule is for."""
-    kept: list[tuple[int, ...]] = []
+    found: list[tuple[int, ...]] = []
     for shape in SHAPES:
         try:
             rule.for_shape(shape)
         except DefinitionError:
             continue
-        kept.append(shape)
-    return kept
+        found.append(shape)
+    return found
 
 
 def trained(rule: UpdateRule, backend: str, count: int) -> list[Tensor]:

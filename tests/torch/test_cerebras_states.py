@@ -48,16 +48,16 @@ def test_powers_of_the_betas_become_the_step(name: str, count: int) -> None:
     others = [nn.Parameter(param.detach().clone()) for param in params]
     other = CLASSES[name](others)
     given = theirs(optimizer)
-    kept = copy.deepcopy(given)
+    copied = copy.deepcopy(given)
     other.load_state_dict(given)
     assert [int(states["step"]) for states in other.state.values()] == [count] * len(params)
     for one, own in ((optimizer, params), (other, others)):
         steps(one, own, 3, seed=2)
     assert largest_difference(params, others) == 0
-    assert repr(given) == repr(kept)  # theirs changes the dict that it is given
+    assert repr(given) == repr(copied)  # theirs changes the dict that it is given
 
 
-def test_many_steps_are_told_as_long_as_a_power_is() -> None:
+def test_many_steps_are_counted_while_a_power_is_representable() -> None:
     # 60,000 steps: β₂ = 0.999 tells them, β₁ = 0.9 is 0 in float32 by then.
     params = parameters([(2,)])
     optimizer = cerebras.AdamW(params, 0.01)
@@ -80,7 +80,7 @@ def loaded(powers: dict[str, Tensor], **options: Any) -> Optimizer:
 
 def test_what_does_not_tell_the_step_is_refused() -> None:
     where = r"AdamW, param group 0, parameter 'weight' of shape \[2\]"
-    hint = "put the state 'step' in their place"
+    hint = "replace them by the state 'step'"
     small = {"beta1_power": torch.tensor(0.0), "beta2_power": torch.tensor(1e-38)}
     with pytest.raises(StateError, match=f"beta2_power .* of beta 0.999 .*{where}.*{hint}"):
         loaded(small)
@@ -103,7 +103,7 @@ def test_powers_of_a_schedule_do_not_tell_the_step() -> None:
     given = optimizer.state_dict()
     del given["state"][0]["step"]
     given["state"][0]["beta2_power"] = torch.tensor(0.9)
-    with pytest.raises(StateError, match="beta1 is a schedule: powers of it do not tell the step"):
+    with pytest.raises(StateError, match="beta1 is a schedule, so its powers do not determine"):
         optimizer.load_state_dict(given)
 
 
@@ -113,10 +113,10 @@ def test_their_key_for_the_weight_decay_of_adam_is_not_lost() -> None:
     given = theirs(optimizer)
     given["param_groups"][0] |= {"weight_decay": 0.0, "l2_regularization_rate": 0.125}
     with pytest.raises(
-        StateError, match=r"l2_regularization_rate 0\.125, which is no entry"
+        StateError, match=r"l2_regularization_rate = 0\.125, which this optimizer"
     ) as caught:
         optimizer.load_state_dict(given)
     assert "Adam, param group 0" in str(caught.value)
-    assert "make it weight_decay again" in str(caught.value)
+    assert "rename it to weight_decay" in str(caught.value)
     given["param_groups"][0]["l2_regularization_rate"] = 0.0
     optimizer.load_state_dict(given)

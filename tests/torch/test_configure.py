@@ -190,7 +190,7 @@ def test_factors_of_groups_are_applied() -> None:
     assert made.get_last_lr() == [2, 4]
 
 
-def test_every_optimizer_of_the_dialect_can_be_configured() -> None:
+def test_every_optimizer_of_the_framework_can_be_configured() -> None:
     for name in names("cerebras").optimizers:
         optimizer = cerebras.configure_optimizer(name.upper(), parameters([(2, 3)]))
         assert type(optimizer).__name__ == name

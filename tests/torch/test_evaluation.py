@@ -19,7 +19,7 @@ from tests.torch.training import largest_difference, parameters, steps, values
 
 FACTS = json.loads((ROOT / "optimizers_other.json").read_text(encoding="utf-8"))
 with np.load(ROOT / "optimizers_other.npz") as file:
-    COURSES: Mapping[str, Any] = {name: torch.from_numpy(file[name]) for name in file}
+    TRAJECTORIES: Mapping[str, Any] = {name: torch.from_numpy(file[name]) for name in file}
 
 FREE: Mapping[str, Callable[[], UpdateRule]] = {
     "schedule_free_sgd": lambda: cf.optimizers.schedule_free_sgd(
@@ -47,9 +47,9 @@ def split(flat: torch.Tensor) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("name", FREE)
 def test_the_points_are_those_of_schedulefree(name: str) -> None:
-    params = [nn.Parameter(part) for part in split(COURSES["start"])]
+    params = [nn.Parameter(part) for part in split(TRAJECTORIES["start"])]
     optimizer = Optimizer(params, FREE[name]())
-    for gradient, point in zip(COURSES["gradients"], COURSES[f"{name}/x"], strict=True):
+    for gradient, point in zip(TRAJECTORIES["gradients"], TRAJECTORIES[f"{name}/x"], strict=True):
         optimizer.train()
         for param, part in zip(params, split(gradient), strict=True):
             param.grad = part
@@ -124,14 +124,14 @@ def test_a_state_dict_holds_both_points(name: str) -> None:
         steps(one, own, 2, seed=3)
     assert largest_difference(params, others) == 0
     # A state of training takes the place of one of evaluation.
-    kept = optimizer.state_dict()
+    saved = optimizer.state_dict()
     other.eval()
-    other.load_state_dict(kept)
+    other.load_state_dict(saved)
     assert "training_point" not in other.state[others[0]]
     assert "train_mode" not in other.param_groups[0]
 
 
-def test_a_kept_point_of_another_shape_is_refused() -> None:
+def test_a_saved_point_of_another_shape_is_rejected() -> None:
     params = parameters([(4,)])
     optimizer = Optimizer(params, POINTS["average"])
     optimizer.eval()

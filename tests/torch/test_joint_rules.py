@@ -67,19 +67,19 @@ def test_what_cannot_step_together_is_named() -> None:
     first, second = parameters([(2,), (3,)])
     optimizer = Optimizer([first, second], CLIPPED)
     first.grad = torch.ones(2)
-    kept = first.detach().clone()
+    before = first.detach().clone()
     with pytest.raises(ArgumentError, match="one has no gradient") as caught:
         optimizer.step()
     assert "param group 0, parameter 1 of shape [3]" in str(caught.value)
-    assert torch.equal(first, kept)
+    assert torch.equal(first, before)
     for groups, said in (
-        ([{"params": [first]}, {"params": [second]}], "got 2 groups of 1 dtypes"),
-        ([first, nn.Parameter(second.detach().double())], "got 1 groups of 2 dtypes"),
+        ([{"params": [first]}, {"params": [second]}], "got 2 groups, 1 dtypes"),
+        ([first, nn.Parameter(second.detach().double())], "got 1 groups, 2 dtypes"),
     ):
         made: Any = groups
         with pytest.raises(ArgumentError, match=said):
             Optimizer(made, CLIPPED)
-    with pytest.raises(ArgumentError, match=r"tensors beside the gradient: \['hessian'\]"):
+    with pytest.raises(ArgumentError, match=r"inputs other than the gradient: \['hessian'\]"):
         Optimizer([first], cf.optimizers.sophia())
 
 

@@ -127,10 +127,10 @@ def test_a_closure_is_evaluated_with_gradients_and_its_loss_returned() -> None:
 def test_a_parameter_without_gradient_is_left_alone_with_its_step() -> None:
     first, second = parameters([(2,), (3,)])
     optimizer = Optimizer([first, second], ADAMW)
-    kept = second.detach().clone()
+    before = second.detach().clone()
     first.grad = torch.ones(2)
     optimizer.step()
-    torch.testing.assert_close(second.detach(), kept, rtol=0, atol=0)
+    torch.testing.assert_close(second.detach(), before, rtol=0, atol=0)
     assert [int(optimizer.state[p]["step"]) for p in (first, second)] == [1, 0]
     Optimizer(parameters([(2,)]), ADAMW).step()  # no gradient at all
 
@@ -544,8 +544,8 @@ def test_a_loaded_state_is_a_copy_in_the_dtype_of_the_state() -> None:
     saved = copy.deepcopy(optimizer.state_dict())
     saved["state"][0]["exp_avg"] = torch.ones(2, dtype=torch.float64)
     optimizer.load_state_dict(saved)
-    held = optimizer.state[params[0]]["exp_avg"]
-    assert held.dtype == torch.float32
+    moment = optimizer.state[params[0]]["exp_avg"]
+    assert moment.dtype == torch.float32
     given = saved["state"][0]["exp_avg_sq"]
     given.fill_(7)
     assert float(optimizer.state[params[0]]["exp_avg_sq"].max()) == 0

@@ -185,9 +185,9 @@ def test_no_gradient_is_replayed(backend: str) -> None:
     optimizer = Optimizer(params, RULE, backend=backend)
     for _ in range(3):
         steps(optimizer, params, 1)
-        held = [weakref.ref(param.grad) for param in params]
+        grads = [weakref.ref(param.grad) for param in params]
         optimizer.zero_grad()
-        assert [one() for one in held] == [None, None]
+        assert [one() for one in grads] == [None, None]
 
 
 def sparse(param: nn.Parameter, _: Optimizer) -> None:

@@ -57,7 +57,7 @@ def test_any_step_can_be_jumped_to(step: int) -> None:
     assert scheduler.get_last_lr()[0] == scheduler.schedules[0](step)
 
 
-def test_the_first_value_stands_after_construction_and_the_base_is_kept() -> None:
+def test_the_first_value_is_set_by_the_constructor_and_the_base_is_saved() -> None:
     optimizer = two_groups()
     scheduler = ParamScheduler(optimizer, FALLING.scale(4))
     assert [group["lr"] for group in optimizer.param_groups] == [0.4, 0.4]
@@ -98,7 +98,7 @@ def test_several_schedulers_drive_several_keys() -> None:
     rate = ParamScheduler(optimizer, FALLING)
     decay = ParamScheduler(optimizer, cf.schedules.linear(0, 1, 10), key="weight_decay")
     betas = ParamScheduler(optimizer, (cf.schedules.linear(0.5, 0.9, 10), 0.99), key="betas")
-    kept = ParamScheduler(optimizer, (None, cf.schedules.constant(0.9)), key="betas")
+    partial = ParamScheduler(optimizer, (None, cf.schedules.constant(0.9)), key="betas")
     for scheduler in (rate, decay, betas):
         optimizer.step()
         scheduler.step()
@@ -106,11 +106,11 @@ def test_several_schedulers_drive_several_keys() -> None:
     assert (group["lr"], group["weight_decay"]) == (0.09, 0.1)
     assert group["betas"] == pytest.approx((0.54, 0.99), rel=1e-15)  # one rounding of each
     assert betas.get_last_value("betas") == [group["betas"]]
-    assert kept.base_lrs == [(0.9, 0.999)]
+    assert partial.base_lrs == [(0.9, 0.999)]
     assert group["initial_betas"] == (0.9, 0.999)
 
 
-def test_a_tensor_is_filled_where_it_lies_and_shares_no_memory() -> None:
+def test_a_tensor_is_filled_in_place_and_shares_no_memory() -> None:
     rate = torch.tensor(0.1)
     first, second = torch.tensor(0.9), torch.tensor(0.999)
     optimizer = torch.optim.AdamW(
@@ -300,7 +300,7 @@ BAD: list[tuple[dict[str, Any], type[ClosedFormError], tuple[str, ...]]] = [
     ({"schedule": 0.1}, DefinitionError, ("must be a Schedule", "0.1")),
     ({"schedule": (0.1, "x")}, DefinitionError, ("must be a number", "'x'")),
     ({"schedule": (None, None)}, DefinitionError, ("must be a Schedule", "(None, None)")),
-    ({"schedule": [FALLING]}, DefinitionError, ("expected 2, got 1",)),
+    ({"schedule": [FALLING]}, DefinitionError, ("a list of 2 schedules", "got 1")),
     ({"schedule": [FALLING, 3]}, DefinitionError, ("param group 1", "got 3")),
     ({"schedule": cf.Schedule(cf.hyper("peak") * t)}, DefinitionError, ("no value for peak",)),
     ({"key": "weigth_decay"}, UnknownNameError, ("param group 0", "did you mean 'weight_decay'")),
@@ -346,7 +346,7 @@ def test_a_later_group_and_foreign_states_are_refused() -> None:
     scheduler = ParamScheduler(two_groups(), FALLING)
     scheduler.optimizer.step()
     scheduler.optimizer.add_param_group({"params": parameters([(4,)])})
-    with pytest.raises(DefinitionError, match="3 param groups, the scheduler was made for 2"):
+    with pytest.raises(DefinitionError, match="3 param groups, but had 2 when"):
         scheduler.step()
     scheduler = ParamScheduler(two_groups(), FALLING)
     for state in ({}, {"last_epoch": "3"}, {"last_epoch": -5}, {"last_epoch": True}):

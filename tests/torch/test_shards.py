@@ -102,11 +102,11 @@ def _check_states(mesh: Any, placements: Any) -> None:
         assert found["exp_avg_sq_row"].shape == param.shape[:-1]
         assert type(found["step"]) is torch.Tensor
     # A state dict of plain tensors is cut; one of another placement is sent.
-    kept = begin(cf.optimizers.adafactor(beta1=0.9), shapes=MATRICES)
-    advance(kept, 0, 2)
-    optimizer.load_state_dict(kept.state_dict())
+    saved = begin(cf.optimizers.adafactor(beta1=0.9), shapes=MATRICES)
+    advance(saved, 0, 2)
+    optimizer.load_state_dict(saved.state_dict())
     names = ("exp_avg", "exp_avg_sq_row", "step")
-    for ours, theirs in zip(optimizer.state.values(), kept.state.values(), strict=True):
+    for ours, theirs in zip(optimizer.state.values(), saved.state.values(), strict=True):
         for name in names:
             full: Any = ours[name]
             full = full.full_tensor() if hasattr(full, "full_tensor") else full
@@ -151,8 +151,8 @@ def _check_points(mesh: Any, placements: Any) -> None:
         found = difference(params_of(optimizer), params_of(plain))
         assert found <= BOUND < difference(before, params_of(plain)) / 100
         for param, states in optimizer.state.items():
-            given, kept = param, states["training_point"]
-            assert kept.placements == given.placements  # type: ignore[attr-defined]
+            given, saved = param, states["training_point"]
+            assert saved.placements == given.placements  # type: ignore[attr-defined]
         optimizer.load_state_dict(optimizer.state_dict())
         optimizer.train()
         assert difference(before, params_of(optimizer)) == 0
@@ -187,7 +187,7 @@ def _check_refusals(rank: int, mesh: Any, placements: Any) -> None:
 
     state = begin(LARS, mesh_of(1, 2), [placements[0], placements[0]]).state_dict()
     other = begin(LARS, mesh, placements)
-    with pytest.raises(StateError, match="'momentum_buffer' is spread over another mesh"):
+    with pytest.raises(StateError, match="'momentum_buffer' .* on different device meshes"):
         other.load_state_dict(state)
 
 

@@ -32,9 +32,9 @@ def steps(
 ) -> None:
     """Steps with gradients that the seed decides."""
     generator = torch.Generator().manual_seed(seed)
-    kept = list(params)
+    listed = list(params)
     for _ in range(count):
-        for param in kept:
+        for param in listed:
             drawn = torch.randn(param.shape, generator=generator, dtype=torch.float64)
             param.grad = drawn.to(param.dtype)
         optimizer.step()

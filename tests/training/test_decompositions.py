@@ -102,8 +102,8 @@ class _Draws(TorchDispatchMode):
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         if function is torch.ops.aten.bernoulli_.float:
-            share = args[1] if len(args) > 1 else (kwargs or {}).get("p", 0.5)
-            return args[0].copy_(self.left.pop(0) < share)
+            probability = args[1] if len(args) > 1 else (kwargs or {}).get("p", 0.5)
+            return args[0].copy_(self.left.pop(0) < probability)
         return function(*args, **(kwargs or {}))
 
 

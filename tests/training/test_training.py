@@ -475,7 +475,7 @@ BAD_MODELS: dict[str, tuple[nn.Module, Any, Any, str]] = {
 
 
 @pytest.mark.parametrize("name", BAD_MODELS)
-def test_a_model_that_no_graph_holds_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_model_without_a_graph_is_rejected(name: str, tmp_path: Path) -> None:
     model, loss, example, message = BAD_MODELS[name]
     with pytest.raises(ExportError, match=message):
         export(model, loss, example, optimizers.sgd(schedules.constant(0.1)), tmp_path / "out")
@@ -505,6 +505,6 @@ def test_recurrent_layers_train_as_in_torch(kind: Any, tmp_path: Path) -> None:
     assert [result.loss for result in results] == pytest.approx(losses, rel=TOLERANCE)
 
 
-def test_values_that_are_not_rules_are_refused(tmp_path: Path) -> None:
+def test_rule_must_be_an_update_rule(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="rule must be an UpdateRule, got Schedule"):
         export(mlp(), functional.cross_entropy, EXAMPLE, schedules.constant(1), tmp_path)  # type: ignore[arg-type]

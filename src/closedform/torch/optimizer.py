@@ -160,7 +160,7 @@ class Optimizer(TrainEvalOptimizer):
     def _accept(self, group: dict[str, Any], index: int) -> None:
         for number, parameter in enumerate(group["params"]):
             spot = f"{type(self).__name__}, {place(group, index, number)}"
-            first = self.param_groups[0]["params"][0]
+            first = next(one for other in self.param_groups for one in other["params"])
             check_parameter(parameter, first, self._backend, self._providers, spot)
         where = f"{type(self).__name__}, param group {index}"
         scheduled = {key: group[key] for key in self._source.keys if _is_scheduled(group.get(key))}

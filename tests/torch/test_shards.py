@@ -187,7 +187,7 @@ def _check_refusals(rank: int, mesh: Any, placements: Any) -> None:
 
     state = begin(LARS, mesh_of(1, 2), [placements[0], placements[0]]).state_dict()
     other = begin(LARS, mesh, placements)
-    with pytest.raises(StateError, match="'momentum_buffer' .* on different device meshes"):
+    with pytest.raises(StateError, match=r"'momentum_buffer' .* on different device meshes"):
         other.load_state_dict(state)
 
 

@@ -65,6 +65,8 @@ ALIASES = {
     "src/closedform/deprecation.py",
     "src/closedform/dialects.py",
     "src/closedform/recipes/frameworks.py",
+    "src/closedform/torch/compat/optimizers.py",
+    "src/closedform/torch/compat/schedulers.py",
     "tests/recipes/test_deprecated_names.py",
     "tests/test_architecture.py",
     "tests/test_vocabulary.py",
@@ -73,7 +75,6 @@ ALIASES = {
 # Folders and files that are not yet checked.
 PENDING = (
     "docs/theorem",
-    "docs/torch.md",
     "docs/gallery.md",
     *(
         f"{folder}/{package}/"
@@ -82,7 +83,6 @@ PENDING = (
             "optimizers",
             "recipes",
             "schedules",
-            "torch",
             "transforms",
             "verify",
         )

@@ -178,7 +178,7 @@ def _check_refusals(rank: int, mesh: Any, placements: Any) -> None:
     params[2].grad = drawn(SIZES, 5)[2]
     with pytest.raises(ArgumentError) as caught:
         optimizer.step()
-    assert "must be a DTensor as its parameter, got a plain tensor" in str(caught.value)
+    assert "must be a DTensor like its parameter, got a plain tensor" in str(caught.value)
     assert "param group 0, parameter 'w2' of shape [1, 3]" in str(caught.value)
     params[2].grad = None
     with pytest.raises(ArgumentError, match=r"parameter 'w2' of shape \[1, 3\]"):

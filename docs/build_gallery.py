@@ -28,13 +28,13 @@ PAGE = DOCS / "gallery.md"
 PLOTS = DOCS / "gallery"
 
 METRIC = sp.exp(-t / 20) + sp.cos(t / 3) / 40
-"""The loss over which the rule that waits for one is drawn."""
+"""The loss for which a metric-driven rule is drawn."""
 
 _INTRODUCTION = """\
 # Gallery
 
-Every schedule of the library: its formula with the names of its arguments, what other systems
-call it, and one example. `make gallery` writes this page and its plots from the code. In the
+Every schedule of the library: its formula with the names of its arguments, its names in other
+frameworks, and one example. `make gallery` writes this page and its plots from the code. In the
 formulas t is the number of steps done.
 """
 
@@ -56,14 +56,14 @@ def driven(rule: UpdateRule, steps: int) -> Schedule:
 
 
 def card(name: str) -> str:
-    """Returns the part of the page for one schedule."""
+    """Returns the section of the page for one schedule."""
     example = EXAMPLES[name]
     made = example.make()
     first_line = (inspect.getdoc(getattr(schedules, name)) or "").partition("\n")[0]
     says = first_line.removeprefix("Returns ").replace("``", "`")
     formula = latex(made.param) if isinstance(made, UpdateRule) else made.latex()
     known = frameworks.known_as(name).items()
-    names = ", ".join(f"`{system}:{entry}`" for system, entries in known for entry in entries)
+    names = ", ".join(f"`{framework}:{entry}`" for framework, entries in known for entry in entries)
     return "\n".join(
         [
             f"## {name}",
@@ -104,7 +104,7 @@ def draw(name: str, folder: Path) -> Path:
 
 
 def main(names: Sequence[str]) -> None:
-    """Writes the page and these plots, or all, and removes plots of what is no longer there."""
+    """Writes the page and these plots, or all of them, and removes plots without a schedule."""
     PLOTS.mkdir(exist_ok=True)
     PAGE.write_text(page(), encoding="utf-8", newline="\n")
     for name in names or EXAMPLES:

@@ -1,7 +1,7 @@
 """SM3 beside optax as installed, in float64, over drawn gradients.
 
-Not collected with the tests, since optax is no development dependency. In an environment that has
-it::
+Not collected with the tests, since optax is not a development dependency. In an environment that
+has it::
 
     JAX_ENABLE_X64=1 python -m pytest tests/optimizers/compare_packages.py
 """

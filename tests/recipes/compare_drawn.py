@@ -290,7 +290,7 @@ def test_accelerated_cosine(kwargs: Kwargs, base: float) -> None:
     theirs = [made.get_updated_values(n)[0] for n in range(steps)]
     system, name = "pytorch_accelerated", "CosineLrScheduler"
     compare(system, name, kwargs, theirs, base=base, tolerance=1e-12, as_implemented=True)
-    if not kwargs.get("num_warmup_epochs"):  # With one, the cosine is cut short as shipped.
+    if not kwargs.get("num_warmup_epochs"):  # With one, the cosine is cut short as implemented.
         compare(system, name, kwargs, theirs, base=base, tolerance=1e-12)
 
 

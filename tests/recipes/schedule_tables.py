@@ -126,20 +126,24 @@ SHIPPED_ONLY: dict[str, tuple[type[ClosedFormError], str, str]] = {
     ),
 }
 
-# The shipped value is refused: the reference refuses it too, or it has no closed form.
+# The implemented value is refused: the reference refuses it too, or it has no closed form.
 DOCUMENTED_ONLY: dict[str, tuple[type[ClosedFormError], str, str]] = {
     **dict.fromkeys(
         ("cb-0357", "cb-0358"),
-        (DefinitionError, "T_mult must be 1 as shipped, got 2", "error: only T_mult 1 is shipped"),
+        (
+            DefinitionError,
+            "T_mult must be 1 as implemented, got 2",
+            "error: only T_mult 1 is implemented",
+        ),
     ),
     "th-0222": (
         DefinitionError,
-        "a SequentialLR as a later member has no value as shipped",
+        "a SequentialLR as a later member has no value as implemented",
         "error: torch raises at the milestone",
     ),
     "th-0240": (
         DefinitionError,
-        "is not modelled as shipped: it is a recursion",
+        "is not modelled as implemented: it is a recursion",
         "chain_is_not_a_product: a sum of as many terms as steps",
     ),
 }

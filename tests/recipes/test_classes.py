@@ -183,8 +183,8 @@ BAD: dict[str, tuple[str, str, dict[str, Any], str]] = {
         "cerebras",
         "OneCycleWD",
         {"initial_val": 1, "max_val": 2, "total_steps": 30, "pct_start": 1},
-        "pct_start is 1 and total_steps is 30: the last phase has no steps, and what comes after "
-        "it has no value (cerebras > OneCycleWD): take a smaller pct_start",
+        "pct_start is 1 and total_steps is 30: the last phase has no steps, and later steps "
+        "have no value (cerebras > OneCycleWD): take a smaller pct_start",
     ),
     "a part of the cycle beyond it": (
         "cerebras",
@@ -274,7 +274,7 @@ BAD: dict[str, tuple[str, str, dict[str, Any], str]] = {
         {"schedules": [nested("constant_schedule", value=v) for v in (1, 2, 3)], "boundaries": [9]},
         "boundaries must be one fewer than schedules: expected 2, got 1 (optax > join_schedules)",
     ),
-    "joints that are no list": (
+    "joints that are not a list": (
         "optax",
         "join_schedules",
         {"schedules": [nested("constant_schedule", value=1)], "boundaries": 9},
@@ -346,8 +346,8 @@ BAD: dict[str, tuple[str, str, dict[str, Any], str]] = {
         "torch",
         "ReduceLROnPlateau",
         {"patience": 3},
-        "ReduceLROnPlateau is driven by a metric, so it is no schedule: its value is no function "
-        "of the step (torch > ReduceLROnPlateau): build its update rule with "
+        "ReduceLROnPlateau is driven by a metric: its value is not a function of the step "
+        "(torch > ReduceLROnPlateau): build its update rule with "
         "closedform.frameworks.metric_rule",
     ),
     "no cosine left": (

@@ -20,7 +20,7 @@ BAD: dict[str, tuple[Callable[[], object], type[ClosedFormError], str]] = {
         "a learning rate must be a number, a scheduler or a list of schedulers, got [0.1,"
         " 0.2] (cerebras > configure_lr_scheduler)",
     ),
-    "an int as shipped": (
+    "an int as implemented": (
         lambda: frameworks.configure_lr_scheduler(3, as_implemented=True),
         ConfigError,
         "a learning rate must be a float, got 3 (cerebras > configure_lr_scheduler)",
@@ -79,7 +79,7 @@ BAD: dict[str, tuple[Callable[[], object], type[ClosedFormError], str]] = {
     "argument in lower case": (
         lambda: frameworks.configure_scheduler_params({"scheduler": "CosineAnnealing", "t_max": 4}),
         ConfigError,
-        "'t_max' is no argument (cerebras > configure_scheduler_params): write 'T_max'",
+        "'t_max' is not an argument (cerebras > configure_scheduler_params): write 'T_max'",
     ),
     "old name of an argument": (
         lambda: frameworks.configure_scheduler_params({"scheduler": "Linear", "decay_steps": 4}),

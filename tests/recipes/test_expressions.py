@@ -37,21 +37,21 @@ HINT = (
     "max, where"
 )
 REFUSED = {
-    "__import__('os').system('ls')": "\"__import__('os').system('ls')\" is no number of the "
+    "__import__('os').system('ls')": "\"__import__('os').system('ls')\" is not a number of the "
     "expression language (f: \"__import__('os').system('ls')\")" + HINT,
-    "t.real": "'t.real' is no number of the expression language (f: 't.real')" + HINT,
-    "[t for t in 'a']": "\"[t for t in 'a']\" is no number of the expression language "
+    "t.real": "'t.real' is not a number of the expression language (f: 't.real')" + HINT,
+    "[t for t in 'a']": "\"[t for t in 'a']\" is not a number of the expression language "
     "(f: \"[t for t in 'a']\")" + HINT,
-    "lambda: t": "'lambda: t' is no number of the expression language (f: 'lambda: t')" + HINT,
-    "True": "'True' is no number of the expression language (f: 'True')" + HINT,
-    "1j": "'1j' is no number of the expression language (f: '1j')" + HINT,
-    "t < 3": "'t < 3' is no number of the expression language (f: 't < 3')" + HINT,
+    "lambda: t": "'lambda: t' is not a number of the expression language (f: 'lambda: t')" + HINT,
+    "True": "'True' is not a number of the expression language (f: 'True')" + HINT,
+    "1j": "'1j' is not a number of the expression language (f: '1j')" + HINT,
+    "t < 3": "'t < 3' is not a number of the expression language (f: 't < 3')" + HINT,
     "x + 1": "unknown name 'x' (f: 'x + 1'): known are pi, t",
     "cosh(t)": "unknown function 'cosh' (f: 'cosh(t)'): did you mean 'cos'?",
     "cos(t, t)": "cos takes 1 arguments, got 2 (f: 'cos(t, t)')",
-    "where(t, 1, 2)": "'t' is no condition (f: 'where(t, 1, 2)'): "
+    "where(t, 1, 2)": "'t' is not a condition (f: 'where(t, 1, 2)'): "
     "write a comparison such as t < 10",
-    "where(t in 3, 1, 2)": "'t in 3' is no condition (f: 'where(t in 3, 1, 2)'): "
+    "where(t in 3, 1, 2)": "'t in 3' is not a condition (f: 'where(t in 3, 1, 2)'): "
     "write a comparison such as t < 10",
     "1/0": "a function of the step divides by 0 (f: '1/0'): check the divisor",
     "9**9**9": "the power 9**387420489 is too large (f: '9**9**9'): write it as a smaller number",

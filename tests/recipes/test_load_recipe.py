@@ -188,7 +188,7 @@ def test_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read the file: 'utf-8' codec"):
         load_recipe(broken)
     broken.write_text("a: [", encoding="utf-8")
-    with pytest.raises(ConfigError, match="this is no YAML: while parsing"):
+    with pytest.raises(ConfigError, match="this is not a YAML: while parsing"):
         load_recipe(broken)
     with pytest.raises(ConfigError, match="must be a path or a mapping, got int: give the path"):
         load_recipe(3)  # type: ignore[arg-type]
@@ -325,7 +325,7 @@ MAPPING_ERRORS: dict[str, tuple[Any, str]] = {
         f"ConstantScheduler does not say what it schedules ({SCHEDULERS_AT}[0]): "
         "use the class of that name that ends with LR or WD",
     ),
-    "value that is no number": (
+    "value that is not a number": (
         config(schedulers=[{"ConstantLR": {"learning_rate": float("nan")}}]),
         "learning_rate of cerebras > ConstantLR must be finite, got nan "
         f"({SCHEDULERS_AT}[0].ConstantLR)",

@@ -88,7 +88,7 @@ def test_noise_of_torch_is_refused_as_implemented() -> None:
     with pytest.raises(DefinitionError) as caught:
         frameworks.schedule("timm", "StepLRScheduler", kwargs, base=1, as_implemented=True)
     assert str(caught.value) == (
-        "noise has no value as shipped: timm draws it from torch's generator "
+        "noise has no value as implemented: timm draws it from torch's generator "
         "(timm > StepLRScheduler): leave as_implemented out for noise that is a formula of the step"
     )
 
@@ -135,7 +135,8 @@ BAD = {
     "decay": ((NAMES, LAYERS, 0), "decay must be a number above 0, got 0 (layer_decay_groups)"),
     "no layer": (
         (NAMES, LAYERS[:3], 0.5),
-        "parameter 'head.weight' is of no layer (layer_decay_groups): globs are on the whole name",
+        "parameter 'head.weight' belongs to no layer (layer_decay_groups): globs are on the whole "
+        "name",
     ),
     "empty layer": (
         (NAMES[:4], LAYERS, 0.5),

@@ -157,8 +157,8 @@ BAD: dict[str, tuple[str, str, dict[str, Any], str]] = {
         "timm",
         "PlateauLRScheduler",
         {},
-        "PlateauLRScheduler is driven by a metric, so it is no schedule: its value is no function "
-        "of the step (timm > PlateauLRScheduler): build its update rule with "
+        "PlateauLRScheduler is driven by a metric: its value is not a function of the step "
+        "(timm > PlateauLRScheduler): build its update rule with "
         "closedform.frameworks.metric_rule",
     ),
     "steps of noise": (

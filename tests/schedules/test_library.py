@@ -186,7 +186,7 @@ BAD: dict[str, tuple[Callable[[], Schedule], type[Exception], str]] = {
         "milestones must be integers above 0 and strictly increasing, got 4 after 6 "
         "(piecewise_constant): sort them, and drop duplicates",
     ),
-    "values that are no list": (
+    "values that are not a list": (
         lambda: library.piecewise_constant(3, [2]),  # type: ignore[arg-type]
         DefinitionError,
         "values must be a sequence of numbers, got int 3 (piecewise_constant): "

@@ -50,8 +50,8 @@ BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no last phase": (
         lambda: library.one_cycle(0, 1, 0, 12, 1, clamp=False),
         DomainError,
-        "rise is 1 and steps is 12: the last phase has no steps, and what comes after it has no "
-        "value (one_cycle): take a smaller rise",
+        "rise is 1 and steps is 12: the last phase has no steps, and later steps have no value "
+        "(one_cycle): take a smaller rise",
     ),
     "phases that do not fit": (
         lambda: library.wsd(1, 0, 10, 6, 5),
@@ -97,7 +97,7 @@ BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         DefinitionError,
         "low must be at most high, got 2 and 1 (schedule 'linear'): give the lower bound first",
     ),
-    "milestones that are no list": (
+    "milestones that are not a list": (
         lambda: library.sequential([library.constant(1), library.constant(2)], 9),  # type: ignore[arg-type]
         DefinitionError,
         "milestones must be a list of steps, got int 9: give a list of integers, or None for the "

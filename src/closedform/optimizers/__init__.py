@@ -1,4 +1,4 @@
-"""The library of optimizers: one function per rule, with named choices where systems differ."""
+"""The library of optimizers: one function per rule, with named choices where frameworks differ."""
 
 from closedform.optimizers.adabelief import adabelief
 from closedform.optimizers.adadelta import adadelta

@@ -70,7 +70,7 @@ def adafactor(
 
     A mean of squares has to fit its dtype. Where the squares of a row or column sum up to more than
     float32 holds (n gradients of 1.8e19 / √n), R or C is infinite, R / mean(R) is inf / inf, and
-    the tensor is not a number after the step, as in the systems below.
+    the tensor is not a number after the step, as in the frameworks below.
 
     States, initially 0. A parameter with two axes or more: ``exp_avg_sq_row`` R, its shape without
     the last axis, ``exp_avg_sq_col`` C, without the last but one; another: ``exp_avg_sq`` V, its
@@ -84,7 +84,8 @@ def adafactor(
             tensor with an element whose gradients were all 0 is not a number after the step.
         clip_threshold: The root mean square d > 0 of a step that is not scaled down.
         decay_rate: The exponent γ >= 0.
-        beta1: The decay rate β₁ of the first moment, a number in [0, 1); the number 0 means none.
+        beta1: The decay rate β₁ of the first moment, a number in [0, 1); with the number 0 there is
+            none.
         weight_decay: The factor λ >= 0; the number 0 leaves the term out.
         scale_parameter: False replaces α by ρ.
         relative_step: False replaces ρ by η.
@@ -94,7 +95,7 @@ def adafactor(
 
     Raises:
         DefinitionError: A number out of its range, not two eps, an unknown choice, or a flag that
-            is none.
+            is not a bool.
 
     Example:
         >>> rule = adafactor(lr=1e-3, relative_step=False)

@@ -29,8 +29,8 @@ def adagrad(
     State: ``sum`` S, shape of the parameter, initially ``initial_accumulator_value``.
 
     Args:
-        lr: The learning rate η >= 0. As every hyperparameter here but the initial value: a number,
-            a Schedule, or None for an input of the graph.
+        lr: The learning rate η >= 0. As every hyperparameter here except the initial value: a
+            number, a Schedule, or None for an input of the graph.
         lr_decay: The factor γ >= 0 by which the learning rate decays with the step; the number 0
             leaves the division out.
         weight_decay: The factor λ >= 0 of the L2 penalty; the number 0 leaves the term out.
@@ -40,7 +40,7 @@ def adagrad(
         maximize: Whether to ascend: the gradient enters with a minus.
 
     Raises:
-        DefinitionError: A number out of its range, or an initial value that is no number.
+        DefinitionError: A number out of its range, or an initial value that is not a number.
 
     Example:
         >>> rule = adagrad(lr=0.1, lr_decay=0.5, initial_accumulator_value=1)

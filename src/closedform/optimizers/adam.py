@@ -1,4 +1,4 @@
-"""Adam and AdamW: adaptive moments, with the choices in which systems differ."""
+"""Adam and AdamW: adaptive moments, with the choices in which frameworks differ."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def adam(
         >>> list(rule.states), list(rule.hyperparameters)
         (['exp_avg', 'exp_avg_sq'], ['lr', 'beta1', 'beta2', 'eps'])
 
-    Source: Kingma and Ba (2015), algorithm 1; Reddi et al. (2018) for AMSGrad, which both systems
+    Source: Kingma and Ba (2015), algorithm 1; Reddi et al. (2018) for AMSGrad, which both
+        frameworks
     use with bias correction; ``Adam`` of torch 2.13 (eps 1e-8) and of cerebras.pytorch 2.10
     (eps 1e-6, always corrected; its float32 running powers of β are derived from t here).
     """

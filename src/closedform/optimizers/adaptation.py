@@ -1,4 +1,4 @@
-"""What Prodigy and D-Adaptation share: Adam at a learning rate that is a state of the model."""
+"""Shared by Prodigy and D-Adaptation: Adam at a learning rate that is a state of the model."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def adapted_adam(
     """Returns the arguments of Adam, checked.
 
     Raises:
-        DefinitionError: A number out of its range, not two betas, or a flag that is none.
+        DefinitionError: A number out of its range, not two betas, or a flag that is not a bool.
     """
     values = hyperparameters(
         where, lr=lr, **two_betas(betas, where), eps=eps, weight_decay=weight_decay

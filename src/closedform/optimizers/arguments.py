@@ -29,7 +29,7 @@ def hyperparameter(
         at_most: The largest number allowed, with ``at_least``; None for no bound.
 
     Raises:
-        DefinitionError: It is no number, Schedule or None, or a number out of its range.
+        DefinitionError: It is not a number, Schedule or None, or a number out of its range.
     """
     if value is None or isinstance(value, Schedule):
         return value
@@ -73,7 +73,7 @@ def two(value: object, name: str, where: str, example: str) -> tuple[Any, Any]:
     """Returns the two entries of a pair, unchecked.
 
     Raises:
-        DefinitionError: It is no sequence of two.
+        DefinitionError: It is not a sequence of two.
     """
     if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 2:
         raise DefinitionError(
@@ -115,7 +115,7 @@ def whole(value: object, name: str, where: str, *, at_least: int = 1) -> int:
     """Returns a number of steps that is fixed when the rule is built.
 
     Raises:
-        DefinitionError: It is no integer, or too small.
+        DefinitionError: It is not an integer, or too small.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
         raise DefinitionError(
@@ -141,7 +141,7 @@ def choice(value: object, name: str, where: str, options: tuple[str, ...]) -> st
     """Returns one of a few named choices.
 
     Raises:
-        DefinitionError: It is none of them.
+        DefinitionError: It is not one of them.
     """
     if value not in options:
         raise DefinitionError(

@@ -55,7 +55,7 @@ def d_adapt_adam(
     States of the model: ``d``, initially d₀, ``numerator_weighted`` r, initially 0.
 
     Args:
-        lr: The factor η >= 0 of the rate that is found. As the other hyperparameters but d₀: a
+        lr: The factor η >= 0 of the rate that is found. As the other hyperparameters except d₀: a
             number, a Schedule, or None for an input of the graph.
         betas: The decay rates β₁ and β₂, numbers in [0, 1).
         eps: The term ε >= 0 of the denominator. With 0, a parameter whose gradients were all 0 is
@@ -67,7 +67,7 @@ def d_adapt_adam(
         growth_rate: The most that d grows by in a step, γ >= 1; None for any.
 
     Raises:
-        DefinitionError: A number out of its range, not two betas, or a flag that is none.
+        DefinitionError: A number out of its range, not two betas, or a flag that is not a bool.
 
     Example:
         >>> list(d_adapt_adam().states), list(d_adapt_adam().shared)
@@ -127,7 +127,7 @@ def d_adapt_sgd(
     0.
 
     Args:
-        lr: The factor η >= 0 of the rate that is found. As the other hyperparameters but d₀: a
+        lr: The factor η >= 0 of the rate that is found. As the other hyperparameters except d₀: a
             number, a Schedule, or None for an input of the graph.
         momentum: The weight μ of the old parameter, in [0, 1).
         weight_decay: The factor λ >= 0 of the L2 penalty; the number 0 leaves the term out.

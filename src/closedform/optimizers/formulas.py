@@ -23,7 +23,7 @@ def with_penalty(gradient: sp.Expr, weight_decay: Hyper) -> sp.Expr:
 
 
 def decoupled(weight_decay: Hyper, param: sp.Expr = PARAM, rate: sp.Expr | None = None) -> sp.Expr:
-    """Returns what decoupled weight decay takes from the parameter, or from what it has become.
+    """Returns the term that decoupled weight decay subtracts from the parameter.
 
     The rate is ``lr``, or another.
 
@@ -66,8 +66,8 @@ def rectification(beta2: sp.Expr, threshold: int) -> tuple[sp.Expr, sp.Expr]:
     power = beta2 ** (t + 1)
     limit = 2 / (1 - beta2) - 1
     length = limit - 2 * (t + 1) * power / (1 - power)
-    held = sp.Max(length, threshold)
-    factor = sp.sqrt((held - 4) * (held - 2) * limit / ((limit - 4) * (limit - 2) * held))
+    clamped = sp.Max(length, threshold)
+    factor = sp.sqrt((clamped - 4) * (clamped - 2) * limit / ((limit - 4) * (limit - 2) * clamped))
     return length, factor
 
 

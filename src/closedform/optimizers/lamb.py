@@ -51,7 +51,7 @@ def lamb(
         largest_norm: The bound φ >= 0 of the parameter's norm.
 
     Raises:
-        DefinitionError: A number out of its range, not two betas, or a flag that is none.
+        DefinitionError: A number out of its range, not two betas, or a flag that is not a bool.
 
     Example:
         >>> lamb(correct_bias=False, trust_ratio=False).param

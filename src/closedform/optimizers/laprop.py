@@ -44,7 +44,7 @@ def laprop(
 
     Source: Ziyin et al. (2020), algorithm 1, with the decay of the authors' code, which shrinks the
     parameter after the step. ``LaProp`` of timm 1.0 keeps η m in its state: the same for a constant
-    η, and another course where η is scheduled.
+    η, and another trajectory where η is scheduled.
     """
     values = hyperparameters(
         "laprop", lr=lr, **two_betas(betas, "laprop"), eps=eps, weight_decay=weight_decay

@@ -38,7 +38,7 @@ def lars(
     Args:
         lr: The learning rate η >= 0. As every hyperparameter here: a number, a Schedule, or None
             for an input of the graph.
-        momentum: The factor μ >= 0; the number 0 means no momentum and no state.
+        momentum: The factor μ >= 0; with the number 0 there is neither momentum nor state.
         weight_decay: The factor λ >= 0 of the L2 penalty; the number 0 leaves the term out.
         trust_coefficient: The factor τ >= 0.
         eps: The term ε >= 0 of the denominator.
@@ -46,7 +46,7 @@ def lars(
         maximize: Whether to ascend: the gradient enters with a minus.
 
     Raises:
-        DefinitionError: A number out of its range, or a flag that is none.
+        DefinitionError: A number out of its range, or a flag that is not a bool.
 
     Example:
         >>> list(lars().states), lars(momentum=0).param

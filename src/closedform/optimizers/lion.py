@@ -21,14 +21,15 @@ def lion(
         m' &= \beta_2 m + (1 - \beta_2) g
 
     The sign of 0 is 0, and where the mean is not a number the parameter is not, either. The step
-    jumps by 2η where the mean crosses 0: two systems that round differently may differ by that.
+    jumps by 2η where the mean crosses 0: two implementations that round differently may differ by
+    that.
 
     State: ``exp_avg`` m, shape of the parameter, initially 0.
 
     Args:
         lr: The learning rate η >= 0. As every hyperparameter here: a number, a Schedule, or None
             for an input of the graph.
-        betas: The decay rate β₁ of the mean whose sign is taken and β₂ of the mean that is kept,
+        betas: The decay rate β₁ of the mean whose sign is taken and β₂ of the mean that is stored,
             numbers in [0, 1).
         weight_decay: The factor λ >= 0; the parameter shrinks by η λ of itself. The number 0 leaves
             the term out.
@@ -49,5 +50,5 @@ def lion(
     )
     direction = sign(weighted(state("exp_avg"), GRAD, hyper("beta1")))
     param = PARAM - hyper("lr") * direction - decoupled(values["weight_decay"])
-    kept = weighted(state("exp_avg"), GRAD, hyper("beta2"))
-    return rule_of("lion", param, {"exp_avg": State(kept)}, values)
+    mean = weighted(state("exp_avg"), GRAD, hyper("beta2"))
+    return rule_of("lion", param, {"exp_avg": State(mean)}, values)

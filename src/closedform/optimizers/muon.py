@@ -98,7 +98,7 @@ def muon(
         lost_buffer: Whether b is never written back, the defect of cerebras: there is no momentum.
 
     Raises:
-        DefinitionError: A number out of its range, an unknown choice, or a flag that is none.
+        DefinitionError: A number out of its range, an unknown choice, or a flag that is not a bool.
 
     Example:
         >>> rule = muon(lr=0.02, ns_steps=1)
@@ -125,7 +125,7 @@ def muon(
     direction = local("buffer")
     if flag(nesterov, "nesterov", "muon"):
         if lookahead == "blend":
-            # Equal to g + μ (b' - g), with the smaller of the two weights on what is rounded.
+            # Equal to g + μ (b' - g), with the smaller of the two weights on the rounded term.
             direction = blend(direction, gradient, hyper("momentum"))
         else:
             direction = gradient + hyper("momentum") * direction
@@ -138,8 +138,8 @@ def muon(
     param = PARAM - (rounded(step, "bf16") if precision == "bf16" else step)
     factor = rate if decay == "scaled" else hyper("lr")
     param = param - decoupled(values["weight_decay"], rate=factor)
-    kept = state("momentum_buffer") if is_lost else local("buffer")
-    states = {"momentum_buffer": State(kept)}
+    buffer = state("momentum_buffer") if is_lost else local("buffer")
+    states = {"momentum_buffer": State(buffer)}
     return rule_of("muon", param, states, values, definitions=definitions, requires=sp.Ge(RANK, 2))
 
 
@@ -208,7 +208,7 @@ def _polynomial(
         inner = bf16(bf16(b * gram) + bf16(matmul(bf16(c * gram), gram)))
         return {result: bf16(bf16(a * now) + bf16(matmul(inner, now)))}
     # Each coefficient is taken apart into the power of two beside it, the product with which is
-    # exact, and a rest that weighs little: of what float32 rounds before the sum is rounded to
+    # exact, and a rest that weighs little: of the float32 rounding before the sum is rounded to
     # bf16, less then falls to the other side.
     near_a, near_b, near_c = (_power_of_two(values[f"ns_{name}"]) for name in "abc")
     names = [f"{part}_{step}" for part in ("square", "most", "rest", "inner", "moved")]
@@ -224,7 +224,7 @@ def _polynomial(
 
 
 def _power_of_two(value: Hyper) -> sp.Expr:
-    """The power of two beside a number, with its sign; 0 for 0 and for what is no number yet."""
+    """The power of two beside a number, with its sign; 0 for 0 and for an open value."""
     if value is None or isinstance(value, Schedule) or is_zero(value):
         return sp.Integer(0)
     exponent = round(math.log2(abs(value)))

@@ -61,7 +61,7 @@ def nadam(
             step once more than the formula has it: 1 - M' μ_{t+1} μ_{t+2}.
 
     Raises:
-        DefinitionError: A number out of its range, not two betas, or a flag that is none.
+        DefinitionError: A number out of its range, not two betas, or a flag that is not a bool.
 
     Example:
         >>> rule = nadam()
@@ -69,7 +69,7 @@ def nadam(
         (beta1*state.mu_product*(1 - (24/25)**(momentum_decay*(t + 1))/2), 1)
 
     Source: Dozat (2016). ``NAdam`` of torch 2.13 and of cerebras.pytorch 2.10 (no ``maximize``, no
-    decoupled decay; ``doubled_factor`` as shipped), with one set of defaults.
+    decoupled decay; ``doubled_factor`` as implemented), with one set of defaults.
     """
     values = hyperparameters(
         "nadam",

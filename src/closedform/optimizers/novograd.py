@@ -45,7 +45,7 @@ def novograd(
         maximize: Whether to ascend: the gradient enters with a minus.
 
     Raises:
-        DefinitionError: A number out of its range, not two betas, or a flag that is none.
+        DefinitionError: A number out of its range, not two betas, or a flag that is not a bool.
 
     Example:
         >>> [(name, spec.shape) for name, spec in novograd().states.items()]

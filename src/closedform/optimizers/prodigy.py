@@ -51,7 +51,7 @@ def prodigy(
 
     The sums are over all elements of all parameters. While d is d₀ it may grow to d̂ at once; with
     all gradients 0 so far, d stays. Without ``decoupled_weight_decay`` the last term is gone and λp
-    is added to the gradient. With ``safeguard_warmup`` d stands for δ in s'.
+    is added to the gradient. With ``safeguard_warmup`` d replaces δ in s'.
 
     States, each of the parameter's shape and initially 0: ``exp_avg`` m, ``exp_avg_sq`` v, ``s``;
     ``p0``, initially the parameter. States of the model: ``d`` and ``d_max`` D, initially d₀,
@@ -59,7 +59,8 @@ def prodigy(
 
     Args:
         lr: The factor η >= 0 of the rate that is found: 1, or a Schedule that falls from 1. As the
-            other hyperparameters but d₀: a number, a Schedule, or None for an input of the graph.
+            other hyperparameters except d₀: a number, a Schedule, or None for an input of the
+            graph.
         betas: The decay rates β₁ and β₂, numbers in [0, 1).
         eps: The term ε >= 0 of the denominator. With 0, a parameter whose gradients were all 0 is
             not a number after the step.
@@ -73,7 +74,7 @@ def prodigy(
         growth_rate: The most that d grows by in a step, γ >= 1; None for any.
 
     Raises:
-        DefinitionError: A number out of its range, not two betas, or a flag that is none.
+        DefinitionError: A number out of its range, not two betas, or a flag that is not a bool.
 
     Example:
         >>> list(prodigy().states), list(prodigy().shared)

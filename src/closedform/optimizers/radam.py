@@ -61,13 +61,14 @@ def radam(
         maximize: Whether to ascend: the gradient enters with a minus.
 
     Raises:
-        DefinitionError: A number out of its range, not two betas, or a flag that is none.
+        DefinitionError: A number out of its range, not two betas, or a flag that is not a bool.
 
     Example:
         >>> list(radam().states), list(radam().hyperparameters)
         (['exp_avg', 'exp_avg_sq'], ['lr', 'beta1', 'beta2', 'eps'])
 
-    Source: Liu et al. (2020), whose threshold is ρ > 4, without ε; both systems take 5. ``RAdam``
+    Source: Liu et al. (2020), whose threshold is ρ > 4, without ε; both frameworks take 5.
+        ``RAdam``
     of torch 2.13 (eps 1e-8) and of cerebras.pytorch 2.10 (eps 1e-6, no ``maximize``, no decoupled
     decay; it computes ρ in float32).
     """

@@ -37,7 +37,7 @@ def rmsprop(
         p' &= p - \eta\, u \text{ or, with momentum, }
         p - \eta\, b', \quad b' = \mu b + u
 
-    Centered, the difference under the root is computed as it stands, as both systems do: where the
+    Centered, the difference under the root is computed as written, as both frameworks do: where the
     gradient hardly changes, rounding can make it negative, and the parameter is then not a number.
 
     States, each of the parameter's shape and initially 0: ``square_avg`` q, with a momentum
@@ -50,12 +50,12 @@ def rmsprop(
         eps: The term ε >= 0 beside the root. With 0, a parameter whose gradients were all 0 is not
             a number after the step.
         weight_decay: The factor λ >= 0 of the L2 penalty; the number 0 leaves the term out.
-        momentum: The factor μ >= 0; the number 0 means no momentum and no state.
+        momentum: The factor μ >= 0; with the number 0 there is neither momentum nor state.
         centered: Whether to subtract the square of the mean gradient.
         maximize: Whether to ascend: the gradient enters with a minus.
 
     Raises:
-        DefinitionError: A number out of its range, or a flag that is none.
+        DefinitionError: A number out of its range, or a flag that is not a bool.
 
     Example:
         >>> rule = rmsprop(lr=0.1)

@@ -71,6 +71,6 @@ def rprop(
     )
     size = sp.Min(state("step_size") * factor, hyper("largest_step"))
     size = sp.Max(size, hyper("smallest_step"))
-    kept = sp.Piecewise((0, agreement < 0), (gradient, True))
-    states = {"prev": State(kept), "step_size": State(size, first)}
-    return rule_of("rprop", PARAM - sign(kept) * size, states, values)
+    applied = sp.Piecewise((0, agreement < 0), (gradient, True))
+    states = {"prev": State(applied), "step_size": State(size, first)}
+    return rule_of("rprop", PARAM - sign(applied) * size, states, values)

@@ -41,7 +41,7 @@ def schedule_free_sgd(
     ``lr_max`` η̂ and ``weight_sum`` S, initially 0.
 
     Args:
-        lr: The learning rate η >= 0. As every hyperparameter here but the steps: a number, a
+        lr: The learning rate η >= 0. As every hyperparameter here except the steps: a number, a
             Schedule, or None for an input of the graph.
         momentum: The weight β of x in y, above 0 and below 1.
         weight_decay: The factor λ >= 0 of the decay, taken at y; the number 0 leaves the term out.
@@ -152,7 +152,7 @@ def schedule_free_radam(
         silent_sgd_phase: Whether nothing moves before rectification.
 
     Raises:
-        DefinitionError: A number out of its range, not two betas, or a flag that is none.
+        DefinitionError: A number out of its range, not two betas, or a flag that is not a bool.
 
     Example:
         >>> list(schedule_free_radam().states)

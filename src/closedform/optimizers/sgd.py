@@ -36,7 +36,7 @@ def sgd(
     Args:
         lr: The learning rate η >= 0. As every hyperparameter here: a number, a Schedule, or None
             for an input of the graph.
-        momentum: The factor μ >= 0; the number 0 means no momentum and no state.
+        momentum: The factor μ >= 0; with the number 0 there is neither momentum nor state.
         dampening: The part τ of the gradient that does not enter the momentum.
         weight_decay: The factor λ >= 0 of the L2 penalty; the number 0 leaves the term out.
         nesterov: Whether to look one step ahead; it needs a momentum and no dampening.

@@ -42,14 +42,14 @@ def signum(
         maximize: Whether to ascend: the gradient enters with a minus.
 
     Raises:
-        DefinitionError: A number out of its range, or a flag that is none.
+        DefinitionError: A number out of its range, or a flag that is not a bool.
 
     Example:
         >>> signum().states["momentum_buffer"].next
         grad*(1 - momentum) + momentum*state.momentum_buffer
 
     Source: Bernstein et al. (2018), algorithm 2. ``SignSGD`` of pytorch_optimizer 4.1 (its momentum
-    buffer). The sign of 0 is 0, of what is not a number that value.
+    buffer). The sign of 0 is 0, the sign of NaN is NaN.
     """
     values = hyperparameters(
         "signum",

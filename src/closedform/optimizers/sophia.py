@@ -47,7 +47,7 @@ def sophia(
     States, each of the parameter's shape and initially 0: ``momentum`` m, ``hessian_moment`` h.
 
     Args:
-        lr: The learning rate η >= 0. As every hyperparameter here but the last: a number, a
+        lr: The learning rate η >= 0. As every hyperparameter here except the last: a number, a
             Schedule, or None for an input of the graph.
         betas: The decay rates β₁ and β₂, numbers in [0, 1).
         eps: The least denominator ε >= 0. With 0, m' = 0 on a curvature of 0 is not a number.

@@ -46,7 +46,7 @@ def stable_adamw(
         maximize: Whether to ascend: the gradient enters with a minus.
 
     Raises:
-        DefinitionError: A number out of its range, not two betas, or a flag that is none.
+        DefinitionError: A number out of its range, not two betas, or a flag that is not a bool.
 
     Example:
         >>> list(stable_adamw().states), list(stable_adamw().definitions)

@@ -24,7 +24,7 @@ from closedform.optimizers.arguments import hyperparameter, is_zero
 from closedform.optimizers.formulas import weighted
 
 IS_FACTORED = sp.Ge(RANK, 2)
-"""A matrix, or a batch of them: its second moment is kept as row and column factors."""
+"""A matrix, or a batch of them: its second moment is stored as row and column factors."""
 
 
 def clipped(name: str, clip_threshold: Hyper, where: str) -> tuple[Any, sp.Expr]:

@@ -32,7 +32,7 @@ def yogi(
     ``initial_accumulator``.
 
     Args:
-        lr: The learning rate η >= 0. As every hyperparameter here but the last: a number, a
+        lr: The learning rate η >= 0. As every hyperparameter here except the last: a number, a
             Schedule, or None for an input of the graph.
         betas: The decay rates β₁ and β₂, numbers in [0, 1).
         eps: The term ε >= 0 of the denominator.
@@ -56,8 +56,8 @@ def yogi(
     )
     first = number(initial_accumulator, "initial_accumulator", "yogi")
     mean = blend(state("exp_avg"), GRAD, hyper("beta1"))
-    kept = state("exp_avg_sq")
-    mean_square = kept - (1 - hyper("beta2")) * sign(kept - GRAD**2) * GRAD**2
+    previous = state("exp_avg_sq")
+    mean_square = previous - (1 - hyper("beta2")) * sign(previous - GRAD**2) * GRAD**2
     correction = sp.sqrt(1 - hyper("beta2") ** (t + 1))
     size = sp.sqrt(mean_square) / correction + hyper("eps")
     param = PARAM - hyper("lr") * (mean / (1 - hyper("beta1") ** (t + 1)) / size)

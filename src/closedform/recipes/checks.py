@@ -37,7 +37,7 @@ def number(value: object, name: str, where: str) -> sp.Expr:
     """Returns a finite number, exactly.
 
     Raises:
-        DefinitionError: It is none.
+        DefinitionError: It is not such a value.
     """
     return exact_number(value, f"{name} of {where}")
 
@@ -46,7 +46,7 @@ def numbers(value: object, name: str, where: str) -> tuple[sp.Expr, ...]:
     """Returns a list of finite numbers, exactly.
 
     Raises:
-        DefinitionError: It is no list, or one of them is no finite number.
+        DefinitionError: It is not a list, or one of them is not a finite number.
     """
     if not isinstance(value, list | tuple):
         raise DefinitionError(
@@ -70,7 +70,7 @@ def milestones(value: object, name: str, where: str) -> tuple[sp.Rational, ...]:
     """Returns milestones as rational numbers, in any order.
 
     Raises:
-        DefinitionError: They are no list, or one is no finite rational number.
+        DefinitionError: They are not a list, or one is not a finite rational number.
     """
     return rational_milestones(value, where, name)
 
@@ -79,7 +79,7 @@ def integer_milestones(value: object, name: str, where: str) -> tuple[sp.Integer
     """Returns milestones that are integers, in any order.
 
     Raises:
-        DefinitionError: They are no list, or one is no integer.
+        DefinitionError: They are not a list, or one is not an integer.
     """
     marks = milestones(value, name, where)
     given: Any = value
@@ -120,7 +120,7 @@ def positive(value: object, name: str, where: str) -> sp.Expr:
     """Returns a finite number above 0, exactly.
 
     Raises:
-        DefinitionError: It is none.
+        DefinitionError: It is not such a value.
     """
     result = number(value, name, where)
     if result <= 0:
@@ -132,7 +132,7 @@ def divisor(value: object, name: str, where: str) -> sp.Expr:
     """Returns a finite number other than 0, exactly.
 
     Raises:
-        DefinitionError: It is none.
+        DefinitionError: It is not such a value.
     """
     result = number(value, name, where)
     if result == 0:
@@ -174,7 +174,7 @@ def last_epoch(value: object, name: str, where: str) -> sp.Integer:
     """Returns the step before the first one, an integer >= -1.
 
     Raises:
-        DefinitionError: It is none.
+        DefinitionError: It is not such a value.
     """
     result = number(value, name, where)
     if not result.is_Integer or result < -1:

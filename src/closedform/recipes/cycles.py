@@ -1,4 +1,4 @@
-"""Cycles of one course: of one length, or each so many times as long as the one before."""
+"""Cycles of one curve: all of one length, or each a constant factor longer than the one before."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def read_document(source: str | PathLike[str] | Mapping[str, Any]) -> Document:
         source: The path of a YAML file of at most 1 MB, or a mapping of its form.
 
     Raises:
-        ConfigError: The file cannot be read, is no YAML mapping, or holds what is refused.
+        ConfigError: The file cannot be read, is not a YAML mapping, or holds what is refused.
     """
     if isinstance(source, Mapping):
         content = _copied(source, "", [0])
@@ -122,7 +122,7 @@ def _parsed(text: str, source: str) -> Any:
         composer = _Composer(text, source)
         node = composer.get_single_node()
     except yaml.YAMLError as error:
-        raise ConfigError(f"this is no YAML: {error}", where=source) from error
+        raise ConfigError(f"this is not a YAML: {error}", where=source) from error
     finally:
         if composer is not None:
             composer.dispose()

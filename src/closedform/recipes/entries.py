@@ -21,7 +21,7 @@ REQUIRED = Required()
 
 
 MAX_NESTING = 32
-"""How deep schedules may lie within schedules."""
+"""How deep schedules may be nested."""
 
 Check = Callable[[object, str, str], Any]
 """From a value, the argument's name and the place, for errors, to the value that is meant."""
@@ -56,11 +56,12 @@ class Context:
         framework: Name of the framework.
         entries: The schedules of the framework by class name.
         key: The entry of the param group that is scheduled.
-        base: Value of that entry before scheduling, where the system's classes read it.
+        base: Value of that entry before scheduling, where the framework's classes read it.
         bases: That value in every group.
         group: The param group, for factors of its own.
         group_index: Its position, for arguments that are a list with one for each group.
-        as_implemented: Whether to reproduce the defects of the system.
+        as_implemented: Whether to build the schedule as the framework implements it, defects
+            included.
         frozen: Whether an outer composite keeps the children of composites at their step 0.
         halted: Whether that outer composite is a chain, which keeps inner chains at step 0 as well.
         path: The classes from the outermost to this one, for errors.
@@ -84,7 +85,7 @@ class Context:
         return " > ".join((self.framework, *self.path))
 
     def own_name(self, generic: str) -> str:
-        """Returns what the class that is built calls an argument of its builder."""
+        """Returns the name that the class uses for an argument of its builder."""
         own = self.entries[self.path[-1]].generic.items()
         return next((name for name, known in own if known == generic), generic)
 
@@ -97,24 +98,25 @@ Touches = Callable[[Mapping[str, Any], str], bool]
 
 
 def touches_all(given: Mapping[str, Any], key: str) -> bool:
-    """Returns True: the class drives whatever key it is made for."""
+    """Returns True: the class drives every key."""
     del given, key
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleEntry:
-    """A scheduler class of a system.
+    """A scheduler class of a framework.
 
     Attributes:
         name: The class name.
-        builds: The names in the library of what it builds; ``closedform list`` reads them.
+        builds: The names in the library of the schedules that it builds; ``closedform list`` reads
+            them.
         parameters: Its arguments after the optimizer, in their order.
         build: From the arguments, defaults filled in, to the schedule.
         generic: Name by which the builder knows each argument, where it differs.
         children: The argument that holds sub-schedules, if it has one.
         touches: Whether it drives the key that is asked for.
-        rule: For a class that is driven by a metric, what builds its update rule.
+        rule: The builder of the update rule of a class that is driven by a metric.
     """
 
     name: str
@@ -202,9 +204,9 @@ def build_schedule(name: object, kwargs: object, context: Context) -> Schedule:
     """Returns the schedule of a class with its arguments, in its context.
 
     Raises:
-        UnknownNameError: The system has no such class.
+        UnknownNameError: The framework has no such class.
         ArgumentError: An argument is missing or unknown.
-        DefinitionError: The arguments have no meaning.
+        DefinitionError: The arguments are not valid.
     """
     entry = find_schedule(name, context)
     inner = replace(context, path=(*context.path, entry.name))
@@ -225,9 +227,9 @@ def build_rule(name: object, kwargs: object, context: Context) -> UpdateRule:
     """Returns the update rule of a class that is driven by a metric.
 
     Raises:
-        UnknownNameError: The system has no such class.
+        UnknownNameError: The framework has no such class.
         ArgumentError: An argument is missing or unknown.
-        DefinitionError: The class is a function of the step, or the arguments have no meaning.
+        DefinitionError: The class is a function of the step, or the arguments are not valid.
     """
     entry = find_schedule(name, context)
     inner = replace(context, path=(entry.name,))
@@ -244,9 +246,9 @@ def is_touched(name: object, kwargs: object, context: Context) -> bool:
     """Returns whether a class with these arguments drives the key at all.
 
     Raises:
-        UnknownNameError: The system has no such class.
+        UnknownNameError: The framework has no such class.
         ArgumentError: An argument is missing or unknown.
-        DefinitionError: A value is none that the argument can have.
+        DefinitionError: A value is not valid for its argument.
     """
     entry = find_schedule(name, context)
     arguments = generic_arguments(entry, kwargs, f"{context.framework} > {entry.name}")
@@ -258,7 +260,7 @@ def generic_arguments(entry: ScheduleEntry, kwargs: object, where: str) -> dict[
 
     Raises:
         ArgumentError: An argument is missing or unknown.
-        DefinitionError: A value is none that the argument can have.
+        DefinitionError: A value is not valid for its argument.
     """
     arguments = fill(entry.parameters, kwargs, where)
     return {entry.generic.get(key, key): value for key, value in arguments.items()}
@@ -268,7 +270,7 @@ def find_schedule(name: object, context: Context) -> ScheduleEntry:
     """Returns the entry of a scheduler class.
 
     Raises:
-        UnknownNameError: The system has no such class.
+        UnknownNameError: The framework has no such class.
     """
     if not isinstance(name, str) or name not in context.entries:
         raise UnknownNameError(
@@ -283,8 +285,8 @@ def fill(parameters: tuple[Parameter, ...], kwargs: object, where: str) -> dict[
     """Returns the arguments checked, defaults filled in, in the order of the parameters.
 
     Raises:
-        ArgumentError: ``kwargs`` is no mapping, or an argument is unknown or missing.
-        DefinitionError: A value is none that the argument can have.
+        ArgumentError: ``kwargs`` is not a mapping, or an argument is unknown or missing.
+        DefinitionError: A value is not valid for its argument.
     """
     if not isinstance(kwargs, Mapping):
         raise ArgumentError(
@@ -333,7 +335,7 @@ def sub_schedules(specs: object, name: str, context: Context) -> tuple[Mapping[s
     """Returns a non-empty list of sub-schedules as given.
 
     Raises:
-        ArgumentError: It is no list.
+        ArgumentError: It is not a list.
         DefinitionError: It is empty.
     """
     if not isinstance(specs, list | tuple):

@@ -141,7 +141,7 @@ def _number(node: ast.expr) -> sp.Expr:
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
             return _call(name, args)
     raise DefinitionError(
-        f"{ast.unparse(node)!r} is no number of the expression language",
+        f"{ast.unparse(node)!r} is not a number of the expression language",
         hint="it has t, pi, numbers, + - * / // % **, comparisons and " + ", ".join(_FUNCTIONS),
     )
 
@@ -176,5 +176,5 @@ def _condition(node: ast.expr) -> sp.Basic:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return sp.Not(_condition(operand))
     raise DefinitionError(
-        f"{ast.unparse(node)!r} is no condition", hint="write a comparison such as t < 10"
+        f"{ast.unparse(node)!r} is not a condition", hint="write a comparison such as t < 10"
     )

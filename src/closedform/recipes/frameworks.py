@@ -161,7 +161,7 @@ def schedule(
     Raises:
         UnknownNameError: There is no such framework or class.
         ArgumentError: An argument is missing or unknown.
-        DefinitionError: The arguments have no meaning.
+        DefinitionError: The arguments are not valid.
 
     Example:
         >>> config = {"initial_learning_rate": 1e-3, "end_learning_rate": 0, "total_iters": 100}
@@ -262,7 +262,7 @@ def metric_rule(
     Raises:
         UnknownNameError: There is no such framework or class.
         ArgumentError: An argument is missing or unknown.
-        DefinitionError: The class waits for no metric, or the arguments have no meaning.
+        DefinitionError: The class waits for no metric, or the arguments are not valid.
 
     Example:
         >>> rule = metric_rule("torch", "ReduceLROnPlateau", {"patience": 3})
@@ -292,7 +292,7 @@ def optimizer(
     Raises:
         UnknownNameError: There is no such framework or class.
         ArgumentError: An argument is missing or unknown.
-        DefinitionError: The arguments have no meaning.
+        DefinitionError: The arguments are not valid.
 
     Example:
         >>> rule = optimizer("torch", "AdamW", {"lr": 1e-3})

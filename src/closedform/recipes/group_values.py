@@ -51,7 +51,7 @@ def number_of_group(given: Mapping[str, Any], name: str, context: Context) -> sp
 
     Raises:
         ArgumentError: The argument is missing.
-        DefinitionError: It is no finite number, or a list without one for the group.
+        DefinitionError: It is not a finite number, or a list without one for the group.
     """
     if name not in given:
         raise ArgumentError(f"missing argument {name!r}", where=context.where)

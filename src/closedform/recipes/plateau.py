@@ -1,4 +1,4 @@
-"""Classes that wait for a metric: torch's ReduceLROnPlateau and the schedulers around it."""
+"""Classes that are driven by a metric: torch's ReduceLROnPlateau and the schedulers around it."""
 
 from __future__ import annotations
 
@@ -39,8 +39,7 @@ def metric_entry(name: str, parameters: tuple[Parameter, ...], rule: RuleBuilder
 def _refuse(given: Arguments, context: Context) -> Schedule:
     del given
     raise DefinitionError(
-        f"{context.path[-1]} is driven by a metric, so it is no schedule: its value is no function "
-        "of the step",
+        f"{context.path[-1]} is driven by a metric: its value is not a function of the step",
         where=context.where,
         hint="build its update rule with closedform.frameworks.metric_rule",
     )

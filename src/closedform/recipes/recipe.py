@@ -32,7 +32,7 @@ class Recipe:
     source: str = "<mapping>"
 
     def groups(self, params: Sequence[str], norms: Sequence[str] = ()) -> list[Group]:
-        """Returns the groups of a model's parameters, as the config's system makes them.
+        """Returns the groups of a model's parameters, as the config's framework makes them.
 
         Biases and parameters of normalization modules have no weight decay; the learning rate of a
         layer type has its factor.

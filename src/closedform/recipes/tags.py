@@ -17,8 +17,8 @@ def read_tags(value: object, name: str, where: str) -> Tags:
     """Returns ``param_group_tags`` as a set.
 
     Raises:
-        DefinitionError: It is no string or list of strings and None, it is empty, or a tag occurs
-            twice.
+        DefinitionError: It is not a string or list of strings and None, it is empty, or a tag
+            occurs twice.
     """
     if value is None:
         return None

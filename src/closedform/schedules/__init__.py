@@ -1,7 +1,7 @@
-"""The library of schedules: one function per schedule, generic in what it schedules.
+"""The library of schedules: one function per schedule, generic in the scheduled quantity.
 
 Each returns a ``Schedule`` whose formula keeps its hyperparameters as symbols;
-``reduce_on_plateau``, which waits for a metric, an ``UpdateRule``.
+``reduce_on_plateau``, which is driven by a metric, an ``UpdateRule``.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def scale(schedule: Schedule, factor: Number) -> Schedule:
         factor: The factor c, such as that of a param group.
 
     Raises:
-        DefinitionError: ``factor`` is no finite number.
+        DefinitionError: ``factor`` is not a finite number.
 
     Example:
         >>> scale(linear(0, 1, 10), 0.5).exact(10)

@@ -23,7 +23,7 @@ def positive_steps(value: object, name: str, where: str, hint: str = NO_STEPS) -
         hint: What to do where it is not above 0.
 
     Raises:
-        DefinitionError: It is no finite rational number, a bool or a string.
+        DefinitionError: It is a bool, a string, or not a finite rational number.
         DomainError: It is not above 0.
     """
     number = exact_number(value, f"{name} of {where}")
@@ -38,8 +38,8 @@ def whole_number(value: object, name: str, where: str, *, least: int) -> int:
     """Returns a count that is fixed when the schedule is built.
 
     Raises:
-        DefinitionError: It is no finite number, a bool or a string.
-        DomainError: It is no integer, or less than ``least``.
+        DefinitionError: It is a bool, a string, or not a finite number.
+        DomainError: It is not an integer, or less than ``least``.
     """
     number = exact_number(value, f"{name} of {where}")
     if not number.is_Integer or number < least:
@@ -48,10 +48,10 @@ def whole_number(value: object, name: str, where: str, *, least: int) -> int:
 
 
 def check_choice(value: object, choices: Sequence[str], name: str, where: str) -> None:
-    """Refuses a name that is none of the choices.
+    """Refuses a name that is not one of the choices.
 
     Raises:
-        DefinitionError: It is none of them; the nearest one is suggested.
+        DefinitionError: It is not one of them; the nearest one is suggested.
     """
     if value not in choices:
         raise DefinitionError(
@@ -78,13 +78,13 @@ def stepwise(values: Sequence[sp.Expr], marks: Sequence[sp.Expr]) -> sp.Expr:
         values: One more than there are marks.
         marks: Increasing numbers; at those up to 0 the next value holds from the start.
     """
-    pieces: list[tuple[sp.Expr, sp.Basic]] = []
+    branches: list[tuple[sp.Expr, sp.Basic]] = []
     for value, following, mark in zip(values, values[1:], marks, strict=False):
         if mark > 0 and value != following:
             # Not `t < mark`, nor an evaluated Piecewise: SymPy takes 3 ms for each to find that it
             # cannot decide it (1.14).
-            pieces.append((value, sp.Lt(t, mark, evaluate=False)))
-    return sp.Piecewise(*pieces, (values[-1], True), evaluate=False) if pieces else values[-1]
+            branches.append((value, sp.Lt(t, mark, evaluate=False)))
+    return sp.Piecewise(*branches, (values[-1], True), evaluate=False) if branches else values[-1]
 
 
 def rational_milestones(
@@ -93,7 +93,7 @@ def rational_milestones(
     """Returns milestones as exact rational numbers, in the given order.
 
     Raises:
-        DefinitionError: They are no sequence, or one of them is no finite rational number.
+        DefinitionError: They are not a sequence, or one of them is not a finite rational number.
     """
     if not isinstance(milestones, Sequence) or isinstance(milestones, str | bytes):
         raise DefinitionError(

@@ -1,4 +1,4 @@
-"""Ways from one value to another along a progress from 0 to 1: what the schedules share."""
+"""Interpolations from one value to another along a progress from 0 to 1."""
 
 from __future__ import annotations
 

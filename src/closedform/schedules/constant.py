@@ -27,11 +27,11 @@ def constant(value: Number, steps: Steps | None = None) -> Schedule:
 
     Args:
         value: The value v, any finite number.
-        steps: Its length, so that ``then`` knows where the next schedule begins; None for none.
+        steps: Its length, at which ``then`` begins the next schedule; None for no length.
             The value does not depend on it.
 
     Raises:
-        DefinitionError: ``value`` is no finite number.
+        DefinitionError: ``value`` is not a finite number.
         DomainError: ``steps`` is not above 0.
 
     Example:
@@ -56,7 +56,7 @@ def piecewise_constant(values: Sequence[Number], milestones: Sequence[Number]) -
 
     Raises:
         DefinitionError: The numbers of values and milestones do not fit, milestones are out of
-            order or no integers above 0, or a value is no finite number.
+            order or no integers above 0, or a value is not a finite number.
 
     Example:
         >>> schedule = piecewise_constant([1.0, 0.5, 0.25], [10, 20])
@@ -85,7 +85,7 @@ def piecewise_constant(values: Sequence[Number], milestones: Sequence[Number]) -
                 "milestones must be integers above 0 and strictly increasing, "
                 f"got {later} after {earlier}",
                 where=where,
-                hint="sort them, and drop what occurs twice",
+                hint="sort them, and drop duplicates",
             )
     exact = [exact_number(value, f"value {index} of {where}") for index, value in enumerate(values)]
     return Schedule(stepwise(exact, marks), name=where, length=marks[-1] if marks else None)
@@ -103,7 +103,7 @@ def multi_step(value: Number, gamma: Number, milestones: Sequence[Number]) -> Sc
             ones apply from the start; one that occurs twice counts twice; fractions are allowed.
 
     Raises:
-        DefinitionError: An argument is no finite number, or ``milestones`` no sequence.
+        DefinitionError: An argument is not a finite number, or ``milestones`` is not a sequence.
 
     Example:
         >>> schedule = multi_step(1.0, 0.1, [5, 10])
@@ -121,5 +121,5 @@ def multi_step(value: Number, gamma: Number, milestones: Sequence[Number]) -> Sc
     given: dict[str, Any] = {"value": value, "gamma": gamma}
     exact_number(gamma, "gamma of multi_step")
     used = {symbol.name for symbol in expr.free_symbols}
-    kept = {name: number for name, number in given.items() if name in used}
-    return Schedule(expr, name="multi_step", length=length, **kept)
+    values_used = {name: number for name, number in given.items() if name in used}
+    return Schedule(expr, name="multi_step", length=length, **values_used)

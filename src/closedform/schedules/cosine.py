@@ -1,4 +1,4 @@
-"""Schedules along a cosine: held at the end, or swinging on."""
+"""Schedules along a cosine: constant after the end, or oscillating."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def cosine(start: Number, end: Number, steps: Steps) -> Schedule:
         steps: The number of steps N above 0; a fraction is allowed.
 
     Raises:
-        DefinitionError: An argument is no finite number.
+        DefinitionError: An argument is not a finite number.
         DomainError: ``steps`` is not above 0.
 
     Example:
@@ -56,7 +56,7 @@ def cosine_annealing(start: Number, end: Number, steps: Steps) -> Schedule:
         steps: The half period N above 0; a fraction is allowed. It is the length, too.
 
     Raises:
-        DefinitionError: An argument is no finite number.
+        DefinitionError: An argument is not a finite number.
         DomainError: ``steps`` is not above 0.
 
     Example:
@@ -80,7 +80,7 @@ def cosine_annealing(start: Number, end: Number, steps: Steps) -> Schedule:
 
 
 def cosine_with_min(start: Number, end: Number, steps: Steps, cycles: Number = 0.5) -> Schedule:
-    r"""Returns ``cycles`` whole cosines between ``start`` and a least value, the last value held.
+    r"""Returns ``cycles`` whole cosines between ``start`` and a least value, then the last value.
 
     .. math:: f(t) = b + \frac{a - b}{2} \begin{cases} 1 + \cos (2 \pi c\, t / N) & t < N \\
         1 + \cos (2 \pi c) & t \ge N \end{cases}
@@ -92,7 +92,7 @@ def cosine_with_min(start: Number, end: Number, steps: Steps, cycles: Number = 0
         cycles: The number of cycles c above 0; 1/2 is ``cosine``.
 
     Raises:
-        DefinitionError: An argument is no finite rational number.
+        DefinitionError: An argument is not a finite rational number.
         DomainError: ``steps`` or ``cycles`` is not above 0.
 
     Example:
@@ -108,9 +108,9 @@ def cosine_with_min(start: Number, end: Number, steps: Steps, cycles: Number = 0
     count = positive_steps(cycles, "cycles", where, "1/2 is a plain fall")
     n, c = steps_symbol(number), hyper("cycles", positive=True)
     a, b = hyper("start"), hyper("end")
-    swing, held = along_cosine(a, b, 2 * c * t / n), along_cosine(a, b, 2 * c)
+    swing, final = along_cosine(a, b, 2 * c * t / n), along_cosine(a, b, 2 * c)
     return Schedule(
-        sp.Piecewise((swing, t < n), (held, True)),
+        sp.Piecewise((swing, t < n), (final, True)),
         name=where,
         length=whole_length(n),
         start=start,
@@ -133,7 +133,7 @@ def flat_cosine(start: Number, end: Number, steps: Steps, flat: Steps) -> Schedu
         flat: The number of flat steps F, at least 0 and below N.
 
     Raises:
-        DefinitionError: An argument is no finite rational number.
+        DefinitionError: An argument is not a finite rational number.
         DomainError: ``steps`` is not above 0, or ``flat`` not from 0 to below it.
 
     Example:
@@ -191,8 +191,8 @@ def cosine_k_decay(
         cooldown: The number of steps C at ``end``; W + C is below N.
 
     Raises:
-        DefinitionError: An argument is no finite number.
-        DomainError: A count is no such integer, they do not fit, or ``k`` is not above 0.
+        DefinitionError: An argument is not a finite number.
+        DomainError: A count is not such an integer, they do not fit, or ``k`` is not above 0.
 
     Example:
         >>> lr = cosine_k_decay(1, 0, 100, warmup=20, cooldown=20)
@@ -200,7 +200,7 @@ def cosine_k_decay(
         [0, 1/2, 1, 1/2, 0, 0]
 
     Source: Zhang and Li, k-decay (2020); ``CosineLrScheduler`` of pytorch-accelerated 0.1.61 by
-    its documents (as shipped the cosine stops W steps early) and of timm.
+    its documents (as implemented the cosine stops W steps early) and of timm.
     """
     where = "cosine_k_decay"
     number = whole_number(steps, "steps", where, least=1)
@@ -224,12 +224,12 @@ def cosine_k_decay(
         # Not (c*x)**k, which SymPy writes as c**k * x**k: 24**1.4234567890123457 takes it for ever.
         progress = sp.Min(progress, 1) ** hyper("k", positive=True)
         given["k"] = exponent
-    pieces = [(along_cosine(a, b, progress), t < n - c), (b, True)]
+    branches = [(along_cosine(a, b, progress), t < n - c), (b, True)]
     if rising:
-        pieces.insert(0, (along_line(hyper("warmup_start"), a, t / w), t < w))
+        branches.insert(0, (along_line(hyper("warmup_start"), a, t / w), t < w))
         given["warmup_start"] = warmup_start
-    expr = sp.Piecewise(*pieces)
+    expr = sp.Piecewise(*branches)
     used = {symbol.name for symbol in expr.free_symbols}
-    kept = {key: given[key] for key in given if key in used}
+    values = {key: given[key] for key in given if key in used}
     domain = (w + c < n,) if rising or cooling else ()
-    return Schedule(expr, name=where, length=n, domain=domain, **kept)
+    return Schedule(expr, name=where, length=n, domain=domain, **values)

@@ -48,7 +48,7 @@ def cyclic(
         scale_mode: What g is given: the ``cycle`` number k, 1 first, or the ``iterations`` t.
 
     Raises:
-        DefinitionError: An argument is no finite number, or the name of a mode is unknown.
+        DefinitionError: An argument is not a finite number, or the name of a mode is unknown.
         DomainError: ``up`` is not above 0, or ``down`` is below 0.
 
     Example:

@@ -21,7 +21,7 @@ def rex(start: Number, end: Number, steps: Steps) -> Schedule:
         steps: The number of steps N above 0; a fraction is allowed.
 
     Raises:
-        DefinitionError: An argument is no finite number.
+        DefinitionError: An argument is not a finite number.
         DomainError: ``steps`` is not above 0.
 
     Example:
@@ -61,7 +61,7 @@ def tanh_decay(
         high: The argument U of tanh at step N, above ``low``.
 
     Raises:
-        DefinitionError: An argument is no finite number.
+        DefinitionError: An argument is not a finite number.
         DomainError: ``steps`` is not above 0, or ``high`` not above ``low``.
 
     Example:
@@ -100,11 +100,11 @@ def hyperbolic(start: Number, infimum: Number, steps: Steps, bound: Steps) -> Sc
     Args:
         start: The value a at step 0.
         infimum: The value i that it would end at with N = U; with fewer steps it ends above.
-        steps: The number of steps N above 0; from there on the value is held.
+        steps: The number of steps N above 0; from then on the value is constant.
         bound: The upper bound U on the number of steps, at least N.
 
     Raises:
-        DefinitionError: An argument is no finite number.
+        DefinitionError: An argument is not a finite number.
         DomainError: ``steps`` is not above 0, or ``bound`` is below it.
 
     Example:
@@ -150,9 +150,9 @@ def slanted_triangular(peak: Number, steps: int, cut: Number = 0.1, ratio: Numbe
         ratio: The peak over the lowest value, r above 0.
 
     Raises:
-        DefinitionError: An argument is no finite number.
-        DomainError: ``steps`` is no such integer, ``cut`` not in (0, 1), cN < 1, or ``ratio`` is
-            not above 0.
+        DefinitionError: An argument is not a finite number.
+        DomainError: ``steps`` is not such an integer, ``cut`` not in (0, 1), cN < 1, or ``ratio``
+            is not above 0.
 
     Example:
         >>> lr = slanted_triangular(32, 100)

@@ -26,7 +26,7 @@ def exponential(
         staircase: Whether to apply each factor at once, at t = N, 2N, …
 
     Raises:
-        DefinitionError: An argument is no finite number.
+        DefinitionError: An argument is not a finite number.
         DomainError: ``steps`` is not above 0, or a fractional power of a negative rate is asked.
 
     Example:
@@ -54,7 +54,7 @@ def step_decay(value: Number, gamma: Number, steps: Steps) -> Schedule:
         steps: The number of steps N above 0 between factors; a fraction is allowed.
 
     Raises:
-        DefinitionError: An argument is no finite number.
+        DefinitionError: An argument is not a finite number.
         DomainError: ``steps`` is not above 0.
 
     Example:
@@ -79,7 +79,7 @@ def multiplicative(value: Number, gamma: Number) -> Schedule:
         gamma: The factor; 0 gives 0 from step 1 on, below 0 the sign alternates.
 
     Raises:
-        DefinitionError: An argument is no finite number.
+        DefinitionError: An argument is not a finite number.
 
     Example:
         >>> [multiplicative(1, 0.5).exact(step) for step in (0, 1, 10)]
@@ -103,7 +103,7 @@ def check_factor(
         names: What ``base`` and ``steps`` are called, for errors.
 
     Raises:
-        DefinitionError: It is no finite number.
+        DefinitionError: It is not a finite number.
         DomainError: It is below 0, and its power would be a fractional one.
     """
     base_name, steps_name = names

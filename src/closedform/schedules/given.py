@@ -1,4 +1,4 @@
-"""Schedules that are given as they are: by a function of the step, or by a table."""
+"""Schedules that are given directly: by a function of the step, or by a table."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def function(
 ) -> Schedule:
     r"""Returns the schedule that an expression in ``t``, or a Python function of ``t``, defines.
 
-    .. math:: f(t) = \text{what is given}
+    .. math:: f(t) = \text{the definition}
 
     Args:
         definition: A SymPy expression in ``closedform.t`` and symbols, or a function that is
-            called once, with the clock, and returns one. What depends on ``t`` in it is written
-            with ``sympy.Piecewise``: a Python ``if`` on the clock has no answer.
+            called once, with the clock, and returns one. Write branches on ``t`` with
+            ``sympy.Piecewise``: a Python ``if`` on the clock cannot be decided.
         name: Its name, for graphs, files and errors.
         length: The number of steps after which its shape is complete, if it has one.
         **hyperparameters: Values of its symbols.
 
     Raises:
-        DefinitionError: It is no expression, or a value names no symbol of it.
+        DefinitionError: It is not an expression, or a value names no symbol of it.
 
     Example:
         >>> decay = function(lambda t: sp.Rational(1, 2) ** (t / 10))
@@ -51,7 +51,7 @@ def function(
 
 
 def table(values: Sequence[Number]) -> Schedule:
-    r"""Returns one given value a step; the last one is held.
+    r"""Returns one given value a step, then the last one.
 
     .. math:: f(t) = v_{\min(t,\, n - 1)}
 
@@ -60,14 +60,15 @@ def table(values: Sequence[Number]) -> Schedule:
             constant table, however many.
 
     Raises:
-        DefinitionError: There are no values, they are no sequence, or one is no finite number.
+        DefinitionError: There are no values, they are not a sequence, or one is not a finite
+            number.
 
     Example:
         >>> schedule = table([0.1, 0.5, 0.25])
         >>> [schedule.exact(step) for step in (0, 1, 2, 9)]
         [1/10, 1/2, 1/4, 1/4]
 
-    Source: none; it is for what is measured, drawn by hand or computed elsewhere.
+    Source: none; it is for values that are measured, drawn by hand or computed elsewhere.
     """
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise DefinitionError(

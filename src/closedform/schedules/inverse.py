@@ -21,7 +21,7 @@ def inverse_square_root(value: Number = 1, scale: Number = 1, warmup: Steps = 1)
         warmup: The number of flat steps W above 0; a fraction is allowed.
 
     Raises:
-        DefinitionError: An argument is no finite number.
+        DefinitionError: An argument is not a finite number.
         DomainError: ``warmup`` is not above 0: the value at step 0 would be infinite.
 
     Example:
@@ -57,10 +57,10 @@ def inverse_time(
         steps: The number of steps N above 0; a fraction is allowed. The power is on t alone.
         power: The exponent k. With 0 it is constant; below 0 it rises from 0 at step 0, the limit,
             towards v.
-        staircase: Whether to floor a. Where k is no integer, t^k is rounded before the floor.
+        staircase: Whether to floor a. Where k is not an integer, t^k is rounded before the floor.
 
     Raises:
-        DefinitionError: An argument is no finite number.
+        DefinitionError: An argument is not a finite number.
         DomainError: ``steps`` is not above 0, or ``rate`` is below 0: there is a pole.
 
     Example:
@@ -100,7 +100,7 @@ def falling_rate(rate: Number, name: str, where: str) -> sp.Expr:
     """Returns the rate of an inverse time decay, at least 0.
 
     Raises:
-        DefinitionError: It is no finite number.
+        DefinitionError: It is not a finite number.
         DomainError: It is below 0.
     """
     number = exact_number(rate, f"{name} of {where}")
@@ -124,7 +124,7 @@ def power(value: Number, exponent: Number, warmup: Steps = 1) -> Schedule:
         warmup: The number of flat steps W above 0; a fraction is allowed.
 
     Raises:
-        DefinitionError: An argument is no finite number.
+        DefinitionError: An argument is not a finite number.
         DomainError: ``warmup`` is not above 0.
 
     Example:
@@ -155,7 +155,7 @@ def noam(width: Number, warmup: Steps, factor: Number = 1) -> Schedule:
         factor: The factor s.
 
     Raises:
-        DefinitionError: An argument is no finite number.
+        DefinitionError: An argument is not a finite number.
         DomainError: ``width`` or ``warmup`` is not above 0.
 
     Example:
@@ -168,5 +168,5 @@ def noam(width: Number, warmup: Steps, factor: Number = 1) -> Schedule:
     size = positive_steps(width, "width", "noam", "it is the number of features of the model")
     number = positive_steps(warmup, "warmup", "noam", "1 is the shortest")
     s, d, w = hyper("factor"), hyper("width", positive=True), hyper("warmup", positive=True)
-    course = sp.Min(1 / sp.sqrt(t + 1), (t + 1) / (w * sp.sqrt(w)))
-    return Schedule(s / sp.sqrt(d) * course, name="noam", width=size, warmup=number, factor=factor)
+    shape = sp.Min(1 / sp.sqrt(t + 1), (t + 1) / (w * sp.sqrt(w)))
+    return Schedule(s / sp.sqrt(d) * shape, name="noam", width=size, warmup=number, factor=factor)

@@ -41,21 +41,21 @@ def one_cycle(
 
     Args:
         start: The value at step 0.
-        peak: The value at step rN - 1; where that is a fraction, the peak lies between two steps.
+        peak: The value at step rN - 1; where that is a fraction, the peak is between two steps.
         end: The value at step N - 1.
         steps: The number of steps N of the whole cycle, an integer of at least 1.
         rise: The part r of the steps in which it rises, from 0 to 1. Where rN < 1 it begins in the
-            fall; with r = 1 the peak is held; with three phases and r > 1/2 the third phase begins
-            beyond the end.
+            fall; with r = 1 the peak is the last value; with three phases and r > 1/2 the third
+            phase begins beyond the end.
         anneal: ``cos`` or ``linear``.
         three_phase: Whether it returns to ``start`` before it goes to ``end``.
-        clamp: Whether the value at step N - 1 is held. Else the last phase goes on: its line
+        clamp: Whether the value stays at that of step N - 1. Else the last phase goes on: its line
             through zero, its cosine up again.
 
     Raises:
-        DefinitionError: An argument is no finite number, or ``anneal`` is unknown.
-        DomainError: ``steps`` is no integer of at least 1, ``rise`` is not in [0, 1], or a phase
-            that is taken has no length: rN = 1, or the last one without ``clamp``.
+        DefinitionError: An argument is not a finite number, or ``anneal`` is unknown.
+        DomainError: ``steps`` is not an integer of at least 1, ``rise`` is not in [0, 1], or a
+            phase that is taken has no length: rN = 1, or the last one without ``clamp``.
 
     Example:
         >>> cycle = one_cycle(1, 10, 0, 20, anneal="linear")
@@ -131,7 +131,7 @@ def cycle_phases(
         names: What ``steps`` and ``rise`` are called, for errors.
 
     Raises:
-        DefinitionError: An argument is no finite number.
+        DefinitionError: An argument is not a finite number.
         DomainError: As in ``one_cycle``.
     """
     steps_name, rise_name = names
@@ -155,7 +155,7 @@ def cycle_phases(
     if bounds[last + 1] == bounds[last] and not (clamp and number == 1):
         raise DomainError(
             f"{rise_name} is {rise} and {steps_name} is {steps}: the last phase has no steps, and "
-            "what comes after it has no value",
+            "later steps have no value",
             where=where,
             hint=f"take a smaller {rise_name}",
         )
@@ -185,7 +185,7 @@ def _phases(
     n, r = hyper("steps", integer=True, positive=True), hyper("rise")
     bounds = _bounds(n, r, three_phase=is_three)
     clock = sp.Min(t, n - 1) if clamp else t
-    pieces = []
+    branches = []
     for index, ((begin, stop), (here, there)) in enumerate(
         zip(pairwise(bounds), pairwise(places), strict=True)
     ):
@@ -194,11 +194,11 @@ def _phases(
         time = clock if index == last else t
         progress = (time - begin) / (stop - begin)
         blended = ANNEALS[anneal](hyper(here), hyper(there), progress)
-        pieces.append((blended, sp.true if index == last else t <= stop))
-    expr = sp.Piecewise(*pieces)
+        branches.append((blended, sp.true if index == last else t <= stop))
+    expr = sp.Piecewise(*branches)
     given = {**values, "steps": number, "rise": part}
     used = {symbol.name for symbol in expr.free_symbols}
-    kept = {key: given[key] for key in given if key in used}
+    values_used = {key: given[key] for key in given if key in used}
     domain = [r >= 0, r <= 1, sp.Ne(r * n, 1)]
     if clamp:
         domain += [bound < n - 1 for bound in bounds[1 : last + 1]]
@@ -206,4 +206,4 @@ def _phases(
     else:
         domain.append(sp.Ne(bounds[last], bounds[last + 1]))
     domain = [rule for rule in domain if rule.free_symbols <= expr.free_symbols]
-    return Schedule(expr, name=name, length=n, domain=domain, **kept)
+    return Schedule(expr, name=name, length=n, domain=domain, **values_used)

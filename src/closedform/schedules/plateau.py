@@ -28,9 +28,9 @@ def reduce_on_plateau(
 ) -> UpdateRule:
     r"""Returns the rule that reduces a value after too many steps without a better metric.
 
-    It is no function of the step but a state machine without control flow: an update rule whose
+    It is not a function of the step but a state machine without control flow: an update rule whose
     parameter is the value v, whose gradient is the metric m, and whose states are the best metric
-    b, the number of bad steps n and what is left of the cooldown c. With e the threshold, f the
+    b, the number of bad steps n and the rest c of the cooldown. With e the threshold, f the
     factor, P the patience, C the cooldown and l the minimum:
 
     .. math:: \text{better} = \begin{cases} m < b (1 - e) & \text{min, rel} \\
@@ -46,8 +46,8 @@ def reduce_on_plateau(
         n + 1 & \text{else} \end{cases} \qquad
         c \leftarrow \begin{cases} C & \text{reduce} \\ \max(c - 1, 0) & \text{else} \end{cases}
 
-    A metric that is no number is not better. The best metric begins at the largest float32, or its
-    negative: a metric beyond it is not better, either.
+    A metric that is not a number is not better. The best metric begins at the largest float32, or
+    its negative: a metric beyond it is not better, either.
 
     Args:
         mode: ``min`` where a lower metric is better, ``max`` where a higher one is.
@@ -60,8 +60,9 @@ def reduce_on_plateau(
         eps: A reduction by no more than this is left out; at least 0.
 
     Raises:
-        DefinitionError: An argument is no finite number, or the name of a mode is unknown.
-        DomainError: ``factor`` is not in [0, 1), a count no such integer, or ``eps`` below 0.
+        DefinitionError: An argument is not a finite number, or the name of a mode is unknown.
+        DomainError: ``factor`` is not in [0, 1), a count is not such an integer, or ``eps`` below
+            0.
 
     Example:
         >>> rule = reduce_on_plateau(patience=2)
@@ -88,8 +89,8 @@ def reduce_on_plateau(
     best, bad, left = state("best"), state("num_bad_epochs"), state("cooldown_counter")
     better = _better(mode, threshold_mode, best)
     is_cooling = left > 0
-    # As branches in order, not as a negation: a metric that is no number compares false, and SymPy
-    # would write not(m < b) as m >= b.
+    # As branches in order, not as a negation: a metric that is not a number compares false, and
+    # SymPy would write not(m < b) as m >= b.
     is_over = bad + 1 > hyper("patience")
     lower = sp.Max(PARAM * hyper("factor"), hyper("minimum"))
     is_lower = sp.And(is_over, PARAM - lower > hyper("eps"))

@@ -22,7 +22,7 @@ def linear(start: Number, end: Number, steps: Steps) -> Schedule:
             integer step after it.
 
     Raises:
-        DefinitionError: An argument is no finite number.
+        DefinitionError: An argument is not a finite number.
         DomainError: ``steps`` is not above 0.
 
     Example:
@@ -46,8 +46,8 @@ def polynomial(
 
     .. math:: f(t) = \begin{cases} b + (a - b)(1 - t/N)^k & t < N \\ b & t \ge N \end{cases}
 
-    With ``cycle`` the time is stretched instead of held: N is replaced by N⌊t/N + 1⌋, and no step
-    is beyond the end.
+    With ``cycle`` the time is stretched instead of clamped: N is replaced by N⌊t/N + 1⌋, and no
+    step is beyond the end.
 
     Args:
         start: The value a at step 0; it may be below ``end``.
@@ -58,7 +58,7 @@ def polynomial(
         cycle: Whether to stretch the time beyond N.
 
     Raises:
-        DefinitionError: An argument is no finite number.
+        DefinitionError: An argument is not a finite number.
         DomainError: ``steps`` is not above 0, or no integer where ``cycle`` is set.
 
     Example:
@@ -68,7 +68,7 @@ def polynomial(
         >>> polynomial(1, 0, 10, cycle=True).exact(15)
         1/4
 
-    Source: ``PolynomialLR`` of cerebras.pytorch 2.10, whose ``cycle`` has no effect as shipped.
+    Source: ``PolynomialLR`` of cerebras.pytorch 2.10, whose ``cycle`` has no effect as implemented.
     """
     number = positive_steps(steps, "steps", "polynomial")
     exact_number(power, "power of polynomial")
@@ -88,7 +88,7 @@ def check_cycle(steps: Steps, name: str, where: str) -> None:
     """Refuses a length over which a polynomial cannot be stretched.
 
     Raises:
-        DomainError: It is no integer.
+        DomainError: It is not an integer.
     """
     if not exact_number(steps, f"{name} of {where}").is_Integer:
         raise DomainError(

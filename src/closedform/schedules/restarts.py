@@ -33,13 +33,13 @@ def warm_restarts(
         end: The value b that each period falls to; the restart comes before it is met.
         steps: The number of steps N above 0 of the first period; a fraction is allowed.
         multiplier: The factor M from period to period, an integer of at least 1.
-        restarts: How many restarts there are; after the last period b is held. None for no end:
-            the restarts then reach beyond 2^50, the last step of the clock.
+        restarts: How many restarts there are; after the last period the value is b. None for no
+            end: the restarts then reach beyond 2^50, the last step of the clock.
 
     Raises:
-        DefinitionError: An argument is no finite number.
-        DomainError: ``steps`` is not above 0, ``multiplier`` no integer of at least 1, or
-            ``restarts`` none of at least 0.
+        DefinitionError: An argument is not a finite number.
+        DomainError: ``steps`` is not above 0, ``multiplier`` is not an integer of at least 1, or
+            ``restarts`` is not an integer of at least 0.
 
     Example:
         >>> swings = warm_restarts(1, 0, 10, multiplier=2)
@@ -50,7 +50,7 @@ def warm_restarts(
 
     Source: Loshchilov and Hutter, SGDR (2017), eq. 5; ``CosineAnnealingWarmRestarts`` of torch
     2.13, whose ``step(epoch)`` finds the period with a logarithm and errs at some restarts. That
-    of cerebras.pytorch 2.10 is constant in each period after the first, as shipped.
+    of cerebras.pytorch 2.10 is constant in each period after the first, as implemented.
     """
     where = "warm_restarts"
     number = positive_steps(steps, "steps", where)
@@ -87,11 +87,11 @@ def _sums_of_powers(factor: int, restarts: int | None) -> list[int]:
 def _growing_periods(n: sp.Expr, factor: int, sums: list[int]) -> sp.Expr:
     """The progress in each period: lines, which lower to one table; 1 after the last."""
     starts = [0, *sums[:-1]]
-    pieces = [
+    branches = [
         ((t - begin * n) / (n * factor**index), t < stop * n)
         for index, (begin, stop) in enumerate(zip(starts, sums, strict=True))
     ]
-    return sp.Piecewise(*pieces, (1, True))
+    return sp.Piecewise(*branches, (1, True))
 
 
 def cosine_hard_restarts(start: Number, end: Number, steps: Steps, cycles: Number = 1) -> Schedule:
@@ -102,12 +102,12 @@ def cosine_hard_restarts(start: Number, end: Number, steps: Steps, cycles: Numbe
 
     Args:
         start: The value a at step 0 and at each restart.
-        end: The value b that each cycle falls to, and that is held from step N on.
+        end: The value b that each cycle falls to, and the value from step N on.
         steps: The number of steps N above 0 of all cycles together; a fraction is allowed.
         cycles: The number of cycles c above 0; with a fraction the last one is cut.
 
     Raises:
-        DefinitionError: An argument is no finite rational number.
+        DefinitionError: An argument is not a finite rational number.
         DomainError: ``steps`` or ``cycles`` is not above 0.
 
     Example:

@@ -58,8 +58,8 @@ def wsd(
         start: The value c at step 0, where there is a warmup.
 
     Raises:
-        DefinitionError: An argument is no finite number, or the shape is unknown.
-        DomainError: ``steps``, ``warmup`` or ``decay`` is no such integer, the warmup and the
+        DefinitionError: An argument is not a finite number, or the shape is unknown.
+        DomainError: ``steps``, ``warmup`` or ``decay`` is not such an integer, the warmup and the
             decay do not fit, or the shape needs values above 0.
 
     Example:
@@ -103,7 +103,7 @@ def trapezoidal(
         start: The value c at step 0, where there is a warmup.
 
     Raises:
-        DefinitionError: An argument is no finite number.
+        DefinitionError: An argument is not a finite number.
         DomainError: As in ``wsd``.
 
     Example:
@@ -134,11 +134,11 @@ def wsd_checkpoints(
         D_i = \lfloor r (c_i - c_{i-1}) \rfloor, \quad c_0 = 0
 
     The shapes s are those of ``wsd``. At t = c_i the next period has begun, at full height. The
-    warmup hides what is below it.
+    warmup replaces the values below it.
 
     Args:
         peak: The value a of the flat stretches.
-        end: The value b that each decay falls to, and that is held from the last checkpoint on.
+        end: The value b that each decay falls to, and the value from the last checkpoint on.
         steps: The number of steps N, the last checkpoint.
         warmup: The number of steps W of the warmup; 0 for none, so for a continued run.
         ratio: The part r of each period in which it decays, above 0 and at most 1.
@@ -148,9 +148,10 @@ def wsd_checkpoints(
         start: The value c at step 0, where there is a warmup.
 
     Raises:
-        DefinitionError: An argument is no finite number, or the shape is unknown.
-        DomainError: A count is no such integer, ``ratio`` is not in (0, 1], a decay has no steps,
-            the checkpoints do not increase up to ``steps``, or the shape needs values above 0.
+        DefinitionError: An argument is not a finite number, or the shape is unknown.
+        DomainError: A count is not such an integer, ``ratio`` is not in (0, 1], a decay has no
+            steps, the checkpoints do not increase up to ``steps``, or the shape needs values above
+            0.
 
     Example:
         >>> lr = wsd_checkpoints(1, 0, 80, ratio=0.5, checkpoints=2, shape="linear")
@@ -160,7 +161,7 @@ def wsd_checkpoints(
         True
 
     Source: Wen et al., WSD-S (2024); ``WSDLrScheduler`` of pytorch-accelerated 0.1.61 by its
-    documents. As shipped its checkpoints are [N//4, N//2, min(4*(N//4), N)] at most: give them.
+    documents. As implemented its checkpoints are [N//4, N//2, min(4*(N//4), N)] at most: give them.
     """
     where = "wsd_checkpoints"
     number = whole_number(steps, "steps", where, least=1)
@@ -169,7 +170,7 @@ def wsd_checkpoints(
     if not part.is_Rational or not 0 < part <= 1:
         raise DomainError(f"ratio must be above 0 and at most 1, got {ratio!r}", where=where)
     marks = _checkpoints(checkpoints, number, where)
-    pieces = []
+    branches = []
     for begin, stop in zip([0, *marks], marks, strict=False):
         falling = int(sp.floor(part * (stop - begin)))
         if falling == 0:
@@ -179,9 +180,9 @@ def wsd_checkpoints(
                 hint=NO_STEPS if part == 1 else "take a larger ratio",
             )
         first = stop - falling
-        pieces.extend([(0, t < first)] if first > begin else [])
-        pieces.append(((t - first) / sp.Integer(falling), t < stop))
-    progress = sp.Piecewise(*pieces, (1, True))
+        branches.extend([(0, t < first)] if first > begin else [])
+        branches.append(((t - first) / sp.Integer(falling), t < stop))
+    progress = sp.Piecewise(*branches, (1, True))
     length = sp.Integer(marks[-1])
     return _warmed(where, shape, progress, (peak, end, start), rising, {}, length, ())
 
@@ -230,9 +231,9 @@ def _warmed(
         )
     a, b = hyper("peak", positive=is_positive), hyper("end", positive=is_positive)
     expr = SHAPES[shape](a, b, progress)
-    kept = {"peak": exact[0], "end": exact[1], **given}
+    values_used = {"peak": exact[0], "end": exact[1], **given}
     if warmup:
         w = hyper("warmup", integer=True, positive=True)
         expr = sp.Piecewise((along_line(hyper("start"), a, t / w), t < w), (expr, True))
-        kept |= {"start": start, "warmup": warmup}
-    return Schedule(expr, name=name, length=length, domain=domain, **kept)
+        values_used |= {"start": start, "warmup": warmup}
+    return Schedule(expr, name=name, length=length, domain=domain, **values_used)

@@ -25,7 +25,7 @@ def accumulate(rule: UpdateRule, steps: int) -> UpdateRule:
         a' = \begin{cases} 0 & i = k - 1 \\ a + g & \text{otherwise} \end{cases}
 
     The rule runs with the mean where i = k - 1; elsewhere its parameters, states and the clock
-    stand still, so that t goes on counting its steps, not the gradients.
+    do not change: t counts steps, not gradients.
 
     State: ``accumulated`` a, shape of the parameter, initially 0. State of the model:
     ``micro_step`` i, a counter.
@@ -35,7 +35,7 @@ def accumulate(rule: UpdateRule, steps: int) -> UpdateRule:
         steps: The number k >= 1 of gradients to a step; 1 gives the rule back.
 
     Raises:
-        DefinitionError: It is no such number, or the rule accumulates already.
+        DefinitionError: It is not such a number, or the rule accumulates already.
 
     Source: ``MultiSteps`` of optax 0.2.8; in torch ``loss / k`` and ``step()`` after k backward
     passes.
@@ -48,8 +48,8 @@ def accumulate(rule: UpdateRule, steps: int) -> UpdateRule:
     is_last = sp.Eq(place, count - 1)
     total = state("accumulated") + GRAD
     following = Shared(sp.Piecewise((0, is_last), (place + 1, True)), 0, True)
-    held = unless(rule, is_last, "accumulate", micro_step=following)
-    kept = State(sp.Piecewise((0, is_last), (total, True)))
-    named = with_states(held, "accumulate", accumulated=State(state("accumulated")))
+    skipped = unless(rule, is_last, "accumulate", micro_step=following)
+    carried = State(sp.Piecewise((0, is_last), (total, True)))
+    named = with_states(skipped, "accumulate", accumulated=State(state("accumulated")))
     taken = with_gradient(named, total / count)
-    return replace(taken, states={**taken.states, "accumulated": kept})
+    return replace(taken, states={**taken.states, "accumulated": carried})

@@ -44,7 +44,7 @@ def weight_average(
         start: The first step, counted from 0, that is averaged.
         every: The number k >= 1 of steps from one average to the next.
         first: What the first average is with a decay: ``"copy"`` for p' (torch) or ``"blend"``,
-            with what a was (an average that starts from the first parameters, as in timm).
+            with the former a (an average that starts from the first parameters, as in timm).
 
     Raises:
         DefinitionError: A number out of its range, an unknown choice, or the rule is evaluated at
@@ -75,8 +75,8 @@ def weight_average(
         branches = [(moved, since < 0), *branches]
     if rule.advances != sp.true:
         branches = [(average, sp.Not(rule.advances)), *branches]
-    kept = with_states(following, where, average=State(sp.Piecewise(*branches), PARAM))
-    return with_evaluation(kept, where, average)
+    averaged = with_states(following, where, average=State(sp.Piecewise(*branches), PARAM))
+    return with_evaluation(averaged, where, average)
 
 
 def lookahead(rule: UpdateRule, steps: int = 5, rate: Number = 0.5) -> UpdateRule:
@@ -108,8 +108,8 @@ def lookahead(rule: UpdateRule, steps: int = 5, rate: Number = 0.5) -> UpdateRul
     synced = slow + size * (moved - slow)
     is_due = sp.Eq(floor_mod(t + 1, period), 0) if period > 1 else sp.true
     is_due = sp.And(is_due, rule.advances)
-    kept = with_states(
+    averaged = with_states(
         following, "lookahead", slow=State(sp.Piecewise((synced, is_due), (slow, True)), PARAM)
     )
-    stepped = replace(kept, param=sp.Piecewise((synced, is_due), (moved, True)))
+    stepped = replace(averaged, param=sp.Piecewise((synced, is_due), (moved, True)))
     return with_evaluation(stepped, "lookahead", slow)

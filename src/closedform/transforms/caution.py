@@ -19,7 +19,7 @@ def cautious(rule: UpdateRule, least: Number = 1e-3, *, maximize: bool = False) 
         \mu = \begin{cases} 1 & u g > 0 \\ 0 & \text{otherwise} \end{cases}
 
     for the step u in p' = p - u; the mean is over the elements of the tensor. What of the step
-    depends on neither the gradient nor a state, the decoupled weight decay, is no part of u.
+    depends on neither the gradient nor a state, the decoupled weight decay, is not a part of u.
 
     Args:
         rule: The rule; its next parameter is the parameter less some terms.
@@ -27,7 +27,7 @@ def cautious(rule: UpdateRule, least: Number = 1e-3, *, maximize: bool = False) 
         maximize: Whether the rule ascends: then u and g disagree in sign where they agree.
 
     Raises:
-        DefinitionError: The next parameter is no such sum, or the least mean is not above 0.
+        DefinitionError: The next parameter is not such a sum, or the least mean is not above 0.
 
     Source: Liang et al. (2024), algorithm 1; ``caution=True`` of the optimizers of timm 1.0.
     """

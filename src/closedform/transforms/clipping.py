@@ -23,7 +23,7 @@ def clip_by_value(rule: UpdateRule, value: Number) -> UpdateRule:
         value: The bound v >= 0; 0 clamps all gradients to 0.
 
     Raises:
-        DefinitionError: The bound is no number, or negative.
+        DefinitionError: The bound is not a number, or negative.
 
     Example:
         >>> from closedform import optimizers
@@ -43,8 +43,8 @@ def clip_by_global_norm(rule: UpdateRule, max_norm: Number, eps: Number = 1e-6) 
     .. math:: g' = g \min\left(1, \frac{M}{G + \epsilon}\right),
         \quad G = \sqrt{\textstyle\sum g^2} \text{ over all parameters}
 
-    Each tensor's squares are summed in its dtype, as in the systems: gradients above 1.8e19 in
-    float32 have an infinite norm, and are clipped to 0, or to no number where they are infinite.
+    Each tensor's squares are summed in its dtype, as in the frameworks: gradients above 1.8e19 in
+    float32 have an infinite norm, and are clipped to 0, or to NaN where they are infinite.
 
     Args:
         rule: The rule.
@@ -52,7 +52,7 @@ def clip_by_global_norm(rule: UpdateRule, max_norm: Number, eps: Number = 1e-6) 
         eps: The term ε >= 0: 1e-6 in torch and cerebras, 0 in optax.
 
     Raises:
-        DefinitionError: An argument is no number, or negative.
+        DefinitionError: An argument is not a number, or negative.
 
     Source: Pascanu et al. (2013); ``clip_grad_norm_`` of torch 2.13, ``clip_by_global_norm`` of
     optax 0.2.8.
@@ -84,7 +84,7 @@ def clip_by_unit_norm(
         units: Whether the ``"first"`` axis counts the units (torch) or the ``"last"`` (flax).
 
     Raises:
-        DefinitionError: A number is negative, or the axis is none of the two.
+        DefinitionError: A number is negative, or the axis is neither of the two.
 
     Source: Brock et al. (2021), equation 3; ``adaptive_clip_grad`` of timm 1.0,
     ``adaptive_grad_clip`` of optax 0.2.8, which takes (1, n) as a vector, too.
@@ -102,7 +102,7 @@ def clip_by_unit_norm(
 
 
 def _unit_norm(tensor: sp.Expr, units: str) -> sp.Expr:
-    """The norm of each unit, its axis kept, by the number of axes."""
+    """The norm of each unit, with its axis, by the number of axes."""
     branches = [(reduce_sum(tensor**2), RANK < 2)]
     for rank in range(2, _LARGEST_RANK + 1):
         axes = tuple(range(1, rank)) if units == "first" else tuple(range(rank - 1))

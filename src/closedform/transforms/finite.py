@@ -30,7 +30,7 @@ TESTS = ("elements", "norm")
 def skip_nonfinite(rule: UpdateRule, *, test: str = "elements") -> UpdateRule:
     r"""Returns a rule that leaves out the steps whose gradients are not all finite.
 
-    In such a step parameters, states, states of the model and the clock stand still, so that
+    In such a step parameters, states, states of the model and the clock do not change, so
     schedules and bias corrections do not count it.
 
     State of the model: ``skipped_steps``, a counter of the steps left out.
@@ -42,7 +42,7 @@ def skip_nonfinite(rule: UpdateRule, *, test: str = "elements") -> UpdateRule:
             leaves out finite gradients above 1.8e19, too (cerebras).
 
     Raises:
-        DefinitionError: The test is none of the two, or the rule has the state already.
+        DefinitionError: The test is neither of the two, or the rule has the state already.
 
     Example:
         >>> from closedform import optimizers
@@ -67,7 +67,7 @@ def loss_scaling(rule: UpdateRule, scale: Number) -> UpdateRule:
         scale: What the loss is multiplied by, a number above 0.
 
     Raises:
-        DefinitionError: It is no such number.
+        DefinitionError: It is not such a number.
 
     Source: a static ``GradScaler`` of cerebras.pytorch 2.10: no test of finiteness.
     """
@@ -140,7 +140,7 @@ def cerebras_loss_scaling(
     max_loss_scale: Number = 2.0**15,
     overflow_tolerance: Number = 0,
 ) -> UpdateRule:
-    r"""Returns a rule with the dynamic loss scale of the cerebras system.
+    r"""Returns a rule with the dynamic loss scale of cerebras.
 
     .. math::
         n &\leftarrow n + 1, \quad o \leftarrow o + 1 \text{ where a step is left out} \\
@@ -185,15 +185,15 @@ def cerebras_loss_scaling(
     changed = sp.Piecewise((scale / 2, is_less), (scale * 2, is_more), (scale, True))
     is_changed = sp.Or(is_less, is_more)
 
-    def kept(count: sp.Expr) -> Shared:
+    def counted_on(count: sp.Expr) -> Shared:
         return Shared(sp.Piecewise((0, is_changed), (count, True)), 0, True)
 
     scaled = with_shared(
         skip_nonfinite(rule, test="norm"),
         where,
         loss_scale=Shared(sp.Max(low, sp.Min(high, changed)), sp.Min(high, first)),
-        steps_since_rescale=kept(steps),
-        overflows_since_rescale=kept(overflows),
+        steps_since_rescale=counted_on(steps),
+        overflows_since_rescale=counted_on(overflows),
     )
     return with_gradient(scaled, GRAD / scale)
 

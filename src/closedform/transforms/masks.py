@@ -26,7 +26,7 @@ def mask_weight_decay(rule: UpdateRule, decays: sp.Basic | None = None) -> Updat
     Args:
         rule: The rule, with a hyperparameter ``weight_decay``.
         decays: The condition on the shape under which a parameter decays; None for two axes or
-            more, so that biases and the scales of norms do not.
+            more; biases and the scales of norms do not.
 
     Raises:
         DefinitionError: The rule has no weight decay.
@@ -71,7 +71,7 @@ def sparsify(rule: UpdateRule, states: Sequence[str] | None = None) -> UpdateRul
     """Returns a rule for parameters of which some elements are pruned.
 
     Where the mask is 0, the gradient, the next parameter and the next values of the named states
-    are 0, whatever stood there.
+    are 0, whatever their former values.
 
     State: ``mask``, shape of the parameter, initially 1; a step leaves it as it is. It is changed
     from outside, through the state dict.
@@ -94,16 +94,16 @@ def sparsify(rule: UpdateRule, states: Sequence[str] | None = None) -> UpdateRul
             )
     is_there = state("mask") > 0
 
-    def kept(value: sp.Expr) -> sp.Expr:
+    def masked_out(value: sp.Expr) -> sp.Expr:
         return sp.Piecewise((value, is_there), (0, True))
 
     named = with_states(rule, "sparsify", mask=State(state("mask"), 1))
     masked = replace(
         named,
-        param=kept(rule.param),
+        param=masked_out(rule.param),
         states={
-            name: replace(spec, next=kept(spec.next)) if name in names else spec
+            name: replace(spec, next=masked_out(spec.next)) if name in names else spec
             for name, spec in named.states.items()
         },
     )
-    return with_gradient(masked, kept(GRAD))
+    return with_gradient(masked, masked_out(GRAD))

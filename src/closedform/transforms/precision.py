@@ -27,7 +27,7 @@ def master_weights(rule: UpdateRule, stored: str = "bf16") -> UpdateRule:
         stored: The dtype of the parameters and gradients, ``"bf16"`` or ``"f16"``.
 
     Raises:
-        DefinitionError: It is no such dtype, or the rule has masters already.
+        DefinitionError: It is not such a dtype, or the rule has masters already.
 
     Example:
         >>> from closedform import optimizers

@@ -36,7 +36,7 @@ def substituted(
 def with_gradient(rule: UpdateRule, gradient: sp.Expr) -> UpdateRule:
     """Returns a rule that takes an expression in place of the gradient, computed once.
 
-    The expression may hold ``GRAD``, ``PARAM`` and whatever else the rule knows.
+    The expression may hold ``GRAD``, ``PARAM`` and all other symbols of the rule.
     """
     name = unused_name(rule, "gradient")
     return substituted(rule, {GRAD: local(name)}, {name: gradient})
@@ -45,7 +45,7 @@ def with_gradient(rule: UpdateRule, gradient: sp.Expr) -> UpdateRule:
 def unless(rule: UpdateRule, is_done: sp.Basic, where: str, **common: Shared) -> UpdateRule:
     """Returns a rule whose step counts for nothing where a condition on the model fails.
 
-    Parameters, states, states of the model and the clock stand still there.
+    Parameters, states, states of the model and the clock keep their values there.
 
     Args:
         rule: The rule.
@@ -58,18 +58,18 @@ def unless(rule: UpdateRule, is_done: sp.Basic, where: str, **common: Shared) ->
     """
     _check_names(rule, common, where)
 
-    def held(following: sp.Expr, before: sp.Expr) -> sp.Expr:
+    def unchanged_there(following: sp.Expr, before: sp.Expr) -> sp.Expr:
         return sp.Piecewise((following, is_done), (before, True))
 
     return replace(
         rule,
-        param=held(rule.param, PARAM),
+        param=unchanged_there(rule.param, PARAM),
         states={
-            name: replace(spec, next=held(spec.next, state(name)))
+            name: replace(spec, next=unchanged_there(spec.next, state(name)))
             for name, spec in rule.states.items()
         },
         shared={
-            name: replace(spec, next=held(spec.next, shared_symbol(name, spec)))
+            name: replace(spec, next=unchanged_there(spec.next, shared_symbol(name, spec)))
             for name, spec in rule.shared.items()
         }
         | common,
@@ -136,7 +136,7 @@ def bounded(value: object, name: str, where: str, low: int, high: int | None = N
     """Returns an exact number from ``low`` on, below ``high`` or equal to it.
 
     Raises:
-        DefinitionError: It is no number, or out of this range.
+        DefinitionError: It is not a number, or out of this range.
     """
     number = exact_number(value, f"{name} of {where}")
     if number < low or (high is not None and number > high):
@@ -149,7 +149,7 @@ def counted(value: object, name: str, where: str, low: int = 1) -> sp.Integer:
     """Returns a number of steps.
 
     Raises:
-        DefinitionError: It is no integer, or below ``low``.
+        DefinitionError: It is not an integer, or below ``low``.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < low:
         raise DefinitionError(f"{name} must be an integer >= {low}, got {value!r}", where=where)
@@ -157,7 +157,7 @@ def counted(value: object, name: str, where: str, low: int = 1) -> sp.Integer:
 
 
 def check_rule(rule: object, where: str) -> None:
-    """Raises DefinitionError if a value is no rule."""
+    """Raises DefinitionError if a value is not a rule."""
     if not isinstance(rule, UpdateRule):
         raise DefinitionError(
             f"a transform takes an UpdateRule, got {type(rule).__name__} {rule!r}", where=where

@@ -1,7 +1,7 @@
 """The schedules of cerebras.pytorch 2.10 that hold other ones.
 
-As shipped, an outer composite moves only the counter of its members, not that of their children:
-``Context.frozen`` says that one is around, ``Context.halted`` that it is a chain.
+As implemented, an outer composite moves only the counter of its members, not that of their
+children: ``Context.frozen`` says that one is around, ``Context.halted`` that it is a chain.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Arguments = Mapping[str, Any]
 SCALE_CLASSES = ("ScalePerParamLR", "ScalePerParamWD", "ScalePerParamScheduler")
 
 
-def pieces(given: Arguments, context: Context) -> Schedule:
+def values_between(given: Arguments, context: Context) -> Schedule:
     """One value more than milestones; with as many, the last one is repeated."""
     values, marks = list(given["vals"]), given["milestones"]
     if len(values) == len(marks) and values:
@@ -43,13 +43,13 @@ def pieces(given: Arguments, context: Context) -> Schedule:
             f"got {len(values)}",
             where=context.where,
         )
-    kept = _reached(marks)
-    shown = [values[0 if index is None else index + 1] for index, _ in kept]
-    return piecewise_constant(shown, [mark for _, mark in kept[1:]])
+    reached = _reached(marks)
+    shown = [values[0 if index is None else index + 1] for index, _ in reached]
+    return piecewise_constant(shown, [mark for _, mark in reached[1:]])
 
 
 def sequence(given: Arguments, context: Context) -> Schedule:
-    """Local time all the way down; as shipped, children of composite members stay at step 0."""
+    """Local time all the way down; as implemented, children of composite members stay at step 0."""
     specs = sub_schedules(given["schedulers"], "schedulers", context)
     marks = given["milestones"]
     if len(marks) != len(specs) - 1:
@@ -72,7 +72,8 @@ def sequence(given: Arguments, context: Context) -> Schedule:
 def product(given: Arguments, context: Context) -> Schedule:
     """The first one times value/initial of each other one; only the first keeps its size.
 
-    As shipped, the children of composite members stay at step 0, and so does a chain in a chain.
+    As implemented, the children of composite members stay at step 0, and so does a chain in a
+    chain.
     """
     specs = sub_schedules(given["schedulers"], "schedulers", context)
     inner = replace(context, frozen=context.as_implemented, halted=context.as_implemented)
@@ -89,7 +90,7 @@ def product(given: Arguments, context: Context) -> Schedule:
 
 
 def scaled(given: Arguments, context: Context) -> Schedule:
-    """As shipped, a member of a composite is not scaled and its child stays at step 0."""
+    """As implemented, a member of a composite is not scaled and its child stays at step 0."""
     spec = sub_schedule(given["scheduler"], context)
     if spec[0] in SCALE_CLASSES:
         raise DefinitionError(
@@ -128,22 +129,22 @@ def _initial_value(spec: tuple[Any, Mapping[str, Any]], context: Context) -> sp.
 
 def _in_list_order(members: Sequence[Schedule], marks: Sequence[sp.Integer]) -> Schedule:
     """The sequence in which the last milestone in list order that is reached decides."""
-    kept = _reached(marks)
-    shown = [members[0 if index is None else index + 1] for index, _ in kept]
-    return sequential(shown, [mark for _, mark in kept[1:]])
+    reached = _reached(marks)
+    shown = [members[0 if index is None else index + 1] for index, _ in reached]
+    return sequential(shown, [mark for _, mark in reached[1:]])
 
 
 def _reached(marks: Sequence[sp.Integer]) -> list[tuple[int | None, sp.Integer]]:
-    """The milestones that ever decide, increasing, after what holds at step 0 (None: no milestone).
+    """The milestones that take effect, increasing; first the one at step 0 (None: no milestone).
 
-    One decides from its step on until a later one of the list is reached, so that one with a later
-    one at or below it never does.
+    A milestone takes effect from its step on until a later one of the list is reached, so that one
+    with a later one at or below it never does.
     """
-    kept: list[tuple[int | None, sp.Integer]] = []
+    reached: list[tuple[int | None, sp.Integer]] = []
     for index in reversed(range(len(marks))):
-        if kept and marks[index] >= kept[0][1]:
+        if reached and marks[index] >= reached[0][1]:
             continue
-        kept.insert(0, (index, marks[index]))
+        reached.insert(0, (index, marks[index]))
         if marks[index] <= 0:
-            return kept
-    return [(None, sp.Integer(0)), *kept]
+            return reached
+    return [(None, sp.Integer(0)), *reached]

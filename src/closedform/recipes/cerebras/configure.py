@@ -1,4 +1,4 @@
-"""The flat config forms of cerebras.pytorch 2.3: what each comes to, as a class and its arguments.
+"""The flat config forms of cerebras.pytorch 2.3: each becomes a class and its arguments.
 
 ``configure_scheduler`` reads the nested form that followed them. The caller's config is never
 changed.
@@ -75,7 +75,7 @@ def configure_scheduler_params(
     for name in names:
         if name.lower() != name and name.lower() in given:
             raise ConfigError(
-                f"{name.lower()!r} is no argument", where=where, hint=f"write {name!r}"
+                f"{name.lower()!r} is not an argument", where=where, hint=f"write {name!r}"
             )
         for alias in _ALIASES.get(name, ()):
             if alias in given and alias not in names:

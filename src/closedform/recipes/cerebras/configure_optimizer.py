@@ -37,7 +37,7 @@ def configure_optimizer_params(
         as_implemented: Whether to ignore a Python int as ``learning_rate``, against the documents.
 
     Raises:
-        ConfigError: The class is unknown, or an argument bears a name that it had before.
+        ConfigError: The class is unknown, or an argument has a former name.
 
     Example:
         >>> configure_optimizer_params("sgd", {"learning_rate": "0.3"})

@@ -54,7 +54,7 @@ def straight(given: Arguments, context: Context) -> Schedule:
 
 
 def power_of_rest(given: Arguments, context: Context) -> Schedule:
-    """As shipped, ``cycle`` has no effect: the value is held before the time is stretched."""
+    """As implemented, ``cycle`` has no effect: the value is final before the time is stretched."""
     is_stretched = given["cycle"] and not context.as_implemented
     if is_stretched:
         check_cycle(given["total_iters"], "total_iters", context.where)
@@ -94,7 +94,7 @@ def inverse_root(given: Arguments, context: Context) -> Schedule:
 
 
 def cosine_decay(given: Arguments, context: Context) -> Schedule:
-    """Half a cosine, held."""
+    """Half a cosine, constant after its end."""
     del context
     return cosine(given["initial_val"], given["end_val"], given["total_iters"])
 
@@ -106,20 +106,20 @@ def cosine_swing(given: Arguments, context: Context) -> Schedule:
 
 
 def cosine_restarts(given: Arguments, context: Context) -> Schedule:
-    """As shipped, the second period is held at the start, the third at the end, and so on."""
+    """As implemented, later periods are constant: at the start, at the end, and so on."""
     value, low, period = given["initial_val"], given["eta_min"], given["T_0"]
     if not context.as_implemented:
         multiplier = whole_number(given["T_mult"], "T_mult", context.where, least=1)
         return warm_restarts(value, low, period, multiplier)
     if given["T_mult"] != 1:
         raise DefinitionError(
-            f"T_mult must be 1 as shipped, got {given['T_mult']}",
+            f"T_mult must be 1 as implemented, got {given['T_mult']}",
             where=context.where,
             hint="leave as_implemented out for periods that grow",
         )
     first = cosine(value, low, period)
-    held = sp.Piecewise((low, floor_mod(t, 2 * period) < period), (value, True))
-    return Schedule(sp.Piecewise((first.bound, t < period), (held, True)), name="warm_restarts")
+    later = sp.Piecewise((low, floor_mod(t, 2 * period) < period), (value, True))
+    return Schedule(sp.Piecewise((first.bound, t < period), (later, True)), name="warm_restarts")
 
 
 def steps_down(given: Arguments, context: Context) -> Schedule:
@@ -141,7 +141,7 @@ def coefficient_power(given: Arguments, context: Context) -> Schedule:
 
 
 def product_of_functions(given: Arguments, context: Context) -> Schedule:
-    """As shipped, the initial value is a factor as often as there are functions."""
+    """As implemented, the initial value is a factor as often as there are functions."""
     texts = _DEFAULT_LAMBDAS if given["lambdas"] is None else given["lambdas"]
     if not isinstance(texts, list | tuple):
         raise DefinitionError(
@@ -162,7 +162,7 @@ def own_function(given: Arguments, context: Context) -> Schedule:
 
 
 def triangles(given: Arguments, context: Context) -> Schedule:
-    """The mode alone decides; as shipped, an unknown one is exp_range."""
+    """The mode alone decides; as implemented, an unknown one is exp_range."""
     mode = given["mode"]
     if context.as_implemented and mode not in MODES:
         mode = "exp_range"
@@ -173,7 +173,7 @@ def triangles(given: Arguments, context: Context) -> Schedule:
 
 
 def one_cycle_policy(given: Arguments, context: Context) -> Schedule:
-    """The last phase goes on past the end; as shipped, any strategy but cos is linear."""
+    """The last phase goes on past the end; as implemented, any strategy except cos is linear."""
     anneal = given["anneal_strategy"]
     if context.as_implemented and anneal != "cos":
         anneal = "linear"

@@ -20,7 +20,7 @@ _OLD_TYPES: Mapping[str, tuple[str, ...]] = {
     "decoder_kernel": ("linear", "dense"),
     "embedding": ("embedding",),
 }
-"""The layer types of cerebras.pytorch 2.2: what is in the name of a weight."""
+"""The layer types of cerebras.pytorch 2.2: the parts of the names of their weights."""
 
 
 def configure_param_groups(
@@ -125,7 +125,7 @@ def layer_decay_groups(
             ScalePerParam classes of cerebras, ``lr_scale`` for the schedulers of timm.
 
     Raises:
-        ConfigError: ``decay`` is not above 0, a parameter is of no layer, or a layer has none.
+        ConfigError: ``decay`` is not above 0, a parameter belongs to no layer, or a layer has none.
 
     Example:
         >>> groups = layer_decay_groups(
@@ -145,7 +145,7 @@ def layer_decay_groups(
         index = next((i for i, layer in enumerate(globs) if _matches(name, layer)), None)
         if index is None:
             raise ConfigError(
-                f"parameter {name!r} is of no layer",
+                f"parameter {name!r} belongs to no layer",
                 where=where,
                 hint="globs are on the whole name",
             )

@@ -30,7 +30,7 @@ def read_recipe(document: Document, name: str) -> Recipe:
     """Returns the recipe of a config, as :func:`closedform.recipes.load_recipe` describes it.
 
     Raises:
-        ConfigError: A class or argument is unknown, or a value has no meaning.
+        ConfigError: A class or argument is unknown, or a value is not valid.
     """
     init = _init(document)
     class_name, given, path = _optimizer_section(document, init)

@@ -170,7 +170,7 @@ _ROWS = (
     _row(
         "PiecewiseConstant",
         "piecewise_constant",
-        composites.pieces,
+        composites.values_between,
         Parameter("vals", REQUIRED, checks.numbers),
         _MILESTONES,
     ),

@@ -33,7 +33,7 @@ from closedform.schedules import (
 )
 
 Arguments = Mapping[str, Any]
-Course = Callable[[Arguments, Context, sp.Expr], Schedule]
+Curve = Callable[[Arguments, Context, sp.Expr], Schedule]
 
 _SHAPES: Mapping[str, Callable[[sp.Expr], sp.Expr]] = {
     "linear": lambda p: p,
@@ -42,12 +42,12 @@ _SHAPES: Mapping[str, Callable[[sp.Expr], sp.Expr]] = {
 }
 
 
-def _warmed(course: Course) -> ScheduleBuilder:
-    """A line from 0 to the base value before a course that begins at the base value."""
+def _warmed(curve: Curve) -> ScheduleBuilder:
+    """A line from 0 to the base value before a curve that begins at the base value."""
 
     def build(given: Arguments, context: Context) -> Schedule:
         base, warmup = base_value(context), given["num_warmup_steps"]
-        later = course(given, context, base)
+        later = curve(given, context, base)
         return linear(0, base, warmup).then(later) if warmup else later
 
     return build
@@ -132,8 +132,8 @@ def _wsd(given: Arguments, context: Context) -> Schedule:
             where=context.where,
         )
     up = _SHAPES[given["warmup_type"]]
-    pieces = [(low + (1 - low) * up(t / sp.Integer(max(1, warmup))), t < warmup)]
-    pieces.append((sp.Integer(1), t < warmup + stable))
+    branches = [(low + (1 - low) * up(t / sp.Integer(max(1, warmup))), t < warmup)]
+    branches.append((sp.Integer(1), t < warmup + stable))
     progress = (t - warmup - stable) / sp.Integer(decay)
     if given["decay_type"] == "cosine":
         fall = (1 + sp.cos(2 * sp.pi * given["num_cycles"] * progress)) / 2
@@ -141,8 +141,8 @@ def _wsd(given: Arguments, context: Context) -> Schedule:
         fall = 1 - progress
     else:
         fall = 1 - sp.sqrt(progress)
-    pieces.append((low + (1 - low) * fall, t < warmup + stable + decay))
-    expr = base * sp.Piecewise(*pieces, (low, True))
+    branches.append((low + (1 - low) * fall, t < warmup + stable + decay))
+    expr = base * sp.Piecewise(*branches, (low, True))
     return Schedule(expr, name="warmup_stable_decay", length=warmup + stable + decay)
 
 

@@ -13,8 +13,14 @@ from closedform.language import Schedule, floor_div, t
 from closedform.recipes import checks
 from closedform.recipes.cycles import cycles
 from closedform.recipes.entries import REQUIRED, Context, Parameter, ScheduleEntry
-from closedform.schedules import cosine, exponential, inverse_time, linear, polynomial
-from closedform.schedules import piecewise_constant as pieces_of
+from closedform.schedules import (
+    cosine,
+    exponential,
+    inverse_time,
+    linear,
+    piecewise_constant,
+    polynomial,
+)
 from closedform.schedules.exponential import check_factor
 
 Arguments = Mapping[str, Any]
@@ -33,7 +39,7 @@ def _inverse_time(given: Arguments, context: Context) -> Schedule:
     return inverse_time(start, rate, steps, staircase=given["staircase"])
 
 
-def _pieces(given: Arguments, context: Context) -> Schedule:
+def _piecewise_constant(given: Arguments, context: Context) -> Schedule:
     """A boundary is the last step of the value before it."""
     values, marks = given["values"], given["boundaries"]
     if len(values) != len(marks) + 1:
@@ -48,7 +54,7 @@ def _pieces(given: Arguments, context: Context) -> Schedule:
                 f"boundaries must increase from 0 on, got {later} after {earlier}",
                 where=context.where,
             )
-    return pieces_of(values, [mark + 1 for mark in marks])
+    return piecewise_constant(values, [mark + 1 for mark in marks])
 
 
 def _polynomial(given: Arguments, context: Context) -> Schedule:
@@ -100,7 +106,7 @@ _ENTRIES = (
             Parameter("boundaries", REQUIRED, checks.integer_milestones),
             Parameter("values", REQUIRED, checks.numbers),
         ),
-        _pieces,
+        _piecewise_constant,
     ),
     ScheduleEntry(
         "PolynomialDecay",

@@ -23,13 +23,19 @@ from closedform.recipes.entries import (
     sub_schedule,
     sub_schedules,
 )
-from closedform.schedules import constant, cosine, exponential, linear, polynomial
-from closedform.schedules import piecewise_constant as pieces_of
+from closedform.schedules import (
+    constant,
+    cosine,
+    exponential,
+    linear,
+    piecewise_constant,
+    polynomial,
+)
 from closedform.schedules.exponential import check_factor
 
 Arguments = Mapping[str, Any]
 
-_COURSES = {"linear": linear, "cosine": cosine}
+_CURVES = {"linear": linear, "cosine": cosine}
 
 
 def _constant(given: Arguments, context: Context) -> Schedule:
@@ -43,8 +49,8 @@ def _polynomial(given: Arguments, context: Context) -> Schedule:
     start, power = given["init_value"], given["power"]
     if power == 0:
         return constant(start)
-    course = polynomial(start, given["end_value"], given["transition_steps"], power)
-    return _begun(course, given)
+    curve = polynomial(start, given["end_value"], given["transition_steps"], power)
+    return _begun(curve, given)
 
 
 def _linear(given: Arguments, context: Context) -> Schedule:
@@ -52,13 +58,13 @@ def _linear(given: Arguments, context: Context) -> Schedule:
     return _begun(linear(given["init_value"], given["end_value"], given["transition_steps"]), given)
 
 
-def _begun(course: Schedule, given: Arguments) -> Schedule:
+def _begun(curve: Schedule, given: Arguments) -> Schedule:
     begin = given["transition_begin"]
-    return course.shift(-begin) if begin else course
+    return curve.shift(-begin) if begin else curve
 
 
 def _exponential(given: Arguments, context: Context) -> Schedule:
-    """Held at ``end_value`` once it is met."""
+    """Constant at ``end_value`` once it is reached."""
     return _decayed(given["init_value"], given, context)
 
 
@@ -67,10 +73,10 @@ def _decayed(start: Any, given: Arguments, context: Context) -> Schedule:
     steps = given["transition_steps"]
     names = ("decay_rate", "transition_steps")
     check_factor(rate, steps, context.where, staircase=given["staircase"], names=names)
-    course = _begun(exponential(start, rate, steps, staircase=given["staircase"]), given)
+    curve = _begun(exponential(start, rate, steps, staircase=given["staircase"]), given)
     if end is None:
-        return course
-    return course.clip(low=end) if rate < 1 else course.clip(high=end)
+        return curve
+    return curve.clip(low=end) if rate < 1 else curve.clip(high=end)
 
 
 def _cosine(given: Arguments, context: Context) -> Schedule:
@@ -90,29 +96,29 @@ def _fallen(start: sp.Expr, steps: Any, alpha: sp.Expr, exponent: sp.Expr) -> Sc
 def _piecewise_constant(given: Arguments, context: Context) -> Schedule:
     """At t = boundary the factor is applied already."""
     marks = _boundaries(given, context)
-    value, values, kept = given["init_value"], [], []
+    value, values, used = given["init_value"], [], []
     for mark, scale in marks:
         if mark > 0:
             values.append(value)
-            kept.append(mark)
+            used.append(mark)
         value = value * scale
-    return pieces_of([*values, value], kept)
+    return piecewise_constant([*values, value], used)
 
 
 def _interpolated(given: Arguments, context: Context) -> Schedule:
-    return _joined_courses(
+    return _joined_curves(
         given["interpolate_type"], given["init_value"], _boundaries(given, context)
     )
 
 
-def _joined_courses(kind: str, start: sp.Expr, marks: Sequence[tuple[int, sp.Expr]]) -> Schedule:
-    """Courses from boundary to boundary, each to the value before times its factor."""
+def _joined_curves(kind: str, start: sp.Expr, marks: Sequence[tuple[int, sp.Expr]]) -> Schedule:
+    """Curves from boundary to boundary, each to the value before times its factor."""
     values = [start]
     for _, scale in marks:
         values.append(values[-1] * scale)
     bounds = [0, *(mark for mark, _ in marks)]
     members = [
-        _COURSES[kind](low, high, stop - begin)
+        _CURVES[kind](low, high, stop - begin)
         for (low, high), (begin, stop) in zip(pairwise(values), pairwise(bounds), strict=True)
         if stop > begin
     ]
@@ -126,7 +132,7 @@ def _linear_one_cycle(given: Arguments, context: Context) -> Schedule:
         (_part(given["pct_final"], steps), 1 / up),
         (steps, 1 / given["final_div_factor"]),
     ]
-    return _joined_courses("linear", given["peak_value"] / up, _increasing(marks, context))
+    return _joined_curves("linear", given["peak_value"] / up, _increasing(marks, context))
 
 
 def _cosine_one_cycle(given: Arguments, context: Context) -> Schedule:
@@ -135,7 +141,7 @@ def _cosine_one_cycle(given: Arguments, context: Context) -> Schedule:
         (_part(given["pct_start"], steps), up),
         (steps, 1 / (up * given["final_div_factor"])),
     ]
-    return _joined_courses("cosine", given["peak_value"] / up, _increasing(marks, context))
+    return _joined_curves("cosine", given["peak_value"] / up, _increasing(marks, context))
 
 
 def _warmup_constant(given: Arguments, context: Context) -> Schedule:
@@ -257,7 +263,7 @@ _TABLE = {
     "piecewise_constant_schedule": (("piecewise_constant",), (_INIT, _SCALES), _piecewise_constant),
     "piecewise_interpolate_schedule": (
         ("sequential",),
-        (Parameter("interpolate_type", REQUIRED, checks.choice(*_COURSES)), _INIT, _SCALES),
+        (Parameter("interpolate_type", REQUIRED, checks.choice(*_CURVES)), _INIT, _SCALES),
         _interpolated,
     ),
     "linear_onecycle_schedule": (

@@ -1,4 +1,4 @@
-"""The schedulers of pytorch-accelerated 0.1.61: each a course of the group's base value.
+"""The schedulers of pytorch-accelerated 0.1.61: each a function of the group's base value.
 
 The step is the argument ``num_updates`` of ``get_updated_values``; ``step()`` sets the value of
 step 0 twice.
@@ -34,7 +34,7 @@ Arguments = Mapping[str, Any]
 def _cosine(given: Arguments, context: Context) -> Schedule:
     """Warmup, a cosine of the time to the power k_decay, and the minimum.
 
-    As shipped, the cosine ends as many steps early as the warmup is long, and the warmup from a
+    As implemented, the cosine ends as many steps early as the warmup is long, and the warmup from a
     ratio has the slope of the one from ``warmup_starting_lr``.
     """
     base, per_epoch = base_value(context), given["num_update_steps_per_epoch"]
@@ -51,28 +51,28 @@ def _cosine(given: Arguments, context: Context) -> Schedule:
     start = fixed if ratio is None else ratio * base
     fall = steps - warmup - cooldown
     if fall == 0 or given["k_decay"] == 0:  # 0^0 is 1: power 0 is at the minimum throughout.
-        course = constant(low)
+        curve = constant(low)
     elif context.as_implemented and warmup:
-        course = cosine_k_decay(base, low, fall, given["k_decay"])
+        curve = cosine_k_decay(base, low, fall, given["k_decay"])
     else:
         return cosine_k_decay(base, low, steps, given["k_decay"], warmup, start, cooldown)
     if not warmup:
-        return course
-    local = course.bound.xreplace({t: t - warmup})
+        return curve
+    local = curve.bound.xreplace({t: t - warmup})
     if not context.as_implemented:
         return Schedule(_after(along_line(start, base, t / sp.Integer(warmup)), local, warmup))
     cut = sp.Piecewise((local, t < max(fall, warmup)), (low, True))
     return Schedule(_after(start + t * (base - fixed) / warmup, cut, warmup), length=steps)
 
 
-def _after(rise: sp.Expr, course: sp.Expr, warmup: int) -> sp.Expr:
-    return sp.Piecewise((rise, t < warmup), (course, True))
+def _after(rise: sp.Expr, curve: sp.Expr, warmup: int) -> sp.Expr:
+    return sp.Piecewise((rise, t < warmup), (curve, True))
 
 
 def _wsd(given: Arguments, context: Context) -> Schedule:
     """Warmup, and a decay before each checkpoint.
 
-    As shipped, loading a state brings back every argument of the first run but the length.
+    As implemented, loading a state brings back every argument of the first run except the length.
     """
     plan = read_plan(given, context)
     base = base_value(context)
@@ -94,7 +94,7 @@ def _planned(plan: WsdPlan, base: sp.Expr, context: Context) -> Schedule:
     if stable and stable[0]["period_start"] == 0:
         raise DefinitionError(
             f"decay_phase_ratio is {plan.decay_phase_ratio}: the decay before checkpoint "
-            f"{marks[0]} has no steps, and what comes after it has no value",
+            f"{marks[0]} has no steps, and later steps have no value",
             where=context.where,
             hint="take a larger ratio",
         )
@@ -110,8 +110,8 @@ def _planned(plan: WsdPlan, base: sp.Expr, context: Context) -> Schedule:
         shape=shape,
     )
     if stable:  # A last period of a few steps, too short for a decay.
-        held = [constant(base), constant(end)]
-        falling = sequential([falling, *held], [decayed[-1], marks[-1]])
+        flat = [constant(base), constant(end)]
+        falling = sequential([falling, *flat], [decayed[-1], marks[-1]])
     if plan.is_continuation_from_checkpoint or not plan.num_warmup_steps:
         return falling
     warmup = plan.num_warmup_steps
@@ -191,7 +191,7 @@ SCHEDULES = {entry.name: entry for entry in _ENTRIES}
 
 @renamed_keywords(kwargs="config", as_shipped="as_implemented")
 def wsd_plan(config: Mapping[str, Any], as_implemented: bool = False) -> WsdPlan:
-    """Returns what the arguments of a WSDLrScheduler come to, with its methods.
+    """Returns the plan that the arguments of a WSDLrScheduler define, with its methods.
 
     Args:
         config: The arguments of the class.
@@ -199,7 +199,7 @@ def wsd_plan(config: Mapping[str, Any], as_implemented: bool = False) -> WsdPlan
 
     Raises:
         ArgumentError: An argument is missing or unknown.
-        DefinitionError: The arguments have no meaning.
+        DefinitionError: The arguments are not valid.
 
     Example:
         >>> plan = wsd_plan({"total_steps": 100, "num_checkpoints": 2})

@@ -15,7 +15,7 @@ _LARGEST_RATIO = sp.Rational(1, 3)
 
 
 def checkpoint_steps(total_steps: int, num_checkpoints: int = 3) -> list[int]:
-    """Returns the steps at which periods end, as shipped: a quarter of the run, doubled each time.
+    """Returns the implemented ends of the periods: a quarter of the run, doubled each time.
 
     Args:
         total_steps: The number of steps N of the run, at least 1.
@@ -37,7 +37,7 @@ def checkpoint_steps(total_steps: int, num_checkpoints: int = 3) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class WsdPlan:
-    """What the arguments of a WSDLrScheduler come to.
+    """The plan that the arguments of a WSDLrScheduler define.
 
     Attributes:
         total_steps: The number of steps of the run.
@@ -93,8 +93,8 @@ class WsdPlan:
 def read_plan(given: Mapping[str, Any], context: Context) -> WsdPlan:
     """Returns the plan of checked arguments, after the state of a first run was loaded if any was.
 
-    As documented, a continuation has its own arguments and no warmup. As shipped, loading a state
-    overwrites all of them, the switch itself included, but the length of a continuation.
+    As documented, a continuation has its own arguments and no warmup. As implemented, loading a
+    state overwrites all of them, including the switch itself, except the length of a continuation.
 
     Raises:
         ArgumentError: The length is missing, or given twice.

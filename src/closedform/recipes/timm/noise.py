@@ -1,7 +1,7 @@
 """Noise on a schedule as a pure function of the step: the same in every engine, at any resume.
 
-timm draws its noise from torch's generator, seeded anew at every step. That generator is no formula
-here; ours is a hash of the step in integers below 2^48, which are exact in every graph.
+timm draws its noise from torch's generator, seeded anew at every step. That generator is not a
+formula here; ours is a hash of the step in integers below 2^48, which are exact in every graph.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def noisy(value: sp.Expr, amount: sp.Expr, steps: tuple[int, int | None]) -> sp.
     """Returns a value that is changed by a part of itself within a range of steps."""
     first, stop = steps
     changed = value * (1 + amount)
-    pieces = [(value, t < first)] if first else []
+    branches = [(value, t < first)] if first else []
     if stop is None:
-        return sp.Piecewise(*pieces, (changed, True))
-    return sp.Piecewise(*pieces, (changed, t < stop), (value, True))
+        return sp.Piecewise(*branches, (changed, True))
+    return sp.Piecewise(*branches, (changed, t < stop), (value, True))

@@ -1,7 +1,8 @@
-"""The schedulers of timm 1.0: courses of the group's base value in cycles, after a warmup.
+"""The schedulers of timm 1.0: functions of the group's base value in cycles, after a warmup.
 
 Where noise is asked for it is ours, a formula of the step (``noise.py``): timm draws its own from
-torch's generator, so that as shipped it is refused. A group's ``lr_scale`` is a factor on all.
+torch's generator, so noise is refused with ``as_implemented``. A group's ``lr_scale`` is a factor
+on all.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Fall = Callable[[Arguments, sp.Expr], sp.Expr]
 
 
 def _cycled(fall: Fall) -> ScheduleBuilder:
-    """Cycles from a peak that decays to ``lr_min``, which is held after the last one."""
+    """Cycles from a peak that decays to ``lr_min``, which is constant after the last one."""
 
     def build(given: Arguments, context: Context) -> Schedule:
         base, low, limit = base_value(context), given["lr_min"], given["cycle_limit"]
@@ -42,8 +43,8 @@ def _cycled(fall: Fall) -> ScheduleBuilder:
         if limit == 0:
             return _warmed(Schedule(low, name="timm"), base, given, context)
         place = cycles(given["t_initial"], growth, decay, limit, context.where)
-        course = low + (base * place.decay - low) * fall(given, place.progress)
-        expr = sp.Piecewise((course, t < place.end), (low, True))
+        curve = low + (base * place.decay - low) * fall(given, place.progress)
+        expr = sp.Piecewise((curve, t < place.end), (low, True))
         made = Schedule(expr, name="timm", length=sp.ceiling(place.end))
         first = base
         if fall is _tanh and not given["warmup_prefix"] and given["warmup_t"]:
@@ -81,7 +82,7 @@ def _steps(given: Arguments, context: Context) -> Schedule:
 
 
 def _milestones(given: Arguments, context: Context) -> Schedule:
-    """A milestone m applies at t = m - 1, as timm means it."""
+    """A milestone m applies at t = m - 1, as in timm."""
     base = base_value(context)
     made = multi_step(base, given["decay_rate"], [mark - 1 for mark in given["decay_t"]])
     return _warmed(made, base, given, context)
@@ -125,30 +126,28 @@ def _stable(given: Arguments, context: Context) -> sp.Expr:
 
 
 def _warmed(
-    course: Schedule,
+    curve: Schedule,
     peak: sp.Expr,
     given: Arguments,
     context: Context,
     prefix: int | None = None,
 ) -> Schedule:
-    """A line to ``peak`` before the course, or, without ``warmup_prefix``, over its beginning."""
+    """A line to ``peak`` before the curve, or, without ``warmup_prefix``, over its beginning."""
     warmup = given["warmup_t"]
     if not warmup:
-        return course
+        return curve
     start = given["warmup_lr_init"]
     rise = start + (peak - start) * t / sp.Integer(warmup)
     is_before = prefix is not None or given["warmup_prefix"]
-    later = course.bound.xreplace({t: t - warmup}) if is_before else course.bound
-    length = course.length
+    later = curve.bound.xreplace({t: t - warmup}) if is_before else curve.bound
+    length = curve.length
     if length is not None and is_before:
         length = length + warmup
-    return Schedule(
-        sp.Piecewise((rise, t < warmup), (later, True)), name=course.name, length=length
-    )
+    return Schedule(sp.Piecewise((rise, t < warmup), (later, True)), name=curve.name, length=length)
 
 
 def _grouped(build: ScheduleBuilder) -> ScheduleBuilder:
-    """What timm does with the value of every scheduler: noise, then the group's ``lr_scale``."""
+    """The builder, followed by noise and the group's ``lr_scale``."""
 
     def build_grouped(given: Arguments, context: Context) -> Schedule:
         made = build(given, context)
@@ -163,7 +162,7 @@ def _grouped(build: ScheduleBuilder) -> ScheduleBuilder:
 def _noisy(value: sp.Expr, given: Arguments, context: Context) -> sp.Expr:
     if context.as_implemented:
         raise DefinitionError(
-            "noise has no value as shipped: timm draws it from torch's generator",
+            "noise has no value as implemented: timm draws it from torch's generator",
             where=context.where,
             hint="leave as_implemented out for noise that is a formula of the step",
         )

@@ -1,6 +1,6 @@
 """The schedulers of torch 2.13 that hold other ones: a sequence and a product.
 
-As shipped, the members share the rate of the group, and some of them overwrite it.
+As implemented, the members share the rate of the group, and some of them overwrite it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _OVERWRITING = ("LambdaLR", "CyclicLR", "OneCycleLR", "CosineAnnealingWarmRestar
 def sequence(given: Arguments, context: Context) -> Schedule:
     """Each member from the base value, in its own local time; a milestone may occur twice.
 
-    As shipped, a OneCycleLR changes the value that a first member starts from, a MultiplicativeLR
-    goes on from the rate that it finds, a first composite runs one step ahead, and milestones need
-    not be sorted.
+    As implemented, a OneCycleLR changes the value that a first member starts from, a
+    MultiplicativeLR goes on from the rate that it finds, a first composite runs one step ahead, and
+    milestones need not be sorted.
     """
     specs = sub_schedules(given["schedulers"], "schedulers", context)
     marks = given["milestones"]
@@ -63,7 +63,7 @@ def _sequence_as_implemented(
     for start, index in active:
         if index and parsed[index][0] in _COMPOSITES:
             raise DefinitionError(
-                f"a {parsed[index][0]} as a later member has no value as shipped: torch raises",
+                f"a {parsed[index][0]} as a later member has no value as implemented: torch raises",
                 where=context.where,
                 hint="leave as_implemented out for local time all the way down",
             )
@@ -92,7 +92,8 @@ def _sequence_as_implemented(
 def _bases(parsed: Sequence[Spec], context: Context) -> list[sp.Expr]:
     """The base value of each member: a OneCycleLR sets that of those made after it.
 
-    The first one goes on from what the last OneCycleLR set, unless it computes the rate anew.
+    The first one continues from the value that the last OneCycleLR set, unless it computes the rate
+    anew.
     """
     bases = []
     base = base_value(context)
@@ -123,8 +124,8 @@ def _in_a_row(members: Sequence[Schedule], active: Sequence[tuple[int, int]]) ->
 def product(given: Arguments, context: Context) -> Schedule:
     """The base value times the factor of each member: its value over the base.
 
-    As shipped, members that compute the rate anew overwrite what came before them, and those after
-    the last such one apply only their factor of the present step.
+    As implemented, members that compute the rate anew overwrite what came before them, and those
+    after the last such one apply only their factor of the present step.
     """
     specs = sub_schedules(given["schedulers"], "schedulers", context)
     parsed = [sub_schedule(spec, context) for spec in specs]
@@ -161,8 +162,8 @@ def _refuse_recursion(parsed: Sequence[Spec], context: Context) -> None:
                 "a CosineAnnealingLR with eta_min" if name == "CosineAnnealingLR" else f"a {name}"
             )
             raise DefinitionError(
-                f"{what} in a chain is not modelled as shipped: it is a recursion on the rate that "
-                "the others change",
+                f"{what} in a chain is not modelled as implemented: it is a recursion on the "
+                "rate that the others change",
                 where=context.where,
                 hint="leave as_implemented out for the product of factors",
             )

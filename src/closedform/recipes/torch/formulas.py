@@ -1,7 +1,7 @@
 """The formulas of torch 2.13: builders of its schedulers that hold no others.
 
-By default each is its closed form; as shipped it is what calling ``step()`` gives, which differs
-where a number of steps is no positive integer.
+By default each is its closed form; as implemented it is the value that ``step()`` sets, which
+differs where a number of steps is not a positive integer.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Arguments = Mapping[str, Any]
 
 
 def _total(given: Arguments, context: Context) -> sp.Rational:
-    """The number of steps, above 0 by default; as shipped it may be anything."""
+    """The number of steps, above 0 by default; as implemented it may be anything."""
     if context.as_implemented:
         return checks.number(given["total_iters"], "total_iters", context.where)
     return checks.steps(given["total_iters"], "total_iters", context.where)
@@ -88,7 +88,7 @@ def cosine_swing(given: Arguments, context: Context) -> Schedule:
 
 
 def milestones_down(given: Arguments, context: Context) -> Schedule:
-    """As shipped, step() only sees a milestone that t equals: others are lost."""
+    """As implemented, step() only sees a milestone that t equals: others are lost."""
     marks = given["milestones"]
     if context.as_implemented:
         marks = tuple(mark for mark in marks if mark.is_Integer and mark >= 0)
@@ -113,7 +113,7 @@ def _function(given: Arguments, context: Context) -> sp.Expr:
 
 
 def steps_down(given: Arguments, context: Context) -> Schedule:
-    """As shipped, step() only sees that t is a multiple of a fractional size: it misses others."""
+    """As implemented, step() misses multiples of a fractional size that are not integers."""
     size = given["step_size"]
     seen = sp.Integer(size.p) if context.as_implemented else size
     return step_decay(base_value(context), given["gamma"], seen)

@@ -1,7 +1,7 @@
 """Running products in closed form: the factors f(1) f(2) … f(t) of a multiplicative schedule.
 
-Only what has a closed form is taken: constants, quotients of linear functions whose factors cancel
-along the product, and pieces of these by thresholds of the step. Anything else is refused.
+Only products with a closed form are accepted: constants, quotients of linear functions whose
+factors cancel along the product, and branches of these by thresholds of the step.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ def running_product(factor: sp.Expr, where: str) -> sp.Expr:
         (9/10)**t
     """
     if isinstance(factor, sp.Piecewise):
-        return _of_pieces(factor, where)
+        return _of_branches(factor, where)
     if not factor.has(t):
         return factor**t if factor != 0 else sp.Piecewise((1, t < 1), (0, True))
     return _of_quotient(factor, where)
 
 
-def _of_pieces(factor: sp.Piecewise, where: str) -> sp.Expr:
-    """Pieces by increasing thresholds: each product goes on from what the ones before reached."""
-    begin = 1  # The first step whose factor belongs to the piece.
+def _of_branches(factor: sp.Piecewise, where: str) -> sp.Expr:
+    """Branches by increasing thresholds: each product continues from the one before."""
+    begin = 1  # The first step whose factor belongs to the branch.
     reached: sp.Expr = sp.Integer(1)
-    pieces = []
+    branches = []
     for branch, condition in factor.args:
         stop = _threshold(condition, where)
         if stop is not None and stop <= begin:
@@ -58,12 +58,12 @@ def _of_pieces(factor: sp.Piecewise, where: str) -> sp.Expr:
             raise DefinitionError(f"the product of {branch} is 0 from the start", where=where)
         value = reached * product / before
         if stop is None:
-            pieces.append((value, sp.true))
+            branches.append((value, sp.true))
             break
-        pieces.append((value, t < stop))
+        branches.append((value, t < stop))
         reached = value.xreplace({t: sp.Integer(stop - 1)}).doit()
         begin = stop
-    return sp.Piecewise(*pieces)
+    return sp.Piecewise(*branches)
 
 
 def _threshold(condition: sp.Basic, where: str) -> int | None:

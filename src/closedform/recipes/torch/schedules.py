@@ -1,4 +1,4 @@
-"""The schedulers of torch 2.13: each a factor or course of the group's base value."""
+"""The schedulers of torch 2.13: each a factor or a function of the group's base value."""
 
 from __future__ import annotations
 

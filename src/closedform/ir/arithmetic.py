@@ -215,7 +215,7 @@ def _monotone(function: Callable[[Any], Any], least: float) -> Rule:
     return rule
 
 
-def _wave(_: Node, operands: Operands) -> Interval:
+def _sine_or_cosine(_: Node, operands: Operands) -> Interval:
     (operand,) = operands
     return Interval(-1.0, 1.0, operand.maybe_nan or operand.has_infinity)
 
@@ -306,8 +306,8 @@ ARITHMETIC: Mapping[Op, Rule] = {
     Op.SQRT: _monotone(np.sqrt, 0.0),
     Op.EXP: _monotone(np.exp, -math.inf),
     Op.LOG: _monotone(np.log, 0.0),
-    Op.COS: _wave,
-    Op.SIN: _wave,
+    Op.COS: _sine_or_cosine,
+    Op.SIN: _sine_or_cosine,
     Op.POW: _pow,
     Op.LT: _lt,
     Op.LE: _le,

@@ -67,6 +67,7 @@ MODELS: dict[str, tuple[UpdateRule, list[Group]]] = {
 }
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", MODELS)
 def test_functions_and_flat_graph_compute_the_same(name: str, tmp_path: Path) -> None:
     rule, groups = MODELS[name]

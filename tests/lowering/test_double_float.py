@@ -250,6 +250,7 @@ ENGINES: dict[str, Callable[..., dict[str, Array]]] = {
 }
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", STUDY)
 def test_half_an_ulp_up_to_two_to_the_31_in_every_engine(name: str) -> None:
     schedule = STUDY[name]
@@ -302,6 +303,7 @@ def test_fast_mathematics_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None
 # --- the library, the configs, and random expressions ----------------------------------------
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_every_schedule_of_the_library(name: str) -> None:
     schedule = SCHEDULES[name]()

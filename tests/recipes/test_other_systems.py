@@ -21,6 +21,7 @@ RECORDS = {row["id"]: row for row in other_system_records()}
 TOLERANCE = 1e-12
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("key", RECORDS)
 def test_record_is_reproduced(key: str) -> None:
     row = RECORDS[key]

@@ -83,6 +83,7 @@ MODELS: dict[str, tuple[Callable[[], UpdateRule], list[Group]]] = {
 }
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", MODELS)
 def test_work_items_agree_with_the_flat_graph_bit_for_bit(name: str) -> None:
     make, groups = MODELS[name]

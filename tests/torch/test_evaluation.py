@@ -45,6 +45,7 @@ def split(flat: torch.Tensor) -> list[torch.Tensor]:
     return [part.reshape(shape).clone() for part, shape in zip(parts, shapes, strict=True)]
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", FREE)
 def test_the_points_are_those_of_schedulefree(name: str) -> None:
     params = [nn.Parameter(part) for part in split(TRAJECTORIES["start"])]

@@ -55,6 +55,7 @@ def no_new_state(optimizer: torch.optim.Optimizer) -> Iterator[None]:
 TORCH_CLASSES = [name for name in optim.OPTIMIZERS if name not in ("Muon", "Adafactor")]
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", TORCH_CLASSES)
 def test_a_class_trains_as_torchs_own(name: str) -> None:
     ours, theirs = parameters(), parameters()

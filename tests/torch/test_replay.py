@@ -110,7 +110,9 @@ CHANGES: dict[str, tuple[Callable[[Optimizer], None], bool]] = {
 """Changes between two steps, and whether the captured step is replayed afterwards."""
 
 
-@pytest.mark.parametrize("backend", ["eager", "compile"])
+@pytest.mark.parametrize(
+    "backend", ["eager", pytest.param("compile", marks=pytest.mark.sample(every=3))]
+)
 @pytest.mark.parametrize("name", CHANGES)
 def test_changes_between_steps_are_detected(name: str, backend: str) -> None:
     change, is_replayed = CHANGES[name]

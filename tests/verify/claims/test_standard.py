@@ -149,6 +149,7 @@ def test_what_is_no_claim_is_refused() -> None:
 # --- decided -------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_every_entry_with_values_is_decided(name: str) -> None:
     report = SCHEDULES[name]().verify()
@@ -172,6 +173,7 @@ SYMBOLIC = (
 )
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", SYMBOLIC)
 def test_entries_are_decided_for_all_values(name: str) -> None:
     schedule = SCHEDULES[name]().unbind()

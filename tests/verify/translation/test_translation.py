@@ -39,6 +39,7 @@ NARROW: dict[str, Any] = {"dtype": "f32", "scalar_dtype": "f32", "step_dtype": "
 IN_PAIRS = ("exponential", "function", "multiplicative", "power")
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_every_library_schedule_is_proved(name: str) -> None:
     schedule = SCHEDULES[name]()

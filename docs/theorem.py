@@ -31,7 +31,7 @@ class Section(StrEnum):
     RECURSIONS = "Closed forms are their recursions"
     EQUALITIES = "One schedule in two forms"
     RULES = "Update rules"
-    DEFECTS = "What ships is not what is documented"
+    DEFECTS = "Implementations that differ from their documentation"
     EDGES = "Where a formula has no value, or leaves its range"
 
 
@@ -40,7 +40,7 @@ class Theorem:
     """One row of the table.
 
     Attributes:
-        section: Where it stands on the page.
+        section: Its place on the page.
         name: Its title, which no other one has.
         statement: What is claimed, in words and LaTeX.
         claim: Makes the claim.

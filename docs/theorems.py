@@ -36,7 +36,7 @@ WITHOUT_THEOREM: Mapping[str, str] = {
 
 INTRODUCTION = r"""# Theorems
 
-What is true of the schedules and rules that this library ships, and what is not. Each statement is
+True statements about the schedules and rules of this library, and false ones. Each statement is
 a claim ([verification](verification.md)) that the prover decides: for all steps $t \ge 0$, and
 where no numbers are said for all hyperparameters that the library admits. A title says what is
 true, the statement below it what was claimed: where it is REFUTED, with a point at which it is

@@ -67,9 +67,11 @@ def _multi_step() -> Claim:
 
 
 def _constant() -> Claim:
-    shipped = frameworks.schedule("torch", "ConstantLR", {"factor": 0.5, "total_iters": 7}, base=11)
+    implemented = frameworks.schedule(
+        "torch", "ConstantLR", {"factor": 0.5, "total_iters": 7}, base=11
+    )
     half = sp.Rational(11, 2)
-    schedule = _open(shipped, {half: value * factor, 11: value, 7: steps}, factor > 0)
+    schedule = _open(implemented, {half: value * factor, 11: value, 7: steps}, factor > 0)
     return claims.recurrence(
         schedule,
         value * factor,

@@ -37,22 +37,22 @@ from docs.theorem import (
 
 
 def _made(name: str, kwargs: Mapping[str, Any], base: Any = None) -> Callable[[bool], Schedule]:
-    """A class by ``system > name``, as it ships or as it is documented."""
+    """A class by ``system > name``, as it is implemented or as it is documented."""
     system, class_name = name.split(" > ")
 
     def make(as_implemented: bool) -> Schedule:
         made = frameworks.schedule(
             system, class_name, kwargs, base=base, as_implemented=as_implemented
         )
-        return made.rename("as shipped" if as_implemented else "as documented")
+        return made.rename("as implemented" if as_implemented else "as documented")
 
     return make
 
 
-def _shipped(
+def _as_implemented(
     name: str, kwargs: Mapping[str, Any], base: Any = None, where: Any = True
 ) -> Callable[[], Claim]:
-    """The claim that a class ships what it documents."""
+    """The claim that a class implements its documentation."""
     make = _made(name, kwargs, base)
     return lambda: claims.equal(make(True), make(False), where=where)
 
@@ -102,9 +102,9 @@ _TENTHS = {"class": "ExponentialLR", "kwargs": {"gamma": 0.9}}
 
 
 def _plateaus() -> Claim:
-    shipped = _made("cerebras > CosineAnnealingWarmRestarts", _PERIODS)(True)
+    implemented = _made("cerebras > CosineAnnealingWarmRestarts", _PERIODS)(True)
     inside = sp.And(t > 10, sp.Ne(floor_mod(t, 10), 0))
-    return claims.recurrence(shipped, 1, lambda previous, _: previous, where=inside)
+    return claims.recurrence(implemented, 1, lambda previous, _: previous, where=inside)
 
 
 def _stretched() -> Claim:
@@ -130,8 +130,8 @@ _ONE_CYCLE = {"initial_learning_rate": 0.04, "max_lr": 1, "total_steps": 100}
 
 
 def _one_cycle_clamped() -> Claim:
-    shipped = _made("cerebras > OneCycleLR", _ONE_CYCLE)(True)
-    return claims.equal(shipped, schedules.one_cycle(0.04, 1, 0.04 / 1e4, 100))
+    implemented = _made("cerebras > OneCycleLR", _ONE_CYCLE)(True)
+    return claims.equal(implemented, schedules.one_cycle(0.04, 1, 0.04 / 1e4, 100))
 
 
 def _chain_of_torch() -> dict[str, Any]:
@@ -152,26 +152,30 @@ def one_cycle_of_ten(where: Any = True) -> Claim:
 
 
 def _nadam() -> Claim:
-    shipped = of_system("cerebras", "NAdam", as_implemented=True)
-    return claims.same_rule(of_system("torch", "NAdam"), shipped, where=at_first_step(shipped))
+    implemented = of_system("cerebras", "NAdam", as_implemented=True)
+    return claims.same_rule(
+        of_system("torch", "NAdam"), implemented, where=at_first_step(implemented)
+    )
 
 
 def _muon() -> Claim:
     # The momentum does not depend on the steps of the iteration, whose expression is large.
     kwargs = {"ns_steps": 0}
     documented = of_system("cerebras", "Muon", kwargs)
-    shipped = of_system("cerebras", "Muon", kwargs, as_implemented=True)
-    wanted, kept = (step_of(rule, ()).states["momentum_buffer"] for rule in (documented, shipped))
-    where = (at_first_step(shipped),)
-    return about(shipped, "the momentum after the step", equal, kept, wanted, given=where)
+    implemented = of_system("cerebras", "Muon", kwargs, as_implemented=True)
+    wanted, stored = (
+        step_of(rule, ()).states["momentum_buffer"] for rule in (documented, implemented)
+    )
+    where = (at_first_step(implemented),)
+    return about(implemented, "the momentum after the step", equal, stored, wanted, given=where)
 
 
 THEOREMS = (
     Theorem(
         Section.DEFECTS,
         "Warm restarts do not restart",
-        r"`CosineAnnealingWarmRestarts(T_0=10)` as shipped is the cosine of $t \bmod 10$.",
-        _shipped("cerebras > CosineAnnealingWarmRestarts", _PERIODS),
+        r"`CosineAnnealingWarmRestarts(T_0=10)` as implemented is the cosine of $t \bmod 10$.",
+        _as_implemented("cerebras > CosineAnnealingWarmRestarts", _PERIODS),
         REFUTED,
         source=CEREBRAS,
         flags=("cawr_restart",),
@@ -180,22 +184,23 @@ THEOREMS = (
         Section.DEFECTS,
         "Warm restarts are right in their first period",
         r"The same where $t < 10$.",
-        _shipped("cerebras > CosineAnnealingWarmRestarts", _PERIODS, where=t < 10),
+        _as_implemented("cerebras > CosineAnnealingWarmRestarts", _PERIODS, where=t < 10),
         source=CEREBRAS,
     ),
     Theorem(
         Section.DEFECTS,
         "Warm restarts are plateaus",
-        r"As shipped, the value at $t > 10$ is the one at $t - 1$ but where $t \bmod 10 = 0$: the "
-        r"source takes the cosine of $\lfloor t/T_0 \rfloor T_0 - T_0$, in which no $t$ is left.",
+        r"As implemented, the value at $t > 10$ is the one at $t - 1$ but where $t \bmod 10 = 0$: "
+        r"the source takes the cosine of $\lfloor t/T_0 \rfloor T_0 - T_0$, in which no $t$ is "
+        r"left.",
         _plateaus,
         source=f"{CEREBRAS}, read and run",
     ),
     Theorem(
         Section.DEFECTS,
         "A polynomial's cycles do not cycle",
-        r"`PolynomialLR(total_iters=12, power=2, cycle=True)` as shipped begins again.",
-        _shipped("cerebras > PolynomialLR", _CYCLES),
+        r"`PolynomialLR(total_iters=12, power=2, cycle=True)` as implemented begins again.",
+        _as_implemented("cerebras > PolynomialLR", _CYCLES),
         REFUTED,
         source=CEREBRAS,
         flags=("poly_cycle_ignored",),
@@ -203,7 +208,7 @@ THEOREMS = (
     Theorem(
         Section.DEFECTS,
         "A polynomial's cycle is dropped",
-        r"The same as shipped is what it is without `cycle`.",
+        r"As implemented, it equals the schedule without `cycle`.",
         _cycle_is_dropped,
         source=CEREBRAS,
     ),
@@ -211,16 +216,16 @@ THEOREMS = (
         Section.DEFECTS,
         "A polynomial's cycle can have no effect",
         r"For all $N$ and $p$: where $t < N$, the stretched length $N \lceil (t+1)/N \rceil$ is "
-        r"$N$; and where it is not, the end value is held before it is looked at.",
+        r"$N$; and where it is not, the end value is used before it is looked up.",
         _stretched,
         source=f"{CEREBRAS}, read and run",
     ),
     Theorem(
         Section.DEFECTS,
         "A product of functions is not the initial value times it",
-        r"`LambdaLR` of two functions as shipped is $\eta_0 f_1(t) f_2(t)$; it is $\eta_0^2 "
+        r"`LambdaLR` of two functions as implemented is $\eta_0 f_1(t) f_2(t)$; it is $\eta_0^2 "
         r"f_1(t) f_2(t)$.",
-        _shipped(
+        _as_implemented(
             "cerebras > LambdaLR",
             {"initial_learning_rate": 0.5, "lambdas": ["1/(t+1)", "0.9**t"]},
         ),
@@ -230,9 +235,10 @@ THEOREMS = (
     ),
     Theorem(
         Section.DEFECTS,
-        "A sequence in a sequence stands still",
-        r"A warmup and a cosine inside an outer `SequentialLR` run on their own time as shipped.",
-        _shipped("cerebras > SequentialLR", _NESTED),
+        "A sequence in a sequence does not advance",
+        r"A warmup and a cosine inside an outer `SequentialLR`, as implemented, run on their own "
+        r"time.",
+        _as_implemented("cerebras > SequentialLR", _NESTED),
         REFUTED,
         source=CEREBRAS,
         flags=("frozen_children",),
@@ -240,8 +246,8 @@ THEOREMS = (
     Theorem(
         Section.DEFECTS,
         "A resumed sequence forgets its members",
-        r"`SequentialLR(last_epoch=6)` as shipped is the sequence from step 7 on.",
-        _shipped("cerebras > SequentialLR", _RESUMED),
+        r"`SequentialLR(last_epoch=6)` as implemented is the sequence from step 7 on.",
+        _as_implemented("cerebras > SequentialLR", _RESUMED),
         REFUTED,
         source=CEREBRAS,
         flags=("sequential_last_epoch",),
@@ -249,7 +255,7 @@ THEOREMS = (
     Theorem(
         Section.DEFECTS,
         "The scale mode of a cycle is dropped",
-        r"`CyclicLR` as shipped is the same for both values of `scale_mode`.",
+        r"`CyclicLR` as implemented is the same for both values of `scale_mode`.",
         _scale_mode,
         source=CEREBRAS,
         flags=("scale_mode_overwritten",),
@@ -257,7 +263,7 @@ THEOREMS = (
     Theorem(
         Section.DEFECTS,
         "One cycle goes on past its end",
-        r"`OneCycleLR(total_steps=100)` as shipped holds its last value.",
+        r"`OneCycleLR(total_steps=100)` as implemented holds its last value.",
         _one_cycle_clamped,
         REFUTED,
         source=CEREBRAS,
@@ -266,9 +272,9 @@ THEOREMS = (
     Theorem(
         Section.DEFECTS,
         "A cosine is cut by its warmup",
-        r"`CosineLrScheduler` of 10 epochs with 2 of warmup as shipped falls to its minimum at "
+        r"`CosineLrScheduler` of 10 epochs with 2 of warmup as implemented falls to its minimum at "
         r"the end; it stops 20 steps early and jumps there.",
-        _shipped("pytorch_accelerated > CosineLrScheduler", _EPOCHS, 0.01),
+        _as_implemented("pytorch_accelerated > CosineLrScheduler", _EPOCHS, 0.01),
         REFUTED,
         source=ACCELERATED,
         flags=("cosine_cut_by_warmup",),
@@ -276,9 +282,9 @@ THEOREMS = (
     Theorem(
         Section.DEFECTS,
         "A warmup from a ratio overshoots",
-        r"`CosineLrScheduler` with `warmup_starting_lr_ratio` as shipped warms up in equal steps "
-        r"to its base rate.",
-        _shipped(
+        r"`CosineLrScheduler` with `warmup_starting_lr_ratio` as implemented warms up in equal "
+        r"steps to its base rate.",
+        _as_implemented(
             "pytorch_accelerated > CosineLrScheduler",
             {**_EPOCHS, "warmup_starting_lr_ratio": 0.5},
             0.01,
@@ -291,9 +297,9 @@ THEOREMS = (
     Theorem(
         Section.DEFECTS,
         "A continued run loses its arguments",
-        r"`WSDLrScheduler` that loads the state of a first run as shipped has its own ratio, "
+        r"`WSDLrScheduler` that loads the state of a first run as implemented has its own ratio, "
         r"warmup and minimum.",
-        _shipped(
+        _as_implemented(
             "pytorch_accelerated > WSDLrScheduler",
             {
                 "total_steps": 50,
@@ -308,9 +314,9 @@ THEOREMS = (
     ),
     Theorem(
         Section.DEFECTS,
-        "A recursion misses what lies between two steps",
+        "A recursion misses milestones between two steps",
         r"`ConstantLR(total_iters=2.5)` by `step()` is its closed form, which ends at step 3.",
-        _shipped("torch > ConstantLR", {"factor": 0.5, "total_iters": 2.5}, 1),
+        _as_implemented("torch > ConstantLR", {"factor": 0.5, "total_iters": 2.5}, 1),
         REFUTED,
         source=TORCH,
         flags=("recursive_differs_from_closed",),
@@ -318,9 +324,9 @@ THEOREMS = (
     Theorem(
         Section.DEFECTS,
         "A nested chain is one step ahead",
-        r"A `ChainedScheduler` as the first member of a `SequentialLR` as shipped is at the step "
-        r"of the sequence.",
-        _shipped(
+        r"A `ChainedScheduler` as the first member of a `SequentialLR` as implemented is at the "
+        r"step of the sequence.",
+        _as_implemented(
             "torch > SequentialLR",
             _sequence_of_torch(
                 {
@@ -344,9 +350,9 @@ THEOREMS = (
     Theorem(
         Section.DEFECTS,
         "A chain is not a product",
-        r"A `ChainedScheduler` of `ExponentialLR` and `LambdaLR` as shipped is the base rate "
+        r"A `ChainedScheduler` of `ExponentialLR` and `LambdaLR` as implemented is the base rate "
         r"times both factors.",
-        _shipped("torch > ChainedScheduler", _chain_of_torch(), 1, t < 100),
+        _as_implemented("torch > ChainedScheduler", _chain_of_torch(), 1, t < 100),
         REFUTED,
         source=TORCH,
         flags=("chain_is_not_a_product",),
@@ -354,9 +360,9 @@ THEOREMS = (
     Theorem(
         Section.DEFECTS,
         "A later one-cycle moves the members before it",
-        r"A `ConstantLR` before a `OneCycleLR` in a `SequentialLR` as shipped starts from the base "
-        r"rate.",
-        _shipped(
+        r"A `ConstantLR` before a `OneCycleLR` in a `SequentialLR` as implemented starts from the "
+        r"base rate.",
+        _as_implemented(
             "torch > SequentialLR",
             _sequence_of_torch(
                 {"class": "ConstantLR", "kwargs": {"factor": 0.1, "total_iters": 100}},
@@ -373,7 +379,7 @@ THEOREMS = (
     Theorem(
         Section.DEFECTS,
         "NAdam's doubled factor",
-        r"The first step of `NAdam` of cerebras as shipped is that of torch: its $1 - M' "
+        r"The first step of `NAdam` of cerebras as implemented is that of torch: its $1 - M' "
         r"\mu_{t+2}$ is $1 - M' \mu_{t+1} \mu_{t+2}$.",
         _nadam,
         REFUTED,
@@ -382,8 +388,8 @@ THEOREMS = (
     Theorem(
         Section.DEFECTS,
         "Muon's momentum is lost",
-        r"The momentum of `Muon` as shipped is $\mu b + (1 - \mu) g$ after its first step; it is "
-        r"never written back.",
+        r"The momentum of `Muon` as implemented is $\mu b + (1 - \mu) g$ after its first step; it "
+        r"is never written back.",
         _muon,
         REFUTED,
         source=CEREBRAS,

@@ -330,7 +330,7 @@ def test_a_difference_at_a_state_that_no_run_reaches_is_told_so() -> None:
     verdict = claims.same_rule(tilted, plain).verify()
     assert verdict.refuted
     assert verdict.reason.endswith(
-        ", at a state that a run need not reach: invariants= says what holds of those that it does"
+        ", at a state that a run need not reach: give invariants= of the states that it does reach"
     )
     assert claims.same_rule(tilted, plain, invariants=[state("energy") >= 0]).verify().proved
     double = UpdateRule(

@@ -1,4 +1,4 @@
-"""What can be claimed, ``closedform.claims``: each a function that returns a ``Claim``.
+"""Claims, ``closedform.claims``: each is a function that returns a ``Claim``.
 
 About a schedule: ``total``, ``finite``, ``where_safe``, ``reached``, ``unambiguous``, ``bounded``,
 ``non_negative``, ``continuous``, ``monotone``, ``ends_at``, ``periodic``, ``equal``,

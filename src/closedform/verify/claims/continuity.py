@@ -148,7 +148,7 @@ def _read(root: Term) -> dict[Term, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Floors:
-    """What becomes of each floor at a point: its value there, and from both sides."""
+    """The value of each floor at a point, and its limits from both sides."""
 
     before: dict[Term, Term]
     there: dict[Term, Term]
@@ -239,7 +239,7 @@ def _meeting(
 ) -> list[Goal]:
     """The goals that the limits and the value at a point are defined, and one.
 
-    ``past`` is what is known besides where there is something before the point.
+    ``past`` has further facts where there is something before the point.
     """
     shown = (("before it", before), ("there it", there), ("after it", after))
     goals = []
@@ -308,7 +308,7 @@ def jumps(lr: Schedule, until: int, most: int = 1000) -> tuple[Jump, ...]:
     """Returns the jumps up to a step, in order; of more than ``most`` the first ones.
 
     Found are those at conditions and floors that are lines in the step with rational numbers. Two
-    irrational values that agree to 30 digits count as one: the claim ``continuous`` is what proves.
+    irrational values that agree to 30 digits count as one: only the claim ``continuous`` proves.
 
     Raises:
         VerificationError: A hyperparameter has no value.

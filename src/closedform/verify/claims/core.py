@@ -1,4 +1,4 @@
-"""What a claim is: goals to be proved about a subject, and how their verdicts become one.
+"""Claims: goals to be proved about a subject, and how their verdicts become one.
 
 A relation counts only together with the definedness of what it relates (a prover may cancel
 denominators), so a claim holds the goals that it presumes beside its own.
@@ -42,7 +42,7 @@ class Goal:
     """One thing to be proved, for all values of its symbols.
 
     Attributes:
-        text: What it says, for people.
+        text: The statement, for readers.
         statement: The term of it.
         given: What holds where it is asked, besides the assumptions of the claim.
         is_somewhere: True where one point at which it holds is enough.
@@ -69,7 +69,7 @@ class Claim:
     Attributes:
         name: The name of its kind, such as ``bounded``.
         sentence: The statement, for people.
-        subject: What it is about.
+        subject: The schedule or rule that it is about.
         goals: What must be proved.
         presumes: What must be proved before, such as that there is a value at all.
         assume: What is assumed of the symbols, besides their declarations.

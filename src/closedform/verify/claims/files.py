@@ -1,6 +1,6 @@
 """Claims about a file that anyone made: its graph is read back, and every claim is asked again.
 
-What the file says of itself is where questions come from, never an answer.
+The statements of a file about itself are questions, never answers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What may be claimed of a schedule: bounds, ways and ends, guessed from exact values.
+"""Candidates for claims about a schedule: bounds, directions and ends, from exact values.
 
 A guess proves nothing; each becomes a claim, and the prover judges it.
 """
@@ -248,7 +248,7 @@ def _root(difference: sp.Expr) -> sp.Expr | None:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Steps on which a schedule goes one way: from ``first`` to ``last``, None for no end."""
+    """Steps on which a schedule is monotone: from ``first`` to ``last``, None for no end."""
 
     direction: str
     first: int

@@ -13,7 +13,7 @@ from closedform.verify.claims.core import BUDGET, Claim, Proofs
 from closedform.verify.terms.verdict import Verdict
 
 ANSWER_NO = "NO"
-"""What a refuted question is shown as: it is known, and no fault."""
+"""How a refuted question is shown: the answer is known, and not a fault."""
 
 
 @dataclass(frozen=True, slots=True)

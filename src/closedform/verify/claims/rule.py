@@ -32,9 +32,9 @@ from closedform.verify.terms import absolute, equal, less_equal, subtract, term
 
 
 ANY_STATE = (
-    "at a state that a run need not reach: invariants= says what holds of those that it does"
+    "at a state that a run need not reach: give invariants= of the states that it does reach"
 )
-"""What a difference between two steps has to be read with: all states are looked at."""
+"""The note on a difference between two steps: all states are considered."""
 
 
 def same_rule(
@@ -133,14 +133,14 @@ def same_rule(
 
 
 def _substituted(first: Step, second: Step, substitution: Mapping[str, Any]) -> dict[str, sp.Expr]:
-    """What each open hyperparameter of the second rule is, in the names of the first."""
+    """Each open hyperparameter of the second rule, in the names of the first."""
     own = open_symbols(first)
     meaning = {name: own[name] for name in open_symbols(second) if name in own}
     return meaning | {name: first.read(value) for name, value in substitution.items()}
 
 
 def _coupling(first: Step, second: Step, states: Mapping[str, Any]) -> dict[str, sp.Expr]:
-    """What each state of the second rule is, in the states of the first."""
+    """Each state of the second rule, in the states of the first."""
     coupling = {}
     for name in states:
         if name not in second.states:

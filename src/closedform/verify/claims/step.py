@@ -18,7 +18,7 @@ from closedform.verify.terms import TRUE, Term, term
 from closedform.verify.terms.definedness import obligations
 
 STEP_LATER = {t: t + 1}
-"""What is said of a step, said of the next one."""
+"""The substitution that turns a statement about a step into one about the next."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,7 +213,7 @@ def ends_at(
     *,
     assume: Iterable[Condition] = (),
 ) -> Claim:
-    """Claims that the value is this one from step ``at`` on, for ever.
+    """Claims that the value is this one at every step from ``at`` on.
 
     Args:
         lr: The schedule.

@@ -11,7 +11,7 @@ Generators are symbols and functions of canonical arguments. What is used of the
 4. ``exp(u + v) = exp(u) exp(v)`` and ``exp(x log b) = b^x``.
 5. Any other function of equal canonical arguments is equal to itself.
 
-What it assumes, and what a claim must add: denominators are not 0 and all operations are defined.
+It assumes, and a claim must add, that denominators are not 0 and all operations are defined.
 Where they are, each rule holds; at ``b = 0`` the second one by continuity from above. So a zero
 numerator shows that the term is 0 wherever it is defined. A nonzero numerator shows nothing.
 """
@@ -57,7 +57,7 @@ def is_zero(term: Term, sign_of: SignOf | None = None) -> bool:
         return False
 
 
-class NotCanonical(Exception):  # noqa: N818 - says that the engine has nothing to say
+class NotCanonical(Exception):  # noqa: N818 - a result, not an error
     """A term has no canonical form: it is undefined, or a base is 0."""
 
 

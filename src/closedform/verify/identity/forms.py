@@ -14,13 +14,13 @@ Form = tuple[tuple[Monomial, fmpq], ...]
 """A sum: the coefficient of each product of powers of atoms, in order."""
 Truth = Hashable
 Known = frozenset[tuple[Truth, bool]]
-"""What is decided around a term."""
+"""The truths that are decided around a term."""
 
 UNIT: Monomial = ()
 ONE, ZERO = fmpq(1), fmpq(0)
 
 
-class NoForm(Exception):  # noqa: N818 - says that there is nothing to say
+class NoForm(Exception):  # noqa: N818 - a result, not an error
     """A term divides by 0, or a number is used as a truth."""
 
 

@@ -1,4 +1,4 @@
-"""What linear assumptions say of a symbol once others have values: intervals to draw from."""
+"""Linear assumptions as intervals of a symbol, once the others have values."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def _prove_by_integers(case: Sequent, result: Escalation, deadline: Deadline) ->
 
 
 def _at_whole_turns(case: Sequent) -> Sequent | None:
-    """What would follow if ``cos(pi u)`` were 1 or -1 where the goal is that it is not."""
+    """The case that ``cos(pi u)`` is 1 or -1, where the goal is that it is not."""
     if case.goal.op is not Op.NOT:
         return None
     difference = subtract(*case.goal.args[0].args)

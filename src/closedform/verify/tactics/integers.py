@@ -1,4 +1,4 @@
-"""What follows for integers: facts made tighter, cases, and symbols eliminated by equalities.
+"""Consequences for integers: tighter facts, cases, and symbols eliminated by equalities.
 
 All of it is sound for integers and adds nothing over the reals but what integers allow:
 

@@ -28,12 +28,12 @@ TIME = symbol("t", sign=Sign.NONNEGATIVE)
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What a term is between two breakpoints.
+    """The value of a term between two breakpoints.
 
     Attributes:
         low: Where it begins.
         has_low: Whether that point belongs to it.
-        high: Where it ends; None where it goes on for ever.
+        high: Where it ends; None without an end.
         has_high: Whether that point belongs to it.
         value: The term there.
     """

@@ -61,7 +61,7 @@ class Tally:
 
 
 def declarations(*roots: Term) -> tuple[Term, ...]:
-    """Returns what the declarations of the symbols in some terms say of their signs."""
+    """Returns the declared signs of the symbols in some terms, as assumptions."""
     said = {
         Sign.POSITIVE: lambda node: less(ZERO, node),
         Sign.NONNEGATIVE: lambda node: less_equal(ZERO, node),
@@ -300,7 +300,7 @@ class Sampler:
             yield from (number for number in candidates if interval.holds(number))
 
     def _root_terms(self) -> list[tuple[Term, Term, bool]]:
-        """What vanishes where the claim may change, at 0 and 1 of the last symbol."""
+        """Terms that are 0 where the claim may change, at 0 and 1 of the last symbol."""
         if not self._symbols:
             return []
         last = self._symbols[self._order[-1]]

@@ -52,7 +52,7 @@ class Reading(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What z3 said.
+    """The answer of z3.
 
     Args:
         refuted: The facts contradict each other: no point satisfies all of them.

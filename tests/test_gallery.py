@@ -30,9 +30,9 @@ def test_call_on_the_card_makes_what_is_drawn(name: str) -> None:
 
 def test_card_names_the_other_frameworks() -> None:
     text = gallery.card("warm_restarts")
-    for system, names in frameworks.known_as("warm_restarts").items():
+    for framework, names in frameworks.known_as("warm_restarts").items():
         for name in names:
-            assert f"`{system}:{name}`" in text
+            assert f"`{framework}:{name}`" in text
     assert "none of those that closedform knows" in gallery.card("rex")
 
 

@@ -1,9 +1,9 @@
-"""Every torch and cerebras form: its float32 error beside that of the system (make compare).
+"""Every torch and cerebras form: its float32 error beside that of the framework (make compare).
 
 The configurations are those of the reference's error table. Torch is run here on the same draws,
 its single-tensor path: a step errs as much as torch's or less. cerebras cannot be run here, and the
 draws of the table are not known: beside its better row, that of Python floats or of float32
-tensors, stand medians over draws of our own.
+tensors, the bound is the median over our own draws.
 """
 
 import functools
@@ -18,7 +18,7 @@ from tests.reference.records import ROOT
 from tests.support.accuracy import MARKS, Beside, beside_row, beside_torch
 
 TABLE = json.loads((ROOT / "optimizers" / "accuracy.json").read_text(encoding="utf-8"))["rows"]
-SYSTEMS = {"hf": "huggingface"}
+FRAMEWORKS = {"hf": "huggingface"}
 
 
 def rows_of(system: str, path: str) -> dict[str, dict[str, Any]]:
@@ -53,7 +53,7 @@ def check(key: str) -> None:
 
 
 def better_medians(row: dict[str, Any]) -> dict[int, float]:
-    """The medians of the better of a system's rows for a configuration."""
+    """The medians of the better of a framework's rows for a configuration."""
     same = ("system", "class", "config")
     rows = [
         other
@@ -66,7 +66,7 @@ def better_medians(row: dict[str, Any]) -> dict[int, float]:
 @functools.cache
 def beside(key: str) -> dict[int, Beside]:
     row = OTHERS[key]
-    system = SYSTEMS.get(row["system"], row["system"])
+    system = FRAMEWORKS.get(row["system"], row["system"])
     rule = frameworks.optimizer(system, row["class"], row["kwargs"])
     return beside_row(rule, better_medians(row))
 

@@ -46,6 +46,6 @@ def test_sm3_is_that_of_optax(betas: tuple[float, float], eps: float) -> None:
         for name, param in params.items():
             # Forty steps of about ten roundings of 1.1e-16 on parameters near 1.
             np.testing.assert_allclose(carried[f"param.{name}"], param, rtol=1e-12, atol=1e-13)
-            for axis, held in enumerate(state[0].mu[name]):
+            for axis, wanted in enumerate(state[0].mu[name]):
                 ours = np.ravel(carried[f"state.{name}.accumulator_{axis}"])
-                np.testing.assert_allclose(ours, held, rtol=1e-13)
+                np.testing.assert_allclose(ours, wanted, rtol=1e-13)

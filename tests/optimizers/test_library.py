@@ -1,4 +1,4 @@
-"""The library of optimizers: the choices in which systems differ, and what is refused."""
+"""The library of optimizers: the choices in which frameworks differ, and invalid arguments."""
 
 from collections.abc import Callable
 from typing import Any
@@ -40,7 +40,7 @@ def trajectory(rule: UpdateRule, **hypers: float) -> Any:
 
 
 def paper_adam(*, eps: float, weight_decay: float = 0, decoupled: float = 0) -> Any:
-    """Algorithm 1 of Kingma and Ba, as it stands there, for beta1 0.9 and beta2 0.99."""
+    """Algorithm 1 of Kingma and Ba, as written there, for beta1 0.9 and beta2 0.99."""
     p, m, v = START, np.zeros(2), np.zeros(2)
     for step, gradient in enumerate(GRADIENTS, 1):
         g = gradient + weight_decay * p

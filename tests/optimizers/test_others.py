@@ -1,4 +1,4 @@
-"""The rules beyond the reference systems, beside trajectories of public packages.
+"""The rules beyond the reference frameworks, beside trajectories of public packages.
 
 ``tests/reference/optimizers_other.npz`` holds ten float64 steps of each, written by
 ``make_optimizers_other.py`` from the packages named in ``optimizers_other.json``.

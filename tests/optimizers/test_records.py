@@ -1,4 +1,4 @@
-"""Every optimizer record of the reference systems: compared, or listed with its reason.
+"""Every optimizer record of the reference frameworks: compared, or listed with its reason.
 
 A float32 record is run through the compiled graph with the evaluator, on the record's own initial
 parameters and gradients, and compared at all its stored steps with the metric of the reference's
@@ -26,7 +26,7 @@ from closedform.options import GraphOptions, ModelSpec
 from tests.reference.records import Array, OptimizerRecord, optimizer_records, reference_error
 
 RECORDS = {record.id: record for record in optimizer_records()}
-SYSTEMS = {"hf": "huggingface"}
+FRAMEWORKS = {"hf": "huggingface"}
 
 # Float64 records: 12 steps of about 10 roundings of 1.1e-16 in p, of values that are up to 100
 # times smaller than the tensor's scale.
@@ -98,12 +98,12 @@ FLOAT32 = [
 
 def rule_of(system: str, name: str, kwargs: Mapping[str, Any]) -> UpdateRule:
     """The rule as the reference ships it: what the records were made with."""
-    return frameworks.optimizer(SYSTEMS.get(system, system), name, kwargs, as_implemented=True)
+    return frameworks.optimizer(FRAMEWORKS.get(system, system), name, kwargs, as_implemented=True)
 
 
 def as_schedule(values: list[float]) -> Schedule:
-    pieces = [(value, t < step) for step, value in enumerate(values[:-1], 1)]
-    return Schedule(sp.Piecewise(*pieces, (values[-1], True)))
+    branches = [(value, t < step) for step, value in enumerate(values[:-1], 1)]
+    return Schedule(sp.Piecewise(*branches, (values[-1], True)))
 
 
 def written_values(record: OptimizerRecord) -> dict[str, list[float]]:
@@ -294,7 +294,7 @@ DECAYS = ("beta1", "beta2", "alpha", "rho", "momentum")
 
 
 def rounded_decay(record: OptimizerRecord) -> float:
-    """What 1 - beta errs by where a system forms it from a float32 beta.
+    """The error of 1 - beta where a framework forms it from a float32 beta.
 
     NAdam and RAdam of cerebras do so always, all its classes where hyperparameters are tensors.
     """

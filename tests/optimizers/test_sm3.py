@@ -92,9 +92,9 @@ def test_trajectory_is_that_of_the_paper(
         # Six float64 steps of about ten roundings of 1.1e-16, on parameters near 1.
         np.testing.assert_allclose(carried["param.w"], wanted, rtol=1e-13, atol=1e-14)
         for axis, size in enumerate(shape):
-            held = np.ravel(carried[f"state.w.accumulator_{axis}"])
+            found = np.ravel(carried[f"state.w.accumulator_{axis}"])
             mu = [paper.mu[axis, index] for index in range(size)]
-            np.testing.assert_allclose(held, mu, rtol=1e-14)
+            np.testing.assert_allclose(found, mu, rtol=1e-14)
 
 
 def test_the_second_form_is_the_tighter_bound() -> None:

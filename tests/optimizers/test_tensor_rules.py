@@ -156,9 +156,9 @@ def test_states_of_adafactor_by_rank(shape: tuple[int, ...]) -> None:
         if len(shape) < 2:
             assert found == {whole: shape}
             continue
-        kept = 1 if clamped else None
-        rows = (*shape[:-1], kept) if clamped else shape[:-1]
-        columns = (*shape[:-2], kept, shape[-1]) if clamped else (*shape[:-2], shape[-1])
+        size = 1 if clamped else None
+        rows = (*shape[:-1], size) if clamped else shape[:-1]
+        columns = (*shape[:-2], size, shape[-1]) if clamped else (*shape[:-2], shape[-1])
         assert found == {row: rows, column: columns}
 
 

@@ -75,9 +75,11 @@ def test_chain_as_shipped_is_overwritten_by_a_function() -> None:
     ]
     chain = {"schedulers": members}
     documented = frameworks.schedule("torch", "ChainedScheduler", chain, base=1)
-    shipped = frameworks.schedule("torch", "ChainedScheduler", chain, base=1, as_implemented=True)
+    implemented = frameworks.schedule(
+        "torch", "ChainedScheduler", chain, base=1, as_implemented=True
+    )
     assert documented.exact(3) == sp.Rational(9, 20) ** 3 / 10
-    assert [shipped.exact(step) for step in (0, 1, 2, 3)] == [
+    assert [implemented.exact(step) for step in (0, 1, 2, 3)] == [
         sp.Integer(1),
         sp.Rational(1, 2),
         sp.Rational(1, 40),
@@ -94,9 +96,9 @@ def test_multiplicative_member_as_shipped_goes_on_from_what_it_finds() -> None:
         "milestones": [4],
     }
     documented = frameworks.schedule("torch", "SequentialLR", spec, base=1)
-    shipped = frameworks.schedule("torch", "SequentialLR", spec, base=1, as_implemented=True)
+    implemented = frameworks.schedule("torch", "SequentialLR", spec, base=1, as_implemented=True)
     assert [documented.exact(step) for step in (3, 4, 5)] == [sp.Rational(1, 2), 1, sp.S.Half]
-    assert [shipped.exact(step) for step in (3, 4, 5)] == [sp.S.Half, sp.S.Half, sp.S.Half / 2]
+    assert [implemented.exact(step) for step in (3, 4, 5)] == [sp.S.Half, sp.S.Half, sp.S.Half / 2]
 
 
 def test_wsd_plan_tells_its_phases() -> None:
@@ -122,9 +124,11 @@ def test_continuation_has_no_warmup_by_its_documents() -> None:
     }
     build = frameworks.schedule
     documented = build("pytorch_accelerated", "WSDLrScheduler", kwargs, base=1)
-    shipped = build("pytorch_accelerated", "WSDLrScheduler", kwargs, base=1, as_implemented=True)
+    implemented = build(
+        "pytorch_accelerated", "WSDLrScheduler", kwargs, base=1, as_implemented=True
+    )
     assert documented.exact(5) == 1
-    assert shipped.exact(5) < sp.Rational(51, 100)
+    assert implemented.exact(5) < sp.Rational(51, 100)
 
 
 def make_own(rate: float, factor: float) -> Schedule:
@@ -322,7 +326,7 @@ BAD: dict[str, tuple[str, str, dict[str, Any], str]] = {
         "(lr_lambda of torch > MultiplicativeLR): constants, quotients such as 1 - 1/(t + 1), and "
         "where(t < n, …) of them have one; give the product itself as a LambdaLR",
     ),
-    "piece from 0 on": (
+    "branch from 0 on": (
         "torch",
         "MultiplicativeLR",
         {"lr_lambda": {"expr": "where(t > 3, 1, 2)"}},

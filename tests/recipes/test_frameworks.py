@@ -51,7 +51,7 @@ def test_systems_and_names() -> None:
 
 
 @pytest.mark.parametrize("system", frameworks.FRAMEWORKS)
-def test_entries_bear_their_own_names(system: str) -> None:
+def test_entries_have_their_own_names(system: str) -> None:
     framework = frameworks.FRAMEWORKS[system]
     for table in (framework.schedules, framework.optimizers):
         assert all(name == entry.name for name, entry in table.items())
@@ -77,11 +77,11 @@ def test_sequential_runs_in_local_time_all_the_way_down() -> None:
         "milestones": [10],
     }
     documented = frameworks.schedule("cerebras", "SequentialLR", spec)
-    shipped = frameworks.schedule("cerebras", "SequentialLR", spec, as_implemented=True)
+    implemented = frameworks.schedule("cerebras", "SequentialLR", spec, as_implemented=True)
     steps = (9, 10, 12, 14, 16, 18)
     half = sp.Rational(1, 2)
     assert [documented.exact(step) for step in steps] == [9, 0, half, 1, half, 0]
-    assert [shipped.exact(step) for step in steps] == [9, 0, 0, 1, 1, 1]
+    assert [implemented.exact(step) for step in steps] == [9, 0, 0, 1, 1, 1]
 
 
 LIST_ORDER = {
@@ -97,10 +97,10 @@ LIST_ORDER = {
 @pytest.mark.parametrize("name", LIST_ORDER)
 def test_last_milestone_in_list_order_decides(name: str) -> None:
     milestones, wanted = LIST_ORDER[name]
-    pieces = {"learning_rates": [1, 2, 3], "milestones": milestones}
+    constants = {"learning_rates": [1, 2, 3], "milestones": milestones}
     members = [nested("ConstantLR", {"learning_rate": value}) for value in (1, 2, 3)]
     spec = {"schedulers": members, "milestones": milestones}
-    for class_name, kwargs in (("PiecewiseConstantLR", pieces), ("SequentialLR", spec)):
+    for class_name, kwargs in (("PiecewiseConstantLR", constants), ("SequentialLR", spec)):
         schedule = frameworks.schedule("cerebras", class_name, kwargs)
         assert {step: schedule.exact(step) for step in wanted} == wanted
 
@@ -179,7 +179,7 @@ def deep(levels: int) -> Schedule:
 
 
 BAD: dict[str, tuple[Callable[[], object], type[ClosedFormError], str]] = {
-    "unknown system": (
+    "unknown framework": (
         lambda: frameworks.schedule("touch", "LinearLR", {}),
         UnknownNameError,
         "there is no framework 'touch': did you mean 'torch'?",

@@ -61,7 +61,7 @@ def test_real_config_is_read(path: Path) -> None:
         for step in {0, 1, steps // 2, steps - 1}:
             exact = built["lr"].exact(begin + step)
             assert exact == alone.exact(step)
-            # float64: a few roundings of 1.1e-16, relative to the largest rate of the piece
+            # float64: a few roundings of 1.1e-16, relative to the largest rate of the segment
             scale = max([value for key, value in given.items() if "rate" in key], default=1)
             assert float(built["lr"](begin + step)) == pytest.approx(
                 to_float(exact), rel=0, abs=1e-15 * scale

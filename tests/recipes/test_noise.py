@@ -35,7 +35,7 @@ def test_uniform_is_its_formula_also_far_out(seed: int) -> None:
 
 
 def test_uniform_looks_like_chance() -> None:
-    """Moments, neighbours and a chi-squared of cells: what is held for ever is held for good."""
+    """Moments, neighbours and a chi-squared of cells: constant values stay constant."""
     drawn = Schedule(uniform(42))(STEPS)
     assert isinstance(drawn, np.ndarray)
     # Five standard deviations of the mean and the variance of 40,000 draws, and of correlations.

@@ -1,4 +1,4 @@
-"""Every schedule record of the reference systems: compared, or listed with its reason.
+"""Every schedule record of the reference frameworks: compared, or listed with its reason.
 
 A record is compared at all its steps by two routes: exact arithmetic, and the float64 evaluator on
 the compiled graph. The tolerance is 1e-12 of the record's largest value: the references computed in

@@ -30,7 +30,7 @@ Refused = tuple[Callable[[], Any], str]
 NO_STEPS = "steps must be above 0, got 0"
 LINE = library.linear(0, 1, 20)
 
-# Length of the example, and calls that are refused with a piece of their message.
+# Length of the example, and calls that are refused with a part of their message.
 ROWS: dict[str, tuple[int | None, tuple[Refused, ...]]] = {
     "chained": (
         80,
@@ -266,10 +266,10 @@ def test_docstring_has_formula_arguments_errors_example_and_source(name: str) ->
 
 @pytest.mark.parametrize(("name", "index"), BAD)
 def test_argument_without_a_meaning_is_refused(name: str, index: int) -> None:
-    build, piece = ROWS[name][1][index]
+    build, part = ROWS[name][1][index]
     with pytest.raises(ClosedFormError) as caught:
         build()
-    assert piece in str(caught.value)
+    assert part in str(caught.value)
 
 
 def example(name: str) -> Schedule | UpdateRule:
@@ -294,8 +294,8 @@ def test_length_and_latex(name: str) -> None:
         assert symbol.name.replace("_", r"\_") in formula
     if made.length is not None and name != "table":
         # After its length the shape is complete: those that hold their end hold it there.
-        held = name not in ("cosine_annealing", "chained")
-        assert not held or made.exact(int(made.length) + 5) == made.exact(int(made.length))
+        is_final = name not in ("cosine_annealing", "chained")
+        assert not is_final or made.exact(int(made.length) + 5) == made.exact(int(made.length))
 
 
 @pytest.mark.parametrize("name", ROWS)

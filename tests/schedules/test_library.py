@@ -47,8 +47,12 @@ VALUES: dict[str, tuple[Schedule, int | None, dict[int, Any]]] = {
     ),
     "multi-step from the start": (library.multi_step(8, HALF, [-5]), 0, {0: 4, 9: 4}),
     "multi-step without steps": (library.multi_step(8, HALF, []), None, {0: 8, 9: 8}),
-    "pieces": (library.piecewise_constant([3, 1, 2], [2, 5]), 5, {0: 3, 1: 3, 2: 1, 4: 1, 5: 2}),
-    "one piece": (library.piecewise_constant([3], []), None, {0: 3, 7: 3}),
+    "three values": (
+        library.piecewise_constant([3, 1, 2], [2, 5]),
+        5,
+        {0: 3, 1: 3, 2: 1, 4: 1, 5: 2},
+    ),
+    "one value": (library.piecewise_constant([3], []), None, {0: 3, 7: 3}),
     "scaled": (library.scale(library.linear(0, 1, 2), 0.5), 2, {1: Fraction(1, 4), 2: HALF}),
 }
 

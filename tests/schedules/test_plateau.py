@@ -144,7 +144,7 @@ def test_bad_argument_is_refused(name: str) -> None:
     assert str(caught.value) == message
 
 
-OF_SYSTEMS: dict[str, tuple[str, str, dict[str, Any], str]] = {
+OF_FRAMEWORKS: dict[str, tuple[str, str, dict[str, Any], str]] = {
     "factor of torch": (
         "torch",
         "ReduceLROnPlateau",
@@ -186,9 +186,9 @@ OF_SYSTEMS: dict[str, tuple[str, str, dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", OF_SYSTEMS)
+@pytest.mark.parametrize("name", OF_FRAMEWORKS)
 def test_bad_argument_of_a_class_is_refused(name: str) -> None:
-    system, class_name, kwargs, message = OF_SYSTEMS[name]
+    system, class_name, kwargs, message = OF_FRAMEWORKS[name]
     with pytest.raises(ClosedFormError) as caught:
         frameworks.metric_rule(system, class_name, kwargs)
     assert str(caught.value) == message

@@ -1,4 +1,4 @@
-"""Loss scaling and clipping beside records of ``amp.optimizer_step`` of the cerebras system.
+"""Loss scaling and clipping beside records of ``amp.optimizer_step`` of cerebras.pytorch.
 
 Each record holds twelve steps in float32 with the loss scale, its counters and the epoch of the
 scheduler; some gradients are not finite. The gradient of a record is that of the unscaled loss.

@@ -48,7 +48,7 @@ def assert_stepped_alike(
 ) -> None:
     """The masters are the float32 run, bit for bit if it has no sums, the parameters those rounded.
 
-    Sums over the model are in another order where parameters lie in one bucket.
+    Sums over the model are in another order where parameters share a bucket.
     """
     rtol, atol = (1e-5, 1e-7) if name in SUMMED else (0, 0)
     for key, array in plain.params.items():
@@ -112,9 +112,9 @@ def test_a_float32_run_becomes_one_with_masters_by_name_and_back(name: str, stor
     session.step(given)
     plain.step(wide(given))
     assert_stepped_alike(session, plain, stored, name)
-    held = session.state_dict()
-    masters = held["states"].pop("master")
-    plain.load_state_dict({**held, "params": masters})
+    saved = session.state_dict()
+    masters = saved["states"].pop("master")
+    plain.load_state_dict({**saved, "params": masters})
     assert_stepped_alike(session, plain, stored, name)
 
 
@@ -170,11 +170,11 @@ def test_states_of_torch_in_bf16_are_widened() -> None:
     session.load_state_dict(from_layout(theirs.state_dict(), "torch", session.state_dict()))
     assert session.t == 1
     for place, key in enumerate(params):
-        held = theirs.state_dict()["state"][place]["exp_avg_sq"]
-        assert held.dtype == torch.bfloat16
+        saved = theirs.state_dict()["state"][place]["exp_avg_sq"]
+        assert saved.dtype == torch.bfloat16
         found = session.states["exp_avg_sq"][key]
         assert found.dtype == np.float32
-        np.testing.assert_array_equal(found, held.float().numpy())
+        np.testing.assert_array_equal(found, saved.float().numpy())
         np.testing.assert_array_equal(session.states["master"][key], given[key].astype(np.float32))
 
 
@@ -223,12 +223,12 @@ def test_parameters_that_the_rule_is_not_for_are_refused(name: str) -> None:
 
 def test_a_state_dict_without_masters_or_of_another_dtype_is_refused() -> None:
     session = with_masters("adamw", "bf16")
-    held = session.state_dict()
-    without = {key: value for key, value in held["states"].items() if key != "master"}
+    saved = session.state_dict()
+    without = {key: value for key, value in saved["states"].items() if key != "master"}
     with pytest.raises(StateError) as caught:
-        session.load_state_dict({**held, "states": without})
+        session.load_state_dict({**saved, "states": without})
     assert "'master'" in str(caught.value)
     with pytest.raises(StateError) as caught:
-        session.load_state_dict({**held, "params": held["states"]["master"]})
+        session.load_state_dict({**saved, "params": saved["states"]["master"]})
     assert "bfloat16" in str(caught.value)
     assert "float32" in str(caught.value)

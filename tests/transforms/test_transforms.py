@@ -335,7 +335,7 @@ def test_transform_in_every_engine(name: str, kind: str) -> None:
     for results in (run_onnxruntime(graph, feed), run_torch(graph, feed)):
         for key, value in expected.items():
             # Sums of ten elements, square roots and quotients: a few roundings of 6e-8 of values
-            # that lie within 100 of each other; smaller ones are denormal or of that sum.
+            # within 100 of each other; smaller ones are denormal or of that sum.
             rtol = 2e-3 if value.dtype == np.float16 else 5e-6  # two units in its last place
             np.testing.assert_allclose(results[key], value, rtol=rtol, atol=1e-7, err_msg=key)
 

@@ -62,7 +62,7 @@ PASSES = (algebra, fold, rewrite, select, share)
 FACTS = (annotate, context, domain, guard, interval, schedule, simplify)
 RULE_HANDLERS = (arithmetic, body, conditions, lower, model, rule, sums, tensors, program)
 
-# Matrices and, where a rule takes them, vectors; no two sizes are one, so that axes are told apart.
+# Matrices and, where a rule takes them, vectors; no two sizes are equal, so axes are distinguished.
 MATRICES = {"w": (3, 4), "v": (2, 5)}
 SHAPES = {**MATRICES, "b": (7,)}
 STEPS = np.unique(

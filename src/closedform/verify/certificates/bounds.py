@@ -1,13 +1,13 @@
 """A bound of the error of a graph at every step of a range, by forward error analysis.
 
-For intervals of the step, each node has an enclosure of its real value (what it is where every
-operation is exact and every constant is the number that it was rounded from) and a bound of the
-distance of the computed value from it. An operation adds what its operands are off and what it
-rounds: half an ulp, or what the op table grants engines. All is computed in float64 and widened
-outward, for all intervals at once; the worst intervals are halved until that gains nothing.
+For intervals of the step, each node has an enclosure of its real value (with exact operations, and
+with the number from which each constant was rounded) and a bound of the distance of the computed
+value from it. An operation adds the errors of its operands and its own rounding: half an ulp, or
+the error that the op table allows engines. Bounds are computed in float64 and rounded outward, for
+all intervals at once; the worst intervals are halved until that gains nothing.
 
-A constant is taken to be within half an ulp of the number that is meant, a whole one to be exact.
-The real value of the graph is the schedule if the translation is right: validation proves that.
+A constant is assumed to be within half an ulp of the intended number, and an integer to be exact.
+The real value of the graph is the schedule if the translation is correct: validation proves that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How the error of each op follows from those of its operands: the rules of the error analysis.
 
 Arrays hold one entry for each interval of the step; tables and comparisons with milestones have a
-further axis. Every bound is computed in float64 and widened, so that it encloses the true one.
+further axis. Every bound is computed in float64 and rounded outward: it encloses the true one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What must hold so that every operation of a term is defined, as goals to be proved.
+"""The conditions under which every operation of a term is defined, as goals to be proved.
 
-Which operations are partial: a quotient (divisor 0), a logarithm (argument not above 0), a power
+Partial operations are: a quotient (divisor 0), a logarithm (argument not above 0), a power
 (base 0 or negative), a table (index outside), and a choice without a last branch.
 """
 
@@ -63,7 +63,7 @@ class Obligation:
 
 
 def obligations(term: Term, taken: bool = True) -> list[Obligation]:
-    """Returns what must hold so that every operation in a term is defined, each once.
+    """Returns the conditions under which every operation in a term is defined, each once.
 
     Args:
         term: A number or a truth.

@@ -1,10 +1,11 @@
-"""Functions of whole tensors as terms: opaque, and named by the shapes that they are of.
+"""Functions of whole tensors as terms: opaque, and named by the shapes of their operands.
 
-A term of a tensor is read at one place of the widest shape: an operand that is broadcast is read at
-its last axes. Elementwise operations and broadcasts are then those of numbers. A function of whole
-tensors is made of other places too, so of it one thing is known: it is the same function of what is
-equal at every place, if the shape is the same. The sum over 3 columns of x is not that over 4, and
-the sum of a number is not that of a tensor of this number; hence the shapes in the name.
+A term of a tensor is its element at one position of the widest shape; a broadcast tensor is read at
+its last axes. Elementwise operations and broadcasts are then those of numbers. A function of
+whole tensors depends on other positions too. Only this is known about it: for operands that are
+equal at every position, and of the same shape, its values are equal. The sum over 3 columns of x is
+not the sum over 4, and the sum of a number is not the sum of a tensor of this number; therefore the
+name contains the shapes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Shape = tuple[int | str, ...]
 REDUCE_SUM, REDUCE_MAX, MATMUL = "reduce_sum", "reduce_max", "matmul"
 TRANSPOSE, RESHAPE, ROUNDED = "transpose", "reshape", "rounded"
 FUNCTIONS = frozenset({REDUCE_SUM, REDUCE_MAX, MATMUL, TRANSPOSE, RESHAPE})
-"""The kinds whose elements are made of other elements of their operands."""
+"""The kinds whose elements depend on other elements of their operands."""
 
 OF_ONE_ELEMENT = frozenset({REDUCE_SUM, REDUCE_MAX, TRANSPOSE})
 """The kinds that are their operand where that has one element."""
@@ -33,10 +34,10 @@ class TensorFunction:
     """A function of tensors of some shapes.
 
     Attributes:
-        kind: What it does.
+        kind: The operation.
         shapes: The shapes of its operands; of a reshape, that of the result as well.
         axes: The axes of a reduction, counted from the first; the order of a transpose.
-        dtype: Of a rounding, what is rounded to.
+        dtype: Of a rounding, the target dtype.
     """
 
     kind: str
@@ -51,9 +52,9 @@ class TensorFunction:
 
     @property
     def factor(self) -> int | None:
-        """The number that it multiplies with where all elements of each operand are equal.
+        """Its factor where all elements of each operand are equal.
 
-        None where that is not known, or there are no elements.
+        None where it is not known, or there are no elements.
         """
         sizes = [size for shape in self.shapes for size in shape]
         if self.kind == ROUNDED or not all(isinstance(size, int) and size > 0 for size in sizes):
@@ -64,7 +65,7 @@ class TensorFunction:
 
 
 def kind_of(value: Any) -> str:
-    """Returns what an opaque function does, by its name."""
+    """Returns the operation of an opaque function, by its name."""
     return value.kind if isinstance(value, TensorFunction) else str(value)
 
 
@@ -129,5 +130,5 @@ def product(left: Term, right: Term, shapes: tuple[Shape, Shape]) -> Term:
 
 
 def rounded(operand: Term, dtype: str) -> Term:
-    """Returns a number rounded to a dtype that is not computed in."""
+    """Returns a number rounded to a storage dtype."""
     return opaque(TensorFunction(ROUNDED, dtype=dtype), operand)

@@ -1,4 +1,4 @@
-"""What became of a claim: proved, refuted at a point, or not decided."""
+"""The result of a claim: proved, refuted at a point, or not decided."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Verdict:
     """A verdict; ask ``proved``, ``refuted`` or ``unknown``, its truth value raises TypeError.
 
     Args:
-        status: How it ended.
-        tactics: What proved or refuted it, in the order in which it was used.
-        counterexample: The values of all symbols at which the claim was exactly found false.
-        reason: What was found there, what is not known, or what the proof leans on.
+        status: The result.
+        tactics: The tactics that proved or refuted it, in the order of their use.
+        counterexample: The values of all symbols at which the claim is false, by exact evaluation.
+        reason: The finding at that point, the open part, or the assumption of the proof.
         samples: The points at which the claim was evaluated and true.
-        seconds: How long it took.
+        seconds: The time that it took.
     """
 
     status: Status

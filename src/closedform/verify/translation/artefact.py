@@ -1,4 +1,4 @@
-"""Verdicts in artefacts: an exported model says whether it was shown to be its source."""
+"""Verdicts in artefacts: the metadata of an exported model says whether it equals its source."""
 
 from __future__ import annotations
 
@@ -111,11 +111,11 @@ def _write(model: ModelProto, content: str) -> None:
 
 
 def as_json(verdict: Verdict, parts: Sequence[Part] = ()) -> str:
-    """Returns what a verdict says, as a JSON object that is the same at every run.
+    """Returns a verdict as a JSON object, the same at every run.
 
     Args:
         verdict: The verdict on a file.
-        parts: What was shown of its parameters, for the files of a rule.
+        parts: The results of its parameters, for the files of a rule.
     """
     content: dict[str, Any] = _facts(verdict)
     if parts:

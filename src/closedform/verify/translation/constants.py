@@ -1,19 +1,19 @@
 """Constants: exact numbers whose rounded floats are the constants of a graph.
 
-A graph holds floats where its source has exact numbers: 1/10, pi/196000, log(999/1000). Each float
-is the rounding of some exact number, and of infinitely many others. ``Constants`` names one: a
-number of the source itself, or the simplest rational that rounds to the float, or the simplest
-rational multiple of pi or of another irrational number of the source, or the root of the simplest
-rational; where none is simple, the shortest decimal.
+A graph has floats where its source has exact numbers: 1/10, pi/196000, log(999/1000). Each float is
+the rounding of infinitely many exact numbers. ``Constants`` chooses one of them: a number of the
+source, or the simplest rational that rounds to the float, or the simplest rational multiple of pi
+or of another irrational number of the source, or the root of the simplest rational; if none is
+simple, the shortest decimal.
 
-How the number is found proves nothing and need not: what is checked, in ball arithmetic, is that it
-lies in the interval of the reals that round to the float (``rounding_interval``). What is proved of
-a graph is then this: with each float constant replaced by a number at most half a unit in the last
-place away, the graph equals its source. A constant for which no number of the source is found may
-get another one of its interval; then the proof fails, and the verdict is UNKNOWN, never PROVED.
+The search proves nothing and need not: ball arithmetic checks that the number is in the interval
+of the reals that round to the float (``rounding_interval``). The proof about a graph is then: with
+each float constant replaced by a number at most half a unit in the last place away, the graph
+equals its source. If no number of the source is found for a constant, another number of its
+interval may be chosen; then the proof fails, and the verdict is UNKNOWN, never PROVED.
 
-A number that is held in two floats, what rounding took from it and its rounding, lies in a much
-narrower interval (``Constants.pair``; ``split_constants`` finds them in a graph).
+A number that is stored in two floats, its rounding and the rest, is in a much narrower interval
+(``Constants.pair``; ``split_constants`` finds such pairs in a graph).
 """
 
 from __future__ import annotations

@@ -33,10 +33,10 @@ _LARGEST_ERROR = 2.0**-18
 
 
 class Floats:
-    """What a graph computes with a symbol for each float constant, made when it is asked for.
+    """The outputs of a graph with a symbol for each float constant, computed on demand.
 
     Args:
-        exact: What a float stands for; a whole number of the source stands for itself.
+        exact: The exact number of a float; a whole number of the source represents itself.
         outputs: The terms of the outputs of the graph, for given values of its constants.
     """
 
@@ -65,13 +65,13 @@ class Floats:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """An output of a graph and what it has to be.
+    """An output of a graph and its required value.
 
     Attributes:
         name: The name of the output.
-        source: What it has to be.
+        source: Its required value.
         computed: Its term, with exact constants.
-        floats: What it is for all numbers that round to its constants.
+        floats: Its value for all numbers that round to its constants.
     """
 
     name: str

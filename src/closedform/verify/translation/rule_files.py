@@ -1,8 +1,8 @@
-"""Translation validation of the files of a rule: each output of each file is what the rule says.
+"""Translation validation of the files of a rule: each output of each file has the rule's value.
 
-Parameters that a file computes in the same way are one proof (``onnx_slices``). A sum over all
-parameters is a number of which this is proved: it is the sum of what each parameter adds to it, and
-each of these is what the rule says; with a symbol for it the steps are proved.
+Parameters that a file computes in the same way share one proof (``onnx_slices``). A sum over all
+parameters is proved to be the sum of the contributions of the parameters, and each contribution to
+be that of the rule; then the steps are proved with a symbol for the sum.
 """
 
 from __future__ import annotations

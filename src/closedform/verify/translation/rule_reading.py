@@ -1,7 +1,7 @@
 """The expressions of an update rule as terms, in the names of the graph of a step.
 
 Functions of whole tensors are those of ``tensor_functions``, with the shapes that the rule's own
-expressions have. A sum over all parameters is what it is said to be by the one who knows them all.
+expressions have. The caller, who knows all parameters, gives the terms of sums over them.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ class Reading:
 
     Args:
         rule: The rule.
-        kinds: What is computed in.
+        kinds: The dtypes of the computation.
         total: The terms of sums over all parameters.
-        param: The parameter; "" for what is said of the whole model.
+        param: The parameter; "" for expressions of the whole model.
         shape: Its shape.
     """
 
@@ -142,7 +142,7 @@ class Reading:
         return terms.substitute(terms.term(expr, self._table), self._values)
 
     def _value(self, symbol: sp.Symbol) -> Term | None:
-        """What a symbol of the rule stands for in the graph; None if it is an input."""
+        """The term of a symbol of the rule in the graph; None if it is an input."""
         if symbol == EPSILON:
             return terms.rational(float(np.finfo(self.kinds.tensor.numpy).eps))
         if symbol == PARAM:

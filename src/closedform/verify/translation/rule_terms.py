@@ -1,10 +1,10 @@
-"""What the graph of a step has to be: the terms of each output of an update rule.
+"""The terms that the graph of a step must compute: one for each output of an update rule.
 
 The graph is read elementwise (``from_graph``): the symbols in the terms of a parameter are single
 elements of its tensors, named as the inputs of the graph. Functions of whole tensors are those of
 ``tensor_functions``, with the shapes of the rule's own expressions.
 
-A sum over all parameters is the sum of what each of them adds, or a symbol where one is given.
+A sum over all parameters is the sum of their contributions, or a symbol where one is given.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from closedform.verify.translation.rule_reading import Kinds, Reading, SumKey, s
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What an output has to be.
+    """The required value of an output.
 
     Attributes:
         name: The name of the output.
@@ -49,7 +49,7 @@ class Model:
 
     Attributes:
         members: Each rule with the shapes of its parameters by name.
-        kinds: What is computed in.
+        kinds: The dtypes of the computation.
         sums: The terms of sums over all parameters that have one.
     """
 

@@ -1,4 +1,4 @@
-"""What the graph of a schedule has to be: its term."""
+"""The term that the graph of a schedule must compute."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Constants that a graph holds in two floats, read as one number.
+"""Constants that a graph stores in two floats, read as one number.
 
-A lowering may give back what rounding takes from a constant ``c``: it adds the rest
-``low = c - fl(c)`` first and ``high = fl(c)`` after it. In such a sum, ``(x + low) + high``, the
-high part stands for the number that it holds, and the low part for what is missing to ``c``. Each
-is within half a unit in its last place, as every constant has to be; so what is proved with them
-says no less than without them, and of ``c`` it says more: half a unit of the low part.
+A lowering may compensate the rounding of a constant ``c``: it adds the rest ``low = c - fl(c)``
+first and ``high = fl(c)`` after it. In such a sum, ``(x + low) + high``, the high part represents
+exactly the number that it stores, and the low part the difference from ``c``. Each is within half a
+unit in its last place, like every constant, so a proof with them is not weaker than one without,
+and for ``c`` it is stronger: half a unit of the low part.
 
-A float has one meaning in the whole graph. Where the high part stands for another number elsewhere,
-or the low part belongs to two numbers, a proof fails, and the verdict is UNKNOWN.
+A float represents one number in the whole graph. Where the high part represents another number
+elsewhere, or the low part belongs to two numbers, a proof fails, and the verdict is UNKNOWN.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def validate(source: Schedule | UpdateRule, graph: Graph, *, budget: float = BUD
     """Returns whether a graph is its source, at every step at which it may run.
 
     Args:
-        source: What the graph was made of.
+        source: The source of the graph.
         graph: The graph, as it will be exported.
         budget: The seconds that it may take.
 
@@ -240,7 +240,7 @@ def _pairs(wanted: Sequence[Wanted], exact: Sequence[Term], graph: Graph, last: 
 
 
 def _inverses(roots: Sequence[Term]) -> Iterator[Term]:
-    """One over each number that is a factor below a line, as a lowering multiplies with it."""
+    """The inverses of the constant factors of divisors, since a lowering multiplies with them."""
     for node in terms.walk(*roots):
         if node.op is terms.Op.DIVIDE:
             below = node.args[1]
@@ -314,7 +314,7 @@ def _with_cosines(one: Term, other: Term, run: Steps) -> tuple[Term, Term]:
     )
 
 
-# --- what is open is refuted at a point, or proved by the prover ----------------------------------
+# --- open segments are refuted at a point, or proved by the prover --------------------------------
 
 
 def _prove(pair: Pair, run: OpenRun, deadline: float, is_rule: bool) -> Verdict:
@@ -345,7 +345,7 @@ def _prove(pair: Pair, run: OpenRun, deadline: float, is_rule: bool) -> Verdict:
 
 
 def _exact_point(verdict: Verdict | None) -> list[dict[str, fmpq]]:
-    """Where the prover refutes: with the numbers that were found; what others do is to be seen."""
+    """The point at which the prover refutes the values with the chosen constants."""
     if verdict is None or verdict.counterexample is None:
         return []
     return [{name: terms.exact(value) for name, value in verdict.counterexample.items()}]

@@ -181,7 +181,7 @@ _WORDS = {
 def _dtype(found: Collection[str], rule: UpdateRule, where: str) -> str:
     """The dtype that a rule computes in for parameters of these dtypes."""
     if not found:
-        return "f32"  # there is no parameter, which the trace has to say
+        return "f32"  # no parameter is trained: the trace raises the error
     listed, known = (", ".join(names).replace("torch.", "") for names in (sorted(found), _WORDS))
     (dtype,) = {_WORDS.get(name) for name in found} if len(found) == 1 else (None,)
     if dtype is None:

@@ -258,10 +258,10 @@ def _shown_default(value: Any) -> Any:
     return float(value) if isinstance(value, sp.Expr) else value
 
 
-def _optimizer_of(members: Any, where: str) -> Optimizer:
-    for member in members if isinstance(members, list | tuple) else ():
-        if isinstance(member, ParamScheduler):
-            return member.optimizer
+def _optimizer_of(schedulers: Any, where: str) -> Optimizer:
+    for scheduler in schedulers if isinstance(schedulers, list | tuple) else ():
+        if isinstance(scheduler, ParamScheduler):
+            return scheduler.optimizer
     raise ArgumentError(
         "no optimizer: none of the sub-schedules is a scheduler of this package",
         where=where,

@@ -68,11 +68,11 @@ def _step_function(
         signature = _signature(program.source), tuple(operands.overwritable(program).items())
         groups.setdefault(signature, (program, []))[1].append(operands)
     runs: list[Run] = []
-    for key, (program, members) in groups.items():
+    for key, (program, params) in groups.items():
         if key not in known:
-            known[key] = ForeachProgram(InplaceProgram(program, members[0].overwritable(program)))
-        runs += _runs(known[key], members, table.tensors)
-    used = sorted({ref for _, members in groups.values() for one in members for ref in one.all})
+            known[key] = ForeachProgram(InplaceProgram(program, params[0].overwritable(program)))
+        runs += _runs(known[key], params, table.tensors)
+    used = sorted({ref for _, params in groups.values() for one in params for ref in one.all})
 
     def run(tensors: list[Tensor]) -> None:
         values = list(tensors)
@@ -150,14 +150,14 @@ class _Operands:
 
 
 def _runs(
-    program: ForeachProgram, members: Sequence[_Operands], tensors: Sequence[Tensor]
+    program: ForeachProgram, params: Sequence[_Operands], tensors: Sequence[Tensor]
 ) -> Iterator[Run]:
     """Steps of the parameters of one program, as many at once as their elements allow."""
     is_cpu = tensors[0].device.type == "cpu"
     limit = TILE if is_cpu else DEVICE_BATCH
     batch: list[_Operands] = []
     count = 0
-    for one in members:
+    for one in params:
         size = max(tensors[index].numel() for index, _ in one.inputs if index < len(tensors))
         if is_cpu and size > TILE and program.source.is_elementwise:
             yield partial(_run_tiled, program, one)
@@ -178,11 +178,11 @@ class _Columns(NamedTuple):
     outputs: list[tuple[list[Ref], ...]]
 
     @staticmethod
-    def of(members: Sequence[_Operands]) -> _Columns:
+    def of(params: Sequence[_Operands]) -> _Columns:
         """Returns the columns of some parameters."""
         return _Columns(
-            list(zip(*(one.inputs for one in members), strict=True)),
-            list(zip(*(one.outputs for one in members), strict=True)),
+            list(zip(*(one.inputs for one in params), strict=True)),
+            list(zip(*(one.outputs for one in params), strict=True)),
         )
 
 
@@ -201,10 +201,10 @@ def _run(program: ForeachProgram, columns: _Columns, tensors: Tensors) -> None:
             torch._foreach_copy_(written, made)
 
 
-def _run_tiled(program: ForeachProgram, member: _Operands, tensors: Tensors) -> None:
+def _run_tiled(program: ForeachProgram, param: _Operands, tensors: Tensors) -> None:
     """Steps one large parameter of the CPU tile by tile, if its tensors are contiguous."""
-    columns = _Columns.of([member])
-    own = {ref: tensors[ref] for ref in member.all}
+    columns = _Columns.of([param])
+    own = {ref: tensors[ref] for ref in param.all}
     large = {ref: value for ref, value in own.items() if value.dim()}
     shapes = {value.shape for value in large.values()}
     if len(shapes) > 1 or not all(one.is_cpu and one.is_contiguous() for one in large.values()):

@@ -120,7 +120,7 @@ def _steps_of(cell: Cell, *, is_one_of_many: bool) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundCandidate:
     """A candidate for a bound: what is claimed, and its term."""
 
     expr: sp.Expr
@@ -128,8 +128,8 @@ class Bound:
 
 
 def bounds(
-    candidates: Sequence[Bound], samples: Sequence[Sample], *, is_lower: bool
-) -> Iterator[Bound]:
+    candidates: Sequence[BoundCandidate], samples: Sequence[Sample], *, is_lower: bool
+) -> Iterator[BoundCandidate]:
     """Yields bounds that no sample contradicts, the simplest first, of one size the nearest first.
 
     Each is a value of the schedule, a hyperparameter or 0, or the least (greatest) of a few.
@@ -170,15 +170,15 @@ def _gap(
     return distance / max(len(samples), 1)
 
 
-def _joined(chosen: tuple[Bound, ...], *, is_lower: bool) -> Bound:
+def _joined(chosen: tuple[BoundCandidate, ...], *, is_lower: bool) -> BoundCandidate:
     if len(chosen) == 1:
         return chosen[0]
     exprs = [each.expr for each in chosen]
     joined = (sp.Min if is_lower else sp.Max)(*exprs)
-    return Bound(joined, term(joined))
+    return BoundCandidate(joined, term(joined))
 
 
-def candidates_of(reading: Reading, samples: Sequence[Sample]) -> list[Bound]:
+def candidates_of(reading: Reading, samples: Sequence[Sample]) -> list[BoundCandidate]:
     """Returns what a bound may be made of: 0, values where the schedule turns, hyperparameters."""
     schedule = reading.schedule
     exprs: dict[sp.Expr, None] = {sp.Integer(0): None}
@@ -190,7 +190,7 @@ def candidates_of(reading: Reading, samples: Sequence[Sample]) -> list[Bound]:
         # What is declared as positive is a length or a factor, not a value of the schedule.
         if not symbol.is_positive:
             exprs[schedule.hyperparameters.get(symbol.name, symbol)] = None
-    return [Bound(expr, term(expr)) for expr in exprs if _is_readable(expr)]
+    return [BoundCandidate(expr, term(expr)) for expr in exprs if _is_readable(expr)]
 
 
 def _extremes(samples: Sequence[Sample]) -> Iterator[sp.Rational]:

@@ -18,7 +18,7 @@ from closedform.language import Schedule, t
 from closedform.verify.claims.continuity import continuous, jumps
 from closedform.verify.claims.core import BUDGET, Claim, Proofs
 from closedform.verify.claims.defined import finite, reached, total, where_safe
-from closedform.verify.claims.guesses import Bound, bounds, candidates_of, phases, sampled
+from closedform.verify.claims.guesses import BoundCandidate, bounds, candidates_of, phases, sampled
 from closedform.verify.claims.reading import Condition, Reading, read_schedule
 from closedform.verify.claims.report import Finding, Report, check
 from closedform.verify.claims.values import bounded, ends_at, monotone, non_negative
@@ -104,7 +104,7 @@ class _Standard:
         yield from self._phases(reading)
         yield from self._end()
 
-    def _bound(self, guesses: Iterable[Bound], *, is_lower: bool) -> Any:
+    def _bound(self, guesses: Iterable[BoundCandidate], *, is_lower: bool) -> Any:
         """The first guess that is proved; else the first one that is not refuted; else None.
 
         Both bounds together may take the time of one claim.

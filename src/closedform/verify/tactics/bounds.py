@@ -29,7 +29,7 @@ def satisfied(op: Op, difference: fmpq) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class LinearConstraint:
     """``0 op slope * symbol + height``, where slope and height hold other symbols."""
 
     op: Op
@@ -41,9 +41,9 @@ class Bound:
 
 def linear_bounds(
     assumptions: Iterable[Term], declared: Mapping[str, Term]
-) -> dict[str, list[Bound]]:
+) -> dict[str, list[LinearConstraint]]:
     """The assumptions that are linear in a symbol, by symbol."""
-    bounds: dict[str, list[Bound]] = {name: [] for name in declared}
+    bounds: dict[str, list[LinearConstraint]] = {name: [] for name in declared}
     given = both(*assumptions)
     for relation in given.args if given.op is Op.AND else (given,):
         if relation.op not in RELATIONS:
@@ -61,5 +61,7 @@ def linear_bounds(
             if is_zero(subtract(difference, line)):
                 lines[name] = slope, height
         for name, (slope, height) in lines.items():
-            bounds[name].append(Bound(relation.op, slope, height, names, frozenset(lines)))
+            bounds[name].append(
+                LinearConstraint(relation.op, slope, height, names, frozenset(lines))
+            )
     return bounds

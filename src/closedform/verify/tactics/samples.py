@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from flint import arb, fmpq
 
-from closedform.verify.tactics.bounds import Bound, is_large, linear_bounds, satisfied
+from closedform.verify.tactics.bounds import LinearConstraint, is_large, linear_bounds, satisfied
 from closedform.verify.terms.build import (
     ONE,
     ZERO,
@@ -198,7 +198,7 @@ class Sampler:
         clock = _clock(self._symbols)
         return sorted(self._symbols, key=lambda name: (name == clock, -curved[name], name))
 
-    def _all(self) -> Iterator[Bound]:
+    def _all(self) -> Iterator[LinearConstraint]:
         for bounds in self._bounds.values():
             yield from bounds
 

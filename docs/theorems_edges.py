@@ -31,14 +31,14 @@ def _from_zero(name: str, *, integer: bool = False) -> sp.Symbol:
 
 def _finite(schedule: Schedule, old: Any, new: Any, *assume: sp.Basic) -> Claim:
     """That a schedule of the library is finite for a hyperparameter that it does not admit."""
-    opened = schedule.unbind()
-    wider = Schedule(opened.expr.xreplace({old: new}), name=schedule.name)
+    unbound = schedule.unbind()
+    wider = Schedule(unbound.expr.xreplace({old: new}), name=schedule.name)
     return claims.finite(wider, assume=assume)
 
 
 def _negative_rate() -> Claim:
-    opened = schedules.exponential(1, 0.5, 9).unbind()
-    anything = Schedule(opened.expr, name=opened.name)
+    unbound = schedules.exponential(1, 0.5, 9).unbind()
+    anything = Schedule(unbound.expr, name=unbound.name)
     return claims.finite(anything, where=sp.And(t >= 1, t <= 1), assume=(steps >= 2,))
 
 
@@ -46,8 +46,8 @@ _RISE = hyper("rise")
 
 
 def _one_cycle_rise() -> Claim:
-    opened = schedules.one_cycle(0.04, 1, 0, 9, 0.5, clamp=False).unbind()
-    schedule = Schedule(opened.expr, name="one_cycle", domain=(_RISE >= 0, _RISE < 1))
+    unbound = schedules.one_cycle(0.04, 1, 0, 9, 0.5, clamp=False).unbind()
+    schedule = Schedule(unbound.expr, name="one_cycle", domain=(_RISE >= 0, _RISE < 1))
     return claims.finite(schedule)
 
 

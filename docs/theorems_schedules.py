@@ -49,8 +49,8 @@ def _cosine(progress: Any) -> sp.Expr:
 def _open(schedule: Schedule, places: Mapping[Any, Any], *domain: sp.Basic) -> Schedule:
     """A schedule of the library with symbols in the place of numbers that it holds itself."""
     numbers = {sp.sympify(old): new for old, new in places.items()}
-    opened = schedule.unbind() if schedule.hyperparameters else schedule
-    return Schedule(opened.expr.xreplace(numbers), name=schedule.name, domain=domain)
+    unbound = schedule.unbind() if schedule.hyperparameters else schedule
+    return Schedule(unbound.expr.xreplace(numbers), name=schedule.name, domain=domain)
 
 
 def _multi_step() -> Claim:

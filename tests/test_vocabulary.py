@@ -74,7 +74,7 @@ ALIASES = {
 
 # Folders and files that are not yet checked.
 PENDING = (
-    "docs/theorem",
+    "docs/theorems.py",  # the flags of the records
     "docs/gallery.md",
     *(
         f"{folder}/{package}/"

@@ -119,7 +119,7 @@ def test_large_gradients_whose_means_fit_are_stepped_along(name: str, size: floa
 
 
 @pytest.mark.parametrize("name", FACTORED)
-def test_gradients_whose_means_are_no_float32_give_what_the_formula_gives(name: str) -> None:
+def test_gradients_whose_means_overflow_float32_agree_with_the_formula(name: str) -> None:
     gradient = GRADIENTS["extreme"]
     assert (gradient**2).mean(-1).max() > np.finfo(np.float32).max
     assert np.isnan(after_steps(FACTORED[name](), [gradient], DType.F32)).any()

@@ -115,7 +115,7 @@ def test_muon_of_a_kernel_is_that_of_its_matrix_and_batches_are_apart() -> None:
         np.testing.assert_allclose(whole[place], alone, rtol=1e-12)
 
 
-def test_muon_keeps_its_momentum_but_as_shipped_by_cerebras() -> None:
+def test_muon_updates_its_momentum_except_in_cerebras() -> None:
     for as_implemented in (False, True):
         rule = frameworks.optimizer(
             "cerebras", "Muon", {"ns_steps": 1}, as_implemented=as_implemented

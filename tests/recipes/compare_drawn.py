@@ -1,6 +1,6 @@
 """The frameworks beside the installed packages over drawn arguments: every step, and past the end.
 
-Not collected with the tests, since its packages are no development dependencies; `make compare`
+Not collected with the tests, since its packages are not development dependencies; `make compare`
 makes an environment with them and runs it. Each test draws arguments for one class, runs the class
 itself and the schedule that the framework builds, and counts the values that were compared.
 """

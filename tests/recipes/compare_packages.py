@@ -1,6 +1,6 @@
 """The frameworks beside the installed packages, every step of a run and past its end.
 
-Not collected with the tests, since its packages are no development dependencies: transformers and
+Not collected with the tests, since its packages are not development dependencies: transformers and
 timm (both with torch) and optax. In an environment that has them::
 
     JAX_ENABLE_X64=1 python -m pytest tests/recipes/compare_packages.py

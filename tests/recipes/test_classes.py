@@ -67,7 +67,7 @@ def test_last_epoch_begins_in_mid_run() -> None:
     assert [resumed.exact(step) for step in range(9)] == [plain.exact(s + 5) for s in range(9)]
 
 
-def test_chain_as_shipped_is_overwritten_by_a_function() -> None:
+def test_chain_as_implemented_is_overwritten_by_a_function() -> None:
     members = [
         nested("ExponentialLR", gamma=0.9),
         nested("LambdaLR", lr_lambda={"expr": "0.5**t"}),
@@ -87,7 +87,7 @@ def test_chain_as_shipped_is_overwritten_by_a_function() -> None:
     ]
 
 
-def test_multiplicative_member_as_shipped_goes_on_from_what_it_finds() -> None:
+def test_multiplicative_member_as_implemented_continues_from_the_current_value() -> None:
     spec = {
         "schedulers": [
             nested("ConstantLR", factor=0.5, total_iters=100),

@@ -1,4 +1,4 @@
-"""Dialects: names, arguments, groups and tags, and what is refused."""
+"""Frameworks: names, arguments, groups, tags and errors."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

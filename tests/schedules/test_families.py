@@ -280,7 +280,7 @@ def test_restarts_are_exact_to_the_end_of_the_clock() -> None:
             assert schedule.exact(half) == sp.Rational(1, 2)
 
 
-def test_pieces_cost_the_same_however_many() -> None:
+def test_the_number_of_branches_does_not_change_the_cost() -> None:
     tables = [[(i * i % 7) / 8 for i in range(n)] for n in (12, 300)]
     sizes = [len(compile_schedule(library.table(values)).nodes) for values in tables]
     assert sizes[0] == sizes[1]

@@ -38,8 +38,8 @@ def rprop(
         maximize: Whether to ascend: the gradient enters with a minus.
 
     Raises:
-        DefinitionError: A number out of its range, not two numbers, or a learning rate that is no
-            number.
+        DefinitionError: A number out of its range, not two numbers, or a learning rate that is not
+            a number.
 
     Example:
         >>> rule = rprop(lr=0.1)

@@ -65,12 +65,12 @@ def cycles(
             raise DomainError(f"there are more than {_MOST} cycles of growing length", where=where)
     end = starts[-1] + lengths[-1]
     return Cycles(
-        _pieces([(t - s) / n for s, n in zip(starts, lengths, strict=True)], [*starts[1:], end]),
-        _pieces([decay**i for i in range(len(starts))], [*starts[1:], end]),
+        _branches([(t - s) / n for s, n in zip(starts, lengths, strict=True)], [*starts[1:], end]),
+        _branches([decay**i for i in range(len(starts))], [*starts[1:], end]),
         None if limit is None else end,
     )
 
 
-def _pieces(values: list[Any], stops: list[sp.Rational]) -> sp.Expr:
+def _branches(values: list[Any], stops: list[sp.Rational]) -> sp.Expr:
     last = (values[-1], True)
     return sp.Piecewise(*((v, t < s) for v, s in zip(values[:-1], stops, strict=False)), last)

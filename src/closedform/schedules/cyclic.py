@@ -52,8 +52,8 @@ def cyclic(
         DomainError: ``up`` is not above 0, or ``down`` is below 0.
 
     Example:
-        >>> waves = cyclic(0, 1, 4, mode="triangular2")
-        >>> [waves.exact(step) for step in (0, 2, 4, 8, 12)]
+        >>> cycles = cyclic(0, 1, 4, mode="triangular2")
+        >>> [cycles.exact(step) for step in (0, 2, 4, 8, 12)]
         [0, 1/2, 1, 0, 1/2]
         >>> cyclic(0, 1, 4, scale=1 / t).exact(12)
         1/2

@@ -242,7 +242,7 @@ def test_a_counterexample_of_two_steps_goes_the_other_way() -> None:
     assert _at(lr, point) < _at(lr, point, "t'")
 
 
-def test_a_counterexample_between_two_pieces_is_named_by_its_steps() -> None:
+def test_a_counterexample_between_two_branches_is_named_by_its_steps() -> None:
     lr = LINEAR.then(schedules.linear(0.5, 0, 10))
     verdict = claims.monotone(lr, "increasing", where=t <= 10).verify()
     assert verdict.reason == (
@@ -404,7 +404,7 @@ def test_reasons_of_unknown_goals_are_named_a_few() -> None:
     assert reason.endswith("; and 2 more")
 
 
-def test_no_time_is_no_answer() -> None:
+def test_without_time_there_is_no_answer() -> None:
     verdict = _claim(Goal("x < 1 or so", less(X, ONE))).verify(budget=0.0)
     assert verdict.unknown
     assert verdict.reason == "x < 1 or so: the time was over before it was asked"
@@ -450,7 +450,7 @@ def test_the_value_of_a_term_may_be_undefined() -> None:
     assert value_text(divide(pole, X), {"x": sp.Integer(0)}).startswith("undefined (division by")
 
 
-def test_a_domain_that_is_broken_is_no_schedule() -> None:
+def test_an_invalid_domain_is_refused() -> None:
     with pytest.raises(DomainError, match="flat < steps must hold"):
         schedules.flat_cosine(1, 0, 10, 4).bind(flat=11)
 

@@ -126,7 +126,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_no_statement_is_refused(tmp_path: Path, name: str) -> None:
+def test_invalid_statements_are_refused(tmp_path: Path, name: str) -> None:
     text, message = BAD[name]
     path = write(tmp_path / "lr.onnx", text)
     with pytest.raises(VerificationError) as caught:

@@ -54,7 +54,7 @@ def test_what_grows_has_no_upper_bound_among_its_values() -> None:
     assert guesses(schedules.multiplicative(1, 2).unbind("gamma"), is_lower=False) == []
 
 
-def test_long_numbers_are_no_bounds() -> None:
+def test_long_numbers_are_not_bounds() -> None:
     shown = guesses(schedules.multiplicative(1, 0.987), is_lower=True)
     assert shown[0] == "0"
     assert all(len(text) <= 24 for text in shown)
@@ -131,6 +131,6 @@ def test_phases_go_their_way(name: str) -> None:
         assert all(ways[phase.direction](a, b) for a, b in pairwise(values))
 
 
-def test_a_schedule_of_many_pieces_is_not_looked_through() -> None:
+def test_a_schedule_of_many_branches_is_not_looked_through() -> None:
     assert phases(read_schedule(schedules.table([n % 7 for n in range(200)]))) == ()
     assert sampled(read_schedule(Schedule(1 / (t - 1))))[0].point == {"t": fmpq(0)}

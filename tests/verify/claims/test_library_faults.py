@@ -1,4 +1,4 @@
-"""A sample of the faults planted in the library's expressions: none is proved to be no fault.
+"""A sample of the faults planted in the library's expressions: none is proved correct.
 
 ``compare_library_faults.py``, which ``make compare`` runs, plants more than 1,000.
 """

@@ -54,7 +54,7 @@ def test_exit_codes(asked: tuple[Claim, ...], code: int, strict: int) -> None:
     assert found.exit_code(strict=True) == strict
 
 
-def test_a_report_is_no_truth_value() -> None:
+def test_a_report_has_no_truth_value() -> None:
     with pytest.raises(TypeError) as caught:
         bool(ALL)
     assert str(caught.value) == "a report is not a truth value: use .refuted, .unknown and .proved"

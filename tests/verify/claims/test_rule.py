@@ -316,7 +316,7 @@ def test_named_claims_replace_the_standard_ones() -> None:
     assert report.subject == "rule 'adam'"
 
 
-def test_a_difference_at_a_state_that_no_run_reaches_is_told_so() -> None:
+def test_a_difference_at_a_state_that_no_run_reaches_is_reported_as_such() -> None:
     """The second moment of a run is not negative; without that the claim is about all states."""
     tilted = UpdateRule(
         "tilted",

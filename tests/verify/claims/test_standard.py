@@ -136,7 +136,7 @@ def test_named_claims_replace_the_standard_ones() -> None:
     assert report.subject == "schedule 'sequential'"
 
 
-def test_what_is_no_claim_is_refused() -> None:
+def test_invalid_claims_are_refused() -> None:
     with pytest.raises(VerificationError) as caught:
         WARMED.verify("total")  # type: ignore[arg-type]
     assert str(caught.value) == (

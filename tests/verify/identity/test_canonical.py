@@ -129,11 +129,11 @@ def test_identities_are_found(left: Term, right: Term) -> None:
 
 
 @pytest.mark.parametrize(("left", "right"), DIFFERENT, ids=lambda term: show(term)[:40])
-def test_what_is_no_identity_is_not_found(left: Term, right: Term) -> None:
+def test_false_identities_are_not_found(left: Term, right: Term) -> None:
     assert not is_zero(subtract(left, right), signs)
 
 
-def test_a_sum_over_two_hidden_zeros_is_no_identity() -> None:
+def test_a_sum_over_two_hidden_zeros_is_not_an_identity() -> None:
     """Over ``sin^2 + cos^2 - 1`` and its double everything would cancel."""
     zero = subtract(add(power(cospi(X), TWO), power(sinpi(X), TWO)), ONE)
     other = subtract(power(square_root(TWO), TWO), TWO)

@@ -152,7 +152,7 @@ def test_a_disjunction_of_equalities_is_one_case_each() -> None:
     assert len(cases) == 2
 
 
-def test_integers_without_room_are_equal() -> None:
+def test_integers_without_slack_are_equal() -> None:
     facts = (less_equal(N, M), less_equal(M, N))
     (case,) = integer_cases(Sequent(facts, FALSE, {}), LONG)
     assert equal(N, M) in case.facts

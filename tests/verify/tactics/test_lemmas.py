@@ -1,4 +1,4 @@
-"""What the order solver is told is true: its lemmas hold wherever they are evaluated.
+"""The lemmas of the order solver are true: they hold wherever they are evaluated.
 
 `compare_lemmas.py` (run by `make compare`) evaluates 100,000 instances.
 """

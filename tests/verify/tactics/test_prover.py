@@ -109,7 +109,7 @@ def test_the_same_seed_draws_the_same_points() -> None:
     assert first.counterexample == second.counterexample
 
 
-def test_a_number_is_no_goal() -> None:
+def test_a_number_is_not_a_goal() -> None:
     with pytest.raises(VerificationError, match=r"only a truth can be proved, got the number \(x"):
         prove(add(X, ONE))
 

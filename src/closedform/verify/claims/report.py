@@ -31,8 +31,8 @@ class Finding:
     @property
     def shown(self) -> str:
         """The verdict as a word: PROVED, REFUTED, UNKNOWN, or NO for a refuted question."""
-        is_no = self.verdict.refuted and self.claim.is_question
-        return ANSWER_NO if is_no else self.verdict.status.value
+        is_negative = self.verdict.refuted and self.claim.is_question
+        return ANSWER_NO if is_negative else self.verdict.status.value
 
     @property
     def detail(self) -> str:
@@ -72,7 +72,7 @@ class Report:
 
     @property
     def answered_no(self) -> tuple[Finding, ...]:
-        """The questions whose answer is no."""
+        """The questions answered with no."""
         return tuple(finding for finding in self.findings if finding.shown == ANSWER_NO)
 
     @property

@@ -86,7 +86,7 @@ def walk_through(statement: Term, clock: Term, first: int, deadline: Deadline) -
     while pending:
         deadline.check()
         segment, depth = pending.pop()
-        parts = decider.divided(segment)
+        parts = decider.subdivided(segment)
         if depth < LIMITS.split_depth and parts != [segment]:
             if len(parts) > 1:
                 result.used(SEGMENTS)
@@ -105,7 +105,7 @@ class _Decider:
         self._result = result
         self._deadline = deadline
 
-    def divided(self, segment: Segment[int]) -> list[Segment[int]]:
+    def subdivided(self, segment: Segment[int]) -> list[Segment[int]]:
         """The segments on which no branch of a statement changes."""
         return partition(
             segment.term(self._clock),
@@ -295,7 +295,7 @@ def walk_segment(segment: Segment[int], clock: Term, deadline: Deadline) -> Walk
     """Decides a statement on one segment, split again where that helps."""
     result = Walkthrough()
     decider = _Decider(clock, result, deadline)
-    for part in decider.divided(segment):
+    for part in decider.subdivided(segment):
         if not decider.is_proved(part):
             break
     return result

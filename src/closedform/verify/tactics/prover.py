@@ -1,10 +1,10 @@
 """Proofs and refutations of claims, by an escalation of tactics within a time budget.
 
 The order: a goal about the clock alone is walked through (``clock``). Any other one is first
-evaluated at points (most false claims die there, in milliseconds), then the tactics of ``ladder``
-escalate, then points again: z3's models of what was left open, points in the regions that were left
-open, and more draws. PROVED is said by a tactic only, REFUTED only of a point that was evaluated
-exactly, anything else is UNKNOWN.
+evaluated at points (most false claims are refuted there, in milliseconds), then by the tactics of
+``escalation``, then at points again: models of z3 for open goals, points in open regions, and more
+random points. Only a tactic reports PROVED, only an exactly evaluated point REFUTED; everything
+else is UNKNOWN.
 """
 
 from __future__ import annotations

@@ -65,7 +65,14 @@ def check_extras_are_named() -> None:
 def check_training_files_train() -> None:
     session = cf.training.TrainSession("train")
     inputs = np.random.default_rng(0).normal(size=(60, 16, 8)).astype(np.float32)
-    results = session.fit([(x, x[:, :3].argmax(1)) for x in inputs], progress=False)
+    batches = [(x, x[:, :3].argmax(1)) for x in inputs]
+    try:
+        session.fit(batches, progress=True)
+        message = "none"
+    except cf.ClosedFormError as error:
+        message = str(error)
+    assert "closedform[cli]" in message, f"a progress bar without rich: {message!r}"
+    results = session.fit(batches)
     assert results[-1].loss < results[0].loss / 2, results
     assert session.predict(inputs[0]).shape == (16, 3)
     session.save("trained.safetensors")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
@@ -158,7 +159,7 @@ class TrainSession:
         self,
         batches: Iterable[Sequence[Array] | Mapping[str, Array]],
         *,
-        progress: bool = True,
+        progress: bool | None = None,
         total: int | None = None,
         **hyper: float,
     ) -> list[StepResult]:
@@ -166,17 +167,30 @@ class TrainSession:
 
         Args:
             batches: The batches.
-            progress: Whether to show a progress bar with the loss and the learning rate.
+            progress: Whether to show a progress bar with the loss and the learning rate; None
+                shows one if rich is installed.
             total: The number of batches, for the bar; ``len(batches)`` if it is defined.
             **hyper: As in ``step``.
+
+        Raises:
+            SessionError: A progress bar is requested and rich is not installed.
         """
+        has_rich = importlib.util.find_spec("rich") is not None
+        if progress and not has_rich:
+            raise SessionError(
+                "a progress bar needs rich, which is not installed",
+                where=self._where,
+                hint='pip install "closedform[cli]", or progress=False',
+            )
+        if progress is False or not has_rich:
+            return [self.step(batch, **hyper) for batch in batches]
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
         if total is None and isinstance(batches, Sized):
             total = len(batches)
         results = []
         columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
-        with Progress(*columns, disable=not progress) as bar:
+        with Progress(*columns) as bar:
             task = bar.add_task("", total=total)
             for batch in batches:
                 result = self.step(batch, **hyper)

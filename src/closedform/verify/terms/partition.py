@@ -84,7 +84,7 @@ def partition(
         check: Called before each segment; it may raise.
 
     Example:
-        >>> from closedform.verify.terms.build import minimum, symbol
+        >>> from closedform.verify.terms.build import minimum, rational, symbol
         >>> t = symbol("t", integer=True)
         >>> segments = partition(minimum(t, rational(5)), t, 0, 100)
         >>> [(segment.first, segment.end, segment.term(t)) for segment in segments]

@@ -127,3 +127,19 @@ def test_inputs_in_one_string_are_refused() -> None:
     assert str(caught.value) == (
         "inputs must be a list of names, got str 'start_2': give inputs=('start_2',)"
     )
+
+
+def test_options_beside_a_compiled_graph_are_refused() -> None:
+    graph = cf.compile(LINE, step_shape=("n",))
+    with pytest.raises(ExportError) as caught:
+        cf.certify(LINE, graph, dtype="f32")
+    assert str(caught.value) == (
+        "options of the compiler are for a graph that is compiled here, got a graph as well "
+        "(schedule 'linear'): leave them out"
+    )
+
+
+def test_parts_is_the_deprecated_name_of_split(tmp_path: Path) -> None:
+    with pytest.deprecated_call(match="parts is deprecated and will be removed in 0.3; use split"):
+        written = cf.to_onnx(RULE, tmp_path, params={"w": (3,)}, parts=True)  # type: ignore[call-overload]
+    assert {"scalars", "apply_0"} <= set(written)

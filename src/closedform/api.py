@@ -24,7 +24,7 @@ from closedform.ir.types import DType, Shape
 from closedform.language.groups import Group
 from closedform.language.schedule import Schedule
 from closedform.language.update_rule import UpdateRule
-from closedform.options import DEFAULT_OPSET, GraphOptions, ModelSpec, Precision
+from closedform.options import ANY_STEPS, DEFAULT_OPSET, GraphOptions, ModelSpec, Precision
 
 if TYPE_CHECKING:
     import onnx
@@ -369,16 +369,13 @@ def certify(
     )
     if graph is None:
         graph = compile_schedule(schedule, options)
-    elif options != _ANY_STEPS:
+    elif options != ANY_STEPS:
         raise ExportError(
             "options of the compiler are for a graph that is compiled here, got a graph as well",
             where=f"schedule {schedule.name!r}",
             hint="leave them out",
         )
     return certify_graph(schedule, graph, steps, engine=engine)
-
-
-_ANY_STEPS = GraphOptions(step_shape=("n",))
 
 
 def plot(schedule: Schedule, path: str | None = None, *, steps: int | None = None) -> Figure:

@@ -24,7 +24,7 @@ from closedform.language.update_rule import UpdateRule
 from closedform.lowering.analysis.domain import MAX_STEP
 from closedform.lowering.model import lower_evaluation, lower_init, lower_program
 from closedform.lowering.schedule import lower_schedule
-from closedform.options import GraphOptions, ModelSpec, Precision
+from closedform.options import ANY_STEPS, GraphOptions, ModelSpec, Precision
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -218,12 +218,9 @@ def evaluate_schedule(schedule: Schedule, step: int | ArrayLike) -> float | NDAr
     if steps.size and (steps.min() < 0 or steps.max() > MAX_STEP):
         wrong = steps.min() if steps.min() < 0 else steps.max()
         raise DefinitionError(f"steps must be in 0..{MAX_STEP}, got {wrong}", where=place)
-    graph = schedule.memo("graph", lambda: compile_schedule(schedule, _ANY_STEPS))
+    graph = schedule.memo("graph", lambda: compile_schedule(schedule, ANY_STEPS))
     values = evaluate(graph, {"step": steps.astype(np.int64).reshape(-1)})["value"]
     return float(values[0]) if np.isscalar(step) or steps.ndim == 0 else values.reshape(steps.shape)
-
-
-_ANY_STEPS = GraphOptions(step_shape=("n",))
 
 
 def _are_integers(steps: NDArray[Any]) -> bool:

@@ -120,6 +120,10 @@ def _precision(value: Precision | str) -> Precision:
     return Precision(value)
 
 
+ANY_STEPS = GraphOptions(step_shape=("n",))
+"""The options of a graph that takes any number of steps in one run."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
     """The parameters of a model with the rules that step them.

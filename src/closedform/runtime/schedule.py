@@ -13,7 +13,7 @@ from closedform.errors import SessionError
 from closedform.ir.naming import STEP
 from closedform.language import Schedule
 from closedform.lowering.analysis.domain import MAX_STEP
-from closedform.options import GraphOptions
+from closedform.options import ANY_STEPS
 from closedform.runtime.checks import hyper_values
 from closedform.runtime.onnx_session import ModelSource, OnnxSession, open_session
 
@@ -46,9 +46,7 @@ class ScheduleSession:
         is_optimized: bool = True,
     ) -> None:
         model: ModelSource = (
-            compile_schedule(source, GraphOptions(step_shape=("n",)))
-            if isinstance(source, Schedule)
-            else source
+            compile_schedule(source, ANY_STEPS) if isinstance(source, Schedule) else source
         )
         session = open_session(
             model, providers=providers, threads=threads, is_optimized=is_optimized

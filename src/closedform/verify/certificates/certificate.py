@@ -22,7 +22,7 @@ from closedform.ir.evaluate import STEP_MAX, evaluate
 from closedform.ir.graph import Graph, Role
 from closedform.ir.types import DType
 from closedform.language.schedule import Schedule
-from closedform.options import GraphOptions
+from closedform.options import ANY_STEPS
 from closedform.verify.certificates.bounds import Bound, bound_error
 from closedform.verify.certificates.measure import Measured, measure, unit_in_last_place
 from closedform.verify.certificates.values import Values
@@ -182,7 +182,7 @@ def _ends(steps: Any) -> tuple[int, int]:
 
 def _graph(schedule: Schedule, graph: Graph | None, where: str) -> Graph:
     if graph is None:
-        return compile_schedule(schedule, GraphOptions(step_shape=("n",)))
+        return compile_schedule(schedule, ANY_STEPS)
     step = graph.inputs[0].type if graph.inputs else None
     if len(graph.inputs) != 1 or graph.inputs[0].attribute("role") is not Role.STEP:
         names = [node.attribute("name") for node in graph.inputs]

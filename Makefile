@@ -20,7 +20,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 export MPLBACKEND := Agg
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint format types doctests units wheel-smoke golden gallery theorems compare compare-web bench clean
+.PHONY: help demo test lint format types doctests units wheel-smoke golden gallery theorems compare compare-web compare-torch bench clean
 .NOTPARALLEL:
 
 help:
@@ -36,6 +36,7 @@ help:
 	@echo "make gallery      rewrite docs/gallery.md and its plots from the code"
 	@echo "make theorems     rewrite docs/theorems.md from its tables, by the prover"
 	@echo "make compare      the library beside the reference values and the installed packages"
+	@echo "make compare-torch  the suites of torch beside the drop-ins"
 	@echo "make compare-web  training and the gallery in Node and headless Chromium"
 	@echo "make bench        every script of benchmarks/"
 	@echo "make clean        remove .venv, .venv-compare, build outputs and caches"
@@ -73,7 +74,7 @@ wheel-smoke: $(STAMP)
 
 doctests: $(STAMP)
 	@echo "== doctests: the docstrings of src"
-	@$(PYTEST) --doctest-modules src/closedform
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --doctest-modules src/closedform
 
 units: $(STAMP)
 	@echo "== tests: units, architecture, README, docs, examples; make compare runs every case"
@@ -90,6 +91,11 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@JAX_ENABLE_X64=1 OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q \
 	  tests/recipes/compare_packages.py tests/recipes/compare_drawn.py \
 	  tests/optimizers/compare_packages.py
+	@echo "== compare: transformers, timm and pytorch-accelerated, traced and proved equal"
+	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/importers/compare_tracing.py
+	@echo "== compare: optimizers of torch and pytorch_optimizer, traced and run beside the originals"
+	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s \
+	  tests/importers/compare_torch_optimizers.py
 	@echo "== compare: training loops of other packages; published tests of pytorch-accelerated"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s \
 	  tests/torch/compare_clients.py tests/torch/compare_pytorch_accelerated.py
@@ -103,8 +109,12 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@echo "== compare: translation validation of every record, and of every fault that is planted"
 	@$(PYTEST) -q tests/verify/compare_records.py
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_faults.py
+	@echo "== compare: hostile files; 10,000 files that were tampered with"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_hostile.py tests/verify/compare_tampered.py
 	@echo "== compare: faults planted in the library, claimed to be none; the theorems, with their times"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_library_faults.py
+	@echo "== compare: verdicts on floats of the library, all configs and 2,000 random formulas"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_floats.py
 	@echo "== compare: certificates of every step of every config, and of the double-float lowering"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_certificates.py
 
@@ -115,6 +125,11 @@ gallery: $(STAMP)
 theorems: $(STAMP)
 	@echo "== theorems: rewrite docs/theorems.md; review the change with git diff"
 	@PYTHONPATH=. $(BIN)/python docs/theorems.py
+
+compare-torch: $(STAMP)
+	@echo "== compare-torch: the optimizer suite that ships in the torch wheel; torch's schedulers"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s --exhaustive tests/torch/compare_torch_suites.py \
+	  tests/torch/test_torch_schedulers.py tests/torch/test_changed_groups.py
 
 compare-web: $(STAMP)
 	@echo "== compare-web: training and the gallery in Node and Chromium (needs node, npm, chromium)"
@@ -155,5 +170,5 @@ $(COMPARE_STAMP): $(STAMP) tests/recipes/compare_requirements.txt tests/verify/c
 	@$(BIN)/python -m venv --clear .venv-compare
 	@$(COMPARE)/python -m pip install -qq -e ".[prove]" -r tests/recipes/compare_requirements.txt \
 	  -r tests/verify/compare_requirements.txt -c constraints.txt
-	@$(COMPARE)/python -m pip install -qq --no-deps timm==1.0.31
+	@$(COMPARE)/python -m pip install -qq --no-deps timm==1.0.31 pytorch_optimizer==4.1.0
 	@touch $@

@@ -70,7 +70,12 @@ def exported(source: Source) -> int:
 
 def classes_of_all_systems() -> set[str]:
     """Every scheduler class of every framework, as framework:class."""
-    return {f"{s}:{name}" for s in frameworks.FRAMEWORKS for name in frameworks.names(s).schedules}
+    return {
+        f"{system}:{name}"
+        for system, found in frameworks.FRAMEWORKS.items()
+        if not found.versions
+        for name in found.schedules
+    }
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What a theorem of docs/theorems.md is, and what the tables of theorems share."""
+"""The form of a theorem of docs/theorems.md, and the code that the tables share."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from closedform import frameworks
 from closedform.language import UpdateRule, floor_mod, hyper, state, t
 from closedform.verify.claims.core import Claim, Goal
 from closedform.verify.claims.step import given_by
-from closedform.verify.terms import Term, term
 from closedform.verify.terms.definedness import obligations
+from closedform.verify.terms.sympy_io import term
+from closedform.verify.terms.tree import Term
 from closedform.verify.terms.verdict import Status
 
 PROVED, REFUTED = Status.PROVED, Status.REFUTED

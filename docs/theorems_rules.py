@@ -18,7 +18,8 @@ from closedform.language import (
 from closedform.optimizers.formulas import rectification
 from closedform.verify.claims.core import Claim
 from closedform.verify.claims.step import step_of
-from closedform.verify.terms import ZERO, both, equal, less, less_equal, substitute, term
+from closedform.verify.terms.build import ZERO, both, equal, less, less_equal, substitute
+from closedform.verify.terms.sympy_io import term
 from docs.theorem import (
     CEREBRAS,
     REFUTED,

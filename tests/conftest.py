@@ -14,11 +14,13 @@ A test that is named by its id, or by `-k`, is run in any case.
 import difflib
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+from tests.support import programs
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -73,6 +75,12 @@ def sampled(items: list[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.It
         seen[name] += 1
         (left_out if is_left_out else chosen).append(item)
     return chosen, left_out
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _programs_are_ended() -> Iterator[None]:
+    yield
+    programs.close()
 
 
 def compare_with_golden(path: Path, text: str, *, update: bool) -> None:

@@ -1,12 +1,10 @@
 """The page "how to add an op", followed literally in a copy of the repository."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 from tests.support.pages import ROOT, apply, commands, copy, edits, run
+from tests.support.programs import run_python
 
 PAGE = ROOT / "docs" / "how_to_add_an_op.md"
 FOLDERS = (
@@ -66,10 +64,7 @@ def test_following_the_page_adds_the_op(tmp_path: Path) -> None:
     (tests,) = (run(command, tmp_path) for command in commands(text))
     assert tests.returncode == 0, f"{tests.stdout}{tests.stderr}"
     assert int(re.findall(r"(\d+) passed", tests.stdout)[0]) >= 8, tests.stdout
-    environment = {**os.environ, "PYTHONPATH": f"{tmp_path / 'src'}{os.pathsep}{tmp_path}"}
-    used = subprocess.run(
-        [sys.executable, "-c", USE], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
+    used = run_python(["-c", USE], tmp_path, {"PYTHONPATH": str(tmp_path / "src")})
     assert used.returncode == 0, used.stderr
     assert used.stdout.split() == ["PROVED", "REFUTED"]
 

@@ -16,7 +16,16 @@ from closedform.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from closedform import errors, optimizers, schedules, training, transforms
-    from closedform.api import certify, from_onnx, plot, to_onnx, to_torch
+    from closedform.api import (
+        certify,
+        from_onnx,
+        from_python,
+        from_torch,
+        plot,
+        to_onnx,
+        to_torch,
+        verify_file,
+    )
     from closedform.compiler import compile
     from closedform.errors import ClosedFormError
     from closedform.language import (
@@ -52,7 +61,19 @@ if TYPE_CHECKING:
 _HOME = {
     "ClosedFormError": "closedform.errors",
     "compile": "closedform.compiler",
-    **dict.fromkeys(("certify", "from_onnx", "plot", "to_onnx", "to_torch"), "closedform.api"),
+    **dict.fromkeys(
+        (
+            "certify",
+            "from_onnx",
+            "from_python",
+            "from_torch",
+            "plot",
+            "to_onnx",
+            "to_torch",
+            "verify_file",
+        ),
+        "closedform.api",
+    ),
     "Recipe": "closedform.recipes",
     "load_recipe": "closedform.recipes",
     "load_schedules": "closedform.recipes",
@@ -122,6 +143,8 @@ __all__ = [
     "floor_mod",
     "frameworks",
     "from_onnx",
+    "from_python",
+    "from_torch",
     "global_sum",
     "hyper",
     "load_recipe",
@@ -142,6 +165,7 @@ __all__ = [
     "training",
     "transforms",
     "transpose",
+    "verify_file",
 ]
 
 

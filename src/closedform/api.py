@@ -8,36 +8,45 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
 import sympy as sp
 
-from closedform.compiler import check_source, compile_schedule, evaluate_schedule
+from closedform.compiler import (
+    check_source,
+    compile_schedule,
+    evaluate_schedule,
+    find_nonfinite,
+    refuse_nonfinite,
+)
 from closedform.deprecation import REMOVED_IN
-from closedform.errors import ExportError
+from closedform.errors import ArgumentError, ExportError, VerificationError
 from closedform.ir.graph import Graph
 from closedform.ir.types import DType, Shape
 from closedform.language.groups import Group
 from closedform.language.schedule import Schedule
 from closedform.language.update_rule import UpdateRule
 from closedform.options import ANY_STEPS, DEFAULT_OPSET, GraphOptions, ModelSpec, Precision
+from closedform.verify.terms.limits import LIMITS
 
 if TYPE_CHECKING:
     import onnx
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike, NDArray
+    from torch.optim import Optimizer
+    from torch.optim.lr_scheduler import LRScheduler
 
     from closedform.exporters.torch_module import ScheduleModule
+    from closedform.importers.python import TracedSchedule
     from closedform.verify.certificates.certificate import Certificate, Engine
     from closedform.verify.claims.core import Claim
+    from closedform.verify.claims.foreign import FileReport
     from closedform.verify.claims.report import Report
-
-BUDGET = 10.0
-"""Seconds that a claim may take."""
 
 
 @overload
@@ -116,8 +125,9 @@ def to_onnx(
             for tensors that are sharded or on several devices; see
             :func:`closedform.exporters.onnx_files.split_files`.
         opset: ONNX opset, 7 to 23; one that does not have an op of the graph is refused.
-        validate: Whether each file is read back and proved equal to its source; the verdict is
-            written into its metadata, and a file that is refuted is not written.
+        validate: Whether each file is read back and proved equal to its source, and its floats
+            finite; both verdicts are written into its metadata, as ``closedform.translation`` and
+            ``closedform.floats``. A file that is refuted is not written.
         claims: For a schedule: a report, as ``verify()`` returns it, for the metadata.
         parts: Deprecated name of ``split``.
 
@@ -127,6 +137,8 @@ def to_onnx(
     Raises:
         ExportError: An option does not apply to the source or has no such value, the folder does
             not exist or cannot be made, or the opset does not have an op.
+        LoweringError: An expression cannot be expressed in a graph, or the value of a schedule
+            that is validated is NaN or infinite in floats at a step of its domain.
         VerificationError: A file is not its source.
     """
     from closedform.exporters.onnx_files import schedule_model
@@ -189,7 +201,7 @@ def _write_rule(
 
     models, program = rule_models(spec, options, inline=inline, opset=opset)
     if validate:
-        validate_rule(spec, options, models)
+        validate_rule(spec, options, models, program=program)
     folder = Path(path)
     calls = None
     if split:
@@ -225,6 +237,8 @@ def to_torch(
 
     Raises:
         ExportError: ``schedule`` is not a Schedule, or an option has no such value.
+        LoweringError: An expression cannot be expressed in a graph, or its value is found to be
+            NaN or infinite in floats at a step of its domain.
     """
     from closedform.exporters.onnx_files import input_defaults
     from closedform.exporters.torch_module import ScheduleModule
@@ -243,6 +257,7 @@ def to_torch(
         precision=precision,
     )
     graph = compile_schedule(schedule, options)
+    refuse_nonfinite(schedule, graph, find_nonfinite(schedule, graph))
     return ScheduleModule(graph, input_defaults(schedule, graph))
 
 
@@ -276,6 +291,116 @@ def from_onnx(
     return read(source, stored=stored)
 
 
+def from_python(
+    function: Callable[..., object],
+    *,
+    name: str | None = None,
+    hyper: Iterable[str | sp.Symbol] = (),
+) -> TracedSchedule:
+    """Returns the schedule that a Python function of the step computes.
+
+    The function is run once for each of its paths, with a symbol as the step, in an environment
+    that understands ``math``, scalar functions of NumPy and torch, and the builtins. Comparisons
+    are decided by the prover; where the function raises an exception, the schedule has no value.
+    The result is compared with the function, and ``trace`` of the schedule reports how.
+
+    Args:
+        function: A function, lambda, partial, method or callable object. Its first argument is the
+            step, an integer >= 0; other parameters have values, or are named in ``hyper``.
+        name: The name of the schedule; that of the function if not given.
+        hyper: Names of parameters, closure variables, globals or attributes of the function that
+            become hyperparameters, with the values that they have; an int is declared an integer,
+            and one above 0 positive. Give symbols of :func:`closedform.hyper` by those names to
+            declare something else. All other variables are constants.
+
+    Raises:
+        TraceError: The function cannot be traced; the message names the file, the line and the
+            construct.
+        DefinitionError: A name in ``hyper`` is not a variable of the function.
+
+    Example:
+        >>> import math
+        >>> import closedform as cf
+        >>> def get_lr(step, warmup=10, total=100):
+        ...     if step < warmup:
+        ...         return 3e-4 * step / warmup
+        ...     progress = min(1.0, (step - warmup) / (total - warmup))
+        ...     return 3e-4 * 0.5 * (1 + math.cos(math.pi * progress))
+        >>> schedule = cf.from_python(get_lr)
+        >>> [schedule.exact(step) for step in (0, 5, 10, 55, 200)]
+        [0, 3/20000, 3/10000, 3/20000, 0]
+        >>> cf.from_python(get_lr, hyper=["warmup"]).bind(warmup=20).exact(10)
+        3/20000
+    """
+    from closedform.importers.python import trace
+    from closedform.verify.tracing import TracingProver
+
+    return trace(function, TracingProver(), name=name, hyper=hyper)
+
+
+@overload
+def from_torch(source: LRScheduler) -> Schedule | list[Schedule]: ...
+@overload
+def from_torch(source: Optimizer) -> UpdateRule | list[UpdateRule]: ...
+def from_torch(
+    source: LRScheduler | Optimizer,
+) -> Schedule | UpdateRule | list[Schedule] | list[UpdateRule]:
+    """Returns the schedule that a scheduler of torch sets, or the update rule of an optimizer.
+
+    The class's own code is traced, and the result is compared with the object, which is not
+    changed.
+
+    A scheduler is read in optimizer updates. Its method is traced, as :func:`from_python` traces a
+    function. A method that computes the value from the value before is a recurrence: its closed
+    form is proved by induction.
+
+    Of an optimizer, one ``step()`` of a copy is run with symbols beside its numbers and tensors.
+    Hyperparameters of the param group keep their names and values, the number of steps is ``t``,
+    branches on it and on data become ``Piecewise``. The rule is then run beside the optimizer on
+    random gradients.
+
+    Args:
+        source: A scheduler of torch, of transformers, timm or pytorch-accelerated, or of a class of
+            your own; SequentialLR and ChainedScheduler may contain others. Or an optimizer of torch
+            or of any other class, before its first step; where its step depends on shapes, the rule
+            is for those of its parameters.
+
+    Returns:
+        One schedule, or a list with one for each param group where they differ; or the rule, or a
+        list with one for each param group.
+
+    Raises:
+        ArgumentError: It is neither.
+        TraceError: A scheduler depends on a metric or on random numbers, or its values are given by
+            a recurrence without a known closed form, which the message shows. The step of an
+            optimizer does something that has no expression, or its rule differs from it; the
+            message names the operation, the file and the line.
+
+    Example:
+        >>> import torch
+        >>> import closedform as cf
+        >>> optimizer = torch.optim.SGD([torch.zeros(1)], lr=0.1)
+        >>> scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 30, gamma=0.1)
+        >>> [cf.from_torch(scheduler).exact(step) for step in (0, 29, 30, 60)]
+        [1/10, 1/10, 1/100, 1/1000]
+        >>> cf.from_torch(torch.optim.SGD([torch.zeros(3)], lr=0.1, weight_decay=0.5)).param
+        -lr*(grad + param*weight_decay) + param
+    """
+    from closedform.importers.torch_optimizer import is_optimizer, trace
+    from closedform.importers.torch_scheduler import is_scheduler, schedules_of
+    from closedform.verify.tracing import TracingProver
+
+    if is_optimizer(source):
+        return trace(source)
+    if not is_scheduler(source):
+        raise ArgumentError(
+            f"from_torch takes a scheduler or an optimizer, got {type(source).__name__}",
+            hint="pass an instance of LRScheduler or Optimizer of torch",
+        )
+    schedules = schedules_of(source, TracingProver())
+    return schedules[0] if all(each == schedules[0] for each in schedules) else schedules
+
+
 def evaluate(schedule: Schedule, step: int | ArrayLike) -> float | NDArray[np.float64]:
     """Returns the float64 value of a schedule at a step or an array of steps, in NumPy.
 
@@ -289,7 +414,7 @@ def verify(
     source: Schedule | UpdateRule,
     *claims: Claim,
     assume: Iterable[sp.Basic] = (),
-    budget: float = BUDGET,
+    budget: float = LIMITS.claim_seconds,
 ) -> Report:
     """Returns the verdicts of claims about a schedule or a rule.
 
@@ -308,12 +433,57 @@ def verify(
         >>> print(verify(cf.schedules.linear(0, 1, 10))["bounded"].claim.sentence)
         the value is >= 0 and <= 1
     """
-    from closedform.verify.claims.standard import verify_schedule
-    from closedform.verify.claims.standard_rule import verify_rule
+    from closedform.verify.claims.standard import verify_rule, verify_schedule
 
     if isinstance(source, UpdateRule):
         return verify_rule(source, *claims, budget=budget)
     return verify_schedule(source, *claims, assume=assume, budget=budget)
+
+
+def verify_file(
+    path: str | os.PathLike[str],
+    *,
+    against: str | None = None,
+    key: str = "lr",
+    budget: float = 10.0,
+    seconds: float = 60.0,
+    memory: int = 2 * 2**30,
+) -> FileReport:
+    """Returns what is found out about an ONNX file that anyone made, within hard limits.
+
+    The file is read in a process of its own. Claims about a schedule are asked again; what the file
+    says of its own source is reported as stated, not checked. A file that needs more than the
+    limits, or ends the process, is UNKNOWN with the reason.
+
+    Args:
+        path: The file.
+        against: A source that it is compared with, as ``closedform verify`` takes it:
+            ``"cosine --start 1 --end 0 --steps 100"``, ``"adamw"``, a config file, or
+            ``"file.py:name"``, which is run; needs the extra ``cli``.
+        key: The scheduled hyperparameter, for a config.
+        budget: Seconds for each claim, and for the comparison.
+        seconds: Wall-clock seconds for the whole file.
+        memory: Bytes of memory for it; not enforced on Windows.
+
+    Raises:
+        VerificationError: The file cannot be read, or a limit is not above 0.
+        ArgumentError: The source is unknown, its arguments do not fit it, or it is of another kind
+            than the file.
+    """
+    from closedform.verify.claims.foreign import FileReport, unknown_report
+    from closedform.verify.isolation import Ended, run_limited
+
+    request = {"path": os.fspath(path), "against": against, "key": key, "budget": budget}
+    begun = time.monotonic()
+    try:
+        found = run_limited("closedform.cli.worker", request, seconds=seconds, memory=memory)
+    except Ended as ended:
+        return unknown_report(os.fspath(path), str(ended), time.monotonic() - begun)
+    if "error" not in found:
+        return FileReport.of_data(found["report"])
+    what, where, hint = found["error"]
+    kind = ArgumentError if found["is_usage"] else VerificationError
+    raise kind(what, where=where, hint=hint)
 
 
 def certify(

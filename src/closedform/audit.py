@@ -27,9 +27,10 @@ from closedform.verify.claims.guesses import phases
 from closedform.verify.claims.reading import CLOCK, read_schedule
 from closedform.verify.claims.values import equal_to
 from closedform.verify.tactics.real_line import TIME
-from closedform.verify.terms import rational, substitute, walk
+from closedform.verify.terms.build import rational, substitute
 from closedform.verify.terms.evaluate import Undefined, value
 from closedform.verify.terms.limits import LIMITS
+from closedform.verify.terms.tree import walk
 
 # Two float64 values of one number differ by less than this part of the peak.
 _SAME = 1e-9

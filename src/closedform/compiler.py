@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from closedform.errors import DefinitionError, ExportError
+from closedform.errors import DefinitionError, ExportError, LoweringError
 from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Graph
 from closedform.ir.passes import DEFAULT
 from closedform.ir.program import Program, flatten, split
-from closedform.ir.types import DType, Shape
+from closedform.ir.step_check import Answer, StepCheck, first_nonfinite
+from closedform.ir.types import LAST_STEP, DType, Shape
 from closedform.language.groups import Assignment, Group
 from closedform.language.schedule import Schedule
 from closedform.language.update_rule import UpdateRule
@@ -137,6 +138,41 @@ def check_source(
 def compile_schedule(schedule: Schedule, options: GraphOptions = DEFAULTS) -> Graph:
     """Returns the graph ``step, inputs -> value`` of a schedule."""
     return DEFAULT(lower_schedule(schedule, options))
+
+
+def find_nonfinite(schedule: Schedule, graph: Graph) -> StepCheck | None:
+    """Returns a step at which the value is found to be NaN or infinite; None where none is found.
+
+    It runs the graph at some hundred steps of the domain, and proves nothing of the others.
+    """
+    if len(graph.inputs) != 1:
+        return None
+    last = LAST_STEP[graph.inputs[0].type.dtype]
+    return first_nonfinite(graph, 0, min(last, schedule.last_step or last))
+
+
+def refuse_nonfinite(schedule: Schedule, graph: Graph, check: StepCheck | None) -> None:
+    """Raises LoweringError if a check of the steps found a value that is NaN or infinite.
+
+    Args:
+        schedule: The schedule.
+        graph: Its graph.
+        check: The result for its steps; None where nothing was found.
+    """
+    if check is None or check.value is None or check.answer is not Answer.FAILED:
+        return
+    dtypes = {str(node.type.dtype) for node in graph.nodes if node.type.dtype.is_float}
+    cause = ""
+    if check.fault is not None:
+        node = graph.nodes[check.fault.index]
+        cause = f": {node.op} {check.fault.kind} in {node.type.dtype}"
+    raise LoweringError(
+        f"the value is {check.value} at t = {check.step}, computed in "
+        f"{' and '.join(sorted(dtypes))}{cause}",
+        where=f"schedule {schedule.name!r}",
+        hint=f"if it is not used for so long, declare the last step: Schedule(…, domain=(t < "
+        f"{check.step},)); or write it without numbers beyond the largest float",
+    )
 
 
 def compile_program(spec: ModelSpec, options: GraphOptions = DEFAULTS) -> Program:

@@ -37,6 +37,11 @@ class Functions(Protocol):
     ) -> Report:
         """Returns the verdicts of claims."""
 
+    def from_python(
+        self, function: Callable[..., object], /, *, name: str | None, hyper: Iterable[str]
+    ) -> Schedule:
+        """Returns the schedule that a Python function computes."""
+
     def plot(self, schedule: Schedule, path: str | None = None, /, *, steps: int | None) -> Figure:
         """Draws a schedule."""
 

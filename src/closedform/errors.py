@@ -21,6 +21,7 @@ __all__ = [
     "LoweringError",
     "SessionError",
     "StateError",
+    "TraceError",
     "UnknownNameError",
     "VerificationError",
     "nearest",
@@ -74,6 +75,10 @@ class ArgumentError(ClosedFormError, TypeError):
 
 class UnknownNameError(ClosedFormError, LookupError):
     """A framework, class, schedule, optimizer or parameter of this name does not exist."""
+
+
+class TraceError(ClosedFormError, ValueError):
+    """Python code cannot be read as an expression: the place and the construct are named."""
 
 
 class SessionError(ClosedFormError, ValueError):

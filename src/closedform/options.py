@@ -20,7 +20,7 @@ DEFAULT_OPSET = 21
 
 
 class Precision(StrEnum):
-    """What a schedule is computed in."""
+    """The number formats in which a schedule is computed."""
 
     SINGLE = "single"
     DOUBLE_FLOAT = "double-float"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import math
 import os
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -280,25 +280,25 @@ def _ticks(end: int, marks: Sequence[int]) -> list[int]:
 
 
 def _write(figure: Figure, path: Path) -> None:
-    """Writes the figure atomically, through a temporary file in the same folder."""
+    """Writes the figure atomically."""
     import matplotlib
+
+    from closedform.exporters.onnx_model import replace_file
 
     kind = path.suffix.lower().lstrip(".")
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    content = io.BytesIO()
+    # A fixed salt and no date, for reproducible bytes.
+    with matplotlib.rc_context({"svg.hashsalt": "closedform"}):
+        figure.savefig(content, format=kind, dpi=144, metadata=metadata)
     try:
-        # A fixed salt and no date, for reproducible bytes.
-        with matplotlib.rc_context({"svg.hashsalt": "closedform"}):
-            figure.savefig(temporary, format=kind, dpi=144, metadata=metadata)
-        temporary.replace(path)
+        replace_file(path, content.getvalue())
     except OSError as error:
         raise ExportError(
             f"cannot write the plot: {error.strerror}",
             where=str(path),
             hint="check the folder, its permissions and its free space",
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _dots(

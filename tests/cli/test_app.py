@@ -97,7 +97,8 @@ ERRORS = [
     ),
     (
         ["export", "cosine", *COSINE, "-o", "lr.onnx", "--opset", "3"],
-        "opset must be in 7..23, got 3 (graph 'cosine'): 21 runs in every onnxruntime from 1.18 on",
+        "opset must be in 7..23, got 3 (graph 'cosine'): "
+        "the default is 21, which onnxruntime reads from 1.18 on",
     ),
     (["show", "none.yaml"], "there is no such file (none.yaml)"),
     (["plot", "adamw"], "no schedule for 'lr' (adamw)"),

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 import closedform as cf
 from closedform.cli import app
 from closedform.cli.verify import summary, weight
-from closedform.verify.claims.report import Report
 
 CONFIGS = Path(__file__).parents[1] / "reference" / "configs"
 CONFIG = Path(__file__).parents[2] / "examples" / "configs" / "gpt3_111m.yaml"
@@ -33,7 +32,7 @@ def test_a_schedule_is_proved() -> None:
     assert code == 0
     assert text.startswith("linear\nverdict")
     assert "PROVED    the value is >= 0 and <= 1 " in text
-    assert "9 proved, in " in text
+    assert "10 proved, in " in text
 
 
 def test_a_claim_that_is_refuted_is_exit_code_1() -> None:
@@ -43,7 +42,7 @@ def test_a_claim_that_is_refuted_is_exit_code_1() -> None:
     assert "the value is never below 0" in line
     assert "t = " in line
     assert "value >= 0, it is -" in line
-    assert "8 proved, 1 refuted, in " in text
+    assert "9 proved, 1 refuted, in " in text
 
 
 def test_a_negative_answer_is_not_a_failure() -> None:
@@ -54,7 +53,7 @@ def test_a_negative_answer_is_not_a_failure() -> None:
     assert "1 answered no" in text
 
 
-def test_unknown_is_exit_code_2_if_strict(tmp_path: Path) -> None:
+def test_unknown_is_exit_code_3_if_strict(tmp_path: Path) -> None:
     path = tmp_path / "lr.onnx"
     model = cf.to_onnx(cf.schedules.linear(1, 0, 10), path)
     assert isinstance(model, onnx.ModelProto)
@@ -65,7 +64,7 @@ def test_unknown_is_exit_code_2_if_strict(tmp_path: Path) -> None:
     assert code == 0
     assert "UNKNOWN   stated in the file: it is best" in text
     assert "1 unknown, in " in text
-    assert run("verify", path, "--strict")[0] == 2
+    assert run("verify", path, "--strict")[0] == 3
 
 
 def test_a_refutation_outranks_an_unknown(tmp_path: Path) -> None:
@@ -79,8 +78,8 @@ def test_a_refutation_outranks_an_unknown(tmp_path: Path) -> None:
 
 
 def test_exit_codes_of_several_subjects() -> None:
-    assert max([0, 2, 1, 0], key=weight) == 1
-    assert max([0, 2, 0], key=weight) == 2
+    assert max([0, 3, 1, 0], key=weight) == 1
+    assert max([0, 3, 0], key=weight) == 3
 
 
 def test_claims_of_a_file_are_verified(tmp_path: Path) -> None:
@@ -160,6 +159,7 @@ def test_a_counterexample_binds_hyperparameters(tmp_path: Path) -> None:
             "end has no value to plot with: omit -o or --symbolic",
         ),
         (["lr.onnx", "--start", "3"], "an .onnx file takes no --start"),
+        ([*LINEAR, "--against", "linear"], "--against is for an .onnx file, got 'linear'"),
     ],
 )
 def test_invalid_requests(words: list[str], message: str) -> None:
@@ -170,13 +170,78 @@ def test_invalid_requests(words: list[str], message: str) -> None:
 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     code, text = run("verify", tmp_path / "none.onnx")
-    assert code == 1
+    assert code == 4
     assert text.startswith("error: ")
     assert "none.onnx" in text
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["no_such_schedule"], "the library has no schedule or optimizer 'no_such_schedule'"),
+        ([*LINEAR, "--stop", "3"], "unknown argument --stop"),
+        (["no_such.py:lr"], "cannot read 'no_such.py'"),
+    ],
+)
+def test_a_wrong_name_or_argument_is_exit_code_2(words: list[str], message: str) -> None:
+    code, text = run("verify", *words)
+    assert code == 2
+    assert message in text
+
+
+def test_what_cannot_be_read_is_exit_code_4(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    assert run("verify", path)[0] == 4
+    path.write_text("{")
+    assert run("verify", path)[0] == 4
+
+
+def test_verdicts_as_json() -> None:
+    code, text = run("verify", *BELOW, "--json")
+    (found,) = json.loads(text)
+    assert (code, found["exit_code"], found["subject"]) == (1, 1, "linear")
+    verdicts = [row["verdict"] for row in found["rows"]]
+    assert (verdicts.count("PROVED"), verdicts.count("REFUTED")) == (9, 1)
+    (refuted,) = (row for row in found["rows"] if row["verdict"] == "REFUTED")
+    assert refuted["claim"] == "the value is never below 0"
+    assert int(refuted["counterexample"]["t"]) > 5
+
+
+@pytest.mark.parametrize(
+    ("against", "status", "code"),
+    [("steps 10", "PROVED", 0), ("steps 11", "REFUTED", 1), ("adamw", "a schedule, and", 2)],
+)
+def test_a_file_beside_its_source(tmp_path: Path, against: str, status: str, code: int) -> None:
+    path = tmp_path / "lr.onnx"
+    cf.to_onnx(cf.schedules.linear(1, 0, 10), path)
+    is_rule = against == "adamw"
+    source = against if is_rule else f"linear --start 1 --end 0 --{against}"
+    found, text = run("verify", path, "--against", source)
+    assert found == code
+    if not is_rule:
+        assert f"{status:<8}  the file is 'linear'" in text
+        assert "stated, not checked: the file says PROVED" in text
+    assert status in text
+
+
+def test_a_source_in_a_python_file_and_a_file_of_a_rule(tmp_path: Path) -> None:
+    source = tmp_path / "mine.py"
+    source.write_text(
+        "import closedform as cf\nrule = cf.optimizers.adamw(cf.schedules.linear(1, 0, 10))\n"
+    )
+    cf.to_onnx(cf.optimizers.adamw(cf.schedules.linear(1, 0, 10)), tmp_path, params={"w": (2, 3)})
+    for name in ("step", "init"):
+        report = cf.verify_file(tmp_path / f"{name}.onnx", against=f"{source}:rule")
+        verdicts = [row.verdict for row in report.rows]
+        assert verdicts[0] == "PROVED", report
+        assert set(verdicts[1:]) == {"STATED"}
+    report = cf.verify_file(tmp_path / "step.onnx")
+    assert {row.verdict for row in report.rows} == {"STATED", "UNKNOWN"}
+    assert report.rows[-1].detail == "name its rule: --against adamw"
+
+
 def test_summary_of_nothing() -> None:
-    assert summary(Report("nothing", ())) == "no claims, in 0.00 s"
+    assert summary((), 0.0) == "no claims, in 0.00 s"
 
 
 # --- audit ---------------------------------------------------------------------------------------

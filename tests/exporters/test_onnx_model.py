@@ -244,7 +244,7 @@ INVALID = (
     (
         lambda: to_model(cosine_graph(), opset=24),
         "opset must be in 7..23, got 24 (graph 'cosine'): "
-        "21 runs in every onnxruntime from 1.18 on",
+        "the default is 21, which onnxruntime reads from 1.18 on",
     ),
     (
         lambda: to_model(milestones_graph(), opset=11),

@@ -58,6 +58,23 @@ def test_members_with_other_values_keep_their_domains_apart() -> None:
         row.bind(steps_2=9)
 
 
+def test_the_domain_declares_the_last_step() -> None:
+    growing = Schedule(2**t, domain=(t < 1000,))
+    assert growing.last_step == 999
+    assert Schedule(2**t, domain=(sp.Rational(21, 2) >= t,)).last_step == 10
+    assert Schedule(t * STEPS, domain=(t <= STEPS,)).last_step is None
+    assert Schedule(t * STEPS, domain=(t <= STEPS, t < 9), steps=7).last_step == 7
+    for same in (growing.scale(3), growing.clip(0, 1), growing.rename("other"), growing.bind()):
+        assert same.last_step == 999
+    assert (growing.shift(10).last_step, growing.shift(-10).last_step) == (989, 1009)
+
+
+def test_a_composition_has_a_clock_of_its_own() -> None:
+    growing = Schedule(2**t, length=9, domain=(t < 10,))
+    for other in (growing.repeat(), growing.then(growing), growing.splice(3, growing)):
+        assert other.last_step is None
+
+
 def test_unbind_removes_values() -> None:
     lr = library.linear(1, 0, 10)
     assert lr.unbind() == Schedule(lr.expr)
@@ -75,7 +92,8 @@ def test_unbind_removes_values() -> None:
     [
         ([3], "domain must hold conditions such as flat < steps, got 3"),
         ([FLAT], "domain must hold conditions such as flat < steps, got flat"),
-        ([t < FLAT], "'t' in the domain is not a symbol of the expression"),
+        ([t > FLAT], "a condition on t in the domain must be t <= last or t < end, got .*flat < t"),
+        ([t**2 < 9], "a condition on t in the domain must be t <= last or t < end, got t..2 < 9"),
         ([hyper("steps") > 4], "'steps' in the domain is not a symbol .*did you mean 'steps'"),
     ],
 )

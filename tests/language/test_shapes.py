@@ -16,16 +16,21 @@ from closedform.language import (
     PARAM,
     RANK,
     SIZE,
+    GlobalSum,
+    Sizes,
     State,
     UpdateRule,
     Without,
     all_but,
     axis_size,
+    broadcast_to,
     expand_dims,
+    global_sum,
     hyper,
     like_param,
     local,
     matmul,
+    permute,
     reduce_max,
     reduce_mean,
     reduce_sum,
@@ -37,6 +42,7 @@ from closedform.language import (
 )
 from closedform.language.printing import latex, text
 from closedform.options import ModelSpec
+from closedform.verify.translation.translation import validate
 from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
 
 RNG = np.random.default_rng(5)
@@ -109,6 +115,18 @@ FORMULAS: dict[str, tuple[sp.Expr, tuple[int, ...], Callable[[Any], Any]]] = {
         ),
         (2, 3, 2),
         lambda g: (g.reshape(2, 6) @ g.reshape(2, 6).T @ g.reshape(2, 6)).reshape(2, 3, 2),
+    ),
+    "axes in another order": (
+        PARAM + permute(permute(GRAD, (2, 0, 1)) * 2, (1, 2, 0)),
+        (2, 3, 4),
+        lambda g: 2 * g,
+    ),
+    "a row for each row": (
+        matmul(
+            broadcast_to(reduce_sum(GRAD, (0,), keepdims=True), (axis_size(0), axis_size(0))), GRAD
+        ),
+        (3, 3),
+        lambda g: np.broadcast_to(g.sum(0), (3, 3)) @ g,
     ),
     "sizes are numbers": (GRAD * SIZE / axis_size(-1) + RANK, (3, 4), lambda g: g * 3 + 2),
     "the epsilon of float32": (PARAM + EPSILON * GRAD, (2,), lambda g: g * 2.0**-23),
@@ -202,7 +220,49 @@ def for_shape(shape: Shape, expr: sp.Expr = PARAM, **parts: Any) -> Callable[[],
 
 
 ROWS = {"rows": State(reduce_sum(GRAD, (-1,)), shape=Without((-2,)))}
+SQUARE = {"square": State(matmul(GRAD, transpose(GRAD)), 0, Sizes((axis_size(0), axis_size(0))))}
+
+
+def test_a_state_may_have_any_sizes() -> None:
+    gram = UpdateRule("test", PARAM - matmul(state("square"), GRAD), SQUARE)
+    assert gram.state_shape("square", (3, 5)) == (3, 3)
+    graph = compile_step(ModelSpec(gram, {"w": (2, 3)}))
+    gradient = np.array([[1, 2, 3], [0, 1, 0]], np.float32)
+    feed = {"step": np.array(0), "param.w": gradient, "grad.w": gradient}
+    feed["state.w.square"] = np.eye(2, dtype=np.float32)
+    for run in (run_evaluator, run_onnxruntime, run_torch):
+        result = run(graph, feed)
+        assert result["next.param.w"].tolist() == np.zeros((2, 3)).tolist()
+        assert result["next.state.w.square"].tolist() == (gradient @ gradient.T).tolist()
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [
+        permute(GRAD, (1, 0)) * PARAM,
+        matmul(broadcast_to(reduce_sum(GRAD, (0,), keepdims=True), (3, 3)), PARAM),
+        PARAM * global_sum(GRAD) / GlobalSum(sp.Integer(1)),
+    ],
+    ids=str,
+)
+def test_a_step_is_proved_to_be_its_rule(expr: sp.Expr) -> None:
+    """The proof reads the rule and the graph apart, and finds a factor that is another one."""
+    right, wrong = UpdateRule("test", PARAM - expr), UpdateRule("test", PARAM - 2 * expr)
+    graph = compile_step(ModelSpec(right, {"w": (3, 3)}))
+    assert validate(right, graph).proved
+    assert not validate(wrong, graph).proved
+
+
 BAD: dict[str, tuple[Callable[[], object], str]] = {
+    "order of axes": (
+        lambda: permute(GRAD, (0, 2)),
+        "permute must order the axes 0 to 1, got (0, 2)",
+    ),
+    "sizes of a state": (
+        lambda: UpdateRule("test", PARAM, SQUARE).state_shape("square", ()),
+        "a parameter of shape [] gives the size shape[0] for shape[0] (rule 'test', state "
+        "'square'): let the state exist only for parameters that have these axes",
+    ),
     "axis": (lambda: axis_size(9), "an axis must be an integer in -8..7, got 9 (axis_size)"),
     "axis of a sum": (
         lambda: reduce_sum(GRAD, (1.5,)),  # type: ignore[arg-type]

@@ -62,7 +62,7 @@ def test_parts() -> None:
         ),
         (
             lambda: momentum(states={"buffer": State(GRAD, 0, "row")}),
-            r"the shape rule must be one of \('param', 'scalar'\) or Without.*, got 'row'",
+            r"the shape rule must be one of \('param', 'scalar'\), Without.*or Sizes.*, got 'row'",
         ),
         (
             lambda: momentum(states={"buffer": State(GRAD, float("nan"))}),

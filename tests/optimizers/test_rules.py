@@ -242,7 +242,7 @@ BAD: dict[str, tuple[Callable[[], UpdateRule], str]] = {
     ),
     "lion betas": (
         lambda: optimizers.lion(betas=(0.9, 0.99, 0.999)),
-        "betas must be two numbers, got (0.9, 0.99, 0.999) (lion): try (0.9, 0.99)",
+        "betas must be two numbers, got (0.9, 0.99, 0.999) (lion): try (0.9, 0.999)",
     ),
     "rprop scheduled rate": (
         lambda: optimizers.rprop(lr=schedules.constant(2)),

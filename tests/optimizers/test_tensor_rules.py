@@ -191,7 +191,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "adafactor eps": (
         lambda: optimizers.adafactor(eps=(1e-30,)),
-        "eps must be two numbers, got (1e-30,) (adafactor): try (1e-30, 1e-3)",
+        "eps must be two numbers, got (1e-30,) (adafactor): try (1e-30, 0.001)",
     ),
     "adafactor floor": (
         lambda: optimizers.adafactor(floor="none"),

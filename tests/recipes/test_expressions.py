@@ -77,3 +77,8 @@ def test_function_has_one_form(spec: object) -> None:
     with pytest.raises(DefinitionError) as caught:
         parse_function(spec, "f")
     assert str(caught.value) == f'a function must be {{"expr": text}}, got {spec!r} (f)'
+
+
+def test_a_conditional_expression_is_a_branch() -> None:
+    parsed = parse_function({"expr": "0.5 if epoch == 3 else 1.0"}, "lr_lambda", variable="epoch")
+    assert [parsed.subs(t, step) for step in (2, 3, 4)] == [1, sp.Rational(1, 2), 1]

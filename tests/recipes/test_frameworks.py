@@ -19,7 +19,8 @@ def nested(name: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def test_systems_and_names() -> None:
-    assert list(frameworks.FRAMEWORKS) == [
+    of_classes = [name for name, found in frameworks.FRAMEWORKS.items() if not found.versions]
+    assert of_classes == [
         *("cerebras", "huggingface", "keras", "optax", "pytorch_accelerated", "timm", "torch")
     ]
     names = frameworks.names("cerebras")
@@ -76,8 +77,8 @@ def test_sequential_runs_in_local_time_all_the_way_down() -> None:
         ],
         "milestones": [10],
     }
-    documented = frameworks.schedule("cerebras", "SequentialLR", spec)
-    implemented = frameworks.schedule("cerebras", "SequentialLR", spec, as_implemented=True)
+    documented = frameworks.schedule("cerebras", "SequentialLR", spec, as_implemented=False)
+    implemented = frameworks.schedule("cerebras", "SequentialLR", spec)
     steps = (9, 10, 12, 14, 16, 18)
     half = sp.Rational(1, 2)
     assert [documented.exact(step) for step in steps] == [9, 0, half, 1, half, 0]
@@ -168,7 +169,7 @@ def test_arguments_of_execution_change_nothing() -> None:
 def sequence(*milestones: Any, system: str = "cerebras") -> Schedule:
     member = nested("ConstantLR", {"learning_rate": 1} if system == "cerebras" else {})
     spec = {"schedulers": [member, member], "milestones": list(milestones)}
-    return frameworks.schedule(system, "SequentialLR", spec, base=1)
+    return frameworks.schedule(system, "SequentialLR", spec, base=1, as_implemented=False)
 
 
 def deep(levels: int) -> Schedule:

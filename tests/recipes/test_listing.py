@@ -58,9 +58,18 @@ def called(build: Callable[[], object]) -> set[str]:
 
 def build(row: Row) -> Schedule | list[Schedule | None]:
     if "param_groups" not in row:
-        return frameworks.schedule(row["system"], row["class"], row["kwargs"], base=row["base"])
+        return frameworks.schedule(
+            row["system"], row["class"], row["kwargs"], base=row["base"], as_implemented=False
+        )
     groups = [{**group, "adjust_learning_rate": 0.5} for group in row["param_groups"]]
-    return frameworks.schedules(row["system"], row["class"], row["kwargs"], groups, key=row["key"])
+    return frameworks.schedules(
+        row["system"],
+        row["class"],
+        row["kwargs"],
+        groups,
+        key=row["key"],
+        as_implemented=False,
+    )
 
 
 # (system, class, arguments, the same of the library, up to which step): formulas that a class

@@ -62,7 +62,7 @@ def test_noise_is_a_part_of_the_value_within_its_range(tmp_path: Any) -> None:
     plain = {"t_initial": 50, "warmup_t": 5, "warmup_lr_init": 0.01}
     kwargs = {**plain, "noise_range_t": [10, 30], "noise_pct": 0.25, "noise_type": "uniform"}
     calm = frameworks.schedule("timm", "CosineLRScheduler", plain, base=0.5)
-    noisy = frameworks.schedule("timm", "CosineLRScheduler", kwargs, base=0.5)
+    noisy = frameworks.schedule("timm", "CosineLRScheduler", kwargs, base=0.5, as_implemented=False)
     assert noisy.length == calm.length == 50
     for step in (0, 9, 30, 60):
         assert noisy.exact(step) == calm.exact(step)
@@ -78,7 +78,7 @@ def test_noise_is_a_part_of_the_value_within_its_range(tmp_path: Any) -> None:
 
 def test_noise_from_a_step_on_with_a_seed() -> None:
     kwargs = {"decay_t": 30, "noise_range_t": 3, "noise_seed": 8, "noise_type": "uniform"}
-    schedule = frameworks.schedule("timm", "StepLRScheduler", kwargs, base=1)
+    schedule = frameworks.schedule("timm", "StepLRScheduler", kwargs, base=1, as_implemented=False)
     assert [schedule(step) for step in (0, 2)] == [1, 1]
     assert schedule(90) == pytest.approx(1 + 0.67 * (2 * hashed(8, 90) - 1), rel=1e-15)
 
@@ -86,10 +86,11 @@ def test_noise_from_a_step_on_with_a_seed() -> None:
 def test_noise_of_torch_is_refused_as_implemented() -> None:
     kwargs = {"decay_t": 3, "noise_range_t": 5}
     with pytest.raises(DefinitionError) as caught:
-        frameworks.schedule("timm", "StepLRScheduler", kwargs, base=1, as_implemented=True)
+        frameworks.schedule("timm", "StepLRScheduler", kwargs, base=1)
     assert str(caught.value) == (
         "noise has no value as implemented: timm draws it from torch's generator "
-        "(timm > StepLRScheduler): leave as_implemented out for noise that is a formula of the step"
+        "(timm > StepLRScheduler): give as_implemented=False for noise that is a formula of the "
+        "step"
     )
 
 

@@ -7,6 +7,7 @@ described in the specification that came with them.
 
 import functools
 import json
+import lzma
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -101,3 +102,10 @@ def reference_error(system: str, name: str, path: str, steps: int) -> float:
         if (row["system"], row["class"], row["path"]) == (system, name, path)
     ]
     return float(max(found))
+
+
+@functools.cache
+def framework_records() -> list[Row]:
+    """Values of the schedules of training frameworks, computed by the frameworks' own code."""
+    text = lzma.decompress((ROOT / "frameworks.jsonl.xz").read_bytes()).decode("utf-8")
+    return [json.loads(line) for line in text.splitlines()]

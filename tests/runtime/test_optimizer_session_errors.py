@@ -85,11 +85,13 @@ BROKEN: tuple[tuple[Callable[[dict[str, Any]], object], str], ...] = (
     ),
     (
         lambda content: content.update(params=[1]),
-        "'params' must be a mapping, got list (rule 'momentum')",
+        "expected a mapping from name to parameter, got list (rule 'momentum'): give {name: …} for "
+        "'w', 'layer.0.bias', 's', 'none'",
     ),
     (
         lambda content: content["states"].update(norm=3),
-        "state 'norm' must be a mapping, got int (rule 'momentum')",
+        "expected a mapping from name to parameter of state 'norm', got int (rule 'momentum'): "
+        "give {name: …} for 'w', 'layer.0.bias', 's', 'none'",
     ),
 )
 

@@ -175,7 +175,7 @@ OF_FRAMEWORKS: dict[str, tuple[str, str, dict[str, Any], str]] = {
         "huggingface",
         "reduce_lr_on_plateau",
         {"patience": 1.5},
-        "patience must be an int >= 0, got 1.5 (huggingface > reduce_lr_on_plateau)",
+        "patience must be an integer >= 0, got 1.5 (huggingface > reduce_lr_on_plateau)",
     ),
     "a bound short": (
         "torch",

@@ -8,10 +8,11 @@ import numpy as np
 import onnxruntime as ort
 import torch
 
-from closedform.exporters.onnx_model import DEFAULT_OPSET, serialize, to_model
+from closedform.exporters.onnx_model import serialize, to_model
 from closedform.exporters.torch_module import to_module
 from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Array, Graph
+from closedform.options import DEFAULT_OPSET
 
 Arrays = Mapping[str, Array]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
+
+from tests.support.programs import run_python
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -55,10 +55,8 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Runs a command of a page, which must call Python, on the copy."""
     program, *words = shlex.split(command)
     assert program == "python", command
-    environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(
-        [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True
-    )
+    environment = {"PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    return run_python(words, folder, environment)
 
 
 def commands(text: str) -> list[str]:

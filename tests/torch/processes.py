@@ -8,10 +8,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.multiprocessing.spawn import spawn
+from torch.multiprocessing.spawn import spawn, start_processes
 
 from closedform.language import UpdateRule
 from closedform.torch import Optimizer
+from tests.support.compiled_once import Compilations
 
 ROUNDING = 6e-8
 """Half of an ulp of a float32 of about 1."""
@@ -21,11 +22,18 @@ SIZES = ((7, 5), (5,), (1, 3), (2, 3, 4), ())
 
 
 def together(work: Callable[..., None], world: int, *args: object) -> None:
-    """Calls a function in so many processes of one group, each with its own rank first."""
+    """Calls a function in so many processes of one group, each with its own rank first.
+
+    They are forks of one new process, which imports the function's module, and torch with it.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    spawn(_begin, args=(work, world, port, args), nprocs=world, join=True)
+    spawn(_fork, (work, world, port, args), nprocs=1)
+
+
+def _fork(_: int, work: Callable[..., None], world: int, *others: object) -> None:
+    start_processes(_begin, (work, world, *others), world, start_method="fork")
 
 
 def _begin(
@@ -34,7 +42,8 @@ def _begin(
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     dist.init_process_group("gloo", rank=rank, world_size=world)
-    work(rank, *args)
+    with Compilations().used():
+        work(rank, *args)
     dist.barrier()
     dist.destroy_process_group()
 

@@ -4,6 +4,7 @@ import copy
 import inspect
 import math
 import pickle
+import random
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,7 @@ def optimizer_of(groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
 
 @pytest.mark.sample(every=3)
 @pytest.mark.parametrize("key", SAMPLED)
+@pytest.mark.filterwarnings("ignore:The epoch parameter:UserWarning")
 def test_a_class_steps_through_the_values_of_its_record(key: str) -> None:
     row = RECORDS[key]
     cls = getattr(MODULES[row["system"]], row["class"])
@@ -123,7 +125,7 @@ def test_one_cycle_moves_the_momentum_or_the_first_beta_beside(momentum: str) ->
         mine.step()
         theirs.step()
         other.step()
-    with pytest.raises(UnknownNameError, match="neither 'momentum' nor 'betas' to cycle"):
+    with pytest.raises(DefinitionError, match="neither 'momentum' nor 'betas' to cycle"):
         lr_scheduler.OneCycleLR(torch.optim.Adagrad(parameters([(2,)])), max_lr=0.5, total_steps=30)
 
 
@@ -205,17 +207,68 @@ def test_functions_of_the_step(function: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    "function",
     [
-        (lambda step: 1 if step < 5 else 0, "truth value"),
-        (lambda step: math.cos(step), "float"),
+        lambda step: 1 if step < 5 else 0.5,
+        lambda step: math.cos(step),
+        lambda step: min(1.0, (step + 1) / 5) * 0.9 ** (step // 3),
     ],
 )
-def test_a_function_that_needs_a_number_is_refused(function: Any, said: str) -> None:
-    with pytest.raises(ArgumentError, match=said) as caught:
-        lr_scheduler.LambdaLR(two_groups(), function)
-    assert "torch > LambdaLR, lr_lambda" in str(caught.value)
-    assert "sympy.Piecewise" in str(caught.value)
+def test_python_functions_are_read(function: Any) -> None:
+    ours = lr_scheduler.LambdaLR(two_groups(), function)
+    theirs = torch.optim.lr_scheduler.LambdaLR(two_groups(), function)
+    assert all(isinstance(schedule, cf.Schedule) for schedule in ours.schedules)
+    for _ in range(12):
+        # Each rounds once or twice a step.
+        assert ours.get_last_lr() == pytest.approx(theirs.get_last_lr(), rel=1e-14)
+        for scheduler in (ours, theirs):
+            scheduler.optimizer.step()
+            scheduler.step()
+
+
+def drawn(step: int) -> float:
+    """A function that cannot be traced, with the same values each time."""
+    return random.Random(step).random()
+
+
+def until_ten(step: int) -> float:
+    if step > 10:
+        raise ValueError(step)
+    return 0.5**step
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "reason"),
+    [
+        ("LambdaLR", drawn, "draws random numbers"),
+        ("LambdaLR", until_ten, "from step 11 on"),
+        ("MultiplicativeLR", drawn, "draws random numbers"),
+        ("MultiplicativeLR", math.cos, r"the product of cos\(t\) has no closed form"),
+    ],
+)
+def test_a_function_that_cannot_be_read_is_called(name: str, function: Any, reason: str) -> None:
+    with pytest.warns(UserWarning, match=f"{name} calls the Python function.*{reason}") as warned:
+        ours = getattr(lr_scheduler, name)(two_groups(), function)
+    assert len(warned) == 1
+    assert warned[0].filename == __file__
+    theirs = getattr(torch.optim.lr_scheduler, name)(two_groups(), function)
+    assert ours.schedules == [None, None]
+    for _ in range(10):
+        assert ours.get_last_lr() == pytest.approx(theirs.get_last_lr(), rel=1e-14)
+        for scheduler in (ours, theirs):
+            scheduler.optimizer.step()
+            scheduler.step()
+    state = ours.state_dict()
+    assert f"the Python function {function.__qualname__}" in state["expression"][0]
+    with pytest.warns(UserWarning, match="calls the Python function"):
+        again = getattr(lr_scheduler, name)(two_groups(), function)
+    again.load_state_dict(state)
+    assert again.get_last_lr() == ours.get_last_lr()
+
+
+def test_another_class_refuses_a_function_that_cannot_be_read() -> None:
+    with pytest.raises(ArgumentError, match=r"one that can be traced: random.Random draws random"):
+        cerebras.LambdaLR(two_groups(), 0.1, [drawn, drawn])
 
 
 def test_arguments_are_those_of_the_class() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -107,14 +108,31 @@ class _Draws(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def test_dropout_keeps_what_torch_keeps_of_the_same_numbers() -> None:
+class _SelfAttention(nn.Module):
+    """Attention as it is in a layer of an encoder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.MultiheadAttention(4, 2, dropout=0.5, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.layer(x, x, x, need_weights=False)[0]
+        return result
+
+
+def _encoder() -> nn.Module:
+    return nn.TransformerEncoderLayer(4, 2, 8, dropout=0.5, batch_first=True)
+
+
+@pytest.mark.parametrize(
+    ("layer", "count"),
+    [(_SelfAttention, 2), pytest.param(_encoder, 5, marks=pytest.mark.exhaustive)],
+)
+def test_dropout_keeps_what_torch_keeps_of_the_same_numbers(
+    layer: Callable[[], nn.Module], count: int
+) -> None:
     torch.manual_seed(0)
-    model = nn.Sequential(
-        nn.Linear(6, 8),
-        nn.Dropout(0.25),
-        nn.Unflatten(1, (2, 4)),
-        nn.TransformerEncoderLayer(4, 2, 8, dropout=0.5, batch_first=True),
-    )
+    model = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.25), nn.Unflatten(1, (2, 4)), layer())
     rows, weight = torch.randn(5, 6), torch.randn(5, 2, 4)
     traced = trace(model, _weighted, (rows[:3], weight[:3]))
     session = open_session(traced.step)
@@ -130,7 +148,7 @@ def test_dropout_keeps_what_torch_keeps_of_the_same_numbers() -> None:
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         with _Draws(list(draws.values())) as given:
             loss = _weighted(model(rows), weight)
-        assert len(draws) == 5
+        assert len(draws) == count
         assert given.left == []
         loss.backward()
     # float32 sums in another order.

@@ -17,6 +17,7 @@ from closedform.errors import VerificationError
 from closedform.options import ModelSpec
 from closedform.training import export
 from closedform.verify.translation.artefact import KEY
+from tests.support.torch_exporter import traced_once
 
 BATCH = (torch.zeros(2, 3), torch.zeros(2, dtype=torch.long))
 RATE = schedules.linear(0, 1e-2, 5)
@@ -25,7 +26,8 @@ RULE = transforms.clip_by_global_norm(optimizers.adamw(RATE), 1)
 
 def written(rule: UpdateRule, folder: Path, **options: Any) -> dict[str, dict[str, Any]]:
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
-    models = export(model, functional.cross_entropy, BATCH, rule, folder, **options)
+    with traced_once(written):
+        models = export(model, functional.cross_entropy, BATCH, rule, folder, **options)
     found = {}
     for name, file in models.items():
         facts = {entry.key: entry.value for entry in file.metadata_props}

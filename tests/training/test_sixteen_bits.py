@@ -20,6 +20,7 @@ from closedform import UpdateRule, optimizers, schedules, transforms
 from closedform.errors import ExportError
 from closedform.runtime.onnx_session import OnnxSession, run_into
 from closedform.training import StepResult, TrainSession, export
+from tests.support.torch_exporter import traced_once
 from tests.training.models import CASES, Case, batches, mlp
 
 STEPS = 40
@@ -105,7 +106,8 @@ def exported(
         example = example[0].to(NARROW[word]), example[1]
     rule = narrow_rule(case.rule, word, **scale)
     compute = "f32" if is_widened else None
-    export(model, in_float32, example, rule, folder, compute_dtype=compute)
+    with traced_once(case.model, word):
+        export(model, in_float32, example, rule, folder, compute_dtype=compute)
     return TrainSession(folder, threads=1), model
 
 

@@ -388,11 +388,11 @@ BAD: dict[str, tuple[Callable[[], UpdateRule], str]] = {
     ),
     "units": (
         lambda: transforms.clip_by_unit_norm(ADAM, units="rows"),
-        "units must be 'first' or 'last', got 'rows' (clip_by_unit_norm)",
+        "units must be one of 'first', 'last', got 'rows' (clip_by_unit_norm)",
     ),
     "test": (
         lambda: transforms.skip_nonfinite(ADAM, test="nan"),
-        "test must be 'elements' or 'norm', got 'nan' (skip_nonfinite)",
+        "test must be one of 'elements', 'norm', got 'nan' (skip_nonfinite)",
     ),
     "twice": (
         lambda: transforms.skip_nonfinite(transforms.skip_nonfinite(ADAM)),
@@ -417,7 +417,7 @@ BAD: dict[str, tuple[Callable[[], UpdateRule], str]] = {
     ),
     "first average": (
         lambda: transforms.weight_average(ADAM, 0.5, first="zero"),
-        "first must be 'copy' or 'blend', got 'zero' (weight_average)",
+        "first must be one of 'copy', 'blend', got 'zero' (weight_average)",
     ),
     "start": (
         lambda: transforms.weight_average(ADAM, start=-1),
@@ -443,7 +443,7 @@ BAD: dict[str, tuple[Callable[[], UpdateRule], str]] = {
     ),
     "other dtype": (
         lambda: transforms.master_weights(ADAM, "f32"),
-        "stored must be 'bf16' or 'f16', got 'f32' (master_weights)",
+        "stored must be one of 'bf16', 'f16', got 'f32' (master_weights)",
     ),
     "no such state": (
         lambda: transforms.sparsify(ADAM, ["exp_average"]),

@@ -10,19 +10,9 @@ from dataclasses import dataclass, field
 from flint import fmpq
 
 from closedform.verify.tactics.lemmas import lemmas_of, lemmas_of_pair
-from closedform.verify.terms import (
-    HALF,
-    Term,
-    cospi,
-    divide,
-    exp,
-    floor,
-    log,
-    power,
-    sinpi,
-    symbol,
-)
+from closedform.verify.terms.build import HALF, cospi, divide, exp, floor, log, power, sinpi, symbol
 from closedform.verify.terms.evaluate import Undefined, holds
+from closedform.verify.terms.tree import Term
 
 U, V, B, P = (symbol(name) for name in ("u", "v", "b", "p"))
 SPECIAL = [fmpq(n, 2) for n in (-4, -3, -2, -1, 0, 1, 2, 3, 4)]

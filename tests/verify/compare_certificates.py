@@ -21,7 +21,8 @@ from closedform.exporters.torch_module import to_module
 from closedform.ir.graph import Array, Graph
 from closedform.options import GraphOptions
 from closedform.recipes import load_schedules
-from closedform.verify.certificates.certificate import EXHAUSTIVE, certify
+from closedform.verify.certificates.certificate import certify
+from closedform.verify.terms.limits import LIMITS
 from tests.reference.test_configs import CONFIGS, lengths
 from tests.support.study import STUDY, compile_double_float
 
@@ -43,7 +44,8 @@ def test_every_step_of_every_config(config: Path) -> None:
         single = compile_schedule(schedule, GraphOptions(step_shape=("n",), dtype="f32"))
         count = last_step(config) + 1
         parts = [
-            range(start, min(start + EXHAUSTIVE, count)) for start in range(0, count, EXHAUSTIVE)
+            range(start, min(start + LIMITS.exhaustive_steps, count))
+            for start in range(0, count, LIMITS.exhaustive_steps)
         ]
         first = [certify(schedule, double, part, engine="onnxruntime") for part in parts]
         second = [certify(schedule, single, part, engine="onnxruntime") for part in parts]

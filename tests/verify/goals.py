@@ -12,7 +12,9 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.verify.terms import Term, equal, less, less_equal, term
+from closedform.verify.terms.build import equal, less, less_equal
+from closedform.verify.terms.sympy_io import term
+from closedform.verify.terms.tree import Term
 from closedform.verify.terms.verdict import Status
 
 PROVED, REFUTED = Status.PROVED, Status.REFUTED

@@ -11,8 +11,9 @@ from sympy import Abs, And, Eq, Max, Min, Or, Rational, cos, pi, sqrt
 from sympy import Piecewise as Pw
 
 from closedform.language import floor_div, floor_mod, hyper, t
-from closedform.verify.terms import both, equal, substitute, term
+from closedform.verify.terms.build import both, equal, substitute
 from closedform.verify.terms.definedness import obligations
+from closedform.verify.terms.sympy_io import term
 from closedform.verify.terms.verdict import Status
 from tests.verify.goals import PROVED, REFUTED, Goal, at, at_most, below, same, terms_of
 from tests.verify.goals_schedules import (

@@ -9,10 +9,9 @@ from sympy import Abs, Max, Rational, sign, sqrt
 from sympy import Piecewise as Pw
 
 from closedform.language import hyper, t
-from closedform.verify.terms import (
+from closedform.verify.terms.build import (
     ONE,
     ZERO,
-    Term,
     both,
     equal,
     ite,
@@ -21,9 +20,10 @@ from closedform.verify.terms import (
     maximum,
     minimum,
     multiply,
-    term,
 )
 from closedform.verify.terms.definedness import obligations
+from closedform.verify.terms.sympy_io import term
+from closedform.verify.terms.tree import Term
 from closedform.verify.terms.verdict import Status
 from tests.verify.goals import PROVED, REFUTED, Goal, at, at_most, below, same, terms_of
 

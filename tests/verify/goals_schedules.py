@@ -16,11 +16,9 @@ from sympy import Min, cos, pi, sqrt
 from sympy import Piecewise as Pw
 
 from closedform.language import floor_div, floor_mod, hyper, t
-from closedform.verify.terms import (
+from closedform.verify.terms.build import (
     ONE,
     ZERO,
-    Op,
-    Term,
     add,
     either,
     equal,
@@ -28,13 +26,12 @@ from closedform.verify.terms import (
     less_equal,
     negate,
     power,
-    show,
     substitute,
     symbol,
-    term,
-    walk,
 )
 from closedform.verify.terms.definedness import obligations
+from closedform.verify.terms.sympy_io import term
+from closedform.verify.terms.tree import Op, Term, show, walk
 from tests.verify.goals import PROVED, REFUTED, Goal, terms_of
 
 T, W, S, D, T0, S1, S2, m1, m2, m3 = (

@@ -22,8 +22,8 @@ from closedform.language import Schedule, UpdateRule
 from closedform.verify.claims.core import Claim, Goal
 from closedform.verify.claims.reading import read_schedule
 from closedform.verify.claims.step import step_of
-from closedform.verify.terms import ONE, Op, Term, rational, term, to_sympy
 from closedform.verify.terms.build import (
+    ONE,
     add,
     cospi,
     divide,
@@ -34,12 +34,14 @@ from closedform.verify.terms.build import (
     minimum,
     negative,
     power,
+    rational,
     rebuild,
     sinpi,
     subtract,
 )
 from closedform.verify.terms.definedness import obligations
-from closedform.verify.terms.tree import Sign, symbols, walk
+from closedform.verify.terms.sympy_io import term, to_sympy
+from closedform.verify.terms.tree import Op, Sign, Term, symbols, walk
 from closedform.verify.terms.verdict import Verdict
 from tests.support.mutation import Mutant, TooSlowError, at_most, lines_run, mutants_of, planted
 from tests.support.term_values import UndecidedError, UndefinedError, compare, value_at

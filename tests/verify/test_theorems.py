@@ -14,8 +14,8 @@ from closedform.language import Schedule
 from closedform.verify.claims.core import Claim
 from closedform.verify.claims.reading import value_term
 from closedform.verify.tactics.escalation import EVALUATION
-from closedform.verify.terms import symbols
 from closedform.verify.terms.evaluate import Undefined, holds, value
+from closedform.verify.terms.tree import symbols
 from closedform.verify.terms.verdict import Status, Verdict
 from docs import theorems as docs
 from docs.theorem import PROVED, REFUTED, Section, Theorem

@@ -10,9 +10,9 @@ Values are parsed without eval, by this grammar::
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-import re
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +22,9 @@ import typer
 
 from closedform.errors import ArgumentError
 
-_NAME_HELP = "A name of the library, FRAMEWORK:CLASS, or a config file."
+_NAME_HELP = (
+    "A name of the library, FRAMEWORK:CLASS, a config file, or FILE.py:FUNCTION, which is imported."
+)
 Name = Annotated[str, typer.Argument(help=_NAME_HELP)]
 OptionalName = Annotated[str | None, typer.Argument(help=_NAME_HELP)]
 
@@ -41,8 +43,6 @@ Shapes = dict[str, tuple[int, ...]]
 TENSOR_FILES = (".npz", ".safetensors")
 """Suffixes of the files from which shapes are read."""
 
-_INTEGER = re.compile(r"[+-]?\d+(_\d+)*")
-_DECIMAL = re.compile(r"[+-]?(\d+(_\d+)*\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _CONSTANTS = {"true": True, "false": False, "none": None, "null": None}
 
 
@@ -184,10 +184,10 @@ def _safetensors_shapes(path: Path) -> list[tuple[str, tuple[int, ...]]]:
 
 
 def _number(word: str) -> int | float | None:
-    if _INTEGER.fullmatch(word):
+    with contextlib.suppress(ValueError):
         return int(word)
-    if _DECIMAL.fullmatch(word) and math.isfinite(float(word)):
-        return float(word)
+    with contextlib.suppress(ValueError):
+        return float(word) if math.isfinite(float(word)) else None
     return None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -68,16 +67,25 @@ def export(
     """Export NAME to ONNX: schedule.onnx, and with --params init.onnx and step.onnx.
 
     The arguments of NAME are options: closedform export cosine --start 3e-4 --end 0 --steps 100
-    -o lr.onnx, closedform export --optimizer adamw --params model.safetensors -o adamw.
+    -o lr.onnx, closedform export --optimizer adamw --params model.safetensors -o adamw. A function
+    of your own is closedform export train.py:get_lr -o lr.onnx, which imports train.py: its code
+    is run.
     """
     import closedform as cf
-    from closedform.cli.output import progress
+    from closedform.cli.output import tracked
     from closedform.cli.sources import load_source, schedules_of
     from closedform.language import Schedule, UpdateRule
 
     name, words = _named(name, optimizer, context.args)
     shapes = parse_shapes(params or [])
-    source = load_source(name, words, key=key, base=base_value, as_implemented=as_implemented)
+    source = load_source(
+        name,
+        words,
+        key=key,
+        base=base_value,
+        as_implemented=as_implemented,
+        inputs=hyper_inputs or (),
+    )
     _check(source, shapes, output)
 
     def write_schedule(schedule: Schedule, path: Path) -> None:
@@ -91,23 +99,22 @@ def export(
             claims=schedule.verify() if claims else None,
         )
 
-    tasks = []
+    tasks: list[tuple[tuple[Path, ...], Callable[[], object]]] = []  # files and their writer
     for scheduled, schedule in schedules_of(source).items():
         file = "schedule.onnx" if scheduled == "lr" else f"schedule.{scheduled}.onnx"
         path = output if _is_file(output) else output / file
-        tasks.append(_Task((path,), partial(write_schedule, schedule, path)))
+        tasks.append(((path,), partial(write_schedule, schedule, path)))
     if shapes and not isinstance(source, Schedule):
         rule = source if isinstance(source, UpdateRule) else source.optimizer
         write_rule = partial(
             cf.to_onnx, rule, output, params=shapes, dtype=dtype, inline=inline, opset=opset
         )
-        tasks.append(_Task((output / "init.onnx", output / "step.onnx"), write_rule))
+        tasks.append(((output / "init.onnx", output / "step.onnx"), write_rule))
     folder = output.parent if _is_file(output) else output
-    with _folder(folder), progress("compile and export", len(tasks)) as bar:
-        for task in tasks:
-            task.write()
-            bar.advance(description=f"wrote {task.files[-1].name}")
-    for path in (path for task in tasks for path in task.files):
+    with _folder(folder):
+        for _, write in tracked(tasks, "compile and export"):
+            write()
+    for path in (path for files, _ in tasks for path in files):
         print(f"{path}  {path.stat().st_size:,} bytes")
 
 
@@ -138,14 +145,6 @@ def _folder(path: Path) -> Iterator[None]:
                 break
             folder.rmdir()
         raise
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """Files, and the function that writes them."""
-
-    files: tuple[Path, ...]
-    write: Callable[[], object]
 
 
 def _check(source: Source, shapes: Mapping[str, tuple[int, ...]], output: Path) -> None:

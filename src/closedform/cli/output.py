@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from rich.console import Console
 from rich.text import Text
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
+Item = TypeVar("Item")
 
 
 def error_line(error: Exception) -> None:
     """Prints an error on stderr as one line, in color on a terminal."""
     message = " ".join(str(error).split()) or type(error).__name__
     line = Text("error: ", style="bold red").append(message, style="not bold red")
+    Console(stderr=True, soft_wrap=True).print(line)
+
+
+def note_line(text: str) -> None:
+    """Prints a note on stderr, in color on a terminal."""
+    line = Text("note: ", style="bold cyan").append(text, style="not bold default")
     Console(stderr=True, soft_wrap=True).print(line)
 
 
@@ -46,31 +50,10 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: boo
     Console().print(grid)
 
 
-@contextmanager
-def progress(description: str, total: int) -> Iterator[_Bar]:
-    """Yields a progress bar, shown on stderr while the block runs if that is a terminal."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+def tracked(items: Sequence[Item], description: str) -> Iterable[Item]:
+    """Returns the items, with a progress bar on stderr while they are used, on a terminal."""
+    from rich.progress import track
 
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
-    with bar:
-        yield _Bar(bar, description, total)
-
-
-class _Bar:
-    """One task of a ``Progress``."""
-
-    def __init__(self, owner: Progress, description: str, total: int) -> None:
-        self._owner = owner
-        self._task = owner.add_task(description, total=total)
-
-    def advance(self, amount: int = 1, description: str | None = None) -> None:
-        """Advances the bar and replaces its description."""
-        self._owner.update(self._task, advance=amount, description=description)
+    is_hidden = not sys.stderr.isatty()
+    console = Console(stderr=True)
+    return track(items, description, console=console, transient=True, disable=is_hidden)

@@ -38,18 +38,16 @@ def run(
 
     import closedform as cf
     from closedform.cli.arguments import free_arguments, parse_steps
-    from closedform.cli.output import progress, table
+    from closedform.cli.output import table, tracked
 
     wanted = parse_steps(steps)
     inputs = free_arguments(context.args)
     session = cf.ScheduleSession(file)
     rows: list[tuple[str, str]] = []
-    with progress("run", len(wanted)) as bar:
-        for begin in range(0, len(wanted), _CHUNK):
-            chunk = np.array(wanted[begin : begin + _CHUNK], dtype=np.int64)
-            values = np.asarray(session(chunk, **inputs))
-            rows += [(str(t), str(v)) for t, v in zip(chunk.tolist(), values, strict=True)]
-            bar.advance(len(chunk))
+    for begin in tracked(range(0, len(wanted), _CHUNK), "run"):
+        chunk = np.array(wanted[begin : begin + _CHUNK], dtype=np.int64)
+        values = np.asarray(session(chunk, **inputs))
+        rows += [(str(t), str(v)) for t, v in zip(chunk.tolist(), values, strict=True)]
     if output is not None:
         output.write_text(_csv(rows), encoding="utf-8")
         print(output)

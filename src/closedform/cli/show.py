@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     import sympy as sp
 
     from closedform.language import Schedule, UpdateRule
-    from closedform.recipes import Recipe
 
 _MAX_ROWS = 60
 
@@ -50,14 +49,12 @@ def show(
         return
     for scheduled, schedule in schedules_of(source).items():
         heading(f"{scheduled}: {schedule.name}")
-        _show_schedule(schedule, latex=latex, ir=ir, until=until or _max_steps(source))
+        _show_schedule(
+            schedule, latex=latex, ir=ir, until=until or getattr(source, "max_steps", None)
+        )
     rule = source if isinstance(source, UpdateRule) else source.optimizer
     heading(f"optimizer: {rule.name}")
     _show_rule(rule, latex=latex, shapes=shapes if ir else None)
-
-
-def _max_steps(source: UpdateRule | Recipe) -> int | None:
-    return getattr(source, "max_steps", None)
 
 
 def _show_schedule(schedule: Schedule, *, latex: bool, ir: bool, until: int | None) -> None:

@@ -1,8 +1,14 @@
-"""The subjects of commands: a name of the library, ``framework:Class``, or a config file."""
+"""The subjects of commands: a name of the library, ``framework:Class``, or a file.
+
+A file is a config, or Python code with the name of a function: ``train.py:get_lr``.
+"""
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import inspect
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,16 +40,20 @@ def load_source(
     key: str = "lr",
     base: float | None = None,
     as_implemented: bool = False,
+    inputs: Sequence[str] = (),
 ) -> Schedule | UpdateRule | Recipe:
     """Returns the object that a name denotes, with its arguments from the remaining words.
 
     Args:
-        name: A config file, ``framework:Class``, or a schedule or optimizer of the library, also as
+        name: A config file, a Python file with a function such as ``train.py:get_lr``, which is
+            imported, that is, its code is run, ``framework:Class``, or a schedule or optimizer of
+            the library, also as
             ``schedule:name`` and ``optimizer:name``.
         words: The words of the command line that are not options of the command.
         key: For a framework's class, the hyperparameter that it schedules.
         base: For a framework's class that scales the optimizer's own value, that value.
         as_implemented: Whether to reproduce the defects of the framework.
+        inputs: Variables of a Python function that become hyperparameters.
 
     Raises:
         typer.BadParameter: The words are not arguments.
@@ -56,6 +66,9 @@ def load_source(
         if arguments:
             raise typer.BadParameter(f"a config file takes no --{next(iter(arguments))}")
         return cf.load_recipe(Path(name))
+    file, colon, function = name.rpartition(":")
+    if colon and file.lower().endswith(".py"):
+        return _from_python(Path(file), function, arguments, inputs)
     kind, colon, own = name.partition(":")
     if colon and f"{kind}s" in KINDS:
         return _from_library(own, arguments, (f"{kind}s",))
@@ -147,10 +160,57 @@ def _from_library(
     try:
         signature.bind(**given)
     except TypeError as error:
-        options = " ".join(_option(parameter) for parameter in signature.parameters.values())
+        names = ((f"--{p.name.replace('_', '-')}", p) for p in signature.parameters.values())
+        options = " ".join(n if p.default is p.empty else f"[{n}]" for n, p in names)
         raise ArgumentError(str(error), where=name, hint=f"its options are {options}") from None
     result: Schedule | UpdateRule = function(**given)
     return result
+
+
+def _from_python(
+    path: Path, name: str, arguments: Mapping[str, Any], inputs: Sequence[str]
+) -> Schedule | UpdateRule:
+    """Returns the schedule of a function, or a scheduler or schedule, of a Python file."""
+    from closedform.cli.output import note_line
+    from closedform.language import Schedule, UpdateRule
+
+    note_line(f"importing {path}, which runs its code")
+    module = _imported(path)
+    if not hasattr(module, name):
+        raise UnknownNameError(f"{path} has no {name!r}", hint=nearest(name, vars(module)))
+    found = getattr(module, name)
+    if isinstance(found, Schedule | UpdateRule):
+        if arguments:
+            raise typer.BadParameter(f"{name} takes no --{next(iter(arguments))}")
+        return found
+    symbols = [key for key in inputs if key not in arguments]
+    numbers = {key: arguments[key] for key in inputs if key in arguments}
+    others = {key: value for key, value in arguments.items() if key not in numbers}
+    traced = cf.from_python(
+        functools.partial(found, **others) if others else found, hyper=[*symbols, *numbers]
+    )
+    note_line(str(traced.trace))
+    return traced.bind(**numbers) if numbers else traced
+
+
+def _imported(path: Path) -> ModuleType:
+    """The module of a file, with the imports that ``python file`` would find."""
+    spec = importlib.util.spec_from_file_location(f"_imported_{path.stem}", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise ArgumentError(f"cannot read {str(path)!r}", hint="give the path of a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ArgumentError(
+            f"{path} cannot be imported: {type(error).__name__}: {error}",
+            hint="put what trains below `if __name__ == '__main__':`",
+        ) from error
+    finally:
+        sys.path.remove(str(path.parent.resolve()))
+    return module
 
 
 def _in_frameworks(name: str) -> str | None:
@@ -172,8 +232,3 @@ def _with_schedules(value: Any) -> Any:
     if not isinstance(value, dict) or "class" not in value:
         return value
     return _from_library(str(value["class"]), value.get("kwargs", {}))
-
-
-def _option(parameter: inspect.Parameter) -> str:
-    option = f"--{parameter.name.replace('_', '-')}"
-    return option if parameter.default is parameter.empty else f"[{option}]"

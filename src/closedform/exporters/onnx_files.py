@@ -85,11 +85,18 @@ def schedule_model(
 
 
 def input_defaults(schedule: Schedule, graph: Graph) -> dict[str, float]:
-    """Returns the known values of the hyperparameters that are inputs of the graph."""
+    """Returns the known values of the hyperparameters that are inputs of the graph.
+
+    That of an integer input is an int.
+    """
     known = schedule.hyperparameters
     inputs = [node for node in graph.inputs if node.attribute("role") == Role.HYPER]
-    names = [node.attribute("name") for node in inputs]
-    return {name: to_float(known[name]) for name in names if name in known}
+    types = {node.attribute("name"): node.type.dtype for node in inputs}
+    return {
+        name: int(known[name]) if dtype.is_integer else to_float(known[name])
+        for name, dtype in types.items()
+        if name in known
+    }
 
 
 def rule_models(

@@ -18,8 +18,8 @@ from closedform.exporters.onnx_ops import BF16_MIN_OPSET, ELEMENT_TYPES, ONNX_OP
 from closedform.ir.graph import Graph, Node, Role, input_names
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, TensorType
+from closedform.options import DEFAULT_OPSET
 
-DEFAULT_OPSET = 21
 MIN_OPSET = 7
 MAX_OPSET = 23
 IR_VERSION = 10
@@ -194,7 +194,7 @@ def check_opset(graph: Graph, opset: int) -> None:
         raise ExportError(
             f"opset must be in {MIN_OPSET}..{MAX_OPSET}, got {opset!r}",
             where=where,
-            hint=f"{DEFAULT_OPSET} runs in every onnxruntime from 1.18 on",
+            hint=f"the default is {DEFAULT_OPSET}, which onnxruntime reads from 1.18 on",
         )
     for node in graph.nodes:
         needed = _needed_opset(node)

@@ -13,7 +13,6 @@ from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, ValueInfoPro
 
 from closedform.errors import ExportError
 from closedform.exporters.onnx_model import (
-    DEFAULT_OPSET,
     check_opset,
     finish_model,
     type_info,
@@ -22,6 +21,7 @@ from closedform.exporters.onnx_model import (
 from closedform.ir import naming
 from closedform.ir.graph import Graph, input_names
 from closedform.ir.program import Call, Program, Stage
+from closedform.options import DEFAULT_OPSET
 
 DOMAIN = "closedform"
 """The domain of the local functions."""

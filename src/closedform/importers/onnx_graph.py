@@ -13,6 +13,7 @@ import onnx
 from onnx import ModelProto, NodeProto, ValueInfoProto, helper, inliner, numpy_helper
 
 from closedform.errors import ClosedFormError, VerificationError, nearest
+from closedform.importers.onnx_limits import check_size
 from closedform.importers.onnx_ops import DTYPES, ONNX_ROWS, Reader, add_constant
 from closedform.ir import Builder, Graph, Role, TensorType
 
@@ -31,6 +32,7 @@ def read_model(source: ModelProto | str | PathLike[str]) -> Graph:
             is not supported; the message names the node.
     """
     model = source if isinstance(source, ModelProto) else load_model(Path(source))
+    check_size(model)
     if model.functions:
         model = inliner.inline_local_functions(model)
     body = model.graph

@@ -16,6 +16,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from closedform.errors import VerificationError
 from closedform.exporters.onnx_ops import ELEMENT_TYPES
+from closedform.importers.onnx_limits import check_entries
 from closedform.ir import Builder, DType, Op, Shape, TensorType, Value, broadcast
 
 DTYPES: Mapping[int, DType] = {number: dtype for dtype, number in ELEMENT_TYPES.items()}
@@ -67,7 +68,13 @@ def add_constant(reader: Reader, name: str, tensor: TensorProto) -> None:
             f"the constant {name!r} cannot be read",
             hint="its type is not supported, or its data is in another file",
         )
-    array = numpy_helper.to_array(tensor)
+    check_entries(name, tensor)
+    try:
+        array = numpy_helper.to_array(tensor)
+    except (ValueError, TypeError) as error:
+        raise VerificationError(
+            f"the constant {name!r} cannot be read", hint="its data do not have its shape"
+        ) from error
     reader.arrays[name] = array
     reader.values[name] = reader.builder.const(array, DTYPES[tensor.data_type])
 

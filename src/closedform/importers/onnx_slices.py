@@ -18,6 +18,7 @@ from onnx import FunctionProto, ModelProto, NodeProto
 
 from closedform.errors import VerificationError
 from closedform.importers.onnx_graph import STEP, read_node, role_of, type_of
+from closedform.importers.onnx_limits import check_size
 from closedform.importers.onnx_ops import ONNX_ROWS, Reader, add_constant
 from closedform.ir import Builder, DType, Graph, Role, TensorType
 
@@ -32,7 +33,7 @@ _MIXED, _SUM = "", "+"  # no names of parameters
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A value: what it is, the parameter that it belongs to, and the parts of a sum.
+    """A value: its kind, the parameter that it belongs to, and the parts of a sum.
 
     The owner is None for what belongs to none, ``_MIXED`` or ``_SUM`` for what belongs to several.
     """
@@ -71,6 +72,7 @@ class Slices:
     def __init__(
         self, model: ModelProto, owned: Mapping[str, tuple[str, str]], scalar: DType
     ) -> None:
+        check_size(model)
         self.model = model
         self.scalar = scalar
         self.functions = {(each.domain, each.name): each for each in model.functions}
@@ -95,12 +97,12 @@ class Slices:
             self._add(node)
 
     def kind_of(self, name: str, param: str) -> Hashable:
-        """Returns what tells a value of a parameter from those that are computed otherwise."""
+        """Returns a key that distinguishes a parameter's value from those computed differently."""
         value = self._taken(name)
         return value.kind if value.owner in (None, param) else name
 
     def graph(self, outputs: Iterable[str]) -> Graph:
-        """Returns what some values are computed by, as a graph with these outputs.
+        """Returns the graph that computes some values, with these outputs.
 
         Raises:
             VerificationError: A node is not supported.
@@ -157,7 +159,7 @@ class Slices:
             self._values[name] = _Value(self._kind("output", key, place), owner)
 
     def _parts(self, node: NodeProto) -> tuple[tuple[str, str], ...]:
-        """The parts of a sum of what belongs to several parameters, each to one; else none."""
+        """The parts of a sum over several parameters, one part each; else none."""
         if node.op_type != "Add" or node.domain not in ("", "ai.onnx"):
             return ()
         parts: list[tuple[str, str]] = []
@@ -174,7 +176,10 @@ class Slices:
         value = self._values[name]
         if value.owner != _SUM:
             return value
-        total = Total(f"total.{len(self.totals)}", dict(value.parts))
+        place = len(self.totals)
+        while (symbol := f"total.{place}") in self._inputs:
+            place += len(self._inputs)
+        total = Total(symbol, dict(value.parts))
         self.totals[name] = total
         self._values[name] = _Value(self._kind("total", name))
         return self._values[name]

@@ -3,12 +3,13 @@
 Integers are exact Python ints; results that may wrap have the full range. Bounds of floats are
 computed in the dtype of the node: IEEE rounding is monotone, so the rounded bound bounds the
 rounded results. Ops that engines round differently (``ulp`` in the op table) are widened by that
-much on both sides.
+much on both sides, but not across 1 for exp and powers, or 0 for logarithms.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,14 @@ from closedform.ir.types import Dim, DType
 Operands = tuple[Interval, ...]
 Rule = Callable[[Node, Operands], Interval]
 
+LEAST_NORMAL = {
+    DType.F16: 2.0**-14,
+    DType.BF16: 2.0**-126,
+    DType.F32: 2.0**-126,
+    DType.F64: 2.0**-1022,
+}
+"""The smallest normal number of each dtype of floats; those below it are subnormal."""
+
 
 def exact(low: int, high: int, dtype: DType) -> Interval:
     """The interval of integers, or the full range if one of them wraps."""
@@ -29,6 +38,14 @@ def exact(low: int, high: int, dtype: DType) -> Interval:
     if low < unknown.low or high > unknown.high:
         return unknown
     return Interval(low, high)
+
+
+def flushed(interval: Interval, dtype: DType) -> Interval:
+    """Returns the interval with zero, if it holds numbers that an engine may flush to zero."""
+    least = LEAST_NORMAL[dtype]
+    low = 0.0 if 0 < interval.low < least else interval.low
+    high = 0.0 if -least < interval.high < 0 else interval.high
+    return interval if (low, high) == interval.ends else Interval(low, high, interval.maybe_nan)
 
 
 def _floats(candidates: Sequence[Any], maybe_nan: bool) -> Interval:
@@ -158,16 +175,13 @@ def _floor_mod_floats(first: Interval, second: Interval) -> Interval:
     return Interval(low, high, maybe_nan)
 
 
-def _min(_: Node, operands: Operands) -> Interval:
-    first, second = operands
-    maybe_nan = first.maybe_nan or second.maybe_nan
-    return Interval(min(first.low, second.low), min(first.high, second.high), maybe_nan)
+def _extremum(choose: Callable[..., Any]) -> Rule:
+    def rule(_: Node, operands: Operands) -> Interval:
+        first, second = operands
+        low, high = choose(first.low, second.low), choose(first.high, second.high)
+        return Interval(low, high, first.maybe_nan or second.maybe_nan)
 
-
-def _max(_: Node, operands: Operands) -> Interval:
-    first, second = operands
-    maybe_nan = first.maybe_nan or second.maybe_nan
-    return Interval(max(first.low, second.low), max(first.high, second.high), maybe_nan)
+    return rule
 
 
 def _floor(_: Node, operands: Operands) -> Interval:
@@ -193,6 +207,17 @@ def _widened(op: Op, low: Any, high: Any, dtype: DType, maybe_nan: bool) -> Inte
     )
 
 
+def _on_its_side(interval: Interval, number: float, is_below: bool, is_above: bool) -> Interval:
+    """The interval without the part beyond a number that the function does not cross.
+
+    The error of an engine does not carry exp and powers across 1, or logarithms across 0: they are
+    exact there, and functions of the rounded operand beside it.
+    """
+    low = max(interval.low, number) if is_above else interval.low
+    high = min(interval.high, number) if is_below else interval.high
+    return Interval(low, high, interval.maybe_nan)
+
+
 def _not_negative(interval: Interval) -> Interval:
     return Interval(max(interval.low, 0.0), interval.high, interval.maybe_nan)
 
@@ -210,7 +235,12 @@ def _monotone(function: Callable[[Any], Any], least: float) -> Rule:
             low = function(dtype.numpy.type(max(operand.low, least)))
             high = function(dtype.numpy.type(operand.high))
         widened = _widened(node.op, low, high, dtype, maybe_nan)
-        return widened if node.op is Op.LOG else _not_negative(widened)
+        if node.op is Op.LOG:
+            return _on_its_side(widened, 0.0, operand.high <= 1, operand.low >= 1)
+        widened = _not_negative(widened)
+        if node.op is Op.EXP:
+            return _on_its_side(widened, 1.0, operand.high <= 0, operand.low >= 0)
+        return widened
 
     return rule
 
@@ -228,19 +258,20 @@ def _pow(node: Node, operands: Operands) -> Interval:
         return full(node.type.dtype)
     corners = _corners(np.power, operands, node.type.dtype)
     bounds = _floats(corners, maybe_nan)
-    return _not_negative(_widened(node.op, bounds.low, bounds.high, node.type.dtype, maybe_nan))
+    widened = _not_negative(_widened(node.op, bounds.low, bounds.high, node.type.dtype, maybe_nan))
+    grows, shrinks = exponent.low >= 0, exponent.high <= 0
+    is_above = (base.low >= 1 and grows) or (base.high <= 1 and shrinks)
+    is_below = (base.low >= 1 and shrinks) or (base.high <= 1 and grows)
+    return _on_its_side(widened, 1.0, is_below, is_above)
 
 
-def _lt(_: Node, operands: Operands) -> Interval:
-    first, second = operands
-    is_true = first.high < second.low and not (first.maybe_nan or second.maybe_nan)
-    return Interval(int(is_true), int(first.low < second.high))
+def _order(holds: Callable[[Any, Any], bool]) -> Rule:
+    def rule(_: Node, operands: Operands) -> Interval:
+        first, second = operands
+        is_true = holds(first.high, second.low) and not (first.maybe_nan or second.maybe_nan)
+        return Interval(int(is_true), int(holds(first.low, second.high)))
 
-
-def _le(_: Node, operands: Operands) -> Interval:
-    first, second = operands
-    is_true = first.high <= second.low and not (first.maybe_nan or second.maybe_nan)
-    return Interval(int(is_true), int(first.low <= second.high))
+    return rule
 
 
 def _eq(_: Node, operands: Operands) -> Interval:
@@ -287,10 +318,6 @@ def sum_of_floats(operand: Interval, reduced: Sequence[Dim], node: Node) -> Inte
     return Interval(max(bounds.low, signed.low), min(bounds.high, signed.high), operand.maybe_nan)
 
 
-def _matmul(node: Node, _: Operands) -> Interval:
-    return full(node.type.dtype)
-
-
 ARITHMETIC: Mapping[Op, Rule] = {
     Op.ADD: _add,
     Op.SUB: _sub,
@@ -300,8 +327,8 @@ ARITHMETIC: Mapping[Op, Rule] = {
     Op.DIV: _div,
     Op.FLOOR_DIV: _floor_div,
     Op.FLOOR_MOD: _floor_mod,
-    Op.MIN: _min,
-    Op.MAX: _max,
+    Op.MIN: _extremum(min),
+    Op.MAX: _extremum(max),
     Op.FLOOR: _floor,
     Op.SQRT: _monotone(np.sqrt, 0.0),
     Op.EXP: _monotone(np.exp, -math.inf),
@@ -309,12 +336,12 @@ ARITHMETIC: Mapping[Op, Rule] = {
     Op.COS: _sine_or_cosine,
     Op.SIN: _sine_or_cosine,
     Op.POW: _pow,
-    Op.LT: _lt,
-    Op.LE: _le,
+    Op.LT: _order(operator.lt),
+    Op.LE: _order(operator.le),
     Op.EQ: _eq,
-    Op.AND: _min,
-    Op.OR: _max,
+    Op.AND: _extremum(min),
+    Op.OR: _extremum(max),
     Op.NOT: _not,
-    Op.MATMUL: _matmul,
+    Op.MATMUL: lambda node, _: full(node.type.dtype),
 }
 """How each of these ops maps the intervals of its operands to that of its result."""

@@ -212,7 +212,7 @@ def _lookup(graph: Graph, node: Node) -> Iterator[str]:
 
 Rule = Callable[[Graph, Node], Iterator[str]]
 RULES: Mapping[Op, Rule] = {Op.INPUT: _input, Op.CONST: _const, Op.LOOKUP: _lookup}
-"""What the type rules of the op table do not say."""
+"""Checks beyond the type rules of the op table."""
 
 
 def _values(graph: Graph) -> Iterator[str]:

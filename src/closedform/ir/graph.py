@@ -10,7 +10,7 @@ sharing is by construction and equal graphs are equal tuples.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -91,6 +91,13 @@ class Value:
     type: TensorType
 
 
+def node_of(op: Op, operands: Sequence[Value], attributes: Mapping[str, AttributeValue]) -> Node:
+    """Returns a node with the type that its operands give; GraphError if they do not fit the op."""
+    type_ = infer_type(op, tuple(operand.type for operand in operands), attributes)
+    indices = tuple(operand.index for operand in operands)
+    return Node(op, indices, tuple(sorted(attributes.items())), type_)
+
+
 class Builder:
     """Builds a graph node by node; the same node asked for twice is built once.
 
@@ -127,15 +134,11 @@ class Builder:
 
     def emit(self, op: Op, *operands: Value, **attributes: AttributeValue) -> Value:
         """Adds a node and returns its value; GraphError if the operands do not fit the op."""
-        type_ = infer_type(op, tuple(operand.type for operand in operands), attributes)
-        indices = tuple(operand.index for operand in operands)
-        node = Node(op, indices, tuple(sorted(attributes.items())), type_)
-        index = self._index.get(node)
-        if index is None:
-            index = len(self._nodes)
+        node = node_of(op, operands, attributes)
+        index = self._index.setdefault(node, len(self._nodes))
+        if index == len(self._nodes):
             self._nodes.append(node)
-            self._index[node] = index
-        return Value(index, type_)
+        return Value(index, node.type)
 
     def node(self, value: Value) -> Node:
         """Returns the node behind a value."""

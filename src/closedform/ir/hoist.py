@@ -10,7 +10,7 @@ from closedform.ir.graph import Builder, Graph, Node, Role, Value
 from closedform.ir.ops import Op
 
 NUMBER = "number."
-"""What the names of numbers begin with that the second graph takes from the first."""
+"""Prefix of the names of numbers that the second graph takes from the first."""
 
 _NUMBERS = frozenset({Role.STEP, Role.HYPER, Role.STATE})
 """The roles of inputs that are numbers where their rank is 0."""

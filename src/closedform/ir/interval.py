@@ -42,6 +42,11 @@ class Interval:
         """Returns whether the number is in the interval."""
         return self.low <= number <= self.high
 
+    def is_within(self, other: Interval) -> bool:
+        """Returns whether another interval holds all of this one, NaN included."""
+        is_between = other.low <= self.low and self.high <= other.high
+        return is_between and (other.maybe_nan or not self.maybe_nan)
+
 
 def full(dtype: DType) -> Interval:
     """Returns the interval that holds every value of a dtype."""

@@ -160,14 +160,8 @@ class _Parser:
         role = self.choice(Role, "a role")
         if name in self.names:
             raise GraphError(f"input {name!r} is declared twice", where=f"line {line}")
-        attributes: dict[str, AttributeValue] = {
-            "name": name,
-            "role": role,
-            "dtype": type_.dtype,
-            "shape": type_.shape,
-        }
         self.names[name] = len(self.nodes)
-        self.nodes.append(Node(Op.INPUT, (), tuple(sorted(attributes.items())), type_))
+        self.nodes.append(_leaf(Op.INPUT, type_, name=name, role=role))
 
     def choice(self, kind: type[Choice], meaning: str) -> Choice:
         token = self.next()
@@ -282,12 +276,7 @@ class _Parser:
                 where=f"line {line}",
             )
         data = b"".join(_number(token, type_.dtype) * count for token, count in runs)
-        attributes: dict[str, AttributeValue] = {
-            "data": data,
-            "dtype": type_.dtype,
-            "shape": type_.shape,
-        }
-        return Node(Op.CONST, (), tuple(sorted(attributes.items())), type_)
+        return _leaf(Op.CONST, type_, data=data)
 
     def run(self) -> tuple[Token, int]:
         token = self.next()
@@ -299,6 +288,11 @@ class _Parser:
         if not re.fullmatch(r"[1-9][0-9]{0,11}", count.text):
             raise self.error("a count", count)
         return token, int(count.text)
+
+
+def _leaf(op: Op, type_: TensorType, **attributes: AttributeValue) -> Node:
+    known = {"dtype": type_.dtype, "shape": type_.shape, **attributes}
+    return Node(op, (), tuple(sorted(known.items())), type_)
 
 
 def _number(token: Token, dtype: DType) -> bytes:

@@ -5,28 +5,39 @@ NaN is in ``[low, high]``, and where ``maybe_nan`` is False none is NaN. Integer
 have exact integer bounds; an operation that may wrap has the full range of its dtype
 (``arithmetic.py``). Cost: one visit a node.
 
-The step is in [0, step_max]; nothing is known of other inputs. Conditions refine: in
-``where(lt(x, 5), x - 2, b)`` the first branch counts as at most 2 (``refine.py``).
+The step is in [step_min, step_max]; of other inputs that is known which is given. Conditions
+refine: in ``where(lt(x, 5), x - 2, b)`` the first branch counts as at most 2 (``refine.py``).
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from closedform.ir.arithmetic import ARITHMETIC, Operands, exact, sum_of_floats
+from closedform.ir.arithmetic import ARITHMETIC, Operands, exact, flushed, sum_of_floats
+from closedform.ir.correlation import combined, part_of, quotient_bound
 from closedform.ir.evaluate import STEP_MAX, convert
 from closedform.ir.graph import Graph, Node, Role
 from closedform.ir.interval import Interval, full, hull
 from closedform.ir.ops import Op
-from closedform.ir.refine import refine
+from closedform.ir.refine import compared, refine
 from closedform.ir.types import DType
 
 Rule = Callable[["Ranges", Node, Operands], Interval]
+
+_MAX_FACTORS = 8
+_MAX_DEPTH = 2
+_FEW_NODES = 200
+
+MIXES_ELEMENTS = frozenset(
+    {Op.REDUCE_SUM, Op.REDUCE_MAX, Op.MATMUL, Op.TRANSPOSE, Op.RESHAPE, Op.BROADCAST_TO, Op.LOOKUP}
+)
+"""Ops whose result has at a place what an operand has at another one."""
 
 
 @dataclass(slots=True)
@@ -37,11 +48,21 @@ class Ranges:
         nodes: The nodes, in topological order; more may be appended.
         step_max: The largest step.
         known: Intervals of the first nodes.
+        step_min: The smallest step.
+        given: Intervals of inputs by name, which replace those of their dtypes.
+        flushes: True if engines may replace a subnormal result by zero.
+        elementwise: Nodes whose interval holds only for those elements at which conditions hold.
+        depth: How many conditions are assumed.
     """
 
     nodes: Sequence[Node]
     step_max: int = STEP_MAX
     known: list[Interval] = field(default_factory=list)
+    step_min: int = 0
+    given: Mapping[str, Interval] = field(default_factory=dict)
+    flushes: bool = False
+    elementwise: frozenset[int] = frozenset()
+    depth: int = 0
 
     def of(self, index: int) -> Interval:
         """Returns the interval of a node; those before it are computed once."""
@@ -52,7 +73,62 @@ class Ranges:
     def bound(self, node: Node) -> Interval:
         """Returns the interval of a node, which need not be one of the graph, on earlier ones."""
         operands = tuple(self.of(operand) for operand in node.operands)
-        return RULES[node.op](self, node, operands)
+        interval = RULES[node.op](self, node, operands)
+        if self.flushes and node.type.dtype.is_float:
+            return flushed(interval, node.type.dtype)
+        return interval
+
+    def where(self, condition: int, truth: bool, last: int | None = None) -> Ranges | None:
+        """Returns the intervals where a condition has a truth; None where it never has.
+
+        A condition on tensors holds element by element. Where elements meet (sums, products of
+        matrices), what is known of those at which it holds says nothing of the others.
+
+        Args:
+            condition: Index of the condition.
+            truth: Its truth.
+            last: The last node whose interval is wanted; that of all if not given.
+        """
+        nodes = self.nodes if last is None else self.nodes[: last + 1]
+        known: list[Interval] = []
+        bounded = frozenset(compared(self.nodes, condition, truth))
+        is_scalar = all(not self.nodes[index].type.shape for index in bounded)
+        changed: set[int] = set()
+        elementwise = set(self.elementwise)
+        inner = Ranges(
+            self.nodes,
+            self.step_max,
+            known,
+            self.step_min,
+            self.given,
+            self.flushes,
+            depth=self.depth + 1,
+        )
+        for index, node in enumerate(nodes):
+            interval = self.known[index]
+            is_mixed = node.op in MIXES_ELEMENTS and not elementwise.isdisjoint(node.operands)
+            if not changed.isdisjoint(node.operands) and not is_mixed:
+                interval = _both(interval, inner.bound(node)) or interval
+            if index in bounded:
+                refined = refine(self.nodes, self.known, condition, truth, index)
+                meet = None if refined is None else _both(interval, refined)
+                if meet is None:
+                    return None
+                interval = meet
+            known.append(interval)
+            is_new = interval != self.known[index]
+            if is_new:
+                changed.add(index)
+            depends = not is_mixed and not elementwise.isdisjoint(node.operands)
+            if depends or (is_new and not is_scalar):
+                elementwise.add(index)
+        inner.elementwise = frozenset(elementwise)
+        return inner
+
+
+def _both(one: Interval, other: Interval) -> Interval | None:
+    low, high = max(one.low, other.low), min(one.high, other.high)
+    return Interval(low, high, one.maybe_nan and other.maybe_nan) if low <= high else None
 
 
 def ranges(graph: Graph, step_max: int = STEP_MAX) -> tuple[Interval, ...]:
@@ -69,8 +145,8 @@ def ranges(graph: Graph, step_max: int = STEP_MAX) -> tuple[Interval, ...]:
 def _input(table: Ranges, node: Node, _: Operands) -> Interval:
     unknown = full(node.type.dtype)
     if node.attribute("role") is not Role.STEP or not node.type.dtype.is_integer:
-        return unknown
-    return Interval(0, min(table.step_max, unknown.high))
+        return table.given.get(node.attribute("name"), unknown)
+    return Interval(table.step_min, min(table.step_max, unknown.high))
 
 
 def _const(_: Ranges, node: Node, __: Operands) -> Interval:
@@ -93,11 +169,32 @@ def _where(table: Ranges, node: Node, operands: Operands) -> Interval:
     _, then, other = node.operands
     branches = []
     if condition.high:
-        branches.append(refine(table.nodes, table.known, node.operands[0], True, then))
+        branches.append(_branch(table, node.operands[0], True, then))
     if not condition.low:
-        branches.append(refine(table.nodes, table.known, node.operands[0], False, other))
+        branches.append(_branch(table, node.operands[0], False, other))
     possible = [branch for branch in branches if branch is not None]
     return hull(possible) if possible else full(node.type.dtype)
+
+
+def _branch(table: Ranges, condition: int, truth: bool, branch: int) -> Interval | None:
+    """The interval of a branch where it is taken.
+
+    In an analysis of floats one that may be NaN or infinite, and one whose condition is a scalar,
+    is computed again for there.
+    """
+    interval = refine(table.nodes, table.known, condition, truth, branch)
+    is_open = interval is not None and (
+        interval.maybe_nan
+        or interval.has_infinity
+        or (not table.nodes[condition].type.shape and branch < _FEW_NODES)
+    )
+    is_undecided = table.known[condition].low != table.known[condition].high
+    if not (table.flushes and is_open and is_undecided) or table.depth >= _MAX_DEPTH:
+        return interval
+    inner = table.where(condition, truth, branch)
+    if inner is None or interval is None:
+        return None
+    return _both(interval, inner.known[branch])
 
 
 def _cast(table: Ranges, node: Node, operands: Operands) -> Interval:
@@ -143,6 +240,72 @@ def _lookup(table: Ranges, node: Node, operands: Operands) -> Interval:
     return _of_array(reached if reached.size else array, node.type.dtype)
 
 
+def _sum(table: Ranges, node: Node, operands: Operands) -> Interval:
+    interval = ARITHMETIC[node.op](node, operands)
+    if not node.type.dtype.is_float or interval.maybe_nan or interval.has_infinity:
+        return interval
+    other = combined(table.nodes, table.known, node)
+    if other is None:
+        return interval
+    low, high = max(interval.low, other.low), min(interval.high, other.high)
+    return Interval(low, high)
+
+
+def _div(table: Ranges, node: Node, operands: Operands) -> Interval:
+    """A part of a sum, mean or norm divided by it is bounded, rounded."""
+    interval = ARITHMETIC[Op.DIV](node, operands)
+    dividend, divisor = node.operands
+    if operands[1].low < 0:
+        return interval
+    factor = part_of(table.nodes, table.known, dividend, divisor)
+    if factor is None:
+        return interval
+    bound = factor * quotient_bound(table.nodes, divisor)
+    maybe_nan = interval.maybe_nan and (operands[1].low <= 0 or operands[1].has_infinity)
+    return Interval(max(interval.low, -bound), min(interval.high, bound), maybe_nan)
+
+
+def _matmul(table: Ranges, node: Node, operands: Operands) -> Interval:
+    """As many products as the inner size, rounded in any order."""
+    count = table.nodes[node.operands[0]].type.shape[-1]
+    first, second = operands
+    dtype = node.type.dtype
+    size = _size(first) * _size(second)
+    if isinstance(count, str) or first.maybe_nan or second.maybe_nan or not math.isfinite(size):
+        return full(dtype)
+    bound = size * count * (1 + 4 * count * float(np.finfo(dtype.numpy).eps)) + 1e-30
+    low = 0.0 if first.low >= 0 and second.low >= 0 else -bound
+    return Interval(low, bound) if bound <= float(np.finfo(dtype.numpy).max) / 2 else full(dtype)
+
+
+def _size(interval: Interval) -> float:
+    return float(max(abs(interval.low), abs(interval.high)))
+
+
+def _mul(table: Ranges, node: Node, operands: Operands) -> Interval:
+    """A product whose factors below zero occur in pairs is not negative: ``(c * x) * x``."""
+    interval = ARITHMETIC[Op.MUL](node, operands)
+    if not node.type.dtype.is_float or interval.low >= 0:
+        return interval
+    counts = _factors(table.nodes, node)
+    is_squared = all(count % 2 == 0 or table.of(i).low >= 0 for i, count in counts.items())
+    return Interval(0.0, interval.high, interval.maybe_nan) if is_squared else interval
+
+
+def _factors(nodes: Sequence[Node], node: Node) -> Counter[int]:
+    """The nodes whose product a node is, with their numbers; roundings keep the sign."""
+    counts: Counter[int] = Counter()
+    pending = list(node.operands)
+    while pending:
+        index = pending.pop()
+        inner = nodes[index]
+        if inner.op is Op.MUL and len(pending) + counts.total() < _MAX_FACTORS:
+            pending.extend(inner.operands)
+        else:
+            counts[index] += 1
+    return counts
+
+
 def _arithmetic(op: Op) -> Rule:
     def rule(_: Ranges, node: Node, operands: Operands) -> Interval:
         return ARITHMETIC[op](node, operands)
@@ -152,6 +315,11 @@ def _arithmetic(op: Op) -> Rule:
 
 RULES: Mapping[Op, Rule] = {
     **{op: _arithmetic(op) for op in ARITHMETIC},
+    Op.ADD: _sum,
+    Op.SUB: _sum,
+    Op.MUL: _mul,
+    Op.DIV: _div,
+    Op.MATMUL: _matmul,
     Op.INPUT: _input,
     Op.CONST: _const,
     Op.WHERE: _where,

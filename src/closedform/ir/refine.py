@@ -1,4 +1,4 @@
-"""What a condition says about a value: bounds on a branch of ``where`` given its condition.
+"""Bounds that a condition gives: on a branch of ``where``, given its condition.
 
 ``where(and(le(0, i), lt(i, 4)), i, 0)`` is in [0, 3]: the first branch counts only where the
 condition holds. The bound reaches the branch if the condition compares the same node, or for
@@ -7,22 +7,30 @@ integers a node that differs from it by a constant, such as ``lt(x - 5, 10)`` an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from closedform.ir.graph import Node
-from closedform.ir.interval import Interval, full
+from closedform.ir.interval import Bound, Interval, full
 from closedform.ir.ops import Op
+from closedform.ir.types import DType
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """``lesser + gap <= greater``, elementwise; both are numbers where ``excludes_nan``."""
+    """``lesser + gap <= greater``, elementwise; both are numbers where ``excludes_nan``.
+
+    Floats have no gap; where ``is_strict`` they differ.
+    """
 
     lesser: int
     greater: int
     gap: int
     excludes_nan: bool
+    is_strict: bool = False
 
 
 def refine(
@@ -48,6 +56,21 @@ def refine(
     return interval
 
 
+def compared(nodes: Sequence[Node], condition: int, truth: bool) -> Iterator[int]:
+    """Yields the nodes that a condition of this truth bounds.
+
+    They are the sides of its comparisons and, for integers, the nodes from which these differ by a
+    constant.
+    """
+    for node, _ in _leaves(nodes, condition, truth):
+        pending = list(node.operands)
+        while pending:
+            index = pending.pop()
+            yield index
+            if nodes[index].op in (Op.ADD, Op.SUB) and nodes[index].type.dtype.is_integer:
+                pending.extend(nodes[index].operands)
+
+
 def _leaves(nodes: Sequence[Node], condition: int, truth: bool) -> Iterator[tuple[Node, bool]]:
     """The comparisons that must have a truth for the condition to have this one."""
     node = nodes[condition]
@@ -67,13 +90,15 @@ def _facts(
         left, right = node.operands
         step = int(nodes[left].type.dtype.is_integer)
         if holds:
-            yield Fact(left, right, step if node.op is Op.LT else 0, excludes_nan=True)
+            is_strict = node.op is Op.LT
+            yield Fact(left, right, step if is_strict else 0, True, is_strict=is_strict)
             if node.op is Op.EQ:
                 yield Fact(right, left, 0, excludes_nan=True)
             continue
         # A comparison with NaN is false too: then its falsehood says nothing of the order.
         if node.op is not Op.EQ and not (known[left].maybe_nan or known[right].maybe_nan):
-            yield Fact(right, left, step if node.op is Op.LE else 0, excludes_nan=True)
+            is_strict = node.op is Op.LE
+            yield Fact(right, left, step if is_strict else 0, True, is_strict=is_strict)
 
 
 def _unequal(nodes: Sequence[Node], condition: int, truth: bool) -> Iterator[tuple[int, int]]:
@@ -94,13 +119,23 @@ def _bounded(
     low, high, maybe_nan = interval.low, interval.high, interval.maybe_nan
     shift = _difference(nodes, known, branch, fact.lesser)
     if shift is not None:
-        high = min(high, known[fact.greater].high - fact.gap + shift)
+        bound = known[fact.greater].high - fact.gap + shift
+        high = min(high, _beside(bound, -1, nodes[branch].type.dtype, fact))
         maybe_nan = maybe_nan and not fact.excludes_nan
     shift = _difference(nodes, known, branch, fact.greater)
     if shift is not None:
-        low = max(low, known[fact.lesser].low + fact.gap + shift)
+        bound = known[fact.lesser].low + fact.gap + shift
+        low = max(low, _beside(bound, 1, nodes[branch].type.dtype, fact))
         maybe_nan = maybe_nan and not fact.excludes_nan
     return Interval(low, high, maybe_nan) if low <= high else None
+
+
+def _beside(bound: Bound, direction: int, dtype: DType, fact: Fact) -> Bound:
+    """A bound, or the float next to it where a float is strictly beside it."""
+    if not fact.is_strict or not dtype.is_float or math.isinf(bound):
+        return bound
+    kind = dtype.numpy.type
+    return float(np.nextafter(kind(bound), kind(direction * math.inf)))
 
 
 def _trimmed(
@@ -111,14 +146,19 @@ def _trimmed(
     branch: int,
     interval: Interval | None,
 ) -> Interval | None:
-    """The interval of integers without an end that the branch is known not to equal."""
+    """The interval without an end that the branch is known not to equal."""
     shift = _difference(nodes, known, branch, value)
     point = known[excluded]
     if interval is None or shift is None or point.low != point.high:
         return interval
-    if not nodes[branch].type.dtype.is_integer:
-        return interval
     low, high = interval.ends
+    if nodes[branch].type.dtype.is_float:
+        kind = nodes[branch].type.dtype.numpy.type
+        if low == point.low and not point.maybe_nan:
+            low = float(np.nextafter(kind(low), kind(math.inf)))
+        if high == point.low and not point.maybe_nan:
+            high = float(np.nextafter(kind(high), kind(-math.inf)))
+        return Interval(low, high, interval.maybe_nan) if low <= high else None
     low = low + 1 if low == point.low + shift else low
     high = high - 1 if high == point.low + shift else high
     return Interval(low, high) if low <= high else None

@@ -1,4 +1,4 @@
-"""What authors write: schedules and update rules as SymPy expressions.
+"""The language of authors: schedules and update rules as SymPy expressions.
 
 It imports SymPy and no other layer; methods that compute values find the compiler through
 :mod:`closedform.delegation`.
@@ -7,11 +7,13 @@ It imports SymPy and no other layer; methods that compute values find the compil
 from closedform.language.compose import chained, repeat, sequential, splice
 from closedform.language.functions import (
     AllBut,
+    BroadcastTo,
     ExpandDims,
     FloorDiv,
     FloorMod,
     LikeParam,
     MatMul,
+    Permute,
     ReduceMax,
     ReduceMean,
     ReduceSum,
@@ -19,11 +21,13 @@ from closedform.language.functions import (
     Rounded,
     Transpose,
     all_but,
+    broadcast_to,
     expand_dims,
     floor_div,
     floor_mod,
     like_param,
     matmul,
+    permute,
     reduce_max,
     reduce_mean,
     reduce_sum,
@@ -44,7 +48,7 @@ from closedform.language.model import (
 )
 from closedform.language.numbers import exact_number
 from closedform.language.schedule import Schedule
-from closedform.language.shapes import EPSILON, RANK, SIZE, Without, axis_size
+from closedform.language.shapes import EPSILON, RANK, SIZE, Sizes, Without, axis_size
 from closedform.language.symbols import GRAD, PARAM, hyper, local, state, t
 from closedform.language.update_rule import State, UpdateRule
 
@@ -55,6 +59,7 @@ __all__ = [
     "RANK",
     "SIZE",
     "AllBut",
+    "BroadcastTo",
     "ExpandDims",
     "FloorDiv",
     "FloorMod",
@@ -63,6 +68,7 @@ __all__ = [
     "LikeParam",
     "MatMul",
     "NonFinite",
+    "Permute",
     "ReduceMax",
     "ReduceMean",
     "ReduceSum",
@@ -70,12 +76,14 @@ __all__ = [
     "Rounded",
     "Schedule",
     "Shared",
+    "Sizes",
     "State",
     "Transpose",
     "UpdateRule",
     "Without",
     "all_but",
     "axis_size",
+    "broadcast_to",
     "chained",
     "counter",
     "exact_number",
@@ -89,6 +97,7 @@ __all__ = [
     "local",
     "matmul",
     "non_finite",
+    "permute",
     "reduce_max",
     "reduce_mean",
     "reduce_sum",

@@ -13,6 +13,7 @@ from closedform.language.aliases import Steps
 from closedform.language.exact import value_at
 from closedform.language.functions import floor_mod
 from closedform.language.schedule import Schedule, whole_steps
+from closedform.language.substitution import values_in
 from closedform.language.symbols import t
 
 
@@ -69,7 +70,7 @@ def sequential(
     last = members[-1].duration
     length = None if last is None else starts[-1] + last
     domain = _joined_domain(members, expr)
-    return Schedule(expr, name=name, length=length, domain=domain, **_used(shared, expr))
+    return Schedule.of(expr, values_in(expr, shared), name=name, length=length, domain=domain)
 
 
 def chained(schedules: Sequence[Schedule], *, name: str = "chained") -> Schedule:
@@ -106,7 +107,7 @@ def chained(schedules: Sequence[Schedule], *, name: str = "chained") -> Schedule
     durations = [member.duration for member in members if member.duration is not None]
     length = sp.Max(*durations) if durations else None
     domain = _joined_domain(members, expr)
-    return Schedule(expr, name=name, length=length, domain=domain, **_used(shared, expr))
+    return Schedule.of(expr, values_in(expr, shared), name=name, length=length, domain=domain)
 
 
 def repeat(schedule: Schedule, every: Steps | None = None, *, name: str = "repeat") -> Schedule:
@@ -141,9 +142,9 @@ def repeat(schedule: Schedule, every: Steps | None = None, *, name: str = "repea
     if period == 0 or schedule.length == 0:
         raise DefinitionError("every must be above 0, got 0", where=f"schedule {schedule.name!r}")
     expr = schedule.expr.xreplace({t: floor_mod(t, period)})
-    return Schedule(
-        expr, name=name, domain=schedule.domain, **_used(schedule.hyperparameters, expr)
-    )
+    values = values_in(expr, schedule.hyperparameters)
+    domain = [rule for rule in schedule.domain if t not in rule.free_symbols]
+    return Schedule.of(expr, values, name=name, domain=domain)
 
 
 def splice(schedule: Schedule, at: Steps, new: Schedule, *, name: str = "splice") -> Schedule:
@@ -178,7 +179,7 @@ def splice(schedule: Schedule, at: Steps, new: Schedule, *, name: str = "splice"
         expr = members[1].expr
     length = None if members[1].duration is None else sp.Max(members[1].duration, mark)
     domain = _joined_domain(members, expr)
-    return Schedule(expr, name=name, length=length, domain=domain, **_used(shared, expr))
+    return Schedule.of(expr, values_in(expr, shared), name=name, length=length, domain=domain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,14 +232,13 @@ def _free_name(name: str, taken: Mapping[str, Any]) -> str:
 
 
 def _joined_domain(members: Sequence[_Member], expr: sp.Expr) -> list[sp.Basic]:
-    """The conditions of all members that concern symbols of the expression, each once."""
+    """The conditions of all members on hyperparameters of the expression, each once.
+
+    The last step of a member says nothing of the composition, whose clock is another one.
+    """
     conditions = dict.fromkeys(rule for member in members for rule in member.domain)
-    return [rule for rule in conditions if rule.free_symbols <= expr.free_symbols]
-
-
-def _used(hyperparameters: Mapping[str, Any], expr: sp.Expr) -> dict[str, Any]:
-    names = {symbol.name for symbol in expr.free_symbols}
-    return {key: value for key, value in hyperparameters.items() if key in names}
+    symbols = expr.free_symbols - {t}
+    return [rule for rule in conditions if rule.free_symbols <= symbols]
 
 
 def _checked_milestones(milestones: Sequence[Steps], expected: int) -> tuple[sp.Integer, ...]:

@@ -19,6 +19,10 @@ _DIGITS = 60
 _MOST_BITS = 100_000
 _LONG_DIGITS = 80
 
+# Roots of rational numbers of more bits than this become Floats: SymPy factors the base, which took
+# minutes for the roots of RAdam's rectification at t = 300.
+_LARGEST_ROOT = 256
+
 # Powers with a finer exponent are Floats, too: 24**(14234567890123457/10**16) would never end in
 # SymPy 1.14, which works 3**14234567890123457 out.
 FINEST = 10_000
@@ -107,7 +111,8 @@ def _power(base: sp.Expr, exponent: sp.Expr) -> sp.Expr:
     """A power, as a Float of many digits where the exact one would be too long to work out."""
     if base.is_Rational and exponent.is_Rational:
         bits = max(int(base.p).bit_length(), int(base.q).bit_length())
-        if bits * abs(exponent) > _MOST_BITS or exponent.q > FINEST:
+        is_long_root = exponent.q > 1 and bits > _LARGEST_ROOT
+        if bits * abs(exponent) > _MOST_BITS or exponent.q > FINEST or is_long_root:
             return sp.Float(base, _LONG_DIGITS) ** exponent
     return base**exponent
 

@@ -109,7 +109,7 @@ class _Reduction(_TensorFunction):
 
 
 Axes = Sequence[int] | AllBut
-"""What a reduction is over."""
+"""The extent of a reduction."""
 
 
 class ReduceSum(_Reduction):
@@ -149,6 +149,18 @@ class Transpose(_TensorFunction):
         return rf"\left({printer._print(self.args[0])}\right)^{{\top}}"
 
 
+class Permute(_TensorFunction):
+    """A tensor with its axes in another order."""
+
+    nargs = 2
+
+
+class BroadcastTo(_TensorFunction):
+    """A tensor broadcast to a shape of the given sizes."""
+
+    nargs = 2
+
+
 class ExpandDims(_TensorFunction):
     """A tensor with an axis of size 1 more, at a place counted in the result."""
 
@@ -173,6 +185,8 @@ WHOLE_TENSOR = (
     ReduceMax,
     MatMul,
     Transpose,
+    Permute,
+    BroadcastTo,
     ExpandDims,
     Reshape,
     LikeParam,
@@ -276,6 +290,38 @@ def matmul(a: Operand, b: Operand) -> sp.Expr:
 def transpose(x: Operand) -> sp.Expr:
     """Returns a tensor with its last two axes exchanged."""
     return Transpose(_expression(x, "transpose"))
+
+
+def permute(x: Operand, order: Sequence[int]) -> sp.Expr:
+    """Returns a tensor with its axes in another order, as ``numpy.transpose``.
+
+    Args:
+        x: The tensor.
+        order: For each axis of the result the axis of ``x``, counted from the first as 0.
+
+    Raises:
+        DefinitionError: The order is not one of the axes 0, 1, ….
+
+    Example:
+        >>> from closedform.language import GRAD
+        >>> permute(GRAD, (2, 0, 1))
+        Permute(grad, (2, 0, 1))
+    """
+    axes = [_integer(axis, "an axis of permute") for axis in order]
+    if sorted(axes) != list(range(len(axes))):
+        raise DefinitionError(f"permute must order the axes 0 to {len(axes) - 1}, got {order}")
+    return Permute(_expression(x, "permute"), sp.Tuple(*axes))
+
+
+def broadcast_to(x: Operand, sizes: Sequence[Operand]) -> sp.Expr:
+    """Returns a tensor broadcast to a shape, as ``numpy.broadcast_to``.
+
+    Args:
+        x: The tensor or number.
+        sizes: Integers or expressions in the symbols of the shape, such as ``axis_size(0)``.
+    """
+    given = [_expression(size, "a size of broadcast_to") for size in sizes]
+    return BroadcastTo(_expression(x, "broadcast_to"), sp.Tuple(*given))
 
 
 def expand_dims(x: Operand, axis: int) -> sp.Expr:

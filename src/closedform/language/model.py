@@ -1,4 +1,4 @@
-"""What a rule may say of the whole model: sums over all parameters, and states common to all.
+"""Whole-model quantities of a rule: sums over all parameters, and states common to all.
 
 A sum over all elements of all parameters is a scalar: each tensor (or each shard of one) gives its
 part, the parts are added, and what follows from the total is computed once. ``global_sum`` is the

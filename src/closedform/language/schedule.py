@@ -36,7 +36,8 @@ class Schedule:
             expression in the hyperparameters; ``then`` begins the next schedule there.
         domain: Conditions on the hyperparameters under which the schedule is defined, such as
             ``flat < steps``. They are checked as soon as the values are known, and
-            ``verify`` assumes them of those that are open.
+            ``verify`` assumes them of those that are open. A condition ``t <= last`` or
+            ``t < end`` declares the last step at which the schedule is used.
         **hyperparameters: Values of symbols by name. Symbols without a value stay open; ``bind``
             gives them one later, or the exporter makes them inputs of the graph.
 
@@ -76,6 +77,16 @@ class Schedule:
         domain: Iterable[sp.Basic] = (),
         **hyperparameters: Number,
     ) -> None:
+        self._define(expr, name, length, domain, hyperparameters)
+
+    def _define(
+        self,
+        expr: sp.Expr | float,
+        name: str,
+        length: Steps | None,
+        domain: Iterable[sp.Basic],
+        hyperparameters: Mapping[str, Number],
+    ) -> None:
         checked = _expression(expr, name)
         symbols = _symbols(checked, name)
         values = {
@@ -90,6 +101,32 @@ class Schedule:
                 "hyperparameters": values,
             }
         )
+
+    @classmethod
+    def of(
+        cls,
+        expr: sp.Expr | float,
+        values: Mapping[str, Number],
+        *,
+        name: str = "schedule",
+        length: Steps | None = None,
+        domain: Iterable[sp.Basic] = (),
+    ) -> Schedule:
+        """Returns a schedule whose hyperparameters may have any name, such as ``name``.
+
+        Args:
+            expr: The expression.
+            values: Values of symbols by name.
+            name: Its name.
+            length: The step at which its shape is complete.
+            domain: Conditions on the hyperparameters.
+
+        Raises:
+            DefinitionError: As for ``Schedule``.
+        """
+        made = cls.__new__(cls)
+        made._define(expr, name, length, domain, values)
+        return made
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a Schedule is immutable: cannot set {name!r}; use bind()")
@@ -127,6 +164,18 @@ class Schedule:
         number = self._bind_in(self.duration)
         return number if number.is_number else None
 
+    @property
+    def last_step(self) -> int | None:
+        """The last step that the domain declares; None if it does not, or the number is open.
+
+        Example:
+            >>> import closedform as cf
+            >>> cf.Schedule(2**cf.t, domain=(cf.t < 1000,)).last_step
+            999
+        """
+        ends = [self._bind_in(_last_of(rule)) for rule in self.domain if t in rule.free_symbols]
+        return min((int(end) for end in ends if end.is_number), default=None)
+
     def _bind_in(self, expr: sp.Expr) -> sp.Expr:
         by_name = self.hyperparameters
         symbols = expr.free_symbols - {t}
@@ -145,17 +194,25 @@ class Schedule:
 
     def rename(self, name: str) -> Schedule:
         """Returns the schedule under another name."""
-        return Schedule(
+        return Schedule.of(
             self.expr,
+            self.hyperparameters,
             name=name,
             length=self.duration,
             domain=self.domain,
-            **self.hyperparameters,
         )
 
-    def bind(self, **hyperparameters: Number) -> Schedule:
-        """Returns the schedule with these hyperparameters set or changed."""
-        return self._with(self.expr, {**self.hyperparameters, **hyperparameters})
+    def bind(
+        self, values: Mapping[str, Number] | None = None, /, **hyperparameters: Number
+    ) -> Schedule:
+        """Returns the schedule with these hyperparameters set or changed.
+
+        Args:
+            values: Values by name, for names that Python or this method has another use for.
+            **hyperparameters: Values by name.
+        """
+        changed = {**(values or {}), **hyperparameters}
+        return self._with(self.expr, {**self.hyperparameters, **changed})
 
     def unbind(self, *names: str) -> Schedule:
         """Returns the schedule with these hyperparameters open again; all of them if none is named.
@@ -274,19 +331,30 @@ class Schedule:
             raise DefinitionError(f"steps must be an integer, got {steps!r}")
         local = t + offset if offset >= 0 else sp.Max(t + offset, 0)
         length = None if self.duration is None else sp.Max(self.duration - offset, 0)
-        return self._with(self.expr.xreplace({t: local}), self.hyperparameters, length=length)
+        moved = self._with(self.expr.xreplace({t: local}), self.hyperparameters, length=length)
+        ends = [_last_of(rule) - offset for rule in self.domain if t in rule.free_symbols]
+        if not ends:
+            return moved
+        rules = [rule for rule in moved.domain if t not in rule.free_symbols]
+        return Schedule.of(
+            moved.expr,
+            moved.hyperparameters,
+            name=moved.name,
+            length=moved.duration,
+            domain=[*rules, *(t <= end for end in ends)],
+        )
 
     def _with(
         self, expr: sp.Expr, hyperparameters: Mapping[str, Any], *, length: Any = ...
     ) -> Schedule:
-        used = {symbol.name for symbol in expr.free_symbols}
+        used = {symbol.name for symbol in expr.free_symbols} | {t.name}
         unknown = set(hyperparameters) - used - set(self.hyperparameters)
-        return Schedule(
+        return Schedule.of(
             expr,
+            {key: hyperparameters[key] for key in hyperparameters if key in used | unknown},
             name=self.name,
             length=self.duration if length is ... else length,
             domain=[rule for rule in self.domain if {s.name for s in rule.free_symbols} <= used],
-            **{key: hyperparameters[key] for key in hyperparameters if key in used | unknown},
         )
 
 
@@ -335,13 +403,15 @@ def _domain(
             raise DefinitionError(
                 f"domain must hold conditions such as flat < steps, got {condition!r}", where=where
             )
-        unknown = sorted(s.name for s in condition.free_symbols if s != symbols.get(s.name))
+        unknown = sorted(s.name for s in condition.free_symbols - {t} if s != symbols.get(s.name))
         if unknown:
             raise DefinitionError(
                 f"{unknown[0]!r} in the domain is not a symbol of the expression",
                 where=where,
                 hint=nearest(unknown[0], symbols) if symbols else "the expression has no symbols",
             )
+        if t in condition.free_symbols:
+            _last_of(condition, where)
         known = {s: values[s.name] for s in condition.free_symbols if s.name in values}
         if condition.xreplace(known) == sp.false:
             given = ", ".join(f"{key} = {known[symbols[key]]}" for key in sorted(map(str, known)))
@@ -349,6 +419,21 @@ def _domain(
         if condition != sp.true:
             checked.append(condition)
     return tuple(checked)
+
+
+def _last_of(condition: sp.Basic, where: str = "") -> sp.Expr:
+    """The last step of a condition ``t <= last`` or ``t < end``; DefinitionError for another."""
+    if isinstance(condition, sp.Gt | sp.Ge):
+        condition = condition.reversed
+    is_end = isinstance(condition, sp.Lt | sp.Le) and condition.lhs == t
+    if not is_end or t in condition.rhs.free_symbols:
+        raise DefinitionError(
+            f"a condition on t in the domain must be t <= last or t < end, got {condition}",
+            where=where,
+            hint="a schedule begins at t = 0: write other conditions as branches of a Piecewise",
+        )
+    end = condition.rhs
+    return sp.floor(end) if isinstance(condition, sp.Le) else sp.ceiling(end) - 1
 
 
 def _duration(length: Steps | None) -> sp.Expr | None:

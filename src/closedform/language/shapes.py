@@ -65,17 +65,32 @@ class Without:
     keepdims: bool = False
 
 
-ShapeRule = str | Without
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The shape rule of a state whose sizes are made of those of the parameter.
+
+    Attributes:
+        sizes: An integer or an expression in ``axis_size(…)``, ``SIZE`` for each axis.
+
+    Example:
+        >>> shape_by(Sizes((axis_size(0), axis_size(0))), (3, 4), "rule")
+        (3, 3)
+    """
+
+    sizes: tuple[sp.Expr | int, ...]
+
+
+ShapeRule = str | Without | Sizes
 NAMED_RULES = ("param", "scalar")
 """Shape rules of a state: that of the parameter, or rank 0."""
 
 
 def check_rule(rule: object, where: str) -> None:
     """Raises DefinitionError if a value is not a shape rule."""
-    if isinstance(rule, Without) or rule in NAMED_RULES:
+    if isinstance(rule, Without | Sizes) or rule in NAMED_RULES:
         return
     raise DefinitionError(
-        f"the shape rule must be one of {NAMED_RULES} or Without(axes), got {rule!r}",
+        f"the shape rule must be one of {NAMED_RULES}, Without(axes) or Sizes(sizes), got {rule!r}",
         where=where,
     )
 
@@ -100,7 +115,20 @@ def shape_by(rule: ShapeRule, shape: Shape, where: str) -> Shape:
         if rule.keepdims:
             return tuple(1 if axis in gone else dim for axis, dim in enumerate(shape))
         return tuple(dim for axis, dim in enumerate(shape) if axis not in gone)
+    if isinstance(rule, Sizes):
+        return tuple(_size_by(size, shape, where) for size in rule.sizes)
     return shape if rule == "param" else ()
+
+
+def _size_by(size: sp.Expr | int, shape: Shape, where: str) -> int:
+    number = size.xreplace(shape_values(shape)) if isinstance(size, sp.Expr) else sp.Integer(size)
+    if not number.is_Integer or number < 0:
+        raise DefinitionError(
+            f"a parameter of shape {list(shape)} gives the size {number} for {size}",
+            where=where,
+            hint="let the state exist only for parameters that have these axes",
+        )
+    return int(number)
 
 
 def other_axes(remaining: AllBut, rank: int) -> set[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 import sympy as sp
 
@@ -50,3 +51,9 @@ def _is_settled(piecewise: sp.Piecewise, branches: list[sp.Basic]) -> bool:
         and not any(value.has(sp.Piecewise) for value, _ in (branch.args for branch in branches))
         and all(one.args[0] != next_one.args[0] for one, next_one in pairwise(branches))
     )
+
+
+def values_in(expr: sp.Basic, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values, by name, of symbols that an expression has."""
+    names = {symbol.name for symbol in expr.free_symbols}
+    return {name: value for name, value in values.items() if name in names}

@@ -156,7 +156,7 @@ class UpdateRule:
     def _check_sums(self, tensors: set[sp.Symbol]) -> None:
         totals = {total for expr in self.all_expressions() for total in expr.atoms(GlobalSum)}
         for total in sorted(totals, key=sp.default_sort_key):
-            if not total.free_symbols & tensors:
+            if not total.free_symbols & tensors and not total.args[0].is_number:
                 raise DefinitionError(
                     f"global_sum({total.args[0]}) sums no tensor",
                     where=f"rule {self.name!r}",
@@ -310,7 +310,7 @@ class UpdateRule:
             *(spec.next for spec in states.values()),
             param if point is None else point,
         ]
-        definitions = taken_by(results, needed)
+        definitions = taken_by([*results, *self.scalar_expressions().values()], needed)
         for expr in definitions.values():
             resolved(expr, values, where)
         taken = [*results, *definitions.values(), *self.scalar_expressions().values()]

@@ -11,7 +11,7 @@ import sympy as sp
 from closedform.errors import LoweringError
 from closedform.ir.graph import Builder, Value
 from closedform.ir.ops import Op
-from closedform.ir.types import DType
+from closedform.ir.types import DType, Shape
 from closedform.language.exact import to_float
 from closedform.language.symbols import t
 from closedform.lowering.analysis.annotate import branches, interval, is_integral
@@ -56,6 +56,7 @@ class Lowering:
             numbers and simplifies.
         scalars: Scalars in the tensor dtype that are lowered already, shared by the lowerings of
             one graph.
+        parameter: The shape of the parameter, in a graph of one.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Lowering:
         tensors: Sequence[sp.Symbol] = (),
         prepare: Prepare | None = None,
         scalars: dict[tuple[sp.Basic, Domain], Value] | None = None,
+        parameter: Shape | None = None,
     ) -> None:
         self.rules = rules
         self.builder = builder
@@ -81,6 +83,7 @@ class Lowering:
         self.symbols = {**(symbols or {}), t: step}
         self.tensors = tuple(tensors)
         self.prepare = prepare
+        self.parameter = parameter
         self._known: dict[tuple[sp.Basic, Domain], Value] = {}
         self._scalars = scalars if scalars is not None else {}
         self._tensor_known: dict[sp.Basic, bool] = {}

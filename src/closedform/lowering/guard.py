@@ -29,10 +29,14 @@ from closedform.lowering.analysis.domain import Domain, linear_in, narrow
 from closedform.lowering.analysis.interval import Interval, point
 from closedform.lowering.safe_operand import SafeOperand
 
+# Exact powers with the clock in the exponent have as many digits as there are steps; exp(t*log(2))
+# is such a power to SymPy.
+_LAST_OF_POWERS = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """What an operand of a partial function must be."""
+    """The condition that an operand of a partial function must satisfy."""
 
     requirement: str
     is_met: Callable[[Interval], bool]
@@ -173,7 +177,7 @@ class _Guard:
         if needed.is_met(inside):
             return _hold(operand, inside, needed, condition)
         self._refute(operand, needed, taken, condition, user)
-        return _replace_outside(operand, condition)
+        return SafeOperand(operand, condition)
 
     def _refute(
         self,
@@ -196,7 +200,9 @@ class _Guard:
             if not holds_at(condition, values):
                 continue
             value = value_at(operand, values)
-            if not needed.is_met(point(Fraction(int(sp.sign(sp.N(value, 40)))))):
+            sign = sp.sign(sp.N(value, 40))
+            # The sign of a number beyond all that SymPy computes with stays open.
+            if sign.is_Integer and not needed.is_met(point(Fraction(int(sign)))):
                 raise DomainError(
                     f"{user} has no finite real value at t = {step}: {operand} is {value}, "
                     f"and must be {needed.requirement}",
@@ -212,10 +218,6 @@ def _hold(operand: sp.Expr, inside: Interval, needed: Requirement, condition: sp
         return sp.Max(operand, _rational(low))
     if isinstance(high, Fraction) and high < 0 and needed.is_met(point(high)):
         return sp.Min(operand, _rational(high))
-    return _replace_outside(operand, condition)
-
-
-def _replace_outside(operand: sp.Expr, condition: sp.Basic) -> sp.Expr:
     return SafeOperand(operand, condition)
 
 
@@ -252,10 +254,14 @@ def _power_requirement(expr: sp.Pow, domain: Domain) -> tuple[int, Requirement] 
 
 def _samples(steps: Interval, operand: sp.Expr) -> Iterator[int]:
     """Steps at which to look for a counterexample: roots of lines, both ends, hundreds between."""
-    low, high = int(steps.low), int(steps.high)
+    low, high, first, parts = int(steps.low), int(steps.high), 200, 64
+    powers = [power.exp for power in operand.atoms(sp.Pow)]
+    powers += [power.args[0] for power in operand.atoms(sp.exp) if power.has(sp.log)]
+    if any(t in exponent.free_symbols for exponent in powers):
+        high, first, parts = min(high, low + _LAST_OF_POWERS), 20, 8
     seen = set()
-    near = [low + offset for offset in range(200)] + [high - offset for offset in range(3)]
-    far = [low + (high - low) * part // 64 for part in range(65)]
+    near = [low + offset for offset in range(first)] + [high - offset for offset in range(3)]
+    far = [low + (high - low) * part // parts for part in range(parts + 1)]
     doubling = [low + 2**exponent for exponent in range(50)]
     lines = [linear_in(part, t) for part in sp.preorder_traversal(operand) if part.is_Add]
     roots = [-line[1] / line[0] for line in lines if line is not None and line[0] != 0]

@@ -22,6 +22,7 @@ from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.arithmetic import lower_add, lower_mul, lower_power
 from closedform.lowering.conditions import lower_comparison, lower_condition
 from closedform.lowering.context import Handler, Lowering, Rules
+from closedform.lowering.exponential import Exponential
 from closedform.lowering.integers import constants_last, lower_integral
 from closedform.lowering.piecewise import lower_piecewise
 from closedform.lowering.safe_operand import SafeOperand
@@ -85,6 +86,7 @@ HANDLERS: Mapping[type[sp.Basic], Handler] = {
     sp.Abs: _unary(Op.ABS),
     sp.floor: _unary(Op.FLOOR),
     sp.exp: _unary(Op.EXP),
+    Exponential: _unary(Op.EXP),
     sp.log: _unary(Op.LOG),
     sp.cos: lower_cosine,
     sp.sin: lower_sine,

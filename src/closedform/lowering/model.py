@@ -21,11 +21,7 @@ from closedform.lowering.sums import SumTable, evaluation_rule, parts_rule
 from closedform.options import GraphOptions
 
 
-def lower_program(
-    name: str,
-    assignments: Sequence[Assignment],
-    options: GraphOptions,
-) -> Program:
+def lower_program(name: str, assignments: Sequence[Assignment], options: GraphOptions) -> Program:
     """Returns one step of a model whose parameters take one rule or several, not yet optimised.
 
     The scalar graph takes ``step``, the open hyperparameters and the states of the whole model; one
@@ -56,9 +52,7 @@ def lower_program(
 
 
 def lower_evaluation(
-    name: str,
-    assignments: Sequence[Assignment],
-    options: GraphOptions,
+    name: str, assignments: Sequence[Assignment], options: GraphOptions
 ) -> Program:
     """Returns the point at which a model is evaluated after a step: ``evaluation.<parameter>``.
 
@@ -165,11 +159,7 @@ def _check_agreement(label: str, given: Sequence[tuple[RuleLowering, Any]]) -> N
             )
 
 
-def lower_init(
-    name: str,
-    assignments: Sequence[Assignment],
-    options: GraphOptions,
-) -> Graph:
+def lower_init(name: str, assignments: Sequence[Assignment], options: GraphOptions) -> Graph:
     """Returns the graph of the states before the first step.
 
     Inputs ``param.<name>`` where a state starts from the parameter; outputs ``step`` (0),
@@ -179,12 +169,9 @@ def lower_init(
     builder.output("step", builder.const(0, DType.I64))
     common = {key: spec for one in assignments for key, spec in one.rule.shared.items()}
     for key, spec in common.items():
-        if spec.is_counter:
-            builder.output(naming.shared(key), builder.const(int(spec.initial), options.step_dtype))
-        else:
-            builder.output(
-                naming.shared(key), builder.const(float(spec.initial), options.scalar_dtype)
-            )
+        dtype = options.step_dtype if spec.is_counter else options.scalar_dtype
+        initial = int(spec.initial) if spec.is_counter else float(spec.initial)
+        builder.output(naming.shared(key), builder.const(initial, dtype))
     for one in assignments:
         for param, shape in one.params.items():
             _start(builder, one.rule.for_shape(shape, param), param, shape, options.tensor_dtype)

@@ -36,6 +36,7 @@ from closedform.lowering.integers import lower_integer
 from closedform.lowering.lower import RULES
 from closedform.lowering.schedule import declare_hypers, hyper_interval, prepare
 from closedform.lowering.simplify import simplify
+from closedform.lowering.stable import stable
 from closedform.lowering.sums import sum_symbol
 
 Body = tuple[Graph, tuple[Value, ...]]
@@ -109,7 +110,8 @@ class RuleLowering:
         self._prepared: dict[tuple[object, ...], _Prepared] = {}
 
     def _bind(self, expr: sp.Expr, inside: Domain) -> sp.Expr:
-        return simplify(expr.xreplace(self.numbers), inside, self.place)
+        simple = simplify(expr.xreplace(self.numbers), inside, self.place)
+        return stable(simple, inside, float(np.finfo(self.scalar.numpy).max))
 
     def _ready(self, label: str, expr: sp.Basic, tensors: frozenset[sp.Symbol]) -> sp.Basic:
         place = f"{self.place}, {label}"
@@ -182,9 +184,14 @@ class RuleLowering:
         ready, low = self._begin(self.rule.for_shape(shape, param), param, shape, is_sparing=True)
         for name in ready.rule.definitions:
             if name.startswith(naming.TOTAL):
-                if name not in ready.definitions:
-                    raise low.error(f"global_sum({ready.rule.definitions[name]}) sums no tensor")
-                value = _shaped(low, low.symbol(local(name)), shape, name)
+                given = ready.rule.definitions[name]
+                if name in ready.definitions:
+                    element = low.symbol(local(name))
+                elif given.is_number:  # its sum counts elements
+                    element = low.tensor_value(given, self.domain)
+                else:
+                    raise low.error(f"global_sum({given}) sums no tensor")
+                value = _shaped(low, element, shape, name)
                 axes = tuple(range(len(shape)))
                 part = low.builder.emit(Op.REDUCE_SUM, value, axes=axes, keepdims=False)
                 low.builder.output(name, low.cast(part, self.scalar))
@@ -218,6 +225,7 @@ class RuleLowering:
             tensor=self.dtype,
             symbols=_tensor_inputs(ready.rule, builder, shape, self.dtype, self.stored, needed),
             tensors=ready.tensors,
+            parameter=shape,
         )
         for name, expr in ready.definitions.items():
             low.define(local(name), low.tensor_value(expr, self.domain))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
+import numpy as np
 import sympy as sp
 
 from closedform.errors import LoweringError, nearest
@@ -20,12 +21,14 @@ from closedform.lowering.double_float.lower import lower_rounded
 from closedform.lowering.guard import guard
 from closedform.lowering.lower import RULES
 from closedform.lowering.simplify import simplify
+from closedform.lowering.stable import stable
 from closedform.options import GraphOptions, Precision
 
 
-def prepare(expr: sp.Expr, domain: Domain, place: str) -> sp.Expr:
+def prepare(expr: sp.Expr, domain: Domain, place: str, scalar_dtype: DType = DType.F64) -> sp.Expr:
     """Returns ``expr`` in the vocabulary of the lowering, every operand safe at every step."""
-    return guard(simplify(expr, domain, place), domain, place)
+    largest = float(np.finfo(scalar_dtype.numpy).max)
+    return guard(stable(simplify(expr, domain, place), domain, largest), domain, place)
 
 
 def hyper_interval(symbol: sp.Symbol) -> Interval:
@@ -56,7 +59,7 @@ def lower_schedule(schedule: Schedule, options: GraphOptions) -> Graph:
     domain = clock_domain(
         {symbol: hyper_interval(symbol) for symbol in open_symbols}, last=LAST_STEP[step_dtype]
     )
-    expr = prepare(_bound_but(schedule, open_symbols), domain, place)
+    expr = prepare(_bound_but(schedule, open_symbols), domain, place, scalar_dtype)
 
     builder = Builder(_identifier(schedule.name))
     step = builder.input("step", TensorType(step_dtype, options.step_shape), Role.STEP)

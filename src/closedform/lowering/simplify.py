@@ -30,6 +30,7 @@ from closedform.lowering.analysis.annotate import interval, is_integral, split
 from closedform.lowering.analysis.domain import LAST_STEP, Domain
 from closedform.lowering.analysis.interval import Interval
 from closedform.lowering.modular import reduced_div, reduced_mod
+from closedform.lowering.rewriter import Rewriter
 
 _CHAINED = {sp.Lt: sp.And, sp.Le: sp.And, sp.Gt: sp.Or, sp.Ge: sp.Or}
 
@@ -48,18 +49,10 @@ def simplify(expr: sp.Expr, domain: Domain, place: str) -> sp.Expr:
     return _Simplifier(place).visit(expr, domain)
 
 
-class _Simplifier:
+class _Simplifier(Rewriter):
     def __init__(self, place: str) -> None:
+        super().__init__()
         self.place = place
-        self._known: dict[tuple[sp.Basic, Domain], sp.Basic] = {}
-
-    def visit(self, expr: sp.Basic, domain: Domain) -> sp.Basic:
-        if not expr.args or expr.is_number:
-            return expr
-        key = (expr, domain)
-        if key not in self._known:
-            self._known[key] = self._rewrite(expr, domain)
-        return self._known[key]
 
     def _rewrite(self, expr: sp.Basic, domain: Domain) -> sp.Basic:
         if isinstance(expr, sp.Piecewise):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import sympy as sp
 
@@ -12,9 +12,11 @@ from closedform.ir.ops import Op
 from closedform.ir.types import DType, Shape
 from closedform.language.functions import (
     AllBut,
+    BroadcastTo,
     ExpandDims,
     LikeParam,
     MatMul,
+    Permute,
     ReduceMax,
     ReduceMean,
     ReduceSum,
@@ -23,7 +25,6 @@ from closedform.language.functions import (
     Transpose,
 )
 from closedform.language.shapes import other_axes
-from closedform.language.symbols import PARAM
 from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.context import Handler, Lowering
 
@@ -82,6 +83,22 @@ def _transpose(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     return low.builder.emit(Op.TRANSPOSE, operand, permutation=order)
 
 
+def _permute(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    operand = low.real(expr.args[0], domain)
+    order = tuple(int(axis) for axis in expr.args[1].args)
+    if len(order) != operand.type.rank:
+        raise low.error(f"permute orders {len(order)} axes, got {operand.type}")
+    return low.builder.emit(Op.TRANSPOSE, operand, permutation=order)
+
+
+def _broadcast_to(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
+    operand = low.tensor_value(expr.args[0], domain)
+    shape = _numbers(low, "broadcast_to", expr.args[1].args)
+    if operand.type.shape == shape:
+        return operand
+    return low.builder.emit(Op.BROADCAST_TO, operand, shape=shape)
+
+
 def _matmul(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     return low.emit(Op.MATMUL, *(low.real(arg, domain) for arg in expr.args))
 
@@ -99,14 +116,19 @@ def _expand_dims(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
 
 def _reshape(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     operand = low.real(expr.args[0], domain)
-    sizes = expr.args[1].args
+    return _reshaped(low, operand, _numbers(low, "reshape", expr.args[1].args))
+
+
+def _numbers(low: Lowering, function: str, sizes: Sequence[sp.Expr]) -> Shape:
     if not all(size.is_Integer and size >= 0 for size in sizes):
-        raise low.error(f"sizes of reshape must be integers >= 0, got {sizes}")
-    return _reshaped(low, operand, tuple(int(size) for size in sizes))
+        raise low.error(f"sizes of {function} must be integers >= 0, got {sizes}")
+    return tuple(int(size) for size in sizes)
 
 
 def _like_param(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
-    return _reshaped(low, low.real(expr.args[0], domain), low.symbol(PARAM).type.shape)
+    if low.parameter is None:
+        raise low.error(f"{expr} has the shape of a parameter, and there is none")
+    return _reshaped(low, low.real(expr.args[0], domain), low.parameter)
 
 
 def _reshaped(low: Lowering, value: Value, shape: Shape) -> Value:
@@ -127,6 +149,8 @@ TENSOR_HANDLERS: Mapping[type[sp.Basic], Handler] = {
     ReduceMax: _reduce_max,
     MatMul: _matmul,
     Transpose: _transpose,
+    Permute: _permute,
+    BroadcastTo: _broadcast_to,
     ExpandDims: _expand_dims,
     Reshape: _reshape,
     LikeParam: _like_param,

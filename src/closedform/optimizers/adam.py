@@ -1,4 +1,4 @@
-"""Adam and AdamW: adaptive moments, with the choices in which frameworks differ."""
+"""Adam and its relatives: AdamW, Adamax, NAdam, RAdam."""
 
 from __future__ import annotations
 
@@ -9,8 +9,16 @@ import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import choice, flag, hyperparameters, two_betas
-from closedform.optimizers.formulas import ascent_or_descent, decoupled, rule_of, with_penalty
+from closedform.optimizers.arguments import choice, flag, hyperparameters
+from closedform.optimizers.formulas import (
+    ascent_or_descent,
+    blend,
+    decoupled,
+    rectification,
+    rule_of,
+    weighted,
+    with_penalty,
+)
 
 EPS_ADDED = ("after_correction", "before_correction")
 
@@ -159,6 +167,219 @@ def _moments(
 def _checked(
     where: str, lr: Hyper, betas: Sequence[Hyper], eps: Hyper, weight_decay: Hyper
 ) -> dict[str, Any]:
-    return hyperparameters(
-        where, lr=lr, **two_betas(betas, where), eps=eps, weight_decay=weight_decay
+    return hyperparameters(where, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
+
+
+def adamax(
+    lr: Hyper = 2e-3,
+    betas: Sequence[Hyper] = (0.9, 0.999),
+    eps: Hyper = 1e-8,
+    weight_decay: Hyper = 0,
+    *,
+    maximize: bool = False,
+) -> UpdateRule:
+    r"""Returns Adamax: Adam with the decayed largest gradient as second moment.
+
+    .. math::
+        g' &= \pm g + \lambda p \\
+        m' &= m + (1 - \beta_1)(g' - m) \\
+        n' &= \max(\beta_2 n, |g'| + \epsilon) \\
+        p' &= p - \frac{\eta}{1 - \beta_1^{t + 1}} \frac{m'}{n'}
+
+    States, each of the parameter's shape and initially 0: ``exp_avg`` m, ``exp_inf`` n.
+
+    Args:
+        lr: The learning rate η >= 0. As every hyperparameter here: a number, a Schedule, or None
+            for an input of the graph.
+        betas: The decay rates β₁ of the mean and β₂ of the largest gradient, numbers in [0, 1).
+        eps: The least value ε >= 0 of n'. With 0, a parameter whose gradients were all 0 is not a
+            number after the step.
+        weight_decay: The factor λ >= 0 of the L2 penalty; the number 0 leaves the term out.
+        maximize: Whether to ascend: the gradient enters with a minus.
+
+    Raises:
+        DefinitionError: A number out of its range, or not two betas.
+
+    Example:
+        >>> adamax().states["exp_inf"].next
+        Max(beta2*state.exp_inf, eps + Abs(grad))
+
+    Source: Kingma and Ba (2015), algorithm 2, without ε. ``Adamax`` of torch 2.13 (lr 2e-3, eps
+    1e-8) and of cerebras.pytorch 2.10 (lr 1e-3, eps 1e-6; its float32 running power of β₁ is
+    derived from t here): one formula.
+    """
+    values = hyperparameters("adamax", lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
+    gradient = with_penalty(ascent_or_descent(maximize, "adamax"), values["weight_decay"])
+    mean = blend(state("exp_avg"), gradient, hyper("beta1"))
+    largest = sp.Max(hyper("beta2") * state("exp_inf"), sp.Abs(gradient) + hyper("eps"))
+    rate = hyper("lr") / (1 - hyper("beta1") ** (t + 1))
+    states = {"exp_avg": State(mean), "exp_inf": State(largest)}
+    return rule_of("adamax", PARAM - rate * mean / largest, states, values)
+
+
+def nadam(
+    lr: Hyper = 2e-3,
+    betas: Sequence[Hyper] = (0.9, 0.999),
+    eps: Hyper = 1e-8,
+    weight_decay: Hyper = 0,
+    momentum_decay: Hyper = 4e-3,
+    decoupled_weight_decay: bool = False,
+    *,
+    maximize: bool = False,
+    doubled_factor: bool = False,
+) -> UpdateRule:
+    r"""Returns NAdam: Adam with Nesterov momentum and a momentum that warms up.
+
+    .. math::
+        g' &= \pm g + \lambda p \\
+        \mu_k &= \beta_1 \left(1 - \tfrac12\, 0.96^{k \psi}\right) \\
+        M' &= M \mu_{t+1} \\
+        m' &= m + (1 - \beta_1)(g' - m) \\
+        v' &= \beta_2 v + (1 - \beta_2) g'^2 \\
+        p' &= p - \eta\, \frac{\frac{\mu_{t+2}}{1 - M' \mu_{t+2}} m'
+        + \frac{1 - \mu_{t+1}}{1 - M'} g'}
+        {\sqrt{v' / (1 - \beta_2^{t + 1})} + \epsilon}
+
+    With ``decoupled_weight_decay`` the penalty leaves the gradient, and ηλp is taken from p.
+
+    States: ``mu_product`` M, a scalar, initially 1: a product over the steps has no closed form in
+    t; ``exp_avg`` m and ``exp_avg_sq`` v, shape of the parameter, initially 0.
+
+    Args:
+        lr: The learning rate η >= 0. As every hyperparameter here: a number, a Schedule, or None
+            for an input of the graph.
+        betas: The decay rates β₁ and β₂ of the two moments, numbers in [0, 1).
+        eps: The term ε >= 0 of the denominator. With 0, a parameter whose gradients were all 0 is
+            not a number after the step.
+        weight_decay: The factor λ >= 0; the number 0 leaves the term out.
+        momentum_decay: The rate ψ >= 0 at which the momentum rises to β₁; 0 keeps it at β₁/2.
+        decoupled_weight_decay: Whether the decay acts on the parameter, not through the gradient.
+        maximize: Whether to ascend: the gradient enters with a minus.
+        doubled_factor: True for the defect of cerebras, whose 1 - M' μ² takes the momentum of the
+            step once more than the formula has it: 1 - M' μ_{t+1} μ_{t+2}.
+
+    Raises:
+        DefinitionError: A number out of its range, not two betas, or a flag that is not a bool.
+
+    Example:
+        >>> rule = nadam()
+        >>> rule.states["mu_product"].next, rule.states["mu_product"].initial
+        (beta1*state.mu_product*(1 - (24/25)**(momentum_decay*(t + 1))/2), 1)
+
+    Source: Dozat (2016). ``NAdam`` of torch 2.13 and of cerebras.pytorch 2.10 (no ``maximize``, no
+    decoupled decay; ``doubled_factor`` as implemented), with one set of defaults.
+    """
+    values = hyperparameters(
+        "nadam",
+        lr=lr,
+        betas=betas,
+        eps=eps,
+        weight_decay=weight_decay,
+        momentum_decay=momentum_decay,
     )
+    is_decoupled = flag(decoupled_weight_decay, "decoupled_weight_decay", "nadam")
+    gradient = ascent_or_descent(maximize, "nadam")
+    if not is_decoupled:
+        gradient = with_penalty(gradient, values["weight_decay"])
+    mean = blend(state("exp_avg"), gradient, hyper("beta1"))
+    square = weighted(state("exp_avg_sq"), gradient**2, hyper("beta2"))
+    now, following = _momentum(t + 1), _momentum(t + 2)
+    product = state("mu_product") * now
+    ahead = product * following
+    if flag(doubled_factor, "doubled_factor", "nadam"):
+        ahead = ahead * now
+    size = sp.sqrt(square / (1 - hyper("beta2") ** (t + 1))) + hyper("eps")
+    direction = following / (1 - ahead) * mean + (1 - now) / (1 - product) * gradient
+    param = PARAM - hyper("lr") * direction / size
+    if is_decoupled:
+        param = param - decoupled(values["weight_decay"])
+    states = {
+        "mu_product": State(product, 1, "scalar"),
+        "exp_avg": State(mean),
+        "exp_avg_sq": State(square),
+    }
+    return rule_of("nadam", param, states, values)
+
+
+def _momentum(step: sp.Expr) -> sp.Expr:
+    """The momentum of a step, counted from 1."""
+    power = sp.Rational(96, 100) ** (step * hyper("momentum_decay"))
+    return hyper("beta1") * (1 - power / 2)
+
+
+def radam(
+    lr: Hyper = 1e-3,
+    betas: Sequence[Hyper] = (0.9, 0.999),
+    eps: Hyper = 1e-8,
+    weight_decay: Hyper = 0,
+    decoupled_weight_decay: bool = False,
+    *,
+    maximize: bool = False,
+) -> UpdateRule:
+    r"""Returns RAdam: Adam that waits until the variance of its denominator is known.
+
+    .. math::
+        g' &= \pm g + \lambda p \\
+        m' &= m + (1 - \beta_1)(g' - m) \\
+        v' &= \beta_2 v + (1 - \beta_2) g'^2 \\
+        \rho_\infty &= \frac{2}{1 - \beta_2} - 1, \quad
+        \rho = \rho_\infty - \frac{2 (t + 1) \beta_2^{t+1}}{1 - \beta_2^{t+1}} \\
+        p' &= p - \frac{\eta}{1 - \beta_1^{t+1}}\, m' \begin{cases}
+        \sqrt{\frac{(\rho - 4)(\rho - 2) \rho_\infty}
+        {(\rho_\infty - 4)(\rho_\infty - 2) \rho}}
+        \frac{\sqrt{1 - \beta_2^{t+1}}}{\sqrt{v'} + \epsilon} & \rho > 5 \\
+        1 & \text{otherwise} \end{cases}
+
+    The two ρ are scalars from the step; their difference cancels, so in float32 the branch may
+    flip at another step: it is computed in the scalar dtype, float64 by default. With
+    ``decoupled_weight_decay`` the penalty leaves the gradient, and ηλp is taken from p.
+
+    States, each of the parameter's shape and initially 0: ``exp_avg`` m, ``exp_avg_sq`` v.
+
+    Args:
+        lr: The learning rate η >= 0. As every hyperparameter here: a number, a Schedule, or None
+            for an input of the graph.
+        betas: The decay rates β₁ and β₂ of the two moments, numbers in [0, 1). With β₂ <= 2/3 the
+            branch ρ > 5 is never taken.
+        eps: The term ε >= 0 of the denominator. With 0, a parameter whose gradients were all 0 is
+            not a number after the first rectified step.
+        weight_decay: The factor λ >= 0; the number 0 leaves the term out.
+        decoupled_weight_decay: Whether the decay acts on the parameter, not through the gradient.
+        maximize: Whether to ascend: the gradient enters with a minus.
+
+    Raises:
+        DefinitionError: A number out of its range, not two betas, or a flag that is not a bool.
+
+    Example:
+        >>> list(radam().states), list(radam().hyperparameters)
+        (['exp_avg', 'exp_avg_sq'], ['lr', 'beta1', 'beta2', 'eps'])
+
+    Source: Liu et al. (2020), whose threshold is ρ > 4, without ε; both frameworks take 5.
+        ``RAdam``
+    of torch 2.13 (eps 1e-8) and of cerebras.pytorch 2.10 (eps 1e-6, no ``maximize``, no decoupled
+    decay; it computes ρ in float32).
+    """
+    values = hyperparameters("radam", lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
+    is_decoupled = flag(decoupled_weight_decay, "decoupled_weight_decay", "radam")
+    gradient = ascent_or_descent(maximize, "radam")
+    if not is_decoupled:
+        gradient = with_penalty(gradient, values["weight_decay"])
+    beta2 = hyper("beta2")
+    mean = blend(state("exp_avg"), gradient, hyper("beta1"))
+    square = weighted(state("exp_avg_sq"), gradient**2, beta2)
+    correction = 1 - beta2 ** (t + 1)
+    length, rectified = rectification(beta2, 5)
+    adapted = rectified * sp.sqrt(correction) / (sp.sqrt(square) + hyper("eps"))
+    scale = sp.Piecewise((adapted, length > 5), (1, True))
+    if _is_never_rectified(values["beta2"]):
+        scale = sp.Integer(1)
+    param = PARAM - hyper("lr") / (1 - hyper("beta1") ** (t + 1)) * mean * scale
+    if is_decoupled:
+        param = param - decoupled(values["weight_decay"])
+    states = {"exp_avg": State(mean), "exp_avg_sq": State(square)}
+    return rule_of("radam", param, states, values)
+
+
+def _is_never_rectified(beta2: Hyper) -> bool:
+    """Whether the limit of the length is 5 or less."""
+    return isinstance(beta2, sp.Expr) and bool(beta2 <= sp.Rational(2, 3))

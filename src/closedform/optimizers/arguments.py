@@ -7,6 +7,7 @@ from typing import Any
 
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, exact_number
+from closedform.language.aliases import Hyper
 
 
 def hyperparameter(
@@ -47,10 +48,18 @@ def hyperparameter(
 def hyperparameters(where: str, **given: object) -> dict[str, Any]:
     """Returns hyperparameters by name, numbers >= 0; those checked before may be among them.
 
+    ``betas`` are two numbers in [0, 1), which become ``beta1`` and ``beta2``.
+
     Raises:
         DefinitionError: One is not a number, a Schedule or None, or is a number below 0.
     """
-    return {name: hyperparameter(value, name, where) for name, value in given.items()}
+    checked: dict[str, Any] = {}
+    for name, value in given.items():
+        if name == "betas":
+            checked |= decay_rates(value, where)
+        else:
+            checked[name] = hyperparameter(value, name, where)
+    return checked
 
 
 def number(value: object, name: str, where: str) -> Any:
@@ -69,45 +78,31 @@ def number(value: object, name: str, where: str) -> Any:
     return hyperparameter(value, name, where)
 
 
-def two(value: object, name: str, where: str, example: str) -> tuple[Any, Any]:
-    """Returns the two entries of a pair, unchecked.
+def several(value: object, name: str, where: str, example: tuple[float, ...]) -> tuple[Hyper, ...]:
+    """Returns the entries of a tuple that is as long as the example, unchecked.
 
     Raises:
-        DefinitionError: It is not a sequence of two.
+        DefinitionError: It is not a sequence of two or three, as many as the example.
     """
-    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 2:
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != len(example):
+        count = {2: "two", 3: "three"}[len(example)]
         raise DefinitionError(
-            f"{name} must be two numbers, got {value!r}", where=where, hint=f"try {example}"
+            f"{name} must be {count} numbers, got {value!r}", where=where, hint=f"try {example}"
         )
-    return value[0], value[1]
+    return tuple(value)
 
 
-def two_betas(value: object, where: str, example: str = "(0.9, 0.999)") -> dict[str, Any]:
-    """Returns the hyperparameters ``beta1`` and ``beta2``, numbers in [0, 1).
+def decay_rates(
+    value: object, where: str, example: tuple[float, ...] = (0.9, 0.999)
+) -> dict[str, Any]:
+    """Returns the hyperparameters ``beta1``, ``beta2`` and so on, numbers in [0, 1).
 
     Raises:
-        DefinitionError: There are not two, or a number is out of its range.
+        DefinitionError: There are not as many as in the example, or a number is out of its range.
     """
-    first, second = two(value, "betas", where, example)
-    return {
-        "beta1": hyperparameter(first, "betas[0]", where, below=1),
-        "beta2": hyperparameter(second, "betas[1]", where, below=1),
-    }
-
-
-def three_betas(value: object, where: str, example: str) -> dict[str, Any]:
-    """Returns the hyperparameters ``beta1``, ``beta2`` and ``beta3``, numbers in [0, 1).
-
-    Raises:
-        DefinitionError: There are not three, or a number is out of its range.
-    """
-    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 3:
-        raise DefinitionError(
-            f"betas must be three numbers, got {value!r}", where=where, hint=f"try {example}"
-        )
     return {
         f"beta{index + 1}": hyperparameter(beta, f"betas[{index}]", where, below=1)
-        for index, beta in enumerate(value)
+        for index, beta in enumerate(several(value, "betas", where, example))
     }
 
 

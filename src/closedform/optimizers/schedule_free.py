@@ -10,8 +10,15 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import GRAD, PARAM, Shared, State, UpdateRule, hyper, shared, state, t
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import flag, hyperparameter, is_zero, two_betas, whole
-from closedform.optimizers.formulas import rectification, rule_of, weighted
+from closedform.optimizers.arguments import (
+    decay_rates,
+    flag,
+    hyperparameter,
+    hyperparameters,
+    is_zero,
+    whole,
+)
+from closedform.optimizers.formulas import rectification, rule_of, weighted, with_penalty
 
 
 def schedule_free_sgd(
@@ -66,7 +73,7 @@ def schedule_free_sgd(
         "momentum": _inside(momentum, "momentum", where),
     }
     rate = hyper("lr") * _warmup(warmup_steps, where)
-    direction = GRAD + _penalty(values)
+    direction = with_penalty(GRAD, values["weight_decay"])
     return _averaged(where, rate, direction, hyper("momentum"), {}, values)
 
 
@@ -118,7 +125,8 @@ def schedule_free_adamw(
     }
     mean_square = weighted(state("exp_avg_sq"), GRAD**2, hyper("beta2"))
     correction = sp.sqrt(1 - hyper("beta2") ** (t + 1))
-    direction = GRAD / (sp.sqrt(mean_square) / correction + hyper("eps")) + _penalty(values)
+    scaled = GRAD / (sp.sqrt(mean_square) / correction + hyper("eps"))
+    direction = with_penalty(scaled, values["weight_decay"])
     rate = hyper("lr") * _warmup(warmup_steps, where)
     states = {"exp_avg_sq": State(mean_square)}
     return _averaged(where, rate, direction, hyper("beta1"), states, values)
@@ -170,7 +178,8 @@ def schedule_free_radam(
     mean_square = weighted(state("exp_avg_sq"), GRAD**2, beta2)
     scaled = GRAD / (sp.sqrt(mean_square) / sp.sqrt(1 - beta2 ** (t + 1)) + hyper("eps"))
     length, factor = rectification(beta2, 4)
-    direction = sp.Piecewise((scaled, length > 4), (GRAD, True)) + _penalty(values)
+    chosen = sp.Piecewise((scaled, length > 4), (GRAD, True))
+    direction = with_penalty(chosen, values["weight_decay"])
     rate = hyper("lr") * sp.Piecewise((factor, length > 4), (0 if is_silent else 1, True))
     states = {"exp_avg_sq": State(mean_square)}
     return _averaged(where, rate, direction, hyper("beta1"), states, values)
@@ -205,16 +214,13 @@ def _averaged(
 
 
 def _common(lr: Hyper, decay: Hyper, exponent: Hyper, power: Hyper, where: str) -> dict[str, Any]:
-    return {
-        "lr": hyperparameter(lr, "lr", where),
-        "weight_decay": hyperparameter(decay, "weight_decay", where),
-        "weight_exponent": hyperparameter(exponent, "weight_exponent", where),
-        "rate_exponent": hyperparameter(power, "rate_exponent", where),
-    }
+    return hyperparameters(
+        where, lr=lr, weight_decay=decay, weight_exponent=exponent, rate_exponent=power
+    )
 
 
 def _adaptive(betas: Sequence[Hyper], eps: Hyper, where: str) -> dict[str, Any]:
-    checked = two_betas(betas, where)
+    checked = decay_rates(betas, where)
     _inside(checked["beta1"], "betas[0]", where)
     return {**checked, "eps": hyperparameter(eps, "eps", where)}
 
@@ -225,10 +231,6 @@ def _inside(value: Hyper, name: str, where: str) -> Any:
     if is_zero(checked):
         raise DefinitionError(f"{name} must be above 0, got {value!r}", where=where)
     return checked
-
-
-def _penalty(values: dict[str, Any]) -> sp.Expr:
-    return 0 if is_zero(values["weight_decay"]) else hyper("weight_decay") * PARAM
 
 
 def _warmup(steps: int, where: str) -> sp.Expr:

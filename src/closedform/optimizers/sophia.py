@@ -18,7 +18,7 @@ from closedform.language import (
     tensor_input,
 )
 from closedform.language.aliases import Hyper
-from closedform.optimizers.arguments import hyperparameters, two_betas, whole
+from closedform.optimizers.arguments import hyperparameters, whole
 from closedform.optimizers.formulas import blend, decoupled, rule_of
 
 
@@ -67,13 +67,7 @@ def sophia(
     ``p`` for c; ``sophia`` of optax 0.2.8 corrects m' for its start.
     """
     values = hyperparameters(
-        "sophia",
-        lr=lr,
-        **two_betas(betas, "sophia", "(0.96, 0.99)"),
-        eps=eps,
-        weight_decay=weight_decay,
-        gamma=gamma,
-        clip=clip,
+        "sophia", lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, gamma=gamma, clip=clip
     )
     period = whole(update_period, "update_period", "sophia")
     mean = blend(state("momentum"), GRAD, hyper("beta1"))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import exact_number
+from closedform.optimizers.arguments import flag as flag
+from closedform.optimizers.arguments import whole
 from closedform.recipes.entries import Check
 from closedform.schedules.arguments import (
     NO_WARMUP,
@@ -55,17 +58,6 @@ def numbers(value: object, name: str, where: str) -> tuple[sp.Expr, ...]:
     return tuple(number(item, f"{name}[{index}]", where) for index, item in enumerate(value))
 
 
-def flag(value: object, name: str, where: str) -> bool:
-    """Returns a switch.
-
-    Raises:
-        DefinitionError: It is neither True nor False.
-    """
-    if not isinstance(value, bool):
-        raise DefinitionError(f"{name} must be True or False, got {value!r}", where=where)
-    return value
-
-
 def milestones(value: object, name: str, where: str) -> tuple[sp.Rational, ...]:
     """Returns milestones as rational numbers, in any order.
 
@@ -91,64 +83,42 @@ def integer_milestones(value: object, name: str, where: str) -> tuple[sp.Integer
     return marks
 
 
-def in_range(low: int, high: int, *, is_open_below: bool = False) -> Check:
-    """Returns the check of a number in [low, high], or in (low, high]."""
-    wanted = f"{'(' if is_open_below else '['}{low}, {high}]"
+def _number_that(wanted: str, holds: Callable[[sp.Expr], bool]) -> Check:
+    """The check of a finite number that fulfils a condition, given in words as well."""
 
     def check(value: object, name: str, where: str) -> sp.Expr:
         result = number(value, name, where)
-        if result < low or result > high or (is_open_below and result == low):
-            raise DefinitionError(f"{name} must be in {wanted}, got {value!r}", where=where)
+        if not holds(result):
+            raise DefinitionError(f"{name} must {wanted}, got {value!r}", where=where)
         return result
 
     return check
+
+
+def in_range(low: int, high: int, *, is_open_below: bool = False) -> Check:
+    """Returns the check of a number in [low, high], or in (low, high]."""
+    wanted = f"be in {'(' if is_open_below else '['}{low}, {high}]"
+    return _number_that(wanted, lambda x: low <= x <= high and not (is_open_below and x == low))
 
 
 def at_least(low: int) -> Check:
     """Returns the check of a number that is not below ``low``."""
-
-    def check(value: object, name: str, where: str) -> sp.Expr:
-        result = number(value, name, where)
-        if result < low:
-            raise DefinitionError(f"{name} must be at least {low}, got {value!r}", where=where)
-        return result
-
-    return check
+    return _number_that(f"be at least {low}", lambda x: x >= low)
 
 
-def positive(value: object, name: str, where: str) -> sp.Expr:
-    """Returns a finite number above 0, exactly.
+positive = _number_that("be above 0", lambda x: x > 0)
+"""A finite number above 0, exactly."""
 
-    Raises:
-        DefinitionError: It is not such a value.
-    """
-    result = number(value, name, where)
-    if result <= 0:
-        raise DefinitionError(f"{name} must be above 0, got {value!r}", where=where)
-    return result
+divisor = _number_that("be another number than 0", lambda x: x != 0)
+"""A finite number other than 0, exactly."""
 
-
-def divisor(value: object, name: str, where: str) -> sp.Expr:
-    """Returns a finite number other than 0, exactly.
-
-    Raises:
-        DefinitionError: It is not such a value.
-    """
-    result = number(value, name, where)
-    if result == 0:
-        raise DefinitionError(f"{name} must not be 0, it divides", where=where)
-    return result
+last_epoch = _number_that("be an integer >= -1", lambda x: x.is_Integer and x >= -1)
+"""The step before the first one, an integer >= -1."""
 
 
 def count(least: int) -> Check:
     """Returns the check of an int of at least ``least``; a float is refused, even a whole one."""
-
-    def check(value: object, name: str, where: str) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise DefinitionError(f"{name} must be an int >= {least}, got {value!r}", where=where)
-        return value
-
-    return check
+    return lambda value, name, where: whole(value, name, where, at_least=least)
 
 
 def optional(check: Check) -> Check:
@@ -168,15 +138,3 @@ def choice(*names: str) -> Check:
         return str(value)
 
     return check
-
-
-def last_epoch(value: object, name: str, where: str) -> sp.Integer:
-    """Returns the step before the first one, an integer >= -1.
-
-    Raises:
-        DefinitionError: It is not such a value.
-    """
-    result = number(value, name, where)
-    if not result.is_Integer or result < -1:
-        raise DefinitionError(f"{name} must be an integer >= -1, got {value!r}", where=where)
-    return result

@@ -22,6 +22,7 @@ from closedform.errors import ConfigError
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 64
 MAX_NODES = 100_000
+_TOO_LARGE = f"a config must have at most {MAX_NODES} values, nested at most {MAX_DEPTH} deep"
 
 _CORE = "tag:yaml.org,2002:"
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9_]*)")
@@ -45,6 +46,10 @@ class Document:
     def place(self, path: str) -> str:
         """Returns a place in errors: the source, and the path within it."""
         return f"{self.source}: {path}" if path else self.source
+
+    def error(self, what: str, path: str, hint: str | None = None) -> ConfigError:
+        """Returns the error of a value, with its place."""
+        return ConfigError(what, where=self.place(path), hint=hint)
 
 
 def read_document(source: str | PathLike[str] | Mapping[str, Any]) -> Document:
@@ -106,10 +111,7 @@ class _Composer(yaml.SafeLoader):
             )
         self.count += 1
         if self.count > MAX_NODES or self.depth > MAX_DEPTH:
-            raise ConfigError(
-                f"a config must have at most {MAX_NODES} values, nested at most {MAX_DEPTH} deep",
-                where=place,
-            )
+            raise ConfigError(_TOO_LARGE, where=place)
         self.depth += 1
         node: yaml.Node | None = super().compose_node(parent, index)
         self.depth -= 1
@@ -201,10 +203,7 @@ def _copied(value: Any, path: str, count: list[int], depth: int = 0) -> Any:
     """A deep copy in plain types; ``count`` holds the number of values so far."""
     count[0] += 1
     if count[0] > MAX_NODES or depth > MAX_DEPTH:
-        raise ConfigError(
-            f"a config must have at most {MAX_NODES} values, nested at most {MAX_DEPTH} deep",
-            where=f"<mapping>: {path[:80]}",
-        )
+        raise ConfigError(_TOO_LARGE, where=f"<mapping>: {path[:80]}")
     if isinstance(value, Mapping):
         return {
             key: _copied(item, _joined(path, key), count, depth + 1) for key, item in value.items()

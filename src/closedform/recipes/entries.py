@@ -1,12 +1,20 @@
-"""What a framework is made of: entries that name a class, its arguments and its builder."""
+"""Entries of a framework: the name of a class, its arguments and its builder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from closedform.errors import ArgumentError, DefinitionError, UnknownNameError, nearest
+from closedform.errors import (
+    ArgumentError,
+    ClosedFormError,
+    DefinitionError,
+    UnknownNameError,
+    nearest,
+)
 from closedform.language import Schedule, UpdateRule
 
 
@@ -50,7 +58,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a schedule is built in, besides its own arguments.
+    """The surroundings in which a schedule is built, besides its own arguments.
 
     Attributes:
         framework: Name of the framework.
@@ -65,6 +73,8 @@ class Context:
         frozen: Whether an outer composite keeps the children of composites at their step 0.
         halted: Whether that outer composite is a chain, which keeps inner chains at step 0 as well.
         path: The classes from the outermost to this one, for errors.
+        facts: Numbers of the run that the arguments do not contain, by the framework's own names.
+        version: The version of the framework; the newest one if it is empty.
     """
 
     framework: str
@@ -78,6 +88,8 @@ class Context:
     frozen: bool = False
     halted: bool = False
     path: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    version: str = ""
 
     @property
     def where(self) -> str:
@@ -117,6 +129,8 @@ class ScheduleEntry:
         children: The argument that holds sub-schedules, if it has one.
         touches: Whether it drives the key that is asked for.
         rule: The builder of the update rule of a class that is driven by a metric.
+        notes: Known defects of the class, where its values are not those that a reader of its
+            documentation expects.
     """
 
     name: str
@@ -127,15 +141,24 @@ class ScheduleEntry:
     children: str | None = None
     touches: Touches = touches_all
     rule: RuleBuilder | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class OptimizerEntry:
-    """An optimizer class of a framework: its arguments after the parameters, and its builder."""
+    """An optimizer class of a framework.
+
+    Attributes:
+        name: The name of the class.
+        parameters: Its arguments after the parameters.
+        build: Its builder.
+        fixed: Entries of its param groups that are not arguments.
+    """
 
     name: str
     parameters: tuple[Parameter, ...]
     build: RuleOfArguments
+    fixed: Mapping[str, Any] = field(default_factory=dict)
 
 
 def parameters(**defaults: object) -> tuple[Parameter, ...]:
@@ -148,9 +171,61 @@ def parameters(**defaults: object) -> tuple[Parameter, ...]:
     return tuple(Parameter(name, default) for name, default in defaults.items())
 
 
+def parameters_of(
+    make: Callable[..., UpdateRule], *left_out: str, **changes: object
+) -> tuple[Parameter, ...]:
+    """Returns the positional arguments of a rule of the library, some left out.
+
+    Args:
+        make: The function that builds the rule.
+        *left_out: The names of those that the class does not have.
+        **changes: The defaults that differ from those of the library.
+
+    Example:
+        >>> from closedform.optimizers import lion
+        >>> [(p.name, p.default) for p in parameters_of(lion, "betas", weight_decay=0.1)]
+        [('lr', 0.0001), ('weight_decay', 0.1)]
+    """
+    given = inspect.signature(make).parameters.values()
+    return tuple(
+        Parameter(p.name, changes.get(p.name, p.default))
+        for p in given
+        if p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in left_out
+    )
+
+
 def passed_to(make: Callable[..., UpdateRule], **choices: object) -> RuleOfArguments:
     """Returns the builder that passes all arguments on to a rule of the library, with choices."""
     return lambda given: make(**given, **choices)
+
+
+def values_of(make: Callable[..., Schedule], *names: str, **keywords: str) -> ScheduleBuilder:
+    """Returns the builder that passes arguments on to a schedule of the library, by their names.
+
+    Example:
+        >>> from closedform.schedules import linear
+        >>> build = values_of(linear, "first", "last", steps="count")
+        >>> build({"first": 0, "last": 1, "count": 4}, Context("own", {})).exact(1)
+        1/4
+    """
+
+    def build(given: Mapping[str, Any], context: Context) -> Schedule:
+        del context
+        by_keyword = {keyword: given[name] for keyword, name in keywords.items()}
+        return make(*(given[name] for name in names), **by_keyword)
+
+    return build
+
+
+@contextmanager
+def located(where: str) -> Iterator[None]:
+    """Adds a location to the errors raised within that do not have one."""
+    try:
+        yield
+    except ClosedFormError as error:
+        if error.where is not None:
+            raise
+        raise type(error)(error.what, where=where, hint=error.hint) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +238,15 @@ class Framework:
         optimizers: Its optimizer classes, by their documented formula.
         optimizers_as_implemented: Those whose implementation differs from their documented
             formula, as they are implemented.
+        versions: The versions whose semantics are known, the newest first; a commit may be given
+            by the first 7 or more characters of its hash.
     """
 
     name: str
     schedules: Mapping[str, ScheduleEntry]
     optimizers: Mapping[str, OptimizerEntry]
     optimizers_as_implemented: Mapping[str, OptimizerEntry] = field(default_factory=dict)
+    versions: tuple[str, ...] = ()
 
 
 def own_schedule(name: str, make: Callable[..., Schedule], **defaults: Any) -> ScheduleEntry:
@@ -186,12 +264,12 @@ def own_schedule(name: str, make: Callable[..., Schedule], **defaults: Any) -> S
     """
 
     def build(given: Mapping[str, Any], context: Context) -> Schedule:
+        del context
         arguments = {key: value for key, value in given.items() if key in defaults}
         made = make(**arguments)
         if not isinstance(made, Schedule):
             raise DefinitionError(
-                f"a class of your own must return a Schedule, got {type(made).__name__}",
-                where=context.where,
+                f"a class of your own must return a Schedule, got {type(made).__name__}"
             )
         return made
 
@@ -220,7 +298,8 @@ def build_schedule(name: object, kwargs: object, context: Context) -> Schedule:
         raise DefinitionError(
             f"{entry.name} leaves {context.key} as it is with these arguments", where=inner.where
         )
-    return entry.build(arguments, inner)
+    with located(inner.where):
+        return entry.build(arguments, inner)
 
 
 def build_rule(name: object, kwargs: object, context: Context) -> UpdateRule:
@@ -239,7 +318,8 @@ def build_rule(name: object, kwargs: object, context: Context) -> UpdateRule:
             where=inner.where,
             hint="build it with closedform.frameworks.schedule",
         )
-    return entry.rule(generic_arguments(entry, kwargs, inner.where), inner)
+    with located(inner.where):
+        return entry.rule(generic_arguments(entry, kwargs, inner.where), inner)
 
 
 def is_touched(name: object, kwargs: object, context: Context) -> bool:
@@ -316,7 +396,7 @@ def fill(parameters: tuple[Parameter, ...], kwargs: object, where: str) -> dict[
     return arguments
 
 
-def sub_schedule(spec: object, context: Context) -> tuple[str, Mapping[str, Any]]:
+def sub_schedule(spec: object) -> tuple[str, Mapping[str, Any]]:
     """Returns class name and arguments of ``{"class": name, "kwargs": {...}}``.
 
     Raises:
@@ -324,14 +404,14 @@ def sub_schedule(spec: object, context: Context) -> tuple[str, Mapping[str, Any]
     """
     wanted = 'a sub-schedule must be {"class": name, "kwargs": {...}}'
     if not isinstance(spec, Mapping) or not set(spec) <= {"class", "kwargs"} or "class" not in spec:
-        raise ArgumentError(f"{wanted}, got {spec!r}", where=context.where)
+        raise ArgumentError(f"{wanted}, got {spec!r}")
     kwargs = spec.get("kwargs", {})
     if not isinstance(kwargs, Mapping):
-        raise ArgumentError(f"{wanted}, got kwargs {kwargs!r}", where=context.where)
+        raise ArgumentError(f"{wanted}, got kwargs {kwargs!r}")
     return spec["class"], kwargs
 
 
-def sub_schedules(specs: object, name: str, context: Context) -> tuple[Mapping[str, Any], ...]:
+def sub_schedules(specs: object, name: str) -> tuple[Mapping[str, Any], ...]:
     """Returns a non-empty list of sub-schedules as given.
 
     Raises:
@@ -339,10 +419,21 @@ def sub_schedules(specs: object, name: str, context: Context) -> tuple[Mapping[s
         DefinitionError: It is empty.
     """
     if not isinstance(specs, list | tuple):
-        raise ArgumentError(
-            f"{name} must be a list of sub-schedules, got {type(specs).__name__}",
-            where=context.where,
-        )
+        raise ArgumentError(f"{name} must be a list of sub-schedules, got {type(specs).__name__}")
     if not specs:
-        raise DefinitionError(f"{name} must hold at least one schedule", where=context.where)
+        raise DefinitionError(f"{name} must hold at least one schedule")
     return tuple(specs)
+
+
+def check_joints(
+    marks: Sequence[object],
+    members: Sequence[object],
+    marks_name: str = "milestones",
+    members_name: str = "schedulers",
+) -> None:
+    """Raises DefinitionError unless there is a mark between each member and the next."""
+    if len(marks) != len(members) - 1:
+        raise DefinitionError(
+            f"{marks_name} must be one fewer than {members_name}: expected {len(members) - 1}, "
+            f"got {len(marks)}"
+        )

@@ -140,6 +140,8 @@ def _number(node: ast.expr) -> sp.Expr:
             return _BINARY[type(op)](_number(left), _number(right))
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
             return _call(name, args)
+        case ast.IfExp(test=test, body=body, orelse=other):
+            return _where(_condition(test), _number(body), _number(other))
     raise DefinitionError(
         f"{ast.unparse(node)!r} is not a number of the expression language",
         hint="it has t, pi, numbers, + - * / // % **, comparisons and " + ", ".join(_FUNCTIONS),

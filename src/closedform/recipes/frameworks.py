@@ -14,22 +14,43 @@ from closedform.errors import DefinitionError, UnknownNameError, nearest
 from closedform.language import Schedule, UpdateRule
 from closedform.language.aliases import Number
 from closedform.recipes import (
+    automodel,
+    axolotl,
+    big_vision,
     cerebras,
+    composer,
+    deepspeed,
+    detectron2,
+    fairseq,
+    gpt_neox,
     huggingface,
     keras,
+    levanter,
+    litgpt,
+    llm_c,
+    maxtext,
+    megatron,
+    nanochat,
+    nanogpt,
+    nanotron,
+    nemo,
+    olmo,
+    olmo_core,
     optax,
+    paddle,
     pytorch_accelerated,
+    t5x,
     timm,
     torch,
+    torchtitan,
+    transformers,
 )
 from closedform.recipes.cerebras.configure import (
     configure_lr_scheduler,
-    configure_scheduler,
-    configure_scheduler_params,
-)
-from closedform.recipes.cerebras.configure_optimizer import (
     configure_optimizer,
     configure_optimizer_params,
+    configure_scheduler,
+    configure_scheduler_params,
 )
 from closedform.recipes.cerebras.param_groups import (
     configure_param_groups,
@@ -67,6 +88,7 @@ __all__ = [
     "layer_decay_groups",
     "metric_rule",
     "names",
+    "notes",
     "optimizer",
     "own_schedule",
     "schedule",
@@ -77,13 +99,36 @@ __all__ = [
 FRAMEWORKS = {
     framework.name: framework
     for framework in (
+        automodel.FRAMEWORK,
+        axolotl.FRAMEWORK,
+        big_vision.FRAMEWORK,
         cerebras.FRAMEWORK,
+        composer.FRAMEWORK,
+        deepspeed.FRAMEWORK,
+        detectron2.FRAMEWORK,
+        fairseq.FRAMEWORK,
+        gpt_neox.FRAMEWORK,
         huggingface.FRAMEWORK,
         keras.FRAMEWORK,
+        levanter.FRAMEWORK,
+        litgpt.FRAMEWORK,
+        llm_c.FRAMEWORK,
+        maxtext.FRAMEWORK,
+        megatron.FRAMEWORK,
+        nanochat.FRAMEWORK,
+        nanogpt.FRAMEWORK,
+        nanotron.FRAMEWORK,
+        nemo.FRAMEWORK,
+        olmo.FRAMEWORK,
+        olmo_core.FRAMEWORK,
         optax.FRAMEWORK,
+        paddle.FRAMEWORK,
         pytorch_accelerated.FRAMEWORK,
+        t5x.FRAMEWORK,
         timm.FRAMEWORK,
         torch.FRAMEWORK,
+        torchtitan.FRAMEWORK,
+        transformers.FRAMEWORK,
     )
 }
 """The frameworks by name."""
@@ -93,6 +138,9 @@ _CONFIG_PARAMETERS = {
     "configure_scheduler": (Parameter("config"),),
 }
 
+
+MIN_HASH = 7
+"""The fewest characters of a commit's hash that name a version."""
 
 _renamed = renamed_keywords(system="framework", kwargs="config", as_shipped="as_implemented")
 
@@ -119,6 +167,20 @@ def names(framework: str) -> Names:
     return Names(tuple(found.schedules), tuple(found.optimizers))
 
 
+def notes(framework: str, name: str) -> tuple[str, ...]:
+    """Returns the known defects of a scheduler class: where its values are not the expected ones.
+
+    Raises:
+        UnknownNameError: There is no such framework or class.
+
+    Example:
+        >>> notes("megatron", "constant")[2]
+        'constant ignores the horizon and the minimum'
+    """
+    entries = _framework(framework).schedules
+    return find_schedule(name, Context(framework, entries)).notes
+
+
 def known_as(name: str) -> dict[str, tuple[str, ...]]:
     """Returns the classes that build a schedule of the library, by the frameworks that have any.
 
@@ -139,11 +201,13 @@ def schedule(
     name: str,
     config: Mapping[str, Any],
     key: str = "lr",
+    facts: Mapping[str, Any] | None = None,
+    version: str | None = None,
+    as_implemented: bool = True,
     base: Number | None = None,
-    as_implemented: bool = False,
     own: Sequence[ScheduleEntry] = (),
 ) -> Schedule:
-    """Returns the schedule of a scheduler class.
+    """Returns the schedule of a scheduler class, or of a scheduler's config.
 
     Args:
         framework: One of ``FRAMEWORKS``.
@@ -152,15 +216,19 @@ def schedule(
         config: Its arguments without the optimizer; a sub-schedule is ``{"class": name,
             "kwargs": {…}}``, a function ``{"expr": text}``.
         key: The entry of the param group that is scheduled, named in errors.
+        facts: Numbers of the run that the config does not contain, by the framework's own names,
+            such as ``{"training_steps": 1000}``; ``param_groups`` and ``group_index`` choose the
+            param group.
+        version: A version of the framework, where its semantics changed; the newest if not given.
+        as_implemented: True for the values that the framework computes, defects included; False
+            for its documented formula.
         base: The value of that entry before scheduling; torch's classes need it, cerebras' ignore
             it.
-        as_implemented: False for the documented formula; True for the one that is implemented,
-            defects included.
         own: Classes of your own, made by ``own_schedule``, that are found by name as well.
 
     Raises:
-        UnknownNameError: There is no such framework or class.
-        ArgumentError: An argument is missing or unknown.
+        UnknownNameError: There is no such framework, class or version.
+        ArgumentError: An argument or a fact is missing or unknown.
         DefinitionError: The arguments are not valid.
 
     Example:
@@ -173,7 +241,14 @@ def schedule(
         raise DefinitionError("the config asks for no schedule", where=f"{framework} > {name}")
     entries = _entries(framework, own)
     context = Context(
-        framework, entries, key=key, base=base, bases=(base,), as_implemented=as_implemented
+        framework,
+        entries,
+        key=key,
+        base=base,
+        bases=(base,),
+        as_implemented=as_implemented,
+        facts=facts or {},
+        version=_version(framework, version),
     )
     return build_schedule(*made, context)
 
@@ -185,7 +260,7 @@ def schedules(
     config: Mapping[str, Any],
     groups: Sequence[Mapping[str, Any]],
     key: str = "lr",
-    as_implemented: bool = False,
+    as_implemented: bool = True,
     own: Sequence[ScheduleEntry] = (),
 ) -> list[Schedule | None]:
     """Returns the schedule of each param group, None where the group is not touched.
@@ -276,7 +351,7 @@ def metric_rule(
 
 @_renamed
 def optimizer(
-    framework: str, name: str, config: Mapping[str, Any], as_implemented: bool = False
+    framework: str, name: str, config: Mapping[str, Any], as_implemented: bool = True
 ) -> UpdateRule:
     """Returns the update rule of an optimizer class, its states named as the framework names them.
 
@@ -285,9 +360,9 @@ def optimizer(
         name: The class name, exactly.
         config: Its arguments without the parameters. A hyperparameter may be a Schedule, or None
             for an input of the graph.
-        as_implemented: False for the documented formula; True for the one that is implemented,
-            where it differs: the doubled factor of cerebras NAdam, the momentum that cerebras Muon
-            never writes back.
+        as_implemented: True for the formula that is implemented, defects included: the doubled
+            factor of cerebras NAdam, the momentum that cerebras Muon never writes back; False for
+            the documented one, where they differ.
 
     Raises:
         UnknownNameError: There is no such framework or class.
@@ -316,6 +391,20 @@ def _framework(name: str) -> Framework:
             f"there is no framework {name!r}", hint=nearest(str(name), FRAMEWORKS)
         )
     return FRAMEWORKS[name]
+
+
+def _version(framework: str, version: str | None) -> str:
+    """The version under its known name; the newest one if none is given."""
+    known = _framework(framework).versions
+    if version is None:
+        return known[0] if known else ""
+    for name in known:
+        is_prefix = len(version) >= MIN_HASH and name.startswith(version)
+        if version == name or is_prefix or (len(name) >= MIN_HASH and version.startswith(name)):
+            return name
+    raise UnknownNameError(
+        f"the semantics of {framework} {version} are not known", hint=nearest(version, known)
+    )
 
 
 def _entries(framework: str, own: Sequence[ScheduleEntry]) -> Mapping[str, ScheduleEntry]:

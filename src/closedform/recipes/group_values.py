@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import sympy as sp
 
 from closedform.errors import ArgumentError, DefinitionError
-from closedform.language import exact_number
+from closedform.language import Schedule, exact_number
 from closedform.recipes import checks
-from closedform.recipes.entries import Context
+from closedform.recipes.entries import Context, ScheduleBuilder
 
 NEEDS_BASE = "give base, or a group that holds it"
 
@@ -24,7 +24,6 @@ def base_value(context: Context) -> sp.Expr:
     if context.base is None:
         raise ArgumentError(
             f"a {context.framework} scheduler starts from the {context.key} of its group, got none",
-            where=context.where,
             hint=NEEDS_BASE,
         )
     return exact_number(context.base, f"base of {context.where}")
@@ -39,10 +38,7 @@ def of_group(value: object, name: str, context: Context) -> Any:
     if not isinstance(value, list | tuple):
         return value
     if context.group_index >= len(value):
-        raise DefinitionError(
-            f"{name} must hold one for each group, got {len(value)}",
-            where=context.where,
-        )
+        raise DefinitionError(f"{name} must hold one for each group, got {len(value)}")
     return value[context.group_index]
 
 
@@ -54,5 +50,10 @@ def number_of_group(given: Mapping[str, Any], name: str, context: Context) -> sp
         DefinitionError: It is not a finite number, or a list without one for the group.
     """
     if name not in given:
-        raise ArgumentError(f"missing argument {name!r}", where=context.where)
+        raise ArgumentError(f"missing argument {name!r}")
     return checks.number(of_group(given[name], name, context), name, context.where)
+
+
+def of_base(make: Callable[..., Schedule], *names: str) -> ScheduleBuilder:
+    """Returns the builder of a schedule of the library from the base value and arguments."""
+    return lambda given, context: make(base_value(context), *(given[name] for name in names))

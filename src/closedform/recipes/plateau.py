@@ -40,7 +40,6 @@ def _refuse(given: Arguments, context: Context) -> Schedule:
     del given
     raise DefinitionError(
         f"{context.path[-1]} is driven by a metric: its value is not a function of the step",
-        where=context.where,
         hint="build its update rule with closedform.frameworks.metric_rule",
     )
 
@@ -48,7 +47,7 @@ def _refuse(given: Arguments, context: Context) -> Schedule:
 def torch_plateau(given: Arguments, context: Context) -> UpdateRule:
     """Returns the rule of ``ReduceLROnPlateau``; ``min_lr`` may be a list, one for each group."""
     if given["factor"] == 1:
-        raise DefinitionError("factor must be below 1, got 1", where=context.where)
+        raise DefinitionError("factor must be below 1, got 1")
     return reduce_on_plateau(
         given["mode"],
         given["factor"],
@@ -69,11 +68,10 @@ def timm_plateau(given: Arguments, context: Context) -> UpdateRule:
     if given["noise_range_t"] is not None:
         raise DefinitionError(
             "noise is not modelled: the value that it changes is put back one step later",
-            where=context.where,
             hint="leave noise_range_t out",
         )
     if given["decay_rate"] == 1:
-        raise DefinitionError("decay_rate must be below 1, got 1", where=context.where)
+        raise DefinitionError("decay_rate must be below 1, got 1")
     rule = reduce_on_plateau(
         given["mode"],
         given["decay_rate"],

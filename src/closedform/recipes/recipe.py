@@ -13,7 +13,7 @@ from closedform.recipes.cerebras.param_groups import configure_param_groups
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What a config says about optimization.
+    """The optimization part of a config.
 
     Attributes:
         name: The file's name without its ending, or ``recipe`` for a mapping.

@@ -1,8 +1,9 @@
-"""Validation of what a session is given: parameters, gradients, hyperparameters, state dicts."""
+"""Validation of a session's input: parameters, gradients, hyperparameters, state dicts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,6 @@ from closedform.ir.graph import Array
 from closedform.ir.naming import STEP
 from closedform.ir.types import DType
 from closedform.lowering.analysis.domain import MAX_STEP
-from closedform.runtime.double_buffer import static_shape
 from closedform.runtime.onnx_session import Port
 from closedform.runtime.step_ports import StepPorts
 
@@ -51,7 +51,10 @@ def check_array(
     where: str,
     error: type[ClosedFormError] = SessionError,
 ) -> Array:
-    """Returns ``array`` if it has the dtype and shape of the port; raises ``error`` if not."""
+    """Returns ``array`` if it has the dtype and shape of the port; raises ``error`` if not.
+
+    A dynamic size of the port matches any.
+    """
     if not isinstance(array, np.ndarray):
         raise error(
             f"{what} must be a NumPy array {port}, got {type(array).__name__}",
@@ -64,7 +67,10 @@ def check_array(
             where=where,
             hint=f"convert it with .astype({str(port.dtype)!r})",
         )
-    if array.shape != static_shape(port):
+    fits = len(array.shape) == len(port.shape) and all(
+        size in (None, given) for size, given in zip(port.shape, array.shape, strict=True)
+    )
+    if not fits:
         raise error(f"{what} must be {port}, got shape {list(array.shape)}", where=where)
     return array
 
@@ -213,28 +219,18 @@ def checked_state(
     top = min(int(np.iinfo(ports.step.dtype).max), MAX_STEP)
     if isinstance(step, bool) or not isinstance(step, int | np.integer) or not 0 <= step <= top:
         raise StateError(f"'step' must be an integer in 0..{top}, got {step!r}", where=where)
-    params = _checked_mapping(state_dict["params"], "'params'", where)
-    states = _checked_mapping(state_dict["states"], "'states'", where)
     found = {STEP: np.asarray(step, ports.step.dtype)}
-    check_names(params, ports.params, "parameter", where, StateError)
-    for name, port in ports.params.items():
-        found[port.name] = check_array(params[name], port, f"parameter {name!r}", where, StateError)
+
+    def read(given: Any, expected: Mapping[str, Port], what: str, of: str) -> None:
+        check_names(given, expected, what, where, StateError)
+        for name, port in expected.items():
+            found[port.name] = check_array(given[name], port, of.format(name), where, StateError)
+
+    read(state_dict["params"], ports.params, "parameter", "parameter {!r}")
+    states: Any = state_dict["states"]
     check_names(states, ports.states, "state", where, StateError)
     for state, by_param in ports.states.items():
-        given = _checked_mapping(states[state], f"state {state!r}", where)
-        check_names(given, by_param, f"parameter of state {state!r}", where, StateError)
-        for name, port in by_param.items():
-            what = f"state {state!r} of {name!r}"
-            found[port.name] = check_array(given[name], port, what, where, StateError)
-    shared = _checked_mapping(state_dict.get("shared", {}), "'shared'", where)
-    check_names(shared, ports.shared, "state of the model", where, StateError)
-    for name, port in ports.shared.items():
-        what = f"state {name!r} of the model"
-        found[port.name] = check_array(shared[name], port, what, where, StateError)
+        of_state = f"state {state!r} of {{!r}}"
+        read(states[state], by_param, f"parameter of state {state!r}", of_state)
+    read(state_dict.get("shared", {}), ports.shared, "state of the model", "model state {!r}")
     return found
-
-
-def _checked_mapping(value: object, what: str, where: str) -> Mapping[str, object]:
-    if not isinstance(value, Mapping):
-        raise StateError(f"{what} must be a mapping, got {type(value).__name__}", where=where)
-    return value

@@ -12,6 +12,7 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, exact_number, hyper
 from closedform.language.aliases import Number, Steps
+from closedform.language.substitution import values_in
 from closedform.schedules.arguments import (
     positive_steps,
     rational_milestones,
@@ -120,6 +121,4 @@ def multi_step(value: Number, gamma: Number, milestones: Sequence[Number]) -> Sc
     length = max(whole_length(distinct[-1]), sp.Integer(0)) if marks else None
     given: dict[str, Any] = {"value": value, "gamma": gamma}
     exact_number(gamma, "gamma of multi_step")
-    used = {symbol.name for symbol in expr.free_symbols}
-    values_used = {name: number for name, number in given.items() if name in used}
-    return Schedule(expr, name="multi_step", length=length, **values_used)
+    return Schedule(expr, name="multi_step", length=length, **values_in(expr, given))

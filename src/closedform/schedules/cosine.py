@@ -7,6 +7,7 @@ import sympy as sp
 from closedform.errors import DefinitionError, DomainError
 from closedform.language import Schedule, exact_number, hyper, t
 from closedform.language.aliases import Number, Steps
+from closedform.language.substitution import values_in
 from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length, whole_number
 from closedform.schedules.blends import along_cosine, along_line
 
@@ -35,14 +36,8 @@ def cosine(start: Number, end: Number, steps: Steps) -> Schedule:
     """
     number = positive_steps(steps, "steps", "cosine")
     n = steps_symbol(number)
-    return Schedule(
-        along_cosine(hyper("start"), hyper("end"), sp.Min(t, n) / n),
-        name="cosine",
-        length=whole_length(n),
-        start=start,
-        end=end,
-        steps=number,
-    )
+    expr = along_cosine(hyper("start"), hyper("end"), sp.Min(t, n) / n)
+    return Schedule(expr, name="cosine", length=whole_length(n), start=start, end=end, steps=number)
 
 
 def cosine_annealing(start: Number, end: Number, steps: Steps) -> Schedule:
@@ -67,16 +62,11 @@ def cosine_annealing(start: Number, end: Number, steps: Steps) -> Schedule:
     Source: ``CosineAnnealingLR`` of torch 2.13 (closed form) and of cerebras.pytorch 2.10:
     identical, neither is clamped.
     """
-    number = positive_steps(steps, "steps", "cosine_annealing")
+    where = "cosine_annealing"
+    number = positive_steps(steps, "steps", where)
     n = steps_symbol(number)
-    return Schedule(
-        along_cosine(hyper("start"), hyper("end"), t / n),
-        name="cosine_annealing",
-        length=whole_length(n),
-        start=start,
-        end=end,
-        steps=number,
-    )
+    expr = along_cosine(hyper("start"), hyper("end"), t / n)
+    return Schedule(expr, name=where, length=whole_length(n), start=start, end=end, steps=number)
 
 
 def cosine_with_min(start: Number, end: Number, steps: Steps, cycles: Number = 0.5) -> Schedule:
@@ -229,7 +219,5 @@ def cosine_k_decay(
         branches.insert(0, (along_line(hyper("warmup_start"), a, t / w), t < w))
         given["warmup_start"] = warmup_start
     expr = sp.Piecewise(*branches)
-    used = {symbol.name for symbol in expr.free_symbols}
-    values = {key: given[key] for key in given if key in used}
     domain = (w + c < n,) if rising or cooling else ()
-    return Schedule(expr, name=where, length=n, domain=domain, **values)
+    return Schedule(expr, name=where, length=n, domain=domain, **values_in(expr, given))

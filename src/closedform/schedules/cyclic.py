@@ -10,6 +10,7 @@ import sympy as sp
 from closedform.errors import DefinitionError, DomainError
 from closedform.language import Schedule, exact_number, floor_div, floor_mod, hyper, t
 from closedform.language.aliases import Number, Steps
+from closedform.language.substitution import values_in
 from closedform.schedules.arguments import check_choice, positive_steps
 
 MODES = ("triangular", "triangular2", "exp_range")
@@ -76,8 +77,7 @@ def cyclic(
     expr = lowest + (highest - lowest) * height * factor
     given = {"low": low, "high": high, "up": rise, "down": fall, "gamma": gamma}
     exact_number(gamma, "gamma of cyclic")
-    used = {symbol.name for symbol in expr.free_symbols}
-    return Schedule(expr, name="cyclic", **{key: given[key] for key in given if key in used})
+    return Schedule(expr, name="cyclic", **values_in(expr, given))
 
 
 def _scale(

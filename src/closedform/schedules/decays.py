@@ -33,14 +33,8 @@ def rex(start: Number, end: Number, steps: Steps) -> Schedule:
     number = positive_steps(steps, "steps", "rex")
     n = steps_symbol(number)
     a, b, done = hyper("start"), hyper("end"), sp.Min(t, n)
-    return Schedule(
-        b + 2 * (a - b) * (n - done) / (2 * n - done),
-        name="rex",
-        length=whole_length(n),
-        start=start,
-        end=end,
-        steps=number,
-    )
+    expr = b + 2 * (a - b) * (n - done) / (2 * n - done)
+    return Schedule(expr, name="rex", length=whole_length(n), start=start, end=end, steps=number)
 
 
 def tanh_decay(

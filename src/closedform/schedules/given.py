@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import sympy as sp
 
+from closedform import delegation
 from closedform.errors import DefinitionError
-from closedform.language import Schedule, exact_number, t
+from closedform.language import Schedule, exact_number
 from closedform.language.aliases import Number, Steps
 from closedform.schedules.arguments import stepwise
 
 
 def function(
-    definition: sp.Expr | Callable[[sp.Symbol], Any],
+    definition: sp.Expr | Callable[..., object],
     *,
     name: str = "function",
     length: Steps | None = None,
@@ -25,29 +26,42 @@ def function(
     .. math:: f(t) = \text{the definition}
 
     Args:
-        definition: A SymPy expression in ``closedform.t`` and symbols, or a function that is
-            called once, with the clock, and returns one. Write branches on ``t`` with
-            ``sympy.Piecewise``: a Python ``if`` on the clock cannot be decided.
+        definition: A SymPy expression in ``closedform.t`` and symbols, or a Python function of the
+            step, which :func:`closedform.from_python` reads.
         name: Its name, for graphs, files and errors.
         length: The number of steps after which its shape is complete, if it has one.
-        **hyperparameters: Values of its symbols.
+        **hyperparameters: Values of its symbols, or of parameters of the function.
 
     Raises:
         DefinitionError: It is not an expression, or a value names no symbol of it.
+        TraceError: The function cannot be traced.
 
     Example:
         >>> decay = function(lambda t: sp.Rational(1, 2) ** (t / 10))
         >>> [decay.exact(step) for step in (0, 10, 20)]
         [1, 1/2, 1/4]
+        >>> from closedform import t
         >>> function(1 / (1 + t)).exact(3)
         1/4
 
     Source: ``LambdaLR`` of torch 2.13, where the function is a factor of the base rate: ``scale``.
     """
-    made = definition
-    if not isinstance(definition, sp.Expr) and callable(definition):
-        made = definition(t)
-    return Schedule(made, name=name, length=length).bind(**hyperparameters)
+    if isinstance(definition, sp.Expr) or not callable(definition):
+        return Schedule(definition, name=name, length=length).bind(**hyperparameters)
+    variables = [key for key in hyperparameters if key in _variables(definition)]
+    traced = delegation.functions().from_python(definition, name=name, hyper=variables)
+    if length is not None:
+        known = traced.hyperparameters
+        traced = Schedule(traced.expr, name=name, length=length, domain=traced.domain, **known)
+    return traced.bind(**hyperparameters) if hyperparameters else traced
+
+
+def _variables(function: Callable[..., object]) -> set[str]:
+    """The parameters of a function besides the step."""
+    try:
+        return set(list(inspect.signature(function).parameters)[1:])
+    except (TypeError, ValueError):  # a function without a signature
+        return set()
 
 
 def table(values: Sequence[Number]) -> Schedule:

@@ -11,6 +11,7 @@ import sympy as sp
 from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, hyper, t
 from closedform.language.aliases import Number, Steps
+from closedform.language.substitution import values_in
 from closedform.schedules.arguments import check_choice, whole_number
 from closedform.schedules.blends import along_cosine, along_line
 
@@ -197,8 +198,6 @@ def _phases(
         branches.append((blended, sp.true if index == last else t <= stop))
     expr = sp.Piecewise(*branches)
     given = {**values, "steps": number, "rise": part}
-    used = {symbol.name for symbol in expr.free_symbols}
-    values_used = {key: given[key] for key in given if key in used}
     domain = [r >= 0, r <= 1, sp.Ne(r * n, 1)]
     if clamp:
         domain += [bound < n - 1 for bound in bounds[1 : last + 1]]
@@ -206,4 +205,4 @@ def _phases(
     else:
         domain.append(sp.Ne(bounds[last], bounds[last + 1]))
     domain = [rule for rule in domain if rule.free_symbols <= expr.free_symbols]
-    return Schedule(expr, name=name, length=n, domain=domain, **values_used)
+    return Schedule(expr, name=name, length=n, domain=domain, **values_in(expr, given))

@@ -6,12 +6,7 @@ import sympy as sp
 
 from closedform.language import Schedule, floor_mod, hyper, t
 from closedform.language.aliases import Number, Steps
-from closedform.schedules.arguments import (
-    positive_steps,
-    steps_symbol,
-    whole_length,
-    whole_number,
-)
+from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length, whole_number
 from closedform.schedules.blends import along_cosine
 
 # The last step of the clock (lowering/analysis/domain.py): restarts beyond it are never met.

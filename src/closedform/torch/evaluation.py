@@ -38,7 +38,7 @@ class TrainEvalOptimizer(torch.optim.Optimizer):
     _providers: list[str] | None
 
     _evaluations: dict[int, tuple[UpdateRule, dict[Any, Any]]]
-    """For each group, the rule of its point of evaluation, and what was compiled for it."""
+    """For each group, the rule of its point of evaluation, and its compiled form."""
 
     @abstractmethod
     def _rule_of(self, index: int) -> UpdateRule:

@@ -2,8 +2,9 @@
 
 from closedform.torch.compat.namespaces import class_namespace
 from closedform.torch.compat.schedulers import scheduler_classes
+from closedform.torch.compat.torch_schedulers import base_of
 
-SCHEDULERS = scheduler_classes("torch", __name__)
+SCHEDULERS = scheduler_classes("torch", __name__, base_of)
 """The scheduler classes by name."""
 
 __all__ = ["SCHEDULERS"]

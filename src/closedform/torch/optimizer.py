@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from closedform.errors import ArgumentError, UnknownNameError, nearest
-from closedform.ir.naming import GRAD, PARAM
+from closedform.ir.naming import GRAD, PARAM, SHARED
 from closedform.language import Schedule, UpdateRule
 from closedform.torch.distributed.partial_sums import shard_rules
 from closedform.torch.distributed.shard_steps import (
@@ -37,6 +37,7 @@ from closedform.torch.engine.kernels import (
     TorchKernel,
     is_joint,
     named_arguments,
+    step_graph,
     torch_kernel,
 )
 from closedform.torch.engine.ort import OrtKernel, ort_kernel
@@ -51,7 +52,7 @@ from closedform.torch.engine.specialize import (
 )
 from closedform.torch.evaluation import TrainEvalOptimizer
 from closedform.torch.param_groups import check_all, check_parameter, place, with_gradients
-from closedform.torch.states import adapted_states, group_states
+from closedform.torch.states import STEP, adapted_states, completed_states, group_states
 
 Work = tuple[Any, Mapping[str, Tensor], Sequence[Tensor]]
 """A kernel, the hyperparameters and the parameters that it steps."""
@@ -162,7 +163,13 @@ class Optimizer(TrainEvalOptimizer):
             spot = f"{type(self).__name__}, {place(group, index, number)}"
             first = next(one for other in self.param_groups for one in other["params"])
             check_parameter(parameter, first, self._backend, self._providers, spot)
-        where = f"{type(self).__name__}, param group {index}"
+        where = self._place(index)
+        if group.get("differentiable"):
+            raise ArgumentError(
+                "differentiable=True is not supported: a step is not recorded by autograd",
+                where=where,
+                hint="use torch's own optimizer to differentiate through a step",
+            )
         scheduled = {key: group[key] for key in self._source.keys if _is_scheduled(group.get(key))}
         values = self._checked_values({**group, **scheduled}, where)
         rule = self._specializer.rule(values, where)
@@ -205,13 +212,15 @@ class Optimizer(TrainEvalOptimizer):
                 )
         return {key: group[key] for key in self._source.keys}
 
+    def _place(self, index: int) -> str:
+        return f"{type(self).__name__}, param group {index}"
+
     def _rule_of(self, index: int) -> UpdateRule:
-        where = f"{type(self).__name__}, param group {index}"
-        return self._specializer.rule(self._values_of(index), where)
+        return self._specializer.rule(self._values_of(index), self._place(index))
 
     def _values_of(self, index: int) -> dict[str, Any]:
-        where = f"{type(self).__name__}, param group {index}"
-        return self._checked_values({**self.param_groups[index], **self._scheduled[index]}, where)
+        values = {**self.param_groups[index], **self._scheduled[index]}
+        return self._checked_values(values, self._place(index))
 
     # --- the step ------------------------------------------------------------------------------
 
@@ -283,6 +292,7 @@ class Optimizer(TrainEvalOptimizer):
         known = self._compiled.get(index)
         if known is None or not known.specialization.matches(values):
             known = self._compile(index)
+        self._complete_states(known, index)
         hypers = known.write_inputs(values)
         if known.is_joint:
             check_all(wanted, group, index, type(self).__name__)
@@ -290,15 +300,39 @@ class Optimizer(TrainEvalOptimizer):
                 return [(known.kernels[0], hypers, group["params"])]
         return [(known.kernels[number], hypers, [param]) for number, param in wanted]
 
+    def _complete_states(self, known: CompiledGroup, index: int) -> None:
+        """Makes the states that a group lacks: removed ones, or those of a changed rule."""
+        names, states = known.state_names, self.state
+        for param in self.param_groups[index]["params"]:
+            found = states[param]
+            if STEP not in found or not all(name in found for name in names):
+                self._make_states(known, index)
+                return
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator] # tracing would trace SymPy
+    def _make_states(self, known: CompiledGroup, index: int) -> None:
+        group = self.param_groups[index]
+        found = [self.state[param] for param in group["params"]]
+        may_restart = not self._scheduled[index]
+        rule = self._rule_of(index)
+        made = completed_states(
+            rule, group, index, type(self).__name__, found, may_restart=may_restart
+        )
+        if not known.is_joint:
+            pack_scalars(made)
+        self.state.update(zip(group["params"], made, strict=True))
+
     @torch.compiler.disable  # type: ignore[untyped-decorator] # tracing would trace SymPy
     def _compile(self, index: int) -> CompiledGroup:
         """Compiles the kernels of a group, or takes those of an equal specialization."""
         parameters = self.param_groups[index]["params"]
-        where = f"{type(self).__name__}, param group {index}"
+        where = self._place(index)
         shape = tuple(parameters[0].shape) if parameters else ()
         made = self._specializer.specialize(self._values_of(index), shape, where)
         rule = made.rule.rule
-        group = CompiledGroup(made, input_tensors(made, parameters), is_joint=is_joint(rule))
+        names = (*rule.states, *(f"{SHARED}{name}" for name in rule.shared))
+        group = CompiledGroup(made, input_tensors(made, parameters), names, is_joint=is_joint(rule))
+        self._complete_states(group, index)
         together = [parameters] if group.is_joint else [[param] for param in parameters]
         for params in together:
             if any(map(is_sharded, params)) and (group.is_joint or not steps_by_shards(rule)):
@@ -331,7 +365,8 @@ class Optimizer(TrainEvalOptimizer):
         tensors = [self._tensors(param) for param in params]
         if self._backend == "onnxruntime":
             arguments = named_arguments(hypers, tensors)
-            return ort_kernel(rule, [one[PARAM] for one in tensors], arguments, self._providers)
+            graph = step_graph(rule, [one[PARAM] for one in tensors])
+            return ort_kernel(graph, rule.name, arguments, self._providers)
         return torch_kernel(rule, tensors)
 
     # --- saving and copying --------------------------------------------------------------------
@@ -339,8 +374,9 @@ class Optimizer(TrainEvalOptimizer):
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Loads a state dict of this optimizer, or of torch's optimizer with the same states.
 
-        Nothing is changed unless all of it is valid. ``step`` may be a number or a tensor of any
-        dtype; it may be missing if no step after the first depends on it.
+        Nothing is changed unless all of it is valid. A group that an older version of torch saved
+        may lack switches, which are then off. ``step`` may be a number or a tensor of any dtype; it
+        may be missing if no step after the first depends on it.
 
         Raises:
             StateError: A group or state is missing, unknown, or of another shape.
@@ -348,7 +384,14 @@ class Optimizer(TrainEvalOptimizer):
         found: list[tuple[Tensor, dict[str, Tensor]]] = []
 
         def adapt(_: Any, given: dict[str, Any]) -> dict[str, Any]:
-            found.extend(adapted_states(given, self._groups_for_load(), self._rule_for_load))
+            if isinstance(given, Mapping) and isinstance(given.get("param_groups"), Sequence):
+                filled = [self._filled(saved) for saved in given["param_groups"]]
+                given = {**given, "param_groups": filled}
+            found.extend(
+                adapted_states(
+                    given, self._groups_for_load(), self._rule_for_load, self._states_for_load
+                )
+            )
             if not any(group.is_joint for group in self._compiled.values()):
                 pack_scalars(states for _, states in found)
             return {**given, "state": {}}
@@ -372,9 +415,19 @@ class Optimizer(TrainEvalOptimizer):
         ]
 
     def _rule_for_load(self, index: int, saved: Mapping[str, Any]) -> UpdateRule:
-        where = f"{type(self).__name__}, param group {index}"
+        where = self._place(index)
         values = self._checked_values({**saved, **self._scheduled[index]}, where)
         return self._specializer.rule(values, where)
+
+    def _filled(self, saved: Any) -> Any:
+        """A saved group with the entries that it may lack; others are checked later."""
+        if not isinstance(saved, Mapping):
+            return saved
+        return {**self._source.optional, **saved}
+
+    def _states_for_load(self, index: int, saved: Mapping[str, Any]) -> frozenset[str]:
+        values = self._checked_values({**saved, **self._scheduled[index]}, self._place(index))
+        return self._specializer.states_of_variants(values)
 
     def __getstate__(self) -> dict[str, Any]:
         return {

@@ -44,6 +44,8 @@ def like(old: Any, value: Any) -> Any:
         return tuple(like(*pair) for pair in zip(old, value, strict=True))
     if value is None:
         return copied(old)
+    if isinstance(value, Tensor):
+        return copied(value)
     return old.new_full(old.shape, value) if isinstance(old, Tensor) else value
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,42 @@ class TupleValues:
         return TupleValues, (self.elements,)
 
 
-Values = ScheduleValues | TupleValues
+class FunctionValues:
+    """The values of a base value times a Python function, which is called for each of them.
+
+    Args:
+        function: The factor, a function of the step.
+        base: The base value.
+        is_running: Whether the factor is the product of the function from step 1 on.
+    """
+
+    __slots__ = ("_base", "_function", "_products")
+
+    schedule = None
+
+    def __init__(
+        self, function: Callable[[int], float], base: float, *, is_running: bool = False
+    ) -> None:
+        self._function = function
+        self._base = base
+        self._products = [1.0] if is_running else []
+
+    def at(self, step: int) -> float:
+        """Returns the value at a step."""
+        if not self._products:
+            return self._base * self._function(step)
+        while len(self._products) <= step:
+            self._products.append(self._products[-1] * self._function(len(self._products)))
+        return self._base * self._products[step]
+
+    @property
+    def text(self) -> str:
+        """The name of the function, which identifies it in a state."""
+        name = getattr(self._function, "__qualname__", type(self._function).__qualname__)
+        return f"{self._base!r} times the Python function {name}"
+
+
+Values = ScheduleValues | TupleValues | FunctionValues
 
 ScheduleSpec = Schedule | tuple[Schedule | float | None, ...]
 """What drives an entry: a Schedule; or, for a tuple, one for each element, a number or None."""
@@ -107,7 +142,7 @@ def _bound_values(schedule: Schedule, where: str) -> ScheduleValues:
 
 def check_fits(value: object, values: Values, where: str) -> None:
     """Raises DefinitionError if a schedule cannot drive the value of a group."""
-    if isinstance(values, ScheduleValues):
+    if isinstance(values, ScheduleValues | FunctionValues):
         _check_number(value, where)
         return
     if not isinstance(value, tuple | list) or len(value) != len(values.elements):

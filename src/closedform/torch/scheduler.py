@@ -20,8 +20,8 @@ from closedform.language.printing import text
 from closedform.recipes.tags import matching_groups, read_tags
 from closedform.torch.param_groups import assign, copied, like
 from closedform.torch.schedule_values import (
+    FunctionValues,
     ScheduleSpec,
-    ScheduleValues,
     TupleValues,
     Values,
     check_fits,
@@ -33,6 +33,7 @@ Tags = str | Sequence[str | None] | None
 
 _STATE_KEYS = ("last_epoch", "_step_count", "key", "digest", "expression")
 _LONGEST_TEXT = 200
+_ORDER = "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
 _MARKED = "_wrapped_by_lr_sched"
 """The attribute by which torch recognizes a step that records its calls."""
 _CALLS = "_calls"
@@ -126,6 +127,8 @@ class ParamScheduler(LRScheduler):
             copied(group.get(f"initial_{key}", group.get(key))) for group in optimizer.param_groups
         ]
         self._group_count = len(optimizer.param_groups)
+        self._last: dict[tuple[int, str], Any] = {}
+        self._versions: dict[int, Any] = {}
         self._watch_steps()
         self._initial_step()
 
@@ -160,24 +163,50 @@ class ParamScheduler(LRScheduler):
 
     def step(self, epoch: int | None = None) -> None:
         """Moves to the next step, or to step ``epoch``, and writes its values."""
-        if self._step_count == 1 and epoch is None and _was_skipped(self.optimizer):
-            warnings.warn(
-                "scheduler.step() was called before the first optimizer.step(): the first value of "
-                "the schedule is skipped. Call optimizer.step() first.",
-                UserWarning,
-                stacklevel=2,
-            )
+        if self._step_count == 1 and epoch is None:
+            self._warn_of_order()
         self._step_count += 1
         self._update_lr(epoch)
+
+    def _warn_of_order(self) -> None:
+        if not hasattr(self.optimizer.step, _MARKED):
+            warnings.warn(
+                "`optimizer.step()` has been overridden after the scheduler was made, so that the "
+                f"order of the two steps is not checked. See {_ORDER}",
+                UserWarning,
+                stacklevel=3,
+            )
+        elif _was_skipped(self.optimizer):
+            warnings.warn(
+                "scheduler.step() was called before the first optimizer.step(): the first value of "
+                f"the schedule is skipped. Call optimizer.step() first. See {_ORDER}",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def _update_lr(self, epoch: int | None = None) -> None:
         """Moves the clock and writes values; torch's SequentialLR calls this at a milestone."""
         if epoch is not None:
             _check_last_epoch(epoch, f"{type(self).__name__} of {self.key!r}")
-        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        self._write(self.last_epoch)
+        step = self.last_epoch + 1 if epoch is None else epoch
+        self._write(step, is_next=epoch is None)
+        self.last_epoch = step
 
-    def _write(self, step: int) -> None:
+    def _write(self, step: int, *, is_next: bool = False) -> None:
+        """Writes the values of a step.
+
+        Args:
+            step: The step.
+            is_next: Whether it follows the last one that was written.
+        """
+        del is_next
+        self._check_group_count()
+        for entry in self._entries:
+            value = entry.values.at(step)
+            assign(self.optimizer.param_groups[entry.index], entry.key, value)
+            self._last[entry.index, entry.key] = value
+
+    def _check_group_count(self) -> None:
         groups = self.optimizer.param_groups
         if len(groups) != self._group_count:
             raise DefinitionError(
@@ -186,8 +215,6 @@ class ParamScheduler(LRScheduler):
                 where=f"{type(self).__name__} of {self.key!r}",
                 hint="make a new scheduler with last_epoch after add_param_group",
             )
-        for entry in self._entries:
-            assign(groups[entry.index], entry.key, entry.values.at(step))
 
     def get_last_value(self, key: str | None = None) -> list[Any]:
         """Returns the last value written to each group, None for a group that is not scheduled.
@@ -199,15 +226,14 @@ class ParamScheduler(LRScheduler):
             UnknownNameError: The scheduler does not drive the entry.
         """
         wanted = self.key if key is None else key
-        driven = {entry.index: entry.values for entry in self._entries if entry.key == wanted}
+        driven = {index: value for (index, key), value in self._last.items() if key == wanted}
         if not driven:
             raise UnknownNameError(
                 f"{type(self).__name__} does not drive {wanted!r}",
                 hint=nearest(wanted, {entry.key for entry in self._entries}),
             )
-        step = max(self.last_epoch, 0)
         return [
-            like(group[wanted], driven[index].at(step)) if index in driven else None
+            like(group[wanted], driven[index]) if index in driven else None
             for index, group in enumerate(self.optimizer.param_groups)
         ]
 
@@ -298,11 +324,11 @@ class ParamScheduler(LRScheduler):
 
     def _digest(self) -> str:
         """The digest of the exact expressions of all entries."""
-        content = [
-            (entry.index, entry.key, [_code(part) for part in _parts(entry.values)])
-            for entry in self._entries
-        ]
+        content = [(entry.index, entry.key, _codes(entry.values)) for entry in self._entries]
         return hashlib.sha256(repr(content).encode()).hexdigest()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_versions": {}}  # tensors are compared by value after a copy
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
@@ -390,7 +416,13 @@ def _parts(values: Values) -> Sequence[Schedule | None]:
 
 
 def _schedules_of(values: Values) -> Any:
-    return values.schedule if isinstance(values, ScheduleValues) else tuple(_parts(values))
+    return tuple(_parts(values)) if isinstance(values, TupleValues) else values.schedule
+
+
+def _codes(values: Values) -> list[str]:
+    if isinstance(values, FunctionValues):
+        return [values.text]
+    return [_code(part) for part in _parts(values)]
 
 
 def _code(schedule: Schedule | None) -> str:
@@ -398,8 +430,12 @@ def _code(schedule: Schedule | None) -> str:
 
 
 def _shown(entry: ScheduledEntry) -> str:
-    formulas = [
-        "not scheduled" if part is None else text(part.bound) for part in _parts(entry.values)
-    ]
+    values = entry.values
+    if isinstance(values, FunctionValues):
+        formulas = [values.text]
+    else:
+        formulas = [
+            "not scheduled" if part is None else text(part.bound) for part in _parts(values)
+        ]
     line = f"param group {entry.index}, {entry.key}: {', '.join(formulas)}"
     return line if len(line) <= _LONGEST_TEXT else f"{line[:_LONGEST_TEXT]}…"

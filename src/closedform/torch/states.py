@@ -10,10 +10,15 @@ import torch
 from torch import Tensor
 
 from closedform.errors import StateError, nearest
+from closedform.ir.naming import SHARED
 from closedform.language import Schedule, UpdateRule, t
 from closedform.runtime.state_layouts import POWERS, step_of_powers
-from closedform.torch.distributed.shards import is_redistributable, redistributed_like
-from closedform.torch.engine.kernels import initial_states
+from closedform.torch.distributed.shards import (
+    is_dtensor,
+    is_redistributable,
+    redistributed_like,
+)
+from closedform.torch.engine.kernels import initial_states, is_joint
 from closedform.torch.param_groups import is_training, located, place
 
 STEP = "step"
@@ -30,10 +35,11 @@ _PENALTY = "l2_regularization_rate"
 
 Groups = Sequence[tuple[str, dict[str, Any], tuple[str, ...]]]
 RuleOf = Callable[[int, Mapping[str, Any]], UpdateRule]
+StatesOf = Callable[[int, Mapping[str, Any]], frozenset[str]]
 
 
 def adapted_states(
-    given: Any, groups: Groups, rule_of: RuleOf
+    given: Any, groups: Groups, rule_of: RuleOf, states_of: StatesOf
 ) -> list[tuple[Tensor, dict[str, Tensor]]]:
     """Returns the states of each parameter from a state dict that matches the groups.
 
@@ -43,6 +49,8 @@ def adapted_states(
         given: The state dict.
         groups: The name, group and required entries of each group that it is loaded into.
         rule_of: Returns the rule of a group, from its index and saved entries.
+        states_of: Returns the states that the group would have with other values of its entries,
+            which are loaded for a later change of the entries.
 
     Raises:
         StateError: It is not a state dict, or does not match.
@@ -68,10 +76,15 @@ def adapted_states(
             zip(saved["params"], group["params"], strict=True)
         ):
             spot = f"{owner}, {place(group, index, number)}"
-            found = _with_step(given["state"].get(key) or {}, rule, spot)
+            saved_states = given["state"].get(key) or {}
+            present = {name: value for name, value in saved_states.items() if value is not None}
+            found = _with_step(present, rule, spot)
             first = first_states(rule, parameter)
             if not is_training(saved):
                 first[TRAINING_POINT] = parameter.detach().clone()
+            if found.keys() - first.keys() - {*_DERIVED}:
+                for name in found.keys() & states_of(index, saved) - first.keys():
+                    first[name] = found[name]
             if found:
                 first = _checked(found, first, rule, spot)
             matching.append((parameter, found, first))
@@ -104,6 +117,45 @@ def group_states(
         with located(f"{owner}, {place(group, index, number)}"):
             made.append(first_states(rule, parameter))
     return made
+
+
+def completed_states(
+    rule: UpdateRule,
+    group: Mapping[str, Any],
+    index: int,
+    owner: str,
+    found: Sequence[dict[str, Tensor]],
+    *,
+    may_restart: bool,
+) -> list[dict[str, Tensor]]:
+    """Returns the states of each parameter of a group, with initial ones for those it lacks.
+
+    The step and the states of the model are those of another parameter if all step together.
+
+    Args:
+        rule: The rule of the group.
+        group: The group.
+        index: Its index.
+        owner: The class of the optimizer, for errors.
+        found: The states that each parameter has.
+        may_restart: Whether a parameter that has none of the states starts again at step 0.
+    """
+    made = []
+    common: dict[str, Tensor] = {}
+    if is_joint(rule):
+        for one in found:
+            common.update((k, v) for k, v in one.items() if k == STEP or k.startswith(SHARED))
+    for first, one in zip(group_states(rule, group, index, owner), found, strict=True):
+        copies = {name: common[name].clone() for name in first if name in common}
+        present = dict(one)
+        if may_restart and not copies and first.keys() - {STEP} and not _states_in(first, one):
+            present.pop(STEP, None)
+        made.append({**first, **copies, **present})
+    return made
+
+
+def _states_in(first: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> bool:
+    return any(name in found for name in first if name != STEP)
 
 
 def _check_group(
@@ -154,8 +206,8 @@ def _checked(
     found: Mapping[str, Any], first: dict[str, Tensor], rule: UpdateRule, where: str
 ) -> dict[str, Tensor]:
     """The initial states of a parameter with the saved step, if the saved states match them."""
-    for name, value in found.items():
-        if name not in first and name not in _DERIVED and value is not None:
+    for name in found:
+        if name not in first and name not in _DERIVED:
             raise StateError(f"unknown state {name!r}", where=where, hint=nearest(name, first))
     for name, start in first.items():
         if name == STEP:
@@ -184,7 +236,10 @@ def _loaded(found: Mapping[str, Any], first: dict[str, Tensor]) -> dict[str, Ten
         value = start
         if name != STEP and name in found:
             placed = redistributed_like(found[name].detach().to(start.device), start)
-            value = placed.to(start.dtype, copy=True)
+            if is_dtensor(start):
+                value = placed.to(start.dtype, copy=True)
+            else:
+                value = torch.empty_like(start).copy_(placed)
         made[name] = value
     return made
 

@@ -207,7 +207,7 @@ def _dtype(found: Collection[str], rule: UpdateRule, where: str) -> str:
 
 
 def _try(models: Mapping[str, ModelProto], stored: str, where: str) -> None:
-    """Runs one step: of 16 bits, onnxruntime says only then what it has no kernel for."""
+    """Runs one step: onnxruntime reports a missing kernel of 16 bits only when it runs."""
     start, step = open_session(models[INIT_FILE]), open_session(models[TRAIN_FILE])
     given, begun, made = (
         {

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from closedform.errors import SessionError, StateError, nearest
+from closedform.errors import SessionError, StateError
 from closedform.ir.graph import Array
 from closedform.ir.naming import BATCH, BUFFER, PARAM, RANDOM, SHARED, STATE, STEP
-from closedform.runtime.checks import check_names, hyper_values
+from closedform.runtime.checks import check_array, check_names, hyper_values
 from closedform.runtime.double_buffer import DoubleBuffer
 from closedform.runtime.onnx_session import OnnxSession, Port, open_session, run_into, run_on
 from closedform.training.state_file import read_state, write_state
@@ -213,7 +213,7 @@ class TrainSession:
                 f"the model takes {len(wanted)} inputs, got {len(inputs)}", where=self._where
             )
         pairs = zip(wanted.items(), inputs, strict=True)
-        feeds = {name: _check(given, port, self._where) for (name, port), given in pairs}
+        feeds = {name: _contiguous(given, port, self._where) for (name, port), given in pairs}
         now = self._buffer.arrays
         feeds |= {name: now[name] for name in self._forward.inputs if name in now}
         try:
@@ -240,41 +240,28 @@ class TrainSession:
         """
         where = f"file {os.fspath(path)!r}"
         found = read_state(path)
-        for name in found:
-            if name not in self._carried:
-                raise StateError(
-                    f"the model has no {name!r}",
-                    where=where,
-                    hint=nearest(name, self._carried),
-                )
-        for name, array in self._buffer.arrays.items():
-            got = found.get(name)
-            if got is None or got.dtype != array.dtype or got.shape != array.shape:
-                have = "nothing" if got is None else _type(got)
-                raise StateError(f"{name!r} must be {_type(array)}, got {have}", where=where)
+        check_names(found, self._carried, "array", where, StateError)
+        for name, port in self._carried.items():
+            check_array(found[name], port, repr(name), where, StateError)
         self._buffer.write(found)
 
     def _checked(self, batch: Sequence[Array] | Mapping[str, Array]) -> dict[str, Array]:
         names = [name.removeprefix(BATCH) for name in self._batch]
-        if isinstance(batch, Mapping):
-            given = dict(batch)
-        else:
-            if not isinstance(batch, list | tuple):
-                raise SessionError(
-                    f"a batch must be a tuple of arrays ({', '.join(names)}) or a mapping of them "
-                    f"by name, got {type(batch).__name__}",
-                    where=self._where,
-                )
-            if len(batch) != len(names):
-                raise SessionError(
-                    f"a batch must have {len(names)} tensors ({', '.join(names)}), "
-                    f"got {len(batch)}",
-                    where=self._where,
-                )
-            given = dict(zip(names, batch, strict=True))
+        if not isinstance(batch, Mapping | list | tuple):
+            raise SessionError(
+                f"a batch must be a tuple of arrays ({', '.join(names)}) or a mapping of them "
+                f"by name, got {type(batch).__name__}",
+                where=self._where,
+            )
+        if not isinstance(batch, Mapping) and len(batch) != len(names):
+            raise SessionError(
+                f"a batch must have {len(names)} tensors ({', '.join(names)}), got {len(batch)}",
+                where=self._where,
+            )
+        given = batch if isinstance(batch, Mapping) else dict(zip(names, batch, strict=True))
         check_names(given, dict.fromkeys(names), "tensor", f"the batch, {self._where}")
         ordered = {
-            key: _check(given[name], port, self._where)
+            key: _contiguous(given[name], port, self._where)
             for name, (key, port) in zip(names, self._batch.items(), strict=True)
         }
         rows = {array.shape[0] for array in ordered.values()}
@@ -298,25 +285,5 @@ class TrainSession:
         }
 
 
-def _check(array: object, port: Port, where: str) -> Array:
-    """A contiguous array that has the dtype and shape of a port; its free sizes match any."""
-    if not isinstance(array, np.ndarray):
-        raise SessionError(
-            f"{port.name!r} must be a NumPy array {port}, got {type(array).__name__}", where=where
-        )
-    fits = len(array.shape) == len(port.shape) and all(
-        want is None or want == have for want, have in zip(port.shape, array.shape, strict=True)
-    )
-    if array.dtype != port.dtype:
-        raise SessionError(
-            f"{port.name!r} must be {port}, got {_type(array)}",
-            where=where,
-            hint=f"convert it with .astype({port.dtype.name!r})",
-        )
-    if not fits:
-        raise SessionError(f"{port.name!r} must be {port}, got {_type(array)}", where=where)
-    return np.ascontiguousarray(array)
-
-
-def _type(array: Array) -> str:
-    return f"{array.dtype}[{','.join(map(str, array.shape))}]"
+def _contiguous(array: object, port: Port, where: str) -> Array:
+    return np.ascontiguousarray(check_array(array, port, repr(port.name), where))

@@ -4,22 +4,21 @@ The outermost transform sees the gradient that the step is given; each hands its
 inside. ``skip_nonfinite(clip_by_global_norm(rule, 1))`` tests the gradient as it comes.
 """
 
-from closedform.transforms.accumulation import accumulate
 from closedform.transforms.averaging import lookahead, weight_average
-from closedform.transforms.caution import cautious
-from closedform.transforms.clipping import (
+from closedform.transforms.gradients import (
+    accumulate,
     clip_by_global_norm,
     clip_by_unit_norm,
     clip_by_value,
 )
-from closedform.transforms.finite import (
+from closedform.transforms.masks import cautious, mask_weight_decay, sparsify, states_to_sparsify
+from closedform.transforms.precision import (
     cerebras_loss_scaling,
     dynamic_loss_scaling,
     loss_scaling,
+    master_weights,
     skip_nonfinite,
 )
-from closedform.transforms.masks import mask_weight_decay, sparsify, states_to_sparsify
-from closedform.transforms.precision import master_weights
 
 __all__ = [
     "accumulate",

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import sympy as sp
 
-from closedform.errors import DefinitionError
 from closedform.language import PARAM, State, UpdateRule, floor_div, floor_mod, state, t
 from closedform.language.aliases import Number
+from closedform.optimizers.arguments import choice
 from closedform.transforms.substitution import (
     bounded,
     check_rule,
@@ -57,8 +57,7 @@ def weight_average(
     check_rule(rule, where)
     since = t - counted(start, "start", where, 0)
     period = counted(every, "every", where)
-    if first not in FIRST:
-        raise DefinitionError(f"first must be 'copy' or 'blend', got {first!r}", where=where)
+    choice(first, "first", where, FIRST)
     following, moved = with_following_param(rule)
     average = state("average")
     if decay is None:

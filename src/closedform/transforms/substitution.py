@@ -1,4 +1,4 @@
-"""What the transforms are made of: another gradient, a step that may count for nothing."""
+"""Building blocks of the transforms: another gradient, and a step that may be skipped."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from closedform.language import (
     shared,
     state,
 )
+from closedform.optimizers.arguments import whole
 
 
 def substituted(
@@ -151,9 +152,7 @@ def counted(value: object, name: str, where: str, low: int = 1) -> sp.Integer:
     Raises:
         DefinitionError: It is not an integer, or below ``low``.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise DefinitionError(f"{name} must be an integer >= {low}, got {value!r}", where=where)
-    return sp.Integer(value)
+    return sp.Integer(whole(value, name, where, at_least=low))
 
 
 def check_rule(rule: object, where: str) -> None:

@@ -26,12 +26,13 @@ from closedform.ir.ops import OPS, Op
 from closedform.ir.types import DType
 from closedform.language import Schedule, floor_div, floor_mod, t
 from closedform.options import GraphOptions
-from closedform.verify.certificates.bounds import analyse, bound_error
-from closedform.verify.certificates.certificate import EXHAUSTIVE, certify
-from closedform.verify.certificates.errors import RULES
+from closedform.verify.certificates.certificate import certify
+from closedform.verify.certificates.errors import RULES, analyse, bound_error
 from closedform.verify.certificates.measure import Measured, measure, unit_in_last_place
 from closedform.verify.certificates.values import Values
-from closedform.verify.terms import ite, less, multiply, rational, term
+from closedform.verify.terms.build import ite, less, multiply, rational
+from closedform.verify.terms.limits import LIMITS
+from closedform.verify.terms.sympy_io import term
 from tests.properties.test_random_expressions import make
 from tests.support.exact import UndefinedError, evaluate_exactly, mpf
 from tests.support.expressions import reals
@@ -104,15 +105,15 @@ def test_thresholds_are_those_of_the_comparisons(
     assert_exact(Schedule(expr), range(60))
 
 
-def test_ten_thousand_milestones_cost_one_lookup_a_step() -> None:
-    values = [fmpq(k % 97, 89) for k in range(10_000)]
+def test_thousands_of_milestones_cost_one_lookup_a_step() -> None:
+    values = [fmpq(k % 97, 89) for k in range(3_000)]
     chain = rational(values[-1])
-    for k in range(9_998, -1, -1):
+    for k in range(2_998, -1, -1):
         chain = ite(less(term(t), rational(10 * (k + 1))), rational(values[k]), chain)
     exact = Values(multiply(chain, rational(2)))
-    high, _ = exact.at(range(100_000))
+    high, _ = exact.at(range(30_000))
     assert np.array_equal(high, np.repeat([2 * int(v.p) / int(v.q) for v in values], 10))
-    assert Values(chain).starts == list(range(0, 100_000, 10))
+    assert Values(chain).starts == list(range(0, 30_000, 10))
 
 
 def test_what_has_no_value_is_an_error() -> None:
@@ -271,7 +272,7 @@ def test_engines_are_distinguished_and_agree() -> None:
 def test_steps_may_be_listed_and_are_by_default_those_of_the_schedule() -> None:
     schedule = cf.schedules.cosine(1e-3, 1e-5, 700)
     assert (certify(schedule).first, certify(schedule).last) == (0, 700)
-    assert cf.certify(cf.schedules.exponential(0.1, 0.5, 30), dtype="f32").last == 10**6 - 1
+    assert cf.certify(cf.schedules.constant(0.1), dtype="f32").last == 10**6 - 1
     listed = certify(schedule, steps=[5, 3, 5, 900])
     assert (listed.first, listed.last, listed.count, listed.is_exhaustive) == (3, 900, 3, True)
 
@@ -293,7 +294,7 @@ def test_a_long_range_is_sampled_at_its_milestones_and_bounded() -> None:
     assert 20_000 < found.measured.steps == len(steps) < 40_000
     assert found.bound is not None
     assert found.measured.ulp_of_scale.value * 2.0**-62 <= found.bound.absolute
-    assert certify(schedule, graph, range(EXHAUSTIVE)).bound is None
+    assert certify(schedule, graph, range(LIMITS.exhaustive_steps)).bound is None
 
 
 def test_the_text_tells_proved_from_measured() -> None:

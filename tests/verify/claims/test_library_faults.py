@@ -4,10 +4,10 @@
 """
 
 from fractions import Fraction
+from functools import cache
 
 import pytest
 
-from closedform.verify.terms import Term
 from closedform.verify.terms.build import (
     add,
     both,
@@ -24,9 +24,11 @@ from closedform.verify.terms.build import (
     rational,
     symbol,
 )
+from closedform.verify.terms.tree import Term
 from tests.support.term_values import UndecidedError, UndefinedError, compare, value_at
 from tests.verify.faults import WRONG, Outcome, table
 from tests.verify.library_faults import (
+    Fault,
     contradiction,
     drawn,
     judge,
@@ -36,13 +38,16 @@ from tests.verify.library_faults import (
     standard,
 )
 
-SAMPLE = drawn(60, seed=5)
+
+@cache
+def sample() -> list[Fault]:
+    return drawn(60, seed=5)
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_no_planted_fault_is_proved_to_be_none(part: int) -> None:
     outcomes = []
-    for fault in SAMPLE[part::4]:
+    for fault in sample()[part::4]:
         outcome, verdict = judge(fault)
         assert outcome not in WRONG, f"{fault}: {verdict}"
         outcomes.append(outcome)
@@ -73,7 +78,7 @@ def test_faults_are_of_schedules_and_rules_of_every_kind() -> None:
 
 def test_faulty_claim_would_be_found() -> None:
     # The judge itself: a claim that is false is contradicted, though nothing was proved.
-    assert all(contradiction(fault.claim()) for fault in SAMPLE[:8] if judge(fault)[1].refuted)
+    assert all(contradiction(fault.claim()) for fault in sample()[:8] if judge(fault)[1].refuted)
 
 
 X = symbol("x")

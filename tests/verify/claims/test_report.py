@@ -11,7 +11,7 @@ from closedform import claims, schedules
 from closedform.language import t
 from closedform.verify.claims.core import Claim, Goal
 from closedform.verify.claims.report import Report, check
-from closedform.verify.terms import FALSE
+from closedform.verify.terms.build import FALSE
 
 LINE = schedules.linear(0, 1, 10)
 PROVED = claims.bounded(LINE, 0, 1)
@@ -43,7 +43,7 @@ def test_findings_by_verdict() -> None:
         ((), 0, 0),
         ((PROVED,), 0, 0),
         ((PROVED, QUESTION), 0, 0),
-        ((PROVED, UNKNOWN), 0, 2),
+        ((PROVED, UNKNOWN), 0, 3),
         ((REFUTED,), 1, 1),
         ((UNKNOWN, REFUTED), 1, 1),
     ],

@@ -12,7 +12,7 @@ from closedform import claims, optimizers, schedules
 from closedform.errors import VerificationError
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, state, t
 from closedform.verify.claims.core import Claim
-from closedform.verify.claims.standard_rule import verify_rule
+from closedform.verify.claims.standard import verify_rule
 
 LR, B1, B2, EPS, WD, MU = (
     hyper(name) for name in ("lr", "beta1", "beta2", "eps", "weight_decay", "momentum")

@@ -5,17 +5,14 @@ import random
 import pytest
 from flint import fmpq
 
-from closedform.verify.identity.canonical import is_zero
-from closedform.verify.identity.polynomials import integral_scale, numerator, whole_part
-from closedform.verify.terms import (
+from closedform.verify.identity.canonical import integral_scale, is_zero, numerator, whole_part
+from closedform.verify.terms.build import (
     HALF,
     ONE,
     PI,
     TWO,
     UNDEFINED,
     ZERO,
-    Sign,
-    Term,
     absolute,
     add,
     cospi,
@@ -28,7 +25,6 @@ from closedform.verify.terms import (
     negative,
     power,
     rational,
-    show,
     sinpi,
     square_root,
     substitute,
@@ -36,6 +32,7 @@ from closedform.verify.terms import (
     symbol,
 )
 from closedform.verify.terms.evaluate import holds
+from closedform.verify.terms.tree import Sign, Term, show
 
 X, Y, Z = (symbol(name) for name in "xyz")
 N, M = symbol("n", integer=True), symbol("m", integer=True)

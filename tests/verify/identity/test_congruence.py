@@ -8,14 +8,12 @@ import pytest
 from flint import arb, fmpq
 
 from closedform.verify.identity.congruence import are_congruent
-from closedform.verify.terms import (
+from closedform.verify.terms.build import (
     HALF,
     ONE,
     TWO,
     UNDEFINED,
     ZERO,
-    Op,
-    Term,
     absolute,
     add,
     both,
@@ -24,7 +22,6 @@ from closedform.verify.terms import (
     either,
     equal,
     exp,
-    fold,
     ite,
     less,
     less_equal,
@@ -43,10 +40,10 @@ from closedform.verify.terms import (
     square_root,
     subtract,
     symbol,
-    walk,
 )
 from closedform.verify.terms.evaluate import Undefined
 from closedform.verify.terms.evaluate import value as value_of
+from closedform.verify.terms.tree import Op, Term, fold, walk
 
 X, Y, Z = symbol("x"), symbol("y"), symbol("z")
 N = symbol("n", integer=True)

@@ -5,12 +5,12 @@ import sympy as sp
 
 from closedform import t
 from closedform.language import floor_div, floor_mod
-from closedform.verify import terms
 from closedform.verify.identity.equality import Steps, are_equal, is_defined
-from closedform.verify.terms import Sign, Term
+from closedform.verify.terms import sympy_io
 from closedform.verify.terms.partition import aligned, partition
+from closedform.verify.terms.tree import Sign, Term
 
-CLOCK = terms.term(t)
+CLOCK = sympy_io.term(t)
 ALL = Steps(CLOCK, 0, 2**50)
 x = sp.Symbol("x", positive=True)
 v = sp.Symbol("v", real=True)
@@ -19,7 +19,7 @@ v = sp.Symbol("v", real=True)
 def shown(left: sp.Expr, right: sp.Expr, steps: Steps = ALL) -> list[str | None]:
     """How each segment is shown to be equal."""
     first, end = steps.first, steps.last + 1
-    lists = [partition(terms.term(side), CLOCK, first, end) for side in (left, right)]
+    lists = [partition(sympy_io.term(side), CLOCK, first, end) for side in (left, right)]
     return [
         are_equal(one, other, Steps(CLOCK, first, end - 1))
         for first, end, (one, other) in aligned(*lists)
@@ -120,22 +120,22 @@ def test_ways_are_named() -> None:
     ],
 )
 def test_definedness_on_steps(expr: sp.Expr, first: int, wanted: bool) -> None:
-    term = terms.term(expr)
+    term = sympy_io.term(expr)
     assert is_defined(term, Steps(CLOCK, first, 2**50)) is wanted
 
 
 SIGNS: list[tuple[Term, Sign]] = [
-    (terms.term(t + 1), Sign.POSITIVE),
-    (terms.term(t), Sign.NONNEGATIVE),
-    (terms.term(-t - 1), Sign.NEGATIVE),
-    (terms.term(t - 5), Sign.ANY),
-    (terms.term((t + 1) * (t - 2**50 - 1)), Sign.NEGATIVE),
-    (terms.term(sp.exp(t - 7)), Sign.POSITIVE),
-    (terms.term(x * t), Sign.NONNEGATIVE),
-    (terms.term(floor_div(t, 3)), Sign.NONNEGATIVE),
-    (terms.term(sp.Max(t - 5, 2)), Sign.POSITIVE),
-    (terms.term(sp.Min(t + 1, x)), Sign.POSITIVE),
-    (terms.term((t - 5) ** 2), Sign.NONNEGATIVE),
+    (sympy_io.term(t + 1), Sign.POSITIVE),
+    (sympy_io.term(t), Sign.NONNEGATIVE),
+    (sympy_io.term(-t - 1), Sign.NEGATIVE),
+    (sympy_io.term(t - 5), Sign.ANY),
+    (sympy_io.term((t + 1) * (t - 2**50 - 1)), Sign.NEGATIVE),
+    (sympy_io.term(sp.exp(t - 7)), Sign.POSITIVE),
+    (sympy_io.term(x * t), Sign.NONNEGATIVE),
+    (sympy_io.term(floor_div(t, 3)), Sign.NONNEGATIVE),
+    (sympy_io.term(sp.Max(t - 5, 2)), Sign.POSITIVE),
+    (sympy_io.term(sp.Min(t + 1, x)), Sign.POSITIVE),
+    (sympy_io.term((t - 5) ** 2), Sign.NONNEGATIVE),
 ]
 
 

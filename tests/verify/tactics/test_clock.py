@@ -10,17 +10,15 @@ from flint import arb, fmpq
 
 import closedform as cf
 from closedform.language import floor_div, floor_mod, t
-from closedform.verify.identity.periods import fold_period
+from closedform.verify.identity.equality import fold_period
 from closedform.verify.tactics.clock import EVERY_STEP, INTERVALS, MONOTONE, PERIOD, walk_through
 from closedform.verify.tactics.prover import prove
 from closedform.verify.tactics.trend import trend
-from closedform.verify.terms import (
+from closedform.verify.terms.build import (
     ONE,
     TRUE,
     TWO,
     ZERO,
-    Sign,
-    Term,
     absolute,
     add,
     cospi,
@@ -48,13 +46,13 @@ from closedform.verify.terms import (
     square_root,
     subtract,
     symbol,
-    term,
-    walk,
 )
 from closedform.verify.terms.evaluate import Undefined, value
 from closedform.verify.terms.facts import Direction
 from closedform.verify.terms.limits import Deadline, OutOfTime
 from closedform.verify.terms.partition import FOREVER, partition
+from closedform.verify.terms.sympy_io import term
+from closedform.verify.terms.tree import Sign, Term, walk
 from closedform.verify.terms.verdict import Status
 from tests.verify.tactics.test_soundness import truth
 

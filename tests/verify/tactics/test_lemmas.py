@@ -12,22 +12,19 @@ from closedform.verify.tactics.lemmas import (
     lemmas_of,
     lemmas_of_pair,
 )
-from closedform.verify.terms import (
+from closedform.verify.terms.build import (
     HALF,
     ONE,
     ZERO,
-    Op,
-    Term,
     cospi,
     exp,
     less,
     less_equal,
     power,
     rational,
-    show,
     symbol,
-    walk,
 )
+from closedform.verify.terms.tree import Op, Term, show, walk
 from tests.verify.audit import FUNCTIONS, U, V, audit
 
 

@@ -13,13 +13,11 @@ from closedform.language import floor_mod, hyper, t
 from closedform.verify.tactics import prover
 from closedform.verify.tactics.escalation import Escalation
 from closedform.verify.tactics.prover import prove
-from closedform.verify.terms import (
+from closedform.verify.terms.build import (
     ONE,
     TWO,
     UNDEFINED,
     ZERO,
-    Sign,
-    Term,
     absolute,
     add,
     cospi,
@@ -42,10 +40,11 @@ from closedform.verify.terms import (
     square_root,
     subtract,
     symbol,
-    term,
 )
 from closedform.verify.terms.evaluate import holds
 from closedform.verify.terms.limits import LIMITS, Deadline, OutOfTime
+from closedform.verify.terms.sympy_io import term
+from closedform.verify.terms.tree import Sign, Term
 from closedform.verify.terms.verdict import Status
 
 X, Y = symbol("x"), symbol("y")
@@ -121,7 +120,7 @@ def test_one_name_has_one_declaration() -> None:
 
 def test_a_proof_that_a_point_contradicts_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tactic that claims too much, of a goal that the first points would have refuted."""
-    monkeypatch.setattr(prover, "escalate", lambda *_: Escalation(tactics=["guessing"]))
+    monkeypatch.setattr(prover, "escalate", lambda *_: Escalation(tactics={"guessing": None}))
     monkeypatch.setattr(prover, "LIMITS", replace(LIMITS, first_points=0))
     assert prove(less_equal(ZERO, absolute(X))).tactics == ("guessing",)
     with pytest.raises(

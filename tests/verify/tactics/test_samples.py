@@ -3,15 +3,17 @@
 import pytest
 from flint import fmpq
 
-from closedform.verify.tactics.bounds import linear_bounds, satisfied
-from closedform.verify.tactics.samples import Sampler, declarations, examine, simplified
-from closedform.verify.terms import (
+from closedform.verify.tactics.samples import (
+    Sampler,
+    declarations,
+    examine,
+    linear_bounds,
+    simplified,
+)
+from closedform.verify.terms.build import (
     ONE,
     TWO,
     ZERO,
-    Op,
-    Sign,
-    Term,
     absolute,
     add,
     both,
@@ -27,14 +29,15 @@ from closedform.verify.terms import (
     negate,
     power,
     rational,
+    satisfied,
     square_root,
     subtract,
     symbol,
-    symbols,
 )
 from closedform.verify.terms.evaluate import holds
 from closedform.verify.terms.interval import Interval
 from closedform.verify.terms.limits import Deadline
+from closedform.verify.terms.tree import Op, Sign, Term, symbols
 
 A, B, X = symbol("a"), symbol("b"), symbol("x")
 T = symbol("t", integer=True, sign=Sign.NONNEGATIVE)

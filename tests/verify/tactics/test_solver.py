@@ -11,15 +11,13 @@ from flint import fmpq
 from closedform.errors import VerificationError
 from closedform.verify.tactics import solver
 from closedform.verify.tactics.solver import Question, Reading, ask, entails, has_integers
-from closedform.verify.terms import (
+from closedform.verify.terms.build import (
     HALF,
     ONE,
     PI,
     TWO,
     UNDEFINED,
     ZERO,
-    Sign,
-    Term,
     absolute,
     add,
     both,
@@ -48,6 +46,7 @@ from closedform.verify.terms import (
     symbol,
 )
 from closedform.verify.terms.evaluate import holds
+from closedform.verify.terms.tree import Sign, Term
 
 X, Y = symbol("x"), symbol("y")
 P = symbol("p", sign=Sign.POSITIVE)

@@ -11,9 +11,7 @@ import pytest
 from flint import fmpq
 
 from closedform.verify.tactics.prover import prove
-from closedform.verify.terms import (
-    Sign,
-    Term,
+from closedform.verify.terms.build import (
     absolute,
     add,
     both,
@@ -40,6 +38,7 @@ from closedform.verify.terms import (
     symbol,
 )
 from closedform.verify.terms.evaluate import Undefined, holds
+from closedform.verify.terms.tree import Sign, Term
 from closedform.verify.terms.verdict import Verdict
 
 T = symbol("t", integer=True, sign=Sign.NONNEGATIVE)

@@ -6,11 +6,10 @@ import pytest
 import sympy as sp
 
 from closedform.language import hyper, t
-from closedform.verify.terms import (
+from closedform.verify.terms.build import (
     FALSE,
     ONE,
     ZERO,
-    Term,
     add,
     divide,
     ite,
@@ -20,13 +19,13 @@ from closedform.verify.terms import (
     multiply,
     power,
     rational,
-    show,
     square_root,
     subtract,
     symbol,
-    term,
 )
 from closedform.verify.terms.definedness import Kind, Obligation, obligations
+from closedform.verify.terms.sympy_io import term
+from closedform.verify.terms.tree import Term, show
 
 X, Y = symbol("x"), symbol("y")
 N = symbol("n", integer=True)

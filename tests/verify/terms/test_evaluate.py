@@ -8,14 +8,12 @@ import pytest
 from flint import arb, ctx, fmpq
 
 from closedform.errors import VerificationError
-from closedform.verify.terms import (
+from closedform.verify.terms.build import (
     ONE,
     PI,
     TWO,
     UNDEFINED,
     ZERO,
-    Sign,
-    Term,
     absolute,
     add,
     both,
@@ -50,6 +48,7 @@ from closedform.verify.terms.evaluate import (
     holds,
     value,
 )
+from closedform.verify.terms.tree import Sign, Term
 
 X, Y = symbol("x"), symbol("y")
 HALF = rational(1, 2)

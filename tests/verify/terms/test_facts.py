@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 from flint import arb, fmpq
 
-from closedform.verify.terms import (
+from closedform.verify.terms.build import (
     ONE,
     PI,
     TWO,
     ZERO,
-    Sign,
-    Term,
     absolute,
     add,
     cospi,
@@ -35,7 +33,6 @@ from closedform.verify.terms import (
     sign,
     subtract,
     symbol,
-    walk,
 )
 from closedform.verify.terms.evaluate import value
 from closedform.verify.terms.facts import (
@@ -49,6 +46,7 @@ from closedform.verify.terms.facts import (
     sign_of,
     weakest,
 )
+from closedform.verify.terms.tree import Sign, Term, walk
 
 T = symbol("t", sign=Sign.NONNEGATIVE)
 X, P, N = symbol("x"), symbol("p", sign=Sign.POSITIVE), symbol("n", sign=Sign.NEGATIVE)

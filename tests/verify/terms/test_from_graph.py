@@ -12,11 +12,11 @@ from closedform.compiler import compile_schedule, compile_step
 from closedform.errors import VerificationError
 from closedform.ir import OPS, Builder, DType, Graph, Op, Role, TensorType, Value, evaluate
 from closedform.options import GraphOptions, ModelSpec
-from closedform.verify import terms
-from closedform.verify.terms import Term
+from closedform.verify.terms import build, tree
 from closedform.verify.terms.evaluate import Undefined
 from closedform.verify.terms.evaluate import value as value_of
 from closedform.verify.terms.from_graph import GRAPH_RULES, terms_of_graph
+from closedform.verify.terms.tree import Sign, Term, show, symbols, walk
 from tests.test_library import SCHEDULES
 
 F64 = TensorType(DType.F64)
@@ -56,9 +56,9 @@ BINARY = (Op.ADD, Op.SUB, Op.MUL, Op.MIN, Op.MAX, Op.LT, Op.LE, Op.EQ)
 def assert_agrees(graph: Graph, term: Term, values: dict[str, Any], op: Op) -> None:
     """The evaluator's value is within the op's own tolerance of the exact value of the term."""
     computed = evaluate(graph, values)["y"]
-    point = {name: terms.exact(value) for name, value in values.items()}
+    point = {name: build.exact(value) for name, value in values.items()}
     if computed.dtype == np.bool_:
-        as_number = terms.ite(term, terms.ONE, terms.ZERO)
+        as_number = build.ite(term, build.ONE, build.ZERO)
         assert value_of(as_number, point) == fmpq(int(computed)), (values, term)
         return
     size = 1.0 if op in (Op.COS, Op.SIN) else abs(float(computed))
@@ -129,7 +129,7 @@ def test_logic_means_what_the_evaluator_computes(op: Op) -> None:
 def test_casts(value: float) -> None:
     graph = graph_of(plain(Op.CAST, to=DType.I64), F64)
     wanted = int(evaluate(graph, {"x0": value})["y"])
-    assert value_of(terms_of_graph(graph)["y"], {"x0": terms.exact(value)}) == wanted
+    assert value_of(terms_of_graph(graph)["y"], {"x0": build.exact(value)}) == wanted
     graph = graph_of(plain(Op.CAST, to=DType.BOOL), F64)
     assert_agrees(graph, terms_of_graph(graph)["y"], {"x0": value}, Op.CAST)
     graph = graph_of(
@@ -140,9 +140,9 @@ def test_casts(value: float) -> None:
 
 def test_float_casts_and_integers_to_floats_are_exact() -> None:
     graph = graph_of(plain(Op.CAST, to=DType.F32), F64)
-    assert terms_of_graph(graph)["y"] == terms.symbol("x0")
+    assert terms_of_graph(graph)["y"] == build.symbol("x0")
     graph = graph_of(plain(Op.CAST, to=DType.F64), I64)
-    assert terms_of_graph(graph)["y"] == terms.symbol("x0", integer=True)
+    assert terms_of_graph(graph)["y"] == build.symbol("x0", integer=True)
 
 
 def milestones_graph(marks: list[int], table: list[float]) -> Graph:
@@ -165,7 +165,7 @@ def test_milestones_are_a_tree_of_comparisons(marks: list[int]) -> None:
     computed = evaluate(graph, {"step": np.arange(60)})["y"]
     for step in range(60):
         assert value_of(term, {"t": fmpq(step)}) == fmpq(int(computed[step]))
-    assert sum(1 for _ in terms.walk(term)) < 12 * len(marks) + 20
+    assert sum(1 for _ in walk(term)) < 12 * len(marks) + 20
 
 
 def test_a_table_too_short_is_undefined_beyond_it() -> None:
@@ -191,9 +191,9 @@ def test_the_term_of_a_schedule_has_the_values_of_its_graph(name: str) -> None:
 def test_sums_over_tensors_are_opaque() -> None:
     graph = compile_step(ModelSpec(optimizers.lamb(lr=0.1), {"w": (3, 4)}))
     found = terms_of_graph(graph)
-    sums = {node for node in terms.walk(found["next.param.w"]) if node.op is terms.Op.OPAQUE}
+    sums = {node for node in walk(found["next.param.w"]) if node.op is tree.Op.OPAQUE}
     assert {str(node.value) for node in sums} == {"reduce_sum [3,4] axes 0,1"}
-    assert terms.show(found["next.state.w.exp_avg"]).count("grad.w") == 1
+    assert show(found["next.state.w.exp_avg"]).count("grad.w") == 1
 
 
 def test_an_integer_that_may_wrap_is_undefined_there() -> None:
@@ -206,17 +206,17 @@ def test_an_integer_that_may_wrap_is_undefined_there() -> None:
 
 
 def test_cosine_of_pi_multiples_loses_its_pi() -> None:
-    pi = terms.PI
+    pi = build.PI
 
     def constant(number: float, _: DType) -> Term:
-        return terms.multiply(terms.rational(1, 7), pi) if number == 0.25 else pi
+        return build.multiply(build.rational(1, 7), pi) if number == 0.25 else pi
 
     graph = graph_of(lambda b, x: b.emit(Op.COS, b.emit(Op.MUL, x, b.const(0.25, DType.F64))), F64)
-    x = terms.symbol("x0")
-    assert terms_of_graph(graph, constant=constant)["y"] == terms.cospi(
-        terms.multiply(x, terms.rational(1, 7))
+    x = build.symbol("x0")
+    assert terms_of_graph(graph, constant=constant)["y"] == build.cospi(
+        build.multiply(x, build.rational(1, 7))
     )
-    assert terms_of_graph(graph)["y"].args[0].op is terms.Op.DIVIDE
+    assert terms_of_graph(graph)["y"].args[0].op is tree.Op.DIVIDE
 
 
 Shaped = tuple[Callable[[Builder, Value], Value], str]
@@ -366,6 +366,4 @@ def test_a_step_beside_milestones_without_a_column_is_not_a_row() -> None:
 
 def test_the_step_is_the_clock() -> None:
     term = terms_of_graph(compile_schedule(schedules.linear(0, 1, 4)))["value"]
-    assert terms.symbols(term) == {
-        "t": terms.symbol("t", integer=True, sign=terms.Sign.NONNEGATIVE)
-    }
+    assert symbols(term) == {"t": build.symbol("t", integer=True, sign=Sign.NONNEGATIVE)}

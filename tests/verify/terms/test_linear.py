@@ -3,11 +3,8 @@
 import pytest
 from flint import fmpq
 
-from closedform.verify.terms import (
+from closedform.verify.terms.build import (
     ONE,
-    Op,
-    Sign,
-    Term,
     add,
     cospi,
     divide,
@@ -17,6 +14,7 @@ from closedform.verify.terms import (
     symbol,
 )
 from closedform.verify.terms.linear import LinearForm, line, linear_forms
+from closedform.verify.terms.tree import Op, Sign, Term
 
 T = symbol("t", integer=True, sign=Sign.NONNEGATIVE)
 X, Y = symbol("x", sign=Sign.POSITIVE), symbol("y")

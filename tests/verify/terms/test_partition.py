@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from closedform import schedules, t
 from closedform.language import floor_div, floor_mod
-from closedform.verify import terms
-from closedform.verify.terms import Op, Term
+from closedform.verify.terms import build, sympy_io
 from closedform.verify.terms.evaluate import Undefined
 from closedform.verify.terms.evaluate import value as value_of
 from closedform.verify.terms.linear import LinearForm
 from closedform.verify.terms.partition import FOREVER, Segments, aligned, partition
+from closedform.verify.terms.tree import Op, Term
 
-CLOCK = terms.term(t)
-X = terms.symbol("x")
+CLOCK = sympy_io.term(t)
+X = build.symbol("x")
 
 
 def values(term: Term, first: int, last: int) -> list[object]:
@@ -45,31 +45,31 @@ def shown(value: object) -> str:
 def clock_terms(draw: st.DrawFn, depth: int = 3) -> Term:
     """Terms of the clock and small rationals, of every op that segments decide."""
     if depth == 0 or draw(st.integers(0, 4)) == 0:
-        constant = terms.rational(draw(st.fractions(-6, 6, max_denominator=4)))
+        constant = build.rational(draw(st.fractions(-6, 6, max_denominator=4)))
         return draw(st.sampled_from([CLOCK, CLOCK, constant]))
     below = clock_terms(depth=depth - 1)
     one, other = draw(below), draw(below)
     makers: list[Callable[..., Term]] = [
-        terms.add,
-        terms.subtract,
-        terms.minimum,
-        terms.maximum,
-        terms.multiply,
+        build.add,
+        build.subtract,
+        build.minimum,
+        build.maximum,
+        build.multiply,
     ]
     kind = draw(st.integers(0, 9))
     if kind < 5:
         return makers[kind](one, other)
     if kind == 5:
-        return terms.absolute(one)
+        return build.absolute(one)
     if kind == 6:
-        return terms.floor(terms.divide(one, terms.rational(draw(st.integers(1, 5)))))
+        return build.floor(build.divide(one, build.rational(draw(st.integers(1, 5)))))
     if kind == 7:
-        return terms.sign(one)
-    compare = draw(st.sampled_from([terms.less, terms.less_equal, terms.equal]))
+        return build.sign(one)
+    compare = draw(st.sampled_from([build.less, build.less_equal, build.equal]))
     condition = compare(one, other)
     if kind == 8:
-        condition = terms.negate(condition)
-    return terms.ite(condition, draw(below), draw(below))
+        condition = build.negate(condition)
+    return build.ite(condition, draw(below), draw(below))
 
 
 @given(clock_terms(), st.integers(0, 5), st.integers(0, 30))
@@ -87,56 +87,56 @@ def test_segments_of_all_steps_agree_far_out(term: Term) -> None:
 
 
 def test_a_schedule_of_lines_is_lines() -> None:
-    term = terms.term(schedules.linear(0, 1, 4).then(schedules.constant(1)).bound)
+    term = sympy_io.term(schedules.linear(0, 1, 4).then(schedules.constant(1)).bound)
     segments = partition(term, CLOCK, 0, 2**50)
     assert all(isinstance(segment.value, LinearForm) for segment in segments)
     assert ends(segments) == [(0, 4), (4, 2**50)]
 
 
 def test_a_chain_of_ten_thousand_branches_is_ten_thousand_segments() -> None:
-    term = terms.UNDEFINED
+    term = build.UNDEFINED
     for mark in range(10_000, 0, -1):
-        term = terms.ite(
-            terms.less(CLOCK, terms.rational(7 * mark)), terms.rational(mark % 3), term
+        term = build.ite(
+            build.less(CLOCK, build.rational(7 * mark)), build.rational(mark % 3), term
         )
     segments = partition(term, CLOCK, 0, FOREVER)
     assert len(segments) == 10_001
-    assert segments[-1].value == terms.UNDEFINED
+    assert segments[-1].value == build.UNDEFINED
     assert [segment.value for segment in segments[:3]] == [LinearForm(fmpq(n)) for n in (1, 2, 0)]
 
 
 def test_deep_terms_need_no_recursion() -> None:
     term: Term = CLOCK
     for mark in range(2000):
-        term = terms.maximum(terms.minimum(term, terms.rational(9 * mark + 9)), terms.rational(3))
+        term = build.maximum(build.minimum(term, build.rational(9 * mark + 9)), build.rational(3))
     assert ends(partition(term, CLOCK, 0, FOREVER))[:1] == [(0, 4)]
 
 
 def test_other_symbols_go_along_and_decide_nothing() -> None:
-    both = terms.add(CLOCK, terms.multiply(terms.rational(3), X))
-    (segment,) = partition(terms.subtract(both, X), CLOCK, 0, 10)
+    both = build.add(CLOCK, build.multiply(build.rational(3), X))
+    (segment,) = partition(build.subtract(both, X), CLOCK, 0, 10)
     assert segment.value == LinearForm(multiples={CLOCK: fmpq(1), X: fmpq(2)})
-    (segment,) = partition(terms.less(both, terms.rational(3)), CLOCK, 0, 10)
+    (segment,) = partition(build.less(both, build.rational(3)), CLOCK, 0, 10)
     assert isinstance(segment.value, Term)
     assert segment.value.op is Op.LESS
-    cancelled = terms.less(terms.subtract(both, both), terms.rational(3))
-    assert [part.value for part in partition(cancelled, CLOCK, 0, 10)] == [terms.TRUE]
+    cancelled = build.less(build.subtract(both, both), build.rational(3))
+    assert [part.value for part in partition(cancelled, CLOCK, 0, 10)] == [build.TRUE]
 
 
 def test_whole_multiples_of_integers_leave_a_floor() -> None:
-    k = terms.symbol("k", integer=True)
-    inside = terms.add(
-        terms.multiply(terms.rational(2), k), terms.multiply(terms.rational(1, 5), CLOCK)
+    k = build.symbol("k", integer=True)
+    inside = build.add(
+        build.multiply(build.rational(2), k), build.multiply(build.rational(1, 5), CLOCK)
     )
-    segments = partition(terms.floor(inside), CLOCK, 0, 10)
+    segments = partition(build.floor(inside), CLOCK, 0, 10)
     assert ends(segments) == [(0, 5), (5, 10)]
     assert segments[1].value == LinearForm(fmpq(1), {k: fmpq(2)})
-    (segment,) = partition(terms.floor(terms.multiply(terms.rational(1, 2), k)), CLOCK, 0, 10)
+    (segment,) = partition(build.floor(build.multiply(build.rational(1, 2), k)), CLOCK, 0, 10)
     assert isinstance(segment.value, Term)
 
 
 def test_a_lookup_is_its_elements_where_the_index_is_a_line() -> None:
-    term = terms.lookup([5, 7, 9], terms.subtract(CLOCK, terms.rational(1)))
+    term = build.lookup([5, 7, 9], build.subtract(CLOCK, build.rational(1)))
     assert [shown(value) for value in values(term, 0, 4)] == [
         "undefined",
         "5",
@@ -148,11 +148,11 @@ def test_a_lookup_is_its_elements_where_the_index_is_a_line() -> None:
 
 @pytest.mark.parametrize("expr", [floor_mod(t, 7) - 3, floor_div(3 * t + 1, 4), sp.Abs(t - 5) / 3])
 def test_segments_of_floors(expr: sp.Expr) -> None:
-    term = terms.term(expr)
+    term = sympy_io.term(expr)
     assert values(term, 0, 40) == [value_of(term, {"t": fmpq(step)}) for step in range(41)]
 
 
 def test_aligned_segments_end_where_any_one_changes() -> None:
-    first = partition(terms.minimum(CLOCK, terms.rational(4)), CLOCK, 0, 10)
-    second = partition(terms.less(CLOCK, terms.rational(7)), CLOCK, 0, 10)
+    first = partition(build.minimum(CLOCK, build.rational(4)), CLOCK, 0, 10)
+    second = partition(build.less(CLOCK, build.rational(7)), CLOCK, 0, 10)
     assert [(start, end) for start, end, _ in aligned(first, second)] == [(0, 4), (4, 7), (7, 10)]

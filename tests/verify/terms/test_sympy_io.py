@@ -11,16 +11,13 @@ import closedform as cf
 from closedform.errors import VerificationError
 from closedform.language import ReduceMax, ReduceSum, floor_div, floor_mod, hyper, reduce_sum, t
 from closedform.language.exact import value_at
-from closedform.verify.terms import (
+from closedform.verify.terms.build import (
     FALSE,
     ONE,
     PI,
     TRUE,
     UNDEFINED,
     ZERO,
-    Op,
-    Sign,
-    Term,
     add,
     both,
     cospi,
@@ -41,16 +38,13 @@ from closedform.verify.terms import (
     negate,
     power,
     rational,
-    show,
     square_root,
     substitute,
     subtract,
     symbol,
-    symbols,
-    term,
-    to_sympy,
-    walk,
 )
+from closedform.verify.terms.sympy_io import term, to_sympy
+from closedform.verify.terms.tree import Op, Sign, Term, show, symbols, walk
 
 X, N = symbol("x"), symbol("n", integer=True)
 CLOCK = symbol("t", integer=True, sign=Sign.NONNEGATIVE)

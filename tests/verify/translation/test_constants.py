@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from closedform.errors import VerificationError
 from closedform.ir import DType
-from closedform.verify import terms
+from closedform.verify.terms import build
+from closedform.verify.terms.sympy_io import term
 from closedform.verify.translation.constants import (
     Constants,
     bits,
@@ -70,7 +71,7 @@ def test_the_float_between_two_intervals_belongs_to_both() -> None:
 @given(st.fractions(-3, 3, max_denominator=60), st.fractions(0, 1, max_denominator=60))
 def test_simplest_is_the_one_of_least_denominator(low: Fraction, width: Fraction) -> None:
     high = low + width
-    ends = (terms.exact(low), terms.exact(high))
+    ends = (build.exact(low), build.exact(high))
     found = fraction(simplest_between(*ends))
     for denominator in range(1, 5000):
         numerators = range(math.ceil(low * denominator), math.floor(high * denominator) + 1)
@@ -91,14 +92,14 @@ def test_an_empty_interval_has_no_number() -> None:
 )
 def test_short_rationals_are_found_alone(text: str) -> None:
     number = Fraction(text)
-    assert Constants()(float(number), DType.F64) == terms.rational(terms.exact(number))
+    assert Constants()(float(number), DType.F64) == build.rational(build.exact(number))
 
 
 @pytest.mark.parametrize("divisor", [1, 2, 58, 160, 2000, 196000, 123456789])
 def test_multiples_of_pi_are_found_alone(divisor: int) -> None:
     with mpmath.workdps(40):
         nearest = float(mpmath.pi / divisor)
-    wanted = terms.multiply(terms.rational(1, divisor), terms.PI)
+    wanted = build.multiply(build.rational(1, divisor), build.PI)
     assert Constants()(nearest, DType.F64) == wanted
 
 
@@ -116,8 +117,8 @@ def test_irrational_numbers_of_the_source_are_found(
     name: str, number: sp.Expr, source: sp.Expr
 ) -> None:
     nearest = float(sp.N(number, 40))
-    found = Constants([terms.term(source)])(nearest, DType.F64)
-    ends = enclosure(terms.subtract(found, terms.term(number)))
+    found = Constants([term(source)])(nearest, DType.F64)
+    ends = enclosure(build.subtract(found, term(number)))
     assert ends is not None
     assert max(abs(fraction(end)) for end in ends) < Fraction(1, 10**40), (name, found)
 
@@ -125,15 +126,15 @@ def test_irrational_numbers_of_the_source_are_found(
 def test_numbers_that_are_given_come_first() -> None:
     slope = fmpq(53999999999999999, 13730000000000000000000)
     nearest = float(fraction(slope))
-    assert Constants()(nearest, DType.F64) != terms.rational(slope)
-    assert Constants([], [-slope])(nearest, DType.F64) == terms.rational(slope)
+    assert Constants()(nearest, DType.F64) != build.rational(slope)
+    assert Constants([], [-slope])(nearest, DType.F64) == build.rational(slope)
 
 
 def test_one_operation_on_two_numbers_of_the_source_is_looked_for() -> None:
-    source = terms.term(sp.Rational("0.00173") * sp.Symbol("x") + sp.Rational("0.337"))
+    source = term(sp.Rational("0.00173") * sp.Symbol("x") + sp.Rational("0.337"))
     nearest = float(np.float32(0.00173 / 0.337))
-    assert Constants()(nearest, DType.F32) != terms.rational(173, 33700)
-    assert Constants([source])(nearest, DType.F32) == terms.rational(173, 33700)
+    assert Constants()(nearest, DType.F32) != build.rational(173, 33700)
+    assert Constants([source])(nearest, DType.F32) == build.rational(173, 33700)
 
 
 @given(FLOATS.filter(lambda number: abs(number) > 1e-300 and abs(number) < 1e300))
@@ -150,7 +151,7 @@ def test_whatever_is_found_rounds_to_the_float(number: float) -> None:
     "text", ["0.30000000000000004", "0.0006000000000000001", "1.2345678901234e-5"]
 )
 def test_numbers_that_nothing_explains_are_their_decimals(text: str) -> None:
-    assert Constants()(float(text), DType.F64) == terms.rational(terms.exact(Fraction(text)))
+    assert Constants()(float(text), DType.F64) == build.rational(build.exact(Fraction(text)))
 
 
 def test_bits_measure_simplicity() -> None:
@@ -159,5 +160,5 @@ def test_bits_measure_simplicity() -> None:
 
 
 def test_what_is_undefined_has_no_enclosure() -> None:
-    assert enclosure(terms.log(terms.rational(-3))) is None
-    assert enclosure(terms.rational(2, 7)) == (fmpq(2, 7), fmpq(2, 7))
+    assert enclosure(build.log(build.rational(-3))) is None
+    assert enclosure(build.rational(2, 7)) == (fmpq(2, 7), fmpq(2, 7))

@@ -25,13 +25,15 @@ from tests.verify.faults import OF_RULES, Outcome, compiled, drawn, faulty
 RULES = ("adamw", "radam", "adafactor", "muon", "novograd", "stable_adamw")
 EVERY = 5
 """The part of the library that is compiled with faults here."""
+SWEEP = replace(OF_RULES, tried=1)
+"""A fault is tried on one rule of those whose compilation runs its line."""
 
 
 @pytest.mark.parametrize("module", OF_RULES.modules, ids=lambda module: module.__name__)
 def test_planted_faults_are_caught(module: ModuleType) -> None:
-    mutants = drawn(OF_RULES, module, 1, seed=5, every=EVERY)
+    mutants = drawn(SWEEP, module, 1, seed=5, every=EVERY)
     assert mutants, "no mutant of this module is run by a sample"
-    missed, table = OF_RULES.missed(mutants, EVERY)
+    missed, table = SWEEP.missed(mutants, EVERY)
     assert not missed, f"{missed}\n{table}"
 
 

@@ -14,10 +14,13 @@ from closedform.ir import Builder, DType, Graph, Op, Role, TensorType
 from closedform.language import Schedule, t
 from closedform.options import GraphOptions
 from closedform.recipes import load_schedules
-from closedform.verify import terms
 from closedform.verify.certificates.certificate import certify
-from closedform.verify.translation.constants import Constants, rounding_interval
-from closedform.verify.translation.split_constants import with_split_constants
+from closedform.verify.terms import build
+from closedform.verify.translation.constants import (
+    Constants,
+    rounding_interval,
+    with_split_constants,
+)
 from closedform.verify.translation.translation import validate
 
 CONFIG = Path(__file__).parents[2] / "reference" / "configs" / "13b_bs1080-b97243.yaml"
@@ -79,9 +82,9 @@ def test_the_config_that_needs_it_is_proved() -> None:
 @pytest.mark.parametrize("is_first", [False, True])
 def test_two_parts_are_one_number_in_whatever_order_they_are_added(is_first: bool) -> None:
     read = with_split_constants(Constants(), added(LOW, HIGH, is_first=is_first))
-    assert read(HIGH, DType.F64) == terms.rational(HIGH)
-    total = terms.add(read(LOW, DType.F64), read(HIGH, DType.F64))
-    assert total == terms.rational(MIDDLE)
+    assert read(HIGH, DType.F64) == build.rational(HIGH)
+    total = build.add(read(LOW, DType.F64), read(HIGH, DType.F64))
+    assert total == build.rational(MIDDLE)
 
 
 def test_each_part_stays_within_half_a_unit_in_its_last_place() -> None:

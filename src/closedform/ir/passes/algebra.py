@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from closedform.errors import GraphError
-from closedform.ir.graph import Graph, Node, Value
+from closedform.ir.graph import Graph, Node, Value, node_of
 from closedform.ir.interval import Interval
-from closedform.ir.ops import Op, infer_type
+from closedform.ir.ops import Op
 from closedform.ir.passes.rewrite import (
     Rewriter,
     Rule,
+    first_of,
     fits,
     is_negative_zero,
     is_positive_zero,
@@ -60,17 +61,7 @@ class Algebra:
 
     def __call__(self, graph: Graph) -> Graph:
         """Returns the rewritten graph; the same object if no identity applies."""
-        return rewrite(graph, _rule)
-
-
-def _rule(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
-    if node.op in (Op.INPUT, Op.CONST):
-        return None
-    for rule in (*RULES.get(node.op, ()), _without_broadcast, _single_number):
-        result = rule(rewriter, node, operands)
-        if result is not None:
-            return result
-    return None
+        return rewrite(graph, first_of(RULES, _without_broadcast, _single_number))
 
 
 def _mul_one(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
@@ -221,12 +212,10 @@ def _without_broadcast(rewriter: Rewriter, node: Node, operands: Operands) -> Va
             continue
         narrowed = (*operands[:place], source, *operands[place + 1 :])
         try:
-            type_ = infer_type(node.op, tuple(value.type for value in narrowed), {})
+            found = node_of(node.op, narrowed, {})
         except GraphError:  # the source broadcasts to its own shape, not to the other operands
             continue
-        indices = tuple(value.index for value in narrowed)
-        found = Node(node.op, indices, node.attributes, type_)
-        if type_ == node.type and rewriter.bound(found) == rewriter.bound(node):
+        if found.type == node.type and rewriter.bound(found) == rewriter.bound(node):
             return rewriter.emit(node.op, *narrowed)
     return None
 
@@ -234,7 +223,11 @@ def _without_broadcast(rewriter: Rewriter, node: Node, operands: Operands) -> Va
 def _single_number(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
     """Rule 10; the node is bounded without being added."""
     dtype = node.type.dtype
-    if node.type.shape or not (dtype.is_integer or dtype in (DType.F32, DType.F64)):
+    if (
+        node.op in (Op.INPUT, Op.CONST)
+        or node.type.shape
+        or not (dtype.is_integer or dtype in (DType.F32, DType.F64))
+    ):
         return None
     interval = rewriter.bound(node)
     if interval.low != interval.high or interval.maybe_nan:

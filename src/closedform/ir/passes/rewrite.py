@@ -8,12 +8,12 @@ depends on nothing but the node, the nodes behind it and their intervals, and it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from closedform.errors import GraphError
-from closedform.ir.graph import Array, Builder, Graph, Node, Value
+from closedform.ir.graph import Array, Builder, Graph, Node, Value, node_of
 from closedform.ir.interval import Interval
 from closedform.ir.ops import AttributeValue, Op, infer_type
 from closedform.ir.ranges import Ranges
@@ -35,10 +35,7 @@ class Rewriter:
 
     def emit(self, op: Op, *operands: Value, **attributes: AttributeValue) -> Value:
         """Adds a node, or the replacement that the rule returns."""
-        type_ = infer_type(op, tuple(operand.type for operand in operands), attributes)
-        indices = tuple(operand.index for operand in operands)
-        node = Node(op, indices, tuple(sorted(attributes.items())), type_)
-        replacement = self.rule(self, node, operands)
+        replacement = self.rule(self, node_of(op, operands, attributes), operands)
         if replacement is not None:
             self.changed = True
             return replacement
@@ -115,6 +112,19 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
         rewriter.builder.output(output.name, values[output.index])
     result = rewriter.builder.build()
     return graph if result == graph else result
+
+
+def first_of(rules: Mapping[Op, tuple[Rule, ...]], *for_all: Rule) -> Rule:
+    """Returns the rule that tries those of an op in order, then those for all ops."""
+
+    def rule(rewriter: Rewriter, node: Node, operands: tuple[Value, ...]) -> Value | None:
+        for each in (*rules.get(node.op, ()), *for_all):
+            result = each(rewriter, node, operands)
+            if result is not None:
+                return result
+        return None
+
+    return rule
 
 
 def fits(value: Value, node: Node) -> Value | None:

@@ -10,7 +10,7 @@ import numpy as np
 from closedform.ir.graph import Graph, Node, Value
 from closedform.ir.interval import full
 from closedform.ir.ops import Op
-from closedform.ir.passes.rewrite import Rewriter, Rule, fits, rewrite
+from closedform.ir.passes.rewrite import Rewriter, Rule, first_of, fits, rewrite
 from closedform.ir.types import TensorType
 
 Operands = tuple[Value, ...]
@@ -43,15 +43,7 @@ class Select:
 
     def __call__(self, graph: Graph) -> Graph:
         """Returns the rewritten graph; the same object if nothing is decided."""
-        return rewrite(graph, _rule)
-
-
-def _rule(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:
-    for rule in RULES.get(node.op, ()):
-        result = rule(rewriter, node, operands)
-        if result is not None:
-            return result
-    return None
+        return rewrite(graph, first_of(RULES))
 
 
 def _taken(rewriter: Rewriter, node: Node, operands: Operands) -> Value | None:

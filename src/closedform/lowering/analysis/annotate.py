@@ -17,6 +17,7 @@ from sympy.core.relational import Relational
 from closedform.language.functions import FloorDiv, FloorMod
 from closedform.lowering.analysis.domain import Domain, linear_in, narrow
 from closedform.lowering.analysis.interval import ALL, INFINITY, Bound, Interval, point
+from closedform.lowering.exponential import Exponential
 from closedform.lowering.safe_operand import SafeOperand
 
 Rule = Callable[[sp.Expr, Domain], Interval]
@@ -232,6 +233,7 @@ _RULES: Mapping[type[sp.Basic], Rule] = {
     FloorMod: _floor_mod,
     sp.log: _log,
     sp.exp: _exp,
+    Exponential: _exp,
     sp.cos: _unit,
     sp.sin: _unit,
 }

@@ -145,7 +145,12 @@ def _sum(a: Bound, b: Bound, direction: int) -> Bound:
 
 
 def _product(a: Bound, b: Bound) -> Bound:
-    return Fraction(0) if a == 0 or b == 0 else a * b
+    if a == 0 or b == 0:
+        return Fraction(0)
+    if isinstance(a, float) or isinstance(b, float):
+        # A Fraction may be too large for a float.
+        return INFINITY if (a > 0) == (b > 0) else -INFINITY
+    return a * b
 
 
 def _inverse(bound: Bound, at_zero: float) -> Bound:

@@ -31,6 +31,7 @@ from closedform.lowering.double_float.arithmetic import Number, columns
 from closedform.lowering.double_float.context import DoubleFloat, Handler
 from closedform.lowering.double_float.powers import lower_exp, lower_log, lower_power
 from closedform.lowering.double_float.trigonometry import lower_cosine, lower_sine, raised_cosine
+from closedform.lowering.exponential import Exponential
 from closedform.lowering.integers import constants_last
 from closedform.lowering.piecewise import Segment, join_branches, line_of, milestones_reached
 from closedform.lowering.safe_operand import SafeOperand
@@ -136,20 +137,8 @@ def _extremum(op: Op) -> Handler:
     return handler
 
 
-def _absolute(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
-    return low.math.absolute(low.number(expr.args[0], domain))
-
-
-def _floor(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
-    return low.math.floor(low.number(expr.args[0], domain))
-
-
 def _floor_div(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
     return low.math.floor(low.math.divide(*(low.number(arg, domain) for arg in expr.args)))
-
-
-def _safe_operand(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
-    return low.number(expr.piecewise, domain)
 
 
 def _piecewise(low: DoubleFloat, expr: sp.Expr, domain: Domain) -> Number:
@@ -189,13 +178,14 @@ HANDLERS: Mapping[type[sp.Basic], Handler] = {
     sp.Pow: lower_power,
     sp.Min: _extremum(Op.MIN),
     sp.Max: _extremum(Op.MAX),
-    sp.Abs: _absolute,
-    sp.floor: _floor,
+    sp.Abs: lambda low, expr, domain: low.math.absolute(low.number(expr.args[0], domain)),
+    sp.floor: lambda low, expr, domain: low.math.floor(low.number(expr.args[0], domain)),
     sp.exp: lower_exp,
+    Exponential: lower_exp,
     sp.log: lower_log,
     sp.cos: lower_cosine,
     sp.sin: lower_sine,
     sp.Piecewise: _piecewise,
-    SafeOperand: _safe_operand,
+    SafeOperand: lambda low, expr, domain: low.number(expr.piecewise, domain),
     FloorDiv: _floor_div,
 }

@@ -16,6 +16,7 @@ from closedform.errors import DefinitionError
 from closedform.language import Schedule, chained, sequential
 from closedform.recipes.entries import (
     Context,
+    check_joints,
     find_schedule,
     generic_arguments,
     sub_schedule,
@@ -40,8 +41,7 @@ def values_between(given: Arguments, context: Context) -> Schedule:
         raise DefinitionError(
             f"{context.own_name('vals')} must be one more than milestones: expected "
             f"{len(marks) + 1}, "
-            f"got {len(values)}",
-            where=context.where,
+            f"got {len(values)}"
         )
     reached = _reached(marks)
     shown = [values[0 if index is None else index + 1] for index, _ in reached]
@@ -50,17 +50,12 @@ def values_between(given: Arguments, context: Context) -> Schedule:
 
 def sequence(given: Arguments, context: Context) -> Schedule:
     """Local time all the way down; as implemented, children of composite members stay at step 0."""
-    specs = sub_schedules(given["schedulers"], "schedulers", context)
+    specs = sub_schedules(given["schedulers"], "schedulers")
     marks = given["milestones"]
-    if len(marks) != len(specs) - 1:
-        raise DefinitionError(
-            f"milestones must be one fewer than schedulers: expected {len(specs) - 1}, "
-            f"got {len(marks)}",
-            where=context.where,
-        )
+    check_joints(marks, specs)
     inner = replace(context, frozen=context.as_implemented, halted=False)
     tags = given["param_group_tags"]
-    members = [build_member(sub_schedule(spec, context), tags, inner) for spec in specs]
+    members = [build_member(sub_schedule(spec), tags, inner) for spec in specs]
     if context.frozen:
         members = [constant(member.exact(0)) for member in members]
     done = int(given["last_epoch"]) + 1
@@ -75,10 +70,10 @@ def product(given: Arguments, context: Context) -> Schedule:
     As implemented, the children of composite members stay at step 0, and so does a chain in a
     chain.
     """
-    specs = sub_schedules(given["schedulers"], "schedulers", context)
+    specs = sub_schedules(given["schedulers"], "schedulers")
     inner = replace(context, frozen=context.as_implemented, halted=context.as_implemented)
     tags = given["param_group_tags"]
-    parsed = [sub_schedule(spec, context) for spec in specs]
+    parsed = [sub_schedule(spec) for spec in specs]
     members = [build_member(spec, tags, inner) for spec in parsed]
     initials = [_initial_value(spec, inner) for spec in parsed[1:]]
     if all(m.exact(0) == v for m, v in zip(members[1:], initials, strict=True)):
@@ -91,12 +86,10 @@ def product(given: Arguments, context: Context) -> Schedule:
 
 def scaled(given: Arguments, context: Context) -> Schedule:
     """As implemented, a member of a composite is not scaled and its child stays at step 0."""
-    spec = sub_schedule(given["scheduler"], context)
+    spec = sub_schedule(given["scheduler"])
     if spec[0] in SCALE_CLASSES:
         raise DefinitionError(
-            f"a {spec[0]} cannot scale another one",
-            where=context.where,
-            hint="scale once, around the whole schedule",
+            f"a {spec[0]} cannot scale another one", hint="scale once, around the whole schedule"
         )
     inner = replace(context, frozen=False, halted=False)
     child = build_member(spec, given["param_group_tags"], inner)
@@ -114,14 +107,11 @@ def _initial_value(spec: tuple[Any, Mapping[str, Any]], context: Context) -> sp.
     generic = generic_arguments(entry, kwargs, f"{context.where} > {name}")
     if "initial_val" not in generic:
         raise DefinitionError(
-            f"a {name} has no initial value to be divided by",
-            where=context.where,
-            hint="put it first",
+            f"a {name} has no initial value to be divided by", hint="put it first"
         )
     if generic["initial_val"] == 0:
         raise DefinitionError(
             f"a chained {name} is divided by its initial value, which is 0",
-            where=context.where,
             hint="put it first, or start it above 0",
         )
     return generic["initial_val"]

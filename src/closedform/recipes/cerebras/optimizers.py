@@ -6,7 +6,7 @@ states here: they are derived from the step.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from closedform.errors import DefinitionError
@@ -29,7 +29,15 @@ from closedform.optimizers import (
     sgd,
 )
 from closedform.recipes import checks
-from closedform.recipes.entries import REQUIRED, OptimizerEntry, parameters, passed_to
+from closedform.recipes.entries import (
+    REQUIRED,
+    OptimizerEntry,
+    Parameter,
+    RuleOfArguments,
+    parameters,
+    parameters_of,
+    passed_to,
+)
 
 
 def _lamb(given: Mapping[str, Any]) -> UpdateRule:
@@ -54,8 +62,7 @@ def _adafactor(given: Mapping[str, Any]) -> UpdateRule:
     return adafactor(**arguments, relative_step=False)
 
 
-_ADAM = parameters(lr=1e-3, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.0)
-_NADAM = parameters(lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, momentum_decay=4e-3)
+_MAXIMIZE = Parameter("maximize", False)
 _MUON = parameters(lr=0.02, weight_decay=0.01, momentum=0.95, nesterov=True, ns_steps=5)
 _MUON_FORM: Mapping[str, Any] = {
     "lookahead": "sum",
@@ -64,80 +71,53 @@ _MUON_FORM: Mapping[str, Any] = {
     "floor": "added",
     "precision": "bf16",
 }
+_NADAM = parameters_of(nadam, "decoupled_weight_decay")
+_EPS_BEFORE = {"eps_added": "before_correction"}
+
+
+def _entry(
+    name: str,
+    make: Callable[..., UpdateRule],
+    *more: Parameter,
+    build: RuleOfArguments | None = None,
+    left_out: tuple[str, ...] = (),
+    **changes: object,
+) -> OptimizerEntry:
+    """A class whose arguments are those of the library's rule, with these changes, and more."""
+    parameters = (*parameters_of(make, *left_out, **changes), *more)
+    return OptimizerEntry(name, parameters, build or passed_to(make))
+
+
 _ENTRIES = (
-    OptimizerEntry(
-        "SGD",
-        parameters(
-            lr=REQUIRED,
-            momentum=0,
-            dampening=0,
-            weight_decay=0,
-            nesterov=False,
-            maximize=False,
-        ),
-        passed_to(sgd, first_momentum="dampened"),
-    ),
-    OptimizerEntry(
-        "Adam",
-        (*_ADAM, *parameters(amsgrad=False)),
-        passed_to(adam, eps_added="before_correction"),
-    ),
-    OptimizerEntry(
+    _entry("SGD", sgd, _MAXIMIZE, build=passed_to(sgd, first_momentum="dampened"), lr=REQUIRED),
+    _entry("Adam", adam, build=passed_to(adam, **_EPS_BEFORE), eps=1e-6),
+    _entry(
         "AdamW",
-        (*_ADAM, *parameters(correct_bias=True, amsgrad=False)),
-        passed_to(adamw, eps_added="before_correction"),
+        adamw,
+        *parameters(correct_bias=True, amsgrad=False),
+        build=passed_to(adamw, **_EPS_BEFORE),
+        left_out=("amsgrad",),
+        eps=1e-6,
+        weight_decay=0.0,
     ),
-    OptimizerEntry(
-        "RMSprop",
-        parameters(lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0.0, momentum=0.0, centered=False),
-        passed_to(rmsprop),
-    ),
-    OptimizerEntry(
-        "Adagrad",
-        parameters(
-            lr=1e-2,
-            lr_decay=0.0,
-            weight_decay=0.0,
-            initial_accumulator_value=0.0,
-            eps=1e-6,
-            maximize=False,
-        ),
-        passed_to(adagrad),
-    ),
-    OptimizerEntry(
-        "Lion", parameters(lr=1e-4, betas=(0.9, 0.99), weight_decay=0.0), passed_to(lion)
-    ),
-    OptimizerEntry("Adamax", (*_ADAM, *parameters(maximize=False)), passed_to(adamax)),
+    _entry("RMSprop", rmsprop),
+    _entry("Adagrad", adagrad, _MAXIMIZE, eps=1e-6),
+    _entry("Lion", lion),
+    _entry("Adamax", adamax, _MAXIMIZE, lr=1e-3, eps=1e-6),
     OptimizerEntry("NAdam", _NADAM, passed_to(nadam)),
-    OptimizerEntry("RAdam", _ADAM, passed_to(radam)),
-    OptimizerEntry(
-        "Adadelta",
-        parameters(lr=1.0, rho=0.9, eps=1e-6, weight_decay=0.0, maximize=False),
-        passed_to(adadelta),
-    ),
-    OptimizerEntry("Lamb", (*_ADAM, *parameters(adam=False)), _lamb),
-    OptimizerEntry(
-        "Rprop", parameters(lr=1e-3, etas=(0.5, 1.2), step_sizes=(1e-6, 50.0)), passed_to(rprop)
-    ),
-    OptimizerEntry(
-        "ASGD",
-        parameters(lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0.0, maximize=False),
-        passed_to(asgd),
-    ),
-    OptimizerEntry(
+    _entry("RAdam", radam, left_out=("decoupled_weight_decay",), eps=1e-6),
+    _entry("Adadelta", adadelta, _MAXIMIZE),
+    _entry("Lamb", lamb, Parameter("adam", False), build=_lamb),
+    _entry("Rprop", rprop, lr=1e-3),
+    _entry("ASGD", asgd, _MAXIMIZE),
+    _entry(
         "Adafactor",
-        parameters(
-            lr=REQUIRED,
-            eps=(1e-30, 1e-3),
-            clip_threshold=1.0,
-            decay_rate=-0.8,
-            beta1=None,
-            weight_decay=0.0,
-            scale_parameter=True,
-            relative_step=False,
-            warmup_init=False,
-        ),
-        _adafactor,
+        adafactor,
+        *parameters(scale_parameter=True, relative_step=False, warmup_init=False),
+        build=_adafactor,
+        lr=REQUIRED,
+        decay_rate=-0.8,
+        beta1=None,
     ),
     OptimizerEntry("Muon", _MUON, passed_to(muon, **_MUON_FORM)),
 )

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from closedform.errors import ConfigError, nearest
+from closedform.recipes.entries import located
 
 Group = dict[str, Any]
 
@@ -23,6 +24,7 @@ _OLD_TYPES: Mapping[str, tuple[str, ...]] = {
 """The layer types of cerebras.pytorch 2.2: the parts of the names of their weights."""
 
 
+@located("cerebras > configure_param_groups")
 def configure_param_groups(
     params: Sequence[str],
     norms: Sequence[str],
@@ -51,19 +53,16 @@ def configure_param_groups(
         >>> [(group["adjust_learning_rate"], group["params"]) for group in groups[:2]]
         [(0.5, ['embedding.weight']), (1.0, ['decoder.linear.weight'])]
     """
-    where = "cerebras > configure_param_groups"
-    factors = _factors(config, where)
+    factors = _factors(config)
     types = LAYER_TYPES if layer_types is None else layer_types
     for name in factors:
         if name not in types:
-            raise ConfigError(
-                f"there is no layer type {name!r}", where=where, hint=nearest(str(name), types)
-            )
+            raise ConfigError(f"there is no layer type {name!r}", hint=nearest(str(name), types))
     by_factor: dict[float, list[str]] = {}
     for name, globs in types.items():
         if name in factors and factors[name] != 1:
             by_factor.setdefault(factors[name], []).extend(globs)
-    tags = _tags(params, config.get("params"), where)
+    tags = _tags(params, config.get("params"))
     groups: list[Group] = []
     for tagged in dict.fromkeys(tags[name] for name in params):
         members = [name for name in params if tags[name] == tagged]
@@ -73,6 +72,7 @@ def configure_param_groups(
     return [g for g in groups if g["params"]] if config.get("params") else groups
 
 
+@located("cerebras > configure_param_groups_2_2")
 def configure_param_groups_2_2(
     params: Sequence[str], norms: Sequence[str], config: Mapping[str, Any]
 ) -> list[Group]:
@@ -90,7 +90,7 @@ def configure_param_groups_2_2(
         >>> configure_param_groups_2_2(["l.weight", "l.bias"], [], {"weight_decay": 0.1})[1]
         {'weight_decay': 0.0, 'params': ['l.bias']}
     """
-    factors = _factors(config, "cerebras > configure_param_groups_2_2")
+    factors = _factors(config)
     halves = _by_decay(params, norms, config)
     if not factors:
         return halves
@@ -106,6 +106,7 @@ def configure_param_groups_2_2(
     return [group for group in groups if group["params"]]
 
 
+@located("layer_decay_groups")
 def layer_decay_groups(
     params: Sequence[str],
     layers: Sequence[str | Sequence[str]],
@@ -136,36 +137,31 @@ def layer_decay_groups(
 
     Source: Clark et al., ELECTRA (2020), table 6; ``param_groups_layer_decay`` of timm 1.0.
     """
-    where = "layer_decay_groups"
     if isinstance(decay, bool) or not isinstance(decay, int | float) or not 0 < decay:
-        raise ConfigError(f"decay must be a number above 0, got {decay!r}", where=where)
+        raise ConfigError(f"decay must be a number above 0, got {decay!r}")
     globs = [[layer] if isinstance(layer, str) else layer for layer in layers]
     found: list[list[str]] = [[] for _ in globs]
     for name in params:
         index = next((i for i, layer in enumerate(globs) if _matches(name, layer)), None)
         if index is None:
             raise ConfigError(
-                f"parameter {name!r} belongs to no layer",
-                where=where,
-                hint="globs are on the whole name",
+                f"parameter {name!r} belongs to no layer", hint="globs are on the whole name"
             )
         found[index].append(name)
     for layer, members in zip(layers, found, strict=True):
         if not members:
-            raise ConfigError(f"layer {layer!r} has no parameter", where=where)
+            raise ConfigError(f"layer {layer!r} has no parameter")
     last = len(globs) - 1
     return [{"params": members, key: float(decay) ** (last - i)} for i, members in enumerate(found)]
 
 
-def _factors(config: Any, where: str) -> Mapping[str, Any]:
+def _factors(config: Any) -> Mapping[str, Any]:
     """The factor of each layer type."""
     if not isinstance(config, Mapping):
-        raise ConfigError(f"the config must be a mapping, got {config!r}", where=where)
+        raise ConfigError(f"the config must be a mapping, got {config!r}")
     factors = config.get("adjust_learning_rate") or {}
     if not isinstance(factors, Mapping):
-        raise ConfigError(
-            f"adjust_learning_rate must be {{layer type: factor}}, got {factors!r}", where=where
-        )
+        raise ConfigError(f"adjust_learning_rate must be {{layer type: factor}}, got {factors!r}")
     return factors
 
 
@@ -198,22 +194,20 @@ def _matches(name: str, globs: Sequence[str]) -> bool:
     return any(fnmatchcase(name, glob) for glob in globs)
 
 
-def _tags(params: Sequence[str], entries: Any, where: str) -> dict[str, tuple[str, ...]]:
+def _tags(params: Sequence[str], entries: Any) -> dict[str, tuple[str, ...]]:
     """The tags of each parameter, sorted."""
     tags: dict[str, set[str]] = {name: set() for name in params}
-    for entry in _tag_entries(entries, where):
+    for entry in _tag_entries(entries):
         globs = [entry["params"]] if isinstance(entry["params"], str) else entry["params"]
         found = [name for name in params if _matches(name, globs)]
         if not found:
-            raise ConfigError(
-                f"{globs} match no parameter", where=where, hint="globs are on the whole name"
-            )
+            raise ConfigError(f"{globs} match no parameter", hint="globs are on the whole name")
         for name in found:
             tags[name].add(entry["tag"])
     return {name: tuple(sorted(found)) for name, found in tags.items()}
 
 
-def _tag_entries(entries: Any, where: str) -> list[Mapping[str, Any]]:
+def _tag_entries(entries: Any) -> list[Mapping[str, Any]]:
     """What gives parameters their tags, checked."""
     listed = [entries] if isinstance(entries, Mapping) else entries or []
     for entry in listed if isinstance(listed, list | tuple) else [listed]:
@@ -222,7 +216,5 @@ def _tag_entries(entries: Any, where: str) -> list[Mapping[str, Any]]:
         globs = entry["params"] if is_entry and globs is None else globs
         is_list = isinstance(globs, list | tuple) and all(isinstance(g, str) for g in globs)
         if not is_list or not isinstance(entry["tag"], str):
-            raise ConfigError(
-                f'tags must be {{"params": globs, "tag": name}}, got {entry!r}', where=where
-            )
+            raise ConfigError(f'tags must be {{"params": globs, "tag": name}}, got {entry!r}')
     return list(listed)

@@ -65,9 +65,9 @@ def _init(document: Document) -> Mapping[str, Any]:
     for key in _INIT.split("."):
         path = f"{path}.{key}" if path else key
         if not isinstance(section, Mapping) or key not in section:
-            raise ConfigError(
+            raise document.error(
                 f"a config must have the section {_INIT!r}, got none",
-                where=document.place(path),
+                path,
                 hint="the form is trainer: init: {optimizer, schedulers, loop}",
             )
         section = section[key]
@@ -84,9 +84,8 @@ def _max_steps(document: Document, init: Mapping[str, Any]) -> int | None:
     if steps is None:
         return None
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-        raise ConfigError(
-            f"max_steps must be an integer >= 1, got {steps!r}",
-            where=document.place(f"{_INIT}.loop.max_steps"),
+        raise document.error(
+            f"max_steps must be an integer >= 1, got {steps!r}", f"{_INIT}.loop.max_steps"
         )
     return steps
 
@@ -98,9 +97,8 @@ def _schedules(document: Document, init: Mapping[str, Any]) -> dict[str, Schedul
         return {}
     sections = [given] if isinstance(given, Mapping) else given
     if not isinstance(sections, list):
-        raise ConfigError(
-            f"schedulers must be a list of one-key mappings, got {type(given).__name__}",
-            where=document.place(path),
+        raise document.error(
+            f"schedulers must be a list of one-key mappings, got {type(given).__name__}", path
         )
     result: dict[str, Schedule] = {}
     for index, section in enumerate(sections):
@@ -108,15 +106,15 @@ def _schedules(document: Document, init: Mapping[str, Any]) -> dict[str, Schedul
         name, kwargs = _scheduler(document, section, place)
         key = _KEYS.get(name[-2:])
         if key is None:
-            raise ConfigError(
+            raise document.error(
                 f"{name} does not say what it schedules",
-                where=document.place(place),
+                place,
                 hint="use the class of that name that ends with LR or WD",
             )
         if key in result:
-            raise ConfigError(
+            raise document.error(
                 f"two schedulers drive {key!r}",
-                where=document.place(place),
+                place,
                 hint="join them in one SequentialLR or SequentialWD",
             )
         result[key] = _built(document, name, kwargs, f"{place}.{name}")
@@ -129,16 +127,14 @@ def _scheduler(document: Document, section: Any, path: str) -> tuple[str, dict[s
     entries = frameworks.FRAMEWORKS[FRAMEWORK].schedules
     name = _class_name(given_name, entries, suffix="LR")
     if name is None:
-        raise ConfigError(
-            f"there is no scheduler {given_name!r}",
-            where=document.place(path),
-            hint=nearest(given_name, entries),
+        raise document.error(
+            f"there is no scheduler {given_name!r}", path, hint=nearest(given_name, entries)
         )
     path = f"{path}.{given_name}"
     if "param_group_tags" in given:
-        raise ConfigError(
+        raise document.error(
             "a recipe holds one schedule for all param groups, got param_group_tags",
-            where=document.place(path),
+            path,
             hint="use closedform.frameworks.schedules for schedules by group",
         )
     match entries[name].children:
@@ -155,9 +151,8 @@ def _members(document: Document, given: dict[str, Any], path: str) -> dict[str, 
     """The arguments of a Sequential: a member begins when the lengths before it have passed."""
     sections = given.get("schedulers")
     if not isinstance(sections, list) or not sections:
-        raise ConfigError(
-            f"schedulers must be a list of one-key mappings, got {sections!r}",
-            where=document.place(path),
+        raise document.error(
+            f"schedulers must be a list of one-key mappings, got {sections!r}", path
         )
     specs, milestones, total = [], [], 0
     for index, section in enumerate(sections):
@@ -168,17 +163,17 @@ def _members(document: Document, given: dict[str, Any], path: str) -> dict[str, 
             break
         steps = kwargs.get("total_iters")
         if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-            raise ConfigError(
+            raise document.error(
                 f"total_iters must be an integer >= 1 where another one follows, got {steps!r}",
-                where=document.place(f"{place}.{name}"),
+                f"{place}.{name}",
             )
         total += steps
         milestones.append(total)
     if given.get("milestones", milestones) != milestones:
-        raise ConfigError(
+        raise document.error(
             f"milestones must be the running sum of total_iters, {milestones}, "
             f"got {given['milestones']}",
-            where=document.place(path),
+            path,
             hint="leave milestones out",
         )
     return {**given, "schedulers": specs, "milestones": milestones}
@@ -190,18 +185,18 @@ def _optimizer_section(
     """Class name, arguments and path of the optimizer."""
     path = f"{_INIT}.optimizer"
     if "optimizer" not in init:
-        raise ConfigError(
+        raise document.error(
             "a config must have an optimizer, got none",
-            where=document.place(_INIT),
+            _INIT,
             hint="load_schedules reads the schedules alone",
         )
     given_name, given = _one_key(document, init["optimizer"], path)
     entries = frameworks.FRAMEWORKS[FRAMEWORK].optimizers
     name = _class_name(given_name, entries)
     if name is None:
-        raise ConfigError(
+        raise document.error(
             f"there is no optimizer {given_name!r}; there are {', '.join(entries)}",
-            where=document.place(path),
+            path,
             hint="load_schedules reads the schedules alone",
         )
     return name, given, f"{path}.{given_name}"
@@ -217,35 +212,30 @@ def _optimizer(
     kwargs = dict(given)
     for key, value in kwargs.items():
         if value is None:
-            raise ConfigError(f"{key} must have a value, got none", where=document.place(path))
+            raise document.error(f"{key} must have a value, got none", path)
     if "learning_rate" in kwargs:
         if "lr" in kwargs:
-            raise ConfigError(
-                "the learning rate is given twice, as lr and learning_rate",
-                where=document.place(path),
-            )
+            raise document.error("the learning rate is given twice, as lr and learning_rate", path)
         kwargs["lr"] = kwargs.pop("learning_rate")
     if name == "Adam" and kwargs.pop("correct_bias", True) is not True:
-        raise ConfigError(
+        raise document.error(
             f"Adam always corrects its bias, got correct_bias {given['correct_bias']!r}",
-            where=document.place(path),
+            path,
             hint="AdamW has a correct_bias",
         )
     if name == "Adam" and "weight_decay" in schedules:
-        raise ConfigError(
+        raise document.error(
             "a weight decay scheduler of Adam would add a decoupled decay to its L2 penalty",
-            where=document.place(path),
+            path,
             hint="use AdamW, or take the scheduler out",
         )
     if "lr" not in kwargs and "lr" not in schedules and name == "SGD":
-        raise ConfigError(
-            "SGD needs a learning rate, got none",
-            where=document.place(path),
-            hint="give a scheduler or learning_rate",
+        raise document.error(
+            "SGD needs a learning rate, got none", path, hint="give a scheduler or learning_rate"
         )
     kwargs.update(schedules)
     try:
-        return frameworks.optimizer(FRAMEWORK, name, kwargs)
+        return frameworks.optimizer(FRAMEWORK, name, kwargs, as_implemented=False)
     except ClosedFormError as error:
         raise _wrapped(document, error, path) from error
 
@@ -267,7 +257,9 @@ def _factors(document: Document, given: Any, path: str) -> dict[str, sp.Expr]:
 
 def _built(document: Document, name: str, kwargs: Mapping[str, Any], path: str) -> Schedule:
     try:
-        return frameworks.schedule(FRAMEWORK, name, kwargs, key=_KEYS.get(name[-2:], "lr"))
+        return frameworks.schedule(
+            FRAMEWORK, name, kwargs, key=_KEYS.get(name[-2:], "lr"), as_implemented=False
+        )
     except ClosedFormError as error:
         raise _wrapped(document, error, path) from error
 
@@ -281,13 +273,12 @@ def _class_name(name: str, known: Iterable[str], suffix: str = "") -> str | None
 def _one_key(document: Document, section: Any, path: str) -> tuple[str, dict[str, Any]]:
     if not isinstance(section, Mapping) or len(section) != 1:
         got = list(section) if isinstance(section, Mapping) else type(section).__name__
-        raise ConfigError(
-            f"expected a mapping of one class name to its arguments, got {got}",
-            where=document.place(path),
+        raise document.error(
+            f"expected a mapping of one class name to its arguments, got {got}", path
         )
     ((name, arguments),) = section.items()
     if not isinstance(name, str):
-        raise ConfigError(f"a class name must be a text, got {name!r}", where=document.place(path))
+        raise document.error(f"a class name must be a text, got {name!r}", path)
     if arguments is None:
         return name, {}
     if not isinstance(arguments, Mapping):
@@ -296,9 +287,7 @@ def _one_key(document: Document, section: Any, path: str) -> tuple[str, dict[str
 
 
 def _no_mapping(document: Document, value: Any, path: str) -> ConfigError:
-    return ConfigError(
-        f"expected a mapping, got {type(value).__name__} {value!r:.60}", where=document.place(path)
-    )
+    return document.error(f"expected a mapping, got {type(value).__name__} {value!r:.60}", path)
 
 
 def _wrapped(document: Document, error: ClosedFormError, path: str) -> ConfigError:

@@ -2,13 +2,168 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
+import sympy as sp
+
+from closedform.errors import DefinitionError
+from closedform.language import Schedule, floor_mod, t
 from closedform.recipes import checks
-from closedform.recipes.cerebras import composites, formulas
-from closedform.recipes.entries import REQUIRED, Parameter, ScheduleBuilder, ScheduleEntry
+from closedform.recipes.cerebras import composites
+from closedform.recipes.entries import (
+    REQUIRED,
+    Context,
+    Parameter,
+    ScheduleBuilder,
+    ScheduleEntry,
+    values_of,
+)
+from closedform.recipes.expressions import parse_function
 from closedform.recipes.tags import read_tags
-from closedform.schedules.cyclic import SCALE_MODES
+from closedform.schedules import (
+    constant,
+    cosine,
+    cosine_annealing,
+    cyclic,
+    exponential,
+    function,
+    inverse_square_root,
+    inverse_time,
+    linear,
+    multi_step,
+    multiplicative,
+    one_cycle,
+    polynomial,
+    step_decay,
+    warm_restarts,
+)
+from closedform.schedules.arguments import check_choice, whole_number
+from closedform.schedules.cyclic import MODES, SCALE_MODES
+from closedform.schedules.exponential import check_factor
+from closedform.schedules.one_cycle import ANNEALS, cycle_phases
+from closedform.schedules.polynomial import check_cycle
+
+Arguments = Mapping[str, Any]
+
+_DEFAULT_LAMBDAS = ("t/30", "0.95**t")
+
+
+def constant_value(given: Arguments, context: Context) -> Schedule:
+    """The length is only read when a Sequential is configured; it may be 0."""
+    del context
+    total = given["total_iters"]
+    return constant(given["val"], total if total is not None and total > 0 else None)
+
+
+def straight(given: Arguments, context: Context) -> Schedule:
+    """Polynomial of power 1."""
+    if given["cycle"] and not context.as_implemented:
+        return power_of_rest({**given, "power": 1}, context)
+    return linear(given["initial_val"], given["end_val"], given["total_iters"])
+
+
+def power_of_rest(given: Arguments, context: Context) -> Schedule:
+    """As implemented, ``cycle`` has no effect: the value is final before the time is stretched."""
+    is_stretched = given["cycle"] and not context.as_implemented
+    if is_stretched:
+        check_cycle(given["total_iters"], "total_iters", context.where)
+    return polynomial(
+        given["initial_val"],
+        given["end_val"],
+        given["total_iters"],
+        given["power"],
+        cycle=is_stretched,
+    )
+
+
+def exponential_decay(given: Arguments, context: Context) -> Schedule:
+    """One factor every ``total_iters`` steps."""
+    value, rate, steps = given["initial_val"], given["decay_rate"], given["total_iters"]
+    names = ("decay_rate", "total_iters")
+    check_factor(rate, steps, context.where, staircase=given["staircase"], names=names)
+    return exponential(value, rate, steps, staircase=given["staircase"])
+
+
+def cosine_restarts(given: Arguments, context: Context) -> Schedule:
+    """As implemented, later periods are constant: at the start, at the end, and so on."""
+    value, low, period = given["initial_val"], given["eta_min"], given["T_0"]
+    if not context.as_implemented:
+        multiplier = whole_number(given["T_mult"], "T_mult", context.where, least=1)
+        return warm_restarts(value, low, period, multiplier)
+    if given["T_mult"] != 1:
+        raise DefinitionError(
+            f"T_mult must be 1 as implemented, got {given['T_mult']}",
+            hint="give as_implemented=False for periods that grow",
+        )
+    first = cosine(value, low, period)
+    later = sp.Piecewise((low, floor_mod(t, 2 * period) < period), (value, True))
+    return Schedule(sp.Piecewise((first.bound, t < period), (later, True)), name="warm_restarts")
+
+
+def product_of_functions(given: Arguments, context: Context) -> Schedule:
+    """As implemented, the initial value is a factor as often as there are functions."""
+    texts = _DEFAULT_LAMBDAS if given["lambdas"] is None else given["lambdas"]
+    if not isinstance(texts, list | tuple):
+        raise DefinitionError(
+            f"lambdas must be a list of functions, got {type(texts).__name__} {texts!r}"
+        )
+    count = len(texts) if context.as_implemented else 1
+    factors = [_function(text, f"lambdas[{i}]", context) for i, text in enumerate(texts)]
+    return function(sp.Mul(given["initial_val"] ** count, *factors), name="lambda")
+
+
+def own_function(given: Arguments, context: Context) -> Schedule:
+    """A user-made class: its closed form, begun at last_epoch + 1."""
+    factor = _function(given["expr"], "expr", context)
+    total = given["total_iters"]
+    length = None if total is None else sp.ceiling(total)
+    return function(factor, length=length).shift(given["last_epoch"] + 1)
+
+
+def triangles(given: Arguments, context: Context) -> Schedule:
+    """The mode alone decides; as implemented, an unknown one is exp_range."""
+    mode = given["mode"]
+    if context.as_implemented and mode not in MODES:
+        mode = "exp_range"
+    check_choice(mode, MODES, "mode", context.where)
+    low, high = given["base_val"], given["max_val"]
+    up, down = given["step_size_up"], given["step_size_down"]
+    return cyclic(low, high, up, down, mode=mode, gamma=given["gamma"])
+
+
+def one_cycle_policy(given: Arguments, context: Context) -> Schedule:
+    """The last phase goes on past the end; as implemented, any strategy except cos is linear."""
+    anneal = given["anneal_strategy"]
+    if context.as_implemented and anneal != "cos":
+        anneal = "linear"
+    check_choice(anneal, tuple(ANNEALS), "anneal_strategy", context.where)
+    cycle_phases(
+        given["total_steps"],
+        given["pct_start"],
+        context.where,
+        three_phase=given["three_phase"],
+        clamp=False,
+        names=("total_steps", "pct_start"),
+    )
+    return one_cycle(
+        given["initial_val"],
+        given["max_val"],
+        given["initial_val"] / given["final_div_factor"],
+        given["total_steps"],
+        given["pct_start"],
+        anneal,
+        three_phase=given["three_phase"],
+        clamp=False,
+    )
+
+
+def _function(spec: Any, name: str, context: Context) -> sp.Expr:
+    """A function of the step, given as text or as ``{"expr": text}``."""
+    wrapped = {"expr": spec} if isinstance(spec, str) else spec
+    return parse_function(wrapped, f"{name} of {context.where}")
+
 
 _LR_NAMES = {
     "val": "learning_rate",
@@ -58,15 +213,15 @@ _ROWS = (
     _row(
         "Constant",
         "constant",
-        formulas.constant_value,
+        constant_value,
         Parameter("val", REQUIRED, checks.number),
         _LENGTH,
     ),
-    _row("Linear", "linear", formulas.straight, _START, _END, _STEPS, _CYCLE),
+    _row("Linear", "linear", straight, _START, _END, _STEPS, _CYCLE),
     _row(
         "Polynomial",
         "polynomial",
-        formulas.power_of_rest,
+        power_of_rest,
         _START,
         _END,
         _STEPS,
@@ -76,7 +231,7 @@ _ROWS = (
     _row(
         "Exponential",
         "exponential",
-        formulas.exponential_decay,
+        exponential_decay,
         _START,
         _STEPS,
         Parameter("decay_rate", REQUIRED, checks.number),
@@ -85,7 +240,14 @@ _ROWS = (
     _row(
         "InverseExponentialTimeDecay",
         "inverse_time",
-        formulas.inverse_time_decay,
+        values_of(
+            inverse_time,
+            "initial_val",
+            "decay_rate",
+            "total_iters",
+            "step_exponent",
+            staircase="staircase",
+        ),
         _START,
         Parameter("step_exponent", REQUIRED, checks.number),
         _STEPS,
@@ -95,16 +257,23 @@ _ROWS = (
     _row(
         "InverseSquareRootDecay",
         "inverse_square_root",
-        formulas.inverse_root,
+        values_of(inverse_square_root, "initial_val", "scale", "warmup_steps"),
         Parameter("initial_val", 1.0, checks.number),
         Parameter("scale", 1.0, checks.number),
         Parameter("warmup_steps", 1.0, checks.warmup),
     ),
-    _row("CosineDecay", "cosine", formulas.cosine_decay, _START, _END, _STEPS),
+    _row(
+        "CosineDecay",
+        "cosine",
+        values_of(cosine, "initial_val", "end_val", "total_iters"),
+        _START,
+        _END,
+        _STEPS,
+    ),
     _row(
         "CosineAnnealing",
         "cosine_annealing",
-        formulas.cosine_swing,
+        values_of(cosine_annealing, "initial_val", "eta_min", "T_max"),
         _START,
         Parameter("T_max", REQUIRED, checks.steps),
         _LOW,
@@ -112,7 +281,7 @@ _ROWS = (
     _row(
         "CosineAnnealingWarmRestarts",
         "warm_restarts",
-        formulas.cosine_restarts,
+        cosine_restarts,
         _START,
         Parameter("T_0", REQUIRED, checks.steps),
         Parameter("T_mult", 1, checks.number),
@@ -122,7 +291,7 @@ _ROWS = (
     _row(
         "MultiStep",
         "multi_step",
-        formulas.milestones_down,
+        values_of(multi_step, "initial_val", "gamma", "milestones"),
         _START,
         _GAMMA,
         Parameter("milestones", REQUIRED, checks.milestones),
@@ -130,23 +299,23 @@ _ROWS = (
     _row(
         "Step",
         "step_decay",
-        formulas.steps_down,
+        values_of(step_decay, "initial_val", "gamma", "step_size"),
         _START,
         Parameter("step_size", REQUIRED, checks.steps),
         _GAMMA,
     ),
-    _row("Lambda", "function", formulas.product_of_functions, _START, Parameter("lambdas", None)),
+    _row("Lambda", "function", product_of_functions, _START, Parameter("lambdas", None)),
     _row(
         "Multiplicative",
         "multiplicative",
-        formulas.coefficient_power,
+        values_of(multiplicative, "initial_val", "coefficient"),
         _START,
         Parameter("coefficient", REQUIRED, checks.number),
     ),
     _row(
         "Cyclic",
         "cyclic",
-        formulas.triangles,
+        triangles,
         Parameter("base_val", REQUIRED, checks.number),
         _HIGH,
         Parameter("step_size_up", 2000, checks.steps),
@@ -158,7 +327,7 @@ _ROWS = (
     _row(
         "OneCycle",
         "one_cycle",
-        formulas.one_cycle_policy,
+        one_cycle_policy,
         _START,
         _HIGH,
         Parameter("total_steps", 1000),
@@ -186,7 +355,7 @@ _ROWS = (
     _row("Chained", "chained", composites.product, _MEMBERS, children="schedulers"),
     _row("ScalePerParam", "scale", composites.scaled, Parameter("scheduler"), children="scheduler"),
     tuple(
-        ScheduleEntry(name, ("function",), _OWN, formulas.own_function)
+        ScheduleEntry(name, ("function",), _OWN, own_function)
         for name in ("LRScheduler", "WeightDecayScheduler", "Scheduler")
     ),
 )

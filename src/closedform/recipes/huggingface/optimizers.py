@@ -11,7 +11,7 @@ from closedform.errors import DefinitionError
 from closedform.language import Schedule, UpdateRule, t
 from closedform.optimizers import adafactor
 from closedform.recipes import checks
-from closedform.recipes.entries import OptimizerEntry, Parameter
+from closedform.recipes.entries import OptimizerEntry, parameters, parameters_of
 
 _WHERE = "huggingface > Adafactor"
 
@@ -42,21 +42,9 @@ def _warmup() -> Schedule:
     return Schedule((t + 1) / sp.Integer(10) ** 6)
 
 
-OPTIMIZERS = {
-    "Adafactor": OptimizerEntry(
-        "Adafactor",
-        (
-            Parameter("lr", None),
-            Parameter("eps", (1e-30, 1e-3)),
-            Parameter("clip_threshold", 1.0),
-            Parameter("decay_rate", -0.8),
-            Parameter("beta1", None),
-            Parameter("weight_decay", 0.0),
-            Parameter("scale_parameter", True),
-            Parameter("relative_step", True),
-            Parameter("warmup_init", False),
-        ),
-        _adafactor,
-    )
-}
+_PARAMETERS = (
+    *parameters_of(adafactor, lr=None, decay_rate=-0.8, beta1=None),
+    *parameters(scale_parameter=True, relative_step=True, warmup_init=False),
+)
+OPTIMIZERS = {"Adafactor": OptimizerEntry("Adafactor", _PARAMETERS, _adafactor)}
 """Entries of ``frameworks.optimizer``."""

@@ -21,7 +21,7 @@ from closedform.recipes.entries import (
     ScheduleBuilder,
     ScheduleEntry,
 )
-from closedform.recipes.group_values import base_value
+from closedform.recipes.group_values import base_value, of_base
 from closedform.recipes.plateau import TORCH_ARGUMENTS, metric_entry, torch_plateau
 from closedform.schedules import (
     constant,
@@ -58,8 +58,7 @@ def _rest(given: Arguments, context: Context) -> int:
     total, warmup = given["num_training_steps"], given["num_warmup_steps"]
     if total <= warmup:
         raise DefinitionError(
-            f"num_training_steps must be above num_warmup_steps, got {total} and {warmup}",
-            where=context.where,
+            f"num_training_steps must be above num_warmup_steps, got {total} and {warmup}"
         )
     return int(total - warmup)
 
@@ -85,9 +84,7 @@ def _restarts(given: Arguments, context: Context, base: sp.Expr) -> Schedule:
 def _polynomial(given: Arguments, context: Context, base: sp.Expr) -> Schedule:
     end = given["lr_end"]
     if end >= base:
-        raise DefinitionError(
-            f"lr_end must be below the base value {base}, got {end}", where=context.where
-        )
+        raise DefinitionError(f"lr_end must be below the base value {base}, got {end}")
     return polynomial(base, end, _rest(given, context), given["power"])
 
 
@@ -121,15 +118,12 @@ def _wsd(given: Arguments, context: Context) -> Schedule:
     if stable is None:
         if given["num_training_steps"] is None:
             raise DefinitionError(
-                "the length is missing",
-                where=context.where,
-                hint="give num_training_steps or num_stable_steps",
+                "the length is missing", hint="give num_training_steps or num_stable_steps"
             )
         stable = given["num_training_steps"] - warmup - decay
     if stable < 0:
         raise DefinitionError(
-            f"warmup and decay must fit into num_training_steps, they are {-stable} steps too long",
-            where=context.where,
+            f"warmup and decay must fit into num_training_steps, they are {-stable} steps too long"
         )
     up = _SHAPES[given["warmup_type"]]
     branches = [(low + (1 - low) * up(t / sp.Integer(max(1, warmup))), t < warmup)]
@@ -155,9 +149,7 @@ def _minimum(given: Arguments, context: Context) -> sp.Expr:
     rate, value = given["min_lr_rate"], given["min_lr"]
     if (rate is None) == (value is None):
         raise DefinitionError(
-            "one of min_lr and min_lr_rate must be given, "
-            f"got {'none' if rate is None else 'both'}",
-            where=context.where,
+            f"one of min_lr and min_lr_rate must be given, got {'none' if rate is None else 'both'}"
         )
     return rate if rate is not None else value / base_value(context)
 
@@ -187,9 +179,7 @@ _ENTRIES = (
         ),
         _warmed(_polynomial),
     ),
-    ScheduleEntry(
-        "constant", ("constant",), (), lambda given, context: constant(base_value(context))
-    ),
+    ScheduleEntry("constant", ("constant",), (), of_base(constant)),
     ScheduleEntry("constant_with_warmup", ("constant",), (_WARMUP,), _warmed(_constant)),
     ScheduleEntry(
         "inverse_sqrt",

@@ -44,15 +44,12 @@ def _piecewise_constant(given: Arguments, context: Context) -> Schedule:
     values, marks = given["values"], given["boundaries"]
     if len(values) != len(marks) + 1:
         raise DefinitionError(
-            f"values must be one more than boundaries: expected {len(marks) + 1}, "
-            f"got {len(values)}",
-            where=context.where,
+            f"values must be one more than boundaries: expected {len(marks) + 1}, got {len(values)}"
         )
     for earlier, later in pairwise((sp.Integer(-1), *marks)):
         if later <= earlier:
             raise DefinitionError(
-                f"boundaries must increase from 0 on, got {later} after {earlier}",
-                where=context.where,
+                f"boundaries must increase from 0 on, got {later} after {earlier}"
             )
     return piecewise_constant(values, [mark + 1 for mark in marks])
 

@@ -20,8 +20,10 @@ from closedform.recipes.entries import (
     Parameter,
     ScheduleEntry,
     build_schedule,
+    check_joints,
     sub_schedule,
     sub_schedules,
+    values_of,
 )
 from closedform.schedules import (
     constant,
@@ -36,11 +38,6 @@ from closedform.schedules.exponential import check_factor
 Arguments = Mapping[str, Any]
 
 _CURVES = {"linear": linear, "cosine": cosine}
-
-
-def _constant(given: Arguments, context: Context) -> Schedule:
-    del context
-    return constant(given["value"])
 
 
 def _polynomial(given: Arguments, context: Context) -> Schedule:
@@ -63,17 +60,13 @@ def _begun(curve: Schedule, given: Arguments) -> Schedule:
     return curve.shift(-begin) if begin else curve
 
 
-def _exponential(given: Arguments, context: Context) -> Schedule:
+def _decayed(given: Arguments, context: Context, start: str = "init_value") -> Schedule:
     """Constant at ``end_value`` once it is reached."""
-    return _decayed(given["init_value"], given, context)
-
-
-def _decayed(start: Any, given: Arguments, context: Context) -> Schedule:
     rate, end = given["decay_rate"], given["end_value"]
     steps = given["transition_steps"]
     names = ("decay_rate", "transition_steps")
     check_factor(rate, steps, context.where, staircase=given["staircase"], names=names)
-    curve = _begun(exponential(start, rate, steps, staircase=given["staircase"]), given)
+    curve = _begun(exponential(given[start], rate, steps, staircase=given["staircase"]), given)
     if end is None:
         return curve
     return curve.clip(low=end) if rate < 1 else curve.clip(high=end)
@@ -144,17 +137,11 @@ def _cosine_one_cycle(given: Arguments, context: Context) -> Schedule:
     return _joined_curves("cosine", given["peak_value"] / up, _increasing(marks, context))
 
 
-def _warmup_constant(given: Arguments, context: Context) -> Schedule:
-    del context
-    return linear(given["init_value"], given["peak_value"], given["warmup_steps"])
-
-
 def _warmup_cosine(given: Arguments, context: Context) -> Schedule:
     peak, warmup = given["peak_value"], given["warmup_steps"]
     if given["decay_steps"] <= warmup:
         raise DefinitionError(
             f"decay_steps must be above warmup_steps, got {given['decay_steps']} and {warmup}",
-            where=context.where,
             hint="decay_steps counts the warmup, too",
         )
     alpha = given["end_value"] / peak if peak != 0 else sp.Integer(0)
@@ -164,13 +151,13 @@ def _warmup_cosine(given: Arguments, context: Context) -> Schedule:
 
 def _warmup_exponential(given: Arguments, context: Context) -> Schedule:
     peak, warmup = given["peak_value"], given["warmup_steps"]
-    fall = _decayed(peak, given, context)
+    fall = _decayed(given, context, "peak_value")
     return linear(given["init_value"], peak, warmup).then(fall) if warmup else fall
 
 
 def _sgdr(given: Arguments, context: Context) -> Schedule:
     """Cosines with warmup in a row, each of its ``decay_steps``."""
-    specs = sub_schedules(given["cosine_kwargs"], "cosine_kwargs", context)
+    specs = sub_schedules(given["cosine_kwargs"], "cosine_kwargs")
     name = "warmup_cosine_decay_schedule"
     members = [build_schedule(name, spec, context) for spec in specs]
     marks = [sum(int(spec["decay_steps"]) for spec in specs[: i + 1]) for i in range(len(specs))]
@@ -178,20 +165,14 @@ def _sgdr(given: Arguments, context: Context) -> Schedule:
 
 
 def _joined(given: Arguments, context: Context) -> Schedule:
-    specs = sub_schedules(given["schedules"], "schedules", context)
-    members = [build_schedule(*sub_schedule(spec, context), context) for spec in specs]
+    specs = sub_schedules(given["schedules"], "schedules")
+    members = [build_schedule(*sub_schedule(spec), context) for spec in specs]
     marks = given["boundaries"]
-    if len(marks) != len(specs) - 1:
-        raise DefinitionError(
-            f"boundaries must be one fewer than schedules: expected {len(specs) - 1}, "
-            f"got {len(marks)}",
-            where=context.where,
-        )
+    check_joints(marks, specs, "boundaries", "schedules")
     for earlier, later in pairwise((sp.Integer(0), *marks)):
         if later <= earlier:
             raise DefinitionError(
-                f"boundaries must increase from above 0, got {later} after {earlier}",
-                where=context.where,
+                f"boundaries must increase from above 0, got {later} after {earlier}"
             )
     return sequential(members, marks)
 
@@ -204,9 +185,7 @@ def _boundaries(given: Arguments, context: Context) -> list[tuple[int, sp.Expr]]
     """Boundaries with their factors, sorted; JSON has the boundaries as text."""
     marks = given["boundaries_and_scales"] or {}
     if not isinstance(marks, Mapping):
-        raise DefinitionError(
-            f"boundaries_and_scales must be a mapping, got {marks!r}", where=context.where
-        )
+        raise DefinitionError(f"boundaries_and_scales must be a mapping, got {marks!r}")
     found = []
     for mark, scale in marks.items():
         step = int(mark) if str(mark).lstrip("-").isdigit() else mark
@@ -222,8 +201,7 @@ def _increasing(
     for (earlier, _), (later, _) in pairwise(marks):
         if later <= earlier:
             raise DefinitionError(
-                f"the phases must have steps, got boundaries {earlier} and {later}",
-                where=context.where,
+                f"the phases must have steps, got boundaries {earlier} and {later}"
             )
     return marks
 
@@ -251,10 +229,14 @@ _DECAYED = (
 )
 _POWER = Parameter("power", REQUIRED, checks.at_least(0))
 _TABLE = {
-    "constant_schedule": (("constant",), (Parameter("value", REQUIRED, checks.number),), _constant),
+    "constant_schedule": (
+        ("constant",),
+        (Parameter("value", REQUIRED, checks.number),),
+        values_of(constant, "value"),
+    ),
     "linear_schedule": (("linear",), (_INIT, _END, _STEPS, _BEGIN), _linear),
     "polynomial_schedule": (("polynomial",), (_INIT, _END, _POWER, _STEPS, _BEGIN), _polynomial),
-    "exponential_decay": (("exponential",), (_INIT, _STEPS, *_DECAYED), _exponential),
+    "exponential_decay": (("exponential",), (_INIT, _STEPS, *_DECAYED), _decayed),
     "cosine_decay_schedule": (
         ("cosine",),
         (_INIT, _DECAY, Parameter("alpha", 0.0, checks.number), _EXPONENT),
@@ -285,7 +267,7 @@ _TABLE = {
     "warmup_constant_schedule": (
         ("linear",),
         (_INIT, _PEAK, Parameter("warmup_steps", REQUIRED, checks.count(1))),
-        _warmup_constant,
+        values_of(linear, "init_value", "peak_value", "warmup_steps"),
     ),
     "warmup_cosine_decay_schedule": (
         ("cosine",),

@@ -93,9 +93,7 @@ def _wsd(given: Arguments, context: Context) -> Schedule:
     base, low = base_value(context), given["lr_min"]
     length, decay, warmup = given["t_initial"], given["decay_t"], given["warmup_t"]
     if decay > length:
-        raise DefinitionError(
-            f"decay_t must be at most t_initial {length}, got {decay}", where=context.where
-        )
+        raise DefinitionError(f"decay_t must be at most t_initial {length}, got {decay}")
     p = sp.Min(sp.Max(t - (length - decay), 0), decay) / sp.Integer(decay)
     r = given["decay_ratio"]
     falls = {
@@ -118,7 +116,6 @@ def _stable(given: Arguments, context: Context) -> sp.Expr:
     if scale <= 0:
         raise DefinitionError(
             f"stable_timescale must be above 0, got {scale}",
-            where=context.where,
             hint="it is warmup_t where it is not given",
         )
     power = sp.Rational(1, 2) if given["stable_fn"] == "rsqrt" else given["stable_power"]
@@ -163,8 +160,7 @@ def _noisy(value: sp.Expr, given: Arguments, context: Context) -> sp.Expr:
     if context.as_implemented:
         raise DefinitionError(
             "noise has no value as implemented: timm draws it from torch's generator",
-            where=context.where,
-            hint="leave as_implemented out for noise that is a formula of the step",
+            hint="give as_implemented=False for noise that is a formula of the step",
         )
     seed = 42 if given["noise_seed"] is None else given["noise_seed"]
     amount = noise(given["noise_type"], given["noise_pct"], given["noise_std"], seed)

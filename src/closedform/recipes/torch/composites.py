@@ -15,9 +15,15 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, sequential, t
-from closedform.recipes.entries import Context, build_schedule, sub_schedule, sub_schedules
-from closedform.recipes.group_values import base_value
-from closedform.recipes.torch.formulas import one_cycle_start
+from closedform.recipes import checks
+from closedform.recipes.entries import (
+    Context,
+    build_schedule,
+    check_joints,
+    sub_schedule,
+    sub_schedules,
+)
+from closedform.recipes.group_values import base_value, number_of_group
 
 Arguments = Mapping[str, Any]
 Spec = tuple[Any, Mapping[str, Any]]
@@ -34,22 +40,16 @@ def sequence(given: Arguments, context: Context) -> Schedule:
     MultiplicativeLR goes on from the rate that it finds, a first composite runs one step ahead, and
     milestones need not be sorted.
     """
-    specs = sub_schedules(given["schedulers"], "schedulers", context)
+    specs = sub_schedules(given["schedulers"], "schedulers")
     marks = given["milestones"]
-    if len(marks) != len(specs) - 1:
-        raise DefinitionError(
-            f"milestones must be one fewer than schedulers: expected {len(specs) - 1}, "
-            f"got {len(marks)}",
-            where=context.where,
-        )
-    parsed = [sub_schedule(spec, context) for spec in specs]
+    check_joints(marks, specs)
+    parsed = [sub_schedule(spec) for spec in specs]
     if context.as_implemented:
         return _sequence_as_implemented(parsed, marks, context)
     for earlier, later in pairwise((sp.Integer(0), *marks)):
         if later < earlier:
             raise DefinitionError(
                 f"milestones must be >= 0 and must not decrease, got {later} after {earlier}",
-                where=context.where,
                 hint="sort them",
             )
     members = [build_schedule(name, kwargs, context) for name, kwargs in parsed]
@@ -64,14 +64,12 @@ def _sequence_as_implemented(
         if index and parsed[index][0] in _COMPOSITES:
             raise DefinitionError(
                 f"a {parsed[index][0]} as a later member has no value as implemented: torch raises",
-                where=context.where,
-                hint="leave as_implemented out for local time all the way down",
+                hint="give as_implemented=False for local time all the way down",
             )
         if index and marks[index - 1] != start:
             raise DefinitionError(
                 f"the member after milestone {marks[index - 1]} begins at step {start}, where "
                 "torch goes on from the rate that it finds",
-                where=context.where,
                 hint="sort the milestones",
             )
     bases = _bases(parsed, context)
@@ -100,10 +98,16 @@ def _bases(parsed: Sequence[Spec], context: Context) -> list[sp.Expr]:
     for name, kwargs in parsed:
         bases.append(base)
         if name == "OneCycleLR":
-            base = one_cycle_start(kwargs, context)
+            base = _one_cycle_start(kwargs, context)
     if parsed[0][0] not in _OVERWRITING:
         bases[0] = base
     return bases
+
+
+def _one_cycle_start(kwargs: Mapping[str, Any], context: Context) -> sp.Expr:
+    """The rate that a OneCycleLR writes into its group as the one to start from."""
+    peak = number_of_group(kwargs, "max_lr", context)
+    return peak / checks.divisor(kwargs.get("div_factor", 25.0), "div_factor", context.where)
 
 
 def _active(marks: Sequence[sp.Integer]) -> list[tuple[int, int]]:
@@ -127,16 +131,14 @@ def product(given: Arguments, context: Context) -> Schedule:
     As implemented, members that compute the rate anew overwrite what came before them, and those
     after the last such one apply only their factor of the present step.
     """
-    specs = sub_schedules(given["schedulers"], "schedulers", context)
-    parsed = [sub_schedule(spec, context) for spec in specs]
+    specs = sub_schedules(given["schedulers"], "schedulers")
+    parsed = [sub_schedule(spec) for spec in specs]
     base = base_value(context)
     members = [build_schedule(name, kwargs, context) for name, kwargs in parsed]
     if len(members) == 1:
         return members[0]
     if base == 0:
-        raise DefinitionError(
-            "the factors of a chain need a base other than 0", where=context.where
-        )
+        raise DefinitionError("the factors of a chain need a base other than 0")
     last = 0
     if context.as_implemented:
         _refuse_recursion(parsed, context)
@@ -150,7 +152,7 @@ def product(given: Arguments, context: Context) -> Schedule:
 
 
 def _present_factor(member: Schedule, base: sp.Expr) -> sp.Expr:
-    """What one step() multiplies the rate by."""
+    """The factor by which one step() multiplies the rate."""
     before = member.bound.xreplace({t: sp.Max(t - 1, 0)})
     return sp.Piecewise((member.bound / base, t < 1), (member.bound / before, True))
 
@@ -164,6 +166,5 @@ def _refuse_recursion(parsed: Sequence[Spec], context: Context) -> None:
             raise DefinitionError(
                 f"{what} in a chain is not modelled as implemented: it is a recursion on the "
                 "rate that the others change",
-                where=context.where,
-                hint="leave as_implemented out for the product of factors",
+                hint="give as_implemented=False for the product of factors",
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import sympy as sp
@@ -30,12 +31,13 @@ from closedform.recipes.entries import (
     Parameter,
     RuleOfArguments,
     parameters,
+    parameters_of,
 )
 
 
-def _passed_to(make: Callable[..., UpdateRule], **choices: str) -> RuleOfArguments:
+def _passed_to(make: Callable[..., UpdateRule]) -> RuleOfArguments:
     """The builder that passes the arguments of the formula on to a rule of the library."""
-    return lambda given: make(**_mathematics(given), **choices)
+    return lambda given: make(**_mathematics(given))
 
 
 def _adam(given: Mapping[str, Any]) -> UpdateRule:
@@ -75,82 +77,32 @@ _UNFUSED = (
     Parameter("differentiable", False, checks.flag),
 )
 _SWITCHES = (*_UNFUSED, Parameter("fused", None, checks.flag))
-_ADAM_SWITCHES = (Parameter("amsgrad", False), *_SWITCHES, _CAPTURABLE)
 _DECOUPLED = Parameter("decoupled_weight_decay", False)
-_ADAM = parameters(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0)
+
+
+def _entry(
+    name: str,
+    make: Callable[..., UpdateRule],
+    *switches: Parameter,
+    build: RuleOfArguments | None = None,
+    fixed: Mapping[str, Any] = MappingProxyType({}),
+) -> OptimizerEntry:
+    """A class whose arguments are those of the library's rule, and switches."""
+    return OptimizerEntry(name, (*parameters_of(make), *switches), build or _passed_to(make), fixed)
+
+
 _ENTRIES = (
-    OptimizerEntry(
-        "SGD",
-        (
-            *parameters(lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False),
-            *_SWITCHES,
-        ),
-        _passed_to(sgd, first_momentum="gradient"),
-    ),
-    OptimizerEntry("Adam", (*_ADAM, *_ADAM_SWITCHES, _DECOUPLED), _adam),
-    OptimizerEntry(
-        "AdamW",
-        (*_ADAM[:3], Parameter("weight_decay", 1e-2), *_ADAM_SWITCHES),
-        _passed_to(adamw),
-    ),
-    OptimizerEntry(
-        "RMSprop",
-        (
-            *parameters(lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False),
-            _CAPTURABLE,
-            *_UNFUSED,
-        ),
-        _passed_to(rmsprop),
-    ),
-    OptimizerEntry(
-        "Adagrad",
-        (
-            *parameters(
-                lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10
-            ),
-            *_SWITCHES,
-        ),
-        _passed_to(adagrad),
-    ),
-    OptimizerEntry(
-        "Adamax",
-        (
-            *parameters(lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0),
-            *_UNFUSED,
-            _CAPTURABLE,
-        ),
-        _passed_to(adamax),
-    ),
-    OptimizerEntry(
-        "NAdam",
-        (
-            *parameters(lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3),
-            _DECOUPLED,
-            *_UNFUSED,
-            _CAPTURABLE,
-        ),
-        _passed_to(nadam),
-    ),
-    OptimizerEntry("RAdam", (*_ADAM, _DECOUPLED, *_UNFUSED, _CAPTURABLE), _passed_to(radam)),
-    OptimizerEntry(
-        "Adadelta",
-        (*parameters(lr=1.0, rho=0.9, eps=1e-6, weight_decay=0), *_UNFUSED, _CAPTURABLE),
-        _passed_to(adadelta),
-    ),
-    OptimizerEntry(
-        "Rprop",
-        (*parameters(lr=1e-2, etas=(0.5, 1.2), step_sizes=(1e-6, 50)), _CAPTURABLE, *_UNFUSED),
-        _passed_to(rprop),
-    ),
-    OptimizerEntry(
-        "ASGD",
-        (
-            *parameters(lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0),
-            *_UNFUSED,
-            _CAPTURABLE,
-        ),
-        _passed_to(asgd),
-    ),
+    _entry("SGD", sgd, *_SWITCHES),
+    _entry("Adam", adam, *_SWITCHES, _CAPTURABLE, _DECOUPLED, build=_adam),
+    _entry("AdamW", adamw, *_SWITCHES, _CAPTURABLE, fixed={"decoupled_weight_decay": True}),
+    _entry("RMSprop", rmsprop, _CAPTURABLE, *_UNFUSED),
+    _entry("Adagrad", adagrad, *_SWITCHES),
+    _entry("Adamax", adamax, *_UNFUSED, _CAPTURABLE),
+    _entry("NAdam", nadam, *_UNFUSED, _CAPTURABLE),
+    _entry("RAdam", radam, *_UNFUSED, _CAPTURABLE),
+    _entry("Adadelta", adadelta, *_UNFUSED, _CAPTURABLE),
+    _entry("Rprop", rprop, _CAPTURABLE, *_UNFUSED),
+    _entry("ASGD", asgd, *_UNFUSED, _CAPTURABLE),
     OptimizerEntry(
         "Adafactor",
         (

@@ -86,17 +86,13 @@ def _of_quotient(factor: sp.Expr, where: str) -> sp.Expr:
     """A constant times (t + a)/(t + b) …, with integers a - b: all but the ends cancel."""
     quotient = sp.together(factor)
     if not quotient.is_rational_function(t):
-        raise DefinitionError(
-            f"the product of {factor} has no closed form", where=where, hint=_HINT
-        )
+        raise _no_closed_form(factor, where)
     above, below = sp.fraction(quotient)
     lead_above, shifts_above = _linear_shifts(above, factor, where)
     lead_below, shifts_below = _linear_shifts(below, factor, where)
     result = (lead_above / lead_below) ** t
     if len(shifts_above) != len(shifts_below):
-        raise DefinitionError(
-            f"the product of {factor} has no closed form", where=where, hint=_HINT
-        )
+        raise _no_closed_form(factor, where)
     for a, b in zip(sorted(shifts_above), sorted(shifts_below), strict=True):
         result *= _telescoped(a, b, factor, where)
     return result
@@ -109,9 +105,7 @@ def _linear_shifts(
     poly = sp.Poly(polynomial, t)
     roots = sp.roots(poly)
     if sum(roots.values()) != poly.degree() or not all(root.is_Rational for root in roots):
-        raise DefinitionError(
-            f"the product of {factor} has no closed form", where=where, hint=_HINT
-        )
+        raise _no_closed_form(factor, where)
     return poly.LC(), [-root for root, count in roots.items() for _ in range(count)]
 
 
@@ -119,9 +113,7 @@ def _telescoped(a: sp.Rational, b: sp.Rational, factor: sp.Expr, where: str) -> 
     """The product of (i + a)/(i + b) for i from 1 to t."""
     gap = a - b
     if not gap.is_Integer or abs(gap) > _LONGEST_SHIFT:
-        raise DefinitionError(
-            f"the product of {factor} has no closed form", where=where, hint=_HINT
-        )
+        raise _no_closed_form(factor, where)
     low, high = min(a, b), max(a, b)
     if low.is_Integer and low < 0:
         raise DefinitionError(
@@ -131,3 +123,7 @@ def _telescoped(a: sp.Rational, b: sp.Rational, factor: sp.Expr, where: str) -> 
     rising = prod((t + low + 1 + i for i in range(count)), start=sp.Integer(1))
     first = prod((low + 1 + i for i in range(count)), start=sp.Integer(1))
     return rising / first if gap > 0 else first / rising
+
+
+def _no_closed_form(factor: sp.Expr, where: str) -> DefinitionError:
+    return DefinitionError(f"the product of {factor} has no closed form", where=where, hint=_HINT)

@@ -1,11 +1,15 @@
-"""Public modules whose classes are generated: their ``__getattr__`` and ``__dir__``."""
+"""Generated classes: their arguments and signatures, and the public modules that hold them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from closedform.errors import nearest
+import sympy as sp
+
+from closedform.errors import ArgumentError, nearest
+from closedform.recipes.entries import REQUIRED, Parameter
 
 Argument = object
 """The value of an argument of another library's class, which the table of the class checks."""
@@ -31,3 +35,46 @@ def class_namespace(
         )
 
     return find, lambda: public
+
+
+def bound_arguments(
+    owner: str, names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any], where: str
+) -> dict[str, Any]:
+    """Returns the arguments of a class by name; those of unknown names are not checked here.
+
+    Args:
+        owner: The name of the class, for errors.
+        names: The names of its arguments, in order.
+        args: The arguments given by position.
+        kwargs: The arguments given by name.
+        where: The location in error messages.
+
+    Raises:
+        ArgumentError: There are too many arguments, or one is given twice.
+    """
+    if len(args) > len(names):
+        raise ArgumentError(
+            f"{owner} takes at most {len(names)} arguments, got {len(args)}", where=where
+        )
+    given = dict(zip(names, args, strict=False))
+    for name in kwargs:
+        if name in given:
+            raise ArgumentError(f"argument {name!r} is given twice", where=where)
+    return {**given, **kwargs}
+
+
+def shown_parameters(parameters: Iterable[Parameter]) -> list[inspect.Parameter]:
+    """Returns arguments for a signature; the default of one that is exact is shown as a float."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    shown = []
+    for one in parameters:
+        value = float(one.default) if isinstance(one.default, sp.Expr) else one.default
+        default = inspect.Parameter.empty if value is REQUIRED else value
+        shown.append(inspect.Parameter(one.name, kind, default=default))
+    return shown
+
+
+def keyword_only(**defaults: object) -> list[inspect.Parameter]:
+    """Returns keyword-only arguments for a signature."""
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return [inspect.Parameter(name, kind, default=value) for name, value in defaults.items()]

@@ -10,12 +10,16 @@ from typing import Any, ClassVar
 from torch.optim.optimizer import ParamsT
 
 from closedform.deprecation import renamed_keywords
-from closedform.errors import ArgumentError
 from closedform.language import UpdateRule
 from closedform.recipes import frameworks
-from closedform.recipes.entries import REQUIRED, OptimizerEntry, fill
+from closedform.recipes.entries import OptimizerEntry, Parameter, fill
 from closedform.recipes.frameworks import FRAMEWORKS
-from closedform.torch.compat.namespaces import Argument
+from closedform.torch.compat.namespaces import (
+    Argument,
+    bound_arguments,
+    keyword_only,
+    shown_parameters,
+)
 from closedform.torch.optimizer import Optimizer
 
 
@@ -44,6 +48,13 @@ class FrameworkRule:
         entry = FRAMEWORKS[self.system].optimizers[self.optimizer]
         return tuple(parameter.name for parameter in entry.parameters)
 
+    @property
+    def optional(self) -> Mapping[str, Any]:
+        """The switches that are off by default, which older versions did not save."""
+        entry = FRAMEWORKS[self.system].optimizers[self.optimizer]
+        switches = (p for p in entry.parameters if p.default is None or p.default is False)
+        return {**entry.fixed, **{parameter.name: parameter.default for parameter in switches}}
+
     def build(self, values: Mapping[str, Any]) -> UpdateRule:
         """Returns the rule of the class with these arguments."""
         return frameworks.optimizer(self.system, self.optimizer, values, self.as_implemented)
@@ -70,19 +81,11 @@ class NamedOptimizer(Optimizer):
         **kwargs: Argument,
     ) -> None:
         source = FrameworkRule(self.system, self.entry.name, as_implemented)
-        names = [parameter.name for parameter in self.entry.parameters]
-        if len(args) > len(names):
-            raise ArgumentError(
-                f"{self.entry.name} takes at most {len(names)} arguments after the parameters, "
-                f"got {len(args)}",
-                where=source.name,
-            )
-        given = dict(zip(names, args, strict=False))
-        for name in kwargs:
-            if name in given:
-                raise ArgumentError(f"argument {name!r} is given twice", where=source.name)
-        defaults = fill(self.entry.parameters, {**given, **kwargs}, source.name)
-        self._begin(params, source, defaults, backend, providers)
+        names = ["params", *(parameter.name for parameter in self.entry.parameters)]
+        given = bound_arguments(self.entry.name, names, (params, *args), kwargs, source.name)
+        del given["params"]
+        defaults = fill(self.entry.parameters, given, source.name)
+        self._begin(params, source, {**defaults, **self.entry.fixed}, backend, providers)
 
 
 def optimizer_classes(
@@ -103,23 +106,13 @@ def _optimizer_class(
     system: str, entry: OptimizerEntry, module: str, base: type[NamedOptimizer]
 ) -> type[NamedOptimizer]:
     """The class of an entry, with its signature in the library."""
-    named, only = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
-    arguments = [
-        inspect.Parameter(p.name, named)
-        if p.default is REQUIRED
-        else inspect.Parameter(p.name, named, default=p.default)
-        for p in entry.parameters
-    ]
-    ours = [
-        inspect.Parameter("backend", only, default="eager"),
-        inspect.Parameter("providers", only, default=None),
-        inspect.Parameter("as_implemented", only, default=False),
-    ]
+    arguments = shown_parameters((Parameter("params"), *entry.parameters))
+    ours = keyword_only(backend="eager", providers=None, as_implemented=False)
     namespace = {
         "__module__": module,
         "__qualname__": entry.name,
         "__doc__": f"``{entry.name}`` of {system}: see ``closedform.frameworks.optimizer``.",
-        "__signature__": inspect.Signature([inspect.Parameter("params", named), *arguments, *ours]),
+        "__signature__": inspect.Signature([*arguments, *ours]),
         "system": system,
         "entry": entry,
     }

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import sympy as sp
 from torch.optim import Optimizer
 
+from closedform import delegation
 from closedform.deprecation import renamed_keywords
-from closedform.errors import ArgumentError, UnknownNameError
-from closedform.language import Schedule, exact_number, t
+from closedform.errors import (
+    ArgumentError,
+    ClosedFormError,
+    DefinitionError,
+    TraceError,
+    UnknownNameError,
+)
+from closedform.importers.python import TracedSchedule
+from closedform.language import Schedule
 from closedform.recipes import frameworks
-from closedform.recipes.entries import REQUIRED, ScheduleEntry
+from closedform.recipes.entries import REQUIRED, Parameter, ScheduleEntry
 from closedform.recipes.frameworks import FRAMEWORKS
-from closedform.torch.compat.namespaces import Argument
+from closedform.torch.compat.namespaces import (
+    Argument,
+    bound_arguments,
+    keyword_only,
+    shown_parameters,
+)
 from closedform.torch.param_groups import plain
-from closedform.torch.schedule_values import ScheduleValues, TupleValues
+from closedform.torch.schedule_values import FunctionValues, ScheduleValues, TupleValues
 from closedform.torch.scheduler import ParamScheduler, ScheduledEntry, check_optimizer
 
 _RESUMED = "last_epoch"
@@ -25,6 +39,11 @@ _RESUMED = "last_epoch"
 
 _CYCLED = {"cycle_momentum": "momentum"}
 """Switches of classes that drive a second entry, and that entry."""
+
+_RUNNING = {"LambdaLR": False, "MultiplicativeLR": True}
+"""Classes of torch that call a Python function, and whether they multiply its values."""
+_CALLED = "lr_lambda"
+"""The argument that is this function, or one for each group."""
 
 _OVERRIDABLE = {"lambdas": "set_value_lambda"}
 """Arguments that a subclass may provide by a method instead."""
@@ -35,13 +54,16 @@ class NamedScheduler(ParamScheduler):
 
     ``as_implemented=True`` reproduces the defects of the library; by default, the schedule is the
     documented formula. A sub-schedule is a scheduler of this package, or
-    ``{"class": name, "kwargs": {…}}``. A function of the step is a SymPy expression in
-    ``closedform.t``, a Python function that returns one, or ``{"expr": text}``.
+    ``{"class": name, "kwargs": {…}}``. A function of the step is a Python function, which
+    :func:`closedform.from_python` reads, a SymPy expression in ``closedform.t``, or
+    ``{"expr": text}``. LambdaLR and MultiplicativeLR of torch call a function that cannot be read
+    at every step, and warn.
     """
 
     system: ClassVar[str]
     entry: ClassVar[ScheduleEntry]
     default_key: ClassVar[str]
+    _functions: Any
 
     @renamed_keywords(as_shipped="as_implemented")
     def __init__(self, *args: Argument, as_implemented: bool = False, **kwargs: Argument) -> None:
@@ -54,7 +76,16 @@ class NamedScheduler(ParamScheduler):
         if optimizer is None:
             optimizer = _optimizer_of(given.get("schedulers"), where)
         check_optimizer(optimizer, where)
-        self.kwargs = {name: _expressed(value, f"{where}, {name}") for name, value in given.items()}
+        self._functions = None
+        self.kwargs = given
+        is_called = self.system == "torch" and type(self).entry.name in _RUNNING
+        called = given.get(_CALLED) if is_called else None
+        try:
+            self.kwargs = {
+                name: _expressed(value, f"{where}, {name}") for name, value in given.items()
+            }
+        except TraceError as error:
+            self._call_python(called, error, where)
         self.as_implemented = as_implemented
         self._keep_arguments()
         key = str(getattr(self, "param_group_key", self.default_key))
@@ -64,8 +95,51 @@ class NamedScheduler(ParamScheduler):
                 where=where,
                 hint="set param_group_key in a subclass, or use its LR or WD class",
             )
-        entries = list(self._built(optimizer, key, last_epoch))
+        try:
+            entries = list(self._built(optimizer, key, last_epoch))
+        except DefinitionError as error:
+            if not _has_function(called):
+                raise
+            self._call_python(called, error, where)
+            entries = list(self._built(optimizer, key, last_epoch))
         self._start(optimizer, entries, key, last_epoch)
+
+    def _call_python(self, functions: Any, error: ClosedFormError, where: str) -> None:
+        """Lets a LambdaLR or MultiplicativeLR of torch call functions without a closed form.
+
+        Raises:
+            ArgumentError: It is another class.
+        """
+        if functions is None:
+            raise ArgumentError(
+                f"a function of the step must be one that can be traced: {error.what}",
+                where=f"{where}, {error.where}",
+                hint=error.hint,
+            ) from error
+        warnings.warn(
+            f"{self.entry.name} calls the Python function at every step, since it is not a closed "
+            f"form: {error}",
+            UserWarning,
+            stacklevel=4,
+        )
+        self._functions = functions
+
+    def _python_entries(
+        self, groups: Sequence[Mapping[str, Any]], key: str
+    ) -> Iterable[ScheduledEntry]:
+        """One entry for each group, with a function of its own or the common one."""
+        given = self._functions
+        functions = given if isinstance(given, list | tuple) else [given] * len(groups)
+        if len(functions) != len(groups):
+            raise ArgumentError(
+                f"expected {len(groups)} functions, one for each param group, got {len(functions)}",
+                where=f"{self.system} > {self.entry.name}",
+            )
+        is_running = _RUNNING[self.entry.name]
+        for index, (function, group) in enumerate(zip(functions, groups, strict=True)):
+            base = float(group.get(f"initial_{key}", group[key]))
+            values = FunctionValues(function, base, is_running=is_running)
+            yield ScheduledEntry(index, key, values)
 
     def _keep_arguments(self) -> None:
         """Sets the arguments as attributes, by the names of the class and of its generic class."""
@@ -77,8 +151,13 @@ class NamedScheduler(ParamScheduler):
 
     def _built(self, optimizer: Optimizer, key: str, last_epoch: int) -> Iterable[ScheduledEntry]:
         own: list[ScheduleEntry] = []
+        groups = [
+            {k: plain(v) for k, v in g.items() if k != "params"} for g in optimizer.param_groups
+        ]
+        if self._functions is not None:
+            yield from self._python_entries(groups, key)
+            return
         kwargs = {name: _with_specs(value, own) for name, value in self.kwargs.items()}
-        groups = [{k: plain(v) for k, v in g.items() if k != "params"} for g in _groups(optimizer)]
         if last_epoch >= 0 and self.system != "cerebras":
             _check_resumable(groups, key, f"{self.system} > {self.entry.name}")
 
@@ -107,18 +186,20 @@ class NamedScheduler(ParamScheduler):
 
 
 def scheduler_classes(
-    system: str, module: str, *bases: type[ParamScheduler]
+    system: str,
+    module: str,
+    base_of: Callable[[str], type[ParamScheduler]] = lambda _: NamedScheduler,
 ) -> dict[str, type[NamedScheduler]]:
     """Returns the scheduler classes of a library by name; they schedule the learning rate.
 
     Args:
         system: The library.
         module: The public module of the classes.
-        bases: Their base classes.
+        base_of: Returns the base class of a class from its name.
     """
     entries = FRAMEWORKS[system].schedules
     return {
-        name: scheduler_class(system, entry, "lr", module, *bases)
+        name: scheduler_class(system, entry, "lr", module, base_of(name))
         for name, entry in entries.items()
     }
 
@@ -131,11 +212,12 @@ def scheduler_class(
     *bases: type[ParamScheduler],
 ) -> type[NamedScheduler]:
     """Returns the class of an entry, with its signature in the library."""
+    parameters = shown_parameters(_with_optimizer(entry))
     namespace = {
         "__module__": module,
         "__qualname__": entry.name,
         "__doc__": f"``{entry.name}`` of {system}: see ``closedform show {system}:{entry.name}``.",
-        "__signature__": _signature(entry),
+        "__signature__": inspect.Signature([*parameters, *keyword_only(as_implemented=False)]),
         "system": system,
         "entry": entry,
         "default_key": key,
@@ -182,7 +264,7 @@ def _momentum_entries(
     """The entry that is the momentum: itself, or the first of betas."""
     for index, group in enumerate(groups):
         if key not in group and "betas" not in group:
-            raise UnknownNameError(
+            raise DefinitionError(
                 f"the group has neither {key!r} nor 'betas' to cycle",
                 where=f"{where}, param group {index}",
                 hint="pass cycle_momentum=False",
@@ -198,11 +280,6 @@ def _momentum_entries(
             yield ScheduledEntry(index, "betas", TupleValues((values, None)))
 
 
-def _groups(optimizer: Optimizer) -> list[dict[str, Any]]:
-    groups: list[dict[str, Any]] = optimizer.param_groups
-    return groups
-
-
 def _check_resumable(groups: Sequence[Mapping[str, Any]], key: str, where: str) -> None:
     for index, group in enumerate(groups):
         if f"initial_{key}" not in group:
@@ -213,49 +290,32 @@ def _check_resumable(groups: Sequence[Mapping[str, Any]], key: str, where: str) 
             )
 
 
+def _has_function(given: Any) -> bool:
+    members = given if isinstance(given, list | tuple) else [given]
+    return any(callable(m) and not isinstance(m, Schedule | sp.Basic) for m in members)
+
+
 def _takes_optimizer(entry: ScheduleEntry) -> bool:
     return not entry.name.startswith("Chained")
+
+
+def _with_optimizer(entry: ScheduleEntry) -> tuple[Parameter, ...]:
+    """The arguments of a class with the optimizer: the first, or an optional last one."""
+    if _takes_optimizer(entry):
+        return Parameter("optimizer"), *entry.parameters
+    return *entry.parameters, Parameter("optimizer", None)
 
 
 def _bound(
     entry: ScheduleEntry, args: Sequence[Any], kwargs: Mapping[str, Any], where: str
 ) -> tuple[Any, dict[str, Any]]:
     """The optimizer, and the arguments by name; ``schedules`` rejects unknown ones."""
-    names = [parameter.name for parameter in entry.parameters]
-    names = ["optimizer", *names] if _takes_optimizer(entry) else [*names, "optimizer"]
-    if len(args) > len(names):
-        raise ArgumentError(
-            f"{entry.name} takes at most {len(names)} arguments, got {len(args)}", where=where
-        )
-    given = dict(zip(names, args, strict=False))
-    for name, value in kwargs.items():
-        if name in given:
-            raise ArgumentError(f"argument {name!r} is given twice", where=where)
-        given[name] = value
+    names = [parameter.name for parameter in _with_optimizer(entry)]
+    given = bound_arguments(entry.name, names, args, kwargs, where)
     optimizer = given.pop("optimizer", None)
     if optimizer is None and _takes_optimizer(entry):
         raise ArgumentError("missing argument 'optimizer'", where=where)
     return optimizer, given
-
-
-def _signature(entry: ScheduleEntry) -> inspect.Signature:
-    named = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    parameters = [
-        inspect.Parameter(p.name, named)
-        if p.default is REQUIRED
-        else inspect.Parameter(p.name, named, default=_shown_default(p.default))
-        for p in entry.parameters
-    ]
-    if _takes_optimizer(entry):
-        parameters.insert(0, inspect.Parameter("optimizer", named))
-    else:
-        parameters.append(inspect.Parameter("optimizer", named, default=None))
-    switch = inspect.Parameter("as_implemented", inspect.Parameter.KEYWORD_ONLY, default=False)
-    return inspect.Signature([*parameters, switch])
-
-
-def _shown_default(value: Any) -> Any:
-    return float(value) if isinstance(value, sp.Expr) else value
 
 
 def _optimizer_of(schedulers: Any, where: str) -> Optimizer:
@@ -277,12 +337,7 @@ def _expressed(value: Any, where: str) -> Any:
         return value.bound
     if not callable(value) or isinstance(value, ParamScheduler | sp.Basic | type):
         return value
-    try:
-        made = value(t)
-    except TypeError as error:
-        raise ArgumentError(
-            f"a function of the step must accept a SymPy symbol: {error}",
-            where=where,
-            hint="write branches with sympy.Piecewise, and cos, sqrt, … of sympy",
-        ) from error
-    return made if isinstance(made, sp.Expr) else exact_number(made, where)
+    traced = delegation.functions().from_python(value, name=None, hyper=())
+    if isinstance(traced, TracedSchedule) and traced.trace.raises:
+        raise TraceError(f"it has no value {traced.trace.raises[0]}", where=where)
+    return traced.bound

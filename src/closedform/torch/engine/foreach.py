@@ -269,7 +269,7 @@ class ForeachProgram:
         return [values[index] for index in self._outputs]
 
     def _function(self, node: fx.Node, overwritten: int | None) -> Callable[[Values, int], Any]:
-        """Returns what computes a node for all parameters."""
+        """Returns the function that computes a node for all parameters."""
         if node.target in FOREACH_OPS:
             return self._foreach_op(node, FOREACH_OPS[node.target].name, overwritten)
         if node.target is getattr:
@@ -335,7 +335,7 @@ class ForeachProgram:
         return lambda values, count: [call(values, row) for row in range(count)]
 
     def _operand(self, operand: Any) -> Callable[[Values], Any]:
-        """Returns what finds an operand: a list, or a constant."""
+        """Returns the function that finds an operand: a list, or a constant."""
         if not isinstance(operand, fx.Node):
             return lambda _: operand
         index = self._index[operand]

@@ -112,7 +112,7 @@ def initial_states(rule: UpdateRule, param: Tensor) -> dict[str, Tensor]:
     values = made if isinstance(made, tuple) else (made,)
     prefix = f"state.{LABEL}."
     found = {
-        name.removeprefix(prefix): value.to(part.device)
+        name.removeprefix(prefix): _laid_out_like(part, value.to(part.device))
         for name, value in zip(program.output_names, values, strict=True)
         if name.startswith((prefix, SHARED))
     }
@@ -124,6 +124,13 @@ def initial_states(rule: UpdateRule, param: Tensor) -> dict[str, Tensor]:
         if name in fixed.states and fixed.states[name].shape == "param"
     }
     return {**found, **sharded, **full_states(fixed, param, dtype)}
+
+
+def _laid_out_like(param: Tensor, value: Tensor) -> Tensor:
+    """A state in the memory format of its parameter, if it has the same shape."""
+    if value.shape != param.shape or param.is_contiguous():
+        return value
+    return torch.empty_like(param, dtype=value.dtype).copy_(value)
 
 
 def step_graph(rule: UpdateRule, params: Sequence[Tensor]) -> Graph:

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from closedform.errors import ArgumentError, SessionError
 from closedform.ir.graph import Graph
-from closedform.language import UpdateRule
-from closedform.runtime.onnx_session import OnnxSession, open_session
-from closedform.torch.engine.kernels import GRAPH_DTYPES, NamedArguments, step_graph
+from closedform.runtime.onnx_session import open_session
+from closedform.torch.engine.kernels import GRAPH_DTYPES, NamedArguments
 
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 _ORT_DTYPES = {torch.float32: "float32", torch.float64: "float64", torch.int64: "int64"}
@@ -24,18 +23,20 @@ class OrtKernel:
     """A step as a session of onnxruntime.
 
     Inputs are read in place. onnxruntime does not specify the order of its writes, so results go
-    to buffers of the kernel first, and are then copied to the tensors.
+    to buffers of the kernel first, and are then copied to the tensors. States that the graph does
+    not have are not changed.
     """
 
     raw: Any
+    inputs: tuple[str, ...]
     buffers: dict[str, Tensor]
     bindings: dict[int, tuple[Any, list[int]]] = field(default_factory=dict)
 
     def run(self, arguments: NamedArguments) -> None:
         """Performs the step."""
-        reads = {name: value.contiguous() for name, value in arguments.reads.items()}
+        reads = {name: arguments.reads[name].contiguous() for name in self.inputs}
         addresses = [value.data_ptr() for value in reads.values()]
-        key = next(iter(arguments.writes.values()))[0].data_ptr()
+        key = arguments.writes[next(iter(self.buffers))][0].data_ptr()
         known = self.bindings.get(key)
         if known is None or known[1] != addresses:
             known = self._bound(reads), addresses
@@ -45,9 +46,9 @@ class OrtKernel:
             torch.cuda.current_stream(device).synchronize()
         self.raw.run_with_iobinding(known[0])
         known[0].synchronize_outputs()
-        for name, targets in arguments.writes.items():
-            for target in targets:
-                target.copy_(self.buffers[name])
+        for name, buffer in self.buffers.items():
+            for target in arguments.writes[name]:
+                target.copy_(buffer)
 
     def _bound(self, reads: Mapping[str, Tensor]) -> Any:
         binding = self.raw.io_binding()
@@ -59,57 +60,47 @@ class OrtKernel:
 
 
 def ort_kernel(
-    rule: UpdateRule,
-    params: Sequence[Tensor],
-    arguments: NamedArguments,
-    providers: Sequence[str] | None,
+    graph: Graph, rule: str, arguments: NamedArguments, providers: Sequence[str] | None
 ) -> OrtKernel:
-    """Returns the kernel of a rule for parameters of these shapes and dtypes, in onnxruntime.
+    """Returns the kernel of a graph in onnxruntime, for tensors like these.
+
+    Args:
+        graph: The graph.
+        rule: The name of the rule, for errors.
+        arguments: The tensors.
+        providers: The execution providers; None for that of the tensors' device.
 
     Raises:
-        SessionError: onnxruntime has no provider for the parameter's device, or not the requested
-            one.
+        SessionError: onnxruntime does not have the first provider.
     """
-    session = open_session(
-        step_graph(rule, params), providers=_requested(params[0].device, providers)
-    )
-    return _kernel(session, rule.name, arguments, providers)
+    wanted = _requested(arguments.reads["step"].device, providers)
+    session = open_session(graph, providers=wanted)
+    if session.raw.get_providers()[0] != wanted[0]:
+        raise SessionError(
+            f"onnxruntime fell back to {session.raw.get_providers()[0]}, expected {wanted[0]}",
+            where=f"rule {rule!r}",
+        )
+    buffers = {
+        output.name: torch.empty_like(
+            arguments.writes[output.name][0], memory_format=torch.contiguous_format
+        )
+        for output in graph.outputs
+    }
+    inputs = tuple(one.name for one in session.raw.get_inputs())
+    return OrtKernel(session.raw, inputs, buffers)
 
 
 def graph_runner(graph: Graph, providers: Sequence[str] | None) -> Callable[[NamedArguments], None]:
-    """Returns what runs a graph in onnxruntime, on other tensors each time."""
+    """Returns a function that runs a graph in onnxruntime, on other tensors each time."""
     kernels: list[OrtKernel] = []
 
     def run(arguments: NamedArguments) -> None:
         if not kernels:
-            wanted = _requested(arguments.reads["step"].device, providers)
-            session = open_session(graph, providers=wanted)
-            kernels.append(_kernel(session, graph.name, arguments, providers))
+            kernels.append(ort_kernel(graph, graph.name, arguments, providers))
         kernels[0].run(arguments)
         kernels[0].bindings.clear()  # each stage of a step has tensors of its own
 
     return run
-
-
-def _kernel(
-    session: OnnxSession, rule: str, arguments: NamedArguments, providers: Sequence[str] | None
-) -> OrtKernel:
-    """The kernel of a session, for tensors like these.
-
-    Raises:
-        SessionError: The session does not use the first provider that was requested.
-    """
-    first = _requested(arguments.reads["step"].device, providers)[0]
-    if session.raw.get_providers()[0] != first:
-        raise SessionError(
-            f"onnxruntime fell back to {session.raw.get_providers()[0]}, expected {first}",
-            where=f"rule {rule!r}",
-        )
-    buffers = {
-        name: torch.empty_like(targets[0], memory_format=torch.contiguous_format)
-        for name, targets in arguments.writes.items()
-    }
-    return OrtKernel(session.raw, buffers)
 
 
 def _requested(device: torch.device, providers: Sequence[str] | None) -> list[str]:

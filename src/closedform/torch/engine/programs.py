@@ -63,6 +63,10 @@ def run_programs(programs: Sequence[BoundProgram]) -> None:
                 target.copy_(result)
 
 
+_run_outside = torch.compiler.disable(run_programs)
+"""Runs programs outside of any trace."""
+
+
 def in_dtype(value: Tensor, dtype: torch.dtype) -> Tensor:
     """Returns a tensor in the dtype that a program takes: the tensor itself, or a copy."""
     return value if value.dtype is dtype else value.to(dtype)
@@ -87,9 +91,3 @@ def is_lost_in_trace(target: Tensor) -> bool:
     Dynamo treats such a tensor as a Python number.
     """
     return target.dim() == 0 and target.dtype == torch.float64 and target.device.type == "cpu"
-
-
-@torch.compiler.disable  # type: ignore[untyped-decorator] # must not be traced
-def _run_outside(programs: Sequence[BoundProgram]) -> None:
-    """Runs programs outside of any trace."""
-    run_programs(programs)

@@ -7,7 +7,8 @@ hyperparameter and nothing else. No library of named classes therefore needs a t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -41,6 +42,10 @@ class RuleSource(Protocol):
     def keys(self) -> tuple[str, ...]:
         """The entries that it reads."""
 
+    @property
+    def optional(self) -> Mapping[str, Any]:
+        """The entries that a saved group may lack, with the values that they have then."""
+
     def build(self, values: Mapping[str, Any]) -> UpdateRule:
         """Returns the rule for these values of the entries."""
 
@@ -60,6 +65,11 @@ class HyperSource:
     def keys(self) -> tuple[str, ...]:
         """The hyperparameters."""
         return tuple(self.rule.hyperparameters)
+
+    @property
+    def optional(self) -> Mapping[str, Any]:
+        """None of them."""
+        return {}
 
     def build(self, values: Mapping[str, Any]) -> UpdateRule:
         """Returns the rule with these values of its hyperparameters."""
@@ -100,12 +110,14 @@ class Specialization:
         rule: The rule, with inputs.
         inputs: The name, entry, and smallest and largest value of each input.
         constants: The other entries, with their values.
+        nonzero: The inputs whose rule has other states at 0, such as the momentum of SGD.
         kernels: The kernels compiled for it, by shape, dtype and device.
     """
 
     rule: RuleWithInputs
     inputs: tuple[tuple[str, Entry, tuple[float, float]], ...]
     constants: tuple[tuple[Entry, Any], ...]
+    nonzero: frozenset[Entry] = frozenset()
     kernels: dict[Any, Any] = field(default_factory=dict)
 
     def matches(self, values: Mapping[str, Any]) -> bool:
@@ -120,6 +132,8 @@ class Specialization:
                 continue
             if not isinstance(number, int | float) or not low <= number <= high:
                 return False
+            if number == 0 and entry in self.nonzero:
+                return False
         return True
 
 
@@ -131,11 +145,13 @@ class _Analysis:
         hypers: The entry of each hyperparameter.
         ranges: The range of each hyperparameter that can be an input.
         unused: Switches that do not change the rule, such as foreach. torch.compile sets one.
+        nonzero: The entries of hyperparameters at which a 0 gives a rule with other states.
     """
 
     hypers: dict[str, Entry]
     ranges: dict[str, InputRange]
     unused: frozenset[Entry]
+    nonzero: frozenset[Entry]
 
 
 class Specializer:
@@ -171,6 +187,18 @@ class Specializer:
         with located(where):
             return self.source.build(_numbers(values))
 
+    def states_of_variants(self, values: Mapping[str, Any]) -> frozenset[str]:
+        """Returns the states of all rules that differ in one entry: a switch, or a 0 or not."""
+        numbers = _numbers(values)
+        names = set(self.source.build(numbers).states)
+        for entry, value in _entries(numbers):
+            if value is None or isinstance(value, str | Schedule):
+                continue
+            other = not value if isinstance(value, bool) else 0 if value != 0 else _PROBE
+            with suppress(ClosedFormError):
+                names.update(self.source.build(entry.replaced(numbers, other)).states)
+        return frozenset(names)
+
     def _make(self, values: Mapping[str, Any], shape: tuple[int, ...]) -> Specialization:
         numbers = _numbers(values)
         rule = self.source.build(numbers)
@@ -180,7 +208,8 @@ class Specializer:
             hypers = _hypers(self.source, rule, numbers)
             ranges = widest_ranges(rule, hypers, shape)
             unused = _unused(self.source, rule, numbers)
-            self._analyses[structure] = _Analysis(hypers, ranges, unused)
+            nonzero = _nonzero(self.source, rule, numbers, hypers.values())
+            self._analyses[structure] = _Analysis(hypers, ranges, unused, nonzero)
         known = self._analyses[structure]
         ranges = {
             name: bounds
@@ -198,7 +227,7 @@ class Specializer:
                     "an input for it",
                     hint="give a float",
                 )
-        return Specialization(with_inputs(rule, ranges), inputs, constants)
+        return Specialization(with_inputs(rule, ranges), inputs, constants, known.nonzero)
 
 
 def _entries(values: Mapping[str, Any]) -> Iterator[tuple[Entry, Any]]:
@@ -263,6 +292,20 @@ def _unused(source: RuleSource, rule: UpdateRule, numbers: Mapping[str, Any]) ->
     return frozenset(found)
 
 
+def _nonzero(
+    source: RuleSource, rule: UpdateRule, numbers: Mapping[str, Any], entries: Iterable[Entry]
+) -> frozenset[Entry]:
+    """The entries that are not 0, and for which the rule with a 0 has other states."""
+    found = set()
+    for entry in entries:
+        if entry.of(numbers) == 0:
+            continue
+        with suppress(ClosedFormError):
+            if source.build(entry.replaced(numbers, 0)).states.keys() != rule.states.keys():
+                found.add(entry)
+    return frozenset(found)
+
+
 def _content(rule: UpdateRule) -> tuple[Any, ...]:
     return rule.all_expressions(), dict(rule.hyperparameters)
 
@@ -289,11 +332,12 @@ def input_tensors(made: Specialization, params: Sequence[Tensor]) -> dict[str, T
 
 @dataclass(slots=True)
 class CompiledGroup:
-    """What a param group runs.
+    """The computation of a param group.
 
     Attributes:
         specialization: Its rule.
         inputs: The tensors of its hyperparameters.
+        state_names: The states of each parameter, without the step.
         written: The numbers that were last written to them.
         kernels: The kernel of each parameter, or one for all.
         is_joint: Whether all parameters step together.
@@ -301,6 +345,7 @@ class CompiledGroup:
 
     specialization: Specialization
     inputs: dict[str, Tensor]
+    state_names: tuple[str, ...] = ()
     written: dict[str, Any] = field(default_factory=dict)
     kernels: list[Any] = field(default_factory=list)
     is_joint: bool = False

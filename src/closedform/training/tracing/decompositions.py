@@ -120,71 +120,56 @@ def convolution_backward(
     exchanged, cut to the size of the weight. A transposed convolution is its own mirror image.
     """
     del bias_sizes, output_padding
+    geometry = stride, padding, dilation, groups
     wide, narrow = (grad, value) if transposed else (value, grad)
     in_input = in_weight = in_bias = None
     if output_mask[0]:
         in_input = (
-            _convolve(grad, weight, stride, padding, dilation, groups)
+            _convolve(grad, weight, geometry)
             if transposed
-            else _unconvolve(grad, weight, value, stride, padding, dilation, groups)
+            else _unconvolve(grad, weight, value, geometry)
         )
     if output_mask[1]:
-        in_weight = _correlate(wide, narrow, weight, stride, padding, dilation, groups)
+        in_weight = _correlate(wide, narrow, weight, geometry)
     if output_mask[2]:
         in_bias = grad.sum([0, *range(2, grad.dim())])
     return in_input, in_weight, in_bias
 
 
-def _convolve(
-    value: torch.Tensor,
-    weight: torch.Tensor,
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    groups: int,
-) -> torch.Tensor:
-    none = [0] * len(stride)
-    result: torch.Tensor = _ATEN.convolution(
-        value, weight, None, stride, padding, dilation, False, none, groups
-    )
+Geometry = tuple[list[int], list[int], list[int], int]
+"""Stride, padding, dilation and groups of a convolution."""
+
+
+def _convolve(value: torch.Tensor, weight: torch.Tensor, geometry: Geometry) -> torch.Tensor:
+    *along, groups = geometry
+    none = [0] * len(geometry[0])
+    result: torch.Tensor = _ATEN.convolution(value, weight, None, *along, False, none, groups)
     return result
 
 
 def _unconvolve(
-    grad: torch.Tensor,
-    weight: torch.Tensor,
-    like: torch.Tensor,
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    groups: int,
+    grad: torch.Tensor, weight: torch.Tensor, like: torch.Tensor, geometry: Geometry
 ) -> torch.Tensor:
     """The transposed convolution whose result has the size of ``like``."""
+    *along, groups = geometry
     missing = []
-    for axis, (step, pad, spread) in enumerate(zip(stride, padding, dilation, strict=True), 2):
+    for axis, (step, pad, spread) in enumerate(zip(*along, strict=True), 2):
         reach = (grad.shape[axis] - 1) * step - 2 * pad + spread * (weight.shape[axis] - 1) + 1
         missing.append(like.shape[axis] - reach)
-    result: torch.Tensor = _ATEN.convolution(
-        grad, weight, None, stride, padding, dilation, True, missing, groups
-    )
+    result: torch.Tensor = _ATEN.convolution(grad, weight, None, *along, True, missing, groups)
     return result
 
 
 def _correlate(
-    wide: torch.Tensor,
-    narrow: torch.Tensor,
-    weight: torch.Tensor,
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    groups: int,
+    wide: torch.Tensor, narrow: torch.Tensor, weight: torch.Tensor, geometry: Geometry
 ) -> torch.Tensor:
     """The gradient in the weight: each group's channels beside each other as one batch."""
+    stride, padding, dilation, groups = geometry
     batch, channels, *space = wide.shape
     per_group = channels // groups
     beside = wide.reshape(batch, groups, per_group, *space).transpose(0, 2)
     beside = beside.reshape(per_group, groups * batch, *space)
-    result = _convolve(beside, narrow.transpose(0, 1), dilation, padding, stride, groups)
+    result = _convolve(beside, narrow.transpose(0, 1), (dilation, padding, stride, groups))
     for axis, size in enumerate(weight.shape[2:], 2):
         result = result.narrow(axis, 0, size)
     return result.transpose(0, 1)
@@ -231,7 +216,7 @@ def avg_pool2d_backward(
     channels = value.shape[1]
     share = 1 / (divisor_override or height * width)
     kernel = torch.full((channels, 1, height, width), share, dtype=grad.dtype)
-    return _unconvolve(grad, kernel, value, list(step), list(pad), [1, 1], channels)
+    return _unconvolve(grad, kernel, value, (list(step), list(pad), [1, 1], channels))
 
 
 _BACKWARD: Mapping[Any, Callable[..., Any]] = {

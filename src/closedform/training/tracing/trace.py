@@ -25,9 +25,8 @@ from closedform.errors import ExportError
 from closedform.exporters.torch_ops import TORCH_DTYPES
 from closedform.ir import naming
 from closedform.ir.types import DType
-from closedform.training.tracing.batches import Loss, batch_names, target_count
 from closedform.training.tracing.decompositions import RANDOM, decompositions
-from closedform.training.tracing.forward import Forward
+from closedform.training.tracing.forward import Forward, Loss, batch_names, target_count
 from closedform.training.tracing.onnx_program import FREE, Tensors, explained, quiet, write_onnx
 
 LOSS_SCALE = "loss_scale"

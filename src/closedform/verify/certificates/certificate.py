@@ -3,7 +3,7 @@
 Up to a million steps every step is compared with ball arithmetic: for the engine that ran, the
 largest error is then proved. Of longer ranges some 25,000 steps are compared, among them both ends,
 every milestone and its neighbours, and powers of two; and a bound for all steps is proved by
-forward error analysis of the graph on intervals of the step (``certificate_bounds``). A certificate
+forward error analysis of the graph on intervals of the step (``errors``). A certificate
 says which of its numbers are proved, and of what.
 """
 
@@ -23,14 +23,11 @@ from closedform.ir.graph import Graph, Role
 from closedform.ir.types import DType
 from closedform.language.schedule import Schedule
 from closedform.options import ANY_STEPS
-from closedform.verify.certificates.bounds import Bound, bound_error
+from closedform.verify.certificates.errors import Bound, bound_error
 from closedform.verify.certificates.measure import Measured, measure, unit_in_last_place
 from closedform.verify.certificates.values import Values
-from closedform.verify.terms import term
 from closedform.verify.terms.limits import LIMITS
-
-EXHAUSTIVE = LIMITS.exhaustive_steps
-"""Ranges of up to this many steps are compared at every step."""
+from closedform.verify.terms.sympy_io import term
 
 _DTYPES = {np.dtype(np.float64): DType.F64, np.dtype(np.float32): DType.F32}
 
@@ -114,27 +111,8 @@ def certify(
 ) -> Certificate:
     """Returns how far a compiled schedule is from its exact value.
 
-    Args:
-        schedule: The schedule; it says what the exact values are.
-        graph: Its graph, compiled with ``step_shape=("n",)``; compiled here if it is not given.
-        steps: A range, or single steps. Up to a million all are compared. By default the length
-            of the schedule and one step more, or a million.
-        engine: "evaluate" is the reference evaluator, "onnxruntime" the exported model there; a
-            function takes an array of steps and returns an array of values, such as
-            ``lambda s: module(torch.from_numpy(s)).numpy()``.
-
-    Raises:
-        VerificationError: The schedule is open, the steps are none or out of range, the graph does
-            not take an array of steps, or the engine returns something else than floats.
-
-    Example:
-        >>> import closedform as cf
-        >>> lr = cf.schedules.cosine(1e-3, 1e-5, 1000)
-        >>> certificate = cf.certify(lr, dtype="f32")
-        >>> certificate.is_exhaustive, certificate.measured.steps
-        (True, 1001)
-        >>> certificate.measured.ulp.value < 0.5001
-        True
+    Arguments, errors and an example are those of :func:`closedform.api.certify`; a graph that is
+    not given is compiled with the default options.
     """
     where = f"schedule {schedule.name!r}"
     if schedule.open:
@@ -239,7 +217,7 @@ def _compared(steps: Any, starts: Sequence[int]) -> NDArray[np.int64]:
     """The steps that are compared: all, or ends, milestones, powers of two and random ones."""
     if not isinstance(steps, range):
         return np.asarray(steps)
-    if len(steps) <= EXHAUSTIVE:
+    if len(steps) <= LIMITS.exhaustive_steps:
         return np.array(steps, np.int64)
     rng = np.random.default_rng(0)
     count = len(steps)

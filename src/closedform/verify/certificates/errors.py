@@ -1,4 +1,13 @@
-"""How the error of each op follows from those of its operands: the rules of the error analysis.
+"""A bound of the error of a graph at every step of a range, by forward error analysis.
+
+For intervals of the step, each node has an enclosure of its real value (with exact operations, and
+with the number from which each constant was rounded) and a bound of the distance of the computed
+value from it. An operation adds the errors of its operands and its own rounding: half an ulp, or
+the error that the op table allows engines; ``RULES`` has the rule of each op. The worst intervals
+are halved until that gains nothing.
+
+A constant is assumed to be within half an ulp of the intended number, and an integer to be exact.
+The real value of the graph is the schedule if the translation is correct: validation proves that.
 
 Arrays hold one entry for each interval of the step; tables and comparisons with milestones have a
 further axis. Every bound is computed in float64 and rounded outward: it encloses the true one.
@@ -12,9 +21,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from closedform.ir.graph import Node
+from closedform.errors import VerificationError
+from closedform.ir.graph import Graph, Node
 from closedform.ir.ops import OPS, Op
 from closedform.ir.types import DType
+from closedform.verify.terms.limits import LIMITS
 
 Floats = NDArray[np.float64]
 
@@ -132,14 +143,9 @@ def _div(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclos
     return _rounded(node, low - unknown, high + unknown, error + unknown, whole=False)
 
 
-def _neg(_: Node, __: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
-    (a,) = operands
-    return Enclosure(-a.high, -a.low, a.error, a.is_whole)
-
-
-def _abs(_: Node, __: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
-    (a,) = operands
-    return Enclosure(a.least, a.size, a.error, a.is_whole)
+def _unary(make: Callable[[Enclosure], Enclosure]) -> Rule:
+    """The rule of an op of one operand that rounds nothing."""
+    return lambda _, __, operands: make(operands[0])
 
 
 def _extremum(function: Callable[[Floats, Floats], Floats]) -> Rule:
@@ -271,20 +277,6 @@ def _comparison(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) ->
     return Enclosure(low, high, np.where(is_decided, 0, np.inf), is_whole=True)
 
 
-def _junction(function: Callable[[Floats, Floats], Floats]) -> Rule:
-    def rule(_: Node, __: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
-        a, b = operands
-        low, high = function(a.low, b.low), function(a.high, b.high)
-        return Enclosure(low, high, np.maximum(a.error, b.error), is_whole=True)
-
-    return rule
-
-
-def _not(_: Node, __: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
-    (a,) = operands
-    return Enclosure(1 - a.high, 1 - a.low, a.error, is_whole=True)
-
-
 def _where(_: Node, __: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
     """One branch where the condition is decided; where it may be the wrong one, their distance."""
     condition, a, b = operands
@@ -312,26 +304,20 @@ def _cast(node: Node, sources: Sequence[Node], operands: Sequence[Enclosure]) ->
     return _rounded(node, a.low, a.high, a.error, whole=a.is_whole)
 
 
-def _reduce_sum(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
-    """Of integers: the counts of milestones."""
-    (a,) = operands
-    axes, keepdims = node.attribute("axes"), node.attribute("keepdims")
-    low, high, error = (
-        np.sum(part, axis=axes, keepdims=keepdims)
-        for part in np.broadcast_arrays(a.low, a.high, a.error)
-    )
-    error = error + (np.inf if node.type.dtype.is_float else 0)
-    return Enclosure(low, high, error, a.is_whole)
+def _reduction(function: Callable[..., Floats], *, is_exact: Callable[[DType], bool]) -> Rule:
+    """The rule of a reduction; one that is not exact in a dtype has no bound."""
 
+    def rule(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
+        (a,) = operands
+        axes, keepdims = node.attribute("axes"), node.attribute("keepdims")
+        low, high, error = (
+            function(part, axis=axes, keepdims=keepdims)
+            for part in np.broadcast_arrays(a.low, a.high, a.error)
+        )
+        unknown = 0 if is_exact(node.type.dtype) else np.inf
+        return Enclosure(low, high, error + unknown, a.is_whole)
 
-def _reduce_max(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
-    (a,) = operands
-    axes, keepdims = node.attribute("axes"), node.attribute("keepdims")
-    low, high, error = (
-        np.max(part, axis=axes, keepdims=keepdims)
-        for part in np.broadcast_arrays(a.low, a.high, a.error)
-    )
-    return Enclosure(low, high, error, a.is_whole)
+    return rule
 
 
 def _reshape(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
@@ -359,8 +345,8 @@ RULES: Mapping[Op, Rule] = {
     Op.ADD: _add,
     Op.SUB: _sub,
     Op.MUL: _mul,
-    Op.NEG: _neg,
-    Op.ABS: _abs,
+    Op.NEG: _unary(lambda a: Enclosure(-a.high, -a.low, a.error, a.is_whole)),
+    Op.ABS: _unary(lambda a: Enclosure(a.least, a.size, a.error, a.is_whole)),
     Op.DIV: _div,
     Op.FLOOR_DIV: _floor_div,
     Op.FLOOR_MOD: _floor_mod,
@@ -376,14 +362,133 @@ RULES: Mapping[Op, Rule] = {
     Op.LT: _comparison,
     Op.LE: _comparison,
     Op.EQ: _comparison,
-    Op.AND: _junction(np.minimum),
-    Op.OR: _junction(np.maximum),
-    Op.NOT: _not,
+    Op.AND: _extremum(np.minimum),
+    Op.OR: _extremum(np.maximum),
+    Op.NOT: _unary(lambda a: Enclosure(1 - a.high, 1 - a.low, a.error, is_whole=True)),
     Op.WHERE: _where,
     Op.CAST: _cast,
-    Op.REDUCE_SUM: _reduce_sum,
-    Op.REDUCE_MAX: _reduce_max,
+    Op.REDUCE_SUM: _reduction(np.sum, is_exact=lambda dtype: not dtype.is_float),  # milestones
+    Op.REDUCE_MAX: _reduction(np.max, is_exact=lambda _: True),
     Op.RESHAPE: _reshape,
     Op.LOOKUP: _lookup,
 }
 """How each op that graphs of schedules hold maps enclosures."""
+
+
+# A round halves the ranges within this part of the largest error, until it gains less.
+_GAIN = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A proved bound on the error at every step of a range.
+
+    Attributes:
+        absolute: No error is larger.
+        relative: No error is a larger part of the value; None where a value may be zero.
+        intervals: How many intervals of the step were looked at.
+    """
+
+    absolute: float
+    relative: float | None
+    intervals: int
+
+
+def bound_error(graph: Graph, first: int, last: int, starts: Sequence[int] = ()) -> Bound:
+    """Returns a bound of the error of the one output of a graph over steps first..last.
+
+    Args:
+        graph: Its one input is the step.
+        first: The first step.
+        last: The last step.
+        starts: Steps at which intervals should begin: milestones.
+
+    Raises:
+        VerificationError: The graph holds an op whose error has no rule.
+    """
+    lows, highs = _intervals(first, last, starts)
+    result = analyse(graph, lows, highs)
+    for _ in range(LIMITS.error_rounds):
+        before = float(result.error.max())
+        worst = np.flatnonzero((result.error > before * (1 - _GAIN)) | (result.error == before))
+        if (highs[worst] == lows[worst]).any() or len(lows) + len(worst) > LIMITS.error_intervals:
+            break
+        middles = lows[worst] + (highs[worst] - lows[worst]) // 2
+        halved = np.concatenate([highs, highs[worst]])
+        halved[worst] = middles
+        lows, highs = np.concatenate([lows, middles + 1]), halved
+        result = analyse(graph, lows, highs)
+        if np.isfinite(before) and float(result.error.max()) > before * (1 - _GAIN):
+            break
+    return Bound(float(result.error.max()), _relative(result), len(lows))
+
+
+def _relative(result: Enclosure) -> float | None:
+    smallest = np.where(result.low > 0, result.low, -result.high)
+    if (smallest <= 0).any():
+        return None
+    return float(np.nextafter((result.error / smallest).max(), np.inf))
+
+
+def _intervals(
+    first: int, last: int, starts: Sequence[int]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Intervals of steps: cut at the milestones, short ones first, lengths growing from there."""
+    inner = [start for start in starts if first < start <= last]
+    marks = [first, *inner[: LIMITS.error_intervals // 4]]
+    parts = max(1, min(64, LIMITS.error_intervals // (4 * len(marks))))
+    doublings = 64 if len(marks) <= LIMITS.few_milestones else 1
+    cuts = {first}
+    for start, end in zip(marks, [*marks[1:], last + 1], strict=True):
+        length = end - start
+        cuts |= {start, *(start + length * part // parts for part in range(parts))}
+        cuts |= {start + 2**power for power in range(min(doublings, length.bit_length() - 1))}
+    ordered = np.array(sorted(cuts), np.int64)
+    return ordered, np.append(ordered[1:] - 1, last)
+
+
+def analyse(graph: Graph, lows: NDArray[np.int64], highs: NDArray[np.int64]) -> Enclosure:
+    """Returns the enclosure of the one output on each interval of steps.
+
+    Args:
+        graph: Its one input is the step, an array.
+        lows: The first step of each interval.
+        highs: The last step of each interval.
+
+    Raises:
+        VerificationError: The graph holds an op whose error has no rule.
+    """
+    known: list[Enclosure] = []
+    with np.errstate(all="ignore"):
+        for node in graph.nodes:
+            known.append(_node(graph, node, known, lows, highs))
+    result = known[graph.outputs[0].index]
+    shape = lows.shape
+    low, high, error = (
+        np.broadcast_to(part, shape) for part in (result.low, result.high, result.error)
+    )
+    # What is unknown may be anything.
+    error = np.where(np.isnan(error) | np.isnan(low) | np.isnan(high), np.inf, error)
+    return Enclosure(np.nan_to_num(low, nan=-np.inf), np.nan_to_num(high, nan=np.inf), error)
+
+
+def _node(
+    graph: Graph,
+    node: Node,
+    known: Sequence[Enclosure],
+    lows: NDArray[np.int64],
+    highs: NDArray[np.int64],
+) -> Enclosure:
+    if node.op is Op.INPUT:
+        low, high = (part.astype(np.float64) for part in (lows, highs))
+        return Enclosure(low, high, np.zeros(len(lows)), is_whole=True)
+    rule = RULES.get(node.op)
+    if rule is None:
+        raise VerificationError(
+            f"the error of {node.op} has no rule",
+            where=f"graph {graph.name!r}",
+            hint="a bound is for graphs of schedules",
+        )
+    operands = [known[index] for index in node.operands]
+    sources = [graph.nodes[index] for index in node.operands]
+    return rule(node, sources, operands)

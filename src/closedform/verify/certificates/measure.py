@@ -15,7 +15,7 @@ from closedform.verify.certificates.values import Floats
 
 # Nearer to a tie than this part of a gap, float64 does not tell on which side a value is.
 _TIE = 2.0**-40
-# What the parts of an exact value are off, and what float64 rounds in a difference of them.
+# The error of the parts of an exact value, and the rounding of a float64 difference of them.
 _SLACK = 1 + 2.0**-48
 
 

@@ -2,7 +2,8 @@
 
 About a schedule: ``total``, ``finite``, ``where_safe``, ``reached``, ``unambiguous``, ``bounded``,
 ``non_negative``, ``continuous``, ``monotone``, ``ends_at``, ``periodic``, ``equal``,
-``recurrence``, ``area``. About a rule: ``same_rule``, ``invariant``, ``finite_steps``,
+``recurrence``, ``area``. About its graph in floats: ``float_finite``, ``float_bounded``,
+``float_monotone``, ``float_within``. About a rule: ``same_rule``, ``invariant``, ``finite_steps``,
 ``bounded_update``, ``after_steps``.
 """
 
@@ -11,6 +12,12 @@ from __future__ import annotations
 from closedform.verify.claims.continuity import continuous
 from closedform.verify.claims.core import BUDGET, Claim, Goal, Proofs
 from closedform.verify.claims.defined import finite, reached, total, unambiguous, where_safe
+from closedform.verify.claims.floats import (
+    float_bounded,
+    float_finite,
+    float_monotone,
+    float_within,
+)
 from closedform.verify.claims.induction import area, recurrence
 from closedform.verify.claims.rule import (
     after_steps,
@@ -19,13 +26,7 @@ from closedform.verify.claims.rule import (
     invariant,
     same_rule,
 )
-from closedform.verify.claims.values import (
-    bounded,
-    ends_at,
-    monotone,
-    non_negative,
-    periodic,
-)
+from closedform.verify.claims.values import bounded, ends_at, monotone, non_negative, periodic
 from closedform.verify.claims.values import equal_to as equal
 
 __all__ = [
@@ -42,6 +43,10 @@ __all__ = [
     "equal",
     "finite",
     "finite_steps",
+    "float_bounded",
+    "float_finite",
+    "float_monotone",
+    "float_within",
     "invariant",
     "monotone",
     "non_negative",

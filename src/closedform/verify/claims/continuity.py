@@ -8,7 +8,7 @@ minima, maxima and absolute values are continuous by themselves.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,8 +16,7 @@ from flint import arb, fmpq
 
 from closedform.errors import VerificationError
 from closedform.language import Schedule
-from closedform.verify.claims.core import Claim, Goal, number_text
-from closedform.verify.claims.limits import Directions, directions_of, limits
+from closedform.verify.claims.core import Claim, Goal, all_defined, number_text
 from closedform.verify.claims.reading import (
     CLOCK,
     Condition,
@@ -29,28 +28,12 @@ from closedform.verify.claims.reading import (
     value_term,
 )
 from closedform.verify.tactics.real_line import TIME, Cell, as_choices, moving, real_cells
-from closedform.verify.terms import (
-    FALSE,
-    MINUS_ONE,
-    ONE,
-    ZERO,
-    Op,
-    Term,
-    add,
-    equal,
-    ite,
-    less,
-    less_equal,
-    negate,
-    rational,
-    substitute,
-    symbol,
-)
-from closedform.verify.terms.definedness import obligations
+from closedform.verify.terms import build
 from closedform.verify.terms.evaluate import Undefined, value
-from closedform.verify.terms.facts import is_non_negative
+from closedform.verify.terms.facts import Direction, direction_from, is_non_negative, sign_from
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, line
+from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, fold, walk
 
 
 def continuous(
@@ -77,9 +60,9 @@ def continuous(
     cells = real_cells(on_the_line(reading.value)) if lr.open else cells_of(lr)
     goals: list[Goal] = []
     for joint in _joints(cells):
-        if rational(joint.time) not in spared:
+        if build.rational(joint.time) not in spared:
             goals += joint.goals()
-    apart = tuple(negate(equal(TIME, place)) for place in spared)
+    apart = tuple(build.negate(build.equal(TIME, place)) for place in spared)
     for cell in cells:
         goals += [_within(cell, goal, apart) for goal in _crossings(cell.value)]
     names = ", ".join(said(place) for place in places)
@@ -99,12 +82,95 @@ def cells_of(lr: Schedule) -> list[Cell]:
 
 def on_the_line(root: Term) -> Term:
     """The term over the real clock; a moving sign is written as the choice that it is."""
-    root = substitute(root, {CLOCK: TIME})
+    root = build.substitute(root, {CLOCK: TIME})
     for node in moving(root, Op.SIGN):
-        (inner,) = node.args
-        chosen = ite(less(ZERO, inner), ONE, ite(less(inner, ZERO), MINUS_ONE, ZERO))
-        root = substitute(root, {node: chosen})
+        root = build.substitute(root, {node: build.as_choice(node)})
     return root
+
+
+Directions = Mapping[Term, int]
+"""Of comparisons and floors: 1 where ``left - right``, or the argument of the floor, rises with the
+clock, -1 where it falls. What is not in it does not depend on the clock."""
+
+
+def limits(root: Term, directions: Directions) -> tuple[Term, Term]:
+    """Returns the limits of a term from the left and from the right, as terms in the point.
+
+    Which of two limits a comparison takes depends on which way its operands move.
+
+    Example:
+        >>> condition = build.less(TIME, build.rational(5))
+        >>> limits(condition, {condition: 1})
+        (t <= 5, t < 5)
+    """
+
+    def make(node: Term, args: list[tuple[Term, Term]]) -> tuple[Term, Term]:
+        lefts, rights = tuple(arg[0] for arg in args), tuple(arg[1] for arg in args)
+        way = directions.get(node, 0)
+        if way == 0:
+            return build.rebuild(node, lefts), build.rebuild(node, rights)
+        if node.op is Op.EQUAL:
+            return build.FALSE, build.FALSE
+        if node.op is Op.FLOOR:
+            if way > 0:
+                return _floor_just_below(lefts[0]), build.floor(rights[0])
+            return build.floor(lefts[0]), _floor_just_below(rights[0])
+        # Rising: at its root the difference was below 0 just before, and is above 0 just after.
+        if way > 0:
+            return build.less_equal(*lefts), build.less(*rights)
+        return build.less(*lefts), build.less_equal(*rights)
+
+    return fold(root, make)
+
+
+def _floor_just_below(node: Term) -> Term:
+    """The floor of a value just below ``node``: ceil(node) - 1."""
+    return build.add(build.negative(build.floor(build.negative(node))), build.MINUS_ONE)
+
+
+def directions_of(root: Term) -> dict[Term, int | None]:
+    """Returns the direction of each comparison and floor that moves with the clock.
+
+    A floor within an operand counts as constant: it is, but where it jumps.
+    """
+    directions = _directions(root)
+    found: dict[Term, int | None] = {}
+    for node in walk(root):
+        if node.op in RELATIONS:
+            difference = build.subtract(*node.args)
+            way = _WAYS[_directions(difference)[difference]]
+        elif node.op is Op.FLOOR:
+            way = _WAYS[directions[node.args[0]]]
+        else:
+            continue
+        if way != 0:
+            found[node] = way
+    return found
+
+
+def _directions(root: Term) -> dict[Term, Direction]:
+    """The direction in which each node strictly moves with the clock."""
+    found: dict[Term, Direction] = {}
+    signs: dict[Term, Sign] = {}
+    for node in walk(root):
+        of_args = [signs[arg] for arg in node.args]
+        signs[node] = sign_from(node, of_args)
+        if node == TIME:
+            found[node] = Direction.INCREASING
+        elif node.op in (Op.FLOOR, Op.SIGN, Op.LOOKUP):
+            found[node] = Direction.CONSTANT
+        else:
+            directions = [found[arg] for arg in node.args]
+            found[node] = direction_from(node, directions, of_args, strictly=True)
+    return found
+
+
+_WAYS = {
+    Direction.INCREASING: 1,
+    Direction.DECREASING: -1,
+    Direction.CONSTANT: 0,
+    Direction.UNKNOWN: None,
+}
 
 
 # --- between two cells --------------------------------------------------------------------------
@@ -129,12 +195,12 @@ def _joints(cells: list[Cell]) -> Iterator[_Joint]:
     for first, second in itertools.pairwise(ends):
         time = second.low
         owner = second.value if second.has_low else first.value
-        at = {TIME: rational(time)}
+        at = {TIME: build.rational(time)}
         yield _Joint(
             time,
-            substitute(limits(first.value, _read(first.value))[0], at),
-            substitute(points.get(time, owner), at),
-            substitute(limits(second.value, _read(second.value))[1], at),
+            build.substitute(limits(first.value, _read(first.value))[0], at),
+            build.substitute(points.get(time, owner), at),
+            build.substitute(limits(second.value, _read(second.value))[1], at),
         )
 
 
@@ -185,17 +251,19 @@ def _at_crossings(
     for choice in itertools.product((False, True), repeat=len(floors)):
         case = _floor_case(floors, choice, ways)
         sides = (
-            substitute(before, case.before),
-            substitute(root, case.there),
-            substitute(after, case.after),
+            build.substitute(before, case.before),
+            build.substitute(root, case.there),
+            build.substitute(after, case.after),
         )
         if case.whole:
             places = " and ".join(condition_text(node) for node in case.whole)
             yield from _meeting(f"where {places} is whole", *sides, case.facts, case.past)
             continue
         for first, second in dict.fromkeys(_unordered(node) for node in relations):
-            crossing = equal(substitute(first, case.there), substitute(second, case.there))
-            text = f"at {condition_text(equal(first, second))}"
+            crossing = build.equal(
+                build.substitute(first, case.there), build.substitute(second, case.there)
+            )
+            text = f"at {condition_text(build.equal(first, second))}"
             yield from _meeting(text, *sides, (*case.facts, crossing), case.past)
 
 
@@ -203,23 +271,23 @@ def _floor_case(floors: list[Term], choice: tuple[bool, ...], ways: Directions) 
     """The case that some floors have whole arguments, where they jump, and the others have not."""
     before, there, after = {}, {}, {}
     facts: list[Term] = []
-    past = [less(ZERO, TIME)]
+    past = [build.less(build.ZERO, TIME)]
     for index, (node, is_whole) in enumerate(zip(floors, choice, strict=True), 1):
-        count = symbol(f"floor {index}", integer=True)
+        count = build.own_symbol(f"floor {index}", integer=True)
         (inner,) = node.args
-        low = add(count, MINUS_ONE) if is_whole else count
+        low = build.add(count, build.MINUS_ONE) if is_whole else count
         before[node], after[node] = (low, count) if ways[node] > 0 else (count, low)
         there[node] = count
         facts += (
-            [equal(inner, count)]
+            [build.equal(inner, count)]
             if is_whole
-            else [less(count, inner), less(inner, add(count, ONE))]
+            else [build.less(count, inner), build.less(inner, build.add(count, build.ONE))]
         )
         if is_non_negative(inner):
-            facts.append(less_equal(ZERO, count))
+            facts.append(build.less_equal(build.ZERO, count))
             if is_whole and ways[node] > 0:
                 # It rose to where it is from what was not below 0.
-                past.append(less_equal(ONE, count))
+                past.append(build.less_equal(build.ONE, count))
     whole = tuple(node.args[0] for node, picked in zip(floors, choice, strict=True) if picked)
     return _Floors(before, there, after, tuple(facts), tuple(past), whole)
 
@@ -246,29 +314,23 @@ def _meeting(
     for limit, given in ((before, (*facts, *past)), (after, facts)):
         if limit == there:
             continue
-        goals += [
-            Goal(
-                f"{where}, {found.text} is defined",
-                found.goal,
-                (*given, *found.path),
-                is_sufficient=found.is_sufficient,
-            )
-            for found in obligations(limit)
-        ]
-        goals.append(Goal(f"{where} it does not jump", equal(limit, there), given, shown=shown))
+        goals += all_defined(limit, given, f"{where}, ")
+        goals.append(
+            Goal(f"{where} it does not jump", build.equal(limit, there), given, shown=shown)
+        )
     return goals
 
 
 def _within(cell: Cell, goal: Goal, apart: tuple[Term, ...]) -> Goal:
-    low = rational(cell.low)
-    facts = [less_equal(low, TIME) if cell.low == 0 else less(low, TIME), *apart]
+    low = build.rational(cell.low)
+    facts = [build.less_equal(low, TIME) if cell.low == 0 else build.less(low, TIME), *apart]
     if cell.high is not None:
-        facts.append(less(TIME, rational(cell.high)))
+        facts.append(build.less(TIME, build.rational(cell.high)))
     return replace(goal, given=(*facts, *goal.given))
 
 
 def _not_looked_at(what: str) -> Goal:
-    return Goal(f"{what}: not looked at", FALSE, is_sufficient=True)
+    return Goal(f"{what}: not looked at", build.FALSE, is_sufficient=True)
 
 
 # --- jumps, listed -------------------------------------------------------------------------------
@@ -336,13 +398,10 @@ def _that_jump(joints: Iterable[_Joint]) -> Iterator[Jump]:
     for joint in joints:
         if joint.before == joint.there == joint.after:
             continue
-        found = Jump(joint.time, *(value(side, {}) for side in _sides(joint)))
+        sides = (value(side, {}) for side in (joint.before, joint.there, joint.after))
+        found = Jump(joint.time, *sides)
         if _differ(found.before, found.there) or _differ(found.there, found.after):
             yield found
-
-
-def _sides(joint: _Joint) -> tuple[Term, Term, Term]:
-    return joint.before, joint.there, joint.after
 
 
 def _floor_joints(cell: Cell, until: int) -> Iterator[_Joint]:
@@ -359,8 +418,10 @@ def _floor_joints(cell: Cell, until: int) -> Iterator[_Joint]:
         times.update((form - LinearForm(fmpq(n))).root(TIME) for n in wholes[: LIMITS.jump_times])
     for time in times:
         if cell.low < time and (cell.high is None or time < cell.high):
-            at = {TIME: rational(time)}
-            yield _Joint(time, *(substitute(side, at) for side in (before, cell.value, after)))
+            at = {TIME: build.rational(time)}
+            yield _Joint(
+                time, *(build.substitute(side, at) for side in (before, cell.value, after))
+            )
 
 
 _SAME = 1e-30

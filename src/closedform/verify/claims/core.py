@@ -1,13 +1,13 @@
 """Claims: goals to be proved about a subject, and how their verdicts become one.
 
-A relation counts only together with the definedness of what it relates (a prover may cancel
+A relation counts only together with the definedness of its sides (a prover may cancel
 denominators), so a claim holds the goals that it presumes beside its own.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,19 +15,11 @@ from flint import arb, fmpq
 
 from closedform.language import Schedule, UpdateRule
 from closedform.verify.tactics.prover import prove
-from closedform.verify.terms import (
-    FALSE,
-    TRUE,
-    Op,
-    Term,
-    exact,
-    negate,
-    substitute,
-    symbol,
-    walk,
-)
+from closedform.verify.terms.build import FALSE, TRUE, exact, negate, own_symbol, substitute
+from closedform.verify.terms.definedness import Kind, Obligation, obligations
 from closedform.verify.terms.evaluate import Undefined, value
 from closedform.verify.terms.limits import LIMITS
+from closedform.verify.terms.tree import Op, Term, shown_name, walk
 from closedform.verify.terms.verdict import Status, Verdict
 
 BUDGET = LIMITS.claim_seconds
@@ -62,9 +54,21 @@ class Goal:
     start: tuple[tuple[str, Any], ...] = ()
 
 
+def defined(found: Obligation, given: tuple[Term, ...] = (), place: str = "") -> Goal:
+    """Returns an obligation as a goal under what is given; ``place`` begins its text."""
+    text = "some branch holds" if found.kind is Kind.BRANCH else f"{found.text} is defined"
+    under = (*given, *found.path)
+    return Goal(f"{place}{text}", found.goal, under, is_sufficient=found.is_sufficient)
+
+
+def all_defined(root: Term, given: tuple[Term, ...] = (), place: str = "") -> list[Goal]:
+    """Returns the goals that every operation in a term is defined; arguments as ``defined``."""
+    return [defined(found, given, place) for found in obligations(root)]
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A statement about a schedule or a rule, and what must be proved for it.
+    """A statement about a schedule or a rule, and the goals that prove it.
 
     Attributes:
         name: The name of its kind, such as ``bounded``.
@@ -76,6 +80,8 @@ class Claim:
         is_question: True for what is asked to be known: to be refuted is then no fault.
         arguments: Numbers by name, as text, with which the claim of this name can be made again
             by who reads it in an artefact; None where they say not all.
+        decide: How it is decided within a number of seconds, for claims that are not about terms:
+            those about floats. It has no goals then.
     """
 
     name: str
@@ -86,6 +92,7 @@ class Claim:
     assume: tuple[Term, ...] = ()
     is_question: bool = False
     arguments: Mapping[str, str] | None = None
+    decide: Callable[[float], Verdict] | None = None
 
     def verify(self, *, budget: float = BUDGET, proofs: Proofs | None = None) -> Verdict:
         """Returns the verdict: proved where every goal is, refuted at the first false one.
@@ -96,6 +103,8 @@ class Claim:
         """
         known = Proofs() if proofs is None else proofs
         began = time.monotonic()
+        if self.decide is not None:
+            return self.decide(budget).after(time.monotonic() - began)
         known.ask_shared((*self.presumes, *self.goals), self.assume, budget)
         verdicts: list[Verdict] = []
         unknown: list[str] = []
@@ -123,7 +132,7 @@ class Proofs:
     _proved: dict[Term, list[tuple[frozenset[Term], Verdict]]] = field(default_factory=dict)
 
     def ask_shared(self, goals: Iterable[Goal], assume: tuple[Term, ...], budget: float) -> None:
-        """Asks once what many goals state, under what is given in all of them.
+        """Asks once for a statement shared by many goals, under their common premises.
 
         Where it is proved so, it is proved for each; where not, each is asked by itself.
         """
@@ -169,7 +178,7 @@ def _decide(goal: Goal, facts: tuple[Term, ...], budget: float) -> Verdict:
 
 
 GENERALIZED = "for any choice"
-"""The tactic of a proof for any number in the place of what many branches choose from."""
+"""The tactic that replaces the values of many branches by one arbitrary number."""
 
 
 def _prove(statement: Term, facts: tuple[Term, ...], budget: float) -> Verdict:
@@ -198,7 +207,7 @@ def _generalized(statement: Term) -> Term:
             continue
         inner.add(node)
         if node.op is Op.ITE:
-            places[node] = symbol(f"choice {len(places) + 1}")
+            places[node] = own_symbol(f"choice {len(places) + 1}")
         else:
             pending.extend(node.args)
     return substitute(statement, places)
@@ -218,10 +227,18 @@ def _refuted(goal: Goal, verdict: Verdict, before: list[Verdict]) -> Verdict:
     return Verdict(
         Status.REFUTED,
         tactics=verdict.tactics,
-        counterexample=point,
+        counterexample=None if point is None else _for_people(point),
         reason=", ".join(parts),
         samples=sum(earlier.samples for earlier in before) + verdict.samples,
     )
+
+
+def _for_people(point: Mapping[str, Any]) -> dict[str, Any]:
+    """A point with the prover's own symbols as they are shown, unless another has that name."""
+    return {
+        name if shown_name(name) in point else shown_name(name): number
+        for name, number in point.items()
+    }
 
 
 def value_text(term: Term, point: Mapping[str, Any]) -> str:

@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from closedform.language import Schedule
-from closedform.verify.claims.core import Claim, Goal
-from closedform.verify.claims.reading import (
-    Condition,
-    claim_about,
-    condition_text,
-    defined,
-    read_schedule,
-)
-from closedform.verify.terms import UNDEFINED, Op, Term, both, equal, negate, walk
-from closedform.verify.terms.definedness import Kind, Obligation, obligations
+from closedform.verify.claims.core import Claim, Goal, defined
+from closedform.verify.claims.reading import Condition, claim_about, condition_text, read_schedule
+from closedform.verify.terms.build import UNDEFINED, both, equal, negate
+from closedform.verify.terms.definedness import Kind, obligations
+from closedform.verify.terms.tree import Op, Term, chain, walk
 
 
 def total(lr: Schedule, *, where: Condition = True, assume: Iterable[Condition] = ()) -> Claim:
@@ -24,7 +19,8 @@ def total(lr: Schedule, *, where: Condition = True, assume: Iterable[Condition] 
     no gap and no contradiction; ``unambiguous`` claims that they do not.
     """
     reading = read_schedule(lr, assume, where)
-    goals = [defined(found, reading) for found in _missing_branches(reading.value)]
+    found = [each for each in obligations(reading.value) if each.kind is Kind.BRANCH]
+    goals = [defined(each, reading.given) for each in found]
     return claim_about(reading, "total", "every step has a branch", goals)
 
 
@@ -33,7 +29,9 @@ def finite(lr: Schedule, *, where: Condition = True, assume: Iterable[Condition]
     reading = read_schedule(lr, assume, where)
     sentence = "the value is finite and real"
     found = [each for each in obligations(reading.value) if each.kind is not Kind.BRANCH]
-    return claim_about(reading, "finite", sentence, [defined(each, reading) for each in found])
+    return claim_about(
+        reading, "finite", sentence, [defined(each, reading.given) for each in found]
+    )
 
 
 def where_safe(lr: Schedule, *, assume: Iterable[Condition] = ()) -> Claim:
@@ -42,7 +40,7 @@ def where_safe(lr: Schedule, *, assume: Iterable[Condition] = ()) -> Claim:
     It is a question: the compiler guards what is not safe.
     """
     reading = read_schedule(lr, assume)
-    goals = [defined(each, reading) for each in obligations(reading.value, taken=False)]
+    goals = [defined(each, reading.given) for each in obligations(reading.value, taken=False)]
     sentence = "branches not taken are finite and real, too"
     return claim_about(reading, "where_safe", sentence, goals, is_question=True)
 
@@ -66,9 +64,9 @@ def unambiguous(lr: Schedule, *, assume: Iterable[Condition] = ()) -> Claim:
     reading = read_schedule(lr, assume)
     goals = []
     for node in walk(reading.value):
-        chain = _chain(node)
-        for index, (condition, value) in enumerate(chain):
-            for other, second in chain[index + 1 :]:
+        branches, _ = chain(node)
+        for index, (condition, value) in enumerate(branches):
+            for other, second in branches[index + 1 :]:
                 goal = Goal(
                     f"branches {condition_text(condition)} and {condition_text(other)} agree",
                     equal(value, second),
@@ -79,19 +77,6 @@ def unambiguous(lr: Schedule, *, assume: Iterable[Condition] = ()) -> Claim:
     return claim_about(reading, "unambiguous", "branches that overlap agree", goals)
 
 
-def _missing_branches(value: Term) -> list[Obligation]:
-    return [each for each in obligations(value) if each.kind is Kind.BRANCH]
-
-
-def _chain(node: Term) -> list[tuple[Term, Term]]:
-    """The conditions and values of a chain of choices, without its last branch."""
-    chain = []
-    while node.op is Op.ITE:
-        condition, then, node = node.args
-        chain.append((condition, then))
-    return chain
-
-
 def _branches(value: Term) -> list[tuple[Term, ...]]:
     """For each branch of each outermost chain the conditions under which it is taken."""
     inner = {node.args[2] for node in walk(value) if node.op is Op.ITE}
@@ -100,11 +85,10 @@ def _branches(value: Term) -> list[tuple[Term, ...]]:
         if node.op is not Op.ITE or node in inner:
             continue
         refused: list[Term] = []
-        rest = node
-        while rest.op is Op.ITE:
-            condition, _, rest = rest.args
+        branches, last = chain(node)
+        for condition, _ in branches:
             paths.append((*refused, condition))
             refused.append(negate(condition))
-        if rest != UNDEFINED:
+        if last != UNDEFINED:
             paths.append(tuple(refused))
     return paths

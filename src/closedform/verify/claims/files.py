@@ -6,6 +6,7 @@ The statements of a file about itself are questions, never answers.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -24,24 +25,18 @@ from closedform.verify.claims.defined import finite, reached, total, where_safe
 from closedform.verify.claims.report import Report, check
 from closedform.verify.claims.standard import verify_schedule
 from closedform.verify.claims.values import bounded, ends_at, non_negative, periodic
-from closedform.verify.terms import FALSE
+from closedform.verify.terms.build import FALSE
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.translation.from_onnx import from_onnx
 
 KEY = "closedform.claims"
 """The entry of the metadata that holds claims."""
 
-# By name what makes a claim again out of a schedule and numbers.
+# By name, the functions that rebuild a claim from a schedule and numbers.
 _MADE_AGAIN: Mapping[str, Callable[..., Claim]] = {
-    "total": total,
-    "finite": finite,
-    "where_safe": where_safe,
-    "reached": reached,
-    "bounded": bounded,
-    "non_negative": non_negative,
-    "continuous": continuous,
-    "ends_at": ends_at,
-    "periodic": periodic,
-}
+    make.__name__: make
+    for make in (total, finite, where_safe, reached, bounded, non_negative, continuous, ends_at)
+} | {"periodic": periodic}
 
 
 def verify_file(path: str | PathLike[str], *, budget: float = BUDGET) -> tuple[Schedule, Report]:
@@ -104,10 +99,35 @@ def _again(entry: dict[str, Any], lifted: Schedule, where: str) -> Claim:
         said = entry.get("sentence", name)
         return Claim(name, f"stated in the file: {said}", lifted, (goal,))
     try:
-        values = {key: exact_number(Fraction(value)) for key, value in numbers.items()}
+        values = {key: exact_number(_number(value)) for key, value in numbers.items()}
         made = make(lifted, **values)
     except (TypeError, ValueError, ZeroDivisionError):
+        shown = _cut(numbers)
         raise VerificationError(
-            f"the claim {name!r} cannot be made of {numbers!r}", where=where
+            f"the claim {name!r} cannot be made of {shown}", where=where
         ) from None
     return made
+
+
+_LONGEST = 200
+
+
+def _cut(numbers: Mapping[str, Any]) -> str:
+    text = str(numbers)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+
+
+_FRACTION = re.compile(r"[+-]?\d+(/\d+)?")
+
+
+def _number(text: Any) -> Fraction:
+    """The number that an argument states, as ``as_numbers`` writes it: a whole one or a fraction.
+
+    Raises:
+        ValueError: It is in another form, or of more digits than are read.
+    """
+    if not isinstance(text, str) or len(text) > LIMITS.stated_digits:
+        raise ValueError(f"expected a fraction in text, got {type(text).__name__}")
+    if _FRACTION.fullmatch(text) is None:
+        raise ValueError(f"expected a fraction, got {text!r}")
+    return Fraction(text)

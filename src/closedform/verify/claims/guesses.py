@@ -19,24 +19,16 @@ from closedform.language import Schedule, t
 from closedform.verify.claims.continuity import cells_of, on_the_line
 from closedform.verify.claims.reading import CLOCK, Reading
 from closedform.verify.tactics.real_line import Cell, as_choices, real_cells
-from closedform.verify.terms import (
-    Sign,
-    Term,
-    rational,
-    substitute,
-    symbols,
-    term,
-)
+from closedform.verify.terms.build import rational, substitute
 from closedform.verify.terms.evaluate import Undefined, holds, value
 from closedform.verify.terms.limits import LIMITS
+from closedform.verify.terms.sympy_io import term
+from closedform.verify.terms.tree import Sign, Term, symbols
 
 Point = Mapping[str, fmpq]
 Number = fmpq | arb
 
 _STEPS_BEYOND = (0, 1, 2, 3, 5, 8, 13, 40, 100, 1000)
-
-
-# --- points at which guesses are made ------------------------------------------------------------
 
 
 def draws(reading: Reading, seed: int = 0) -> list[Point]:
@@ -116,12 +108,9 @@ def _steps_of(cell: Cell, *, is_one_of_many: bool) -> list[int]:
     return [step for step in sorted(steps) if first <= step <= last]
 
 
-# --- bounds --------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class BoundCandidate:
-    """A candidate for a bound: what is claimed, and its term."""
+    """A candidate for a bound: the claim and its term."""
 
     expr: sp.Expr
     term: Term
@@ -179,7 +168,7 @@ def _joined(chosen: tuple[BoundCandidate, ...], *, is_lower: bool) -> BoundCandi
 
 
 def candidates_of(reading: Reading, samples: Sequence[Sample]) -> list[BoundCandidate]:
-    """Returns what a bound may be made of: 0, values where the schedule turns, hyperparameters."""
+    """Returns candidate bounds: 0, values where the schedule turns, hyperparameters."""
     schedule = reading.schedule
     exprs: dict[sp.Expr, None] = {sp.Integer(0): None}
     if not schedule.open:
@@ -201,8 +190,9 @@ def _extremes(samples: Sequence[Sample]) -> Iterator[sp.Rational]:
             yield sp.Rational(int(found.p), int(found.q))
 
 
-def _middle(number: Number) -> fmpq:
-    return number if isinstance(number, fmpq) else number.mid().fmpq()
+def _middle(number: Number) -> arb:
+    """What values are ordered by; a ball may be too large for a fraction."""
+    return arb(number).mid()
 
 
 def _is_readable(expr: sp.Expr) -> bool:
@@ -241,9 +231,6 @@ def _root(difference: sp.Expr) -> sp.Expr | None:
     if slope == 0 or rest.has(t) or slope.has(t):
         return None
     return -rest / slope
-
-
-# --- ways ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import sympy as sp
 
 from closedform.errors import VerificationError
 from closedform.language import Schedule, exact_number, t
-from closedform.verify.claims.core import Claim, Goal
+from closedform.verify.claims.core import Claim, Goal, all_defined
 from closedform.verify.claims.reading import (
     CLOCK,
     Condition,
@@ -19,7 +19,7 @@ from closedform.verify.claims.reading import (
     read_schedule,
     said,
 )
-from closedform.verify.terms import (
+from closedform.verify.terms.build import (
     ONE,
     TRUE,
     ZERO,
@@ -28,12 +28,11 @@ from closedform.verify.terms import (
     rational,
     substitute,
     subtract,
-    term,
 )
-from closedform.verify.terms.definedness import obligations
 from closedform.verify.terms.limits import LIMITS
+from closedform.verify.terms.sympy_io import term
 
-_PREVIOUS = sp.Symbol("previous value", real=True)
+_PREVIOUS = sp.Dummy("previous value", real=True)
 
 
 def recurrence(
@@ -78,28 +77,15 @@ def recurrence(
         ),
     ]
     everywhere = replace(reading, where=TRUE)
-    presumes = [*has_value(everywhere, wanted)]
-    presumes += [
-        Goal(
-            f"in the step, {found.text} is defined",
-            found.goal,
-            (*given, *found.path),
-            is_sufficient=found.is_sufficient,
-        )
-        for found in obligations(made)
-    ]
+    presumes = [*has_value(everywhere, wanted), *all_defined(made, given, "in the step, ")]
     sentence = f"it begins at {said(first)} and follows the recurrence"
     return claim_about(everywhere, "recurrence", sentence, goals, presumes)
 
 
 def area(
-    lr: Schedule,
-    total: Any,
-    steps: int | None = None,
-    *,
-    assume: Iterable[Condition] = (),
+    lr: Schedule, total: Any, steps: int | None = None, *, assume: Iterable[Condition] = ()
 ) -> Claim:
-    """Claims what the values of the first steps add up to.
+    """Claims the sum of the values of the first steps.
 
     Args:
         lr: The schedule f.

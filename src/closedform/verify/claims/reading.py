@@ -1,4 +1,4 @@
-"""Schedules as the prover reads them, and what all claims about them share."""
+"""Schedules as the prover reads them, and the code shared by claims about them."""
 
 from __future__ import annotations
 
@@ -12,25 +12,23 @@ from closedform.errors import VerificationError
 from closedform.language import Schedule, exact_number, t
 from closedform.language.numbers import rationalize
 from closedform.language.printing import text
-from closedform.verify.claims.core import Claim, Goal
-from closedform.verify.terms import (
+from closedform.verify.claims.core import Claim, Goal, all_defined
+from closedform.verify.terms.build import (
     FALSE,
     HALF,
     TRUE,
-    Op,
-    Term,
     cospi,
-    fold,
+    own_symbol,
     rebuild,
     substitute,
     subtract,
-    term,
 )
-from closedform.verify.terms.definedness import Kind, Obligation, obligations
+from closedform.verify.terms.sympy_io import term
+from closedform.verify.terms.tree import Op, Sign, Term, fold
 
 CLOCK = term(t)
-LATER = term(sp.Symbol("t'", integer=True, nonnegative=True))
-"""A second step in claims that compare two; the prime keeps it apart from any hyperparameter."""
+LATER = own_symbol("t'", integer=True, sign=Sign.NONNEGATIVE)
+"""A second step in claims that compare two."""
 
 Condition = Any
 """A SymPy condition, a term of the prover, or True for everywhere."""
@@ -58,7 +56,7 @@ class Reading:
 
     @property
     def given(self) -> tuple[Term, ...]:
-        """The condition as what is given; none where it is everywhere."""
+        """The condition as a premise; none where it holds everywhere."""
         return () if self.where == TRUE else (self.where,)
 
     def later(self, root: Term) -> Term:
@@ -123,27 +121,16 @@ def read_about(schedule: Schedule, expr: Any) -> Term:
         return term(exact_number(expr, "a value in a claim"))
     open_by_name = {symbol.name: symbol for symbol in schedule.open}
     known = {**open_by_name, **schedule.hyperparameters}
-    names = {s: known[s.name] for s in expr.free_symbols if s != t and s.name in known}
+    named = expr.free_symbols - expr.atoms(sp.Dummy) - {t}
+    names = {s: known[s.name] for s in named if s.name in known}
     return term(rationalize(expr.xreplace(names)))
 
 
 def has_value(reading: Reading, *others: Term) -> tuple[Goal, ...]:
     """Returns the goals that the schedule, and other terms of a claim, have a value."""
-    found = [defined(each, reading) for each in obligations(reading.value)]
-    return (*found, *(goal for other in others for goal in isdefined(other, reading)))
-
-
-def isdefined(other: Term, reading: Reading) -> list[Goal]:
-    """Returns the goals that a term has a value where the schedule is asked about."""
-    return [defined(each, reading) for each in obligations(other)]
-
-
-def defined(found: Obligation, reading: Reading) -> Goal:
-    """Returns one obligation as a goal."""
-    names = {Kind.BRANCH: "some branch holds"}
-    label = names.get(found.kind, f"{found.text} is defined")
-    given = (*reading.given, *found.path)
-    return Goal(label, found.goal, given, is_sufficient=found.is_sufficient)
+    return tuple(
+        goal for each in (reading.value, *others) for goal in all_defined(each, reading.given)
+    )
 
 
 def claim_about(

@@ -54,11 +54,14 @@ class Report:
 
     Attributes:
         subject: What the claims are about.
-        findings: Each claim with its verdict, in the order in which they were asked.
+        findings: Each claim with its verdict, in the order in which they were asked. They are
+            about the formula, over the real numbers, but for claims about floats by name.
+        floats: What is shown of the graph in floats; not part of the findings.
     """
 
     subject: str
     findings: tuple[Finding, ...]
+    floats: tuple[Finding, ...] = ()
 
     @property
     def proved(self) -> tuple[Finding, ...]:
@@ -67,8 +70,8 @@ class Report:
 
     @property
     def refuted(self) -> tuple[Finding, ...]:
-        """The findings that are false and were claimed."""
-        return tuple(finding for finding in self.findings if finding.is_fault)
+        """The findings that are false and were claimed, those about floats among them."""
+        return tuple(finding for finding in (*self.findings, *self.floats) if finding.is_fault)
 
     @property
     def answered_no(self) -> tuple[Finding, ...]:
@@ -86,10 +89,10 @@ class Report:
         return sum(finding.verdict.seconds for finding in self.findings)
 
     def exit_code(self, *, strict: bool = False) -> int:
-        """Returns 1 where something claimed is refuted, 2 where ``strict`` and unknown, else 0."""
+        """Returns 1 where something claimed is refuted, 3 where ``strict`` and unknown, else 0."""
         if self.refuted:
             return 1
-        return 2 if strict and self.unknown else 0
+        return 3 if strict and self.unknown else 0
 
     def __getitem__(self, name: str) -> Finding:
         """Returns the first finding of a kind of claim, such as ``bounded``.
@@ -112,9 +115,12 @@ class Report:
         raise TypeError("a report is not a truth value: use .refuted, .unknown and .proved")
 
     def __str__(self) -> str:
-        width = max((len(finding.claim.sentence) for finding in self.findings), default=0)
+        everything = (*self.findings, *self.floats)
+        width = max((len(finding.claim.sentence) for finding in everything), default=0)
         lines = [self.subject]
-        for finding in self.findings:
+        for finding in everything:
+            if self.floats and finding is self.floats[0]:
+                lines.append("its graph in floats")
             line = f"  {finding.shown:<8} {finding.claim.sentence:<{width}}  {finding.detail}"
             lines.append(line.rstrip())
         return "\n".join(lines)
@@ -142,11 +148,7 @@ def _entry(finding: Finding) -> dict[str, Any]:
 
 
 def check(
-    subject: str,
-    claims: Iterable[Claim],
-    *,
-    budget: float = BUDGET,
-    proofs: Proofs | None = None,
+    subject: str, claims: Iterable[Claim], *, budget: float = BUDGET, proofs: Proofs | None = None
 ) -> Report:
     """Returns the report of some claims, asked one after the other.
 

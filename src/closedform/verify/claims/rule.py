@@ -26,10 +26,8 @@ from closedform.verify.claims.step import (
     open_symbols,
     step_of,
 )
-from closedform.verify.terms import absolute, equal, less_equal, subtract, term
-
-# --- two rules -----------------------------------------------------------------------------------
-
+from closedform.verify.terms.build import absolute, equal, less_equal, subtract
+from closedform.verify.terms.sympy_io import term
 
 ANY_STATE = (
     "at a state that a run need not reach: give invariants= of the states that it does reach"
@@ -121,15 +119,13 @@ def same_rule(
     presumes = [
         goal for label, left, right in pairs for goal in defined_in(label, (left, right), given)
     ]
-    for condition in conditions:
-        preserved, presumed = inductive(first, condition, given=sp.And(*conditions))
-        goals += preserved
-        presumes += presumed
+    preserved, presumed = _preserved(first, conditions)
+    goals += preserved
     facts = facts_of(first, assume)
     sentence = f"{one.name} and {other.name} make the same steps"
     if where is not True:
         sentence += f" where {said(where)}"
-    return Claim("same_rule", sentence, one, tuple(goals), tuple(presumes), facts)
+    return Claim("same_rule", sentence, one, tuple(goals), (*presumes, *presumed), facts)
 
 
 def _substituted(first: Step, second: Step, substitution: Mapping[str, Any]) -> dict[str, sp.Expr]:
@@ -142,13 +138,7 @@ def _substituted(first: Step, second: Step, substitution: Mapping[str, Any]) -> 
 def _coupling(first: Step, second: Step, states: Mapping[str, Any]) -> dict[str, sp.Expr]:
     """Each state of the second rule, in the states of the first."""
     coupling = {}
-    for name in states:
-        if name not in second.states:
-            raise VerificationError(
-                f"{name!r} is not a state",
-                where=f"rule {second.rule.name!r}",
-                hint=nearest(name, second.states) if second.states else "it has none",
-            )
+    _check_states(states, second)
     for name in second.states:
         meant = states.get(name, name)
         if isinstance(meant, str):
@@ -164,7 +154,14 @@ def _coupling(first: Step, second: Step, states: Mapping[str, Any]) -> dict[str,
     return coupling
 
 
-# --- one rule ------------------------------------------------------------------------------------
+def _check_states(names: Iterable[str], step: Step) -> None:
+    for name in names:
+        if name not in step.states:
+            raise VerificationError(
+                f"{name!r} is not a state",
+                where=f"rule {step.rule.name!r}",
+                hint=nearest(name, step.states) if step.states else "it has none",
+            )
 
 
 def invariant(
@@ -214,13 +211,21 @@ def finite_steps(
     goals = list(defined_in("the parameter", (step.param,), given))
     for name, expr in step.states.items():
         goals += defined_in(f"state {name!r}", (expr,), given)
+    preserved, presumes = _preserved(step, conditions)
+    facts = facts_of(step, assume)
+    sentence = "every step is finite"
+    return Claim("finite", sentence, rule, tuple(goals), (*presumes, *preserved), facts)
+
+
+def _preserved(step: Step, conditions: list[sp.Basic]) -> tuple[list[Goal], list[Goal]]:
+    """The goals that all conditions together hold before every step, and what they presume."""
+    goals: list[Goal] = []
     presumes: list[Goal] = []
     for condition in conditions:
         preserved, presumed = inductive(step, condition, given=sp.And(*conditions))
-        presumes += (*presumed, *preserved)
-    facts = facts_of(step, assume)
-    sentence = "every step is finite"
-    return Claim("finite", sentence, rule, tuple(goals), tuple(presumes), facts)
+        goals += preserved
+        presumes += presumed
+    return goals, presumes
 
 
 def bounded_update(
@@ -251,17 +256,16 @@ def bounded_update(
     change = subtract(term(step.param), term(PARAM))
     limit = term(step.read(bound))
     shown = (("the change", change), ("the bound", limit))
-    goals = [
-        Goal(f"|change| <= {said(bound)}", less_equal(absolute(change), limit), given, shown=shown)
-    ]
-    presumes = list(defined_in("the parameter", (step.param, step.read(bound)), given))
-    for condition in conditions:
-        preserved, presumed = inductive(step, condition, given=sp.And(*conditions))
-        goals += preserved
-        presumes += presumed
+    goal = Goal(
+        f"|change| <= {said(bound)}", less_equal(absolute(change), limit), given, shown=shown
+    )
+    presumes = defined_in("the parameter", (step.param, step.read(bound)), given)
+    preserved, presumed = _preserved(step, conditions)
     sentence = f"a step changes the parameter by at most {said(bound)}"
     facts = facts_of(step, assume)
-    return Claim("bounded_update", sentence, rule, tuple(goals), tuple(presumes), facts)
+    return Claim(
+        "bounded_update", sentence, rule, (goal, *preserved), (*presumes, *presumed), facts
+    )
 
 
 def after_steps(
@@ -272,7 +276,7 @@ def after_steps(
     open: Iterable[str] = (),
     assume: Iterable[Condition] = (),
 ) -> Claim:
-    """Claims what states are after t steps with one gradient, by induction on t.
+    """Claims the states after t steps with one gradient, by induction on t.
 
     Args:
         rule: The rule.
@@ -289,13 +293,7 @@ def after_steps(
         True
     """
     step = step_of(rule, open)
-    for name in states:
-        if name not in step.states:
-            raise VerificationError(
-                f"{name!r} is not a state",
-                where=f"rule {rule.name!r}",
-                hint=nearest(name, step.states) if step.states else "it has none",
-            )
+    _check_states(states, step)
     closed = {name: step.read(exactly(expr)) for name, expr in states.items()}
     places = {state(name): expr for name, expr in closed.items()}
     given = given_by(step.read(where))

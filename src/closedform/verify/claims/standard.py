@@ -1,7 +1,10 @@
-"""The standard claims about any schedule: what is asked where nothing else is named.
+"""The standard claims about any schedule or update rule: asked where nothing else is named.
 
 Total, finite and bounded are claimed of every schedule, and never below 0 of one whose
 hyperparameters have values. The rest are questions: a schedule may jump, and go on for ever.
+
+Of a rule: states that stay at or above 0, and finite steps. A schedule inside it is replaced by any
+number at or above 0: it is verified on its own.
 """
 
 from __future__ import annotations
@@ -14,23 +17,25 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.language import Schedule, t
+from closedform.errors import ClosedFormError, VerificationError
+from closedform.language import PARAM, Schedule, UpdateRule, state, t
 from closedform.verify.claims.continuity import continuous, jumps
-from closedform.verify.claims.core import BUDGET, Claim, Proofs
+from closedform.verify.claims.core import BUDGET, Claim, Goal, Proofs
 from closedform.verify.claims.defined import finite, reached, total, where_safe
+from closedform.verify.claims.floats import float_finite
 from closedform.verify.claims.guesses import BoundCandidate, bounds, candidates_of, phases, sampled
 from closedform.verify.claims.reading import Condition, Reading, read_schedule
 from closedform.verify.claims.report import Finding, Report, check
+from closedform.verify.claims.rule import finite_steps, invariant
+from closedform.verify.claims.step import Step, inductive, open_symbols, step_of
 from closedform.verify.claims.values import bounded, ends_at, monotone, non_negative
-from closedform.verify.terms import Op, walk
+from closedform.verify.terms.build import FALSE
 from closedform.verify.terms.limits import LIMITS
+from closedform.verify.terms.tree import Op, walk
 
 
 def verify_schedule(
-    lr: Schedule,
-    *claims: Claim,
-    assume: Iterable[Condition] = (),
-    budget: float = BUDGET,
+    lr: Schedule, *claims: Claim, assume: Iterable[Condition] = (), budget: float = BUDGET
 ) -> Report:
     """Returns the verdicts of some claims about a schedule; of the standard ones if none is given.
 
@@ -54,7 +59,17 @@ def verify_schedule(
         return check(subject, claims, budget=budget)
     asked = _Standard(lr, tuple(assume), budget)
     report = check(subject, asked.claims(), budget=budget, proofs=asked.proofs)
-    return replace(report, findings=tuple(_with_jumps(lr, finding) for finding in report))
+    findings = tuple(_with_jumps(lr, finding) for finding in report)
+    return replace(report, findings=findings, floats=about_floats(lr, budget))
+
+
+def about_floats(lr: Schedule, budget: float = BUDGET) -> tuple[Finding, ...]:
+    """Returns what is shown of the graph of a schedule in floats; nothing where it has no graph."""
+    try:
+        claim = float_finite(lr)
+    except ClosedFormError:
+        return ()
+    return check("", [claim], budget=budget).findings
 
 
 def _with_jumps(lr: Schedule, finding: Finding) -> Finding:
@@ -156,3 +171,76 @@ class _Standard:
         if value.has(t, sp.Piecewise) or (value.is_number and not value.is_Rational):
             return
         yield replace(ends_at(lr, value, end, assume=self.assume), is_question=True)
+
+
+def verify_rule(rule: UpdateRule, *claims: Claim, budget: float = BUDGET) -> Report:
+    """Returns the verdicts of some claims about a rule; of the standard ones if none is given.
+
+    The standard claims: the states that begin at or above 0 and stay there, each as an invariant;
+    and that the parameter and every state are finite after a step from such states.
+
+    Args:
+        rule: The rule.
+        *claims: Claims made with ``closedform.claims``.
+        budget: Seconds for each claim.
+
+    Raises:
+        VerificationError: One of them is not a claim, or the prover cannot read the rule.
+
+    Example:
+        >>> from closedform import optimizers
+        >>> report = verify_rule(optimizers.adam())
+        >>> [(finding.claim.sentence, finding.shown) for finding in report]
+        [('state.exp_avg_sq >= 0 before every step', 'PROVED'), ('every step is finite', 'PROVED')]
+    """
+    subject = f"rule {rule.name!r}"
+    if claims:
+        return check(subject, claims, budget=budget)
+    try:
+        return _standard(rule, subject, budget)
+    except VerificationError as error:
+        # Functions of whole tensors are beyond the prover; the report says so.
+        goal = Goal(error.what, FALSE, is_sufficient=True)
+        return check(subject, [Claim("finite", "every step is finite", rule, (goal,))])
+
+
+def _standard(rule: UpdateRule, subject: str, budget: float) -> Report:
+    open_names = [key for key, value in rule.hyperparameters.items() if isinstance(value, Schedule)]
+    step = step_of(rule, open_names)
+    assume = [symbol >= 0 for name, symbol in open_symbols(step).items() if name in open_names]
+    proofs = Proofs()
+    preserved = _preserved(step, assume, budget, proofs)
+    given: dict[str, Any] = {"open": open_names, "assume": assume}
+    asked = [invariant(rule, sp.And(*preserved), **given)] if preserved else []
+    asked.append(finite_steps(rule, invariants=preserved, **given))
+    return check(subject, asked, budget=budget, proofs=proofs)
+
+
+def _preserved(step: Step, assume: list[sp.Basic], budget: float, proofs: Proofs) -> list[sp.Basic]:
+    """The conditions ``state >= 0`` that are preserved together; those that are not are left out.
+
+    Each round asks less, so there are at most as many rounds as states.
+    """
+    until = time.monotonic() + budget
+    begun = [name for name, at in step.initial.items() if at != PARAM and bool(at >= 0)]
+    conditions = [state(name) >= 0 for name in begun]
+    while conditions:
+        together = sp.And(*conditions)
+        given = (together, *assume)
+        failing = [
+            condition
+            for condition in conditions
+            if not _is_preserved(step, condition, given, until - time.monotonic(), proofs)
+        ]
+        if not failing:
+            break
+        conditions = [each for each in conditions if each not in failing]
+    return conditions
+
+
+def _is_preserved(
+    step: Step, condition: sp.Basic, given: tuple[sp.Basic, ...], budget: float, proofs: Proofs
+) -> bool:
+    goals, presumes = inductive(step, condition, given=sp.And(*given))
+    claim = Claim("preserved", "", step.rule, goals, presumes)
+    return budget > 0 and claim.verify(budget=budget, proofs=proofs).proved

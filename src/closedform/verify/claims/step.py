@@ -1,4 +1,4 @@
-"""One step of an update rule as claims read it, and what all claims about rules share."""
+"""One step of an update rule as claims read it, and the code shared by claims about rules."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from closedform.errors import VerificationError, nearest
 from closedform.language import PARAM, Schedule, UpdateRule, exact_number, state, t
 from closedform.language.numbers import rationalize
 from closedform.language.symbols import local
-from closedform.verify.claims.core import Goal
+from closedform.verify.claims.core import Goal, all_defined
 from closedform.verify.claims.reading import Condition, said
-from closedform.verify.terms import TRUE, Term, term
-from closedform.verify.terms.definedness import obligations
+from closedform.verify.terms.build import TRUE
+from closedform.verify.terms.sympy_io import term
+from closedform.verify.terms.tree import Term
 
 STEP_LATER = {t: t + 1}
 """The substitution that turns a statement about a step into one about the next."""
@@ -52,7 +53,7 @@ class Step:
         return exactly.xreplace(places)
 
     def after(self) -> dict[sp.Symbol, sp.Expr]:
-        """Returns what parameter and states are after the step, by their symbols."""
+        """Returns the parameter and the states after the step, by their symbols."""
         return {PARAM: self.param, **{state(name): expr for name, expr in self.states.items()}}
 
 
@@ -105,7 +106,7 @@ def open_symbols(step: Step) -> dict[str, sp.Symbol]:
 def inductive(
     step: Step, condition: sp.Basic, given: sp.Basic | None = None
 ) -> tuple[tuple[Goal, ...], tuple[Goal, ...]]:
-    """Returns the goals that a condition begins and is preserved, and what they presume.
+    """Returns the goals that a condition holds initially and is preserved, and their premises.
 
     ``given`` holds before the step; it is the condition itself if None.
     """
@@ -137,7 +138,7 @@ def exactly(expr: Any) -> Any:
 
 
 def given_by(*conditions: sp.Basic) -> tuple[Term, ...]:
-    """Returns conditions as what is given; those that always hold are left out."""
+    """Returns conditions as premises; those that always hold are left out."""
     found = dict.fromkeys(term(condition) for condition in conditions)
     return tuple(fact for fact in found if fact != TRUE)
 
@@ -150,7 +151,4 @@ def facts_of(step: Step, assume: Iterable[Condition]) -> tuple[Term, ...]:
 def defined_in(label: str, exprs: Iterable[sp.Expr], given: tuple[Term, ...]) -> Iterator[Goal]:
     """Yields the goals that expressions have a value."""
     for expr in exprs:
-        for found in obligations(term(expr)):
-            text = f"in {label}, {found.text} is defined"
-            under = (*given, *found.path)
-            yield Goal(text, found.goal, under, is_sufficient=found.is_sufficient)
+        yield from all_defined(term(expr), given, f"in {label}, ")

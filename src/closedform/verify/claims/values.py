@@ -24,32 +24,9 @@ from closedform.verify.claims.reading import (
     said,
 )
 from closedform.verify.tactics.real_line import TIME, Cell, as_choices, real_cells
-from closedform.verify.terms import (
-    ONE,
-    RELATIONS,
-    TRUE,
-    TWO,
-    UNDEFINED,
-    ZERO,
-    Op,
-    Term,
-    add,
-    equal,
-    floor_modulo,
-    fold,
-    is_rational,
-    ite,
-    less,
-    less_equal,
-    negative,
-    power,
-    rational,
-    rebuild,
-    substitute,
-    symbols,
-    walk,
-)
+from closedform.verify.terms import build
 from closedform.verify.terms.tables import is_integer
+from closedform.verify.terms.tree import RELATIONS, Op, Term, fold, symbols, walk
 
 
 def bounded(
@@ -79,13 +56,15 @@ def bounded(
     reading = read_schedule(lr, assume, where)
     value = by_parity(reading.value)
     goals, bounds = [], []
-    for bound, relation, sign in ((low, less_equal, ">="), (high, _at_least, "<=")):
+    for bound, sign in ((low, ">="), (high, "<=")):
         if bound is None:
             continue
         limit = reading.read(bound)
         bounds.append(limit)
         shown = (("the value", reading.value), ("the bound", limit))
-        goals.append(Goal(f"value {sign} {said(bound)}", relation(limit, value), shown=shown))
+        ordered = (limit, value) if sign == ">=" else (value, limit)
+        statement = build.less_equal(*ordered)
+        goals.append(Goal(f"value {sign} {said(bound)}", statement, shown=shown))
     sides = " and ".join(goal.text.removeprefix("value ") for goal in goals)
     presumes = has_value(reading, *bounds)
     sentence = f"the value is {sides}"
@@ -98,7 +77,7 @@ def non_negative(
     """Claims that the value is never below 0."""
     reading = read_schedule(lr, assume, where)
     value = by_parity(reading.value)
-    goal = Goal("value >= 0", less_equal(ZERO, value), shown=(("it", reading.value),))
+    goal = Goal("value >= 0", build.less_equal(build.ZERO, value), shown=(("it", reading.value),))
     sentence = "the value is never below 0"
     return claim_about(reading, "non_negative", sentence, [goal], has_value(reading))
 
@@ -110,30 +89,30 @@ def by_parity(root: Term) -> Term:
     """
 
     def make(node: Term, args: list[Term]) -> Term:
-        if node.op is not Op.POWER or not is_rational(args[0]) or not is_integer(args[1]):
-            return rebuild(node, tuple(args))
+        if node.op is not Op.POWER or not build.is_rational(args[0]) or not is_integer(args[1]):
+            return build.rebuild(node, tuple(args))
         base, exponent = args
-        if is_rational(exponent) or base.value >= 0:
-            return rebuild(node, (base, exponent))
-        size = power(negative(base), exponent)
-        return ite(equal(floor_modulo(exponent, TWO), ZERO), size, negative(size))
+        if build.is_rational(exponent) or base.value >= 0:
+            return build.rebuild(node, (base, exponent))
+        size = build.power(build.negative(base), exponent)
+        return build.ite(
+            build.equal(build.floor_modulo(exponent, build.TWO), build.ZERO),
+            size,
+            build.negative(size),
+        )
 
     return fold(root, make)
 
 
 _DIRECTIONS: dict[str, Callable[[Term, Term], Term]] = {
-    "increasing": less_equal,
-    "decreasing": lambda before, after: less_equal(after, before),
-    "constant": equal,
+    "increasing": build.less_equal,
+    "decreasing": lambda before, after: build.less_equal(after, before),
+    "constant": build.equal,
 }
 
 
 def monotone(
-    lr: Schedule,
-    direction: str,
-    *,
-    where: Condition = True,
-    assume: Iterable[Condition] = (),
+    lr: Schedule, direction: str, *, where: Condition = True, assume: Iterable[Condition] = ()
 ) -> Claim:
     """Claims that the value is monotone from step to step.
 
@@ -165,7 +144,7 @@ def _of_two_steps(reading: Reading, direction: str) -> Goal:
     return Goal(
         f"the value is {direction}",
         _DIRECTIONS[direction](reading.value, after),
-        (*reading.given, *map(reading.later, reading.given), less(CLOCK, LATER)),
+        (*reading.given, *map(reading.later, reading.given), build.less(CLOCK, LATER)),
         shown=(("at t it", reading.value), ("at t' it", after)),
     )
 
@@ -175,20 +154,20 @@ def _step_by_step(reading: Reading, direction: str) -> list[Goal] | None:
 
     Neighbours among the steps that are compared are enough: the ways of a value add up.
     """
-    root = substitute(ite(reading.where, reading.value, UNDEFINED), {CLOCK: TIME})
+    root = build.substitute(build.ite(reading.where, reading.value, build.UNDEFINED), {CLOCK: TIME})
     if reading.schedule.open or set(symbols(root)) - {"t"}:
         return None
     cells = [
         cell
         for cell in real_cells(as_choices(root))
-        if cell.value != UNDEFINED and (cell.last is None or cell.first <= cell.last)
+        if cell.value != build.UNDEFINED and (cell.last is None or cell.first <= cell.last)
     ]
     if any(RELATIONS & {node.op for node in walk(cell.value)} for cell in cells):
         return None
     goals = [_within(cell, reading, direction) for cell in cells if TIME in walk(cell.value)]
     for one, other in itertools.pairwise(cells):
         before, after = (
-            substitute(cell.value, {TIME: rational(step)})
+            build.substitute(cell.value, {TIME: build.rational(step)})
             for cell, step in ((one, one.last), (other, other.first))
         )
         text = f"from step {one.last} to step {other.first} it is {direction}"
@@ -198,21 +177,15 @@ def _step_by_step(reading: Reading, direction: str) -> list[Goal] | None:
 
 
 def _within(cell: Cell, reading: Reading, direction: str) -> Goal:
-    here = substitute(cell.value, {TIME: CLOCK})
-    goal = _of_two_steps(replace(reading, value=here, where=TRUE), direction)
-    ends = [less_equal(rational(cell.first), CLOCK)]
+    here = build.substitute(cell.value, {TIME: CLOCK})
+    goal = _of_two_steps(replace(reading, value=here, where=build.TRUE), direction)
+    ends = [build.less_equal(build.rational(cell.first), CLOCK)]
     if cell.last is not None:
-        ends.append(less_equal(LATER, rational(cell.last)))
+        ends.append(build.less_equal(LATER, build.rational(cell.last)))
     return replace(goal, given=(*goal.given, *ends))
 
 
-def ends_at(
-    lr: Schedule,
-    value: Any,
-    at: Any = None,
-    *,
-    assume: Iterable[Condition] = (),
-) -> Claim:
+def ends_at(lr: Schedule, value: Any, at: Any = None, *, assume: Iterable[Condition] = ()) -> Claim:
     """Claims that the value is this one at every step from ``at`` on.
 
     Args:
@@ -234,9 +207,9 @@ def ends_at(
         )
     reading = read_schedule(lr, assume)
     first, last = reading.read(begin), reading.read(value)
-    reading = replace(reading, where=less_equal(first, CLOCK))
+    reading = replace(reading, where=build.less_equal(first, CLOCK))
     shown = (("it", reading.value),)
-    goal = Goal(f"value = {said(value)}", equal(reading.value, last), shown=shown)
+    goal = Goal(f"value = {said(value)}", build.equal(reading.value, last), shown=shown)
     claim = claim_about(reading, "ends_at", goal.text, [goal], has_value(reading, last))
     sentence = f"the value is {said(value)} from step {said(begin)} on"
     return replace(claim, sentence=sentence, arguments=as_numbers(value=value, at=begin))
@@ -246,11 +219,11 @@ def periodic(lr: Schedule, period: Any, *, assume: Iterable[Condition] = ()) -> 
     """Claims that the value is the same ``period`` steps later, an integer of at least 1."""
     reading = read_schedule(lr, assume)
     steps = reading.read(period)
-    after = substitute(reading.value, {CLOCK: add(CLOCK, steps)})
-    whole = Goal("the period is at least one step", less_equal(ONE, steps))
+    after = build.substitute(reading.value, {CLOCK: build.add(CLOCK, steps)})
+    whole = Goal("the period is at least one step", build.less_equal(build.ONE, steps))
     goal = Goal(
         "the value is the same a period later",
-        equal(after, reading.value),
+        build.equal(after, reading.value),
         shown=(("it", reading.value), ("a period later it", after)),
     )
     sentence = f"the value repeats every {said(period)} steps"
@@ -281,13 +254,9 @@ def equal_to(
     reading = replace(reading, assume=facts)
     goal = Goal(
         f"the value is that of {name}",
-        equal(reading.value, value),
+        build.equal(reading.value, value),
         shown=((repr(lr.name), reading.value), (name, value)),
     )
     return claim_about(
         reading, "equal", f"it is equal to {name}", [goal], has_value(reading, value)
     )
-
-
-def _at_least(limit: Term, value: Term) -> Term:
-    return less_equal(value, limit)

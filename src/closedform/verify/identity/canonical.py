@@ -7,8 +7,10 @@ Generators are symbols and functions of canonical arguments. What is used of the
 2. ``b^(x + n) = b^n b^x`` for whole n; powers of one base with commensurable exponents are powers
    of one generator; roots: ``(b^(1/n))^n = b``.
 3. ``(x y)^p = x^p y^p`` and ``log(x y) = log x + log y``, if ``sign_of`` says that the factors are
-   positive (a factor above may be 0 in a power).
-4. ``exp(u + v) = exp(u) exp(v)`` and ``exp(x log b) = b^x``.
+   positive (a factor above may be 0 in a power), or all but one: where the left side is defined,
+   that one is then not negative.
+4. ``exp(u + v) = exp(u) exp(v)``, ``exp(x log b) = b^x``, ``log(exp(u)) = u`` and, for ``b > 0``,
+   ``log(b^x) = x log b``.
 5. Any other function of equal canonical arguments is equal to itself.
 
 It assumes, and a claim must add, that denominators are not 0 and all operations are defined.
@@ -21,12 +23,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from functools import reduce
 from typing import Any
 
-from flint import fmpq, fmpz
+from flint import fmpq
 
-from closedform.verify.terms.build import add, divide, multiply, power, rational
+from closedform.verify.terms.build import add, divide, exp, multiply, power, rational
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.quotients import (
     GENERATORS,
@@ -36,6 +39,7 @@ from closedform.verify.terms.quotients import (
     from_terms,
     generator,
     number,
+    prime_powers,
     summands,
 )
 from closedform.verify.terms.tree import TRUTHS, Op, Sign, Term, walk
@@ -70,6 +74,7 @@ class Canonical:
         self._generators: dict[Hashable, int] = {}
         self.whole: set[int] = set()  # generators that are integers
         self._logs: dict[int, Quotient] = {}  # generators log(f), by index: f
+        self._logarithms: dict[int, Quotient] = {}  # generators exp(f), b^f by index: f, f log(b)
         self._relations: dict[int, tuple[int, Quotient]] = {}  # index: g^n = value
         self._denominators: dict[Hashable, int] = {}  # of the multiples of an angle or exponent
         self._forms: dict[Term, Quotient] = {}
@@ -225,7 +230,13 @@ class Canonical:
                 return result
             return result * self._root(base, int(rest.q)) ** int(rest.p)
         index, times = self._base("power", (base.key, part.key), multiple)
-        return generator(index) if self._scanning else generator(index) ** times
+        if self._scanning:
+            return generator(index)
+        if self._sign_of_form(base) is Sign.POSITIVE:
+            exponent = part * number(multiple / times)
+            self._logarithms[index] = exponent * self._logarithm(base)
+            self._name(index, lambda: power(self.term_of(base), self.term_of(exponent)))
+        return generator(index) ** times
 
     def _root(self, base: Quotient, degree: int) -> Quotient:
         """The root of a base: the common root of all that are taken of it, to a power."""
@@ -250,16 +261,27 @@ class Canonical:
         if len(parts) == 1 and content == 1 and parts[0][1] == 1:
             return [(base, 1)]
         positive: list[tuple[Quotient, int]] = []
+        zeros: list[tuple[Quotient, int]] = []
+        others = number(fmpq(1))
         for factor, times in parts:
             sign = self._sign_of_form(factor)
             if sign in (Sign.NEGATIVE, Sign.NONPOSITIVE):
                 factor = number(fmpq(-1)) * factor
                 content = -content if times % 2 else content
                 sign = Sign.POSITIVE if sign is Sign.NEGATIVE else Sign.NONNEGATIVE
-            if sign is not Sign.POSITIVE and (sign is not Sign.NONNEGATIVE or times < 0):
-                return [(base, 1)]
-            positive.append((factor, times))
-        return positive + _primes(content) if content > 0 else [(base, 1)]
+            if sign is Sign.POSITIVE:
+                positive.append((factor, times))
+            elif sign is Sign.NONNEGATIVE and times > 0:
+                zeros.append((factor, times))
+            else:
+                others = others * factor**times
+        if others.constant == 1:
+            return positive + zeros + _primes(content) if content > 0 else [(base, 1)]
+        for factor, times in zeros:
+            others = others * factor**times
+        if content < 0:
+            content, others = -content, number(fmpq(-1)) * others
+        return [*positive, *_primes(content), (others, 1)]
 
     def _sign_of_form(self, form: Quotient) -> Sign:
         try:
@@ -268,7 +290,13 @@ class Canonical:
             return Sign.ANY
 
     def term_of(self, form: Quotient) -> Term:
-        """Returns a polynomial in generators that are terms as a term."""
+        """Returns a polynomial in generators that are terms as a term.
+
+        Raises:
+            TooLarge: A generator is not a term, or it is not a polynomial.
+        """
+        if not form.below.is_constant():
+            raise TooLarge
         parts = []
         for exponents, coefficient in form.above.to_dict().items():
             powers = [rational(fmpq(coefficient))]
@@ -290,11 +318,24 @@ class Canonical:
             if base is not None:
                 result = result * self._power(base, number(multiple) * rest)
             else:
-                index, times = self._base("exp", part.key, multiple)
-                result = result * (
-                    generator(index) if self._scanning else generator(index) ** times
-                )
+                result = result * self._exponential_of(multiple, part)
         return result
+
+    def _exponential_of(self, multiple: fmpq, part: Quotient) -> Quotient:
+        """``exp(multiple * part)``, the part without logarithms."""
+        index, times = self._base("exp", part.key, multiple)
+        if self._scanning:
+            return generator(index)
+        exponent = part * number(multiple / times)
+        self._logarithms[index] = exponent
+        self._name(index, lambda: exp(self.term_of(exponent)))
+        return generator(index) ** times
+
+    def _name(self, index: int, term: Callable[[], Term]) -> None:
+        """Notes the term of a generator, where it has one."""
+        if index not in self.terms:
+            with suppress(TooLarge):
+                self.terms[index] = term()
 
     def _without_log(self, part: Quotient) -> tuple[Quotient | None, Quotient]:
         """``part = log(base) * rest``: base and rest, or None and the part."""
@@ -309,10 +350,21 @@ class Canonical:
         for factor, times in self._split(argument):
             if factor.constant == 1:
                 continue
+            known = self._known_logarithm(factor)
+            if known is not None:
+                result = result + number(fmpq(times)) * known
+                continue
             index = self._index(("log", factor.key))
             self._logs[index] = factor
             result = result + number(fmpq(times)) * generator(index)
         return result
+
+    def _known_logarithm(self, factor: Quotient) -> Quotient | None:
+        """The logarithm of an exponential or a power of a positive base."""
+        for index, logarithm in self._logarithms.items():
+            if factor.key == generator(index).key:
+                return logarithm
+        return None
 
     # --- relations -------------------------------------------------------------------------------
 
@@ -343,6 +395,64 @@ class Canonical:
         return result.above
 
 
+def _form(term: Term) -> tuple[Canonical, Quotient] | None:
+    """The canonical form and the engine that made it; None where there is none."""
+    engine = Canonical(lambda _: Sign.ANY)
+    try:
+        return engine, engine.of(term)
+    except (TooLarge, ZeroDivisionError, NotCanonical):
+        return None
+
+
+def numerator(term: Term) -> Term | None:
+    """Returns a polynomial that is 0 wherever a term is defined and 0; None where none is found."""
+    found = _form(term)
+    return None if found is None else _term(found[0], found[1].above)
+
+
+def _term(engine: Canonical, polynomial: object) -> Term | None:
+    try:
+        return engine.term_of(Quotient(polynomial, number(fmpq(1)).below))
+    except TooLarge:
+        return None
+
+
+def integral_scale(term: Term) -> int | None:
+    """Returns an integer L >= 1 such that ``L * term`` is a polynomial in integers over integers.
+
+    None where the term is not a polynomial in integer symbols.
+    """
+    found = _form(term)
+    if found is None or not found[1].below.is_one():
+        return None
+    engine, form = found
+    scale = 1
+    for exponents, coefficient in form.above.to_dict().items():
+        if not _is_integer(engine, exponents):
+            return None
+        scale = math.lcm(scale, int(fmpq(coefficient).q))
+    return scale
+
+
+def whole_part(term: Term) -> tuple[Term, Term] | None:
+    """Returns a polynomial as an integer and the rest; None where no part is surely an integer."""
+    found = _form(term)
+    if found is None or not found[1].below.is_one():
+        return None
+    engine, form = found
+    parts: dict[bool, dict[tuple[int, ...], fmpq]] = {True: {}, False: {}}
+    for exponents, coefficient in form.above.to_dict().items():
+        is_whole = _is_integer(engine, exponents) and fmpq(coefficient).q == 1
+        parts[bool(is_whole)][exponents] = fmpq(coefficient)
+    whole, rest = (_term(engine, from_terms(parts[kind]).above) for kind in (True, False))
+    return None if not parts[True] or whole is None or rest is None else (whole, rest)
+
+
+def _is_integer(engine: Canonical, exponents: tuple[int, ...]) -> bool:
+    """Whether a monomial is a product of integers."""
+    return all(not times or index in engine.whole for index, times in enumerate(exponents))
+
+
 def _chebyshev(cosine: Quotient, sine: Quotient, times: int) -> tuple[Quotient, Quotient]:
     """Cosine and sine of a whole multiple of an angle."""
     if abs(times) > LIMITS.angle_multiples:
@@ -357,13 +467,4 @@ def _chebyshev(cosine: Quotient, sine: Quotient, times: int) -> tuple[Quotient, 
 
 
 def _primes(constant: fmpq) -> list[tuple[Quotient, int]]:
-    """A rational number above 0 as powers of primes; itself where it is too long to factor."""
-    if max(int(constant.p), int(constant.q)) > 2**48:
-        return [(number(constant), 1)]
-    found = []
-    for part, direction in ((constant.p, 1), (constant.q, -1)):
-        if part != 1:
-            found += [
-                (number(fmpq(prime)), direction * times) for prime, times in fmpz(part).factor()
-            ]
-    return found
+    return [(number(prime), times) for prime, times in prime_powers(constant)]

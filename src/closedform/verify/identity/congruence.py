@@ -23,17 +23,17 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from flint import fmpq, fmpz
+from flint import fmpq
 
-from closedform.verify import terms
 from closedform.verify.identity import forms
 from closedform.verify.identity.canonical import is_zero
 from closedform.verify.identity.forms import ONE, ZERO, Form, Known, Monomial, NoForm, Truth
-from closedform.verify.terms import Op, Sign, Term
+from closedform.verify.terms import build
 from closedform.verify.terms.limits import LIMITS
+from closedform.verify.terms.quotients import prime_powers
+from closedform.verify.terms.tree import Op, Sign, Term
 
 _NOTHING: Known = frozenset()
-_LARGEST_PRIME = 2**48
 _UNDEFINED = "undefined"
 
 
@@ -53,17 +53,17 @@ def are_congruent(
         is_by_form: Whether to leave the engine out.
 
     Example:
-        >>> x, y = terms.symbol("x"), terms.symbol("y")
-        >>> root = terms.square_root(terms.opaque("f", terms.multiply(x, y)))
-        >>> same = terms.divide(
-        ...     terms.ONE, terms.square_root(terms.opaque("f", terms.multiply(y, x)))
+        >>> x, y = build.symbol("x"), build.symbol("y")
+        >>> root = build.square_root(build.opaque("f", build.multiply(x, y)))
+        >>> same = build.divide(
+        ...     build.ONE, build.square_root(build.opaque("f", build.multiply(y, x)))
         ... )
-        >>> are_congruent(terms.divide(x, root), terms.multiply(same, x))
+        >>> are_congruent(build.divide(x, root), build.multiply(same, x))
         True
     """
     table = Congruence()
     try:
-        difference = table.sum((table.form(left), forms.scaled(table.form(right), fmpq(-1))))
+        difference = forms.total((table.form(left), forms.scaled(table.form(right), fmpq(-1))))
         if not difference or is_by_form:
             return not difference
         return is_zero(table.term_of(difference), sign_of)
@@ -115,7 +115,7 @@ class Congruence:
                 self.whole |= {atom} if node.value.integer else set()
                 return forms.power_of(atom, ONE)
             case Op.ADD:
-                return self.sum(self.form(arg, known) for arg in node.args)
+                return forms.total(self.form(arg, known) for arg in node.args)
             case Op.MULTIPLY:
                 return self.product(self.form(arg, known) for arg in node.args)
             case Op.DIVIDE:
@@ -143,14 +143,6 @@ class Congruence:
                 return self._atom(node.op, node.value, *parts_of)
 
     # --- sums and products -----------------------------------------------------------------------
-
-    def sum(self, summands: Iterable[Form]) -> Form:
-        """Returns the sum of some forms."""
-        total: dict[Monomial, fmpq] = {}
-        for form in summands:
-            for monomial, times in form:
-                total[monomial] = total.get(monomial, ZERO) + times
-        return tuple(sorted((item for item in total.items() if item[1] != 0), key=forms.place_of))
 
     def product(self, factors: Iterable[Form]) -> Form:
         """Returns the product of some forms; sums of several summands become atoms."""
@@ -241,15 +233,8 @@ class Congruence:
 
     def _root_of(self, number: fmpq, exponent: fmpq) -> Form:
         """A power of a rational number above 0, by its primes."""
-        if max(int(number.p), int(number.q)) > _LARGEST_PRIME:
-            return self._prime(number, exponent)
-        parts = [
-            self._prime(fmpq(prime), exponent * direction * int(times))
-            for part, direction in ((number.p, 1), (number.q, -1))
-            if part != 1
-            for prime, times in fmpz(int(part)).factor()
-        ]
-        return self.product(parts)
+        powers = prime_powers(number)
+        return self.product(self._prime(prime, exponent * times) for prime, times in powers)
 
     def _prime(self, number: fmpq, exponent: fmpq) -> Form:
         atom = self._number("number", number)
@@ -314,7 +299,7 @@ class Congruence:
                 if len(parts) > LIMITS.expanded_terms:
                     return form
             result += parts
-        return self.sum(result)
+        return forms.total(result)
 
     # --- functions and choices -------------------------------------------------------------------
 
@@ -369,13 +354,13 @@ class Congruence:
         if len(parts) > 1:
             return forms.junction(joined, [self.truth(part, known) for part in parts])
         above, below = self.form(right, known), self.form(left, known)
-        difference = self.sum((above, forms.scaled(below, fmpq(-1))))
+        difference = forms.total((above, forms.scaled(below, fmpq(-1))))
         number = forms.number_of(difference)
         if number is not None:
-            return forms.holds(node.op, number)
+            return build.satisfied(node.op, number)
         if node.op is not Op.EQUAL and forms.is_whole(difference, self.whole):
-            is_strict = node.op is Op.LESS
-            return forms.WHOLE, difference if is_strict else forms.plus_one(difference)
+            one = () if node.op is Op.LESS else forms.constant(ONE)
+            return forms.WHOLE, forms.total((difference, one))
         leading = difference[0][1]
         by = leading if node.op is Op.EQUAL else abs(leading)
         return node.op, forms.scaled(difference, 1 / by)
@@ -387,14 +372,14 @@ class Congruence:
         summands = []
         for monomial, times in form:
             powers = (self._power_term(atom, exponent) for atom, exponent in monomial)
-            summands.append(terms.multiply(terms.rational(times), *powers))
-        return terms.add(*summands)
+            summands.append(build.multiply(build.rational(times), *powers))
+        return build.add(*summands)
 
     def _power_term(self, atom: int, exponent: fmpq) -> Term:
         if atom in self.bases:
             base = self.term_of(self.bases[atom])
         elif atom in self.primes:
-            base = terms.rational(self.primes[atom])
+            base = build.rational(self.primes[atom])
         else:
-            base = terms.symbol(f"atom {atom}")
-        return terms.power(base, terms.rational(exponent))
+            base = build.own_symbol(f"atom {atom}")
+        return build.power(base, build.rational(exponent))

@@ -14,26 +14,32 @@ on the run, ``is_defined`` shows by the signs of its denominators, radicands and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from closedform.verify import terms
-from closedform.verify.identity.canonical import is_zero
-from closedform.verify.identity.normal import (
-    by_angles,
-    normal,
-    opaque_cosines,
-    with_one_condition,
-)
-from closedform.verify.terms import Op, Sign, Term, facts
-from closedform.verify.terms.limits import LIMITS
-from closedform.verify.terms.linear import LinearForm
-from closedform.verify.terms.partition import Value, aligned, as_term, form_on, partition
+from flint import fmpq
 
-CYCLE = terms.symbol("cycle", integer=True, sign=Sign.NONNEGATIVE)
-ANY_CYCLE = terms.symbol("any cycle", integer=True)
-PHASE = terms.symbol("phase", integer=True, sign=Sign.NONNEGATIVE)
+from closedform.verify.identity.canonical import is_zero
+from closedform.verify.identity.normal import by_angles, normal, opaque_cosines, with_one_condition
+from closedform.verify.terms import build, facts
+from closedform.verify.terms.build import (
+    add,
+    floor,
+    is_rational,
+    multiply,
+    rational,
+    rebuild,
+)
+from closedform.verify.terms.limits import LIMITS
+from closedform.verify.terms.linear import LinearForm, linear_forms
+from closedform.verify.terms.partition import Value, aligned, as_term, form_on, partition
+from closedform.verify.terms.tables import is_integer
+from closedform.verify.terms.tree import Op, Sign, Term, fold, walk
+
+CYCLE = build.own_symbol("cycle", integer=True, sign=Sign.NONNEGATIVE)
+ANY_CYCLE = build.own_symbol("any cycle", integer=True)
+PHASE = build.own_symbol("phase", integer=True, sign=Sign.NONNEGATIVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +61,26 @@ class Steps:
         if isinstance(value, LinearForm):
             return value.sign_between(self.clock, first, last)
         steps = Steps(self.clock, first, last)
-        return terms.fold(value, steps._sign_of_node)
+        return fold(value, steps._sign_of_node)
+
+    def _sign_of_decays(self, form: LinearForm) -> Sign:
+        """The sign of a constant and multiples of numbers that are above 0 and below 1."""
+        if not form.multiples or not all(map(self._is_decay, form.multiples)):
+            return Sign.ANY
+        low = high = form.constant
+        for times in form.multiples.values():
+            low, high = (low, high + times) if times > 0 else (low + times, high)
+        if low >= 0:
+            return Sign.POSITIVE
+        return Sign.NEGATIVE if high <= 0 else Sign.ANY
+
+    def _is_decay(self, node: Term) -> bool:
+        """Whether a term is exp(x) with x < 0, or b ** x with 0 < b < 1 and x > 0."""
+        if node.op is Op.EXP:
+            return self.sign_of(node.args[0]) is Sign.NEGATIVE
+        if node.op is not Op.POWER or not is_rational(node.args[0]):
+            return False
+        return 0 < node.args[0].value < 1 and self.sign_of(node.args[1]) is Sign.POSITIVE
 
     def _sign_of_node(self, node: Term, args: list[Sign]) -> Sign:
         """The sign of a node from those of its arguments; that of a linear form from the form."""
@@ -66,7 +91,8 @@ class Steps:
         signs = []
         for part in partition(node, self.clock, self.first, self.last + 1):
             if not isinstance(part.value, LinearForm):
-                return found
+                is_sum = node.op is Op.ADD and found is Sign.ANY
+                return self._sign_of_decays(linear_forms(node)[node]) if is_sum else found
             signs.append(part.value.sign_between(self.clock, part.first, part.end - 1))
         return facts.weakest(signs)
 
@@ -98,13 +124,13 @@ def _at(side: Term, steps: Steps) -> Term:
 def _are_identical(left: Term, right: Term, steps: Steps) -> bool:
     """Whether two terms have one canonical form.
 
-    With cosines as what is equal to itself alone, then with angles as variables, then as they are.
+    First with each cosine as an atom, then with angles as variables, then as they are.
     """
     where = steps.clock, steps.first, steps.last
     one, other = (normal(side, *where) for side in (left, right))
-    if any(node.op is Op.ITE for node in terms.walk(one, other)):
+    if any(node.op is Op.ITE for node in walk(one, other)):
         one, other = with_one_condition(one, other, partial(_are_same, steps))
-    difference = terms.subtract(one, other)
+    difference = build.subtract(one, other)
     return (
         one == other
         or is_zero(opaque_cosines(difference), steps.sign_of)
@@ -114,7 +140,7 @@ def _are_identical(left: Term, right: Term, steps: Steps) -> bool:
 
 
 def _are_same(steps: Steps, one: Term, other: Term) -> bool:
-    return one == other or is_zero(terms.subtract(one, other), steps.sign_of)
+    return one == other or is_zero(build.subtract(one, other), steps.sign_of)
 
 
 def _are_equal_by_period(left: Term, right: Term, steps: Steps) -> bool:
@@ -125,7 +151,7 @@ def _are_equal_by_period(left: Term, right: Term, steps: Steps) -> bool:
 
 
 def _are_equal_in_cycles(left: Term, right: Term, steps: Steps, clock: Term, period: int) -> bool:
-    sides = [terms.substitute(side, {steps.clock: clock}) for side in (left, right)]
+    sides = [build.substitute(side, {steps.clock: clock}) for side in (left, right)]
     lists = [partition(side, PHASE, 0, period) for side in sides]
     return all(
         are_equal(one, other, Steps(PHASE, first, end - 1)) is not None
@@ -142,7 +168,7 @@ def _cycles(steps: Steps, *sides: Term) -> Iterator[tuple[Term, int]]:
     forms = dict.fromkeys(_floored_forms(steps, *sides))
     period = math.lcm(*(int(form.slope(steps.clock).q) for form in forms))
     if 1 < period <= LIMITS.cycle_period:
-        yield terms.add(terms.multiply(terms.rational(period), CYCLE), PHASE), period
+        yield build.add(build.multiply(build.rational(period), CYCLE), PHASE), period
     for form in forms:
         slope = form.slope(steps.clock)
         scale = math.lcm(int(slope.q), int(form.constant.q))
@@ -151,44 +177,81 @@ def _cycles(steps: Steps, *sides: Term) -> Iterator[tuple[Term, int]]:
             continue
         least = min(form.at(steps.clock, step) for step in (steps.first, steps.last))
         cycle = CYCLE if least >= 0 else ANY_CYCLE
-        phase = terms.multiply(terms.rational(1, scale), PHASE)
-        shifted = terms.add(cycle, phase, terms.rational(-form.constant))
-        yield terms.divide(shifted, terms.rational(slope)), scale
+        phase = build.multiply(build.rational(1, scale), PHASE)
+        shifted = build.add(cycle, phase, build.rational(-form.constant))
+        yield build.divide(shifted, build.rational(slope)), scale
 
 
 def _floored_forms(steps: Steps, *sides: Term) -> Iterator[LinearForm]:
-    for node in terms.walk(*sides):
+    for node in walk(*sides):
         if node.op is Op.FLOOR:
             form = form_on(node.args[0], steps.clock, steps.first, steps.last)
             if form is not None:
                 yield form
 
 
+def fold_period(statement: Term, clock: Term) -> tuple[Term, int] | None:
+    """Returns the statement about one period of the floors, and the period; None without one.
+
+    With ``t = P n + r`` and P the common period of the floors, ``floor(a t + b)`` is
+    ``a P n + floor(a r + b)``; where n cancels, a statement is one about r alone.
+    For every t, the statement at t is the one returned at ``t mod period``.
+    """
+    forms = linear_forms(statement)
+    floored = (forms[node.args[0]] for node in forms if node.op is Op.FLOOR)
+    period = math.lcm(*(int(form.slope(clock).q) for form in floored))
+    if not 1 < period <= LIMITS.fold_period:
+        return None
+    count = build.own_symbol("period#", integer=True)
+    replacement = add(multiply(rational(period), count), clock)
+
+    def shifted(node: Term, args: list[Term]) -> Term:
+        made = replacement if node == clock else rebuild(node, tuple(args)) if args else node
+        if made.op is Op.FLOOR:
+            return _floor(made.args[0])
+        is_sum = made.op in (Op.ADD, Op.MULTIPLY)
+        return linear_forms(made)[made].as_term() if is_sum else made
+
+    folded = fold(statement, shifted)
+    return None if count in walk(folded) else (folded, period)
+
+
+def _floor(inner: Term) -> Term:
+    """``floor(whole + rest)`` as ``whole + floor(rest)``."""
+    form = linear_forms(inner)[inner]
+    whole = LinearForm(
+        form.constant if form.constant.q == 1 else fmpq(0),
+        {atom: each for atom, each in form.multiples.items() if each.q == 1 and is_integer(atom)},
+    )
+    return (whole + LinearForm.of(floor((form - whole).as_term()))).as_term()
+
+
 def is_defined(value: Value, steps: Steps) -> bool:
     """Returns whether a value is shown to be defined at every one of some steps."""
     if isinstance(value, LinearForm):
         return True
-    return all(_operand_fits(node, steps) for node in terms.walk(value))
+    return all(operand_fits(node, steps.sign_of) for node in walk(value))
 
 
-def _operand_fits(node: Term, steps: Steps) -> bool:
+def operand_fits(node: Term, sign_of: Callable[[Term], Sign]) -> bool:
+    """Returns whether the signs of its operands show that an operation is defined."""
     match node.op:
         case Op.UNDEFINED | Op.LOOKUP:
             return False
         case Op.DIVIDE:
-            return steps.sign_of(node.args[1]) in (Sign.POSITIVE, Sign.NEGATIVE)
+            return sign_of(node.args[1]) in (Sign.POSITIVE, Sign.NEGATIVE)
         case Op.LOG:
-            return steps.sign_of(node.args[0]) is Sign.POSITIVE
+            return sign_of(node.args[0]) is Sign.POSITIVE
         case Op.POWER:
-            return _power_fits(node.args[0], node.args[1], steps)
+            return _power_fits(node.args[0], node.args[1], sign_of)
         case _:
             return True
 
 
-def _power_fits(base: Term, exponent: Term, steps: Steps) -> bool:
-    if terms.is_rational(exponent) and exponent.value >= 0:
-        return exponent.value.q == 1 or steps.sign_of(base) in (Sign.POSITIVE, Sign.NONNEGATIVE)
-    if steps.sign_of(base) is Sign.POSITIVE:
+def _power_fits(base: Term, exponent: Term, sign_of: Callable[[Term], Sign]) -> bool:
+    if is_rational(exponent) and exponent.value >= 0:
+        return exponent.value.q == 1 or sign_of(base) in (Sign.POSITIVE, Sign.NONNEGATIVE)
+    if sign_of(base) is Sign.POSITIVE:
         return True
-    is_growing = steps.sign_of(exponent) is Sign.POSITIVE
-    return is_growing and steps.sign_of(base) is Sign.NONNEGATIVE
+    is_growing = sign_of(exponent) is Sign.POSITIVE
+    return is_growing and sign_of(base) is Sign.NONNEGATIVE

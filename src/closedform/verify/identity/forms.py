@@ -6,8 +6,8 @@ from collections.abc import Collection, Hashable, Iterable
 
 from flint import fmpq
 
-from closedform.verify import terms
-from closedform.verify.terms import Op, Term
+from closedform.verify.terms import build
+from closedform.verify.terms.tree import Op, Term
 
 Monomial = tuple[tuple[int, fmpq], ...]
 Form = tuple[tuple[Monomial, fmpq], ...]
@@ -74,23 +74,18 @@ def is_whole(form: Form, atoms: Collection[int]) -> bool:
     )
 
 
-def plus_one(form: Form) -> Form:
-    """Returns a form and 1."""
-    summands = dict(form)
-    summands[UNIT] = summands.get(UNIT, ZERO) + 1
-    return tuple(sorted((item for item in summands.items() if item[1] != 0), key=place_of))
-
-
-def holds(op: Op, difference: fmpq) -> bool:
-    """Returns whether a relation holds of two numbers, by the second one less the first one."""
-    if op is Op.EQUAL:
-        return bool(difference == 0)
-    return bool(difference > 0 if op is Op.LESS else difference >= 0)
+def total(summands: Iterable[Form]) -> Form:
+    """Returns the sum of some forms."""
+    found: dict[Monomial, fmpq] = {}
+    for form in summands:
+        for monomial, times in form:
+            found[monomial] = found.get(monomial, ZERO) + times
+    return tuple(sorted((item for item in found.items() if item[1] != 0), key=place_of))
 
 
 def parts_of_relation(op: Op, left: Term, right: Term) -> tuple[list[Term], Op]:
     """Returns ``z < min(x, y)``, ``max(x, y) < z`` and their likes by parts, and how these join."""
-    make = terms.less if op is Op.LESS else terms.less_equal
+    make = build.less if op is Op.LESS else build.less_equal
     for inner, other, is_below in ((right, left, True), (left, right, False)):
         if op is not Op.EQUAL and inner.op in (Op.MINIMUM, Op.MAXIMUM):
             pairs = [
@@ -159,7 +154,7 @@ def opposite(truth: Truth) -> Truth:
         case Op.NOT:
             return truth[1]  # type: ignore[no-any-return]
         case "whole":
-            return WHOLE, plus_one(scaled(truth[1], fmpq(-1)))
+            return WHOLE, total((scaled(truth[1], fmpq(-1)), constant(ONE)))
         case _:
             return Op.NOT, truth
 
@@ -172,7 +167,7 @@ def is_negated(truth: Truth) -> bool:
 
 
 def facts_of(truth: Truth, holds: bool) -> Known:
-    """Returns what a condition says where it holds or fails, with its parts where that is known."""
+    """Returns the facts where a condition holds or fails, with those of its parts where known."""
     found = {(truth, holds), (opposite(truth), not holds)}
     if isinstance(truth, tuple) and truth[0] is (Op.AND if holds else Op.OR):
         for part in truth[1]:

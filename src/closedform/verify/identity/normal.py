@@ -13,55 +13,51 @@ Each rule is an equation of real numbers: both sides are equal wherever they are
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from flint import arb, fmpq, fmpz
 
-from closedform.verify import terms
-from closedform.verify.terms import Op, Term
+from closedform.verify.terms import build, tree
 from closedform.verify.terms.evaluate import value as value_of
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm
 from closedform.verify.terms.partition import form_on
 from closedform.verify.terms.tables import is_integer
+from closedform.verify.terms.tree import RELATIONS, TRUTHS, Op, Term, fold, walk
 
 _HALF = fmpq(1, 2)
 
 
 def normal(root: Term, clock: Term, first: int, last: int) -> Term:
     """Returns an equal term in the normal form of the steps from ``first`` to ``last``."""
-    names = terms.symbols(root)
+    names = tree.symbols(root)
 
     def make(node: Term, args: list[Term]) -> Term:
         if node.op in (Op.COSPI, Op.SINPI):
             return _cosine(node, args[0])
         if node.op in (Op.MINIMUM, Op.MAXIMUM):
             args.sort(key=_size)
-        if node.op is Op.POWER and all(terms.is_rational(arg) for arg in args):
+        if node.op is Op.POWER and all(build.is_rational(arg) for arg in args):
             return _root(args[0].value, args[1].value)
         if node.op is Op.DIVIDE:
             above = _inverse(args[1])
-            return terms.divide(*args) if above is None else terms.multiply(args[0], above)
-        return terms.rebuild(node, tuple(args)) if args else node
+            return build.divide(*args) if above is None else build.multiply(args[0], above)
+        return build.rebuild(node, tuple(args)) if args else node
 
     def _cosine(node: Term, angle: Term) -> Term:
         form = form_on(angle, clock, first, last)
         if form is None:
-            return terms.rebuild(node, (angle,))
+            return build.rebuild(node, (angle,))
         shift = _HALF if node.op is Op.SINPI else fmpq(0)
         sign, form = _reduced(form - LinearForm(shift), clock)
-        return terms.multiply(terms.rational(sign), terms.cospi(form.as_term(clock)))
+        return build.multiply(build.rational(sign), build.cospi(form.as_term(clock)))
 
     def _size(node: Term) -> float:
         # Odd numbers, so that different terms seldom meet: equal sizes stay in the order they had.
         values = {name: fmpq(2 * place + 3, 7) for place, name in enumerate(names)}
-        point = {**values, clock.value.name: fmpq(first)}
-        found = value_of(node, point)
-        if isinstance(found, arb):
-            return float(found.mid())
-        return float(int(found.p) / int(found.q)) if isinstance(found, fmpq) else 0.0
+        return _float_at(node, {**values, clock.value.name: fmpq(first)}, 0.0)
 
-    return terms.fold(root, make)
+    return fold(root, make)
 
 
 def without_special_angles(root: Term) -> Term:
@@ -69,18 +65,18 @@ def without_special_angles(root: Term) -> Term:
 
     def make(node: Term, args: list[Term]) -> Term:
         is_circular = node.op in (Op.COSPI, Op.SINPI)
-        if is_circular and terms.is_rational(args[0]) and args[0].value.q in (1, 2):
+        if is_circular and build.is_rational(args[0]) and args[0].value.q in (1, 2):
             shift = fmpq(0) if node.op is Op.COSPI else _HALF
             halves = int((2 * (args[0].value - shift)).p) % 4
-            return terms.rational((1, 0, -1, 0)[halves])
-        return terms.rebuild(node, tuple(args)) if args else node
+            return build.rational((1, 0, -1, 0)[halves])
+        return build.rebuild(node, tuple(args)) if args else node
 
-    return terms.fold(root, make) if has_trigonometry(root) else root
+    return fold(root, make) if has_trigonometry(root) else root
 
 
 def has_trigonometry(*roots: Term) -> bool:
     """Returns whether there is a cosine or sine in a term."""
-    return any(node.op in (Op.COSPI, Op.SINPI) for node in terms.walk(*roots))
+    return any(node.op in (Op.COSPI, Op.SINPI) for node in walk(*roots))
 
 
 def with_shared_cosines(
@@ -95,40 +91,41 @@ def with_shared_cosines(
         step: A step at which values are compared first.
         are_same: Whether two numbers are equal.
     """
-    candidates = [(node, _float_at(node, clock, step)) for node in _cosine_values(right, clock)]
+    at_step = {clock.value.name: fmpq(step)}
+    candidates = [(node, _float_at(node, at_step)) for node in _cosine_values(right, clock)]
     symbols: tuple[dict[Term, Term], dict[Term, Term]] = ({}, {})
     covered: set[Term] = set()
     for node in reversed(_cosine_values(left, clock)):
         if node in covered:
             continue
-        size = _float_at(node, clock, step)
+        size = _float_at(node, at_step)
         near = [other for other, value in candidates if math.isclose(value, size, rel_tol=1e-9)]
         same = next((other for other in reversed(near) if are_same(node, other)), None)
         if same is not None:
-            name = terms.symbol(f"cosine {len(symbols[1])}")
+            name = build.own_symbol(f"cosine {len(symbols[1])}")
             symbols[0][node] = symbols[1].setdefault(same, name)
-            covered.update(terms.walk(node))
-    return terms.substitute(left, symbols[0]), terms.substitute(right, symbols[1])
+            covered.update(walk(node))
+    return build.substitute(left, symbols[0]), build.substitute(right, symbols[1])
 
 
 def _cosine_values(root: Term, clock: Term) -> list[Term]:
     """The numbers that hold a cosine and no symbol but the clock, small ones first."""
     alone: dict[Term, bool] = {}
     found: dict[Term, None] = {}
-    for node in terms.walk(root):
+    for node in walk(root):
         is_other = node.op in (Op.SYMBOL, Op.OPAQUE, Op.UNDEFINED) and node != clock
         alone[node] = not is_other and all(alone[arg] for arg in node.args)
         has_cosine = node.op in (Op.COSPI, Op.SINPI) or any(arg in found for arg in node.args)
-        if alone[node] and has_cosine and node.op not in terms.TRUTHS:
+        if alone[node] and has_cosine and node.op not in TRUTHS:
             found[node] = None
     return list(found)
 
 
-def _float_at(node: Term, clock: Term, step: int) -> float:
-    found = value_of(node, {clock.value.name: fmpq(step)})
+def _float_at(node: Term, point: Mapping[str, fmpq], unknown: float = math.nan) -> float:
+    found = value_of(node, point)
     if isinstance(found, arb):
         return float(found.mid())
-    return float(int(found.p) / int(found.q)) if isinstance(found, fmpq) else math.nan
+    return float(int(found.p) / int(found.q)) if isinstance(found, fmpq) else unknown
 
 
 def with_one_condition(
@@ -144,8 +141,8 @@ def with_one_condition(
     seen: list[Term] = []
 
     def make(node: Term, args: list[Term]) -> Term:
-        rebuilt = terms.rebuild(node, tuple(args)) if args else node
-        if rebuilt.op not in terms.RELATIONS:
+        rebuilt = build.rebuild(node, tuple(args)) if args else node
+        if rebuilt.op not in RELATIONS:
             return rebuilt
         for known in seen:
             if known == rebuilt or (known.op is rebuilt.op and _say_the_same(known, rebuilt)):
@@ -154,15 +151,15 @@ def with_one_condition(
         return rebuilt
 
     def _say_the_same(one: Term, other: Term) -> bool:
-        differences = [terms.subtract(*relation.args) for relation in (one, other)]
+        differences = [build.subtract(*relation.args) for relation in (one, other)]
         return are_same(*differences)
 
-    return terms.fold(left, make), terms.fold(right, make)
+    return fold(left, make), fold(right, make)
 
 
 def _root(base: fmpq, exponent: fmpq) -> Term:
     """A half-integer power of a rational number: ``(p/q)^(n/2) = (pq)^(n/2) / q^n``."""
-    plain = terms.power(terms.rational(base), terms.rational(exponent))
+    plain = build.power(build.rational(base), build.rational(exponent))
     if exponent.q != 2 or base <= 0 or not 0 < exponent < 8 or max(base.p, base.q) > 2**32:
         return plain
     outside, inside = fmpq(1, int(base.q) ** int(exponent.p)), 1
@@ -170,25 +167,25 @@ def _root(base: fmpq, exponent: fmpq) -> Term:
         whole, rest = divmod(int(times) * int(exponent.p), 2)
         outside *= int(prime) ** whole
         inside *= int(prime) ** rest
-    root = terms.power(terms.rational(inside), terms.HALF) if inside > 1 else terms.ONE
-    return terms.multiply(terms.rational(outside), root)
+    root = build.power(build.rational(inside), build.HALF) if inside > 1 else build.ONE
+    return build.multiply(build.rational(outside), root)
 
 
 def _inverse(below: Term) -> Term | None:
     """One over ``r * s^(1/2)`` for rational r and s: ``s^(1/2) / (r * s)``."""
     factors = below.args if below.op is Op.MULTIPLY else (below,)
     roots = [node for node in factors if _is_root(node)]
-    others = [node.value for node in factors if terms.is_rational(node)]
+    others = [node.value for node in factors if build.is_rational(node)]
     if len(roots) != 1 or len(roots) + len(others) < len(factors) or 0 in others:
         return None
     (root,) = roots
     number = root.args[0].value * (others[0] if others else fmpq(1))
-    return terms.multiply(terms.rational(1 / number), root)
+    return build.multiply(build.rational(1 / number), root)
 
 
 def _is_root(node: Term) -> bool:
-    is_power = node.op is Op.POWER and node.args[1] == terms.HALF
-    return is_power and terms.is_rational(node.args[0]) and bool(node.args[0].value > 0)
+    is_power = node.op is Op.POWER and node.args[1] == build.HALF
+    return is_power and build.is_rational(node.args[0]) and bool(node.args[0].value > 0)
 
 
 def opaque_cosines(root: Term) -> Term:
@@ -196,10 +193,10 @@ def opaque_cosines(root: Term) -> Term:
 
     def make(node: Term, args: list[Term]) -> Term:
         if node.op is Op.COSPI:
-            return terms.opaque("cospi", *args)
-        return terms.rebuild(node, tuple(args)) if args else node
+            return build.opaque("cospi", *args)
+        return build.rebuild(node, tuple(args)) if args else node
 
-    return terms.fold(root, make)
+    return fold(root, make)
 
 
 def by_angles(root: Term, clock: Term, first: int, last: int) -> Term:
@@ -216,19 +213,19 @@ def by_angles(root: Term, clock: Term, first: int, last: int) -> Term:
             rest = form - base.scaled(ratio)
             is_small = max(abs(int(ratio.p)), int(ratio.q)) <= LIMITS.angle_ratio
             if is_small and rest.is_constant and (4 * rest.constant).q == 1:
-                multiple = terms.multiply(terms.rational(ratio), symbol)
-                return terms.add(multiple, terms.rational(rest.constant))
-        bases.append((form, terms.symbol(f"angle {len(bases)}")))
+                multiple = build.multiply(build.rational(ratio), symbol)
+                return build.add(multiple, build.rational(rest.constant))
+        bases.append((form, build.own_symbol(f"angle {len(bases)}")))
         return bases[-1][1]
 
     def make(node: Term, args: list[Term]) -> Term:
         if node.op is Op.COSPI:
             form = form_on(args[0], clock, first, last)
             if form is not None and form.slope(clock) != 0:
-                return terms.cospi(angle_of(form))
-        return terms.rebuild(node, tuple(args)) if args else node
+                return build.cospi(angle_of(form))
+        return build.rebuild(node, tuple(args)) if args else node
 
-    return terms.fold(root, make)
+    return fold(root, make)
 
 
 def _reduced(angle: LinearForm, clock: Term) -> tuple[int, LinearForm]:

@@ -24,21 +24,20 @@ from closedform.verify.terms.build import (
     ONE,
     ZERO,
     add,
+    alternatives,
     both,
-    equal,
     is_rational,
     less,
     less_equal,
     multiply,
     negate,
-    negative,
+    own_symbol,
     power,
     substitute,
     subtract,
-    symbol,
 )
 from closedform.verify.terms.limits import LIMITS, Deadline
-from closedform.verify.terms.tree import Op, Term, walk
+from closedform.verify.terms.tree import Op, Term, chain, walk
 
 _CHOICES = frozenset({Op.ITE, Op.MINIMUM, Op.MAXIMUM, Op.ABSOLUTE, Op.SIGN, Op.FLOOR})
 
@@ -93,8 +92,8 @@ def split(sequent: Sequent, deadline: Deadline) -> list[Sequent]:
             cases.append(current)
         elif node.op is Op.FLOOR:
             pending.append(_without_floor(current, node, deadline))
-        elif len(chain := _chain(node)) > LIMITS.short_chain:
-            pending.extend(_branches_of(current, chain))
+        elif len(chain(node)[0]) > LIMITS.short_chain:
+            pending.extend(_branches_of(current, node))
         else:
             pending.extend(_without_choice(current, node, deadline))
     return cases
@@ -127,7 +126,7 @@ def _innermost_choice(root: Term) -> Term | None:
 
 
 def _without_choice(sequent: Sequent, node: Term, deadline: Deadline) -> Iterator[Sequent]:
-    for condition, chosen in _alternatives(node):
+    for condition, chosen in alternatives(node):
         case = sequent.knowing(condition)
         if condition.op is Op.FALSE or not is_feasible(case.facts, deadline):
             continue
@@ -137,25 +136,14 @@ def _without_choice(sequent: Sequent, node: Term, deadline: Deadline) -> Iterato
         yield replace(case, goal=goal)
 
 
-def _chain(node: Term) -> list[Term]:
-    """The choices of a chain: each is the last part of the one before it."""
-    if node.op is not Op.ITE:
-        return []
-    links = [node]
-    while links[-1].args[2].op is Op.ITE:
-        links.append(links[-1].args[2])
-    return links
-
-
-def _branches_of(sequent: Sequent, chain: list[Term]) -> Iterator[Sequent]:
+def _branches_of(sequent: Sequent, head: Term) -> Iterator[Sequent]:
     """The branches of a long chain, the last one first."""
-    excluded = [negate(link.args[0]) for link in chain]
-    last = chain[-1].args[2]
-    yield _at_branch(sequent, chain[0], excluded[-LIMITS.chain_facts :], last)
-    for place in reversed(range(len(chain))):
-        condition, value, _ = chain[place].args
+    branches, last = chain(head)
+    excluded = [negate(condition) for condition, _ in branches]
+    yield _at_branch(sequent, head, excluded[-LIMITS.chain_facts :], last)
+    for place, (condition, value) in reversed(list(enumerate(branches))):
         facts = [*excluded[max(0, place - LIMITS.chain_facts) : place], condition]
-        yield _at_branch(sequent, chain[0], facts, value)
+        yield _at_branch(sequent, head, facts, value)
 
 
 def _at_branch(sequent: Sequent, head: Term, facts: list[Term], value: Term) -> Sequent:
@@ -173,34 +161,10 @@ def _settle(goal: Term, condition: Term, *, holds: bool) -> Term:
     return substitute(goal, same)
 
 
-def _alternatives(node: Term) -> list[tuple[Term, Term]]:
-    """Conditions that cover everything, each with the value of a choice where it holds."""
-    match node.op:
-        case Op.ITE:
-            condition, then, otherwise = node.args
-            return [(condition, then), (negate(condition), otherwise)]
-        case Op.MINIMUM:
-            left, right = node.args
-            return [(less_equal(left, right), left), (less(right, left), right)]
-        case Op.MAXIMUM:
-            left, right = node.args
-            return [(less_equal(right, left), left), (less(left, right), right)]
-        case Op.ABSOLUTE:
-            number = node.args[0]
-            return [(less_equal(ZERO, number), number), (less(number, ZERO), negative(number))]
-        case _:
-            number = node.args[0]
-            return [
-                (less(ZERO, number), ONE),
-                (less(number, ZERO), MINUS_ONE),
-                (equal(number, ZERO), ZERO),
-            ]
-
-
 def _without_floor(sequent: Sequent, node: Term, deadline: Deadline) -> Sequent:
-    """The floor as a new integer, with what defines it."""
+    """The floor as a new integer, with its defining inequalities."""
     number = node.args[0]
-    whole = symbol(f"floor#{len(sequent.floors)}", integer=True)
+    whole = own_symbol(f"floor#{len(sequent.floors)}", integer=True)
     facts = [less_equal(whole, number), less(number, add(whole, ONE))]
     for bound in (ZERO, ONE):
         facts.append(implies(less_equal(bound, number), less_equal(bound, whole)))

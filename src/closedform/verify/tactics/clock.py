@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from flint import arb, ctx, fmpq
 
 from closedform.verify.identity.canonical import is_zero
-from closedform.verify.identity.periods import fold_period
+from closedform.verify.identity.equality import fold_period
 from closedform.verify.tactics.cases import Sequent, TooManyCases
 from closedform.verify.tactics.escalation import EVALUATION, IDENTITY, escalate
 from closedform.verify.tactics.trend import trend
@@ -52,7 +52,7 @@ class Walkthrough:
         open: A segment that was not decided.
     """
 
-    tactics: list[str] = field(default_factory=list)
+    tactics: dict[str, None] = field(default_factory=dict)
     counterexample: int | None = None
     open: Segment[int] | None = None
 
@@ -60,12 +60,6 @@ class Walkthrough:
     def is_proved(self) -> bool:
         """Whether every segment is proved."""
         return self.counterexample is None and self.open is None
-
-    def used(self, *tactics: str) -> None:
-        """Notes tactics that proved a segment."""
-        for tactic in tactics:
-            if tactic not in self.tactics:
-                self.tactics.append(tactic)
 
 
 def walk_through(statement: Term, clock: Term, first: int, deadline: Deadline) -> Walkthrough:
@@ -89,7 +83,7 @@ def walk_through(statement: Term, clock: Term, first: int, deadline: Deadline) -
         parts = decider.subdivided(segment)
         if depth < LIMITS.split_depth and parts != [segment]:
             if len(parts) > 1:
-                result.used(SEGMENTS)
+                result.tactics[SEGMENTS] = None
             pending += [(part, depth + 1) for part in reversed(parts)]
             continue
         if not all(decider.is_proved(part) for part in parts):
@@ -120,7 +114,7 @@ class _Decider:
         """Whether a segment is proved; else a counterexample or the segment is noted."""
         statement = segment.term(self._clock)
         if statement == TRUE:
-            self._result.used(EVALUATION)
+            self._result.tactics[EVALUATION] = None
             return True
         for step in _probes(segment):
             if self._is_false(statement, step):
@@ -131,14 +125,12 @@ class _Decider:
             if self._result.counterexample is None:
                 self._result.open = segment
             return False
-        self._result.used(*tactics)
+        self._result.tactics.update(dict.fromkeys(tactics))
         return True
 
     def _is_false(self, statement: Term, step: int) -> bool:
         found = holds(statement, {self._clock.value.name: fmpq(step)})
         return found is False or isinstance(found, Undefined)
-
-    # --- one segment -------------------------------------------------------------------------
 
     def _tactics(self, segment: Segment[int]) -> tuple[str, ...] | None:
         """The tactics that prove a segment, or None."""

@@ -21,26 +21,12 @@ from dataclasses import dataclass, field
 
 from flint import fmpq
 
-from closedform.verify.identity.canonical import SignOf, is_zero
-from closedform.verify.identity.polynomials import numerator
+from closedform.verify.identity.canonical import SignOf, is_zero, numerator
 from closedform.verify.tactics.cases import Sequent, split
 from closedform.verify.tactics.integers import conditions_of, eliminate, integer_cases
 from closedform.verify.tactics.solver import Reading, ask, entails, has_integers
-from closedform.verify.terms.build import (
-    FALSE,
-    MINUS_ONE,
-    ONE,
-    TWO,
-    ZERO,
-    add,
-    equal,
-    less,
-    less_equal,
-    multiply,
-    negate,
-    subtract,
-    symbol,
-)
+from closedform.verify.terms import build
+from closedform.verify.terms.facts import sign_claims
 from closedform.verify.terms.limits import LIMITS, Deadline
 from closedform.verify.terms.tree import Op, Sign, Term, walk
 
@@ -60,7 +46,7 @@ class Escalation:
         models: Where z3 believes that they are false: hints.
     """
 
-    tactics: list[str] = field(default_factory=list)
+    tactics: dict[str, None] = field(default_factory=dict)
     open: list[Sequent] = field(default_factory=list)
     models: list[Mapping[str, fmpq]] = field(default_factory=list)
 
@@ -68,11 +54,6 @@ class Escalation:
     def is_proved(self) -> bool:
         """Whether nothing is left open."""
         return not self.open
-
-    def used(self, tactic: str) -> None:
-        """Notes that a tactic proved a part."""
-        if tactic not in self.tactics:
-            self.tactics.append(tactic)
 
 
 def escalate(sequent: Sequent, deadline: Deadline) -> Escalation:
@@ -99,15 +80,15 @@ def _prove_case(case: Sequent, result: Escalation, deadline: Deadline) -> bool:
         return True
     integers = has_integers(case.goal, *case.facts)
     if integers and _prove_by_integers(case, result, deadline):
-        result.used(INTEGER_CASES)
+        result.tactics[INTEGER_CASES] = None
         return True
     turned = _at_whole_turns(case)
     if turned is not None and _prove_by_integers(turned, result, deadline):
-        result.used(TURNS)
+        result.tactics[TURNS] = None
         return True
     readings = (Reading.REAL, Reading.INTEGER) if integers else (Reading.REAL,)
     for reading in readings:
-        asked = (*case.facts, negate(case.goal))
+        asked = (*case.facts, build.negate(case.goal))
         found = ask(asked, deadline.milliseconds(LIMITS.model_ms), reading).model
         if found is not None:
             result.models.append(found)
@@ -125,18 +106,24 @@ def _at_whole_turns(case: Sequent) -> Sequent | None:
     """The case that ``cos(pi u)`` is 1 or -1, where the goal is that it is not."""
     if case.goal.op is not Op.NOT:
         return None
-    difference = subtract(*case.goal.args[0].args)
+    difference = build.subtract(*case.goal.args[0].args)
     for node in walk(difference):
         if node.op is not Op.COSPI:
             continue
-        for extreme, offset in ((ONE, ZERO), (MINUS_ONE, ONE)):
-            distance = subtract(node, extreme)
-            if is_zero(subtract(difference, distance)) or is_zero(add(difference, distance)):
-                turns = symbol(f"turns#{len(case.floors)}", integer=True)
-                whole = subtract(node.args[0], add(offset, multiply(TWO, turns)))
+        for extreme, offset in ((build.ONE, build.ZERO), (build.MINUS_ONE, build.ONE)):
+            distance = build.subtract(node, extreme)
+            if is_zero(build.subtract(difference, distance)) or is_zero(
+                build.add(difference, distance)
+            ):
+                turns = build.own_symbol(f"turns#{len(case.floors)}", integer=True)
+                whole = build.subtract(
+                    node.args[0], build.add(offset, build.multiply(build.TWO, turns))
+                )
                 rest = numerator(whole)
                 if rest is not None:
-                    return Sequent((*case.facts, equal(rest, ZERO)), FALSE, case.floors)
+                    return Sequent(
+                        (*case.facts, build.equal(rest, build.ZERO)), build.FALSE, case.floors
+                    )
     return None
 
 
@@ -152,7 +139,7 @@ def _prove_simple(
 ) -> _Proved | Mapping[str, fmpq] | None:
     """Tactics 2 to 4 on a sequent without choices."""
     if case.goal.op is Op.TRUE:
-        result.used(EVALUATION)
+        result.tactics[EVALUATION] = None
         return _PROVED
     case = eliminate(case, deadline)
     conditions, goal = conditions_of(case.goal)
@@ -165,16 +152,16 @@ def _prove_simple(
         return _PROVED
     # Signs cost a question each, and an inequality is seldom an equality that needs them.
     sign_of = signs_by(facts, deadline) if goal.op is Op.EQUAL else None
-    if goal.op in (Op.EQUAL, Op.LESS_EQUAL) and is_zero(subtract(*goal.args), sign_of):
-        result.used(IDENTITY)
+    if goal.op in (Op.EQUAL, Op.LESS_EQUAL) and is_zero(build.subtract(*goal.args), sign_of):
+        result.tactics[IDENTITY] = None
         return _PROVED
     integers = has_integers(goal, *facts)
     reading, model = entails(facts, goal, deadline.milliseconds(LIMITS.order_ms), integers)
     if reading is not None:
-        result.used(reading.value)
+        result.tactics[reading.value] = None
         return _PROVED
-    if goal.op is Op.LESS_EQUAL and is_zero(subtract(*goal.args), signs_by(facts, deadline)):
-        result.used(IDENTITY)
+    if goal.op is Op.LESS_EQUAL and is_zero(build.subtract(*goal.args), signs_by(facts, deadline)):
+        result.tactics[IDENTITY] = None
         return _PROVED
     return model
 
@@ -189,7 +176,7 @@ def signs_by(facts: tuple[Term, ...], deadline: Deadline) -> SignOf:
             known[term] = next(
                 (
                     sign
-                    for sign, goal in _sign_goals(term)
+                    for sign, goal in sign_claims(term).items()
                     if entails(facts, goal, deadline.milliseconds(LIMITS.sign_ms), integers)[0]
                 ),
                 Sign.ANY,
@@ -197,12 +184,3 @@ def signs_by(facts: tuple[Term, ...], deadline: Deadline) -> SignOf:
         return known[term]
 
     return sign_of
-
-
-def _sign_goals(term: Term) -> tuple[tuple[Sign, Term], ...]:
-    return (
-        (Sign.POSITIVE, less(ZERO, term)),
-        (Sign.NEGATIVE, less(term, ZERO)),
-        (Sign.NONNEGATIVE, less_equal(ZERO, term)),
-        (Sign.NONPOSITIVE, less_equal(term, ZERO)),
-    )

@@ -15,26 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import permutations
 
-from closedform.verify.identity.canonical import is_zero
-from closedform.verify.identity.polynomials import integral_scale, whole_part
+from closedform.verify.identity.canonical import integral_scale, is_zero, whole_part
 from closedform.verify.tactics.cases import Sequent, is_feasible
 from closedform.verify.tactics.solver import Reading, ask, entails
-from closedform.verify.terms.build import (
-    MINUS_ONE,
-    ONE,
-    ZERO,
-    add,
-    both,
-    equal,
-    floor,
-    less,
-    less_equal,
-    multiply,
-    negate,
-    rational,
-    substitute,
-    subtract,
-)
+from closedform.verify.terms import build
 from closedform.verify.terms.limits import LIMITS, Deadline
 from closedform.verify.terms.tree import Op, Term, symbols, walk
 
@@ -59,9 +43,7 @@ def _cases(
             alternatives = _alternatives(fact)
             if alternatives:
                 rest = Sequent(
-                    tuple(each for each in facts if each is not fact),
-                    sequent.goal,
-                    sequent.floors,
+                    tuple(each for each in facts if each is not fact), sequent.goal, sequent.floors
                 )
                 for alternative in alternatives:
                     case = rest.knowing(*tighten([alternative]))
@@ -71,8 +53,8 @@ def _cases(
         pair = _neighbouring_floors(tight, done, deadline)
         if pair is not None:
             lower, upper = pair
-            for difference in (ZERO, ONE):
-                case = tight.knowing(equal(upper, add(lower, difference)))
+            for difference in (build.ZERO, build.ONE):
+                case = tight.knowing(build.equal(upper, build.add(lower, difference)))
                 if is_feasible(case.facts, deadline, _READINGS):
                     yield from _cases(case, done | {pair}, depth + 1, deadline)
             return
@@ -86,10 +68,10 @@ def tighten(facts: Iterable[Term]) -> Iterator[Term]:
             yield from tighten(fact.args)
             continue
         if fact.op is Op.LESS:
-            scale = integral_scale(subtract(fact.args[1], fact.args[0]))
+            scale = integral_scale(build.subtract(fact.args[1], fact.args[0]))
             if scale is not None:
-                left, right = (multiply(rational(scale), arg) for arg in fact.args)
-                yield less_equal(add(left, ONE), right)
+                left, right = (build.multiply(build.rational(scale), arg) for arg in fact.args)
+                yield build.less_equal(build.add(left, build.ONE), right)
                 continue
         yield fact
 
@@ -98,8 +80,8 @@ def _alternatives(fact: Term) -> list[Term]:
     """A fact as a list of alternatives that integers allow to be decided one by one."""
     if fact.op is Op.NOT:
         left, right = fact.args[0].args
-        if integral_scale(subtract(left, right)) is not None:
-            return [less(left, right), less(right, left)]
+        if integral_scale(build.subtract(left, right)) is not None:
+            return [build.less(left, right), build.less(right, left)]
     if fact.op is Op.OR and all(part.op is Op.EQUAL for part in fact.args):
         return list(fact.args)
     return []
@@ -115,8 +97,10 @@ def _neighbouring_floors(
         if pair in done or pair[::-1] in done:
             continue
         lower, upper = (sequent.floors[name] for name in pair)
-        distance = subtract(upper, lower)
-        goal = both(less_equal(ZERO, distance), less_equal(distance, ONE))
+        distance = build.subtract(upper, lower)
+        goal = build.both(
+            build.less_equal(build.ZERO, distance), build.less_equal(distance, build.ONE)
+        )
         if entails(
             sequent.facts, goal, deadline.milliseconds(LIMITS.neighbours_ms), has_integers=False
         )[0]:
@@ -131,15 +115,15 @@ def _squeezed(facts: tuple[Term, ...], deadline: Deadline) -> list[Term]:
         if fact.op is not Op.LESS_EQUAL:
             continue
         left, right = fact.args
-        if integral_scale(subtract(left, right)) is None:
+        if integral_scale(build.subtract(left, right)) is None:
             continue
-        if ask((*facts, less(left, right)), deadline.milliseconds(LIMITS.squeeze_ms)).refuted:
-            found.append(equal(left, right))
+        if ask((*facts, build.less(left, right)), deadline.milliseconds(LIMITS.squeeze_ms)).refuted:
+            found.append(build.equal(left, right))
     return found
 
 
 def eliminate(sequent: Sequent, deadline: Deadline) -> Sequent:
-    """Returns the sequent with symbols replaced by what equalities among the facts say they are."""
+    """Returns the sequent with symbols replaced by their values from equalities among the facts."""
     for _ in range(LIMITS.eliminations):
         deadline.check()
         found = next(_definitions(sequent.facts), None)
@@ -158,7 +142,7 @@ def _floors_of_integers(sequent: Sequent) -> dict[Term, Term]:
         if node.op is Op.FLOOR:
             parts = whole_part(node.args[0])
             if parts is not None:
-                found[node] = add(parts[0], floor(parts[1]))
+                found[node] = build.add(parts[0], build.floor(parts[1]))
     return found
 
 
@@ -167,14 +151,16 @@ def _definitions(facts: Iterable[Term]) -> Iterator[tuple[Term, Term, Term]]:
     for fact in facts:
         if fact.op is not Op.EQUAL:
             continue
-        difference = subtract(*fact.args)
+        difference = build.subtract(*fact.args)
         for name in symbols(difference).values():
             if any(node.op in _CURVED and name in walk(node) for node in walk(difference)):
                 continue
-            rest = substitute(difference, {name: ZERO})
-            for unit in (ONE, MINUS_ONE):
-                if is_zero(subtract(subtract(difference, rest), multiply(unit, name))):
-                    yield fact, name, multiply(MINUS_ONE, unit, rest)
+            rest = build.substitute(difference, {name: build.ZERO})
+            for unit in (build.ONE, build.MINUS_ONE):
+                if is_zero(
+                    build.subtract(build.subtract(difference, rest), build.multiply(unit, name))
+                ):
+                    yield fact, name, build.multiply(build.MINUS_ONE, unit, rest)
 
 
 def conditions_of(goal: Term) -> tuple[tuple[Term, ...], Term]:
@@ -185,4 +171,4 @@ def conditions_of(goal: Term) -> tuple[tuple[Term, ...], Term]:
     if goal.op is not Op.OR:
         return (), goal
     target = max(goal.args, key=lambda part: sum(1 for _ in walk(part)))
-    return tuple(negate(part) for part in goal.args if part is not target), target
+    return tuple(build.negate(part) for part in goal.args if part is not target), target

@@ -87,7 +87,7 @@ def _logarithm(logarithm: Term) -> Iterator[Term]:
 
 
 def _floor(whole: Term) -> Iterator[Term]:
-    """The definition, and what of it survives without integers: the order to -1, 0 and 1."""
+    """The definition, and its part that holds without integers: the order to -1, 0 and 1."""
     u = whole.args[0]
     yield less_equal(whole, u)
     yield less(u, add(whole, ONE))
@@ -135,9 +135,6 @@ def between(low: Term, middle: Term, high: Term) -> Term:
     return both(less_equal(low, middle), less_equal(middle, high))
 
 
-# --- pairs ---------------------------------------------------------------------------------------
-
-
 def _same_argument(f: Term, g: Term) -> Iterator[Term]:
     """Equal arguments give equal values."""
     pairs = zip(f.args, g.args, strict=True)
@@ -155,18 +152,12 @@ def _cosines(f: Term, g: Term) -> Iterator[Term]:
 
 
 def _increasing(f: Term, g: Term) -> Iterator[Term]:
-    """Exp is strictly increasing."""
-    yield from _same_argument(f, g)
-    for low, high in ((f, g), (g, f)):
-        yield implies(less(low.args[0], high.args[0]), less(low, high))
-
-
-def _logarithms(f: Term, g: Term) -> Iterator[Term]:
-    """Log is strictly increasing above 0."""
+    """Exp is strictly increasing, log is so above 0."""
     yield from _same_argument(f, g)
     for low, high in ((f, g), (g, f)):
         a, b = low.args[0], high.args[0]
-        yield implies(less(ZERO, a), less(a, b), less(low, high))
+        domain = (less(ZERO, a),) if low.op is Op.LOG else ()
+        yield implies(*domain, less(a, b), less(low, high))
 
 
 def _floors(f: Term, g: Term) -> Iterator[Term]:
@@ -209,7 +200,7 @@ _SINGLE: Mapping[Op, Callable[[Term], Iterator[Term]]] = {
 _PAIRS: Mapping[Op, Callable[[Term, Term], Iterator[Term]]] = {
     Op.COSPI: _cosines,
     Op.EXP: _increasing,
-    Op.LOG: _logarithms,
+    Op.LOG: _increasing,
     Op.FLOOR: _floors,
     Op.POWER: _powers,
 }
@@ -229,12 +220,12 @@ def is_function(node: Term) -> bool:
 
 
 def lemmas_of(node: Term) -> list[Term]:
-    """Returns what holds of one such function."""
+    """Returns the facts about one such function."""
     return list(_SINGLE[node.op](node))
 
 
 def lemmas_of_pair(left: Term, right: Term) -> list[Term]:
-    """Returns what holds of two functions; nothing where they are of different kinds."""
+    """Returns the facts about two functions; none where they are of different kinds."""
     make = _PAIRS.get(left.op)
     if make is None or left.op is not right.op:
         return []

@@ -17,6 +17,7 @@ import sympy as sp
 from flint import fmpq
 
 from closedform.errors import VerificationError
+from closedform.verify.identity.canonical import is_zero
 from closedform.verify.tactics.cases import Sequent, TooManyCases
 from closedform.verify.tactics.clock import SEGMENTS, walk_through
 from closedform.verify.tactics.escalation import EVALUATION, Escalation, escalate
@@ -29,11 +30,21 @@ from closedform.verify.tactics.samples import (
     simplified,
 )
 from closedform.verify.tactics.solver import Reading, ask
-from closedform.verify.tactics.tensors import without_tensor_functions
-from closedform.verify.terms.build import either, equal, less, negate, rational
+from closedform.verify.terms.build import (
+    either,
+    equal,
+    less,
+    negate,
+    own_symbol,
+    rational,
+    rebuild,
+    subtract,
+)
 from closedform.verify.terms.evaluate import holds
+from closedform.verify.terms.facts import is_non_negative
 from closedform.verify.terms.limits import LIMITS, Deadline, OutOfTime
-from closedform.verify.terms.tree import TRUTHS, Sign, Term, show, symbols
+from closedform.verify.terms.tensor_functions import FUNCTIONS, REDUCE_MAX, REDUCE_SUM, kind_of
+from closedform.verify.terms.tree import TRUTHS, Op, Sign, Term, show, symbols, walk
 from closedform.verify.terms.verdict import Status, Verdict
 
 SAMPLES = "samples"
@@ -60,8 +71,10 @@ def prove(
             an exactly evaluated point contradict each other, which is a fault of the prover.
 
     Example:
-        >>> from closedform.verify.terms import ONE, cospi, less_equal, less, symbol
-        >>> x = symbol("x")
+        >>> import sympy as sp
+        >>> from closedform.verify.terms.build import ONE, cospi, less, less_equal
+        >>> from closedform.verify.terms.sympy_io import term
+        >>> x = term(sp.Symbol("x", real=True))
         >>> prove(less_equal(cospi(x), ONE)).status
         <Status.PROVED: 'PROVED'>
         >>> prove(less(cospi(x), ONE)).counterexample
@@ -184,9 +197,6 @@ def _unknown(reason: str, tally: Tally) -> Verdict:
     return Verdict(Status.UNKNOWN, (), None, f"{reason}; {sampled}", tally.satisfied)
 
 
-# --- counterexamples from what was left open -----------------------------------------------------
-
-
 def _from_models(result: Escalation, sampler: Sampler) -> Counterexample | None:
     for model in result.models:
         found = _near(model, sampler)
@@ -236,3 +246,41 @@ def _random_facts(declared: Mapping[str, Term], chance: random.Random) -> Iterat
             elif not node.value.integer and chance.random() < 0.4:
                 facts.append(less(rational(chance.randint(0, 6), 4), node))
         yield facts
+
+
+def without_tensor_functions(
+    goal: Term, assumptions: Iterable[Term]
+) -> tuple[Term, tuple[Term, ...]]:
+    """Returns a goal and assumptions with each function of tensors as a symbol.
+
+    What is proved of the symbols is proved of the functions; what is not may still be true.
+    """
+    statements = (goal, *assumptions)
+    if not any(_is_tensor_function(node) for node in walk(*statements)):
+        return goal, statements[1:]
+    done: dict[Term, Term] = {}
+    known: list[tuple[Term, Term]] = []
+    for node in walk(*statements):
+        made = rebuild(node, tuple(done[arg] for arg in node.args)) if node.args else node
+        done[node] = _symbol_of(made, known) if _is_tensor_function(made) else made
+    return done[goal], tuple(done[assumption] for assumption in statements[1:])
+
+
+def _is_tensor_function(node: Term) -> bool:
+    return node.op is Op.OPAQUE and kind_of(node.value) in FUNCTIONS
+
+
+def _symbol_of(node: Term, known: list[tuple[Term, Term]]) -> Term:
+    """The symbol of an equal function, or a new one."""
+    for other, name in known:
+        if other.value == node.value and all(
+            is_zero(subtract(left, right))
+            for left, right in zip(node.args, other.args, strict=True)
+        ):
+            return name
+    is_reduction = kind_of(node.value) in (REDUCE_SUM, REDUCE_MAX)
+    is_large = is_reduction and is_non_negative(node.args[0])
+    sign = Sign.NONNEGATIVE if is_large else Sign.ANY
+    name = own_symbol(f"{kind_of(node.value)}#{len(known)}", sign=sign)
+    known.append((node, name))
+    return name

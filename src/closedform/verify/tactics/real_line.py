@@ -6,21 +6,9 @@ from dataclasses import dataclass
 
 from flint import fmpq
 
-from closedform.verify.terms import (
-    ZERO,
-    Op,
-    Sign,
-    Term,
-    fold,
-    ite,
-    less,
-    less_equal,
-    negative,
-    rebuild,
-    symbol,
-    walk,
-)
+from closedform.verify.terms.build import as_choice, rebuild, symbol
 from closedform.verify.terms.partition import FOREVER, partition_line
+from closedform.verify.terms.tree import Op, Sign, Term, fold, walk
 
 TIME = symbol("t", sign=Sign.NONNEGATIVE)
 """The clock as a real number."""
@@ -64,7 +52,7 @@ def real_cells(root: Term) -> list[Cell]:
     A point that belongs to neither side is a cell of its own. A chain of n branches costs n.
 
     Example:
-        >>> from closedform.verify.terms import ONE, ZERO, ite, less, rational
+        >>> from closedform.verify.terms.build import ONE, ZERO, ite, less, rational
         >>> found = real_cells(ite(less(TIME, rational(5)), ONE, ZERO))
         >>> [(str(cell.low), cell.value) for cell in found]
         [('0', 1), ('5', 0)]
@@ -90,14 +78,8 @@ def as_choices(root: Term) -> Term:
     """Returns the term with each minimum, maximum and absolute value as the choice that it is."""
 
     def make(node: Term, args: list[Term]) -> Term:
-        match node.op:
-            case Op.MINIMUM:
-                return ite(less_equal(args[0], args[1]), args[0], args[1])
-            case Op.MAXIMUM:
-                return ite(less_equal(args[1], args[0]), args[0], args[1])
-            case Op.ABSOLUTE:
-                return ite(less(args[0], ZERO), negative(args[0]), args[0])
-            case _:
-                return rebuild(node, tuple(args))
+        made = rebuild(node, tuple(args))
+        is_choice = made.op in (Op.MINIMUM, Op.MAXIMUM, Op.ABSOLUTE)
+        return as_choice(made) if is_choice else made
 
     return fold(root, make)

@@ -11,19 +11,15 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
-from flint import arb, fmpq
+from flint import fmpq
 
-from closedform.verify.tactics.bounds import LinearConstraint, is_large, linear_bounds, satisfied
-from closedform.verify.terms.build import (
-    ONE,
-    ZERO,
-    less,
-    less_equal,
-    substitute,
-    subtract,
-)
-from closedform.verify.terms.evaluate import Undefined, holds, value
+from closedform.verify.identity.canonical import is_zero
+from closedform.verify.terms import build
+from closedform.verify.terms.build import ONE, ZERO, add, both, multiply, substitute, subtract
+from closedform.verify.terms.evaluate import Undefined, holds, text_of, value
+from closedform.verify.terms.facts import sign_claims
 from closedform.verify.terms.interval import Interval
 from closedform.verify.terms.limits import LIMITS, Deadline
 from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, symbols, walk
@@ -48,7 +44,7 @@ class Counterexample:
 
 @dataclass(slots=True)
 class Tally:
-    """How many points were tried, and what came of them."""
+    """The number of points that were tried, and their outcomes."""
 
     satisfied: int = 0  # points at which the goal is true
     undecided: int = 0  # balls could not decide the goal
@@ -62,14 +58,10 @@ class Tally:
 
 def declarations(*roots: Term) -> tuple[Term, ...]:
     """Returns the declared signs of the symbols in some terms, as assumptions."""
-    said = {
-        Sign.POSITIVE: lambda node: less(ZERO, node),
-        Sign.NONNEGATIVE: lambda node: less_equal(ZERO, node),
-        Sign.NEGATIVE: lambda node: less(node, ZERO),
-        Sign.NONPOSITIVE: lambda node: less_equal(node, ZERO),
-    }
     declared = symbols(*roots).values()
-    return tuple(said[node.value.sign](node) for node in declared if node.value.sign in said)
+    return tuple(
+        sign_claims(node)[node.value.sign] for node in declared if node.value.sign is not Sign.ANY
+    )
 
 
 def examine(
@@ -120,17 +112,53 @@ def _reason(goal: Term, found: bool | Undefined, point: Mapping[str, fmpq]) -> s
     parts = goal.args if goal.op is Op.AND else (goal,)
     for part in parts:
         if holds(part, point) is False and part.op in RELATIONS:
-            left, right = (_number(value(arg, point)) for arg in part.args)
+            left, right = (text_of(value(arg, point)) for arg in part.args)
             return f"the left side is {left}, the right side is {right}"
     return "it is false there"
 
 
-def _number(found: fmpq | arb | Undefined) -> str:
-    if isinstance(found, Undefined):
-        return "undefined"
-    if isinstance(found, fmpq) and max(abs(found.p), found.q) < 10**12:
-        return str(found)
-    return str(arb(found).str(12, radius=False))
+def is_large(term: Term) -> bool:
+    """Whether a term has too many nodes to look for lines in it."""
+    return next(islice(walk(term), LIMITS.bound_nodes - 1, None), None) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class LinearConstraint:
+    """``0 op slope * symbol + height``, where slope and height hold other symbols."""
+
+    op: Op
+    slope: Term
+    height: Term
+    others: frozenset[str]  # all symbols of the assumption
+    linear: frozenset[str]  # those that it is linear in
+
+
+def linear_bounds(
+    assumptions: Iterable[Term], declared: Mapping[str, Term]
+) -> dict[str, list[LinearConstraint]]:
+    """The assumptions that are linear in a symbol, by symbol."""
+    bounds: dict[str, list[LinearConstraint]] = {name: [] for name in declared}
+    given = both(*assumptions)
+    for relation in given.args if given.op is Op.AND else (given,):
+        if relation.op not in RELATIONS:
+            continue
+        difference = subtract(relation.args[1], relation.args[0])
+        if is_large(difference):
+            continue
+        names = frozenset(symbols(difference))
+        lines = {}
+        for name in names:
+            node = declared[name]
+            height = substitute(difference, {node: ZERO})
+            slope = subtract(substitute(difference, {node: ONE}), height)
+            line = add(multiply(slope, node), height)
+            if is_zero(subtract(difference, line)):
+                lines[name] = slope, height
+        for name, (slope, height) in lines.items():
+            bounds[name].append(
+                LinearConstraint(relation.op, slope, height, names, frozenset(lines))
+            )
+    return bounds
 
 
 class Sampler:
@@ -187,8 +215,6 @@ class Sampler:
                 break
         return tally
 
-    # --- drawing ---------------------------------------------------------------------------------
-
     def _drawing_order(self) -> list[str]:
         """Symbols that an assumption is not linear in come first, the clock last."""
         curved = {
@@ -227,7 +253,7 @@ class Sampler:
                 if not isinstance(slope, fmpq) or not isinstance(height, fmpq):
                     continue
                 if slope == 0:
-                    if not satisfied(bound.op, height):
+                    if not build.satisfied(bound.op, height):
                         return None
                     continue
                 interval = interval.cut(bound.op, -height / slope, rising=slope > 0)
@@ -307,13 +333,15 @@ class Sampler:
         found = []
         for node in walk(self.goal):
             if node.op in RELATIONS or node.op in (Op.MINIMUM, Op.MAXIMUM):
-                changing, is_floor = subtract(*node.args), False
+                changing, is_floor = build.subtract(*node.args), False
             elif node.op in (Op.FLOOR, Op.ABSOLUTE, Op.SIGN):
                 changing, is_floor = node.args[0], node.op is Op.FLOOR
             else:
                 continue
             if last in walk(changing) and not is_large(changing):
-                at_zero, at_one = (substitute(changing, {last: end}) for end in (ZERO, ONE))
+                at_zero, at_one = (
+                    build.substitute(changing, {last: end}) for end in (build.ZERO, build.ONE)
+                )
                 found.append((at_zero, at_one, is_floor))
         return found
 

@@ -1,6 +1,6 @@
 """The order solver: z3 over polynomials, where every other function is a fresh number with lemmas.
 
-What it assumes: each division, root, cosine, power, … becomes a fresh number of which only true
+Assumptions: each division, root, cosine, power, … becomes a fresh number of which only true
 statements are said (its definition where the operation is defined, and ``lemmas``), and integers
 may be read as reals. So every real point that satisfies a question gives a model of what z3 is
 asked: ``unsat`` proves that there is none. A model of z3's proves nothing; it is a hint where to
@@ -21,7 +21,7 @@ from closedform.errors import VerificationError
 from closedform.verify.tactics.lemmas import is_function, lemmas_of, lemmas_of_pair
 from closedform.verify.terms.build import negate
 from closedform.verify.terms.limits import LIMITS, NEVER, Deadline
-from closedform.verify.terms.tree import RELATIONS, TRUTHS, Op, Sign, Term, walk
+from closedform.verify.terms.tree import RELATIONS, RESERVED, TRUTHS, Op, Sign, Term, walk
 
 
 class _Z3:
@@ -189,8 +189,6 @@ class Question:
             met.append(node)
             self._definitions += [self._truth(lemma) for lemma in lemmas]
 
-    # --- terms to z3 ---------------------------------------------------------------------------
-
     def _truth(self, root: Term) -> Any:
         self._translate(root)
         return self._truths[root]
@@ -279,7 +277,7 @@ class Question:
         return number
 
     def _fresh(self, kind: str, *, integer: bool = False) -> Any:
-        name = f"{kind}!{len(self._numbers)}"
+        name = f"{RESERVED}{kind}!{len(self._numbers)}"
         if integer and self.reading is Reading.INTEGER:
             return z3.ToReal(z3.Int(name))
         return z3.Real(name)

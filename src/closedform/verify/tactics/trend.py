@@ -87,8 +87,7 @@ def _with_ends(node: Term, found: Trend, clock: Term, first: int, last: int) -> 
     return Trend(
         found.direction,
         Interval(
-            found.range.low if low is None else low,
-            found.range.high if high is None else high,
+            found.range.low if low is None else low, found.range.high if high is None else high
         ),
     )
 
@@ -100,8 +99,6 @@ def _value(node: Term, clock: Term, step: int) -> Number:
     return found
 
 
-# --- the trend of a node from those of its operands ----------------------------------------------
-
 Rule = Callable[[Term, list[Trend]], Trend]
 
 
@@ -110,7 +107,7 @@ def _direction(node: Term, args: list[Trend]) -> Direction:
 
 
 def _within(interval: Interval) -> Rule:
-    """A rule for what is defined everywhere, and always in an interval."""
+    """A rule for a function that is defined everywhere, with values in an interval."""
     return lambda node, args: Trend(_direction(node, args), interval)
 
 

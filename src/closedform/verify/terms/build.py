@@ -12,9 +12,7 @@ from typing import Any
 from flint import fmpq
 
 from closedform.errors import VerificationError
-from closedform.verify.terms.tree import Declared, Op, Sign, Term, show
-
-# --- numbers -------------------------------------------------------------------
+from closedform.verify.terms.tree import RESERVED, Declared, Op, Sign, Term, show, walk
 
 
 def exact(value: Any, denominator: int = 1) -> fmpq:
@@ -44,8 +42,27 @@ TRUE, FALSE = Term(Op.TRUE), Term(Op.FALSE)
 
 
 def symbol(name: str, *, integer: bool = False, sign: Sign = Sign.ANY) -> Term:
-    """Returns a symbol; its declaration is an assumption of every proof that it takes part in."""
+    """Returns a symbol; its declaration is an assumption of every proof that it takes part in.
+
+    Raises:
+        VerificationError: The name is one that is reserved for the prover's own symbols.
+    """
+    if name.startswith(RESERVED):
+        raise VerificationError(
+            f"names that begin with {RESERVED!r} are reserved for the prover, got {name!r}",
+            hint="rename the hyperparameter or input",
+        )
     return Term(Op.SYMBOL, (), Declared(name, integer, sign))
+
+
+def own_symbol(name: str, *, integer: bool = False, sign: Sign = Sign.ANY) -> Term:
+    """Returns a symbol of the prover, which differs from every symbol of a schedule or a file.
+
+    Example:
+        >>> own_symbol("x") == symbol("x"), str(own_symbol("x"))
+        (False, 'x')
+    """
+    return Term(Op.SYMBOL, (), Declared(f"{RESERVED}{name}", integer, sign))
 
 
 def is_rational(node: Term) -> bool:
@@ -187,6 +204,39 @@ def ite(condition: Term, then: Term, otherwise: Term) -> Term:
     return otherwise if condition.op is Op.FALSE else Term(Op.ITE, (condition, then, otherwise))
 
 
+def alternatives(node: Term) -> list[tuple[Term, Term]]:
+    """Returns conditions that cover everything, each with the value of a choice where it holds.
+
+    Args:
+        node: An ite, a minimum, a maximum, an absolute value or a sign.
+    """
+    match node.op:
+        case Op.ITE:
+            condition, then, otherwise = node.args
+            return [(condition, then), (negate(condition), otherwise)]
+        case Op.MINIMUM:
+            left, right = node.args
+            return [(less_equal(left, right), left), (less(right, left), right)]
+        case Op.MAXIMUM:
+            left, right = node.args
+            return [(less_equal(right, left), left), (less(left, right), right)]
+        case Op.ABSOLUTE:
+            (number,) = node.args
+            return [(less_equal(ZERO, number), number), (less(number, ZERO), negative(number))]
+        case _:
+            (number,) = node.args
+            at_zero = equal(number, ZERO), ZERO
+            return [(less(ZERO, number), ONE), (less(number, ZERO), MINUS_ONE), at_zero]
+
+
+def as_choice(node: Term) -> Term:
+    """Returns a minimum, a maximum, an absolute value or a sign as a choice by its conditions."""
+    *branches, (_, result) = alternatives(node)
+    for condition, value in reversed(branches):
+        result = ite(condition, value, result)
+    return result
+
+
 def lookup(table: Sequence[Any], index: Term) -> Term:
     """Returns ``table[index]`` of a table of rational numbers; the index is an integer in it."""
     return Term(Op.LOOKUP, (index,), tuple(exact(value) for value in table))
@@ -197,28 +247,32 @@ def opaque(name: Hashable, *args: Term) -> Term:
     return Term(Op.OPAQUE, args, name)
 
 
-# --- truths --------------------------------------------------------------------
-
-
 def less(left: Term, right: Term) -> Term:
     """Returns ``left < right``."""
-    if is_rational(left) and is_rational(right):
-        return TRUE if left.value < right.value else FALSE
-    return Term(Op.LESS, (left, right))
+    return _relation(Op.LESS, left, right)
 
 
 def less_equal(left: Term, right: Term) -> Term:
     """Returns ``left <= right``."""
-    if is_rational(left) and is_rational(right):
-        return TRUE if left.value <= right.value else FALSE
-    return Term(Op.LESS_EQUAL, (left, right))
+    return _relation(Op.LESS_EQUAL, left, right)
 
 
 def equal(left: Term, right: Term) -> Term:
     """Returns ``left = right``."""
+    return _relation(Op.EQUAL, left, right)
+
+
+def _relation(op: Op, left: Term, right: Term) -> Term:
     if is_rational(left) and is_rational(right):
-        return TRUE if left.value == right.value else FALSE
-    return Term(Op.EQUAL, (left, right))
+        return TRUE if satisfied(op, right.value - left.value) else FALSE
+    return Term(op, (left, right))
+
+
+def satisfied(op: Op, difference: fmpq | int) -> bool:
+    """Returns whether ``0 op difference`` holds."""
+    if op is Op.EQUAL:
+        return bool(difference == 0)
+    return bool(difference > 0 if op is Op.LESS else difference >= 0)
 
 
 def both(*goals: Term) -> Term:
@@ -266,21 +320,10 @@ def negate(goal: Term) -> Term:
             raise VerificationError(f"only a truth has a negation, got the number {show(goal)}")
 
 
-# --- substitution ----------------------------------------------------------------------------
-
-
 def substitute(root: Term, replacements: Mapping[Term, Term]) -> Term:
     """Returns the term with each key replaced by its value, all at once, outermost first."""
     done: dict[Term, Term] = dict(replacements)
-    pending = [(root, False)]
-    while pending:
-        node, ready = pending.pop()
-        if node in done:
-            continue
-        if not ready and node.args:
-            pending.append((node, True))
-            pending.extend((arg, False) for arg in node.args)
-            continue
+    for node in walk(root, skip=replacements):
         args = tuple(done[arg] for arg in node.args)
         unchanged = all(new is old for new, old in zip(args, node.args, strict=True))
         done[node] = node if unchanged else rebuild(node, args)

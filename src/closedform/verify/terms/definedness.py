@@ -6,7 +6,7 @@ Partial operations are: a quotient (divisor 0), a logarithm (argument not above 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import takewhile
 
@@ -48,6 +48,7 @@ class Obligation:
         kind: The kind of operation.
         text: The operation, for people.
         is_sufficient: Whether conditions of the path are left out: to refute it says nothing.
+        node: The operation.
     """
 
     goal: Term
@@ -55,6 +56,7 @@ class Obligation:
     kind: Kind
     text: str
     is_sufficient: bool = False
+    node: Term | None = field(default=None, compare=False)
 
     @property
     def claim(self) -> Term:
@@ -76,15 +78,15 @@ def obligations(term: Term, taken: bool = True) -> list[Obligation]:
     is asked once, under the conditions that all of them share.
 
     Example:
-        >>> from closedform.verify.terms import divide, ite, less, ONE, symbol
+        >>> from closedform.verify.terms.build import divide, ite, less, ONE, symbol
         >>> x = symbol("x")
         >>> [str(found.claim) for found in obligations(ite(less(ZERO, x), divide(ONE, x), x))]
         ['(x <= 0 or not(x = 0))']
     """
     if not taken:
         found = (_demand(node) for node in walk(term))
-        demands = [each for each in found if each is not None and each[1] is not Kind.BRANCH]
-        return [Obligation(goal, (), kind, text) for goal, kind, text in dict.fromkeys(demands)]
+        demands = (each for each in found if each and each.kind is not Kind.BRANCH)
+        return list(dict.fromkeys(demands))
     return _taken(term)
 
 
@@ -104,10 +106,9 @@ def _taken(root: Term) -> list[Obligation]:
         if len(seen) == LIMITS.paths:
             return _taken_on_common_paths(root, partial)
         seen[node, id(path)] = path
-        demand = None if node.op is Op.ITE else _demand(node)
+        demand = _demand(node)
         if demand is not None:
-            goal, kind, text = demand
-            found[Obligation(goal, _conditions(path), kind, text)] = None
+            found.setdefault(replace(demand, path=_conditions(path), node=node))
         pending.extend((arg, way) for arg, way in _ways(node, path) if arg in partial)
     return list(found)
 
@@ -134,10 +135,9 @@ def _taken_on_common_paths(root: Term, partial: set[Term]) -> list[Obligation]:
         for arg, way in _ways(node, None):
             reached = (*own, *_conditions(way))[: LIMITS.path_conditions]
             paths[arg] = _common(paths[arg], reached) if arg in paths else reached
-        demand = None if node.op is Op.ITE else _demand(node)
+        demand = _demand(node)
         if demand is not None:
-            goal, kind, text = demand
-            found.append(Obligation(goal, own, kind, text, is_sufficient=True))
+            found.append(replace(demand, path=own, is_sufficient=True, node=node))
     return list(dict.fromkeys(found))
 
 
@@ -163,27 +163,28 @@ def _partial_below(root: Term) -> set[Term]:
     return partial
 
 
-def _demand(node: Term) -> tuple[Term, Kind, str] | None:
-    """What one operation demands: goal, kind and text; None where it is always defined."""
+def _demand(node: Term) -> Obligation | None:
+    """What one operation demands, on no path; None where it is always defined."""
     match node.op:
         case Op.UNDEFINED:
-            return FALSE, Kind.BRANCH, "no branch holds"
+            return Obligation(FALSE, (), Kind.BRANCH, "no branch holds")
         case Op.DIVIDE:
-            return negate(equal(node.args[1], ZERO)), Kind.DIVISION, f"1 / {show(node.args[1])}"
+            nonzero = negate(equal(node.args[1], ZERO))
+            return Obligation(nonzero, (), Kind.DIVISION, f"1 / {show(node.args[1])}")
         case Op.LOG:
-            return less(ZERO, node.args[0]), Kind.LOGARITHM, show(node)
+            return Obligation(less(ZERO, node.args[0]), (), Kind.LOGARITHM, show(node))
         case Op.POWER:
             return _power_demand(node)
         case Op.LOOKUP:
             index, last = node.args[0], rational(len(node.value) - 1)
             whole = equal(index, floor(index))
             inside = both(less_equal(ZERO, index), less_equal(index, last), whole)
-            return inside, Kind.TABLE, show(node)
+            return Obligation(inside, (), Kind.TABLE, show(node))
         case _:
             return None
 
 
-def _power_demand(node: Term) -> tuple[Term, Kind, str] | None:
+def _power_demand(node: Term) -> Obligation | None:
     """A power's domain: base > 0; base = 0 and exponent >= 0; a whole exponent of base != 0.
 
     The last is asked of exponents that are whole by declaration, or constants.
@@ -195,11 +196,12 @@ def _power_demand(node: Term) -> tuple[Term, Kind, str] | None:
         if exponent.value.q == 1 and exponent.value >= 0:
             return None
         if exponent.value > 0:
-            return less_equal(ZERO, base), Kind.ROOT, show(node)
-    at_zero = both(equal(base, ZERO), less_equal(ZERO, exponent))
+            return Obligation(less_equal(ZERO, base), (), Kind.ROOT, show(node))
     if _is_whole(exponent):
-        return either(negate(equal(base, ZERO)), less_equal(ZERO, exponent)), Kind.POWER, show(node)
-    return either(less(ZERO, base), at_zero), Kind.POWER, show(node)
+        goal = either(negate(equal(base, ZERO)), less_equal(ZERO, exponent))
+    else:
+        goal = either(less(ZERO, base), both(equal(base, ZERO), less_equal(ZERO, exponent)))
+    return Obligation(goal, (), Kind.POWER, show(node))
 
 
 def _is_whole(term: Term) -> bool:

@@ -22,6 +22,7 @@ from flint import arb, ctx, fmpq, fmpz
 
 from closedform.errors import VerificationError
 from closedform.verify.terms import tensor_functions as functions
+from closedform.verify.terms.build import satisfied
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, linear_forms
 from closedform.verify.terms.tree import Op, Term, walk
@@ -74,13 +75,22 @@ def holds(
     return None
 
 
+def text_of(found: fmpq | arb | Undefined, digits: int = 12) -> str:
+    """Returns a value as text: a fraction of up to so many digits, any other number to 12."""
+    if isinstance(found, Undefined):
+        return f"undefined ({found.reason})"
+    if isinstance(found, fmpq) and max(abs(found.p), found.q) < 10**digits:
+        return str(found)
+    return str(arb(found).str(12, radius=False))
+
+
 def _evaluate_at(term: Term, point: Mapping[str, Any], bits: int) -> Result:
     with ctx.workprec(bits):
         return _evaluate(term, point)
 
 
 def _evaluate(root: Term, point: Mapping[str, Any]) -> Result:
-    """Evaluates by a stack: what a node needs next is pushed until nothing is missing."""
+    """Evaluates with a stack: missing operands of a node are pushed until none is missing."""
     done: dict[Term, Result] = {}
     pending = [root]
     while pending:
@@ -339,9 +349,7 @@ def _compare(left: Any, right: Any) -> int | _Undecided:
 
 def _relation(node: Term, args: list[Any], _: Any) -> Result:
     order = 0 if node.args[0] == node.args[1] else _compare(*args)
-    if not isinstance(order, _Undecided):
-        return {Op.LESS: order < 0, Op.LESS_EQUAL: order <= 0, Op.EQUAL: order == 0}[node.op]
-    return _UNDECIDED
+    return order if isinstance(order, _Undecided) else satisfied(node.op, -order)
 
 
 def _lookup(node: Term, args: list[Any], _: Any) -> Result:

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from flint import arb, fmpq
 
-from closedform.verify.terms.build import is_rational
+from closedform.verify.terms import build
 from closedform.verify.terms.tree import Op, Sign, Term, fold
 
 NON_NEGATIVE = frozenset({Sign.POSITIVE, Sign.NONNEGATIVE})
@@ -31,6 +31,16 @@ _OPPOSITE = {
 def sign_of(term: Term) -> Sign:
     """Returns the sign of a term wherever it is defined, by the declarations of its symbols."""
     return fold(term, sign_from)
+
+
+def sign_claims(number: Term) -> dict[Sign, Term]:
+    """Returns the statement that a number has a sign, by sign; that of ANY is left out."""
+    return {
+        Sign.POSITIVE: build.less(build.ZERO, number),
+        Sign.NEGATIVE: build.less(number, build.ZERO),
+        Sign.NONNEGATIVE: build.less_equal(build.ZERO, number),
+        Sign.NONPOSITIVE: build.less_equal(number, build.ZERO),
+    }
 
 
 def is_non_negative(term: Term) -> bool:
@@ -106,14 +116,22 @@ def _product(node: Term, args: Sequence[Sign]) -> Sign:
 
 
 def _power(node: Term, args: Sequence[Sign]) -> Sign:
+    """A power to an exponent that is not whole is defined of no number below 0."""
     if args[0] in NON_NEGATIVE:
         return args[0]
-    return Sign.NONNEGATIVE if _is_even(node.args[1]) else Sign.ANY
+    exponent = node.args[1]
+    is_root = build.is_rational(exponent) and exponent.value.q != 1
+    return Sign.NONNEGATIVE if is_root or _is_even(exponent) else Sign.ANY
 
 
 def _is_even(exponent: Term) -> bool:
-    is_whole = is_rational(exponent) and exponent.value.q == 1
+    is_whole = build.is_rational(exponent) and exponent.value.q == 1
     return is_whole and exponent.value.p % 2 == 0
+
+
+def _logarithm(node: Term, _: Sequence[Sign]) -> Sign:
+    (number,) = node.args
+    return sign_of_number(number.value - 1) if build.is_rational(number) else Sign.ANY
 
 
 def _floor(_: Term, args: Sequence[Sign]) -> Sign:
@@ -136,6 +154,7 @@ SIGN_RULES: Mapping[Op, SignRule] = {
     Op.DIVIDE: _product,
     Op.POWER: _power,
     Op.EXP: lambda _, __: Sign.POSITIVE,
+    Op.LOG: _logarithm,
     Op.FLOOR: _floor,
     Op.MINIMUM: _extremum,
     Op.MAXIMUM: _extremum,
@@ -170,11 +189,12 @@ _REVERSED = {
 }
 
 Directions = Sequence[Direction]
-DirectionRule = Callable[[Term, Directions, Sequence[Sign], bool], Direction]
+Signs = Sequence[Sign]
+DirectionRule = Callable[[Term, Directions, Signs, bool], Direction]
 
 
 def direction_from(
-    node: Term, directions: Directions, signs: Sequence[Sign], *, strictly: bool = False
+    node: Term, directions: Directions, signs: Signs, *, strictly: bool = False
 ) -> Direction:
     """Returns the direction of a node where it is defined; UNKNOWN where no rule determines it.
 
@@ -191,16 +211,14 @@ def direction_from(
 
 
 def _common(directions: Directions) -> Direction:
-    """The direction of what moves with each of several numbers."""
+    """The direction of a value that moves with each of several numbers."""
     moving = set(directions) - {Direction.CONSTANT}
     if not moving:
         return Direction.CONSTANT
     return moving.pop() if len(moving) == 1 else Direction.UNKNOWN
 
 
-def _extremum_direction(
-    _: Term, directions: Directions, __: Sequence[Sign], strictly: bool
-) -> Direction:
+def _extremum_direction(_: Term, directions: Directions, __: Signs, strictly: bool) -> Direction:
     """Beside a constant a minimum may stand still."""
     if strictly and Direction.CONSTANT in directions:
         return Direction.UNKNOWN
@@ -216,9 +234,7 @@ def _scaled(direction: Direction, factor: Sign, strictly: bool) -> Direction:
     return direction if factor in NON_NEGATIVE else direction.reversed
 
 
-def direction_of_product(
-    directions: Directions, signs: Sequence[Sign], strictly: bool = False
-) -> Direction:
+def direction_of_product(directions: Directions, signs: Signs, strictly: bool = False) -> Direction:
     """Returns the direction of the product of two numbers."""
     for one, sign, other in (
         (directions[0], signs[0], directions[1]),
@@ -237,9 +253,9 @@ def direction_of_product(
 
 
 def _product_direction(
-    node: Term, directions: Directions, signs: Sequence[Sign], strictly: bool
+    node: Term, directions: Directions, signs: Signs, strictly: bool
 ) -> Direction:
-    if any(is_rational(arg) and arg.value == 0 for arg in node.args):
+    if any(build.is_rational(arg) and arg.value == 0 for arg in node.args):
         return Direction.CONSTANT
     direction, sign = directions[0], signs[0]
     for each, other in zip(directions[1:], signs[1:], strict=True):
@@ -248,46 +264,38 @@ def _product_direction(
     return direction
 
 
-def _quotient_direction(
-    _: Term, directions: Directions, signs: Sequence[Sign], strictly: bool
-) -> Direction:
+def _quotient_direction(_: Term, directions: Directions, signs: Signs, strictly: bool) -> Direction:
     """A product with the inverse, which moves the other way while the divisor keeps its sign."""
     if signs[1] not in STRICT:
         return Direction.UNKNOWN
     return direction_of_product((directions[0], directions[1].reversed), signs, strictly)
 
 
-def _power_direction(
-    node: Term, directions: Directions, signs: Sequence[Sign], strictly: bool
-) -> Direction:
+def _power_direction(node: Term, directions: Directions, signs: Signs, strictly: bool) -> Direction:
     """A power to a constant exponent."""
     if directions[1] is not Direction.CONSTANT:
         return Direction.UNKNOWN
     if signs[0] in NON_NEGATIVE:
         return _scaled(directions[0], signs[1], strictly)
     exponent = node.args[1]
-    if not (is_rational(exponent) and exponent.value.q == 1 and exponent.value > 0):
+    if not (build.is_rational(exponent) and exponent.value.q == 1 and exponent.value > 0):
         return Direction.UNKNOWN
     if not _is_even(exponent):
         return directions[0]
     return directions[0].reversed if signs[0] in NON_POSITIVE else Direction.UNKNOWN
 
 
-def _absolute_direction(
-    _: Term, directions: Directions, signs: Sequence[Sign], __: bool
-) -> Direction:
+def _absolute_direction(_: Term, directions: Directions, signs: Signs, __: bool) -> Direction:
     if signs[0] is Sign.ANY:
         return Direction.UNKNOWN
     return directions[0] if signs[0] in NON_NEGATIVE else directions[0].reversed
 
 
-def _same_direction(_: Term, directions: Directions, __: Sequence[Sign], ___: bool) -> Direction:
+def _same_direction(_: Term, directions: Directions, __: Signs, ___: bool) -> Direction:
     return directions[0]
 
 
-def _step_direction(
-    _: Term, directions: Directions, __: Sequence[Sign], strictly: bool
-) -> Direction:
+def _step_direction(_: Term, directions: Directions, __: Signs, strictly: bool) -> Direction:
     """Floors and signs are constant between their jumps."""
     return Direction.UNKNOWN if strictly else directions[0]
 

@@ -1,8 +1,8 @@
 """The terms of a graph: one rule for each op of the graph language.
 
-A graph is read over the exact numbers: floats do not round, a cast between floats changes nothing,
-and a cast to an integer truncates. An integer that may leave its dtype is undefined where it does.
-The certificate of numerics measures the effect of rounding.
+A graph is read over the exact numbers: floats do not round. An integer that may leave its dtype is
+undefined where it does; ``conversions`` says how casts are read. The certificate of numerics
+measures the effect of rounding.
 
 Tensors are read elementwise. The term of a tensor is that of each of its elements, in symbols for
 one element of each input; a tensor that is broadcast is read at its last axes. Sums and maxima,
@@ -20,10 +20,10 @@ from typing import Any
 
 from closedform.errors import VerificationError
 from closedform.ir import STEP_MAX, DType, Graph, Node, Op, Role, Shape, ranges
-from closedform.ir.interval import full
+from closedform.ir.interval import Interval, full
 from closedform.language import t
-from closedform.verify import terms
-from closedform.verify.terms import Term
+from closedform.verify.terms import build, conversions, sympy_io, tree
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tables import element, is_integer, total
 from closedform.verify.terms.tensor_functions import (
     REDUCE_MAX,
@@ -34,6 +34,7 @@ from closedform.verify.terms.tensor_functions import (
     rounded,
     transposed,
 )
+from closedform.verify.terms.tree import Term
 
 Constant = Callable[[float, DType], Term]
 """From a float constant to the exact number that it represents."""
@@ -62,7 +63,7 @@ Rule = Callable[["GraphReader", Node, tuple[Value, ...]], Value]
 
 def as_stored(value: float, _: DType) -> Term:
     """Returns the dyadic number that a float constant holds."""
-    return terms.rational(value)
+    return build.rational(value)
 
 
 def terms_of_graph(
@@ -71,6 +72,7 @@ def terms_of_graph(
     constant: Constant = as_stored,
     symbols: Mapping[str, Term] | None = None,
     last: int = STEP_MAX,
+    is_strict: bool = False,
 ) -> dict[str, Term]:
     """Returns the term of each output, by name.
 
@@ -80,6 +82,8 @@ def terms_of_graph(
         symbols: Terms of inputs by name. The step is ``t``, an integer that is not negative; any
             other input is a real or integer symbol of its name, if not given.
         last: The last step at which the graph may run.
+        is_strict: Whether what is computed from an integer that a float may not hold is undefined
+            where a small relative error makes a large one.
 
     Raises:
         VerificationError: A table is not used as a table, or a constant is not a number.
@@ -89,55 +93,156 @@ def terms_of_graph(
         >>> terms_of_graph(compile(schedules.linear(0, 1, 4)))["value"]
         ite(t < 4, (1/4 * t), 1)
     """
-    reader = GraphReader(graph, constant, {**_inputs(graph), **(symbols or {})}, last)
+    named = {**_inputs(graph), **(symbols or {})}
+    reader = GraphReader(graph, constant, named, last, is_strict=is_strict)
     return {output.name: reader.result(output.index) for output in graph.outputs}
 
 
 def _inputs(graph: Graph) -> dict[str, Term]:
     return {
-        node.attribute("name"): terms.term(t)
+        node.attribute("name"): sympy_io.term(t)
         if node.attribute("role") == Role.STEP
-        else terms.symbol(node.attribute("name"), integer=node.type.dtype.is_integer)
+        else build.symbol(node.attribute("name"), integer=node.type.dtype.is_integer)
         for node in graph.inputs
     }
 
 
-_WRAPPING = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.NEG, Op.ABS, Op.REDUCE_SUM})
+_WRAPPING = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.NEG, Op.ABS, Op.FLOOR_DIV, Op.REDUCE_SUM})
+"""Ops of integers whose result may not fit its dtype."""
 
 
-def _within(value: Value, dtype: DType) -> Value:
-    """An integer where it fits its dtype, undefined where it would wrap."""
+def _check_digits(node: Node, value: Value) -> None:
+    """Raises VerificationError if a constant has more digits than are read."""
+    if isinstance(value, Term) and build.is_rational(value):
+        number = value.value
+        if max(number.p.bit_length(), number.q.bit_length()) > LIMITS.constant_bits:
+            raise VerificationError(
+                f"{node.op} of constants is a number of more than 4,200 digits",
+                hint="write powers of constants as one constant",
+            )
+
+
+_CONTINUOUS = frozenset({Op.ADD, Op.SUB, Op.EXP, Op.POW, Op.COS, Op.SIN})
+"""Ops that a small error of a small operand changes little."""
+
+
+_LINEAR = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.NEG, Op.FLOOR})
+"""Ops that make a multiple of an integer of another one, beside constants."""
+
+
+def _changed(value: Value, change: Callable[[Term], Term]) -> Value:
+    """A value with each of its terms changed."""
     match value:
         case Row():
-            return Row(tuple(_fitting(term, dtype) for term in value.terms))
+            return Row(tuple(change(each) for each in value.terms))
         case Column():
-            return Column(_fitting(value.term, dtype))
+            return Column(change(value.term))
         case _:
-            return _fitting(value, dtype)
-
-
-def _fitting(value: Term, dtype: DType) -> Term:
-    low, high = (terms.rational(end) for end in full(dtype).ends)
-    fits = terms.both(terms.less_equal(low, value), terms.less_equal(value, high))
-    return terms.ite(fits, value, terms.UNDEFINED)
+            return change(value)
 
 
 class GraphReader:
-    """The terms of the nodes of one graph, in order."""
+    """The terms of the nodes of one graph, in order.
+
+    Attributes:
+        values: The value of each node.
+        exact: The same where no coarse number is taken (``conversions``); undefined elsewhere.
+    """
 
     def __init__(
-        self, graph: Graph, constant: Constant, symbols: Mapping[str, Term], last: int
+        self,
+        graph: Graph,
+        constant: Constant,
+        symbols: Mapping[str, Term],
+        last: int,
+        *,
+        is_strict: bool = False,
     ) -> None:
         self.graph = graph
         self.constant = constant
         self.symbols = symbols
+        self.is_strict = is_strict
+        self.intervals = ranges(graph, last)
         self.values: list[Value] = []
-        for node, interval in zip(graph.nodes, ranges(graph, last), strict=True):
-            operands = tuple(self.values[operand] for operand in node.operands)
-            value = GRAPH_RULES[node.op](self, node, operands)
-            dtype = node.type.dtype
-            may_wrap = node.op in _WRAPPING and dtype.is_integer and interval == full(dtype)
-            self.values.append(_within(value, dtype) if may_wrap else value)
+        self.exact: list[Value] = []
+        self._counted: set[int] = set()  # the floats that are multiples of integers
+        self._bits: dict[int, int] = {}  # the bits of the coarse numbers
+        for node, interval in zip(graph.nodes, self.intervals, strict=True):
+            self._add(node, interval)
+
+    def _add(self, node: Node, interval: Interval) -> None:
+        places = node.operands
+        coarse = [self.values[place] is not self.exact[place] for place in places]
+        exact = self._read(node, self._exact_operands(node), interval)
+        value = exact
+        bits = []
+        if any(coarse):
+            ranged = [
+                (self.intervals[place], each) for place, each in zip(places, coarse, strict=True)
+            ]
+            if conversions.keeps_relative_error(node, ranged):
+                value = self._read(node, tuple(self.values[place] for place in places), interval)
+                bits = [self._bits[place] for place in places if place in self._bits]
+        if self.is_strict and self._rounds_integers(node):
+            bits.append(conversions.EXACT_BITS[node.type.dtype])
+            exact = _changed(exact, lambda each: conversions.exact_in(each, min(bits)))
+        is_coarse = bool(bits) and not conversions.is_small(interval, min(bits))
+        if is_coarse and node.type.dtype.is_float:
+            self._bits[len(self.values)] = min(bits)
+        else:
+            exact = value
+        if self.is_strict and self._is_counted(node):
+            self._counted.add(len(self.values))
+        _check_digits(node, value)
+        self.values.append(value)
+        self.exact.append(exact)
+
+    def _exact_operands(self, node: Node) -> tuple[Value, ...]:
+        """The operands where they are exact or, for a continuous op, where they are small."""
+        found = []
+        for place in node.operands:
+            value, exact = self.values[place], self.exact[place]
+            is_taken = value is not exact and node.op in _CONTINUOUS
+            if is_taken and isinstance(value, Term) and isinstance(exact, Term):
+                size = turns(value) if node.op in (Op.COS, Op.SIN) else value
+                exact = conversions.where_small(size, self._bits[place], value, exact)
+            found.append(exact)
+        return tuple(found)
+
+    def _read(self, node: Node, operands: tuple[Value, ...], interval: Interval) -> Value:
+        """The value of a node by its rule, undefined where it does not fit its dtype."""
+        value = GRAPH_RULES[node.op](self, node, operands)
+        dtype = node.type.dtype
+        if not dtype.is_integer or interval != full(dtype) or not self._may_not_fit(node):
+            return value
+        return _changed(value, lambda each: conversions.fitting(each, dtype))
+
+    def _may_not_fit(self, node: Node) -> bool:
+        return node.op in _WRAPPING or (node.op is Op.CAST and self.type_of(node, 0).dtype.is_float)
+
+    def _rounds_integers(self, node: Node) -> bool:
+        """Whether a node is a conversion that may change an integer, or a multiple of one."""
+        if node.op is not Op.CAST:
+            return False
+        (place,) = node.operands
+        source, target = self.type_of(node, 0).dtype, node.type.dtype
+        is_counted = source.is_integer or place in self._counted
+        if not is_counted or not conversions.rounds_integers(source, target):
+            return False
+        return not conversions.is_small(self.intervals[place], conversions.EXACT_BITS[target])
+
+    def _is_counted(self, node: Node) -> bool:
+        """Whether a float is made of an integer by constant factors and summands alone."""
+        if not node.type.dtype.is_float:
+            return False
+        if node.op is Op.CAST:
+            return self.type_of(node, 0).dtype.is_integer or node.operands[0] in self._counted
+        if node.op not in _LINEAR or self._counted.isdisjoint(node.operands):
+            return False
+        return all(
+            place in self._counted or self.graph.nodes[place].op is Op.CONST
+            for place in node.operands
+        )
 
     def result(self, index: int) -> Term:
         """Returns the term of a node that is an output."""
@@ -180,68 +285,65 @@ class GraphReader:
         )
 
 
-# --- elementwise ops ------------------------------------------------------------------------------
-
-
 def select(condition: Term, then: Term, other: Term) -> Term:
     """Returns the choice between two terms; that of the lesser or greater one is their extremum."""
-    if condition.op is terms.Op.LESS:
+    if condition.op is tree.Op.LESS:
         if condition.args == (then, other):
-            return terms.minimum(then, other)
+            return build.minimum(then, other)
         if condition.args == (other, then):
-            return terms.maximum(then, other)
-    return terms.ite(condition, then, other)
+            return build.maximum(then, other)
+    return build.ite(condition, then, other)
 
 
 def _equal(left: Term, right: Term) -> Term:
     """A comparison of a value with itself tests for NaN, and here all values are numbers."""
-    return terms.TRUE if left == right else terms.equal(left, right)
+    return build.TRUE if left == right else build.equal(left, right)
 
 
 def turns(angle: Term) -> Term:
     """Returns an angle divided by pi; pi is cancelled where it is a factor, not by simplifying."""
     found = _without_pi(angle)
-    return terms.divide(angle, terms.PI) if found is None else found
+    return build.divide(angle, build.PI) if found is None else found
 
 
 def _without_pi(angle: Term) -> Term | None:
-    if angle.op is terms.Op.PI:
-        return terms.ONE
-    if angle.op is terms.Op.MULTIPLY:
+    if angle.op is tree.Op.PI:
+        return build.ONE
+    if angle.op is tree.Op.MULTIPLY:
         for position, factor in enumerate(angle.args):
             rest = _without_pi(factor)
             if rest is not None:
-                return terms.multiply(*angle.args[:position], rest, *angle.args[position + 1 :])
-    if angle.op is terms.Op.DIVIDE:
+                return build.multiply(*angle.args[:position], rest, *angle.args[position + 1 :])
+    if angle.op is tree.Op.DIVIDE:
         above = _without_pi(angle.args[0])
-        return None if above is None else terms.divide(above, angle.args[1])
+        return None if above is None else build.divide(above, angle.args[1])
     return None
 
 
 ELEMENTWISE: Mapping[Op, Callable[..., Term]] = {
-    Op.ADD: terms.add,
-    Op.SUB: terms.subtract,
-    Op.MUL: terms.multiply,
-    Op.NEG: terms.negative,
-    Op.ABS: terms.absolute,
-    Op.DIV: terms.divide,
-    Op.FLOOR_DIV: terms.floor_divide,
-    Op.FLOOR_MOD: terms.floor_modulo,
-    Op.MIN: terms.minimum,
-    Op.MAX: terms.maximum,
-    Op.FLOOR: terms.floor,
-    Op.SQRT: terms.square_root,
-    Op.EXP: terms.exp,
-    Op.LOG: terms.log,
-    Op.COS: lambda angle: terms.cospi(turns(angle)),
-    Op.SIN: lambda angle: terms.sinpi(turns(angle)),
-    Op.POW: terms.power,
-    Op.LT: terms.less,
-    Op.LE: terms.less_equal,
+    Op.ADD: build.add,
+    Op.SUB: build.subtract,
+    Op.MUL: build.multiply,
+    Op.NEG: build.negative,
+    Op.ABS: build.absolute,
+    Op.DIV: build.divide,
+    Op.FLOOR_DIV: build.floor_divide,
+    Op.FLOOR_MOD: build.floor_modulo,
+    Op.MIN: build.minimum,
+    Op.MAX: build.maximum,
+    Op.FLOOR: build.floor,
+    Op.SQRT: build.square_root,
+    Op.EXP: build.exp,
+    Op.LOG: build.log,
+    Op.COS: lambda angle: build.cospi(turns(angle)),
+    Op.SIN: lambda angle: build.sinpi(turns(angle)),
+    Op.POW: build.power,
+    Op.LT: build.less,
+    Op.LE: build.less_equal,
     Op.EQ: _equal,
-    Op.AND: terms.both,
-    Op.OR: terms.either,
-    Op.NOT: terms.negate,
+    Op.AND: build.both,
+    Op.OR: build.either,
+    Op.NOT: build.negate,
     Op.WHERE: select,
 }
 """The elementwise ops, and the constructors of their terms."""
@@ -315,9 +417,9 @@ def _const(reader: GraphReader, node: Node, _: tuple[Value, ...]) -> Value:
 def _number(reader: GraphReader, node: Node, item: Any) -> Term:
     dtype = node.type.dtype
     if dtype is DType.BOOL:
-        return terms.TRUE if item else terms.FALSE
+        return build.TRUE if item else build.FALSE
     if dtype.is_integer:
-        return terms.rational(int(item))
+        return build.rational(int(item))
     if not abs(float(item)) < float("inf"):
         raise reader.error(node, f"the constant {float(item)} is not a number")
     return reader.constant(float(item), dtype)
@@ -327,21 +429,24 @@ def _truncated(operand: Term) -> Term:
     """The integer towards zero; the integer itself where the term shows that it is one."""
     if is_integer(operand):
         return operand
-    below = terms.less(operand, terms.ZERO)
-    downward = terms.floor(operand)
-    return terms.ite(below, terms.negative(terms.floor(terms.negative(operand))), downward)
+    below = build.less(operand, build.ZERO)
+    downward = build.floor(operand)
+    return build.ite(below, build.negative(build.floor(build.negative(operand))), downward)
 
 
 def _cast(reader: GraphReader, node: Node, operands: tuple[Value, ...]) -> Value:
     source, target = reader.type_of(node, 0).dtype, node.type.dtype
     if source is DType.BOOL and target is not DType.BOOL:
-        return _each(lambda x: terms.ite(x, terms.ONE, terms.ZERO))(reader, node, operands)
+        return _each(lambda x: build.ite(x, build.ONE, build.ZERO))(reader, node, operands)
     if target is DType.BOOL and source is not DType.BOOL:
-        return _each(lambda x: terms.negate(terms.equal(x, terms.ZERO)))(reader, node, operands)
+        return _each(lambda x: build.negate(build.equal(x, build.ZERO)))(reader, node, operands)
     if target.is_integer and source.is_float:
         return _each(_truncated)(reader, node, operands)
-    if target in STORED and source not in STORED:
+    if target in STORED and source is not target:
         return _each(lambda x: rounded(x, target))(reader, node, operands)
+    fits = reader.intervals[node.operands[0]].is_within(full(target))
+    if conversions.is_narrower(source, target) and not fits:
+        return _each(lambda x: conversions.wrapped(x, target))(reader, node, operands)
     return operands[0]
 
 

@@ -1,4 +1,4 @@
-"""What a proof may cost: its limits in one table, and the moment at which its time ends."""
+"""The cost limits of a proof in one table, and its deadline."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Deadline:
             OutOfTime: The moment has passed.
         """
         self.check()
-        return max(1, min(most, int(self.left * 1000)))
+        return max(1, int(min(most, self.left * 1000)))
 
 
 NEVER = Deadline(float("inf"))
@@ -75,6 +75,7 @@ class Limits:
     general_seconds: float = 0.5  # s; a goal for any number in the place of its branches
     order_ms: int = 3000  # ms; the order solver on one goal
     model_ms: int = 1000  # ms; a model of an open case
+    refinement_seconds: float = 0.5  # s; that one branch of a graph is never reached
     region_ms: int = 200  # ms; a point in an open case
     quotient_ms: int = 600  # ms; whether the divisor in a floor is positive
     neighbours_ms: int = 400  # ms; whether two floors are at most 1 apart
@@ -157,6 +158,10 @@ class Limits:
     expanded_terms: int = 64  # monomials of a product that congruence expands
 
     # Numbers
+    constant_bits: int = 14_000  # bits of a constant of a graph, 4,200 digits
+    stated_digits: int = 400  # digits, and size of the exponent, of a number that a file states
+    expression_nodes: int = 200_000  # nodes of an expression, each where it stands
+    nested_choices: int = 6  # choices in one condition of an expression
     number_bits: int = 20_000  # bits of a rational power before it becomes a ball
     combined_constants: int = 40  # numbers of a source whose sums and products are tried
     constant_precision: int = 192  # bits of the interval arithmetic behind a constant
@@ -168,6 +173,9 @@ class Limits:
     certificate_chunk: int = 2**16  # steps that run at once
     error_intervals: int = 4096  # intervals of error analysis
     error_rounds: int = 200  # rounds in which the worst intervals are halved
+    float_seconds: float = 2.0  # s; the floats of one graph
+    float_segments: int = 400  # ranges of steps on which the floats of a graph are looked at
+    invariant_rounds: int = 24  # rounds in which the ranges of states are widened
     few_milestones: int = 16  # milestones from each of which lengths double
 
 

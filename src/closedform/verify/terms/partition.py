@@ -2,7 +2,7 @@
 
 Comparisons, minima, maxima, absolute values, signs, floors and table indices that are linear in the
 clock, with rational coefficients, change only at steps that can be worked out exactly. Between them
-each is decided: what is left on a segment is a linear form, or a term without them. A chain of n
+each is decided: the rest on a segment is a linear form, or a term without them. A chain of n
 branches costs n, since a branch is looked at only on the steps on which it is taken. Nothing is
 approximated, and no recursion is used: a chain of 10,000 branches is a term as deep.
 
@@ -21,13 +21,7 @@ from typing import Generic, TypeVar
 
 from flint import fmpq
 
-from closedform.verify.terms.build import (
-    FALSE,
-    TRUE,
-    UNDEFINED,
-    is_rational,
-    rebuild,
-)
+from closedform.verify.terms import build
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, combined
 from closedform.verify.terms.tables import is_integer
@@ -146,7 +140,7 @@ class _Partition(Generic[Place]):
     """Divides from above; a task that needs the segments of a node yields a request for them."""
 
     decided: frozenset[Op]
-    """What is decided on segments; a term without any of these is one segment."""
+    """The nodes that are decided segment by segment; a term without any is one segment."""
 
     def __init__(self, root: Term, clock: Term, check: Callable[[], None]) -> None:
         self.clock = clock
@@ -219,9 +213,9 @@ class _Partition(Generic[Place]):
             left = []
             for start, stop in remaining:
                 for part in (yield condition, start, stop):
-                    if part.value == TRUE:
+                    if part.value == build.TRUE:
                         found += yield then, part.first, part.end
-                    elif part.value == FALSE:
+                    elif part.value == build.FALSE:
                         left.append((part.first, part.end))
                     else:
                         yes = yield then, part.first, part.end
@@ -236,7 +230,7 @@ class _Partition(Generic[Place]):
         return found
 
     def _rebuilt(self, node: Term, values: Sequence[Value]) -> Term:
-        return rebuild(node, tuple(as_term(value, self.clock) for value in values))
+        return build.rebuild(node, tuple(as_term(value, self.clock) for value in values))
 
     def _over(self, node: Term, values: Sequence[Value]) -> Value:
         """A node over some values, where nothing is to be decided."""
@@ -250,7 +244,7 @@ class _Partition(Generic[Place]):
             if node.op is Op.POWER and _is_fixed_point(*forms):
                 return forms[0]
         rebuilt = self._rebuilt(node, values) if values else node
-        return LinearForm(rebuilt.value) if is_rational(rebuilt) else rebuilt
+        return LinearForm(rebuilt.value) if build.is_rational(rebuilt) else rebuilt
 
     def _apply(
         self, node: Term, first: Place, end: Place, values: Sequence[Value]
@@ -272,7 +266,7 @@ class _Partition(Generic[Place]):
         """The parts of an interval on which an operation on linear forms is another value."""
         difference = forms[0] - forms[1]
         for start, stop, sign in self.signs(difference, first, end):
-            yield start, stop, None if sign is None else _TRUTHS[sign in _HOLDS[node.op]]
+            yield start, stop, None if sign is None else _TRUTHS[build.satisfied(node.op, -sign)]
 
     def signs(
         self, form: LinearForm, first: Place, end: Place
@@ -293,9 +287,7 @@ class _Partition(Generic[Place]):
                     yield max(start, first), min(stop, end), sign
 
 
-_TRUTHS = (FALSE, TRUE)
-_HOLDS = {Op.LESS: {-1}, Op.LESS_EQUAL: {-1, 0}, Op.EQUAL: {0}}
-"""The signs of the difference with which a comparison holds."""
+_TRUTHS = (build.FALSE, build.TRUE)
 
 
 def _is_fixed_point(base: LinearForm, exponent: LinearForm) -> bool:
@@ -319,14 +311,7 @@ class _Line(_Partition[Cut]):
 class _Steps(_Partition[int]):
     """Over the integers."""
 
-    decided = _Line.decided | {
-        Op.MINIMUM,
-        Op.MAXIMUM,
-        Op.ABSOLUTE,
-        Op.SIGN,
-        Op.FLOOR,
-        Op.LOOKUP,
-    }
+    decided = _Line.decided | {Op.MINIMUM, Op.MAXIMUM, Op.ABSOLUTE, Op.SIGN, Op.FLOOR, Op.LOOKUP}
 
     def __init__(self, root: Term, clock: Term, check: Callable[[], None], levels: int) -> None:
         super().__init__(root, clock, check)
@@ -399,4 +384,4 @@ class _Steps(_Partition[int]):
         for start, stop in steps:
             place = index.at(self.clock, start)
             fits = place.q == 1 and 0 <= place < len(node.value)
-            yield start, stop, LinearForm(node.value[int(place.p)]) if fits else UNDEFINED
+            yield start, stop, LinearForm(node.value[int(place.p)]) if fits else build.UNDEFINED

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flint import Ordering, fmpq, fmpq_mpoly_ctx
+from flint import Ordering, fmpq, fmpq_mpoly_ctx, fmpz
 
 from closedform.verify.terms.limits import LIMITS
 
@@ -158,6 +158,21 @@ def factors(quotient: Quotient) -> tuple[fmpq, list[tuple[Quotient, int]]]:
         one = number(fmpq(1)).below
         found += [(Quotient(part, one), direction * int(times)) for part, times in parts]
     return constant, found
+
+
+def prime_powers(number: fmpq) -> list[tuple[fmpq, int]]:
+    """Returns a number above 0 as powers of primes; itself where it is too long to factor."""
+    if max(number.p, number.q) > _LARGEST_FACTORED:
+        return [(number, 1)]
+    return [
+        (fmpq(prime), direction * int(times))
+        for part, direction in ((number.p, 1), (number.q, -1))
+        if part != 1
+        for prime, times in fmpz(int(part)).factor()
+    ]
+
+
+_LARGEST_FACTORED = 2**48
 
 
 def summands(quotient: Quotient) -> list[tuple[fmpq, Quotient]]:

@@ -14,43 +14,12 @@ from sympy.core.sympify import _sympify
 
 from closedform.errors import VerificationError
 from closedform.language import FloorDiv, FloorMod, MatMul, ReduceMax, ReduceSum, Transpose
-from closedform.verify.terms.build import (
-    FALSE,
-    ONE,
-    PI,
-    TRUE,
-    UNDEFINED,
-    absolute,
-    add,
-    both,
-    cospi,
-    divide,
-    either,
-    equal,
-    exp,
-    floor,
-    floor_divide,
-    floor_modulo,
-    ite,
-    less,
-    less_equal,
-    log,
-    maximum,
-    minimum,
-    multiply,
-    negate,
-    negative,
-    opaque,
-    power,
-    rational,
-    sign,
-    sinpi,
-    symbol,
-)
-from closedform.verify.terms.tree import Op, Sign, Term, show, walk
+from closedform.verify.terms import build
+from closedform.verify.terms.limits import LIMITS
+from closedform.verify.terms.tree import Op, Sign, Term, chain, show, walk
 
 Reader = Callable[[Any, Callable[[sp.Basic], "Term"]], "Term"]
-"""How a kind of SymPy node is read: the node, and what reads its parts."""
+"""The reader of a kind of SymPy node: from the node and the reader of its parts."""
 
 
 def term(expr: Any, readers: Mapping[type, Reader] | None = None) -> Term:
@@ -102,14 +71,12 @@ def _read(expr: sp.Basic, done: dict[sp.Basic, Term], readers: Mapping[type, Rea
 def _symbol(expr: sp.Symbol, _: Any) -> Term:
     if expr.is_real is False or expr.is_extended_real is False:
         raise VerificationError(f"{expr} is declared as not real", hint="symbols stand for reals")
-    signs = (
-        (expr.is_positive, Sign.POSITIVE),
-        (expr.is_negative, Sign.NEGATIVE),
-        (expr.is_nonnegative, Sign.NONNEGATIVE),
-        (expr.is_nonpositive, Sign.NONPOSITIVE),
-    )
-    declared = next((found for holds, found in signs if holds), Sign.ANY)
-    return symbol(expr.name, integer=bool(expr.is_integer), sign=declared)
+    declared = next((sign for sign in Sign if expr.assumptions0.get(sign.value)), Sign.ANY)
+    is_integer = bool(expr.is_integer)
+    if isinstance(expr, sp.Dummy):
+        name = f"{expr.name} {expr.dummy_index}"
+        return build.own_symbol(name, integer=is_integer, sign=declared)
+    return build.symbol(expr.name, integer=is_integer, sign=declared)
 
 
 def _product(expr: sp.Mul, read: Callable[[sp.Basic], Term]) -> Term:
@@ -120,15 +87,19 @@ def _product(expr: sp.Mul, read: Callable[[sp.Basic], Term]) -> Term:
             below.append(read(sp.Pow(factor.base, -factor.exp, evaluate=False)))
         else:
             above.append(read(factor))
-    return divide(multiply(*above), multiply(*below)) if below else multiply(*above)
+    return (
+        build.divide(build.multiply(*above), build.multiply(*below))
+        if below
+        else build.multiply(*above)
+    )
 
 
 def _power(expr: sp.Pow, read: Callable[[sp.Basic], Term]) -> Term:
     if expr.exp.is_Rational and expr.exp < 0:
-        return divide(ONE, power(read(expr.base), rational(-expr.exp)))
+        return build.divide(build.ONE, build.power(read(expr.base), build.rational(-expr.exp)))
     if expr.base is sp.E:
-        return exp(read(expr.exp))
-    return power(read(expr.base), read(expr.exp))
+        return build.exp(read(expr.exp))
+    return build.power(read(expr.base), read(expr.exp))
 
 
 def _turns(angle: sp.Expr, read: Callable[[sp.Basic], Term]) -> Term:
@@ -142,9 +113,11 @@ def _turns(angle: sp.Expr, read: Callable[[sp.Basic], Term]) -> Term:
         else:
             distributed = _distribute_pi(factors)
             parts.append(
-                divide(read(summand), PI) if distributed is None else _turns(distributed, read)
+                build.divide(read(summand), build.PI)
+                if distributed is None
+                else _turns(distributed, read)
             )
-    return add(*parts)
+    return build.add(*parts)
 
 
 def _distribute_pi(factors: list[sp.Expr]) -> sp.Expr | None:
@@ -164,23 +137,19 @@ def _modulo(expr: sp.Mod, read: Callable[[sp.Basic], Term]) -> Term:
             f"a nested Mod is not read, got {expr}: SymPy 1.14 rewrites such a Mod wrongly",
             hint="write closedform.floor_mod(a, b), which SymPy leaves as written",
         )
-    return floor_modulo(read(left), read(right))
+    return build.floor_modulo(read(left), read(right))
 
 
 def _piecewise(expr: sp.Piecewise, read: Callable[[sp.Basic], Term]) -> Term:
-    result = UNDEFINED
+    result = build.UNDEFINED
     for value, condition in reversed(expr.args):
-        result = ite(read(condition), read(value), result)
+        result = build.ite(read(condition), read(value), result)
     return result
-
-
-def _negated(expr: sp.Basic, read: Callable[[sp.Basic], Term]) -> Term:
-    return negate(read(expr.args[0]))
 
 
 def _choice(expr: sp.Basic, read: Callable[[sp.Basic], Term]) -> Term:
     test, yes, no = (read(arg) for arg in expr.args)
-    return either(both(test, yes), both(negate(test), no))
+    return build.either(build.both(test, yes), build.both(build.negate(test), no))
 
 
 def _over_all(name: str) -> Reader:
@@ -192,7 +161,7 @@ def _over_all(name: str) -> Reader:
                 f"{expr} reduces some axes only, which is not supported here",
                 hint="reduce all axes",
             )
-        return opaque(name, read(expr.args[0]))
+        return build.opaque(name, read(expr.args[0]))
 
     return reader
 
@@ -203,50 +172,47 @@ def _of(make: Callable[..., Term]) -> Reader:
 
 
 _READERS: Mapping[type, Reader] = {
-    sp.Rational: lambda expr, _: rational(expr),
-    sp.Float: lambda expr, _: rational(sp.Rational(expr)),
-    sp.core.numbers.Pi: lambda expr, _: PI,
-    sp.core.numbers.Exp1: lambda expr, _: exp(ONE),
+    sp.Rational: lambda expr, _: build.rational(expr),
+    sp.Float: lambda expr, _: build.rational(sp.Rational(expr)),
+    sp.core.numbers.Pi: lambda expr, _: build.PI,
+    sp.core.numbers.Exp1: lambda expr, _: build.exp(build.ONE),
     sp.Symbol: _symbol,
-    sp.Add: _of(add),
+    sp.Add: _of(build.add),
     sp.Mul: _product,
     sp.Pow: _power,
-    sp.exp: _of(exp),
-    sp.log: _of(log),
-    sp.cos: lambda expr, read: cospi(_turns(expr.args[0], read)),
-    sp.sin: lambda expr, read: sinpi(_turns(expr.args[0], read)),
-    sp.floor: _of(floor),
-    sp.ceiling: lambda expr, read: negative(floor(negative(read(expr.args[0])))),
+    sp.exp: _of(build.exp),
+    sp.log: _of(build.log),
+    sp.cos: lambda expr, read: build.cospi(_turns(expr.args[0], read)),
+    sp.sin: lambda expr, read: build.sinpi(_turns(expr.args[0], read)),
+    sp.floor: _of(build.floor),
+    sp.ceiling: lambda expr, read: build.negative(build.floor(build.negative(read(expr.args[0])))),
     sp.Mod: _modulo,
-    FloorDiv: _of(floor_divide),
-    FloorMod: _of(floor_modulo),
-    sp.Min: _of(minimum),
-    sp.Max: _of(maximum),
-    sp.Abs: _of(absolute),
+    FloorDiv: _of(build.floor_divide),
+    FloorMod: _of(build.floor_modulo),
+    sp.Min: _of(build.minimum),
+    sp.Max: _of(build.maximum),
+    sp.Abs: _of(build.absolute),
     # SymPy makes 2**re(x) of Abs(2**x); all values are real.
     sp.re: lambda expr, read: read(expr.args[0]),
-    sp.sign: _of(sign),
+    sp.sign: _of(build.sign),
     sp.Piecewise: _piecewise,
     ReduceSum: _over_all("reduce_sum"),
     ReduceMax: _over_all("reduce_max"),
-    Transpose: lambda expr, read: opaque("transpose", read(expr.args[0])),
-    MatMul: lambda expr, read: opaque("matmul", *(read(arg) for arg in expr.args)),
-    sp.logic.boolalg.BooleanTrue: lambda expr, _: TRUE,
-    sp.logic.boolalg.BooleanFalse: lambda expr, _: FALSE,
-    sp.StrictLessThan: _of(less),
-    sp.LessThan: _of(less_equal),
-    sp.StrictGreaterThan: lambda expr, read: less(read(expr.rhs), read(expr.lhs)),
-    sp.GreaterThan: lambda expr, read: less_equal(read(expr.rhs), read(expr.lhs)),
-    sp.Equality: _of(equal),
-    sp.Unequality: lambda expr, read: negate(equal(read(expr.lhs), read(expr.rhs))),
-    sp.And: _of(both),
-    sp.Or: _of(either),
-    sp.Not: _negated,
+    Transpose: lambda expr, read: build.opaque("transpose", read(expr.args[0])),
+    MatMul: lambda expr, read: build.opaque("matmul", *(read(arg) for arg in expr.args)),
+    sp.logic.boolalg.BooleanTrue: lambda expr, _: build.TRUE,
+    sp.logic.boolalg.BooleanFalse: lambda expr, _: build.FALSE,
+    sp.StrictLessThan: _of(build.less),
+    sp.LessThan: _of(build.less_equal),
+    sp.StrictGreaterThan: lambda expr, read: build.less(read(expr.rhs), read(expr.lhs)),
+    sp.GreaterThan: lambda expr, read: build.less_equal(read(expr.rhs), read(expr.lhs)),
+    sp.Equality: _of(build.equal),
+    sp.Unequality: lambda expr, read: build.negate(build.equal(read(expr.lhs), read(expr.rhs))),
+    sp.And: _of(build.both),
+    sp.Or: _of(build.either),
+    sp.Not: _of(build.negate),
     sp.ITE: _choice,
 }
-
-
-# --- terms as SymPy expressions ------------------------------------------------------------------
 
 
 def to_sympy(root: Term) -> sp.Basic:
@@ -255,10 +221,11 @@ def to_sympy(root: Term) -> sp.Basic:
     Floors are FloorDiv and branches an unevaluated Piecewise, so SymPy rewrites none of them.
 
     Example:
-        >>> from closedform.verify.terms import ONE, UNDEFINED, ite, less, rational, symbol
+        >>> from closedform.verify.terms.build import ONE, UNDEFINED, ite, less, rational, symbol
         >>> to_sympy(ite(less(symbol("t", integer=True), rational(3)), ONE, UNDEFINED))
         Piecewise((1, t < 3))
     """
+    _check_size(root)
     done: dict[Term, Any] = {}
     links = _links(root)
     for node in walk(root):
@@ -270,20 +237,32 @@ def to_sympy(root: Term) -> sp.Basic:
     return result
 
 
-_ASSUMPTIONS = {
-    Sign.ANY: {},
-    Sign.POSITIVE: {"positive": True},
-    Sign.NONNEGATIVE: {"nonnegative": True},
-    Sign.NEGATIVE: {"negative": True},
-    Sign.NONPOSITIVE: {"nonpositive": True},
-}
+def _check_size(root: Term) -> None:
+    """Raises VerificationError where SymPy would need far longer than the term is large."""
+    sizes: dict[Term, int] = {}
+    choices: dict[Term, int] = {}  # in one condition: SymPy writes one out for all of their cases
+    for node in walk(root):
+        sizes[node] = 1 + sum(sizes[arg] for arg in node.args)
+        choices[node] = sum(choices[arg] for arg in node.args) + (node.op is Op.ITE)
+        condition = node.args[0] if node.op is Op.ITE else node
+        if choices[condition] > LIMITS.nested_choices and condition is not node:
+            raise VerificationError(
+                f"a condition of it has {choices[condition]} nested choices, at most "
+                f"{LIMITS.nested_choices} are written",
+                hint="an expression has no shared parts: a chain of choices becomes a tree of them",
+            )
+    if sizes[root] > LIMITS.expression_nodes:
+        raise VerificationError(
+            f"it has more than {LIMITS.expression_nodes} nodes as an expression",
+            hint="an expression has no shared parts: a square of a square becomes a tree of them",
+        )
 
 
 def _write_symbol(node: Term) -> sp.Symbol:
+    """The names of signs are those of SymPy's assumptions."""
     declared = node.value
-    return sp.Symbol(
-        declared.name, real=True, integer=declared.integer or None, **_ASSUMPTIONS[declared.sign]
-    )
+    signs = {} if declared.sign is Sign.ANY else {declared.sign.value: True}
+    return sp.Symbol(declared.name, real=True, integer=declared.integer or None, **signs)
 
 
 def _links(root: Term) -> set[Term]:
@@ -300,12 +279,10 @@ def _links(root: Term) -> set[Term]:
 
 def _write_branches(node: Term, done: dict[Term, Any]) -> sp.Piecewise:
     """A chain of choices as one Piecewise; an undefined end leaves it without a last branch."""
-    pairs = []
-    while node.op is Op.ITE:
-        condition, then, node = node.args
-        pairs.append((done[then], done[condition]))
-    if node.op is not Op.UNDEFINED:
-        pairs.append((done[node], sp.true))
+    branches, last = chain(node)
+    pairs = [(done[then], done[condition]) for condition, then in branches]
+    if last.op is not Op.UNDEFINED:
+        pairs.append((done[last], sp.true))
     return sp.Piecewise(*pairs, evaluate=False)
 
 

@@ -6,17 +6,17 @@ of steps finds its branch without looking at the others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from closedform.verify import terms
-from closedform.verify.terms import Term
+from closedform.verify.terms import build
+from closedform.verify.terms.tree import RELATIONS, Op, Term
 
 
 def is_integer(node: Term) -> bool:
     """Returns whether a term is an integer as it is written: a floor or an integer symbol."""
-    if node.op is terms.Op.SYMBOL:
+    if node.op is Op.SYMBOL:
         return bool(node.value.integer)
-    return node.op is terms.Op.FLOOR
+    return node.op is Op.FLOOR
 
 
 def total(row: Sequence[Term]) -> Term:
@@ -28,40 +28,45 @@ def total(row: Sequence[Term]) -> Term:
     marks = sorted((mark for mark in reached if mark is not None), key=lambda mark: mark[0].value)
     clocks = {clock for _, clock in marks}
     if len(marks) < len(row) or len(clocks) != 1:
-        return terms.add(*row)
+        return build.add(*row)
     (clock,) = clocks
+    counts = [build.rational(count) for count in range(len(marks) + 1)]
+    return _tree(counts, lambda place: build.less(clock, marks[place - 1][0]))
+
+
+def _tree(values: Sequence[Term], is_before: Callable[[int], Term]) -> Term:
+    """The value at a place as a balanced tree of conditions that the place is before another."""
 
     def between(first: int, last: int) -> Term:
         if first == last:
-            return terms.rational(first)
+            return values[first]
         middle = (first + last) // 2
-        before = terms.less(clock, marks[middle][0])
-        return terms.ite(before, between(first, middle), between(middle + 1, last))
+        return build.ite(is_before(middle + 1), between(first, middle), between(middle + 1, last))
 
-    return between(0, len(marks))
+    return between(0, len(values) - 1)
 
 
 def _milestone(place: Term) -> tuple[Term, Term] | None:
     """(m, x) of ``1 if m <= x else 0`` or, of integers, ``1 if m - 1 < x else 0``."""
-    if place.op is not terms.Op.ITE or place.args[1:] != (terms.ONE, terms.ZERO):
+    if place.op is not Op.ITE or place.args[1:] != (build.ONE, build.ZERO):
         return None
     condition = place.args[0]
-    mark, clock = condition.args if condition.op in terms.RELATIONS else (place, place)
-    if not terms.is_rational(mark):
+    mark, clock = condition.args if condition.op in RELATIONS else (place, place)
+    if not build.is_rational(mark):
         return None
-    if condition.op is terms.Op.LESS_EQUAL:
+    if condition.op is Op.LESS_EQUAL:
         return mark, clock
-    is_whole = condition.op is terms.Op.LESS and mark.value.q == 1 and is_integer(clock)
-    return (terms.rational(mark.value + 1), clock) if is_whole else None
+    is_whole = condition.op is Op.LESS and mark.value.q == 1 and is_integer(clock)
+    return (build.rational(mark.value + 1), clock) if is_whole else None
 
 
 def element(table: Sequence[Term], index: Term) -> Term:
     """Returns the element of a table at an index, undefined outside of it where that is known."""
     if _has_rational_leaves(index):
         return _mapped(index, table)
-    if all(terms.is_rational(entry) for entry in table):
-        return terms.lookup([entry.value for entry in table], index)
-    return _chosen(table, index, 0, len(table) - 1)
+    if all(build.is_rational(entry) for entry in table):
+        return build.lookup([entry.value for entry in table], index)
+    return _tree(table, lambda place: build.less(index, build.rational(place)))
 
 
 def _has_rational_leaves(index: Term) -> bool:
@@ -69,28 +74,17 @@ def _has_rational_leaves(index: Term) -> bool:
     pending = [index]
     while pending:
         node = pending.pop()
-        if node.op is terms.Op.ITE:
+        if node.op is Op.ITE:
             pending.extend(node.args[1:])
-        elif not terms.is_rational(node):
+        elif not build.is_rational(node):
             return False
     return True
 
 
 def _mapped(index: Term, table: Sequence[Term]) -> Term:
     """A tree of choices with each index at its leaves replaced by the element of the table."""
-    if index.op is terms.Op.ITE:
+    if index.op is Op.ITE:
         condition, then, other = index.args
-        return terms.ite(condition, _mapped(then, table), _mapped(other, table))
+        return build.ite(condition, _mapped(then, table), _mapped(other, table))
     place = int(index.value)
-    return table[place] if 0 <= place < len(table) else terms.UNDEFINED
-
-
-def _chosen(table: Sequence[Term], index: Term, first: int, last: int) -> Term:
-    """The element of a table as a balanced tree of comparisons; the index is in it."""
-    if first == last:
-        return table[first]
-    middle = (first + last) // 2
-    below = terms.less(index, terms.rational(middle + 1))
-    return terms.ite(
-        below, _chosen(table, index, first, middle), _chosen(table, index, middle + 1, last)
-    )
+    return table[place] if 0 <= place < len(table) else build.UNDEFINED

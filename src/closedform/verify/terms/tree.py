@@ -7,7 +7,7 @@ and, or, not. Every walk is a loop: a table of 10,000 branches is a chain as dee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -54,8 +54,17 @@ RELATIONS = frozenset({Op.LESS, Op.LESS_EQUAL, Op.EQUAL})
 TRUTHS = RELATIONS | {Op.TRUE, Op.FALSE, Op.AND, Op.OR, Op.NOT}
 
 
+RESERVED = "\N{SECTION SIGN}"
+"""What the names of the prover's own symbols begin with; no other name does (``build.symbol``)."""
+
+
+def shown_name(name: str) -> str:
+    """Returns the name of a symbol for people."""
+    return name.removeprefix(RESERVED)
+
+
 class Sign(StrEnum):
-    """What a symbol's declaration says of its sign."""
+    """The sign that a symbol's declaration gives."""
 
     ANY = "any"
     POSITIVE = "positive"
@@ -120,16 +129,13 @@ def _written_alike(left: Term, right: Term) -> bool:
     return True
 
 
-# --- walking ---------------------------------------------------------------------------------
-
-
-def walk(*roots: Term) -> Iterator[Term]:
-    """Yields each distinct term once, what stands below before what stands above."""
+def walk(*roots: Term, skip: Container[Term] = ()) -> Iterator[Term]:
+    """Yields each distinct term once, operands first; nothing in ``skip`` nor only below it."""
     done: set[Term] = set()
     pending = [(root, False) for root in reversed(roots)]
     while pending:
         node, ready = pending.pop()
-        if node in done:
+        if node in done or node in skip:
             continue
         if ready or not node.args:
             done.add(node)
@@ -145,6 +151,15 @@ def fold(root: Term, make: Callable[[Term, list[T]], T]) -> T:
     for node in walk(root):
         results[node] = make(node, [results[arg] for arg in node.args])
     return results[root]
+
+
+def chain(node: Term) -> tuple[list[tuple[Term, Term]], Term]:
+    """Returns the conditions and values of a chain of choices, and what stands last in it."""
+    branches = []
+    while node.op is Op.ITE:
+        condition, then, node = node.args
+        branches.append((condition, then))
+    return branches, node
 
 
 def symbols(*roots: Term) -> dict[str, Term]:
@@ -175,7 +190,7 @@ def show(root: Term) -> str:
             case Op.RATIONAL:
                 return str(node.value)
             case Op.SYMBOL:
-                return str(node.value.name)
+                return shown_name(str(node.value.name))
             case Op.PI | Op.UNDEFINED | Op.TRUE | Op.FALSE:
                 return node.op.value
             case Op.ADD | Op.MULTIPLY | Op.AND | Op.OR | Op.POWER | Op.DIVIDE:

@@ -1,39 +1,44 @@
-"""Verdicts in artefacts: the metadata of an exported model says whether it equals its source."""
+"""Verdicts in artefacts: what the metadata of an exported model says was shown of it.
+
+Two verdicts, which are never mixed: ``closedform.translation`` is about the formula, over the real
+numbers; ``closedform.floats`` about the graph as engines run it, with rounding and overflow.
+"""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onnx import ModelProto, helper
 
+from closedform.compiler import refuse_nonfinite
 from closedform.errors import ClosedFormError, VerificationError
 from closedform.importers.onnx_graph import read_model
+from closedform.ir.program import Program
 from closedform.language import Schedule
 from closedform.options import GraphOptions, ModelSpec
+from closedform.verify.certificates.floats import rule_floats, schedule_floats
 from closedform.verify.terms.verdict import Status, Verdict
-from closedform.verify.translation.rule_files import (
-    Part,
-    combined,
-    validate_evaluation,
-    validate_init,
-    validate_step,
-)
+from closedform.verify.translation.rule_files import FILES, Part, combined, validate_file
 from closedform.verify.translation.rule_reading import Kinds
 from closedform.verify.translation.rule_terms import Model
 from closedform.verify.translation.translation import BUDGET, validate
 
 KEY = "closedform.translation"
-"""The entry of the metadata that holds the verdict."""
+"""The entry of the metadata that holds the verdict on the formula."""
+
+FLOATS_KEY = "closedform.floats"
+"""The entry of the metadata that holds the verdict on the floats of the graph."""
 
 
 def validate_model(source: Schedule, model: ModelProto, *, budget: float = BUDGET) -> Verdict:
-    """Returns whether a model is its source, and writes the verdict into its metadata.
+    """Returns whether a model is its source, and writes the verdicts into its metadata.
 
     The model is read back and the graph that it holds is validated, so the exporter is checked
-    with the lowering and the passes. UNKNOWN is written as such, with its reason.
+    with the lowering and the passes; then its floats are, up to the last step that the domain of
+    the schedule declares. UNKNOWN is written as such, with its reason.
 
     Args:
         source: What the model was made of.
@@ -42,10 +47,16 @@ def validate_model(source: Schedule, model: ModelProto, *, budget: float = BUDGE
 
     Raises:
         VerificationError: They differ at a step that the message names.
+        LoweringError: The value is NaN or infinite at a step that the message names.
     """
-    verdict = validate(source, read_model(model), budget=budget)
+    graph = read_model(model)
+    verdict = validate(source, graph, budget=budget)
     _check(verdict, f"schedule {source.name!r}")
-    _write(model, as_json(verdict))
+    floats = schedule_floats(graph, last=source.last_step)
+    if floats.check is not None:
+        refuse_nonfinite(source, graph, floats.check)
+    _write(model, KEY, as_json(verdict))
+    _write(model, FLOATS_KEY, json.dumps(floats.as_data(), sort_keys=True))
     return verdict
 
 
@@ -54,6 +65,7 @@ def validate_rule(
     options: GraphOptions,
     models: Mapping[str, ModelProto],
     *,
+    program: Program | None = None,
     budget: float = BUDGET,
 ) -> dict[str, Verdict]:
     """Returns whether the files of a rule are the rule; writes the verdicts into their metadata.
@@ -65,6 +77,7 @@ def validate_rule(
         spec: The parameters and their rules.
         options: How they were compiled.
         models: The models by the names of ``FILES``; others are left as they are.
+        program: The step that the models were made of; its floats are checked if it is given.
         budget: The seconds that it may take in all.
 
     Raises:
@@ -76,21 +89,16 @@ def validate_rule(
     verdicts = {}
     for name in sorted(FILES.keys() & models.keys()):
         try:
-            parts = FILES[name](Model(members, kinds), models[name], deadline)
+            parts = validate_file(name, Model(members, kinds), models[name], deadline)
         except ClosedFormError as error:
             parts = [Part("", 0, Verdict(Status.UNKNOWN, reason=str(error)))]
         verdicts[name] = combined(parts)
         _check(verdicts[name], f"rule {spec.rule.name!r}, file '{name}.onnx'")
-        _write(models[name], as_json(verdicts[name], parts))
+        _write(models[name], KEY, as_json(verdicts[name], parts))
+    if program is not None:
+        floats = rule_floats(program, read_model(models["init"]))
+        _write(models["step"], FLOATS_KEY, json.dumps(floats.as_data(), sort_keys=True))
     return verdicts
-
-
-FILES: Mapping[str, Callable[[Model, ModelProto, float], list[Part]]] = {
-    "init": validate_init,
-    "step": validate_step,
-    "evaluation": validate_evaluation,
-}
-"""The files of a rule that are validated."""
 
 
 def _check(verdict: Verdict, where: str) -> None:
@@ -105,9 +113,9 @@ def _check(verdict: Verdict, where: str) -> None:
         )
 
 
-def _write(model: ModelProto, content: str) -> None:
+def _write(model: ModelProto, key: str, content: str) -> None:
     known = {entry.key: entry.value for entry in model.metadata_props}
-    helper.set_model_props(model, dict(sorted({**known, KEY: content}.items())))
+    helper.set_model_props(model, dict(sorted({**known, key: content}.items())))
 
 
 def as_json(verdict: Verdict, parts: Sequence[Part] = ()) -> str:

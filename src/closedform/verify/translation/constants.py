@@ -13,7 +13,7 @@ equals its source. If no number of the source is found for a constant, another n
 interval may be chosen; then the proof fails, and the verdict is UNKNOWN, never PROVED.
 
 A number that is stored in two floats, its rounding and the rest, is in a much narrower interval
-(``Constants.pair``; ``split_constants`` finds such pairs in a graph).
+(``Constants.pair``; ``with_split_constants`` finds such pairs in a graph).
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ import numpy as np
 from flint import arb, fmpq
 
 from closedform.errors import VerificationError
-from closedform.ir import DType
-from closedform.verify import terms
-from closedform.verify.terms import Op, Term
+from closedform.ir import DType, Graph, Node
+from closedform.ir import Op as GraphOp
+from closedform.verify.terms import build
 from closedform.verify.terms.evaluate import value as value_of
+from closedform.verify.terms.from_graph import Constant
 from closedform.verify.terms.limits import LIMITS
+from closedform.verify.terms.tree import TRUTHS, Op, Term, walk
 
 # Families of numbers of one size are distinguished by the bits of numerator and denominator. A
 # number of neither family has about 53 bits in both (float64); fewer bits are not an accident.
@@ -56,10 +58,10 @@ def rounding_interval(number: float, dtype: DType) -> tuple[fmpq, fmpq]:
         is_largest = np.isinf(beside)  # its interval is as wide as on the other side
         if is_largest:
             beside = float(np.nextafter(own, own.dtype.type(-direction)))
-        half = (terms.exact(beside) - terms.exact(float(own))) / 2
-        end = terms.exact(float(own)) + (-half if is_largest else half)
+        half = (build.exact(beside) - build.exact(float(own))) / 2
+        end = build.exact(float(own)) + (-half if is_largest else half)
         if dtype is not DType.F64:
-            further = terms.exact(float(np.spacing(np.float64(abs(number))))) / 2
+            further = build.exact(float(np.spacing(np.float64(abs(number))))) / 2
             end += further if direction > 0 else -further
         ends.append(end)
     return ends[0], ends[1]
@@ -122,7 +124,7 @@ class Constants:
         found = {*rationals, *numbers}
         self._rationals = sorted(found | {-number for number in found})
         self._operands = sorted({*self._rationals, fmpq(2)})
-        for term in (terms.PI, *irrationals, *(terms.multiply(terms.PI, x) for x in irrationals)):
+        for term in (build.PI, *irrationals, *(build.multiply(build.PI, x) for x in irrationals)):
             ends = enclosure(term)
             if ends is not None and (ends[0] > 0 or ends[1] < 0):
                 self._irrationals.append((term, *ends))
@@ -148,7 +150,7 @@ class Constants:
         kind = dtype.numpy.type
         if low == 0 or kind(low) + kind(high) != kind(high):
             return None
-        stored = terms.exact(high)
+        stored = build.exact(high)
         ends = rounding_interval(low, dtype)
         return self._rational(stored + ends[0], stored + ends[1], dtype)
 
@@ -166,18 +168,18 @@ class Constants:
         low, high = rounding_interval(number, dtype)
         rational = self._rational(low, high, dtype)
         if rational is not None:
-            return terms.rational(rational)
+            return build.rational(rational)
         simplest = simplest_between(low, high)
         multiples = [
-            (bits(factor), position, terms.multiply(terms.rational(factor), term))
+            (bits(factor), position, build.multiply(build.rational(factor), term))
             for position, (term, factor) in enumerate(self._multiples(low, high))
         ]
-        plain = (bits(simplest), len(multiples), terms.rational(simplest))
+        plain = (bits(simplest), len(multiples), build.rational(simplest))
         best = min([plain, _root(low, high, len(multiples) + 1), *multiples])
         return best[2] if best[0] <= _MOST_BITS[dtype] else shortest_decimal(number, dtype)
 
     def _sums_and_products(self, low: fmpq, high: fmpq) -> list[fmpq]:
-        """What one operation makes of two rational numbers of the source, or of one and 2."""
+        """The result of one operation on two rational numbers of the source, or on one and 2."""
         if len(self._rationals) > 2 * LIMITS.combined_constants:
             return []
         found: set[fmpq] = set()
@@ -204,8 +206,8 @@ def _root(low: fmpq, high: fmpq, place: int) -> tuple[int, int, Term]:
     """The square root of the simplest rational whose root is in an interval, and its bits."""
     size = sorted((abs(low), abs(high)))
     squared = simplest_between(size[0] * size[0], size[1] * size[1])
-    root = terms.square_root(terms.rational(squared))
-    return bits(squared), place, root if low > 0 else terms.negative(root)
+    root = build.square_root(build.rational(squared))
+    return bits(squared), place, root if low > 0 else build.negative(root)
 
 
 def shortest_decimal(number: float, dtype: DType) -> Term:
@@ -215,7 +217,7 @@ def shortest_decimal(number: float, dtype: DType) -> Term:
         >>> shortest_decimal(0.30000000000000004, DType.F64)
         7500000000000001/25000000000000000
     """
-    return terms.rational(Fraction(str(dtype.numpy.type(number))))
+    return build.rational(Fraction(str(dtype.numpy.type(number))))
 
 
 def _between(ordered: list[fmpq], low: fmpq, high: fmpq) -> list[fmpq]:
@@ -227,26 +229,77 @@ def _numbers(sources: Iterable[Term]) -> tuple[dict[fmpq, None], dict[Term, None
     rationals: dict[fmpq, None] = {}
     irrationals: dict[Term, None] = {}
     constant: dict[Term, bool] = {}
-    for node in terms.walk(*sources):
+    for node in walk(*sources):
         is_leaf = node.op in (Op.SYMBOL, Op.UNDEFINED, Op.TRUE, Op.FALSE, Op.OPAQUE)
         constant[node] = not is_leaf and all(constant[arg] for arg in node.args)
-        if terms.is_rational(node):
+        if build.is_rational(node):
             rationals[node.value] = None
-        elif constant[node] and node.op not in terms.TRUTHS:
+        elif constant[node] and node.op not in TRUTHS:
             irrationals[node] = None
         elif node.op is Op.MULTIPLY:
             factors = [arg for arg in node.args if constant[arg]]
             if len(factors) > 1:
-                irrationals[terms.multiply(*factors)] = None
+                irrationals[build.multiply(*factors)] = None
         elif node.op is Op.POWER and constant[node.args[0]]:
-            irrationals[terms.log(node.args[0])] = None
+            irrationals[build.log(node.args[0])] = None
         elif node.op is Op.POWER and constant[node.args[1]]:
             base, exponent = node.args
             factors = [arg for arg in base.args if constant[arg]] if base.op is Op.MULTIPLY else []
-            irrationals.update(dict.fromkeys(terms.power(arg, exponent) for arg in factors))
+            irrationals.update(dict.fromkeys(build.power(arg, exponent) for arg in factors))
         elif node.op is Op.LOOKUP:
             rationals.update(dict.fromkeys(node.value))
     return rationals, irrationals
+
+
+def with_split_constants(constants: Constants, graph: Graph) -> Constant:
+    """Returns the reading of the constants of a graph in which two parts make one number.
+
+    A lowering may compensate the rounding of a constant ``c``: it adds the rest ``low = c - fl(c)``
+    first and ``high = fl(c)`` after it. In such a sum, ``(x + low) + high``, the high part
+    represents exactly the number that it stores, and the low part the difference from ``c``. Each
+    is within half a unit in its last place, like every constant, so a proof with them is not weaker
+    than one without, and for ``c`` it is stronger: half a unit of the low part.
+
+    A float represents one number in the whole graph. Where the high part represents another number
+    elsewhere, or the low part belongs to two numbers, a proof fails, and the verdict is UNKNOWN.
+
+    Args:
+        constants: The exact number of a single float, and of two that make one number.
+        graph: The graph.
+    """
+    parts: dict[tuple[float, DType], Term] = {}
+    for low, high, dtype in _sums(graph):
+        number = constants.pair(low, high, dtype)
+        if number is not None:
+            stored = build.exact(high)
+            parts[high, dtype] = build.rational(stored)
+            parts[low, dtype] = build.rational(number - stored)
+
+    def reading(number: float, dtype: DType) -> Term:
+        found = parts.get((number, dtype))
+        return constants(number, dtype) if found is None else found
+
+    return reading
+
+
+def _sums(graph: Graph) -> Iterator[tuple[float, float, DType]]:
+    """The constants of each ``(x + low) + high``, and their dtype."""
+    for node in graph.nodes:
+        outer = _with_constant(graph, node)
+        inner = None if outer is None else _with_constant(graph, outer[0])
+        if outer is not None and inner is not None:
+            yield inner[1], outer[1], node.type.dtype
+
+
+def _with_constant(graph: Graph, node: Node) -> tuple[Node, float] | None:
+    """A term and the float constant that is added to it."""
+    if node.op is not GraphOp.ADD or not node.type.dtype.is_float:
+        return None
+    first, second = (graph.nodes[operand] for operand in node.operands)
+    for part, rest in ((first, second), (second, first)):
+        if part.op is GraphOp.CONST and part.array().size == 1:
+            return rest, float(part.array().item())
+    return None
 
 
 def enclosure(term: Term) -> tuple[fmpq, fmpq] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from onnx import ModelProto
 
@@ -12,33 +11,15 @@ from closedform.errors import VerificationError
 from closedform.importers.onnx_graph import defaults_of, load_model, read_model
 from closedform.ir import Graph, Role
 from closedform.language import Schedule
-from closedform.verify.terms import to_sympy
 from closedform.verify.terms.from_graph import as_stored, terms_of_graph
-from closedform.verify.translation.constants import Constants
-from closedform.verify.translation.split_constants import with_split_constants
+from closedform.verify.terms.sympy_io import to_sympy
+from closedform.verify.translation.constants import Constants, with_split_constants
 
 
 def from_onnx(source: ModelProto | str | PathLike[str], *, stored: bool = False) -> Schedule:
     """Returns the schedule that an ONNX model computes, over the exact numbers.
 
-    The model has one output, an integer input (the clock), and any number of scalar inputs, which
-    become hyperparameters; an input with a default keeps it as its value. Only the operators are
-    read, never the metadata, and nothing in the model is run.
-
-    Args:
-        source: A file or a model.
-        stored: False: a float constant represents the simplest number that rounds to it, a rational
-            or a multiple of pi: 0.1 is 1/10. True: it represents the binary fraction it holds.
-
-    Raises:
-        VerificationError: The file cannot be read, it is not a schedule, or an operator in it is
-            not supported; the message names the node and the operator.
-
-    Example:
-        >>> import closedform as cf
-        >>> model = cf.to_onnx(cf.schedules.cosine(1, 0, 100), "lr.onnx")  # doctest: +SKIP
-        >>> cf.from_onnx("lr.onnx").exact(50)  # doctest: +SKIP
-        1/2
+    Arguments, errors and an example are those of :func:`closedform.api.from_onnx`.
     """
     if isinstance(source, ModelProto):
         model, where = source, f"graph {source.graph.name!r}"
@@ -47,9 +28,11 @@ def from_onnx(source: ModelProto | str | PathLike[str], *, stored: bool = False)
     graph = read_model(model)
     _check_schedule(graph, where)
     constant = as_stored if stored else with_split_constants(Constants(), graph)
-    (term,) = terms_of_graph(graph, constant=constant).values()
-    defaults: dict[str, Any] = {**defaults_of(model)}
-    return Schedule(to_sympy(term), name=graph.name, **defaults)
+    try:
+        (term,) = terms_of_graph(graph, constant=constant).values()
+        return Schedule(to_sympy(term), name=graph.name).bind(defaults_of(model))
+    except RecursionError:
+        raise VerificationError("its operations are nested too deeply", where=where) from None
 
 
 def _check_schedule(graph: Graph, where: str) -> None:

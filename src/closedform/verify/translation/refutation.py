@@ -1,4 +1,4 @@
-"""Points at which a graph is not its source, evaluated exactly: what refutes a translation.
+"""Refutation of a translation: points at which the graph differs from its source, exactly.
 
 At a point the elements of each tensor are equal: then functions of tensors are numbers, and two
 outputs that differ there differ.
@@ -6,7 +6,9 @@ outputs that differ there differ.
 
 from __future__ import annotations
 
+import math
 import random
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,17 +19,18 @@ from flint import arb, ctx, fmpq
 
 from closedform.ir import DType, Graph, evaluate
 from closedform.language import t
-from closedform.verify import terms
 from closedform.verify.identity.equality import Steps
-from closedform.verify.terms import Sign, Term
-from closedform.verify.terms.evaluate import Undefined
+from closedform.verify.terms import build
+from closedform.verify.terms.evaluate import Undefined, text_of
 from closedform.verify.terms.evaluate import value as value_of
 from closedform.verify.terms.from_graph import Constant
 from closedform.verify.terms.limits import LIMITS
+from closedform.verify.terms.sympy_io import term
+from closedform.verify.terms.tree import Sign, Term, symbols
 from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.constants import rounding_interval
 
-CLOCK = terms.term(t)
+CLOCK = term(t)
 # Of the largest value that is seen: far more than float32 rounds, far less than a fault changes.
 _LARGEST_ERROR = 2.0**-18
 
@@ -52,15 +55,16 @@ class Floats:
 
     def _constant(self, number: float, dtype: DType) -> Term:
         found = self._exact(number, dtype)
-        is_whole = terms.is_rational(found) and found.value.q == 1
-        if is_whole and found.value == terms.exact(number):
+        is_whole = build.is_rational(found) and found.value.q == 1
+        if is_whole and found.value == build.exact(number):
             return found
-        name = f"constant {number!r} of {dtype}"
+        found = build.own_symbol(f"constant {number!r} of {dtype}")
+        name = found.value.name
         if name not in self.balls:
             low, high = rounding_interval(number, dtype)
             with ctx.workprec(128):
                 self.balls[name] = arb(low).union(arb(high))
-        return terms.symbol(name)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +84,26 @@ class Pair:
     floats: Floats
 
 
-def refutation(pair: Pair, points: Iterable[Mapping[str, fmpq]]) -> Verdict | None:
-    """Returns a refutation at a point where no numbers that round to the constants would do."""
+def refutation(
+    pair: Pair, points: Iterable[Mapping[str, fmpq]], deadline: float = math.inf
+) -> Verdict | None:
+    """Returns a refutation at a point where no numbers that round to the constants would do.
+
+    Args:
+        pair: The output and its required value.
+        points: The points that are tried, at least for a moment.
+        deadline: The moment, by the monotonic clock, at which it ends.
+    """
+    until = max(deadline, time.monotonic() + LIMITS.first_seconds)
     for point in points:
+        if time.monotonic() > until:
+            return None
         wanted = value_of(pair.source, point)
         found = value_of(pair.floats.outputs[pair.name], {**point, **pair.floats.balls})
-        if isinstance(wanted, Undefined) or not _differ(wanted, found):
+        if isinstance(wanted, Undefined):
             continue
-        return _refuted(pair, point, _text(found), wanted)
+        if isinstance(found, Undefined) or not arb(wanted).overlaps(arb(found)):
+            return _refuted(pair, point, text_of(found, 40), wanted)
     return None
 
 
@@ -112,35 +128,34 @@ def _refuted(
     pair: Pair, point: Mapping[str, fmpq], found: str, wanted: fmpq | arb | Undefined
 ) -> Verdict:
     shown = {name: sp.Rational(int(value.p), int(value.q)) for name, value in point.items()}
-    reason = f"{pair.name} is {found}, and its source {_text(wanted)}"
+    reason = f"{pair.name} is {found}, and its source {text_of(wanted, 40)}"
     return Verdict(Status.REFUTED, ("points",), shown, reason)
 
 
-def _differ(wanted: fmpq | arb, found: fmpq | arb | Undefined) -> bool:
-    if isinstance(found, Undefined):
-        return True
-    return not arb(wanted).overlaps(arb(found))
-
-
-def _text(value: fmpq | arb | Undefined) -> str:
-    if isinstance(value, Undefined):
-        return f"undefined ({value.reason})"
-    return arb(value).str(12, radius=False) if isinstance(value, arb) else str(value)
-
-
 def points_of(pair: Pair, steps: Steps) -> Iterator[dict[str, fmpq]]:
-    """Yields the ends of the run and what is beside them, then steps between, near and far."""
+    """Yields the ends of the run and their neighbours, then steps between, near and far."""
     draw = random.Random(f"{steps.first}..{steps.last}")
     width = steps.last - steps.first
     near = [*range(min(width, 6) + 1), *(width - back for back in range(min(width, 3) + 1))]
     spread = [width * part // 16 for part in range(17)]
     doubling = [2**power for power in range(width.bit_length()) if 2**power <= width]
     drawn = [draw.randint(0, width) for _ in range(LIMITS.refutation_points)]
-    others = {**terms.symbols(pair.source), **terms.symbols(pair.computed)}
+    others = {**symbols(pair.source), **symbols(pair.computed)}
     others.pop(steps.clock.value.name, None)
     for offset in dict.fromkeys((*near, *spread, *doubling, *drawn)):
         values = {name: _drawn(node, draw) for name, node in others.items()}
         yield {**values, steps.clock.value.name: fmpq(steps.first + offset)}
+
+
+def zeros_of(pair: Pair, steps: Steps) -> Iterator[dict[str, fmpq]]:
+    """Yields the first of ``points_of`` with each number that may be 0 set to it, one and all."""
+    point = next(points_of(pair, steps))
+    declared = {**symbols(pair.source), **symbols(pair.computed)}
+    clock = steps.clock.value.name
+    weak = (Sign.ANY, Sign.NONNEGATIVE, Sign.NONPOSITIVE)
+    zeros = {name: fmpq(0) for name in point if name != clock and declared[name].value.sign in weak}
+    yield {**point, **zeros}
+    yield from ({**point, name: fmpq(0)} for name in zeros)
 
 
 def _drawn(symbol: Term, draw: random.Random) -> fmpq:

@@ -7,24 +7,22 @@ be that of the rule; then the steps are proved with a symbol for the sum.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from onnx import ModelProto
 
-from closedform.errors import ClosedFormError
 from closedform.importers.onnx_slices import Slices, Total
 from closedform.ir import naming
 from closedform.language import UpdateRule
-from closedform.verify import terms
+from closedform.verify.terms import build
 from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.rule_reading import SumKey
 from closedform.verify.translation.rule_terms import Model, Wanted
-from closedform.verify.translation.translation import validate_outputs
+from closedform.verify.translation.translation import timed, validate_outputs
 
 Names = Callable[[str, UpdateRule], Mapping[str, str]]
-"""From a parameter and its rule to what its outputs are to it, by their names."""
+"""From a parameter and its rule to the roles of its outputs, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,44 +40,54 @@ class Part:
     verdict: Verdict
 
 
-def step_names(param: str, rule: UpdateRule) -> dict[str, str]:
-    """Returns the outputs of a step that belong to a parameter."""
-    states = {
-        naming.following(naming.state(param, label)): f"{naming.STATE}{label}"
-        for label in rule.states
-    }
-    return {naming.following(naming.param(param)): naming.BODY_PARAM, **states}
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What a file of a rule has to compute.
+
+    Attributes:
+        names: The outputs that belong to a parameter.
+        of: Their required values.
+        common: The required values of what belongs to no parameter.
+        has_sums: Whether it may take sums over all parameters.
+    """
+
+    names: Names
+    of: Callable[[Model, str], Iterable[Wanted]]
+    common: Callable[[Model], Iterable[Wanted]]
+    has_sums: bool = False
 
 
-def init_names(param: str, rule: UpdateRule) -> dict[str, str]:
-    """Returns the outputs of the first states that belong to a parameter."""
+def _states(param: str, rule: UpdateRule) -> dict[str, str]:
     return {naming.state(param, label): f"{naming.STATE}{label}" for label in rule.states}
 
 
-def evaluation_names(param: str, rule: UpdateRule) -> dict[str, str]:
-    """Returns the outputs of the point of evaluation that belong to a parameter."""
-    return {naming.evaluation(param): naming.BODY_EVALUATION}
+def _next(param: str, rule: UpdateRule) -> dict[str, str]:
+    own = {naming.param(param): naming.BODY_PARAM, **_states(param, rule)}
+    return {naming.following(name): label for name, label in own.items()}
 
 
-def validate_step(model: Model, file: ModelProto, deadline: float) -> list[Part]:
-    """Returns what is shown of the file of a step.
+FILES: Mapping[str, _Kind] = {
+    "init": _Kind(_states, Model.start, Model.first),
+    "step": _Kind(_next, Model.of, Model.common, has_sums=True),
+    "evaluation": _Kind(
+        lambda param, _: {naming.evaluation(param): naming.BODY_EVALUATION},
+        Model.point,
+        lambda _: (),
+    ),
+}
+"""The files of a rule that are validated."""
+
+
+def validate_file(name: str, model: Model, file: ModelProto, deadline: float) -> list[Part]:
+    """Returns what is shown of one of the ``FILES``.
 
     Args:
+        name: Its name.
         model: The rules and their parameters.
         file: The file.
         deadline: The moment, by the monotonic clock, at which it ends.
     """
-    return _File(model, file, step_names, deadline).parts(model.of, model.common, has_sums=True)
-
-
-def validate_init(model: Model, file: ModelProto, deadline: float) -> list[Part]:
-    """Returns what is shown of the file of the first states; arguments as ``validate_step``."""
-    return _File(model, file, init_names, deadline).parts(model.start, model.first)
-
-
-def validate_evaluation(model: Model, file: ModelProto, deadline: float) -> list[Part]:
-    """Returns what is shown of the point of evaluation; arguments as ``validate_step``."""
-    return _File(model, file, evaluation_names, deadline).parts(model.point, tuple)
+    return _File(model, file, FILES[name], deadline).parts()
 
 
 def combined(parts: Sequence[Part]) -> Verdict:
@@ -96,13 +104,16 @@ def combined(parts: Sequence[Part]) -> Verdict:
 class _File:
     """The outputs of a file by parameters."""
 
-    def __init__(self, model: Model, file: ModelProto, names: Names, deadline: float) -> None:
+    def __init__(self, model: Model, file: ModelProto, kind: _Kind, deadline: float) -> None:
         self.model = model
+        self.kind = kind
         self.deadline = deadline
         self.outputs = {value.name for value in file.graph.output}
         self.named = {
             param: {
-                name: label for name, label in names(param, rule).items() if name in self.outputs
+                name: label
+                for name, label in kind.names(param, rule).items()
+                if name in self.outputs
             }
             for param, rule in model.rules.items()
         }
@@ -120,14 +131,8 @@ class _File:
             param: place for place, (_, params) in enumerate(model.members) for param in params
         }
 
-    def parts(
-        self,
-        of: Callable[[str], Iterable[Wanted]],
-        common: Callable[[], Iterable[Wanted]],
-        *,
-        has_sums: bool = False,
-    ) -> list[Part]:
-        """Returns what is shown of each kind of parameter, and of what belongs to none."""
+    def parts(self) -> list[Part]:
+        """Returns the findings about each kind of parameter, and about values of none."""
         groups: dict[Hashable, list[str]] = {}
         for param, named in self.named.items():
             kinds = tuple(
@@ -137,13 +142,17 @@ class _File:
         rest = self.outputs.difference(*(named.keys() for named in self.named.values()))
         for name in sorted(rest):
             self.slices.kind_of(name, "")
-        found = self._sums() if has_sums else []
+        found = self._sums() if self.kind.has_sums else []
         if not all(part.verdict.proved for part in found):
             return found
-        found.append(Part("", 0, self._verdict(lambda: list(common()), rest)))
+        found.append(Part("", 0, self._verdict(lambda: list(self.kind.common(self.model)), rest)))
         for params in groups.values():
             (first, *_) = params
-            verdict = self._verdict(lambda first=first: list(of(first)), self.named[first])  # type: ignore[misc]
+
+            def wanted(first: str = first) -> list[Wanted]:
+                return list(self.kind.of(self.model, first))
+
+            verdict = self._verdict(wanted, self.named[first])
             found.append(Part(first, len(params), verdict))
         return found
 
@@ -151,20 +160,13 @@ class _File:
         return self.places[param], self.model.shapes[param] if self.by_shape else None
 
     def _verdict(self, wanted: Callable[[], list[Wanted]], outputs: Iterable[str]) -> Verdict:
-        begun = time.monotonic()
-        try:
+        def decide() -> Verdict:
             needed = wanted()
-            verdict = Verdict(Status.PROVED)
-            if needed or outputs:
-                graph = self.slices.graph(sorted(outputs))
-                verdict = validate_outputs(needed, graph, self.deadline)
-        except (ClosedFormError, ArithmeticError) as error:
-            verdict = Verdict(Status.UNKNOWN, reason=str(error))
-        except RecursionError:
-            verdict = Verdict(Status.UNKNOWN, reason="the terms are nested too deeply")
-        return verdict.after(time.monotonic() - begun)
+            if not needed and not outputs:
+                return Verdict(Status.PROVED)
+            return validate_outputs(needed, self.slices.graph(sorted(outputs)), self.deadline)
 
-    # --- sums over all parameters ----------------------------------------------------------------
+        return timed(decide)
 
     def _sums(self) -> list[Part]:
         """Finds out which sum of the rules each total is, inner ones first."""
@@ -180,7 +182,7 @@ class _File:
             for key in likely:
                 parts = self._sum_parts(total, key)
                 if all(part.verdict.proved for part in parts):
-                    self.model.sums[key] = terms.symbol(total.symbol)
+                    self.model.sums[key] = build.symbol(total.symbol)
                     del left[key]
                     break
             if not parts or (len(likely) > 1 and not parts[-1].verdict.proved):
@@ -212,7 +214,6 @@ class _File:
 
 
 def _input_names(param: str, rule: UpdateRule) -> dict[str, str]:
-    states = {naming.state(param, label): f"{naming.STATE}{label}" for label in rule.states}
     inputs = {naming.tensor_input(param, name): f"{naming.INPUT}{name}" for name in rule.inputs}
     own = {naming.param(param): naming.BODY_PARAM, naming.grad(param): naming.BODY_GRAD}
-    return {**own, **states, **inputs}
+    return {**own, **_states(param, rule), **inputs}

@@ -19,9 +19,11 @@ from closedform.language import GRAD, PARAM, Schedule, UpdateRule, state
 from closedform.language.definitions import taken_by
 from closedform.language.functions import (
     AllBut,
+    BroadcastTo,
     ExpandDims,
     LikeParam,
     MatMul,
+    Permute,
     ReduceMax,
     ReduceMean,
     ReduceSum,
@@ -32,14 +34,28 @@ from closedform.language.functions import (
 from closedform.language.model import GlobalSum, NonFinite, tensor_input
 from closedform.language.shapes import EPSILON, other_axes
 from closedform.language.symbols import local
-from closedform.verify import terms
-from closedform.verify.terms import Reader, Term
+from closedform.verify.terms import build
 from closedform.verify.terms import tensor_functions as functions
-from closedform.verify.translation.sources import source_term
+from closedform.verify.terms.sympy_io import Reader, term
+from closedform.verify.terms.tree import Term, symbols
 
 Read = Callable[[sp.Basic], Term]
 SumKey = tuple[sp.Expr, tuple[tuple[str, sp.Expr], ...]]
 """A sum over all parameters: its expression, and the definitions that it takes."""
+
+
+def source_term(schedule: Schedule, inputs: frozenset[str] | set[str] = frozenset()) -> Term:
+    """Returns the term of a schedule with its numbers put in, but for those that are inputs.
+
+    The numbers are put in where SymPy cannot rewrite what comes out.
+    """
+    root = term(schedule.expr)
+    numbers = {
+        node: term(schedule.hyperparameters[name])
+        for name, node in symbols(root).items()
+        if name in schedule.hyperparameters and name not in inputs
+    }
+    return build.substitute(root, numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +67,13 @@ class Kinds:
 
 
 def sum_key(rule: UpdateRule, total: GlobalSum) -> SumKey:
-    """Returns what makes two sums over all parameters one."""
+    """Returns the key under which two sums over all parameters are one."""
     (expr,) = total.args
     return expr, tuple(taken_by([expr], rule.definitions).items())
 
 
 def _without_sums(rule: UpdateRule) -> tuple[UpdateRule, dict[sp.Symbol, SumKey]]:
-    """A rule with a symbol for each sum over all parameters, and what these stand for."""
+    """A rule with a symbol for each sum over all parameters, and the sums by symbol."""
     keys: dict[SumKey, sp.Symbol] = {}
 
     def named(expr: sp.Basic) -> sp.Basic:
@@ -127,7 +143,7 @@ class Reading:
         for symbol in {s for expr in self.rule.all_expressions() for s in expr.free_symbols}:
             value = total(sums[symbol]) if symbol in sums else self._value(symbol)
             if value is not None:
-                self._values[terms.term(symbol)] = value
+                self._values[term(symbol)] = value
         self._shapes |= self._input_shapes()
         for name, expr in self.rule.definitions.items():
             is_of_tensors = not expr.free_symbols.isdisjoint(self._tensors)
@@ -135,30 +151,30 @@ class Reading:
                 self._tensors.add(local(name))
             if param or not is_of_tensors:
                 self._shapes[local(name)] = self.shape_of(expr)
-                self._values[terms.term(local(name))] = self.read(expr)
+                self._values[term(local(name))] = self.read(expr)
 
     def read(self, expr: sp.Basic) -> Term:
         """Returns an expression or condition as a term in the names of the graph."""
-        return terms.substitute(terms.term(expr, self._table), self._values)
+        return build.substitute(term(expr, self._table), self._values)
 
     def _value(self, symbol: sp.Symbol) -> Term | None:
         """The term of a symbol of the rule in the graph; None if it is an input."""
         if symbol == EPSILON:
-            return terms.rational(float(np.finfo(self.kinds.tensor.numpy).eps))
+            return build.rational(float(np.finfo(self.kinds.tensor.numpy).eps))
         if symbol == PARAM:
-            return terms.symbol(naming.param(self.param))
+            return build.symbol(naming.param(self.param))
         if symbol == GRAD:
-            return terms.symbol(naming.grad(self.param))
+            return build.symbol(naming.grad(self.param))
         for name in self.rule.states:
             if symbol == state(name):
-                return terms.symbol(naming.state(self.param, name))
+                return build.symbol(naming.state(self.param, name))
         for name in self.rule.inputs:
             if symbol == tensor_input(name):
-                return terms.symbol(naming.tensor_input(self.param, name))
+                return build.symbol(naming.tensor_input(self.param, name))
         value = self.rule.hyperparameters.get(symbol.name)
         if isinstance(value, Schedule):
             return source_term(value)
-        return None if value is None else terms.term(value)
+        return None if value is None else term(value)
 
     def _input_shapes(self) -> dict[sp.Symbol, Shape]:
         if not self.param:
@@ -166,8 +182,6 @@ class Reading:
         states = {state(name): self.rule.state_shape(name, self.shape) for name in self.rule.states}
         inputs = {tensor_input(name): self.shape for name in self.rule.inputs}
         return {PARAM: self.shape, GRAD: self.shape, **states, **inputs}
-
-    # --- shapes ----------------------------------------------------------------------------------
 
     def shape_of(self, expr: sp.Basic) -> Shape:
         """Returns the shape of an expression, by the shapes of the tensors in it."""
@@ -192,7 +206,10 @@ class Reading:
                 return (*shape[:-2], shape[-1], shape[-2])
             case ExpandDims():
                 return self._expanded(self.shape_of(expr.args[0]), int(expr.args[1]))
-            case Reshape():
+            case Permute():
+                shape = self.shape_of(expr.args[0])
+                return tuple(shape[int(axis)] for axis in expr.args[1].args)
+            case Reshape() | BroadcastTo():
                 return tuple(int(size) for size in expr.args[1].args)
             case LikeParam():
                 return self.shape
@@ -218,8 +235,6 @@ class Reading:
         axes = {int(axis) % rank for axis in expr.args[1].args}
         return tuple(sorted(axes)), expr.args[2] == sp.true
 
-    # --- functions of tensors --------------------------------------------------------------------
-
     def _readers(self) -> dict[type, Reader]:
         return {
             ReduceSum: self._sum,
@@ -227,6 +242,9 @@ class Reading:
             ReduceMean: self._mean,
             MatMul: self._product,
             Transpose: self._transposed,
+            Permute: self._permuted,
+            # A broadcast tensor is read at its last axes, and is its operand.
+            BroadcastTo: lambda expr, read: read(expr.args[0]),
             ExpandDims: lambda expr, read: self._reshaped(expr, read(expr.args[0])),
             Reshape: lambda expr, read: self._reshaped(expr, read(expr.args[0])),
             LikeParam: lambda expr, read: self._reshaped(expr, read(expr.args[0])),
@@ -252,7 +270,7 @@ class Reading:
 
     def _mean(self, expr: sp.Basic, read: Read) -> Term:
         total = self._reduced(functions.REDUCE_SUM, expr, read(expr.args[0]))
-        return terms.divide(total, terms.rational(max(self._count(expr), 1)))
+        return build.divide(total, build.rational(max(self._count(expr), 1)))
 
     def _maximum(self, expr: sp.Basic, read: Read) -> Term:
         kind = functions.REDUCE_MAX if self._count(expr) else functions.REDUCE_SUM
@@ -269,6 +287,10 @@ class Reading:
         order = (*range(rank - 2), rank - 1, rank - 2)
         return functions.transposed(read(expr.args[0]), shape, order)
 
+    def _permuted(self, expr: sp.Basic, read: Read) -> Term:
+        order = tuple(int(axis) for axis in expr.args[1].args)
+        return functions.transposed(read(expr.args[0]), self.shape_of(expr.args[0]), order)
+
     def _reshaped(self, expr: sp.Basic, operand: Term) -> Term:
         return functions.reshaped(operand, self.shape_of(expr.args[0]), self.shape_of(expr))
 
@@ -276,6 +298,6 @@ class Reading:
         """1 above the largest number of the dtype; over the reals nothing else is not finite."""
         is_of_tensors = not expr.free_symbols.isdisjoint(self._tensors)
         dtype = self.kinds.tensor if is_of_tensors else self.kinds.scalar
-        largest = terms.rational(float(np.finfo(dtype.numpy).max))
-        is_finite = terms.less_equal(terms.absolute(read(expr.args[0])), largest)
-        return terms.ite(is_finite, terms.ZERO, terms.ONE)
+        largest = build.rational(float(np.finfo(dtype.numpy).max))
+        is_finite = build.less_equal(build.absolute(read(expr.args[0])), largest)
+        return build.ite(is_finite, build.ZERO, build.ONE)

@@ -20,9 +20,9 @@ from closedform.ir.types import COMPUTED_FLOATS
 from closedform.language import PARAM, UpdateRule, state
 from closedform.language.model import GlobalSum
 from closedform.language.symbols import t
-from closedform.verify import terms
-from closedform.verify.terms import Term
+from closedform.verify.terms import build, sympy_io
 from closedform.verify.terms import tensor_functions as functions
+from closedform.verify.terms.tree import Term
 from closedform.verify.translation.rule_reading import Kinds, Reading, SumKey, sum_key
 
 
@@ -35,12 +35,14 @@ class Wanted:
         param: The parameter that it belongs to, or "".
         term: Its value.
         shape: Its shape; None where any will do.
+        is_counter: Whether it is an integer or a float; None where either will do.
     """
 
     name: str
     param: str
     term: Term
     shape: Shape | None
+    is_counter: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Model:
         return {}
 
     def reading(self, param: str) -> Reading:
-        """Returns what reads the expressions of a parameter's rule."""
+        """Returns the reader of the expressions of a parameter's rule."""
         if param not in self._readings:
             self._readings[param] = self._reading(self.rules[param], param)
         return self._readings[param]
@@ -93,7 +95,7 @@ class Model:
         ]
 
     def part(self, key: SumKey, param: str) -> Term:
-        """Returns what a parameter adds to a sum."""
+        """Returns a parameter's summand."""
         shape = self.shapes[param]
         reading = self._reading(_adding(self.rules[param], key), param)
         operand = reading.read(reading.rule.param)
@@ -103,18 +105,18 @@ class Model:
     def total(self, key: SumKey) -> Term:
         """Returns a sum over all parameters."""
         if key not in self.sums:
-            self.sums[key] = terms.add(*(self.part(key, each) for each in self.members_of(key)))
+            self.sums[key] = build.add(*(self.part(key, each) for each in self.members_of(key)))
         return self.sums[key]
 
     def step(self) -> Wanted:
         """Returns the next step."""
         given = [rule for rule, _ in self.members if rule.advances != sp.true]
-        following = terms.add(terms.term(t), terms.ONE)
+        following = build.add(sympy_io.term(t), build.ONE)
         if given:
             reading = self._reading(given[0])
             goes_on = reading.read(reading.rule.advances)
-            following = terms.ite(goes_on, following, terms.term(t))
-        return Wanted(naming.following(naming.STEP), "", following, ())
+            following = build.ite(goes_on, following, sympy_io.term(t))
+        return Wanted(naming.following(naming.STEP), "", following, (), is_counter=True)
 
     def shared(self) -> Iterator[Wanted]:
         """Yields the next states of the whole model."""
@@ -124,8 +126,10 @@ class Model:
                 if name not in done:
                     done.add(name)
                     reading = self._reading(rule)
-                    value = reading.read(reading.rule.shared[name].next)
-                    yield Wanted(naming.following(naming.shared(name)), "", value, ())
+                    spec = reading.rule.shared[name]
+                    output = naming.following(naming.shared(name))
+                    value = reading.read(spec.next)
+                    yield Wanted(output, "", value, (), is_counter=spec.is_counter)
 
     def of(self, param: str) -> Iterator[Wanted]:
         """Yields the next value of a parameter and of its states."""
@@ -137,7 +141,7 @@ class Model:
                 value = functions.rounded(value, reading.rule.stored)
             name = naming.param(param) if is_param else naming.state(param, label)
             shape = reading.shape if is_param else reading.rule.state_shape(label, reading.shape)
-            yield Wanted(naming.following(name), param, value, shape)
+            yield Wanted(naming.following(name), param, value, shape, is_counter=False)
 
     def common(self) -> Iterator[Wanted]:
         """Yields the outputs of a step that belong to no parameter."""
@@ -157,17 +161,17 @@ class Model:
         value = reading.read(PARAM if point is None else point)
         if reading.rule.stored is not None:
             value = functions.rounded(value, reading.rule.stored)
-        yield Wanted(naming.evaluation(param), param, value, reading.shape)
+        yield Wanted(naming.evaluation(param), param, value, reading.shape, is_counter=False)
 
     def first(self) -> Iterator[Wanted]:
         """Yields the first step and the first states of the whole model."""
-        yield Wanted("step", "", terms.ZERO, ())
-        done: dict[str, Term] = {}
-        for rule, _ in self.members:
-            for name, spec in rule.shared.items():
-                done.setdefault(name, terms.term(spec.initial))
-        for name, value in done.items():
-            yield Wanted(naming.shared(name), "", value, ())
+        yield Wanted("step", "", build.ZERO, (), is_counter=True)
+        shared = {
+            name: spec for rule, _ in self.members[::-1] for name, spec in rule.shared.items()
+        }
+        for name, spec in shared.items():
+            value = sympy_io.term(spec.initial)
+            yield Wanted(naming.shared(name), "", value, (), is_counter=spec.is_counter)
 
     def start(self, param: str) -> Iterator[Wanted]:
         """Yields the first states of a parameter."""
@@ -175,13 +179,13 @@ class Model:
         rule = self.rules[param].for_shape(shape, param)
         for label, spec in rule.states.items():
             is_param = spec.initial == PARAM
-            value = terms.symbol(naming.param(param)) if is_param else terms.term(spec.initial)
+            value = build.symbol(naming.param(param)) if is_param else sympy_io.term(spec.initial)
             name = naming.state(param, label)
-            yield Wanted(name, param, value, rule.state_shape(label, shape))
+            yield Wanted(name, param, value, rule.state_shape(label, shape), is_counter=False)
 
 
 def _adding(rule: UpdateRule, key: SumKey) -> UpdateRule:
-    """The rule whose parameter becomes what it adds to a sum; its states stay as they are."""
+    """The rule whose parameter becomes its summand; its states stay as they are."""
     expr, definitions = key[0], dict(key[1])
     names = {symbol.name for each in (expr, *definitions.values()) for symbol in each.free_symbols}
     return replace(

@@ -10,9 +10,10 @@ PROVED: read over the real numbers, with each float constant replaced by an exac
 that rounds to it, the graph has the value of its source at every step at which the source has one.
 The effect of rounding is measured by the certificate of numerics.
 
-For an update rule: at every step, for all tensors for which rule and graph both have a value, each
-output has the value of the rule. A sum over a tensor and a matrix product are functions of their
-operands: equal for equal operands.
+For an update rule: at every step, for all tensors for which the rule has a value, each output has
+it; its counters are from 0 to the last step. That the graph has a value wherever its source has one
+is proved by itself (``refinement``). A sum over a tensor and a matrix product are functions of
+their operands: equal for equal operands.
 
 REFUTED: at the point that it names the two differ, for all numbers that round to the constants of
 the graph; for a graph that computes in pairs of float32, the computed value is further off than
@@ -22,17 +23,17 @@ rounding can explain. Anything else is UNKNOWN.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from flint import fmpq
 
 from closedform.errors import ClosedFormError, VerificationError
-from closedform.ir import DType, Graph, Op, Role
+from closedform.ir import DType, Graph, Node, Op, Role
 from closedform.ir.interval import full
 from closedform.ir.types import LAST_STEP
 from closedform.language import Schedule, UpdateRule
-from closedform.verify import terms
 from closedform.verify.identity.congruence import are_congruent
 from closedform.verify.identity.equality import Steps, are_equal, is_defined
 from closedform.verify.identity.normal import (
@@ -42,14 +43,17 @@ from closedform.verify.identity.normal import (
     without_special_angles,
 )
 from closedform.verify.tactics.prover import prove
-from closedform.verify.terms import Term
+from closedform.verify.terms import build, tree
 from closedform.verify.terms.definedness import obligations
 from closedform.verify.terms.from_graph import Constant, terms_of_graph
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm
 from closedform.verify.terms.partition import Segments, Value, aligned, as_term, partition
+from closedform.verify.terms.sympy_io import term
+from closedform.verify.terms.tree import Term, walk
 from closedform.verify.terms.verdict import Status, Verdict
-from closedform.verify.translation.constants import Constants
+from closedform.verify.translation.constants import Constants, with_split_constants
+from closedform.verify.translation.refinement import undefined_parts
 from closedform.verify.translation.refutation import (
     CLOCK,
     Floats,
@@ -57,23 +61,26 @@ from closedform.verify.translation.refutation import (
     computed_refutation,
     points_of,
     refutation,
+    zeros_of,
 )
+from closedform.verify.translation.rule_reading import source_term
 from closedform.verify.translation.rule_terms import Wanted, model_of
-from closedform.verify.translation.sources import source_term
-from closedform.verify.translation.split_constants import with_split_constants
 
 BUDGET = LIMITS.validation_seconds
 """Seconds for one validation, if nothing else is said."""
 
-MEANING = (
+_READ = (
     "read over the real numbers, with each float constant at most half a unit in its last place "
-    "from an exact number, the graph has the value of its source at every step from 0 to {last}"
+    "from an exact number, "
 )
-
+MEANING = f"{_READ}the graph has the value of its source at every step from 0 to {{last}}"
 MEANING_OF_RULES = (
-    "read over the real numbers, with each float constant at most half a unit in its last place "
-    "from an exact number, each output has the value of its rule at every step from 0 to {last}, "
-    "for all tensors for which both have one"
+    f"{_READ}each output has the value of its rule at every step from 0 to {{last}}, "
+    f"for all tensors for which the rule has one and all counters up to {{last}}"
+)
+WHERE_BOTH = (
+    "PROVED where both have a value; {name} of the graph is not shown to have one wherever its "
+    "source has: {what}"
 )
 PAIRS = (
     "it computes in pairs of float32, whose second parts are the rounding errors of the first: "
@@ -108,9 +115,15 @@ def validate(source: Schedule | UpdateRule, graph: Graph, *, budget: float = BUD
         >>> validate(schedules.cosine(3e-4, 3e-5, 999), compile(lr)).status
         <Status.REFUTED: 'REFUTED'>
     """
+    deadline = time.monotonic() + budget
+    return timed(lambda: _validate(source, graph, deadline))
+
+
+def timed(decide: Callable[[], Verdict]) -> Verdict:
+    """Returns a verdict with its time; UNKNOWN where the terms cannot be made or computed with."""
     begun = time.monotonic()
     try:
-        verdict = _validate(source, graph, begun + budget)
+        verdict = decide()
     except (ClosedFormError, ArithmeticError) as error:
         verdict = Verdict(Status.UNKNOWN, reason=str(error))
     except RecursionError:
@@ -125,12 +138,12 @@ def _validate(source: Schedule | UpdateRule, graph: Graph, deadline: float) -> V
         node.attribute("name") for node in graph.inputs if node.attribute("role") == Role.HYPER
     }
     root = source_term(source, inputs)
-    wanted = [Wanted(output.name, "", root, None) for output in graph.outputs]
-    return _compared(wanted, [terms.term(source.bound)], graph, deadline)
+    wanted = [Wanted(output.name, "", root, None, is_counter=False) for output in graph.outputs]
+    return _compared(wanted, [term(source.bound)], graph, deadline)
 
 
 def validate_outputs(wanted: Sequence[Wanted], graph: Graph, deadline: float) -> Verdict:
-    """Returns whether the outputs of a graph of tensors are what they have to be.
+    """Returns whether the outputs of a graph of tensors are as specified.
 
     Args:
         wanted: What they have to be; the graph has these outputs and no others.
@@ -156,11 +169,15 @@ def _compared(
     wanted: Sequence[Wanted], exact: Sequence[Term], graph: Graph, deadline: float
 ) -> Verdict:
     is_rule = any(each.shape is not None for each in wanted)
+    wrong = _other_kind(wanted, graph, is_rule)
+    if wrong is not None:
+        return Verdict(Status.REFUTED, reason=wrong)
     last = _last_step(graph, is_rule)
     tactics: dict[str, None] = {}
     open_runs: list[tuple[Pair, OpenRun]] = []
     is_paired = _computes_in_pairs(graph)
-    for pair in _pairs(wanted, exact, graph, last):
+    pairs = _pairs(wanted, exact, graph, last)
+    for pair in pairs:
         steps = Steps(CLOCK, 0, last)
         if is_paired and not is_rule:
             open_runs.append((pair, OpenRun(steps, pair.source, pair.computed, False)))
@@ -170,7 +187,7 @@ def _compared(
     for pair, run in open_runs:
         points = points_of(pair, run.steps)
         if not is_paired:
-            found = refutation(pair, points)
+            found = refutation(pair, points, deadline)
         else:
             found = None if is_rule else computed_refutation(graph, pair, points)
         if found is not None:
@@ -182,13 +199,40 @@ def _compared(
         if not verdict.proved:
             return verdict
         tactics.update(dict.fromkeys(verdict.tactics))
+    if is_rule:
+        for pair in pairs:
+            partial = _refined(pair, Steps(CLOCK, 0, last), deadline)
+            if partial is not None:
+                return partial
     meaning = MEANING_OF_RULES if is_rule else MEANING
     return Verdict(Status.PROVED, tuple(tactics), reason=meaning.format(last=last))
 
 
+def _other_kind(wanted: Sequence[Wanted], graph: Graph, is_rule: bool) -> str | None:
+    """What is an integer in the graph and not in its source, or the other way; None where none."""
+    types = {output.name: graph.nodes[output.index].type for output in graph.outputs}
+    for each in wanted:
+        is_integer = types[each.name].dtype.is_integer
+        if each.is_counter is not None and is_integer is not each.is_counter:
+            kind = "an integer" if each.is_counter else "a float"
+            return f"{each.name} is {types[each.name]}, and its source {kind}"
+    declared = tree.symbols(*(each.term for each in wanted))
+    for node in graph.inputs:
+        name, type_ = str(node.attribute("name")), node.type
+        if name not in declared:
+            continue
+        needs_integer = declared[name].value.integer
+        if type_.dtype.is_integer and not needs_integer:
+            return f"the input {name!r} is {type_}, and its source takes any number"
+        if is_rule and needs_integer and not type_.dtype.is_integer:
+            return f"the input {name!r} is {type_}, and its source takes integers"
+    return None
+
+
 def _last_step(graph: Graph, is_rule: bool) -> int:
     """The last step at which a graph may run; a rule has a next one."""
-    dtype = _step_dtype(graph)
+    step = _step(graph)
+    dtype = DType.I64 if step is None else step.type.dtype
     last = LAST_STEP[dtype]
     return last - 1 if is_rule and last == full(dtype).high else last
 
@@ -201,21 +245,15 @@ def _computes_in_pairs(graph: Graph) -> bool:
     )
 
 
-def _step_name(graph: Graph) -> str:
-    steps = [node for node in graph.inputs if node.attribute("role") == Role.STEP]
-    return str(steps[0].attribute("name")) if steps else ""
-
-
-def _step_dtype(graph: Graph) -> DType:
-    steps = [node for node in graph.inputs if node.attribute("role") == Role.STEP]
-    return steps[0].type.dtype if steps else DType.I64
+def _step(graph: Graph) -> Node | None:
+    return next((node for node in graph.inputs if node.attribute("role") == Role.STEP), None)
 
 
 def _pairs(wanted: Sequence[Wanted], exact: Sequence[Term], graph: Graph, last: int) -> list[Pair]:
     """The outputs of a graph; those that differ in the name of their parameter alone once."""
     roots = [each.term for each in wanted]
-    inputs = {node.attribute("name") for node in graph.inputs} - {_step_name(graph)}
-    symbols = {name: node for name, node in terms.symbols(*roots).items() if name in inputs}
+    inputs = {node.attribute("name") for node in graph.inputs if node != _step(graph)}
+    symbols = {name: node for name, node in tree.symbols(*roots).items() if name in inputs}
     segments = [
         segment for root in dict.fromkeys(roots) for segment in partition(root, CLOCK, 0, last + 1)
     ]
@@ -227,7 +265,13 @@ def _pairs(wanted: Sequence[Wanted], exact: Sequence[Term], graph: Graph, last: 
     def outputs(constant: Constant) -> Mapping[str, Term]:
         return terms_of_graph(graph, constant=constant, symbols=symbols, last=last)
 
-    found = outputs(with_split_constants(constants, graph))
+    found = terms_of_graph(
+        graph,
+        constant=with_split_constants(constants, graph),
+        symbols=symbols,
+        last=last,
+        is_strict=True,
+    )
     floats = Floats(constants, outputs)
     pairs: dict[tuple[Term, Term], Pair] = {}
     for each in wanted:
@@ -241,22 +285,22 @@ def _pairs(wanted: Sequence[Wanted], exact: Sequence[Term], graph: Graph, last: 
 
 def _inverses(roots: Sequence[Term]) -> Iterator[Term]:
     """The inverses of the constant factors of divisors, since a lowering multiplies with them."""
-    for node in terms.walk(*roots):
-        if node.op is terms.Op.DIVIDE:
+    for node in walk(*roots):
+        if node.op is tree.Op.DIVIDE:
             below = node.args[1]
-            factors = below.args if below.op is terms.Op.MULTIPLY else (below,)
-            constant = [part for part in factors if part.args and not terms.symbols(part)]
-            yield from (terms.divide(terms.ONE, part) for part in constant)
+            factors = below.args if below.op is tree.Op.MULTIPLY else (below,)
+            constant = [part for part in factors if part.args and not tree.symbols(part)]
+            yield from (build.divide(build.ONE, part) for part in constant)
 
 
 def _without_name(side: Term, param: str) -> Term:
     """A term with the symbols of one parameter, and of it alone, under names without it."""
     own = {
-        node: terms.symbol(name.replace(f".{param}", ".", 1))
-        for name, node in terms.symbols(side).items()
+        node: build.symbol(name.replace(f".{param}", ".", 1))
+        for name, node in tree.symbols(side).items()
         if param and f"{name}.".find(f".{param}.") > 0
     }
-    return terms.substitute(side, own)
+    return build.substitute(side, own)
 
 
 def _ends_of_lines(segments: Segments[int]) -> Iterator[fmpq]:
@@ -274,7 +318,7 @@ def _ends_of_lines(segments: Segments[int]) -> Iterator[fmpq]:
 def _compare(
     pair: Pair, steps: Steps, tactics: dict[str, None], deadline: float, is_rule: bool
 ) -> Iterator[OpenRun]:
-    """Yields the runs that stay open; notes what showed the others."""
+    """Yields the runs that stay open; records the evidence for the others."""
     both = [
         partition(side, steps.clock, steps.first, steps.last + 1)
         for side in (pair.source, pair.computed)
@@ -314,24 +358,21 @@ def _with_cosines(one: Term, other: Term, run: Steps) -> tuple[Term, Term]:
     )
 
 
-# --- open segments are refuted at a point, or proved by the prover --------------------------------
-
-
 def _prove(pair: Pair, run: OpenRun, deadline: float, is_rule: bool) -> Verdict:
     clock, steps = run.steps.clock, run.steps
     wanted, computed = (as_term(value, clock) for value in (run.source, run.computed))
     taken = (
-        terms.less_equal(terms.rational(steps.first), clock),
-        terms.less_equal(clock, terms.rational(steps.last)),
+        build.less_equal(build.rational(steps.first), clock),
+        build.less_equal(clock, build.rational(steps.last)),
     )
 
     def goals() -> Iterator[Term]:
         if not run.is_equal:
-            yield terms.equal(wanted, computed)
+            yield build.equal(wanted, computed)
         if not is_rule:
             yield from (obligation.claim for obligation in obligations(computed))
 
-    if sum(node.op is terms.Op.ITE for node in terms.walk(computed)) > LIMITS.listed_branches:
+    if sum(node.op is tree.Op.ITE for node in walk(computed)) > LIMITS.listed_branches:
         return _unknown(pair, steps, None)
     tactics: dict[str, None] = {}
     for goal in goals():
@@ -344,11 +385,24 @@ def _prove(pair: Pair, run: OpenRun, deadline: float, is_rule: bool) -> Verdict:
     return Verdict(Status.PROVED, tuple(tactics))
 
 
+def _refined(pair: Pair, steps: Steps, deadline: float) -> Verdict | None:
+    """The verdict on a graph that may have no value where its source has one; None if it has."""
+    for part in undefined_parts(pair.source, pair.computed, steps, deadline):
+        found = refutation(pair, chain(zeros_of(pair, steps), points_of(pair, steps)), deadline)
+        text = part.text if len(part.text) <= _LONGEST else f"{part.text[:_LONGEST]} …"
+        unknown = Verdict(Status.UNKNOWN, reason=WHERE_BOTH.format(name=pair.name, what=text))
+        return unknown if found is None else found
+    return None
+
+
+_LONGEST = 200
+
+
 def _exact_point(verdict: Verdict | None) -> list[dict[str, fmpq]]:
     """The point at which the prover refutes the values with the chosen constants."""
     if verdict is None or verdict.counterexample is None:
         return []
-    return [{name: terms.exact(value) for name, value in verdict.counterexample.items()}]
+    return [{name: build.exact(value) for name, value in verdict.counterexample.items()}]
 
 
 def _unknown(pair: Pair, steps: Steps, verdict: Verdict | None) -> Verdict:

@@ -1,0 +1,53 @@
+"""The process that looks at a file: ``python -m closedform.cli.worker``, started by ``verify``."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from closedform.errors import ArgumentError, ClosedFormError
+from closedform.importers.onnx_graph import load_model
+from closedform.verify.claims.foreign import Source, check_file, rule_file
+from closedform.verify.isolation import answer
+
+
+def work(request: dict[str, Any]) -> dict[str, Any]:
+    """Returns the report of a file as data, or what, where and hint of an error.
+
+    Args:
+        request: ``path``, ``against`` (a source as text, or None), ``key`` and ``budget``.
+    """
+    try:
+        source = None
+        if request["against"] is not None:
+            source = _source(request["against"], request["key"], request["path"])
+    except ClosedFormError as error:
+        return {"error": [error.what, error.where, error.hint], "is_usage": True}
+    except Exception as error:  # what typer raises for other words than options
+        what = f"the source {request['against']!r} cannot be read: {error}"
+        return {"error": [what, None, None], "is_usage": True}
+    try:
+        report = check_file(request["path"], source, budget=request["budget"])
+    except ClosedFormError as error:
+        is_usage = isinstance(error, ArgumentError)
+        return {"error": [error.what, error.where, error.hint], "is_usage": is_usage}
+    return {"report": report.as_data()}
+
+
+def _source(text: str, key: str, path: str) -> Source:
+    """The schedule or rule that a text names; of a recipe, what the file is of."""
+    from closedform.cli.sources import load_source, schedule_of
+    from closedform.language import Schedule, UpdateRule
+
+    name, *words = shlex.split(text)
+    source = load_source(name, words, key=key)
+    if isinstance(source, Schedule | UpdateRule):
+        return source
+    if rule_file(load_model(Path(path))) is not None:
+        return source.optimizer
+    return schedule_of(source, name, key)
+
+
+if __name__ == "__main__":
+    answer(work)

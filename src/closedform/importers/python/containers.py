@@ -1,0 +1,183 @@
+"""Copies of the user's lists, dicts, sets and arrays, which a step-dependent index may enter.
+
+They are copies, so that a run cannot change the user's data; an attempt to change one is refused,
+since a schedule has no state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import sympy as sp
+
+from closedform.importers.python.number import Number, operand
+from closedform.importers.python.place import UserValue
+from closedform.importers.python.run import Session
+
+_LONG = 16
+"""Longer tables of numbers become one expression instead of a run for each entry."""
+
+
+class _Frozen:
+    """Refuses to be changed."""
+
+    session: Session
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise self.session.refuse(
+            f"the function changes a {type(self).__mro__[2].__name__} that exists outside of it",
+            hint="a schedule is a pure function of the step: compute the value from the step",
+        )
+
+
+def _entry(values: list[Any] | tuple[Any, ...] | np.ndarray[Any, Any], index: Number) -> Any:
+    """The entry at an index that depends on the step."""
+    run, expr, size = index.run, index.expr, len(values)
+    if run.decide(sp.Ge(expr, size, evaluate=False)):
+        raise IndexError("list index out of range")
+    if run.decide(sp.Lt(expr, 0, evaluate=False)):
+        if run.decide(sp.Lt(expr, -size, evaluate=False)):
+            raise IndexError("list index out of range")
+        return values[run.concrete(expr, "an index")]
+    if size > _LONG:
+        numbers = [operand(run, value) for value in values]
+        read = [number for number in numbers if number is not None]
+        if len(read) == size:
+            return _table(index, read)
+    return values[run.concrete(expr, "an index")]
+
+
+def _table(index: Number, entries: list[tuple[sp.Expr, bool]]) -> Number:
+    cases: list[tuple[sp.Expr, Any]] = []
+    for place, ((value, _), following) in enumerate(
+        zip(entries, [*entries[1:], None], strict=True)
+    ):
+        if following is not None and value == following[0]:
+            continue
+        is_last = following is None
+        end = sp.Lt(index.expr, place + 1, evaluate=False)
+        cases.append((value, sp.true if is_last else end))
+    expr = cases[0][0] if len(cases) == 1 else sp.Piecewise(*cases, evaluate=False)
+    return Number(index.run, expr, all(is_int for _, is_int in entries))
+
+
+class TracedList(_Frozen, list[Any]):
+    """A list of the user."""
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, Number):
+            return _entry(list(self), index)
+        return super().__getitem__(index)
+
+    append = extend = insert = pop = remove = clear = sort = reverse = _Frozen._refuse
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _Frozen._refuse
+
+
+class TracedTuple(tuple[Any, ...]):
+    """A tuple of the user."""
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, Number):
+            return _entry(tuple(self), index)
+        return super().__getitem__(index)
+
+
+class TracedDict(_Frozen, dict[Any, Any]):
+    """A dict of the user."""
+
+    def _found(self, key: Any) -> Iterator[Any]:
+        """The value of a key that depends on the step, where it is one of the keys."""
+        for known, value in self.items():
+            if known == key:
+                yield value
+                return
+
+    def __getitem__(self, key: Any) -> Any:
+        if not isinstance(key, Number):
+            return super().__getitem__(key)
+        for value in self._found(key):
+            return value
+        raise KeyError(key)
+
+    def get(self, key: UserValue, default: UserValue = None) -> Any:
+        """Returns the value of a key, or the default."""
+        if not isinstance(key, Number):
+            return super().get(key, default)
+        return next(self._found(key), default)
+
+    def __contains__(self, key: object) -> bool:
+        if not isinstance(key, Number):
+            return super().__contains__(key)
+        return any(True for _ in self._found(key))
+
+    pop = popitem = clear = update = setdefault = _Frozen._refuse
+    __setitem__ = __delitem__ = __ior__ = _Frozen._refuse
+
+
+class TracedSet(_Frozen, set[Any]):
+    """A set of the user."""
+
+    def __contains__(self, key: object) -> bool:
+        if not isinstance(key, Number):
+            return super().__contains__(key)
+        return any(bool(known == key) for known in self)
+
+    add = discard = remove = pop = clear = update = _Frozen._refuse
+
+
+class TracedArray(np.ndarray[Any, Any]):
+    """An array of the user."""
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, Number) and self.ndim == 1:
+            return _entry(self.tolist(), index)
+        return super().__getitem__(index)
+
+
+def traced_copy(
+    value: UserValue, session: Session, wrap: Callable[[Any], Any]
+) -> TracedList | TracedTuple | TracedDict | TracedSet | TracedArray | None:
+    """Returns the copy of a container; None for anything else.
+
+    Args:
+        value: The container.
+        session: What all runs share.
+        wrap: What its items become.
+    """
+    if isinstance(value, np.ndarray):
+        copied = value.copy().view(TracedArray)
+        copied.flags.writeable = False
+        return copied
+    if type(value) is tuple:
+        return TracedTuple(map(wrap, value))
+    made: TracedList | TracedDict | TracedSet
+    if type(value) is list:
+        made = TracedList(map(wrap, value))
+    elif isinstance(value, set | frozenset):
+        made = TracedSet(map(wrap, value))
+    elif isinstance(value, dict):
+        return _traced_dict(value, session, wrap)
+    else:
+        return None
+    made.session = session
+    return made
+
+
+def _traced_dict(
+    value: dict[Any, Any], session: Session, wrap: Callable[[Any], Any]
+) -> TracedDict | None:
+    """The copy of a dict, or of an object of a subclass, with its methods and attributes."""
+    kind: Any = type(value)
+    try:
+        mirror = TracedDict if kind is dict else type(kind.__name__, (TracedDict, kind), {})
+        made: Any = dict.__new__(mirror)
+    except TypeError:
+        return None
+    for key, item in value.items():
+        dict.__setitem__(made, key, wrap(item))
+    if hasattr(made, "__dict__"):
+        made.__dict__.update(getattr(value, "__dict__", {}), session=session)
+    found: TracedDict = made
+    return found

@@ -1,0 +1,153 @@
+"""Constants of a traced function: Python numbers that also know their exact value.
+
+``ExactFloat`` is the float that Python computes, for comparisons and conversions to integers, and
+the exact number, for the schedule: ``0.1 * 3`` is the float 0.30000000000000004 and the number
+3/10. ``ExactInt`` is an integer whose quotients and roots are exact.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import sympy as sp
+
+from closedform.importers.python.place import UserValue
+from closedform.language.exact import FINEST
+
+_MOST_BITS = 2000
+"""Longer rational numbers are replaced by their floats."""
+_MOST_DIGITS = 12
+"""A float whose decimal has at most so many digits is that decimal."""
+
+
+class ExactFloat(float):
+    """A float and the number that it was rounded from."""
+
+    __slots__ = ("expr",)
+    expr: sp.Expr
+
+    def item(self) -> ExactFloat:
+        """Returns itself, as a scalar of numpy or torch does."""
+        return self
+
+
+class ExactInt(int):
+    """An integer whose quotients and powers are exact."""
+
+    @property
+    def expr(self) -> sp.Expr:
+        """The integer in SymPy."""
+        return sp.Integer(int(self))
+
+    def item(self) -> ExactInt:
+        """Returns itself, as a scalar of numpy or torch does."""
+        return self
+
+
+def exact_constant(value: float, expr: sp.Expr) -> float:
+    """Returns a float with its exact number; the float alone where that is too long."""
+    if not math.isfinite(value):
+        return value
+    if expr.is_Rational and max(abs(expr.p).bit_length(), expr.q.bit_length()) > _MOST_BITS:
+        return value
+    made = ExactFloat(value)
+    made.expr = expr
+    return made
+
+
+def is_decimal(value: float) -> bool:
+    """Returns whether a float prints as a decimal of few digits."""
+    mantissa = repr(float(value)).lower().partition("e")[0]
+    return len(mantissa.replace(".", "").strip("-0")) <= _MOST_DIGITS
+
+
+def number_of(value: object) -> sp.Expr | None:
+    """Returns the exact number of a constant; None where its float may be rounded."""
+    if isinstance(value, ExactFloat):
+        return value.expr
+    if isinstance(value, int):
+        return sp.Integer(int(value))
+    if isinstance(value, float) and math.isfinite(value) and is_decimal(value):
+        return sp.Rational(repr(float(value)))
+    return None
+
+
+def power(base: sp.Expr, exponent: sp.Expr) -> sp.Expr | None:
+    """Returns a power of two numbers; None where SymPy would not end, or it is not real."""
+    if not exponent.is_Rational or (base.is_Rational and base <= 0 and not exponent.is_Integer):
+        return None
+    if exponent.q > FINEST or (base == 0 and exponent < 0):
+        return None
+    if base.is_Rational:
+        bits = max(abs(base.p).bit_length(), base.q.bit_length())
+        if bits * abs(exponent) > _MOST_BITS:
+            return None
+    return base**exponent
+
+
+def _made(value: Any, expr: sp.Expr | None) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    if isinstance(value, int):
+        return ExactInt(value)
+    return value if expr is None else exact_constant(value, expr)
+
+
+Symbolic = Callable[[sp.Expr, sp.Expr], "sp.Expr | None"]
+
+
+def _plain(value: Any) -> Any:
+    """The Python number itself, of the builtin type."""
+    return float(value) if isinstance(value, float) else int(value)
+
+
+def _binary(function: Callable[[Any, Any], Any], symbolic: Symbolic, *, swapped: bool) -> Any:
+    def method(self: UserValue, other: UserValue) -> Any:
+        if not isinstance(other, int | float):
+            return NotImplemented
+        left, right = (other, self) if swapped else (self, other)
+        value = function(_plain(left), _plain(right))
+        if isinstance(value, int):
+            return ExactInt(value)
+        numbers = number_of(left), number_of(right)
+        if numbers[0] is None or numbers[1] is None:
+            return value
+        return _made(value, symbolic(*numbers))
+
+    return method
+
+
+def _floor_divide(a: sp.Expr, b: sp.Expr) -> sp.Expr | None:
+    return None
+
+
+_OPERATIONS: dict[str, tuple[Callable[[Any, Any], Any], Symbolic]] = {
+    "add": (operator.add, lambda a, b: a + b),
+    "sub": (operator.sub, lambda a, b: a - b),
+    "mul": (operator.mul, lambda a, b: a * b),
+    "truediv": (operator.truediv, lambda a, b: a / b),
+    "floordiv": (operator.floordiv, _floor_divide),
+    "mod": (operator.mod, _floor_divide),
+    "pow": (operator.pow, power),
+}
+
+for _kind in (ExactFloat, ExactInt):
+    for _name, (_function, _symbolic) in _OPERATIONS.items():
+        setattr(_kind, f"__{_name}__", _binary(_function, _symbolic, swapped=False))
+        setattr(_kind, f"__r{_name}__", _binary(_function, _symbolic, swapped=True))
+
+
+def _float_unary(function: Callable[[Any], Any], symbolic: Callable[[sp.Expr], sp.Expr]) -> Any:
+    return lambda self: exact_constant(function(float(self)), symbolic(self.expr))
+
+
+def _int_unary(function: Callable[[Any], Any]) -> Any:
+    return lambda self: ExactInt(function(int(self)))
+
+
+for _name, _one in (("neg", operator.neg), ("abs", abs), ("pos", operator.pos)):
+    setattr(ExactFloat, f"__{_name}__", _float_unary(_one, _one))
+    setattr(ExactInt, f"__{_name}__", _int_unary(_one))

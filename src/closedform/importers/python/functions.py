@@ -1,0 +1,427 @@
+"""The functions of math, numpy and torch, and the builtins, that a trace understands.
+
+A row names the function in each module and gives its value on traced numbers. A function whose
+arguments do not depend on the step is called itself; where its value is a float, and the exact
+number is known, that is noted beside it.
+"""
+
+from __future__ import annotations
+
+import bisect
+import builtins
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import sympy as sp
+
+from closedform.importers.python.exact import ExactFloat, ExactInt, exact_constant, number_of
+from closedform.importers.python.number import Number, Truth, check_divisor, operand
+from closedform.importers.python.place import UserValue
+from closedform.importers.python.run import Run
+
+Traced = Callable[..., Any]
+"""The value of a function on traced arguments; the run comes first."""
+
+
+def is_traced(value: UserValue) -> bool:
+    """Returns whether a value depends on the step."""
+    return isinstance(value, Number | Truth)
+
+
+def has_traced(values: Iterable[Any]) -> bool:
+    """Returns whether one of some values, or an item of one, depends on the step."""
+    return any(
+        is_traced(value) or (isinstance(value, list | tuple) and has_traced(value))
+        for value in values
+    )
+
+
+def expression(run: Run, value: UserValue) -> sp.Expr:
+    """Returns the expression of a number.
+
+    Raises:
+        TypeError: It is not a number.
+    """
+    read = operand(run, value)
+    if read is None:
+        raise TypeError(f"must be a real number, not {type(value).__name__}")
+    return read[0]
+
+
+# --- one row a function --------------------------------------------------------------------------
+
+
+def _smooth(make: Callable[[sp.Expr], sp.Expr]) -> Traced:
+    """A function that is defined everywhere."""
+    return lambda run, x: Number(run, make(expression(run, x)))
+
+
+def _sqrt(run: Run, x: Any) -> Number:
+    inside = expression(run, x)
+    if run.decide(sp.Lt(inside, 0, evaluate=False)):
+        raise ValueError("math domain error")
+    return Number(run, sp.sqrt(inside))
+
+
+def _positive(run: Run, x: Any) -> sp.Expr:
+    inside = expression(run, x)
+    if run.decide(sp.Le(inside, 0, evaluate=False)):
+        raise ValueError("math domain error")
+    return inside
+
+
+def _log(run: Run, x: Any, base: Any = None) -> Number:
+    result = sp.log(_positive(run, x))
+    return Number(run, result if base is None else result / sp.log(_positive(run, base)))
+
+
+def _log_to(base: int) -> Traced:
+    return lambda run, x: Number(run, sp.log(_positive(run, x)) / sp.log(sp.Integer(base)))
+
+
+def _log1p(run: Run, x: Any) -> Number:
+    return _log(run, expression(run, x) + 1)
+
+
+def _tan(x: sp.Expr) -> sp.Expr:
+    return sp.sin(x) / sp.cos(x)
+
+
+def _tanh(x: sp.Expr) -> sp.Expr:
+    return 1 - 2 / (sp.exp(2 * x) + 1)
+
+
+def _cosh(x: sp.Expr) -> sp.Expr:
+    return (sp.exp(x) + sp.exp(-x)) / 2
+
+
+def _sinh(x: sp.Expr) -> sp.Expr:
+    return (sp.exp(x) - sp.exp(-x)) / 2
+
+
+def _sigmoid(x: sp.Expr) -> sp.Expr:
+    return 1 / (1 + sp.exp(-x))
+
+
+def _power(run: Run, x: Any, y: Any) -> Any:
+    return float_of(run, x) ** y
+
+
+def float_of(run: Run, value: UserValue) -> Any:
+    """Returns a number as a float of Python."""
+    return Number(run, expression(run, value)) if is_traced(value) else builtins.float(value)
+
+
+def _fmod(run: Run, x: Any, y: Any) -> Number:
+    left, right = float_of(run, x), float_of(run, y)
+    return Number(run, (left - right * math.trunc(left / right)).expr)
+
+
+def _copysign(run: Run, x: Any, y: Any) -> Any:
+    return abs(x) if y >= 0 else -abs(x)
+
+
+def _hypot(run: Run, *values: Any) -> Number:
+    return Number(run, sp.sqrt(sp.Add(*(expression(run, x) ** 2 for x in values))))
+
+
+def _isclose(run: Run, a: Any, b: Any, *, rel_tol: float = 1e-9, abs_tol: float = 0.0) -> bool:
+    difference = abs(a - b)
+    return bool(difference <= maximum(run, rel_tol * maximum(run, abs(a), abs(b)), abs_tol))
+
+
+def _sign(run: Run, x: Any) -> Number:
+    return Number(run, sp.sign(expression(run, x)))
+
+
+def _where(run: Run, condition: Any, yes: Any, no: Any) -> Any:
+    if not is_traced(condition):
+        return yes if condition else no
+    test = condition.condition if isinstance(condition, Truth) else sp.Ne(condition.expr, 0)
+    cases = ((expression(run, yes), test), (expression(run, no), True))
+    return Number(run, sp.Piecewise(*cases, evaluate=False))
+
+
+def _clip(run: Run, x: Any, low: Any = None, high: Any = None, **names: Any) -> Any:
+    low = names.get("a_min", names.get("min", low))
+    high = names.get("a_max", names.get("max", high))
+    if low is not None:
+        x = maximum(run, x, low)
+    return x if high is None else minimum(run, x, high)
+
+
+def _interp(run: Run, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
+    """Linear between points, constant outside; a list of one step gives a list of one value."""
+    if isinstance(x, list | tuple):
+        return [_interp(run, each, xp, fp, left, right) for each in x]
+    places, values = [list(points) for points in (xp, fp)]
+    if x < places[0]:
+        return values[0] if left is None else left
+    for i in range(len(places) - 1):
+        if x < places[i + 1]:
+            slope = (values[i + 1] - values[i]) / (places[i + 1] - places[i])
+            return values[i] + slope * (x - places[i])
+    if right is not None and x > places[-1]:
+        return right
+    return values[-1]
+
+
+def _search(function: Callable[..., int]) -> Traced:
+    return lambda run, values, x, *rest, **names: function(list(values), x, *rest, **names)
+
+
+def _searchsorted(run: Run, values: Any, x: Any, side: str = "left", *, right: bool = False) -> int:
+    is_right = right or side == "right"
+    return (bisect.bisect_right if is_right else bisect.bisect_left)(list(values), x)
+
+
+def _digitize(run: Run, x: Any, bins: Any, right: bool = False) -> int:
+    return _searchsorted(run, bins, x, right=not right)
+
+
+def _select(run: Run, conditions: Any, values: Any, default: Any = 0) -> Any:
+    for condition, value in zip(conditions, values, strict=True):
+        if condition:
+            return value
+    return default
+
+
+def maximum(run: Run, *values: UserValue) -> Any:
+    """Returns the greatest number, which decides nothing about the step."""
+    return _extremum(run, values, sp.Max, builtins.max)
+
+
+def minimum(run: Run, *values: UserValue) -> Any:
+    """Returns the least number, which decides nothing about the step."""
+    return _extremum(run, values, sp.Min, builtins.min)
+
+
+def _extremum(
+    run: Run, values: Sequence[Any], kind: type[sp.Expr], choose: Callable[..., Any]
+) -> Any:
+    fixed = [value for value in values if not is_traced(value)]
+    if len(fixed) == len(values):
+        return choose(values)
+    limit = choose(fixed) if fixed else None
+    if isinstance(limit, float) and math.isinf(limit):
+        if (limit > 0) == (kind is sp.Max):
+            return limit
+        limit = None
+    others = [value for value in values if is_traced(value)]
+    if limit is None and len(others) == 1:
+        return others[0]
+    members = [operand(run, v) for v in (*others, *(() if limit is None else (limit,)))]
+    read = [member for member in members if member is not None]
+    is_int = all(member[1] for member in read)
+    return Number(run, kind(*dict.fromkeys(expr for expr, _ in read), evaluate=False), is_int)
+
+
+def _builtin_extremum(kind: Traced, native: Callable[..., Any]) -> Traced:
+    def traced(run: Run, *values: UserValue, **names: UserValue) -> Any:
+        items = list(values[0]) if len(values) == 1 else list(values)
+        if names or not items or not has_traced(items):
+            return native(items, **names)
+        return kind(run, *items)
+
+    return traced
+
+
+def _scalar(run: Run, value: Any, *_: Any, **__: Any) -> Any:
+    """A scalar tensor or array as the number that it contains."""
+    if is_traced(value) or not isinstance(value, list | tuple):
+        return value
+    if len(value) == 1:
+        return _scalar(run, value[0])
+    raise run.session.refuse(
+        "an array of numbers that depend on the step", hint="compute each number by itself"
+    )
+
+
+def _divide(run: Run, a: Any, b: Any) -> Any:
+    return a / b
+
+
+def _remainder(run: Run, x: Any, y: Any) -> Any:
+    """The IEEE remainder: the quotient is rounded to the nearest integer."""
+    check_divisor(run, expression(run, y), "math domain error")
+    return x - y * round(x / y)
+
+
+# The name in math, in numpy and in torch ("" where there is none), and the traced value.
+_ROWS: tuple[tuple[str, str, str, Traced], ...] = (
+    ("cos", "cos", "cos", _smooth(sp.cos)),
+    ("sin", "sin", "sin", _smooth(sp.sin)),
+    ("tan", "tan", "tan", _smooth(_tan)),
+    ("cosh", "cosh", "cosh", _smooth(_cosh)),
+    ("sinh", "sinh", "sinh", _smooth(_sinh)),
+    ("tanh", "tanh", "tanh", _smooth(_tanh)),
+    ("exp", "exp", "exp", _smooth(sp.exp)),
+    ("exp2", "exp2", "exp2", _smooth(lambda x: sp.Integer(2) ** x)),
+    ("expm1", "expm1", "expm1", _smooth(lambda x: sp.exp(x) - 1)),
+    ("", "", "sigmoid", _smooth(_sigmoid)),
+    ("", "", "special.expit", _smooth(_sigmoid)),
+    ("fabs", "abs", "abs", lambda run, x: abs(x)),
+    ("", "fabs", "", lambda run, x: abs(x)),
+    ("degrees", "degrees", "rad2deg", _smooth(lambda x: x * 180 / sp.pi)),
+    ("radians", "radians", "deg2rad", _smooth(lambda x: x * sp.pi / 180)),
+    ("", "square", "square", lambda run, x: x * x),
+    ("", "reciprocal", "reciprocal", lambda run, x: 1 / x),
+    ("", "", "rsqrt", lambda run, x: 1 / _sqrt(run, x)),
+    ("sqrt", "sqrt", "sqrt", _sqrt),
+    ("log", "log", "log", _log),
+    ("log2", "log2", "log2", _log_to(2)),
+    ("log10", "log10", "log10", _log_to(10)),
+    ("log1p", "log1p", "log1p", _log1p),
+    ("pow", "power", "pow", _power),
+    ("", "float_power", "float_power", _power),
+    ("floor", "floor", "floor", lambda run, x: math.floor(x)),
+    ("ceil", "ceil", "ceil", lambda run, x: math.ceil(x)),
+    ("trunc", "trunc", "trunc", lambda run, x: math.trunc(x)),
+    ("", "round", "round", lambda run, x, *digits: round(x, *digits)),
+    ("", "rint", "", lambda run, x: round(x)),
+    ("fmod", "fmod", "fmod", _fmod),
+    ("remainder", "", "", _remainder),
+    ("", "mod", "remainder", lambda run, x, y: x % y),
+    ("", "floor_divide", "floor_divide", lambda run, x, y: x // y),
+    ("", "divide", "div", _divide),
+    ("", "true_divide", "true_divide", _divide),
+    ("", "multiply", "mul", lambda run, x, y: x * y),
+    ("", "add", "add", lambda run, x, y: x + y),
+    ("", "subtract", "sub", lambda run, x, y: x - y),
+    ("", "negative", "neg", lambda run, x: -x),
+    ("copysign", "copysign", "copysign", _copysign),
+    ("hypot", "hypot", "hypot", _hypot),
+    ("isclose", "isclose", "isclose", _isclose),
+    ("isfinite", "isfinite", "isfinite", lambda run, x: True),
+    ("isnan", "isnan", "isnan", lambda run, x: False),
+    ("isinf", "isinf", "isinf", lambda run, x: False),
+    ("", "sign", "sign", _sign),
+    ("", "where", "where", _where),
+    ("", "clip", "clamp", _clip),
+    ("", "", "clip", _clip),
+    ("", "maximum", "maximum", maximum),
+    ("", "minimum", "minimum", minimum),
+    ("", "fmax", "max", maximum),
+    ("", "fmin", "min", minimum),
+    ("", "interp", "", _interp),
+    ("", "searchsorted", "searchsorted", _searchsorted),
+    ("", "digitize", "", _digitize),
+    ("", "select", "", _select),
+    ("", "array", "tensor", _scalar),
+    ("", "asarray", "as_tensor", _scalar),
+    ("", "float64", "scalar_tensor", _scalar),
+)
+
+_BUILTINS: Mapping[Callable[..., Any], Traced] = {
+    builtins.max: _builtin_extremum(maximum, builtins.max),
+    builtins.min: _builtin_extremum(minimum, builtins.min),
+    bisect.bisect: _search(bisect.bisect),
+    bisect.bisect_left: _search(bisect.bisect_left),
+    bisect.bisect_right: _search(bisect.bisect_right),
+}
+
+MODULES = ("math", "numpy", "torch")
+"""The modules of the columns; ``jax.numpy`` has the names of numpy."""
+
+_SINGLE = ("torch", "jax.numpy")
+"""Modules whose scalars are float32 by default."""
+
+# What the exact value of a constant is made with.
+_EXACT: Mapping[str, Callable[[sp.Expr], sp.Expr]] = {
+    "sqrt": sp.sqrt,
+    "cos": sp.cos,
+    "sin": sp.sin,
+    "exp": sp.exp,
+    "log": sp.log,
+}
+
+
+def known_functions() -> dict[int, tuple[str, Traced, bool]]:
+    """Returns the name and the traced value of each function by its identity.
+
+    The last entry is whether it computes in float32 by default.
+
+    Of modules that are not imported there are none.
+    """
+    found: dict[int, tuple[str, Traced, bool]] = {
+        id(native): (native.__name__, traced, False) for native, traced in _BUILTINS.items()
+    }
+    for column, name in (*enumerate(MODULES), (1, "jax.numpy")):
+        module = sys.modules.get(name)
+        for row in _ROWS if module is not None else ():
+            native = module
+            for part in str(row[column]).split("."):
+                native = getattr(native, part, None) if part else None
+            if native is not None:
+                found[id(native)] = (str(row[column]), row[3], name in _SINGLE)
+    return found
+
+
+def called(
+    native: Callable[..., Any], name: str, traced: Traced, run: Run, *, is_single: bool = False
+) -> Callable[..., Any]:
+    """Returns a function that computes on traced numbers, and calls itself on all others.
+
+    Args:
+        native: The function.
+        name: Its name.
+        traced: Its value on traced numbers.
+        run: The run of the user's function.
+        is_single: Whether it computes in float32 by default.
+    """
+
+    def function(*args: UserValue, **names: UserValue) -> Any:
+        if has_traced(args) or has_traced(names.values()):
+            if is_single:
+                run.session.is_single = True
+            return traced(run, *args, **names)
+        result = native(*args, **names)
+        make = _EXACT.get(name)
+        if make is not None and len(args) == 1 and isinstance(result, float):
+            number = number_of(args[0])
+            if number is not None:
+                return exact_constant(float(result), make(number))
+        return result
+
+    return function
+
+
+# --- types ---------------------------------------------------------------------------------------
+
+
+class _Kind(type):
+    """The type ``int`` or ``float`` of a traced function: steps are instances, too."""
+
+    native: type
+    is_int: bool
+
+    def __instancecheck__(cls, value: object) -> bool:
+        if isinstance(value, Number):
+            return value.is_int == cls.is_int
+        return isinstance(value, cls.native)
+
+    def __call__(cls, *args: Any, **names: Any) -> Any:
+        if len(args) == 1 and not names:
+            if isinstance(args[0], Truth):
+                args = (args[0].number,)
+            if isinstance(args[0], Number):
+                number = args[0]
+                return math.trunc(number) if cls.is_int else Number(number.run, number.expr)
+        if not cls.is_int and len(args) == 1 and isinstance(args[0], ExactFloat | ExactInt):
+            return exact_constant(float(args[0]), args[0].expr)
+        value = cls.native(*args, **names)
+        return ExactInt(value) if cls.is_int else value
+
+    def __eq__(cls, other: object) -> bool:
+        return other is cls or other is cls.native
+
+    def __hash__(cls) -> int:
+        return hash(cls.native)
+
+
+def traced_type(native: type) -> type:
+    """Returns the type that stands for ``int`` or ``float`` in a traced function."""
+    namespace = {"native": native, "is_int": native is int}
+    return _Kind(native.__name__, (native,), namespace)

@@ -1,0 +1,558 @@
+"""The user's function rebuilt: the same code, in an environment that understands the step.
+
+A function is made again from its code object; its constants, globals, closure and defaults are
+wrapped when they are first used. No text is evaluated, and the user's own objects are not changed:
+containers are copied, and an object whose methods are called gets a subclass whose methods are
+rebuilt, and a copy of its attributes.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import logging
+import math
+import sys
+import types
+import warnings
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import sympy as sp
+
+from closedform.importers.python.containers import traced_copy
+from closedform.importers.python.exact import ExactFloat, ExactInt, exact_constant, number_of
+from closedform.importers.python.functions import (
+    called,
+    has_traced,
+    known_functions,
+    traced_type,
+)
+from closedform.importers.python.number import Number, Truth
+from closedform.importers.python.place import Place, Untraceable, UserValue
+from closedform.importers.python.run import Run
+from closedform.language import Schedule, exact_number, t
+
+_HEAP_TYPE = 1 << 9
+"""The flag of types that are defined in Python."""
+
+_REFUSED: Mapping[str, str] = {
+    "random": "draws random numbers",
+    "secrets": "draws random numbers",
+    "numpy.random": "draws random numbers",
+    "time": "reads the time",
+    "os": "reads the system",
+    "io": "reads or writes a file",
+    "subprocess": "runs a program",
+    "socket": "uses the network",
+}
+"""Modules whose functions are not functions of the step."""
+
+_REFUSED_NAMES = {
+    "datetime": ("now", "today", "utcnow"),
+    "torch": ("rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial", "load"),
+}
+_HINT = "a schedule is a pure function of the step: compute the value before, and use it"
+
+
+class Environment:
+    """Wraps what a traced function uses.
+
+    Args:
+        run: The run of the function.
+        symbols: The numbers that take the place of variables of the function, by name.
+    """
+
+    def __init__(self, run: Run, symbols: Mapping[str, Number]) -> None:
+        self.run = run
+        self.session = run.session
+        self.symbols = symbols
+        self.used: set[str] = set()
+        self._functions = known_functions()
+        self._known: dict[int, tuple[Any, Any]] = {}
+        self._codes: list[types.CodeType] = []
+        self._cells: list[tuple[types.CellType, Any, str, types.FunctionType]] = []
+        self._globals: list[tuple[Namespace, types.CodeType]] = []
+        self._objects: list[tuple[Any, dict[str, Any], dict[str, Any]]] = []
+        self._reads: set[tuple[int, str]] = set()
+        self._free: set[int] = set()
+        self.builtins = self._traced_builtins()
+
+    # --- runs --------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Forgets what an earlier run assigned."""
+        self._reads.clear()
+        for made, attributes, slots in self._objects:
+            _restore(made, attributes, slots)
+
+    def check_unchanged(self) -> None:
+        """Raises Untraceable if the run has assigned a variable outside of the function."""
+        for cell, before, name, function in self._cells:
+            if cell.cell_contents is not before:
+                raise self._stateful(function.__code__, name, ("STORE_DEREF", "DELETE_DEREF"))
+        for namespace, code in self._globals:
+            for name in stored(code, ("STORE_GLOBAL", "DELETE_GLOBAL")):
+                if namespace.get(name, _MISSING) is not namespace.loaded.get(name, _MISSING):
+                    raise self._stateful(code, name, ("STORE_GLOBAL", "DELETE_GLOBAL"))
+
+    def _stateful(self, code: types.CodeType, name: str, ops: tuple[str, ...]) -> Untraceable:
+        line = stored(code, ops).get(name, code.co_firstlineno)
+        where = Place(code.co_filename, line, code.co_qualname)
+        return Untraceable(
+            f"the function assigns {name!r}, a variable outside of it", where, hint=_HINT
+        )
+
+    # --- values ------------------------------------------------------------------------------
+
+    def variable(self, name: str, value: UserValue) -> Any:
+        """Returns a variable of the function: a symbol where it is a hyperparameter."""
+        if name in self.symbols:
+            self.used.add(name)
+            return self.symbols[name]
+        return self.wrap(value)
+
+    def wrap(self, value: UserValue) -> Any:
+        """Returns what takes the place of a value of the user."""
+        if value is None or isinstance(value, bool | str | bytes | Number | Truth):
+            return value
+        if isinstance(value, int | float | np.generic):
+            return self.constant(value)
+        known = self._known.get(id(value))
+        if known is None:
+            known = (value, self._wrapped(value))
+            self._known[id(value)] = known
+            self._known.setdefault(id(known[1]), (known[1], known[1]))  # it is wrapped already
+        return known[1]
+
+    def constant(self, value: UserValue) -> Any:
+        """Returns a number of the user with its exact value."""
+        if isinstance(value, ExactFloat | ExactInt | bool):
+            return value
+        if isinstance(value, np.generic):
+            number = value.item()
+            if isinstance(number, float) and value.dtype.itemsize < 8 and math.isfinite(number):
+                self.session.is_single = True
+                return exact_constant(number, exact_number(value))
+            return self.constant(number) if isinstance(number, int | float) else value
+        if isinstance(value, int):
+            return ExactInt(value) if type(value) is int else value
+        if not math.isfinite(value) or type(value) is not float:
+            return value
+        exact = number_of(value)
+        return exact_constant(value, self.session.prover.exact(value) if exact is None else exact)
+
+    def _wrapped(self, value: Any) -> Any:
+        # First of all: the attributes of a dict may be its keys.
+        copied = traced_copy(value, self.session, self.wrap)
+        if copied is not None:
+            return copied
+        found = self._functions.get(id(value))
+        if found is not None:
+            name, traced, is_single = found
+            return called(value, name, traced, self.run, is_single=is_single)
+        refusal = self._refusal(value)
+        if refusal is not None:
+            return refusal
+        if isinstance(value, Schedule):
+            return self._of_schedule(value)
+        if isinstance(value, logging.Logger | logging.LoggerAdapter):
+            return _Silent(self, "logger")
+        if isinstance(value, types.FunctionType) and value.__module__ == "logging":
+            return _Silent(self, f"logging.{value.__name__}")
+        if value is warnings.warn:
+            return _Silent(self, "warnings.warn")
+        if _is_symbolic(value):
+            return self._symbolic(value)
+        match value:
+            case types.ModuleType():
+                return _Module(self, value)
+            case types.FunctionType():
+                return self.rebuilt(value)
+            case types.MethodType():
+                return types.MethodType(self.wrap(value.__func__), self.wrap(value.__self__))
+            case functools.partial():
+                names = {key: self.variable(key, item) for key, item in value.keywords.items()}
+                return functools.partial(
+                    self.wrap(value.func), *map(self.wrap, value.args), **names
+                )
+            case type() if value.__module__ == "datetime":
+                return _Module(self, value)
+            case type():
+                return {int: self.builtins["int"], float: self.builtins["float"]}.get(value, value)
+        if isinstance(value, _CACHED):
+            return self.wrap(value.__wrapped__)
+        if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+            return self.constant(value.item())
+        return self._mirrored(value)
+
+    def _of_schedule(self, schedule: Schedule) -> Callable[[Any], Any]:
+        """A schedule as a function of traced steps."""
+
+        def at(step: UserValue) -> Any:
+            if not isinstance(step, Number):
+                return self.constant(schedule(step))
+            return Number(self.run, schedule.bound.xreplace({t: step.expr}))
+
+        return at
+
+    def _symbolic(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of SymPy or of this package: it gets the expressions of traced numbers."""
+
+        def on_expressions(*args: UserValue, **names: UserValue) -> Any:
+            if has_traced(args) or has_traced(names.values()):
+                args = tuple(map(_as_expression, args))
+                names = {key: _as_expression(value) for key, value in names.items()}
+            made = function(*args, **names)
+            if isinstance(made, sp.Expr) and made.free_symbols:
+                return Number(self.run, made)
+            return self.wrap(made) if isinstance(made, Schedule) else made
+
+        return on_expressions
+
+    # --- functions ---------------------------------------------------------------------------
+
+    def rebuilt(self, function: types.FunctionType) -> types.FunctionType:
+        """Returns a function with the same code in this environment."""
+        known = self._known.get(id(function))
+        if known is not None:
+            return known[1]  # type: ignore[no-any-return]
+        code = self._code(function.__code__)
+        namespace = Namespace(self, function.__globals__)
+        cells = None
+        if function.__closure__ is not None:
+            cells = tuple(types.CellType() for _ in function.__closure__)
+        made = types.FunctionType(code, namespace, function.__name__, None, cells)
+        # A function may call itself: it is known before what it uses is wrapped.
+        self._known[id(function)] = (function, made)
+        self._known[id(made)] = (made, made)
+        made.__qualname__ = function.__qualname__
+        made.__defaults__ = self._defaults(function)
+        if function.__kwdefaults__:
+            made.__kwdefaults__ = {
+                name: self.variable(name, value) for name, value in function.__kwdefaults__.items()
+            }
+        self._fill(made, function)
+        self._globals += [(namespace, each) for each in all_codes(code)]
+        return made
+
+    def _defaults(self, function: types.FunctionType) -> tuple[Any, ...] | None:
+        given = function.__defaults__
+        if given is None:
+            return None
+        code = function.__code__
+        names = code.co_varnames[code.co_argcount - len(given) : code.co_argcount]
+        return tuple(self.variable(name, value) for name, value in zip(names, given, strict=True))
+
+    def _fill(self, made: types.FunctionType, function: types.FunctionType) -> None:
+        """Gives the closure of a rebuilt function its contents."""
+        names = function.__code__.co_freevars
+        for name, own, cell in zip(
+            names, made.__closure__ or (), function.__closure__ or (), strict=True
+        ):
+            try:
+                content = cell.cell_contents
+            except ValueError:  # not assigned yet
+                continue
+            if name == "__class__" and isinstance(content, type):
+                own.cell_contents = self._mirrored_class(content) or content
+            else:
+                own.cell_contents = self.variable(name, content)
+            self._cells.append((own, own.cell_contents, name, made))
+
+    def _code(self, code: types.CodeType) -> types.CodeType:
+        made = code.replace(co_consts=tuple(map(self._code_constant, code.co_consts)))
+        self._codes.append(made)  # an id is that of this code while it exists
+        self.session.codes.add(id(made))
+        return made
+
+    def _code_constant(self, value: Any) -> Any:
+        if isinstance(value, types.CodeType):
+            return self._code(value)
+        if type(value) is float:
+            return self.constant(value)
+        if type(value) is tuple:
+            return tuple(map(self._code_constant, value))
+        return self.wrap(value) if isinstance(value, frozenset) else value
+
+    # --- objects -----------------------------------------------------------------------------
+
+    def _mirrored(self, value: Any) -> Any:
+        """An object with rebuilt methods and a copy of its attributes; itself where impossible."""
+        mirror = self._mirrored_class(type(value))
+        if mirror is None:
+            return value
+        try:
+            made: Any = object.__new__(mirror)
+        except TypeError:
+            return value
+        names = [name for kind in type(value).__mro__ for name in _slots(kind)]
+        slots = {name: getattr(value, name) for name in names if hasattr(value, name)}
+        attributes = dict(getattr(value, "__dict__", {}))
+        _restore(made, attributes, slots)
+        self._objects.append((made, attributes, slots))
+        return made
+
+    def _mirrored_class(self, kind: type) -> type | None:
+        """A subclass whose methods, also those that are inherited, are rebuilt."""
+        if not kind.__flags__ & _HEAP_TYPE or issubclass(kind, type | BaseException | Enum):
+            return None
+        known = self._known.get(id(kind))
+        if known is not None and known[1] is not kind:
+            mirrored: type = known[1]
+            return mirrored
+        parents = [self._mirrored_class(base) for base in kind.__bases__]
+        bases = (*(parent for parent in parents if parent is not None), kind)
+        metaclass: Any = type(kind)
+        try:
+            made: type = metaclass(kind.__name__, bases, {"__module__": kind.__module__})
+        except TypeError:
+            return None
+        self._known[id(kind)] = (kind, made)
+        for name, member in list(vars(kind).items()):
+            if isinstance(member, _MEMBERS) and name not in _OBSERVED:
+                type.__setattr__(made, name, _Member(self, made, name, member))
+        _observe(made, self)
+        return made
+
+    def member(self, member: UserValue) -> Any:
+        """Returns a function, property or other member of a class with rebuilt functions."""
+        match member:
+            case types.FunctionType():
+                return self.rebuilt(member)
+            case staticmethod():
+                return staticmethod(self.wrap(member.__func__))
+            case classmethod():
+                return classmethod(self.wrap(member.__func__))
+            case property() if member.fget is not None:
+                return property(self.wrap(member.fget), member.fset)
+            case functools.cached_property():
+                return property(self.wrap(member.func))
+            case _ if isinstance(member, _CACHED):
+                return self.wrap(member.__wrapped__)
+            case _:
+                return member
+
+    def attribute(self, owner: UserValue, name: str, value: UserValue) -> Any:
+        """Returns an attribute of a mirrored object, and notes that it was read."""
+        if isinstance(value, types.MethodType) and value.__self__ is owner:
+            return value
+        self._reads.add((id(owner), name))
+        return self.variable(name, value)
+
+    def allow_assignments(self, owner: UserValue) -> None:
+        """Lets a run assign attributes of an object that is made anew for each run."""
+        self._free.add(id(owner))
+
+    def assign(self, owner: UserValue, name: str, value: UserValue) -> None:
+        """Assigns an attribute of a mirrored object for the rest of the run.
+
+        Raises:
+            Untraceable: It was read before: the object has a state.
+        """
+        if (id(owner), name) in self._reads and id(owner) not in self._free:
+            raise self.session.refuse(
+                f"the function reads the attribute {name!r} and then assigns it: it has a state",
+                hint=_HINT,
+            )
+        object.__setattr__(owner, name, value)
+
+    # --- modules and builtins ----------------------------------------------------------------
+
+    def _refusal(self, value: Any) -> Callable[..., Any] | None:
+        """A function that refuses to be called, for one that is not a function of the step."""
+        if isinstance(value, types.ModuleType | type) or not callable(value):
+            return None
+        module = getattr(value, "__module__", None)
+        owner = getattr(value, "__self__", None)
+        if owner is not None and module is None:
+            module = type(owner).__module__
+        name = getattr(value, "__name__", "")
+        reason = _REFUSED.get(str(module))
+        if str(module) in ("numpy.random.mtrand", "numpy.random._generator"):
+            reason = _REFUSED["numpy.random"]
+        if isinstance(owner, types.ModuleType | type) and reason is None:
+            reason = _REFUSED.get(owner.__name__ if isinstance(owner, types.ModuleType) else "")
+        if name in _REFUSED_NAMES.get(str(module).partition(".")[0], ()):
+            reason = "draws random numbers"
+        return None if reason is None else self.refused(f"{module}.{name}", reason)
+
+    def refused(self, name: str, reason: str) -> Callable[..., Any]:
+        """Returns a function that refuses to be called."""
+
+        def refuse(*_: UserValue, **__: UserValue) -> Any:
+            raise self.session.refuse(f"{name} {reason}", hint=_HINT)
+
+        return refuse
+
+    def _traced_builtins(self) -> dict[str, Any]:
+        return {
+            **vars(builtins),
+            "int": traced_type(int),
+            "float": traced_type(float),
+            **{
+                name: called(value, name, self._functions[id(value)][1], self.run)
+                for name, value in (("max", builtins.max), ("min", builtins.min))
+            },
+            "__import__": lambda *args, **names: self.wrap(builtins.__import__(*args, **names)),
+            "print": _Silent(self, "print"),
+            "open": self.refused("open", "reads or writes a file"),
+            "input": self.refused("input", "reads the keyboard"),
+        }
+
+
+class Namespace(dict[str, Any]):
+    """The globals of a rebuilt function: each is wrapped when it is first used."""
+
+    def __init__(self, environment: Environment, own: Mapping[str, Any]) -> None:
+        super().__init__({"__builtins__": environment.builtins})
+        self._environment = environment
+        self._own = own
+        self.loaded: dict[str, Any] = {}
+
+    def __missing__(self, name: str) -> Any:
+        value = self._environment.variable(name, self._own[name])
+        self[name] = self.loaded[name] = value
+        return value
+
+
+class _Module:
+    """A module, or a class of dates, whose members are wrapped when they are used."""
+
+    def __init__(self, environment: Environment, module: types.ModuleType | type) -> None:
+        self._environment = environment
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._module, name)
+        environment = self._environment
+        reason = _REFUSED.get(self._module.__name__)
+        if reason is not None and callable(value):
+            return environment.refused(f"{self._module.__name__}.{name}", reason)
+        package = str(getattr(self._module, "__module__", self._module.__name__))
+        if name in _REFUSED_NAMES.get(package, ()):
+            kind = "reads the time" if package == "datetime" else "draws random numbers"
+            return environment.refused(f"{self._module.__name__}.{name}", kind)
+        return environment.wrap(value)
+
+
+_MISSING = object()
+_CACHED = type(functools.cache(lambda: None))
+_MEMBERS = (
+    types.FunctionType,
+    staticmethod,
+    classmethod,
+    property,
+    functools.cached_property,
+    _CACHED,
+)
+_OBSERVED = ("__getattribute__", "__setattr__", "__init__", "__new__", "__init_subclass__")
+
+
+class _Member:
+    """A member of a mirrored class, which is rebuilt when it is first used."""
+
+    def __init__(self, environment: Environment, kind: type, name: str, member: Any) -> None:
+        self._environment = environment
+        self._kind = kind
+        self._name = name
+        self._member = member
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        made = self._environment.member(self._member)
+        type.__setattr__(self._kind, self._name, made)
+        return made.__get__(owner, kind)
+
+
+class _Silent:
+    """A logger, or a function that only reports: it does nothing."""
+
+    def __init__(self, environment: Environment, name: str) -> None:
+        self._environment = environment
+        self._name = name
+
+    def __getattr__(self, name: str) -> _Silent:
+        return _Silent(self._environment, f"{self._name}.{name}")
+
+    def __call__(self, *_: Any, **__: Any) -> _Silent:
+        session = self._environment.session
+        session.notes[f"{self._name} is left out ({session.place()})"] = None
+        return self
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    """The attributes of a class that are not in the dict of its objects."""
+    found = kind.__dict__.get("__slots__", ())
+    names = (found,) if isinstance(found, str) else tuple(found)
+    return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
+
+
+def _restore(made: Any, attributes: Mapping[str, Any], slots: Mapping[str, Any]) -> None:
+    """Gives a mirrored object the attributes of the user's object."""
+    own = object.__getattribute__(made, "__dict__")
+    own.clear()
+    own.update(attributes)
+    for name, value in slots.items():
+        object.__setattr__(made, name, value)
+
+
+def _observe(kind: type, environment: Environment) -> None:
+    """Lets an environment see the attributes that a class's objects read and assign."""
+
+    def read(self: UserValue, name: str) -> Any:
+        value = object.__getattribute__(self, name)
+        return value if name.startswith("__") else environment.attribute(self, name, value)
+
+    def assign(self: UserValue, name: str, value: UserValue) -> None:
+        environment.assign(self, name, value)
+
+    type.__setattr__(kind, "__getattribute__", read)
+    type.__setattr__(kind, "__setattr__", assign)
+
+
+def _is_symbolic(value: Any) -> bool:
+    """Whether a value is a class or function of SymPy, or of this package.
+
+    A function that only states such a module, as in a doctest, is one of the user.
+    """
+    if not isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
+        return False
+    module = str(value.__module__)
+    place = value.__qualname__.partition(".")[0]
+    is_member = hasattr(sys.modules.get(module), place)
+    return is_member and module.partition(".")[0] in ("sympy", "closedform")
+
+
+def _as_expression(value: Any) -> Any:
+    if isinstance(value, Number):
+        return value.expr
+    if isinstance(value, Truth):
+        return value.condition
+    return type(value)(map(_as_expression, value)) if type(value) in (list, tuple) else value
+
+
+def all_codes(code: types.CodeType) -> list[types.CodeType]:
+    """Returns a code and those of the functions that are defined in it."""
+    found = [code]
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found += all_codes(constant)
+    return found
+
+
+def stored(code: types.CodeType, ops: tuple[str, ...]) -> dict[str, int]:
+    """Returns the names that a code assigns by some instructions, with the line of the first."""
+    opcodes = {dis.opmap[name] for name in ops}
+    if not opcodes & set(code.co_code[::2]):
+        return {}
+    found: dict[str, int] = {}
+    line = code.co_firstlineno
+    for instruction in dis.get_instructions(code):
+        if instruction.positions is not None and instruction.positions.lineno is not None:
+            line = instruction.positions.lineno
+        if instruction.opname in ops:
+            found.setdefault(str(instruction.argval), line)
+    return found

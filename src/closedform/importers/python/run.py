@@ -1,0 +1,311 @@
+"""One run of a traced function: the steps for which it is valid, and what it decides.
+
+A run begins with an interval of steps and facts that hold there. Where the function asks for the
+truth of a condition, the prover splits the interval: the run goes on with the first part, the other
+parts become runs of their own. A condition that changes too often, or depends on hyperparameters,
+is assumed to hold; another run assumes that it does not.
+
+Invariant: the intervals and facts of the run and of the runs that it adds cover those with which
+it began, and none of them overlap.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import sympy as sp
+from sympy.core.relational import Relational
+
+from closedform.importers.python.place import Place, Unreachable, Untraceable, current_place
+from closedform.importers.python.prover import Prover, interval_facts
+from closedform.language import t
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How far a trace goes.
+
+    Attributes:
+        runs: Runs of the function, one for each path.
+        decisions: Decisions in one run.
+        splits: Splits at one line of the function.
+        endless_splits: The same where the steps have no last one.
+        seconds: Seconds for all runs.
+        values: Values of an index that are tried.
+    """
+
+    runs: int = 1024
+    decisions: int = 20_000
+    splits: int = 512
+    endless_splits: int = 64
+    seconds: float = 20.0
+    values: int = 4096
+
+
+LIMITS = Limits()
+
+
+Decision = tuple[sp.Basic, bool]
+"""A condition, and whether it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A part of the steps on which the function is still to be run.
+
+    Attributes:
+        first: The first step.
+        end: The step after the last one; None if there is no last one.
+        assumed: Decisions that are not decided by the interval, in the order of the function.
+    """
+
+    first: int
+    end: int | None
+    assumed: tuple[Decision, ...] = ()
+
+    @property
+    def facts(self) -> list[sp.Basic]:
+        """The decisions as conditions that hold."""
+        return [condition if holds else negation(condition) for condition, holds in self.assumed]
+
+
+@dataclass(slots=True)
+class Session:
+    """What all runs of a function share.
+
+    Attributes:
+        prover: What decides.
+        symbols: The symbols of hyperparameters.
+        codes: The ids of the codes of the functions that are traced.
+        limits: How far the trace goes.
+        facts: Conditions on the hyperparameters that hold.
+        pending: The parts of the steps that are still to be run.
+        splits: How often the runs split at each line.
+        notes: What the report says.
+        ties: Numbers in floats that the function compares with 0, or floors (True).
+        deadline: When the trace stops, in seconds of ``time.monotonic``.
+        runs: The number of runs.
+        is_single: Whether the function computes in float32.
+    """
+
+    prover: Prover
+    symbols: frozenset[sp.Symbol]
+    codes: set[int] = field(default_factory=set)
+    limits: Limits = LIMITS
+    facts: tuple[sp.Basic, ...] = ()
+    pending: list[Task] = field(default_factory=list)
+    splits: Counter[Place | None] = field(default_factory=Counter)
+    notes: dict[str, None] = field(default_factory=dict)
+    ties: dict[sp.Expr, bool] = field(default_factory=dict)
+    deadline: float = 0.0
+    runs: int = 0
+    is_single: bool = False
+
+    def place(self) -> Place | None:
+        """Returns the line of the user's function that is running."""
+        return current_place(self.codes)
+
+    def refuse(self, what: str, hint: str | None = None) -> Untraceable:
+        """Returns the signal that stops the run at the line that is running."""
+        return Untraceable(what, self.place(), hint)
+
+
+class Run:
+    """The run of the function on one interval of steps; it begins anew for each.
+
+    Args:
+        session: What all runs share.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.begin(Task(0, None))
+
+    first: int
+    end: int | None
+    assumed: list[Decision]
+    _known: dict[sp.Basic, bool]
+    _decisions: int
+
+    def begin(self, task: Task) -> None:
+        """Begins a run on the steps of a task."""
+        self.first = task.first
+        self.end = task.end
+        self.assumed = list(task.assumed)
+        self._known = {}
+        self._decisions = 0
+        for condition, holds in task.assumed:
+            self._note(condition, holds)
+
+    @property
+    def task(self) -> Task:
+        """The steps for which what the run has done is valid."""
+        return Task(self.first, self.end, tuple(self.assumed))
+
+    def decide(self, condition: sp.Basic) -> bool:
+        """Returns the truth of a condition on the steps of the run, which may become fewer."""
+        if condition in (sp.true, sp.false):
+            return bool(condition)
+        known = self._known.get(condition)
+        if known is not None:
+            return known
+        self._check()
+        found = self._by_interval(condition)
+        return self._by_assumption(condition) if found is None else found
+
+    def certain(self, condition: sp.Basic) -> bool | None:
+        """Returns the truth of a condition on all steps of the run; None if it changes."""
+        if condition in (sp.true, sp.false):
+            return bool(condition)
+        if condition.free_symbols - {t}:
+            return self.session.prover.decide(condition, self.facts())
+        parts = self.session.prover.split(condition, self.first, self.end)
+        return parts[0].truth if len(parts) == 1 else None
+
+    def _by_interval(self, condition: sp.Basic) -> bool | None:
+        if condition.free_symbols - {t}:
+            return None
+        parts = self.session.prover.split(condition, self.first, self.end)
+        if len(parts) > 1:
+            self._count_split()
+            self.session.pending += [
+                Task(part.first, part.end, tuple(self.assumed)) for part in parts[1:]
+            ]
+            self.end = parts[0].end
+        return parts[0].truth
+
+    def _by_assumption(self, condition: sp.Basic) -> bool:
+        """Assumes that an open condition holds, unless the prover knows better."""
+        if self.assumed or condition.free_symbols - {t}:
+            found = self.session.prover.decide(condition, self.facts())
+            if found is not None:
+                self._note(condition, found)
+                return found
+        self._count_split()
+        self.session.pending.append(Task(self.first, self.end, (*self.assumed, (condition, False))))
+        self.assumed.append((condition, True))
+        self._note(condition, True)
+        return True
+
+    def facts(self) -> list[sp.Basic]:
+        """Returns all that holds in the run."""
+        interval = interval_facts(t, self.first, self.end)
+        return [*self.session.facts, *interval, *self.task.facts]
+
+    def _note(self, condition: sp.Basic, holds: bool) -> None:
+        for form, truth in equivalents(condition, holds):
+            self._known[form] = truth
+
+    # --- indices -----------------------------------------------------------------------------
+
+    def concrete(self, expr: sp.Expr, what: str) -> int:
+        """Returns the value of an integer expression, which splits the steps by its values.
+
+        Args:
+            expr: The expression.
+            what: Its use, for errors.
+        """
+        if expr.is_Integer:
+            return int(expr)
+        if expr.free_symbols - {t}:
+            raise self.session.refuse(
+                f"{what} depends on a hyperparameter that is a symbol",
+                hint="leave it out of hyper, so that it has its value",
+            )
+        if self.end is None and _is_unbounded(expr):
+            raise self._too_many(what, expr)
+        tried: set[sp.Expr] = set()
+        end = self.first + self.session.limits.values
+        for step in range(self.first, end if self.end is None else min(end, self.end)):
+            number = expr.xreplace({t: sp.Integer(step)})
+            if number in tried or not number.is_Integer:
+                continue
+            tried.add(number)
+            if self.decide(sp.Eq(expr, number, evaluate=False)):
+                return int(number)
+        if self._is_exhausted(expr, tried):
+            raise Unreachable
+        raise self._too_many(what, expr)
+
+    def _too_many(self, what: str, expr: sp.Expr) -> Untraceable:
+        return self.session.refuse(
+            f"{what} takes too many values: {expr}",
+            hint="bound it, such as min(index, len(values) - 1)",
+        )
+
+    def _is_exhausted(self, expr: sp.Expr, tried: set[sp.Expr]) -> bool:
+        others = sp.Or(*(sp.Eq(expr, number, evaluate=False) for number in tried), evaluate=False)
+        parts = self.session.prover.split(others, self.first, self.end)
+        if all(part.truth for part in parts):
+            return True
+        return self.session.prover.decide(others, self.facts()) is True
+
+    # --- limits ------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        session = self.session
+        self._decisions += 1
+        if self._decisions > session.limits.decisions or time.monotonic() > session.deadline:
+            raise session.refuse(
+                "the number of iterations is not bounded, or the function has too many branches",
+                hint="bound the step, such as step = min(step, total), before the loop",
+            )
+
+    def _count_split(self) -> None:
+        session = self.session
+        place = session.place()
+        session.splits[place] += 1
+        limits = session.limits
+        limit = limits.splits if self.end is not None else limits.endless_splits
+        if session.splits[place] > limit:
+            raise session.refuse(
+                f"more than {limit} cases of the step: the number of iterations is "
+                "not bounded, or the table is too long",
+                hint="bound the step, such as step = min(step, total); make a long table a list "
+                "outside the function",
+            )
+
+
+def _is_unbounded(expr: sp.Expr) -> bool:
+    """Whether an integer takes another value at each of some far steps."""
+    values = {expr.xreplace({t: sp.Integer(10**power)}) for power in _FAR}
+    return len(values) == len(_FAR)
+
+
+_FAR = (6, 9, 12, 15)
+
+
+def negation(condition: sp.Basic) -> sp.Basic:
+    """Returns the negation of a condition, as a comparison where it is one."""
+    if isinstance(condition, Relational):
+        kind = _NEGATED[condition.func]
+        return kind(condition.lhs, condition.rhs, evaluate=False)
+    return sp.Not(condition)
+
+
+_NEGATED = {
+    sp.Lt: sp.Ge,
+    sp.Ge: sp.Lt,
+    sp.Le: sp.Gt,
+    sp.Gt: sp.Le,
+    sp.Eq: sp.Ne,
+    sp.Ne: sp.Eq,
+}
+_MIRRORED = {sp.Lt: sp.Gt, sp.Gt: sp.Lt, sp.Le: sp.Ge, sp.Ge: sp.Le, sp.Eq: sp.Eq, sp.Ne: sp.Ne}
+
+
+def equivalents(condition: sp.Basic, holds: bool) -> Sequence[Decision]:
+    """Returns a decision in the forms in which a function may ask for it again."""
+    if not isinstance(condition, Relational):
+        return [(condition, holds)]
+    left, right = condition.lhs, condition.rhs
+    mirrored = _MIRRORED[condition.func](right, left, evaluate=False)
+    return [
+        (condition, holds),
+        (mirrored, holds),
+        (negation(condition), not holds),
+        (negation(mirrored), not holds),
+    ]

@@ -1,0 +1,519 @@
+"""Python functions of the step to schedules: every path is run once, with a symbol as the step."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
+from io import StringIO
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import DefinitionError, TraceError, nearest
+from closedform.importers.python.compare import Comparison, compare, steps_of
+from closedform.importers.python.join import Cell, Outcome, Raised, cells_of, joined, refined
+from closedform.importers.python.number import Number, operand
+from closedform.importers.python.place import (
+    Place,
+    Unreachable,
+    Untraceable,
+    UserValue,
+    place_of_exception,
+)
+from closedform.importers.python.prover import Prover
+from closedform.importers.python.rebuild import Environment
+from closedform.importers.python.run import LIMITS, Limits, Run, Session, Task, negation
+from closedform.language import Schedule, hyper, t
+from closedform.language.substitution import substituted
+
+Function = Callable[..., object]
+_WITNESSES = 256
+"""Steps at which an exception is looked for in the function itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceReport:
+    """How a schedule was read from a Python function.
+
+    Attributes:
+        function: The name of the function.
+        place: Its first line; None where it has no code of its own.
+        paths: The number of its paths that some step takes.
+        comparison: How far the schedule is from the function.
+        raises: The exceptions that the function raises for some steps: the schedule has no value
+            there.
+        notes: What else was found, such as calls that were left out.
+    """
+
+    function: str
+    place: Place | None
+    paths: int
+    comparison: Comparison
+    raises: tuple[Raised, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        found = self.comparison
+        lines = [
+            f"{self.function}: {self.paths} paths, compared at {found.points} steps, "
+            f"largest difference {found.largest_difference:.3g}"
+        ]
+        if found.rounded:
+            lines.append(f"the function rounds to another branch at steps {found.rounded}")
+        lines += [f"no value {raised}" for raised in self.raises]
+        return "\n".join([*lines, *self.notes])
+
+
+class TracedSchedule(Schedule):
+    """A schedule that was read from a Python function, with the report of how.
+
+    Attributes:
+        trace: The report.
+    """
+
+    __slots__ = ("trace",)
+    trace: TraceReport
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            key: getattr(self, key) for key in (*Schedule.__slots__, "trace") if key != "_cache"
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The parameters of a function of the step.
+
+    Attributes:
+        name: The name of the function.
+        values: The values of the variables that may become hyperparameters, by name; None for a
+            parameter without a value.
+        required: Parameters besides the step that must be given, with whether they are integers.
+    """
+
+    name: str
+    values: Mapping[str, Any]
+    required: Mapping[str, bool]
+
+
+def trace(
+    function: Function,
+    prover: Prover,
+    *,
+    name: str | None = None,
+    hyper: Iterable[str | sp.Symbol] = (),
+    limits: Limits = LIMITS,
+) -> TracedSchedule:
+    """Returns the schedule that a Python function of the step computes.
+
+    Args:
+        function: A function, lambda, partial, method or callable object. Its first argument is the
+            step.
+        prover: What decides comparisons.
+        name: The name of the schedule; that of the function if not given.
+        hyper: Names of parameters, closure variables, globals or attributes that remain symbols.
+        limits: How far the trace goes.
+
+    Raises:
+        TraceError: The function cannot be traced, or is not a function of the step.
+        DefinitionError: A name in ``hyper`` is not a variable of the function.
+    """
+    signature = signature_of(function)
+    chosen = _symbols(signature, hyper)
+    _check_required(signature, chosen)
+
+    def build(environment: Environment) -> Call:
+        rebuilt: Any = environment.wrap(function)
+        given = {key: environment.symbols[key] for key in signature.required}
+        return lambda step: rebuilt(step, **given)
+
+    program = Program(signature.name, build, function, place_of_function(function))
+    values = {key: signature.values[key] for key in chosen if signature.values.get(key) is not None}
+    traced = run_program(program, prover, chosen, limits=limits)
+    unused = [key for key in chosen if key not in traced.used | set(signature.required)]
+    if unused:
+        raise DefinitionError(
+            f"{unused[0]!r} is not a variable that the function uses",
+            where=f"function {signature.name!r}",
+            hint=nearest(unused[0], signature.values) if signature.values else None,
+        )
+    return traced.schedule(name or signature.name, values, is_callable=not signature.required)
+
+
+def signature_of(function: Function) -> Signature:
+    """Returns the parameters of a function of the step.
+
+    Raises:
+        TraceError: It is not callable, or takes no positional argument.
+    """
+    name = getattr(function, "__name__", None)
+    if name is None:
+        inner = getattr(function, "func", None)
+        name = getattr(inner, "__name__", type(function).__name__)
+    name = "function" if name == "<lambda>" else str(name)
+    if not callable(function) or isinstance(function, type):
+        raise TraceError(
+            f"a schedule is read from a function of the step, got {type(function).__name__} "
+            f"{function!r}",
+            hint="pass a function, such as lambda step: 0.1 * 0.99**step",
+        )
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (ValueError, TypeError):
+        return Signature(name, {}, {})
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    is_variadic = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
+    if not is_variadic and not any(p.kind in positional for p in parameters):
+        raise TraceError("the function takes no argument for the step", where=f"function {name!r}")
+    others = [p for p in parameters[1:] if "VAR" not in p.kind.name]
+    values = {p.name: None if p.default is p.empty else p.default for p in others}
+    required = {
+        p.name: p.annotation in (int, "int") for p in others if p.default is inspect.Parameter.empty
+    }
+    return Signature(name, {**_outer_values(function), **values}, required)
+
+
+def _outer_values(function: Any) -> dict[str, Any]:
+    """The globals, closure variables and attributes that a function uses, with their values."""
+    keywords = getattr(function, "keywords", {})
+    inner = getattr(function, "func", function)
+    owner = getattr(inner, "__self__", None if hasattr(inner, "__code__") else inner)
+    method = getattr(inner, "__func__", inner)
+    if not hasattr(method, "__code__"):
+        method = getattr(type(inner).__call__, "__func__", type(inner).__call__)
+    code = getattr(method, "__code__", None)
+    found: dict[str, Any] = {}
+    if code is not None:
+        space = method.__globals__
+        found.update({key: space[key] for key in code.co_names if key in space})
+        found.update(inspect.getclosurevars(method).nonlocals)
+    found.update(getattr(owner, "__dict__", {}))
+    return {**found, **keywords}
+
+
+def _symbols(signature: Signature, given: Iterable[str | sp.Symbol]) -> dict[str, sp.Symbol]:
+    if isinstance(given, str):
+        given = (given,)
+    symbols: dict[str, sp.Symbol] = {}
+    for each in given:
+        if isinstance(each, sp.Symbol):
+            symbols[each.name] = each
+            continue
+        if each not in signature.values:
+            raise DefinitionError(
+                f"{each!r} is not a variable of the function",
+                where=f"function {signature.name!r}",
+                hint=nearest(each, signature.values) if signature.values else None,
+            )
+        value = signature.values[each]
+        is_integer = isinstance(value, int) or signature.required.get(each, False)
+        is_count = isinstance(value, int) and value > 0
+        symbols[each] = hyper(each, integer=is_integer, positive=is_count or None)
+    return symbols
+
+
+def _check_required(signature: Signature, chosen: Mapping[str, sp.Symbol]) -> None:
+    missing = [key for key in signature.required if key not in chosen]
+    if missing:
+        raise TraceError(
+            f"the parameter {missing[0]!r} has no value",
+            where=f"function {signature.name!r}",
+            hint=f"give it with functools.partial(…, {missing[0]}=…), or name it in hyper",
+        )
+
+
+Call = Callable[[Number], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What is run on every path.
+
+    Attributes:
+        name: Its name, for errors.
+        build: Returns the function of the step in an environment.
+        original: The same as a function of an integer, for the comparison; None if there is none.
+        place: The line where it begins; None if it is not known.
+        first: The first step.
+    """
+
+    name: str
+    build: Callable[[Environment], Call]
+    original: Callable[[int], object] | None
+    place: Place | None = None
+    first: int = 0
+
+
+def run_program(
+    program: Program,
+    prover: Prover,
+    symbols: Mapping[str, sp.Symbol],
+    *,
+    limits: Limits = LIMITS,
+) -> Traced:
+    """Returns what a program computes on every path.
+
+    Args:
+        program: The program.
+        prover: What decides comparisons.
+        symbols: The symbols that take the place of its variables.
+        limits: How far the trace goes.
+
+    Raises:
+        TraceError: A path cannot be traced.
+    """
+    session = Session(prover, frozenset(symbols.values()), limits=limits)
+    session.deadline = time.monotonic() + limits.seconds
+    run = Run(session)
+    numbers = {key: Number(run, symbol, bool(symbol.is_integer)) for key, symbol in symbols.items()}
+    environment = Environment(run, numbers)
+    tracer = _Tracer(program, run, environment)
+    outcomes = tracer.outcomes()
+    domain, rest = _domain(outcomes)
+    cells = refined(cells_of(rest), prover)
+    if all(cell.value is None for cell in cells):
+        raise tracer.always_raises(outcomes)
+    return Traced(program, session, cells, rest, domain, frozenset(environment.used))
+
+
+class _Tracer:
+    """Runs a program on every path."""
+
+    def __init__(self, program: Program, run: Run, environment: Environment) -> None:
+        self.program = program
+        self.run = run
+        self.session = run.session
+        self._environment = environment
+
+    def outcomes(self) -> list[Outcome]:
+        """Returns what each path returns or raises.
+
+        Raises:
+            TraceError: A path cannot be traced.
+        """
+        session = self.session
+        session.pending = [Task(self.program.first, None)]
+        found: list[Outcome] = []
+        try:
+            call = self.program.build(self._environment)
+            while session.pending:
+                session.runs += 1
+                if session.runs > session.limits.runs:
+                    raise self._too_many()
+                outcome = self._outcome(call, session.pending.pop())
+                if outcome is not None:
+                    found.append(outcome)
+        except Untraceable as stop:
+            raise stop.error(self.program.name) from None
+        return found
+
+    def _too_many(self) -> Untraceable:
+        place = max(self.session.splits, key=self.session.splits.__getitem__)
+        return Untraceable(
+            f"more than {self.session.limits.runs} paths, most of which begin here",
+            place,
+            hint="bound the step, or make the branches a table outside the function",
+        )
+
+    def _outcome(self, call: Call, task: Task) -> Outcome | None:
+        """What the function returns or raises on a part of the steps of a task."""
+        self.run.begin(task)
+        self._environment.begin()
+        try:
+            value = call(Number(self.run, t, True))
+            read = self._read(value)
+        except Unreachable:
+            return None
+        except Exception as error:
+            return self._raised(error)
+        self._environment.check_unchanged()
+        return Outcome(self.run.task, read)
+
+    def _read(self, value: Any) -> sp.Expr:
+        read = operand(self.run, value)
+        if read is None:
+            shown = "None" if value is None else f"{type(value).__name__} {value!r}"
+            raise Untraceable(
+                f"the function must return a number, and returns {shown} from step "
+                f"{self.run.first} on",
+                self.program.place,
+            )
+        return read[0]
+
+    def _raised(self, error: Exception) -> Outcome | None:
+        """An exception of the function, which it raises without a trace, too."""
+        task = self.run.task
+        place = place_of_exception(error, self.session.codes)
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raised = Raised(task.first, task.end, tuple(task.facts), text, place)
+        unbound = task.facts and {s for fact in task.facts for s in fact.free_symbols} - {t}
+        is_internal = isinstance(error, TypeError | AttributeError | NotImplementedError)
+        witness = None if unbound else self._witness(task)
+        if self.session.symbols or self.program.original is None:
+            if is_internal:
+                raise Untraceable(text, place) from None
+            return Outcome(task, raised) if unbound or witness is not None else None
+        if witness is None:
+            if self.session.prover.decide(sp.false, self.run.facts()) is not True:
+                self.session.notes[f"not excluded: {raised}"] = None
+            return None
+        try:
+            value = self.program.original(witness)
+        except Exception as own:
+            text = f"{type(own).__name__}: {own}" if str(own) else type(own).__name__
+            return Outcome(task, replace(raised, exception=text))
+        if isinstance(value, complex):
+            return Outcome(task, replace(raised, exception=f"the value is complex: {value}"))
+        raise Untraceable(
+            f"{text}, which the function does not raise with an integer as the step", place
+        ) from None
+
+    def _witness(self, task: Task) -> int | None:
+        """A step at which the assumptions of a task hold, among the first ones."""
+        end = task.first + _WITNESSES
+        for step in range(task.first, end if task.end is None else min(end, task.end)):
+            if all(self.session.prover.split(fact, step, step + 1)[0].truth for fact in task.facts):
+                return step
+        return None
+
+    def always_raises(self, outcomes: Sequence[Outcome]) -> TraceError:
+        """Returns the error of a function that has no value at any step."""
+        raised = next(o.value for o in outcomes if isinstance(o.value, Raised))
+        where = f"function {self.program.name!r}" if raised.place is None else str(raised.place)
+        return TraceError(f"the function has no value at any step: {raised.exception}", where=where)
+
+
+def _domain(outcomes: Sequence[Outcome]) -> tuple[list[sp.Basic], list[Outcome]]:
+    """The conditions under which exceptions on hyperparameters alone are not raised; the rest."""
+    domain: list[sp.Basic] = []
+    rest: list[Outcome] = []
+    for outcome in outcomes:
+        facts = outcome.task.facts
+        is_whole = outcome.task.first == 0 and outcome.task.end is None
+        is_free = bool(facts) and not any(t in fact.free_symbols for fact in facts)
+        if isinstance(outcome.value, Raised) and is_whole and is_free:
+            ruled = [negation(fact) for fact in facts]
+            domain.append(ruled[0] if len(ruled) == 1 else sp.Or(*ruled, evaluate=False))
+        else:
+            rest.append(outcome)
+    return domain, rest or list(outcomes)
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """What a program computes.
+
+    Attributes:
+        program: The program.
+        session: What its runs shared.
+        cells: Its values on intervals of steps.
+        outcomes: What each path returns or raises.
+        domain: Conditions on the symbols under which it has a value.
+        used: The variables that symbols took the place of.
+    """
+
+    program: Program
+    session: Session
+    cells: Sequence[Cell]
+    outcomes: Sequence[Outcome]
+    domain: Sequence[sp.Basic]
+    used: frozenset[str]
+
+    def schedule(
+        self, name: str, values: Mapping[str, Any], *, is_callable: bool = True
+    ) -> TracedSchedule:
+        """Returns the values as a schedule, which is compared with the program.
+
+        Args:
+            name: Its name.
+            values: The values of hyperparameters.
+            is_callable: Whether the program can be called with an integer step alone.
+
+        Raises:
+            TraceError: The schedule differs from the program.
+        """
+        last = self.cells[-1]
+        is_settled = last.value is not None and not last.value.free_symbols and last.first > 0
+        expr = joined(self.cells)
+        used = {symbol.name for symbol in expr.free_symbols}
+        schedule = TracedSchedule(
+            expr,
+            name=name,
+            length=last.first if is_settled else None,
+            domain=[rule for rule in self.domain if {s.name for s in rule.free_symbols} <= used],
+            **{key: value for key, value in values.items() if key in used},
+        )
+        if schedule.open or not is_callable or self.program.original is None:
+            self.session.notes["not compared: a hyperparameter has no value"] = None
+            comparison = Comparison(0, 0.0, None, ())
+        else:
+            comparison = self._comparison(schedule, values)
+        report = TraceReport(
+            self.program.name,
+            self.program.place,
+            len(self.outcomes),
+            comparison,
+            tuple(o.value for o in self.outcomes if isinstance(o.value, Raised)),
+            tuple(self.session.notes),
+        )
+        object.__setattr__(schedule, "trace", report)
+        return schedule
+
+    def _comparison(self, schedule: Schedule, values: Mapping[str, Any]) -> Comparison:
+        """The comparison with the program, at the values of its hyperparameters."""
+        original, session = self.program.original, self.session
+        by_name = schedule.hyperparameters
+        known = {s: by_name[s.name] for s in schedule.expr.free_symbols if s.name in by_name}
+
+        def bound(value: sp.Expr) -> sp.Expr:
+            return substituted(value, known) if known else value
+
+        cells = [
+            cell if cell.value is None else Cell(cell.first, cell.end, bound(cell.value))
+            for cell in self.cells
+        ]
+        leaves = [bound(o.value) for o in self.outcomes if not isinstance(o.value, Raised)]
+        near = [int(v) + d for v in values.values() if isinstance(v, int) for d in (-1, 0, 1)]
+        if session.is_single:
+            session.notes["the function computes in float32, the schedule in exact numbers"] = None
+        with _Restored(getattr(original, "__self__", original)), redirect_stdout(StringIO()):
+            return compare(
+                original,  # type: ignore[arg-type]
+                cells,
+                leaves,
+                session.prover,
+                self.program.name,
+                steps_of(cells, near),
+                ties={bound(expr): is_whole for expr, is_whole in session.ties.items()},
+                is_single=session.is_single,
+            )
+
+
+def place_of_function(function: UserValue) -> Place | None:
+    """Returns the first line of a function; None where it has no code of its own."""
+    inner = getattr(function, "func", function)
+    method = inner if hasattr(inner, "__code__") else getattr(inner, "__func__", None)
+    if method is None and callable(inner):
+        method = type(inner).__call__
+    code = getattr(method, "__code__", None)
+    if code is None:
+        return None
+    return Place(code.co_filename, code.co_firstlineno, code.co_qualname)
+
+
+class _Restored:
+    """Gives an object its attributes back at the end, where the function assigns some."""
+
+    def __init__(self, owner: UserValue) -> None:
+        self._attributes = getattr(owner, "__dict__", None)
+
+    def __enter__(self) -> None:
+        self._before = dict(self._attributes) if isinstance(self._attributes, dict) else None
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None and isinstance(self._attributes, dict):
+            self._attributes.clear()
+            self._attributes.update(self._before)

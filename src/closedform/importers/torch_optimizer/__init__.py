@@ -1,0 +1,194 @@
+"""Update rules of torch optimizers, by running their own ``step`` with symbols."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeGuard
+
+import sympy as sp
+import torch
+
+from closedform.errors import TraceError
+from closedform.importers.torch_optimizer.check import (
+    STEPS,
+    TOLERANCE,
+    Compiled,
+    checked,
+    difference,
+)
+from closedform.importers.torch_optimizer.rules import (
+    Variant,
+    needs_phases,
+    rule_of,
+    variant_of,
+)
+from closedform.importers.torch_optimizer.subject import double_precision, subject_of
+from closedform.importers.torch_optimizer.trace import Trace, Tracer
+from closedform.importers.torch_optimizer.values import Axes, Sizes
+from closedform.language.shapes import shape_values
+from closedform.language.update_rule import UpdateRule
+
+__all__ = ["is_optimizer", "trace"]
+
+_PRIMES = {
+    0: ((), ()),
+    1: ((11,), (13,)),
+    2: ((5, 7), (11, 13)),
+    3: ((3, 5, 7), (11, 13, 17)),
+    4: ((2, 3, 5, 7), (11, 13, 17, 19)),
+}
+
+
+def is_optimizer(source: object) -> TypeGuard[torch.optim.Optimizer]:
+    """Returns whether an object is an optimizer of torch."""
+    return isinstance(source, torch.optim.Optimizer)
+
+
+def trace(optimizer: torch.optim.Optimizer) -> UpdateRule | list[UpdateRule]:
+    """Returns the update rule of an optimizer, or one for each of its param groups.
+
+    Args:
+        optimizer: The optimizer before its first step; it and its parameters are not changed.
+
+    Raises:
+        TraceError: The step does something that has no expression, or the rule differs from the
+            optimizer; the message names the operation, the file and the line.
+    """
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise TraceError(f"expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
+    with double_precision():
+        rules = [_group(optimizer, place) for place in range(len(optimizer.param_groups))]
+    return rules[0] if len(rules) == 1 else rules
+
+
+@dataclass(frozen=True, slots=True)
+class _Traced:
+    trace: Trace
+    tracer: Tracer
+
+
+def _group(optimizer: torch.optim.Optimizer, place: int) -> UpdateRule:
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", type(optimizer).__name__)
+    where = f"{type(optimizer).__name__}, param group {place}"
+    traces: list[_Traced] = []
+    for param in optimizer.param_groups[place]["params"]:
+        shape = tuple(param.shape)
+        if not any(_fits(one.trace, shape) for one in traces):
+            traces.append(_traced(optimizer, place, shape, where))
+    if not traces:
+        raise TraceError("the param group has no parameters", where=where)
+    phased = [needs_phases(one.trace) for one in traces]
+    rule = _rule(name.lower(), traces, phased)
+    gaps = [_difference(rule, one, optimizer, place) for one in traces]
+    if any(not gap[0] <= TOLERANCE for gap in gaps):
+        # The formula of later steps is not that of the first ones.
+        rule = _rule(name.lower(), traces, [True] * len(traces))
+        gaps = [_difference(rule, one, optimizer, place) for one in traces]
+    for one, gap in zip(traces, gaps, strict=True):
+        checked(rule, one.trace, gap, where)
+    return rule
+
+
+def _rule(name: str, traces: Sequence[_Traced], phased: Sequence[bool]) -> UpdateRule:
+    variants: list[Variant] = [
+        variant_of(one.trace, with_phases=is_phased)
+        for one, is_phased in zip(traces, phased, strict=True)
+    ]
+    hypers = {key: value for one in traces for key, value in one.trace.hypers.items()}
+    return rule_of(name, variants, hypers)
+
+
+def _difference(
+    rule: UpdateRule, one: _Traced, optimizer: torch.optim.Optimizer, place: int
+) -> tuple[float, str, int]:
+    """The largest difference on two pairs of shapes, at the first steps and at later ones."""
+    shapes = (one.trace.axes.shape, one.trace.axes.other)
+    slots = list(one.trace.slots.values())
+    subject, counters = one.tracer.subject, one.tracer.counters
+    compiled: Compiled = {}
+    found = [difference(rule, subject, shapes, slots=slots, counters=counters, compiled=compiled)]
+    if not found[0][0] <= TOLERANCE:
+        return found[0]
+    others = _other_shapes(one)
+    subject_of_others = subject_of(optimizer, place, others, seed=4)
+    found.append(difference(rule, subject_of_others, others, seed=11, slots=slots))
+    later = [time for time in one.trace.times if time >= STEPS]
+    if later:
+        steps = [*range(3), *later]
+        found.append(
+            difference(
+                rule,
+                subject,
+                shapes,
+                steps,
+                seed=7,
+                slots=slots,
+                counters=counters,
+                compiled=compiled,
+            )
+        )
+    return max(found, key=lambda gap: gap[0] if gap[0] == gap[0] else float("inf"))
+
+
+def _other_shapes(one: _Traced) -> tuple[Sizes, Sizes]:
+    """Shapes other than those of the trace on which the step goes the same way."""
+    shapes = []
+    for shape in (one.trace.axes.shape, one.trace.axes.other):
+        larger = tuple(size if size == 1 else size + 2 for size in shape)
+        shapes.append(larger if _fits(one.trace, larger) else shape)
+    return shapes[0], shapes[1]
+
+
+def _fits(trace: Trace, shape: Sizes) -> bool:
+    """Whether a trace is valid for a shape."""
+    if trace.is_structural:
+        traced = trace.axes.shape
+        if len(traced) != len(shape):
+            return False
+        if [size == 1 for size in traced] != [size == 1 for size in shape]:
+            return False
+    return bool(sp.And(*trace.conditions).xreplace(dict(shape_values(shape))) == sp.true)
+
+
+def _traced(optimizer: torch.optim.Optimizer, place: int, shape: Sizes, where: str) -> _Traced:
+    """Traces for a small shape on which the step goes the way that it goes on this one."""
+    for axes in _candidates(shape):
+        subject = subject_of(optimizer, place, (axes.shape, axes.other), seed=3)
+        tracer = Tracer(subject, axes, seed=17)
+        made = tracer.trace()
+        if _fits(made, shape):
+            return _Traced(made, tracer)
+    raise TraceError(
+        f"the step decides on the shape {list(shape)} as on no shape of primes",
+        where=where,
+        hint=f"conditions are {made.conditions}",
+    )
+
+
+def _candidates(shape: Sizes) -> list[Axes]:
+    """Shapes of distinct primes whose order is that of the sizes; small ones, then near ones."""
+    rank = len(shape)
+    if rank not in _PRIMES:
+        raise TraceError(f"parameters of {rank} axes are not traced", hint="up to four axes are")
+    found = []
+    for factor in (1, None):
+        for sign in (1, -1):
+            order = sorted(range(rank), key=lambda axis: (shape[axis], sign * axis))
+            made = []
+            for primes in _PRIMES[rank]:
+                sizes = [0] * rank
+                for prime, axis in zip(primes, order, strict=True):
+                    wanted = prime if factor else _prime_from(max(shape[axis], 2), prime)
+                    sizes[axis] = 1 if shape[axis] == 1 else wanted
+                made.append(tuple(sizes))
+            found.append(Axes(made[0], made[1]))
+    return found
+
+
+def _prime_from(size: int, offset: int) -> int:
+    number = size + offset
+    while any(number % k == 0 for k in range(2, int(number**0.5) + 1)):
+        number += 1
+    return number

@@ -1,0 +1,199 @@
+"""Python control flow of traced code: the decisions of a run, and the tree of all runs.
+
+A comparison whose truth depends on the step or on data is a decision: the code is run once for
+each way that decisions can go, and the results are joined by ``Piecewise``. A comparison of
+hyperparameters is resolved at their values, and one of sizes restricts the shapes of the trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import TraceError
+from closedform.language.shapes import SHAPE_SYMBOLS
+
+Decision = tuple[sp.Basic, bool]
+
+MOST_RUNS = 64
+"""The most runs of one step: each decision on data or on the step may double them."""
+
+
+MOST_DECISIONS = 16
+"""The most decisions of one run."""
+
+
+@dataclass(eq=False)
+class Run:
+    """One run of the traced code.
+
+    Attributes:
+        hypers: Symbols of hyperparameters.
+        forced: Decisions to take, in order; those after them follow the values.
+        normal: Brings a condition to the form in which equal ones are equal.
+        note: Is given the decisions after each new one.
+        is_possible: Whether some step takes these decisions.
+        taken: The decisions of this run.
+        shape_conditions: Conditions on the shape that hold where the run is valid.
+    """
+
+    hypers: Collection[sp.Symbol]
+    forced: Sequence[Decision] = ()
+    normal: Callable[[sp.Basic], sp.Basic] = lambda condition: condition
+    note: Callable[[Sequence[Decision]], None] = lambda taken: None
+    is_possible: Callable[[Sequence[Decision]], bool] = lambda decisions: True
+    taken: list[Decision] = field(default_factory=list)
+    shape_conditions: list[sp.Basic] = field(default_factory=list)
+
+    def decide(self, condition: sp.Basic, value: bool) -> bool:
+        """Returns the truth of a condition that has this value on the traced numbers."""
+        if condition in (sp.true, sp.false):
+            return bool(condition)
+        is_of_other_shape = any(s.name.startswith("other.shape") for s in condition.free_symbols)
+        if is_of_other_shape or condition.has(sp.oo, -sp.oo):
+            return value
+        condition = self.normal(condition)
+        if condition in (sp.true, sp.false):
+            return bool(condition)
+        symbols = condition.free_symbols - set(self.hypers)
+        if not symbols and not condition.atoms(sp.Function):
+            return value
+        if symbols <= SHAPE_SYMBOLS:
+            holds = condition if value else sp.Not(condition)
+            if holds not in self.shape_conditions:
+                self.shape_conditions.append(holds)
+            return value
+        for known, truth in self.taken:
+            if known == condition:
+                return truth
+            if known == sp.Not(condition):
+                return not truth
+        if not self.is_possible([*self.taken, (condition, not value)]):
+            return value
+        if len(self.taken) < len(self.forced):
+            wanted, truth = self.forced[len(self.taken)]
+            if wanted != condition:
+                raise TraceError(
+                    f"the step decides on {condition} where an earlier run decided on {wanted}",
+                    hint="its control flow depends on more than step, data and hyperparameters",
+                )
+            value = truth
+        if len(self.taken) == MOST_DECISIONS:
+            raise TraceError(
+                f"one step decides more than {MOST_DECISIONS} times on the step or on data",
+                hint="a loop that ends when a number is small enough has no expression",
+            )
+        self.taken.append((condition, value))
+        self.note(self.taken)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """The result of a run."""
+
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A decision and the trees of both ways that it can go; one that cannot be taken is None."""
+
+    condition: sp.Basic
+    holds: Tree | None
+    fails: Tree | None
+
+
+Tree = Leaf | Fork
+
+
+def explored(
+    execute: Callable[[Sequence[Decision]], tuple[Any, Sequence[Decision]]], where: str
+) -> Tree:
+    """Returns the tree of all runs.
+
+    Args:
+        execute: Runs with forced decisions; returns the result and the decisions taken.
+        where: What is traced, for errors.
+
+    Raises:
+        TraceError: There are more than ``MOST_RUNS`` runs.
+    """
+    runs: list[tuple[Any, Sequence[Decision]]] = []
+    pending: list[list[Decision]] = [[]]
+    while pending:
+        forced = pending.pop()
+        result, taken = execute(forced)
+        runs.append((result, taken))
+        if len(runs) > MOST_RUNS:
+            raise TraceError(
+                f"one step has more than {MOST_RUNS} ways through its Python branches",
+                where=where,
+                hint=f"the last one decided on {taken[-1][0]}",
+            )
+        for place in range(len(forced), len(taken)):
+            condition, truth = taken[place]
+            pending.append([*taken[:place], (condition, not truth)])
+    return _tree(runs, 0)
+
+
+def _tree(runs: Sequence[tuple[Any, Sequence[Decision]]], depth: int) -> Tree:
+    result, taken = runs[0]
+    if depth == len(taken):
+        return Leaf(result)
+    condition = taken[depth][0]
+    sides = {truth: [run for run in runs if run[1][depth][1] is truth] for truth in (True, False)}
+    trees = {truth: _tree(side, depth + 1) if side else None for truth, side in sides.items()}
+    only = trees[True] or trees[False]
+    if only is not None and None in trees.values():
+        return only
+    return Fork(condition, trees[True], trees[False])
+
+
+def leaves(tree: Tree) -> Iterator[Any]:
+    """Yields the results of all runs of a tree."""
+    if isinstance(tree, Leaf):
+        yield tree.result
+        return
+    for side in (tree.holds, tree.fails):
+        if side is not None:
+            yield from leaves(side)
+
+
+def joined(
+    tree: Tree,
+    value_of: Callable[[Any], sp.Basic],
+    within: Callable[[sp.Basic, sp.Basic], sp.Basic] = lambda value, condition: value,
+) -> sp.Basic:
+    """Returns one value of all runs as a ``Piecewise`` on their decisions.
+
+    Args:
+        tree: The runs.
+        value_of: The value of one result.
+        within: Changes a value where a condition holds to one that is legal elsewhere, too.
+    """
+    if isinstance(tree, Leaf):
+        return value_of(tree.result)
+    holds = joined(tree.holds, value_of, within) if tree.holds is not None else None
+    fails = joined(tree.fails, value_of, within) if tree.fails is not None else None
+    if holds is None or fails is None or holds == fails:
+        return holds if holds is not None else fails
+    return sp.Piecewise(
+        (within(holds, tree.condition), tree.condition),
+        (within(fails, sp.Not(tree.condition)), True),
+    )
+
+
+def holding(tree: Tree, holds: Callable[[Any], bool]) -> sp.Basic:
+    """Returns the condition on the decisions under which a property of the result holds."""
+    if isinstance(tree, Leaf):
+        return sp.true if holds(tree.result) else sp.false
+    sides = [
+        sp.false if side is None else holding(side, holds) for side in (tree.holds, tree.fails)
+    ]
+    if sides[0] == sides[1]:
+        return sides[0]
+    return sp.Or(sp.And(tree.condition, sides[0]), sp.And(sp.Not(tree.condition), sides[1]))

@@ -1,0 +1,639 @@
+"""The operations of torch by name of their aten operator, as rules on values.
+
+Operators in place, with an output argument, and of lists (``_foreach_…``) have the rule of the
+operator that they are named after.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import sympy as sp
+import torch
+
+from closedform.errors import TraceError
+from closedform.importers.torch_optimizer.algebra import Algebra, as_number, stacked
+from closedform.importers.torch_optimizer.storages import View
+from closedform.importers.torch_optimizer.values import Value
+from closedform.language.functions import floor_mod
+from closedform.language.model import non_finite
+
+OperatorRule = Callable[..., "Value | Sequence[Value | None] | None"]
+ViewRule = Callable[..., Sequence[View]]
+
+
+def _elementwise(function: Callable[..., sp.Basic], name: str) -> OperatorRule:
+    def rule(algebra: Algebra, *operands: Any, **_: Any) -> Value:
+        return algebra.map(function, *operands, name=name)
+
+    return rule
+
+
+def _unary(function: Callable[[sp.Expr], sp.Basic], name: str) -> OperatorRule:
+    def rule(algebra: Algebra, operand: Any, **_: Any) -> Value:
+        return algebra.map(function, operand, name=name)
+
+    return rule
+
+
+def _add(algebra: Algebra, a: Any, b: Any, alpha: Any = 1) -> Value:
+    return algebra.map(lambda x, y, k: x + k * y, a, b, alpha, name="sum")
+
+
+def _sub(algebra: Algebra, a: Any, b: Any, alpha: Any = 1) -> Value:
+    return algebra.map(lambda x, y, k: x - k * y, a, b, alpha, name="difference")
+
+
+def _rsub(algebra: Algebra, a: Any, b: Any, alpha: Any = 1) -> Value:
+    return _sub(algebra, b, a, alpha)
+
+
+def _mul(algebra: Algebra, a: Any, b: Any) -> Value:
+    one, two = algebra.value(a), algebra.value(b)
+    if one.is_bool and two.is_bool and isinstance(a, torch.Tensor) and a.dtype == torch.bool:
+        return algebra.map(sp.And, one, two, name="mask", is_boolean=True)
+    return algebra.map(lambda x, y: x * y, a, b, name="product")
+
+
+def _div(algebra: Algebra, a: Any, b: Any, rounding_mode: str | None = None) -> Value:
+    if rounding_mode is None:
+        return algebra.map(lambda x, y: x / y, a, b, name="quotient")
+    if rounding_mode == "floor":
+        return algebra.map(lambda x, y: sp.floor(x / y), a, b, name="quotient")
+    raise TraceError(f"div with rounding_mode={rounding_mode!r} has no expression")
+
+
+def _addcmul(algebra: Algebra, a: Any, b: Any, c: Any, value: Any = 1) -> Value:
+    return algebra.map(lambda x, y, z, k: x + k * y * z, a, b, c, value, name="addcmul")
+
+
+def _addcdiv(algebra: Algebra, a: Any, b: Any, c: Any, value: Any = 1) -> Value:
+    return algebra.map(lambda x, y, z, k: x + k * y / z, a, b, c, value, name="addcdiv")
+
+
+def _lerp(algebra: Algebra, a: Any, b: Any, weight: Any) -> Value:
+    return algebra.map(lambda x, y, w: x + w * (y - x), a, b, weight, name="lerp")
+
+
+def _clamp(algebra: Algebra, a: Any, min: Any = None, max: Any = None) -> Value:
+    result = algebra.value(a)
+    if min is not None:
+        result = algebra.map(sp.Max, result, min, name="clamped")
+    if max is not None:
+        result = algebra.map(sp.Min, result, max, name="clamped")
+    return result
+
+
+def _where(algebra: Algebra, condition: Any, a: Any, b: Any) -> Value:
+    chosen = algebra.value(condition)
+
+    def choose(x: sp.Expr, y: sp.Expr, c: sp.Basic) -> sp.Basic:
+        test = sp.Ne(c, 0) if isinstance(c, sp.Expr) else c
+        return sp.Piecewise((as_number(x), test), (as_number(y), True))
+
+    return algebra.map(choose, a, b, chosen, name="where", is_boolean=True)
+
+
+def _masked_fill(algebra: Algebra, a: Any, mask: Any, value: Any) -> Value:
+    return _where(algebra, mask, value, a)
+
+
+def _index_put(
+    algebra: Algebra, a: Any, indices: Sequence[Any], values: Any, accumulate: bool = False
+) -> Value:
+    """``a[mask] = number``, or elements of ``a[mask]`` changed one by one."""
+    mask = _mask(a, indices)
+    own = algebra.value(values)
+    if mask is None or accumulate or (values.numel() != 1 and own.shape != tuple(a.shape)):
+        raise TraceError("elements of a tensor are changed by an index that is not a mask")
+    return _where(algebra, mask, own, a)
+
+
+def _index(algebra: Algebra, a: Any, indices: Sequence[Any]) -> Value:
+    """``a[mask]``, in the shape of a: elementwise functions of it may be written to ``a[mask]``."""
+    if _mask(a, indices) is None:
+        raise TraceError("elements of a tensor are taken by an index that is not a mask")
+    return algebra.whole(a, tuple(a.shape))
+
+
+def _mask(a: Any, indices: Sequence[Any]) -> Any:
+    (mask,) = indices if len(indices) == 1 else (None,)
+    is_mask = mask is not None and mask.dtype == torch.bool and mask.shape == a.shape
+    return mask if is_mask else None
+
+
+def _compared(kind: Callable[..., sp.Basic]) -> OperatorRule:
+    def rule(algebra: Algebra, a: Any, b: Any) -> Value:
+        return algebra.map(kind, a, b, name="mask")
+
+    return rule
+
+
+def _logical(function: Callable[..., sp.Basic]) -> OperatorRule:
+    def truth(operand: sp.Basic) -> sp.Basic:
+        return sp.Ne(operand, 0) if isinstance(operand, sp.Expr) else operand
+
+    def rule(algebra: Algebra, *operands: Any) -> Value:
+        return algebra.map(
+            lambda *parts: function(*map(truth, parts)), *operands, name="mask", is_boolean=True
+        )
+
+    return rule
+
+
+def _is_nan(x: sp.Expr) -> sp.Basic:
+    """NaN is not finite, and the smaller of it and 1 is not 1."""
+    return sp.And(sp.Eq(non_finite(x), 1), sp.Ne(sp.Min(sp.Abs(x), 1), 1))
+
+
+def _is_infinite(x: sp.Expr) -> sp.Basic:
+    return sp.And(sp.Eq(non_finite(x), 1), sp.Eq(sp.Min(sp.Abs(x), 1), 1))
+
+
+def _nan_to_num(
+    algebra: Algebra, a: Any, nan: Any = None, posinf: Any = None, neginf: Any = None
+) -> Value:
+    """An infinity without a replacement of its own stays one: a rule has no largest number."""
+
+    def replaced(x: sp.Expr) -> sp.Expr:
+        branches = [(algebra.value(0 if nan is None else nan).expr, _is_nan(x))]
+        for bound, is_there in ((posinf, x > 0), (neginf, x < 0)):
+            if bound is not None:
+                branches.append((algebra.value(bound).expr, sp.And(_is_infinite(x), is_there)))
+        return sp.Piecewise(*branches, (x, True))
+
+    return algebra.map(replaced, a, name="finite")
+
+
+def _pow(algebra: Algebra, a: Any, b: Any) -> Value:
+    return algebra.map(lambda x, y: x**y, a, b, name="power")
+
+
+# --- reductions ------------------------------------------------------------------------------
+
+
+def _sizes(operand: Any) -> tuple[int, ...]:
+    return tuple(operand.shape)
+
+
+def _axes(dim: Any) -> list[int] | None:
+    if dim is None:
+        return None
+    return [dim] if isinstance(dim, int) else list(dim)
+
+
+def _reduction(kind: str) -> OperatorRule:
+    def rule(algebra: Algebra, a: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> Value:
+        return algebra.reduce(kind, a, _sizes(a), _axes(dim), keepdim)
+
+    return rule
+
+
+def _amin(algebra: Algebra, a: Any, dim: Any = None, keepdim: bool = False) -> Value:
+    return algebra.minimum(a, _sizes(a), _axes(dim), keepdim)
+
+
+def _max(algebra: Algebra, a: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    if isinstance(dim, torch.Tensor):
+        return algebra.map(sp.Max, a, dim, name="maximum")
+    largest = algebra.reduce("max", a, _sizes(a), _axes(dim), keepdim)
+    return largest if dim is None else (largest, None)
+
+
+def _min(algebra: Algebra, a: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    if isinstance(dim, torch.Tensor):
+        return algebra.map(sp.Min, a, dim, name="minimum")
+    least = algebra.minimum(a, _sizes(a), _axes(dim), keepdim)
+    return least if dim is None else (least, None)
+
+
+def _norm(
+    algebra: Algebra, a: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, **_: Any
+) -> Value:
+    return algebra.norm(a, _sizes(a), ord, _axes(dim), keepdim)
+
+
+def _variance(
+    algebra: Algebra, a: Any, dim: Any = None, correction: Any = 1, keepdim: bool = False
+) -> Value:
+    degree = 1 if correction is None else correction
+    return algebra.variance(a, _sizes(a), _axes(dim), degree, keepdim)
+
+
+def _deviation(algebra: Algebra, *args: Any, **options: Any) -> Value:
+    return algebra.map(sp.sqrt, _variance(algebra, *args, **options), name="deviation")
+
+
+def _deviation_mean(algebra: Algebra, a: Any, dim: Any = None, **options: Any) -> list[Value]:
+    keepdim = options.get("keepdim", False)
+    mean = algebra.reduce("mean", a, _sizes(a), _axes(dim), keepdim)
+    return [_deviation(algebra, a, dim, **options), mean]
+
+
+def _variance_mean(algebra: Algebra, a: Any, dim: Any = None, **options: Any) -> list[Value]:
+    keepdim = options.get("keepdim", False)
+    mean = algebra.reduce("mean", a, _sizes(a), _axes(dim), keepdim)
+    return [_variance(algebra, a, dim, **options), mean]
+
+
+def _softmax(algebra: Algebra, a: Any, dim: int, *_: Any) -> Value:
+    largest = algebra.reduce("max", a, _sizes(a), [dim], keepdims=True)
+    grown = algebra.map(lambda x, m: sp.exp(x - m), a, largest, name="exp")
+    total = algebra.reduce("sum", grown, _sizes(a), [dim], keepdims=True)
+    return algebra.map(lambda x, s: x / s, grown, total, name="softmax")
+
+
+def _softplus(algebra: Algebra, a: Any, beta: Any = 1, threshold: Any = 20) -> Value:
+    return algebra.map(
+        lambda x, b, h: sp.Piecewise((x, b * x > h), (sp.log(1 + sp.exp(b * x)) / b, True)),
+        a,
+        beta,
+        threshold,
+        name="softplus",
+    )
+
+
+def _any(algebra: Algebra, a: Any, dim: Any = None, keepdim: bool = False) -> Value:
+    some = algebra.map(lambda c: as_number(c), _truth(algebra, a), name="some", is_boolean=True)
+    largest = algebra.reduce("max", some, _sizes(a), _axes(dim), keepdim)
+    return algebra.map(lambda x: sp.Gt(x, 0), largest, name="any")
+
+
+def _all(algebra: Algebra, a: Any, dim: Any = None, keepdim: bool = False) -> Value:
+    none = algebra.map(sp.Not, _truth(algebra, a), name="mask", is_boolean=True)
+    some = algebra.map(as_number, none, name="some", is_boolean=True)
+    largest = algebra.reduce("max", some, _sizes(a), _axes(dim), keepdim)
+    return algebra.map(lambda x: sp.Le(x, 0), largest, name="all")
+
+
+def _truth(algebra: Algebra, a: Any) -> Value:
+    value = algebra.value(a)
+    return value if value.is_bool else algebra.map(lambda x: sp.Ne(x, 0), value, name="mask")
+
+
+def _count_nonzero(algebra: Algebra, a: Any, dim: Any = None) -> Value:
+    some = algebra.map(as_number, _truth(algebra, a), name="some", is_boolean=True)
+    return algebra.reduce("sum", some, _sizes(a), _axes(dim))
+
+
+# --- products --------------------------------------------------------------------------------
+
+
+def _mm(algebra: Algebra, a: Any, b: Any) -> Value:
+    return algebra.matmul(a, _sizes(a), b, _sizes(b))
+
+
+def _addmm(algebra: Algebra, c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Value:
+    product = _mm(algebra, a, b)
+    return algebra.map(lambda x, y, k, m: k * x + m * y, c, product, beta, alpha, name="addmm")
+
+
+def _mv(algebra: Algebra, a: Any, b: Any) -> Value:
+    rows, columns = _sizes(a)
+    column = algebra.reshape(algebra.whole(b, (columns,)), (columns,), (columns, 1))
+    product = algebra.matmul(a, (rows, columns), column, (columns, 1))
+    return algebra.reshape(product, (rows, 1), (rows,))
+
+
+def _dot(algebra: Algebra, a: Any, b: Any) -> Value:
+    product = algebra.map(lambda x, y: x * y, a, b, name="product")
+    return algebra.reduce("sum", product, _sizes(a), None)
+
+
+# --- new tensors -----------------------------------------------------------------------------
+
+
+def _filled(number: int) -> OperatorRule:
+    return lambda algebra, *_, **__: Value(sp.Integer(number))
+
+
+def _full(algebra: Algebra, _: Any, fill_value: Any, **__: Any) -> Value:
+    return algebra.value(fill_value)
+
+
+def _to_copy(algebra: Algebra, a: Any, dtype: torch.dtype | None = None, **_: Any) -> Value:
+    return algebra.cast(a, dtype, a.dtype)
+
+
+def _copy(algebra: Algebra, a: Any, source: Any, *_: Any) -> Value:
+    given = source.dtype if isinstance(source, torch.Tensor) else a.dtype
+    return algebra.cast(source, a.dtype, given)
+
+
+def _stack(algebra: Algebra, tensors: Sequence[Any], dim: int = 0) -> Value:
+    values = [algebra.value(tensor) for tensor in tensors]
+    if any(tensor.numel() != 1 for tensor in tensors):
+        raise TraceError("stack of tensors with more than one element has no expression")
+    return stacked([Value(_scalar(algebra, value)) for value in values])
+
+
+def _scalar(algebra: Algebra, value: Value) -> sp.Basic:
+    if value.items is not None:
+        return value.items[0].expr
+    return algebra.reshape(value, value.shape, ()).expr if value.shape else value.expr
+
+
+def _cat(algebra: Algebra, tensors: Sequence[Any], dim: int = 0) -> Value:
+    items: list[Value] = []
+    for tensor in tensors:
+        value = algebra.value(tensor)
+        if value.items is not None:
+            items.extend(value.items)
+        elif tensor.dim() == 1 and tensor.numel() == 1:
+            items.append(Value(_scalar(algebra, value)))
+        else:
+            raise TraceError(f"cat of a tensor of shape {list(tensor.shape)} has no expression")
+    return stacked(items)
+
+
+RULES: Mapping[str, OperatorRule] = {
+    "add": _add,
+    "sub": _sub,
+    "subtract": _sub,
+    "rsub": _rsub,
+    "mul": _mul,
+    "multiply": _mul,
+    "div": _div,
+    "true_divide": _div,
+    "divide": _div,
+    "floor_divide": lambda algebra, a, b: _div(algebra, a, b, "floor"),
+    "remainder": _elementwise(floor_mod, "remainder"),
+    "pow": _pow,
+    "maximum": _elementwise(sp.Max, "maximum"),
+    "minimum": _elementwise(sp.Min, "minimum"),
+    "fmax": _elementwise(sp.Max, "maximum"),
+    "fmin": _elementwise(sp.Min, "minimum"),
+    "atan2": _elementwise(sp.atan2, "atan2"),
+    "hypot": _elementwise(lambda x, y: sp.sqrt(x**2 + y**2), "hypot"),
+    "copysign": _elementwise(
+        lambda x, y: sp.Piecewise((-sp.Abs(x), y < 0), (sp.Abs(x), True)), "copysign"
+    ),
+    "addcmul": _addcmul,
+    "addcdiv": _addcdiv,
+    "lerp": _lerp,
+    "clamp": _clamp,
+    "clip": _clamp,
+    "clamp_min": lambda algebra, a, min: _clamp(algebra, a, min=min),
+    "clamp_max": lambda algebra, a, max: _clamp(algebra, a, max=max),
+    "where": _where,
+    "masked_fill": _masked_fill,
+    "index": _index,
+    "index_put": _index_put,
+    "nan_to_num": _nan_to_num,
+    "neg": _unary(lambda x: -x, "negative"),
+    "abs": _unary(sp.Abs, "size"),
+    "sign": _unary(sp.sign, "sign"),
+    "sgn": _unary(sp.sign, "sign"),
+    "sqrt": _unary(sp.sqrt, "root"),
+    "rsqrt": _unary(lambda x: 1 / sp.sqrt(x), "rsqrt"),
+    "reciprocal": _unary(lambda x: 1 / x, "reciprocal"),
+    "square": _unary(lambda x: x**2, "square"),
+    "exp": _unary(sp.exp, "exp"),
+    "expm1": _unary(lambda x: sp.exp(x) - 1, "expm1"),
+    "log": _unary(sp.log, "log"),
+    "log1p": _unary(lambda x: sp.log(1 + x), "log1p"),
+    "log2": _unary(lambda x: sp.log(x) / sp.log(2), "log2"),
+    "sin": _unary(sp.sin, "sin"),
+    "cos": _unary(sp.cos, "cos"),
+    "tan": _unary(sp.tan, "tan"),
+    "tanh": _unary(sp.tanh, "tanh"),
+    "atan": _unary(sp.atan, "atan"),
+    "sigmoid": _unary(lambda x: 1 / (1 + sp.exp(-x)), "sigmoid"),
+    "relu": _unary(lambda x: sp.Max(x, 0), "relu"),
+    "threshold": lambda algebra, a, threshold, value: algebra.map(
+        lambda x, h, v: sp.Piecewise((x, x > h), (v, True)), a, threshold, value, name="threshold"
+    ),
+    "softplus": _softplus,
+    "_softmax": _softmax,
+    "floor": _unary(sp.floor, "floor"),
+    "ceil": _unary(sp.ceiling, "ceil"),
+    "isnan": _unary(_is_nan, "mask"),
+    "isinf": _unary(_is_infinite, "mask"),
+    "isfinite": _unary(lambda x: sp.Eq(non_finite(x), 0), "mask"),
+    "lt": _compared(sp.Lt),
+    "le": _compared(sp.Le),
+    "gt": _compared(sp.Gt),
+    "ge": _compared(sp.Ge),
+    "eq": _compared(sp.Eq),
+    "ne": _compared(sp.Ne),
+    "logical_and": _logical(sp.And),
+    "logical_or": _logical(sp.Or),
+    "logical_not": _logical(sp.Not),
+    "logical_xor": _logical(sp.Xor),
+    "bitwise_and": _logical(sp.And),
+    "bitwise_or": _logical(sp.Or),
+    "bitwise_not": _logical(sp.Not),
+    "bitwise_xor": _logical(sp.Xor),
+    "__and__": _logical(sp.And),
+    "__or__": _logical(sp.Or),
+    "sum": _reduction("sum"),
+    "mean": _reduction("mean"),
+    "amax": _reduction("max"),
+    "amin": _amin,
+    "max": _max,
+    "min": _min,
+    "norm": _norm,
+    "linalg_vector_norm": _norm,
+    "var": _variance,
+    "std": _deviation,
+    "std_mean": _deviation_mean,
+    "var_mean": _variance_mean,
+    "any": _any,
+    "all": _all,
+    "count_nonzero": _count_nonzero,
+    "mm": _mm,
+    "bmm": _mm,
+    "matmul": _mm,
+    "addmm": _addmm,
+    "baddbmm": _addmm,
+    "mv": _mv,
+    "dot": _dot,
+    "vdot": _dot,
+    "zeros": _filled(0),
+    "zeros_like": _filled(0),
+    "new_zeros": _filled(0),
+    "zero": _filled(0),
+    "ones": _filled(1),
+    "ones_like": _filled(1),
+    "new_ones": _filled(1),
+    "full": _full,
+    "full_like": _full,
+    "new_full": _full,
+    "fill": _full,
+    "scalar_tensor": lambda algebra, number, **_: algebra.value(number),
+    "lift_fresh": lambda algebra, a: algebra.value(a),
+    "clone": lambda algebra, a, **_: algebra.value(a),
+    "contiguous": lambda algebra, a, **_: algebra.value(a),
+    "_to_copy": _to_copy,
+    "copy": _copy,
+    "stack": _stack,
+    "cat": _cat,
+}
+"""The rule of each operator whose result is a new value."""
+
+UNINITIALIZED = frozenset({"empty", "empty_like", "new_empty", "empty_strided"})
+"""Operators whose results have no value until they are written."""
+
+
+# --- views -----------------------------------------------------------------------------------
+
+
+def _same(algebra: Algebra, a: Any, *_: Any, **__: Any) -> list[View]:
+    return [View("detach", lambda value: value, lambda _, new: new)]
+
+
+def _view(algebra: Algebra, a: Any, size: Any, **_: Any) -> list[View]:
+    sizes = _sizes(a)
+    target = _resolved(size, math.prod(sizes))
+
+    def read(value: Value) -> Value:
+        return algebra.reshape(value, sizes, target)
+
+    def write(_: Value, new: Value) -> Value:
+        return algebra.reshape(new, target, sizes)
+
+    return [View("view", read, write)]
+
+
+def _resolved(size: Sequence[int], count: int) -> tuple[int, ...]:
+    known = math.prod(n for n in size if n != -1)
+    return tuple(count // known if n == -1 else n for n in size)
+
+
+def _permute(algebra: Algebra, a: Any, dims: Sequence[int]) -> list[View]:
+    sizes = _sizes(a)
+    order = [dim % len(sizes) for dim in dims]
+    inverse = [order.index(axis) for axis in range(len(order))]
+    moved = tuple(sizes[axis] for axis in order)
+    return [
+        View(
+            "permute",
+            lambda value: algebra.permute(value, sizes, order),
+            lambda _, new: algebra.permute(new, moved, inverse),
+        )
+    ]
+
+
+def _transpose(algebra: Algebra, a: Any, dim0: int, dim1: int) -> list[View]:
+    order = list(range(a.dim()))
+    if order:
+        order[dim0], order[dim1] = order[dim1], order[dim0]
+    return _permute(algebra, a, order)
+
+
+def _t(algebra: Algebra, a: Any) -> list[View]:
+    return _permute(algebra, a, list(range(a.dim()))[::-1])
+
+
+def _unsqueeze(algebra: Algebra, a: Any, dim: int) -> list[View]:
+    sizes = list(a.shape)
+    place = dim % (len(sizes) + 1)
+    return _axes_changed(algebra, a, lambda shape: (*shape[:place], 1, *shape[place:]), "unsqueeze")
+
+
+def _squeeze(algebra: Algebra, a: Any, dim: Any = None) -> list[View]:
+    sizes = _sizes(a)
+    places = range(len(sizes)) if dim is None else [d % len(sizes) for d in _axes(dim) or ()]
+    gone = {place for place in places if sizes[place] == 1}
+    return _axes_changed(
+        algebra,
+        a,
+        lambda shape: tuple(size for place, size in enumerate(shape) if place not in gone),
+        "squeeze",
+    )
+
+
+def _axes_changed(
+    algebra: Algebra,
+    a: Any,
+    change: Callable[[tuple[int, ...]], tuple[int, ...]],
+    name: str,
+) -> list[View]:
+    """A view with axes of size 1 more or less; a value that is broadcast stays so."""
+    sizes = _sizes(a)
+    target = change(sizes)
+
+    def read(value: Value) -> Value:
+        if value.items is not None or value.shape in ((), sizes):
+            return algebra.reshape(value, sizes, target)
+        padded = (1,) * (len(sizes) - len(value.shape)) + value.shape
+        return algebra.reshape(value, value.shape, change(padded))
+
+    def write(_: Value, new: Value) -> Value:
+        return algebra.reshape(new, target, sizes)
+
+    return [View(name, read, write)]
+
+
+def _expand(algebra: Algebra, a: Any, size: Any, **_: Any) -> list[View]:
+    return [View("expand", lambda value: value, None)]
+
+
+def _select(algebra: Algebra, a: Any, dim: int, index: int) -> list[View]:
+    sizes = _sizes(a)
+
+    def read(value: Value) -> Value:
+        if value.items is not None:
+            return value.items[index]
+        if value.shape == ():
+            return value
+        if sizes[dim] == 1:
+            left = tuple(size for axis, size in enumerate(sizes) if axis != dim % len(sizes))
+            return algebra.reshape(value, value.shape, left)
+        raise TraceError(f"element {index} along an axis of a tensor has no expression")
+
+    def write(old: Value, new: Value) -> Value:
+        if old.items is not None:
+            return stacked([*old.items[:index], new, *old.items[index + 1 :]])
+        if sizes[dim] == 1:
+            return algebra.reshape(new, new.shape, sizes) if new.shape else new
+        raise TraceError(f"element {index} along an axis of a tensor is changed in place")
+
+    return [View("select", read, write)]
+
+
+def _slice(
+    algebra: Algebra, a: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> list[View]:
+    size = a.shape[dim]
+    places = range(size)[slice(start, end, step)]
+
+    def read(value: Value) -> Value:
+        if len(places) == size or value.shape == ():
+            return value
+        if value.items is not None:
+            return stacked([value.items[place] for place in places])
+        raise TraceError(f"a slice {start}:{end} of an axis of a tensor has no expression")
+
+    def write(_: Value, new: Value) -> Value:
+        if len(places) == size:
+            return new
+        raise TraceError(f"a slice {start}:{end} of a tensor is changed in place")
+
+    return [View("slice", read, write)]
+
+
+def _unbind(algebra: Algebra, a: Any, dim: int = 0) -> list[View]:
+    return [view for index in range(a.shape[dim]) for view in _select(algebra, a, dim, index)]
+
+
+VIEWS: Mapping[str, ViewRule] = {
+    "detach": _same,
+    "alias": _same,
+    "view": _view,
+    "_unsafe_view": _view,
+    "reshape": _view,
+    "permute": _permute,
+    "transpose": _transpose,
+    "t": _t,
+    "numpy_T": _t,
+    "unsqueeze": _unsqueeze,
+    "squeeze": _squeeze,
+    "expand": _expand,
+    "select": _select,
+    "slice": _slice,
+    "unbind": _unbind,
+}
+"""The rule of each operator whose result shares the storage of its operand."""

@@ -1,0 +1,318 @@
+"""A copy of an optimizer with two parameters of its own, and every number that it stores.
+
+The user's optimizer, its parameters and their gradients are read and never changed. Numbers are
+named by where they are: in the state of a parameter, in the param group, in an attribute.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from closedform.errors import TraceError
+from closedform.importers.python.place import UserValue
+from closedform.importers.torch_optimizer.values import Sizes
+
+Path = tuple[Any, ...]
+STATE, GROUP, ATTRIBUTE = "state", "group", "attribute"
+DEFAULTS, COMMON = "defaults", "common"
+
+_OWN = frozenset(
+    {
+        "state",
+        "param_groups",
+        "step",
+        "_zero_grad_profile_name",
+        "_warned_capturable_if_run_uncaptured",
+    }
+)
+_NUMBERS = frozenset({"lr", "weight_decay", "momentum", "eps", "dampening"})
+_NOT_HYPER = frozenset({"params", "initial_lr", "param_names"})
+
+
+@dataclass(eq=False)
+class Subject:
+    """An optimizer with one param group of two parameters.
+
+    Attributes:
+        optimizer: The copy.
+        params: Its parameters.
+    """
+
+    optimizer: torch.optim.Optimizer
+    params: tuple[torch.Tensor, torch.Tensor]
+
+    @property
+    def group(self) -> dict[str, Any]:
+        """The param group."""
+        groups: list[dict[str, Any]] = self.optimizer.param_groups
+        return groups[0]
+
+    def clone(self) -> Subject:
+        """Returns a copy of its own."""
+        params = (_parameter(self.params[0].detach()), _parameter(self.params[1].detach()))
+        memo: dict[int, Any] = dict(zip(map(id, self.params), params, strict=True))
+        return Subject(_copied(self.optimizer, self.group, memo, params), params)
+
+    def step(self, gradients: Sequence[torch.Tensor]) -> None:
+        """Takes one step."""
+        for param, gradient in zip(self.params, gradients, strict=True):
+            param.grad = gradient.clone()
+        self.optimizer.step()
+
+    def leaves(self) -> dict[Path, Any]:
+        """Returns everything that the optimizer stores that is not a container, by path."""
+        found: dict[Path, Any] = {}
+        state = self.optimizer.state
+        for place, param in enumerate(self.params):
+            found |= _leaves(dict(state.get(param, {})), (STATE, place))
+        group = {key: value for key, value in self.group.items() if key not in _NOT_HYPER}
+        found |= _leaves(group, (GROUP,))
+        own = {key: value for key, value in vars(self.optimizer).items() if key not in _OWN}
+        attributes = {key: v for key, v in own.items() if key != DEFAULTS and key[:1] != "_"}
+        found |= _leaves(attributes, (ATTRIBUTE,))
+        found |= _leaves(own.get(DEFAULTS, {}), (DEFAULTS,))
+        common = {key: v for key, v in state.items() if not isinstance(key, torch.Tensor)}
+        found |= _leaves(common, (COMMON,))
+        return found
+
+    def replace(self, path: Path, value: UserValue) -> None:
+        """Stores another value at a path."""
+        container: Any
+        if path[0] == STATE:
+            container, rest = self.optimizer.state[self.params[path[1]]], path[2:]
+        elif path[0] == GROUP:
+            container, rest = self.group, path[1:]
+        elif path[0] == ATTRIBUTE:
+            container, rest = vars(self.optimizer), path[1:]
+        elif path[0] == COMMON:
+            container, rest = self.optimizer.state, path[1:]
+        else:
+            container, rest = self.optimizer.defaults, path[1:]
+        _replace(container, rest, value)
+
+
+def subject_of(
+    optimizer: torch.optim.Optimizer, place: int, shapes: Sequence[Sizes], seed: int
+) -> Subject:
+    """Returns a copy of one param group of an optimizer, before its first step.
+
+    Args:
+        optimizer: The optimizer.
+        place: The place of the param group.
+        shapes: The shapes of the two parameters.
+        seed: Of their values.
+
+    Raises:
+        TraceError: The optimizer stores what its first steps changed.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    made = [_parameter(_random(shape, generator)) for shape in shapes]
+    params = (made[0], made[1])
+    group = optimizer.param_groups[place]
+    memo: dict[int, Any] = {}
+    for one in optimizer.param_groups:
+        for index, param in enumerate(one["params"]):
+            memo[id(param)] = params[0 if one is group and index == 0 else 1]
+    given = optimizer.state.get(group["params"][0], {})
+    copied = _copied(optimizer, group, memo, params, with_state=False)
+    for param in params:
+        state = {key: _fresh(key, v, group["params"][0], param) for key, v in given.items()}
+        if not any(value is _CHANGED for value in state.values()):
+            copied.state[param] = state
+        elif any(group.get(key) for key in ("step", "k")):
+            raise TraceError(
+                f"{type(optimizer).__name__} has taken steps",
+                where=f"param group {place}",
+                hint="trace an optimizer before its first step",
+            )
+    return Subject(copied, params)
+
+
+def _random(shape: Sizes, generator: torch.Generator) -> torch.Tensor:
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def gradients(shapes: Sequence[Sizes], seed: int) -> list[torch.Tensor]:
+    """Returns random gradients of these shapes."""
+    generator = torch.Generator().manual_seed(seed)
+    return [_random(shape, generator) for shape in shapes]
+
+
+def _parameter(value: torch.Tensor) -> torch.Tensor:
+    return torch.nn.Parameter(value.clone())
+
+
+_CHANGED: Any = object()
+
+
+def _fresh(key: str, value: Any, old: torch.Tensor, new: torch.Tensor) -> Any:
+    """A state that a constructor made, for another parameter; it is the same everywhere."""
+    if not isinstance(value, torch.Tensor):
+        return _CHANGED if isinstance(value, int | float) and value else value
+    if value.numel() and not bool((value == value.reshape(-1)[0]).all()):
+        return _CHANGED
+    number = value.reshape(-1)[0].item() if value.numel() else 0.0
+    if value.shape == old.shape and value.dim():
+        return torch.full_like(new, number, requires_grad=False)
+    return _CHANGED if key == "step" and number else value.clone()
+
+
+def _copied(
+    optimizer: torch.optim.Optimizer,
+    group: Mapping[str, Any],
+    memo: dict[int, Any],
+    params: Sequence[torch.Tensor],
+    *,
+    with_state: bool = True,
+) -> torch.optim.Optimizer:
+    """A copy without hooks; what cannot be copied is shared."""
+    made: torch.optim.Optimizer = object.__new__(type(optimizer))
+    memo[id(optimizer)] = made
+    for key, value in vars(optimizer).items():
+        if key not in _OWN:
+            vars(made)[key] = value if key.endswith("_hooks") else _deep(value, memo)
+    copied = {
+        key: _plain_number(key, _deep(value, memo))
+        for key, value in group.items()
+        if key != "params"
+    }
+    try:
+        made.param_groups = [{"params": list(params), **copied}]
+    except AttributeError:
+        raise TraceError(
+            f"{type(optimizer).__name__} has the param groups of another optimizer",
+            hint="trace the optimizer that it wraps",
+        ) from None
+    made.state = defaultdict(dict)
+    if with_state:
+        for param, state in optimizer.state.items():
+            if isinstance(param, torch.Tensor):
+                made.state[memo.get(id(param), param)] = _deep(dict(state), memo)
+    common: dict[Any, Any] = made.state
+    common |= {k: _deep(v, memo) for k, v in optimizer.state.items() if not _is_tensor(k)}
+    for name in list(vars(made)):
+        if name.endswith("_hooks"):
+            vars(made)[name] = type(vars(made)[name])()
+    vars(made)["_zero_grad_profile_name"] = "zero_grad"
+    return made
+
+
+def _is_tensor(value: object) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _deep(value: Any, memo: dict[int, Any]) -> Any:
+    try:
+        return copy.deepcopy(value, memo)
+    except (TypeError, RuntimeError, ValueError):
+        return value
+
+
+def _plain_number(key: str, value: Any) -> Any:
+    if key in _NUMBERS and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if key in _NUMBERS and isinstance(value, torch.Tensor):
+        return float(value)
+    if key == "fused" and value:
+        return False  # the fused kernels compute the formula of the loop
+    return value
+
+
+def _leaves(value: Any, path: Path) -> dict[Path, Any]:
+    if isinstance(value, dict):
+        pairs: Iterator[tuple[Any, Any]] = iter(value.items())
+    elif isinstance(value, list | tuple | deque) and not isinstance(value, torch.Size):
+        pairs = iter(enumerate(value))
+    else:
+        return {path: value}
+    found: dict[Path, Any] = {}
+    for key, inner in pairs:
+        found |= _leaves(inner, (*path, key))
+    return found
+
+
+def _replace(container: Any, path: Path, value: Any) -> None:
+    key, *rest = path
+    if not rest:
+        container[key] = value
+        return
+    inner = container[key]
+    if isinstance(inner, tuple):
+        changed = list(inner)
+        _replace(changed, tuple(rest), value)
+        container[key] = type(inner)(changed)
+        return
+    _replace(inner, tuple(rest), value)
+
+
+def is_number(value: UserValue) -> bool:
+    """Whether a leaf is a number: of Python, or a tensor of one element."""
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int | float) or (
+        isinstance(value, torch.Tensor) and value.numel() == 1 and value.dtype != torch.bool
+    )
+
+
+def number_of(value: UserValue) -> float:
+    """Returns the number that a leaf is."""
+    return float(value.item() if isinstance(value, torch.Tensor) else value)
+
+
+def is_counter(numbers: Sequence[float]) -> bool:
+    """Whether a number grows by 1 in each step."""
+    return all(
+        math.isfinite(after) and after == before + 1 and before == math.floor(before)
+        for before, after in itertools.pairwise(numbers)
+    )
+
+
+class InDouble(TorchDispatchMode):
+    """Computes in float64 where code asks for float32: a rule has one dtype for its tensors.
+
+    Args:
+        is_exact: Whether dtypes of 16 bits are float64, too.
+    """
+
+    def __init__(self, *, is_exact: bool = False) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.narrow = _NARROW if is_exact else _SINGLE
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Runs one operator."""
+        return func(*args, **in_double(kwargs or {}, self.narrow))
+
+
+_SINGLE = frozenset({torch.float32})
+_NARROW = frozenset({torch.float32, torch.bfloat16, torch.float16})
+
+
+def in_double(
+    options: Mapping[str, Any], narrow: frozenset[torch.dtype] = _SINGLE
+) -> dict[str, Any]:
+    """Returns the arguments of an operator with float64 for narrower dtypes."""
+    return {
+        key: torch.float64 if isinstance(value, torch.dtype) and value in narrow else value
+        for key, value in options.items()
+    }
+
+
+@contextmanager
+def double_precision() -> Iterator[None]:
+    """Makes float64 the default dtype."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)

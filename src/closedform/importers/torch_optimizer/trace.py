@@ -1,0 +1,538 @@
+"""The trace of one param group for parameters of one shape: every run of one step, as expressions.
+
+The first steps run plainly, to see which numbers count steps, which change, and from when on the
+optimizer stores the same kinds of things. Then one step is run for each way through its Python
+branches, with symbols for parameter, gradient, states, step and hyperparameters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy as sp
+import torch
+
+from closedform.errors import ClosedFormError, TraceError
+from closedform.importers.torch_optimizer.algebra import Algebra
+from closedform.importers.torch_optimizer.decisions import Decision, Run, Tree, explored
+from closedform.importers.torch_optimizer.globals import symbolic_functions
+from closedform.importers.torch_optimizer.interpreter import Functions, Operators, located
+from closedform.importers.torch_optimizer.scalars import (
+    SYMBOLIC,
+    expression,
+    plain,
+    symbolic,
+)
+from closedform.importers.torch_optimizer.steps import STEPS, values_at
+from closedform.importers.torch_optimizer.storages import Storages
+from closedform.importers.torch_optimizer.subject import (
+    ATTRIBUTE,
+    DEFAULTS,
+    GROUP,
+    STATE,
+    InDouble,
+    Path,
+    Subject,
+    gradients,
+    is_counter,
+    is_number,
+    number_of,
+)
+from closedform.importers.torch_optimizer.values import (
+    Axes,
+    Definitions,
+    Sizes,
+    Value,
+    other,
+)
+from closedform.language.model import shared
+from closedform.language.shapes import SHAPE_SYMBOLS
+from closedform.language.symbols import GRAD, PARAM, hyper, state, t
+
+_WARM, _LONGEST = 4, 16
+_RESERVED = frozenset({"t", "step", "param", "grad"})
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A number or tensor that the rule reads before a step and writes after it.
+
+    Attributes:
+        name: Of the state.
+        path: Where the optimizer stores it.
+        shape: Its shape; () for a number.
+        is_shared: Whether it belongs to the whole model.
+    """
+
+    name: str
+    path: Path
+    shape: Sizes
+    is_shared: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run computes.
+
+    Attributes:
+        results: The parameter ("param") and each state by name, after the step.
+        initial: The value with which the storage of each state was made, if the step made it.
+        advances: Whether the step counts.
+    """
+
+    results: Mapping[str, Value]
+    initial: Mapping[str, Value | None]
+    advances: bool
+
+
+@dataclass(eq=False)
+class Trace:
+    """A param group, traced for one shape of its parameters.
+
+    Attributes:
+        axes: The shapes of the parameters.
+        definitions: The values that the results share.
+        phases: The runs of the first steps, then of all later ones.
+        slots: The states, by name.
+        hypers: Values of hyperparameters by name.
+        conditions: Conditions on the shape that hold for it.
+        is_structural: Whether it is for this number of axes alone.
+        times: Steps at which the later runs were executed.
+    """
+
+    axes: Axes
+    definitions: Definitions
+    phases: list[Tree]
+    slots: Mapping[str, Slot]
+    hypers: Mapping[str, float]
+    starts: Mapping[str, float | None]
+    conditions: Sequence[sp.Basic]
+    is_structural: bool
+    times: Sequence[int]
+
+
+class _Changed(Exception):  # noqa: N818
+    """A step changes a number that the first steps did not change."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+@dataclass(eq=False)
+class Tracer:
+    """Traces a param group.
+
+    Args:
+        subject: The optimizer, before its first step.
+        axes: The shapes of its parameters.
+        seed: Of the gradients.
+    """
+
+    subject: Subject
+    axes: Axes
+    seed: int
+    definitions: Definitions = field(default_factory=Definitions)
+    conditions: list[sp.Basic] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    is_structural: bool = False
+    changing: set[Path] = field(default_factory=set)
+
+    def trace(self) -> Trace:
+        """Returns the trace.
+
+        Raises:
+            TraceError: The step does something that has no expression; the message names it.
+        """
+        self._warm_up(_WARM)
+        while True:
+            if not self._classify() and len(self.leaves) <= _LONGEST:
+                self._warm_up(_LONGEST)
+                continue
+            try:
+                phases = [self._phase(step) for step in range(self.first_steady + 1)]
+                break
+            except _Changed as change:
+                self.changing.add(change.path)
+                self.definitions = Definitions()
+                self.conditions, self.times = [], []
+        return Trace(
+            self.axes,
+            self.definitions,
+            phases,
+            self.slots,
+            self.hypers,
+            {name: self._start(slot) for name, slot in self.slots.items()},
+            self.conditions,
+            self.is_structural,
+            self.times,
+        )
+
+    # --- what the optimizer stores ---------------------------------------------------------------
+
+    def _warm_up(self, steps: int) -> None:
+        shapes = (self.axes.shape, self.axes.other)
+        self.snapshots = [self.subject.clone()]
+        for step in range(steps):
+            following = self.snapshots[-1].clone()
+            with InDouble(), _located("the first steps"):
+                following.step(gradients(shapes, self.seed + step))
+            self.snapshots.append(following)
+        self.leaves = [snapshot.leaves() for snapshot in self.snapshots]
+
+    def _classify(self) -> bool:
+        """Sorts what the optimizer stores; returns whether it keeps its structure."""
+        last = self.leaves[-1]
+        self.counters: dict[Path, int] = {}
+        self.static: set[Path] = set()
+        self.slots: dict[str, Slot] = {}
+        self.hypers: dict[str, float] = {}
+        self.hyper_paths: dict[Path, str] = {}
+        static: list[dict[Path, str]] = [{} for _ in self.leaves]
+        paths = {path: None for leaves in self.leaves for path in leaves}
+        for path in paths:
+            values = [leaves.get(path) for leaves in self.leaves]
+            kind = self._kind(path, values)
+            if kind == "static":
+                for known, leaves in zip(static, self.leaves, strict=True):
+                    if path in leaves:
+                        known[path] = _text(leaves[path])
+                self.static.add(path)
+            elif kind == "slot" and path in last:
+                for known, leaves in zip(static, self.leaves, strict=True):
+                    known[path] = str(path in leaves)
+        steps = len(self.leaves) - 1
+        self.first_steady = next(
+            first
+            for first in range(1, steps + 1)
+            if all(static[k] == static[-1] for k in range(first, steps + 1))
+        )
+        if self.first_steady < steps - 1:
+            return True
+        if steps == _LONGEST:
+            changed = [path for path in static[-1] if static[-1].get(path) != static[-2].get(path)]
+            raise TraceError(
+                f"{_spelled(changed[0]) if changed else 'the state'} still changes in step {steps}",
+                hint="what an optimizer stores must keep its structure after the first steps",
+            )
+        return False
+
+    def _kind(self, path: Path, values: Sequence[Any]) -> str:
+        """Sorts a leaf: a counter, a hyperparameter, a state of the rule, or static."""
+        seen = [value for value in values[1:] if value is not None]
+        if not seen or (len(seen) < len(values) - 1 and not isinstance(seen[-1], torch.Tensor)):
+            return "static"
+        value = seen[-1]
+        is_of_param = path[0] == STATE
+        if all(is_number(one) for one in seen):
+            numbers = [number_of(one) for one in seen]
+            is_whole = len(seen) == len(values) - 1 and is_counter(numbers)
+            if is_whole and path not in self.changing:
+                self.counters[path] = int(numbers[0]) - 1
+                return "counter"
+            changes = (
+                path in self.changing
+                or values[0] is None
+                or any(n != number_of(values[0]) for n in numbers)
+            )
+            is_float = (
+                path in self.changing
+                or isinstance(value, float)
+                or (isinstance(value, torch.Tensor) and value.is_floating_point())
+            )
+            if is_of_param and (is_float or isinstance(value, torch.Tensor)):
+                return self._slot(path, value, is_shared=False)
+            if changes and is_float and values[0] is not None and path[0] != DEFAULTS:
+                return self._slot(path, value, is_shared=True)
+            if changes and is_float and path[0] != DEFAULTS:
+                return self._slot(path, value, is_shared=True)
+            if isinstance(value, float) and math.isfinite(value):
+                self._hyper(path, value)
+                return "hyper"
+            return "static"
+        if isinstance(value, torch.Tensor) and is_of_param and value.numel():
+            return self._slot(path, value, is_shared=False)
+        return "static"
+
+    def _slot(self, path: Path, value: Any, *, is_shared: bool) -> str:
+        if path[0] == STATE and path[1] == 1:
+            return "slot"
+        keys = path[2:] if path[0] == STATE else path[1:]
+        name = _identifier("_".join(map(str, keys)))
+        while name in self.slots:
+            name = f"{name}_"
+        shape = tuple(value.shape) if isinstance(value, torch.Tensor) else ()
+        is_scalar = is_shared or (math.prod(shape) == 1 and shape != self.axes.shape)
+        self.slots[name] = Slot(name, path, () if is_scalar else shape, is_shared)
+        return "slot"
+
+    def _hyper(self, path: Path, value: float) -> None:
+        name = _hyper_name(path[1:])
+        while self.hypers.get(name, value) != value or name in _RESERVED:
+            name = f"{name}_"
+        self.hypers[name] = value
+        self.hyper_paths[path] = name
+
+    def _start(self, slot: Slot) -> float | None:
+        """The value of a number before the first step, where the optimizer has it by then."""
+        value = self.leaves[0].get(slot.path)
+        if not isinstance(value, torch.Tensor | int | float):
+            return None
+        if isinstance(value, torch.Tensor):
+            first = value.reshape(-1)[0]
+            return float(first) if bool((value == first).all()) else None
+        return float(value)
+
+    # --- runs ------------------------------------------------------------------------------------
+
+    def _phase(self, step: int) -> Tree:
+        """All runs of one of the first steps, or of all later ones."""
+        is_steady = step == self.first_steady
+
+        def execute(forced: Sequence[Decision]) -> tuple[Outcome, Sequence[Decision]]:
+            time = self._time(forced, step, is_steady=is_steady)
+            if time is None:
+                raise TraceError("no step takes this way through the branches")
+            return self._execute(step, time, forced, is_steady=is_steady)
+
+        return explored(execute, f"step {step}")
+
+    def _time(self, taken: Sequence[Decision], step: int, *, is_steady: bool) -> int | None:
+        """A step at which decisions can be taken together, as far as they depend on it alone."""
+        if not is_steady:
+            return step
+        times = STEPS[step <= STEPS]
+        numbers = {hyper(name): value for name, value in self.hypers.items()}
+        numbers |= self.axes.numbers()
+        for condition, truth in taken:
+            if t not in condition.free_symbols or condition.free_symbols - {t, *numbers}:
+                continue
+            times = times[values_at(condition, times, numbers) == truth]
+            if not times.size:
+                return None
+        return int(times[0])
+
+    def _execute(
+        self, step: int, time: int, forced: Sequence[Decision], *, is_steady: bool
+    ) -> tuple[Outcome, Sequence[Decision]]:
+        subject = self.snapshots[step].clone()
+        symbols = [hyper(name) for name in self.hypers]
+        start = frozenset({sp.Ge(t, step)} if is_steady and step else ())
+
+        def note(taken: Sequence[Decision]) -> None:
+            self.definitions.here = start | {
+                condition if truth else sp.Not(condition)
+                for condition, truth in taken
+                if condition.free_symbols <= {t, *symbols}
+            }
+
+        def is_possible(taken: Sequence[Decision]) -> bool:
+            return self._time(taken, step, is_steady=is_steady) is not None
+
+        note(())
+        run = Run(symbols, forced, self.definitions.normal, note, is_possible)
+        storages = Storages()
+        algebra = Algebra(self.axes, self.definitions, storages)
+        shapes = (self.axes.shape, self.axes.other)
+        grads = gradients(shapes, self.seed + 50 + len(forced))
+        for param, gradient in zip(subject.params, grads, strict=True):
+            param.grad = gradient
+        for place, (param, gradient) in enumerate(zip(subject.params, grads, strict=True)):
+            for tensor, symbol in ((param, PARAM), (gradient, GRAD)):
+                own = other(symbol) if place else symbol
+                self._register(storages, tensor, own)
+        self._install(subject, run, storages, step, time, is_steady=is_steady)
+        before = self._static_of(subject)
+        optimizer = subject.optimizer
+        with _located(type(optimizer).__name__), symbolic_functions(optimizer):
+            with Functions(algebra, run), Operators(algebra), torch.no_grad():
+                optimizer.step()
+            outcome = self._outcome(subject, algebra, step, is_steady=is_steady)
+        after = self._static_of(subject)
+        changed = [path for path in before if after.get(path) != before[path]]
+        if is_steady and changed:
+            raise TraceError(
+                f"{_spelled(changed[0])} changes from {before[changed[0]]} to "
+                f"{after.get(changed[0])} in one of the ways through the step",
+                hint="only numbers and tensors can be states of a rule",
+            )
+        for condition in run.shape_conditions:
+            if condition not in self.conditions:
+                self.conditions.append(condition)
+        self.is_structural |= algebra.is_structural
+        if is_steady and time not in self.times:
+            self.times.append(time)
+        return outcome, run.taken
+
+    def _static_of(self, subject: Subject) -> dict[Path, str]:
+        """What the optimizer stores that is neither a number of the rule nor a tensor of it."""
+        leaves = subject.leaves()
+        return {path: _text(value) for path, value in leaves.items() if path in self.static}
+
+    def _register(self, storages: Storages, tensor: torch.Tensor, symbol: sp.Symbol) -> None:
+        self.definitions.shapes[symbol] = tuple(tensor.shape)
+        storages.create(tensor, Value(symbol, tuple(tensor.shape)))
+
+    def _install(
+        self,
+        subject: Subject,
+        run: Run,
+        storages: Storages,
+        step: int,
+        time: int,
+        *,
+        is_steady: bool,
+    ) -> None:
+        """Puts symbolic numbers in the places of those of the optimizer."""
+        leaves = subject.leaves()
+        for path, name in self.hyper_paths.items():
+            if path in leaves:
+                subject.replace(path, symbolic(leaves[path], hyper(name), run))
+        for path, start in self.counters.items():
+            if path in leaves and is_steady:
+                self._install_counter(subject, run, storages, path, leaves[path], start, time)
+        for slot in self.slots.values():
+            for place in (0,) if slot.is_shared else (0, 1):
+                path = (STATE, place, *slot.path[2:]) if slot.path[0] == STATE else slot.path
+                if not isinstance(leaves.get(path), torch.Tensor | int | float):
+                    continue
+                symbol: sp.Symbol = shared(slot.name) if slot.is_shared else state(slot.name)
+                symbol = other(symbol) if place else symbol
+                value = leaves[path]
+                if not isinstance(value, torch.Tensor):
+                    subject.replace(path, symbolic(value, symbol, run))
+                elif slot.shape == ():
+                    storages.create(value, Value(symbol))
+                else:
+                    self._register(storages, value, symbol)
+
+    def _install_counter(
+        self,
+        subject: Subject,
+        run: Run,
+        storages: Storages,
+        path: Path,
+        value: Any,
+        start: int,
+        time: int,
+    ) -> None:
+        number, expr = time + start, t + start
+        if isinstance(value, torch.Tensor):
+            value.fill_(number)
+            storages.create(value, Value(expr))
+        else:
+            subject.replace(path, symbolic(type(value)(number), expr, run))
+
+    def _outcome(
+        self, subject: Subject, algebra: Algebra, step: int, *, is_steady: bool
+    ) -> Outcome:
+        leaves = subject.leaves()
+        results = {"param": algebra.value(subject.params[0])}
+        initial: dict[str, Value | None] = {}
+        for name, slot in self.slots.items():
+            leaf = leaves.get(slot.path)
+            if not isinstance(leaf, torch.Tensor | int | float):
+                continue
+            if isinstance(leaf, torch.Tensor):
+                value = algebra.value(leaf)
+                storage = algebra.storages.of(leaf)
+                initial[name] = None if storage is None else storage.initial
+            else:
+                value = Value(expression(leaf))
+            if value.items is not None:
+                raise TraceError(f"the state {name!r} is a vector that was stacked")
+            if value.is_bool:
+                value = algebra.real(value)
+            results[name] = value
+        before = t if is_steady else sp.Integer(step)
+        counted = {
+            path: self._counted(path, leaves[path], before + start, algebra)
+            for path, start in self.counters.items()
+            if path in leaves
+        }
+        still = [path for path, count in counted.items() if count != 1]
+        if still and len(still) < len(counted):
+            raise _Changed(still[0])  # it counts something else than steps
+        advances = not still
+        for path, name in self.hyper_paths.items():
+            if path in leaves and path[0] in (GROUP, ATTRIBUTE):
+                after = leaves[path]
+                is_same = isinstance(after, SYMBOLIC) and after.expr == hyper(name)
+                if not is_same and isinstance(after, torch.Tensor | int | float):
+                    raise _Changed(path)
+        return Outcome(results, initial, advances)
+
+    def _counted(self, path: Path, leaf: Any, before: sp.Expr, algebra: Algebra) -> int:
+        """How many steps a number that counts them counts in this one, 0 or 1."""
+        expr = algebra.value(leaf).expr if isinstance(leaf, torch.Tensor) else expression(leaf)
+        if expr - before not in (0, 1):
+            raise _Changed(path)
+        return int(expr - before)
+
+
+@contextlib.contextmanager
+def _located(where: str) -> Any:
+    """Names the place of the optimizer in whatever error its step raises."""
+    try:
+        yield
+    except _Changed:
+        raise
+    except TraceError as error:
+        raise located(error, where) from error.__cause__
+    except ClosedFormError as error:
+        raise TraceError(error.what, where=f"{where}: {error.where}", hint=error.hint) from error
+    except Exception as error:
+        raise TraceError(
+            f"the step raises {type(error).__name__}: {error}", where=_origin(error, where)
+        ) from error
+
+
+def _origin(error: Exception, where: str) -> str:
+    """The file and line of the innermost frame that is not of torch."""
+    frames = []
+    trace = error.__traceback__
+    while trace is not None:
+        frames.append(f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}")
+        trace = trace.tb_next
+    own = [f for f in frames if "/closedform/" not in f and "/torch/" not in f]
+    own = own or [f for f in frames if "/torch/optim/" in f]
+    return f"{where}, {own[-1]}" if own else where
+
+
+def _text(value: Any) -> str:
+    """A text that tells static things apart."""
+    if isinstance(value, torch.Tensor):
+        return f"tensor {tuple(value.shape)}"
+    if value is None or isinstance(value, bool | int | float | str | torch.dtype):
+        return f"{type(value).__name__} {value!r}"
+    return type(value).__name__
+
+
+def _identifier(text: str) -> str:
+    made = re.sub(r"\W", "_", text)
+    return made if made.isidentifier() else f"_{made}"
+
+
+_PLURALS = {"betas": "beta", "eps": "eps", "etas": "eta", "nus": "nu", "gammas": "gamma"}
+
+
+def _hyper_name(keys: Sequence[Any]) -> str:
+    """``("betas", 0)`` is beta1."""
+    name = str(keys[0])
+    for key in keys[1:]:
+        name = _PLURALS.get(name, name)
+        name = f"{name}{key + 1}" if isinstance(key, int) else f"{name}_{key}"
+    return _identifier(name)
+
+
+def _spelled(path: Path) -> str:
+    keys = path[2:] if path[0] == STATE else path[1:]
+    return f"{path[0]} {'.'.join(map(str, keys))!r}"
+
+
+__all__ = ["SHAPE_SYMBOLS", "Outcome", "Slot", "Trace", "Tracer", "plain"]

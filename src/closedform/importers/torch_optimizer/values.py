@@ -1,0 +1,348 @@
+"""Values of traced tensors: expressions, the definitions that they share, and their shapes.
+
+Two parameters are traced at once, the second one to show which values belong to the whole model:
+what adds up the same term of both is a sum over all parameters. Sizes are distinct primes, so a
+size of any tensor shows which axes of a parameter it is made of.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import sympy as sp
+
+from closedform.errors import TraceError
+from closedform.importers.torch_optimizer.steps import STEPS, values_at
+from closedform.language.functions import ReduceSum, like_param
+from closedform.language.model import GlobalSum
+from closedform.language.shapes import SHAPE_SYMBOLS, SIZE, ShapeRule, axis_size
+from closedform.language.shapes import Sizes as ShapeSizes
+from closedform.language.symbols import GRAD, PARAM, hyper, local, t
+
+Sizes = tuple[int, ...]
+Operand: TypeAlias = Any
+"""What an operator takes: a tensor, its value, or a number, symbolic or plain."""
+
+_LARGEST_INLINE = 12
+_LEAST = sp.Rational(1, 2**100)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """The value of a tensor.
+
+    Attributes:
+        expr: Its expression; a Boolean for a tensor of bools.
+        shape: The shape that the expression has, which the tensor's own may broadcast.
+        items: The values of the elements of a vector that was put together from scalars.
+    """
+
+    expr: sp.Basic
+    shape: Sizes = ()
+    items: tuple[Value, ...] | None = None
+
+    @property
+    def is_bool(self) -> bool:
+        """Whether the elements are truth values."""
+        return not isinstance(self.expr, sp.Expr)
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """The shapes of the two traced parameters, and the symbols of their sizes."""
+
+    shape: Sizes
+    other: Sizes
+
+    def size(self, number: int) -> sp.Expr:
+        """Returns a size as an expression in those of the parameters."""
+        if number <= 1:
+            return sp.Integer(number)
+        if number == math.prod(self.shape) and len(self.shape) != 1:
+            return SIZE
+        if number == math.prod(self.other) and len(self.other) != 1:
+            return OTHER_SIZE
+        result, rest = sp.Integer(1), number
+        for sizes, symbol_of in ((self.shape, axis_size), (self.other, _other_axis)):
+            for axis, size in enumerate(sizes):
+                while size > 1 and rest % size == 0:
+                    result, rest = result * symbol_of(axis), rest // size
+        return result * rest
+
+    def numbers(self) -> dict[sp.Symbol, sp.Integer]:
+        """Returns the sizes of the first parameter by their symbols."""
+        sizes = {axis_size(axis): sp.Integer(size) for axis, size in enumerate(self.shape)}
+        return {**sizes, SIZE: sp.Integer(math.prod(self.shape))}
+
+
+OTHER_SIZE = sp.Symbol("other.shape.size", integer=True, nonnegative=True)
+
+
+def _other_axis(axis: int) -> sp.Symbol:
+    return sp.Symbol(f"other.shape[{axis}]", integer=True, nonnegative=True)
+
+
+def other(symbol: sp.Symbol) -> sp.Symbol:
+    """Returns the symbol of the second parameter in the place of one of the first."""
+    return sp.Symbol(f"other.{symbol.name}", **symbol.assumptions0)
+
+
+@dataclass(eq=False)
+class Definitions:
+    """Values with a name, each made once, of all runs of a trace.
+
+    Attributes:
+        expressions: The definitions by symbol, each after those that it takes.
+        shapes: The shapes of definitions and of the symbols of tensors.
+        guards: Conditions on the step under which alone a definition is used.
+        here: Those of the run that makes definitions now.
+        ignored: Conditions that hold at every step of the rule.
+        hypers: Values of hyperparameters.
+    """
+
+    expressions: dict[sp.Symbol, sp.Expr] = field(default_factory=dict)
+    shapes: dict[sp.Symbol, Sizes] = field(default_factory=dict)
+    guards: dict[sp.Symbol, frozenset[sp.Basic]] = field(default_factory=dict)
+    here: frozenset[sp.Basic] = frozenset()
+    ignored: frozenset[sp.Basic] = frozenset()
+    hypers: Mapping[str, float] = field(default_factory=dict)
+    _names: dict[sp.Expr, sp.Symbol] = field(default_factory=dict)
+    _counts: dict[str, int] = field(default_factory=dict)
+    _mirrored: dict[sp.Basic, sp.Basic] = field(default_factory=dict)
+    _is_others: dict[sp.Basic, bool] = field(default_factory=dict)
+    _summed: dict[sp.Basic, sp.Basic] = field(default_factory=dict)
+
+    def named(
+        self, expr: sp.Expr, shape: Sizes, hint: str, guards: frozenset[sp.Basic] | None = None
+    ) -> sp.Expr:
+        """Returns the symbol of a definition of this expression; a short one is itself."""
+        here = self.here if guards is None else guards
+        if isinstance(expr, sp.Symbol) or expr.is_number:
+            return expr
+        known = self._names.get(expr)
+        if known is None:
+            place = self._counts.get(hint, 0) + 1
+            self._counts[hint] = place
+            known = local(f"{hint}_{place}")
+            self._names[expr] = known
+            self.expressions[known] = expr
+            self.shapes[known] = shape
+        self.guards[known] = self.guards.get(known, here) & here
+        return known
+
+    def mirrored(self, expr: sp.Basic) -> sp.Basic:
+        """Returns an expression with the first parameter in the places of the second."""
+        if not self.is_of_other(expr):
+            return expr
+        if expr not in self._mirrored:
+            self._mirrored[expr] = self._mirror(expr)
+        return self._mirrored[expr]
+
+    def _mirror(self, expr: sp.Basic) -> sp.Basic:
+        if isinstance(expr, sp.Symbol):
+            definition = self.expressions.get(expr)
+            if definition is None:
+                return self._of_first(expr)
+            return self._renamed(expr, self.mirrored(definition))
+        return expr.func(*map(self.mirrored, expr.args))
+
+    def _renamed(self, symbol: sp.Symbol, expr: sp.Expr) -> sp.Expr:
+        """A definition in the place of another one."""
+        name = symbol.name.removeprefix("local.").rpartition("_")[0]
+        return self.named(expr, self.shapes[symbol], name, self.guards[symbol])
+
+    def _of_first(self, symbol: sp.Symbol) -> sp.Symbol:
+        return sp.Symbol(symbol.name.removeprefix("other."), **symbol.assumptions0)
+
+    def is_of_other(self, expr: sp.Basic) -> bool:
+        """Returns whether an expression depends on the second parameter."""
+        known = self._is_others.get(expr)
+        if known is None:
+            if isinstance(expr, sp.Symbol):
+                definition = self.expressions.get(expr)
+                is_own = expr.name.startswith("other.")
+                known = is_own or (definition is not None and self.is_of_other(definition))
+            else:
+                known = any(self.is_of_other(arg) for arg in expr.args)
+            self._is_others[expr] = known
+        return known
+
+    def normal(self, condition: sp.Basic) -> sp.Basic:
+        """Returns a condition with that of the first parameter in the place of the second's.
+
+        One on both is on sums over all parameters.
+        """
+        if not self.is_of_other(condition):
+            return condition
+        return self.summed(condition) if self.is_of_tensor(condition) else self.mirrored(condition)
+
+    def summed(self, expr: sp.Basic) -> sp.Basic:
+        """Returns an expression with a global sum for each term of both parameters.
+
+        Raises:
+            TraceError: It depends on the second parameter in another way.
+        """
+        if not self.is_of_other(expr):
+            return expr
+        if expr not in self._summed:
+            self._summed[expr] = self._sum(expr)
+        return self._summed[expr]
+
+    def _sum(self, expr: sp.Basic) -> sp.Basic:
+        if isinstance(expr, sp.Symbol):
+            definition = self.expressions.get(expr)
+            if definition is None:
+                raise TraceError(
+                    f"the step of one parameter takes {expr.name.removeprefix('other.')} of "
+                    "another one, and is not a sum over all parameters",
+                    hint="state it with global_sum in a rule of your own",
+                )
+            return self._renamed(expr, self.summed(definition))
+        if isinstance(expr, sp.Add):
+            return self._sum_of_terms(expr)
+        return expr.func(*map(self.summed, expr.args))
+
+    def _sum_of_terms(self, expr: sp.Add) -> sp.Expr:
+        terms = list(expr.args)
+        result: list[sp.Expr] = []
+        others = [term for term in terms if self.is_of_other(term)]
+        own = [term for term in terms if not self.is_of_other(term)]
+        for term in others:
+            mirrored = self.mirrored(term)
+            if mirrored in own:
+                own.remove(mirrored)
+                result.append(self._over_all(mirrored))
+            else:
+                result.append(self.summed(term))
+        return sp.Add(*own, *result)
+
+    def _over_all(self, term: sp.Expr) -> sp.Expr:
+        """The sum over all parameters of a scalar term."""
+        sums = [factor for factor in sp.Mul.make_args(term) if isinstance(factor, ReduceSum)]
+        if len(sums) == 1 and len(sums[0].args) == 1:
+            rest = term / sums[0]
+            inner = sums[0].args[0]
+            shape = self.shapes.get(inner)
+            if not self.is_of_tensor(rest) and shape is not None:
+                own = self.shapes[PARAM]
+                if shape == own:
+                    return rest * GlobalSum(inner)
+                if math.prod(shape) == math.prod(own):
+                    return rest * GlobalSum(like_param(inner))
+        rest = term / SIZE
+        if not self.is_of_tensor(rest) and not rest.free_symbols & SHAPE_SYMBOLS:
+            return rest * GlobalSum(sp.Integer(1))
+        # The term of one parameter is a number: the sum of its elements is that number.
+        return GlobalSum(term / SIZE)
+
+    def is_of_tensor(self, expr: sp.Basic) -> bool:
+        """Returns whether an expression depends on tensors of the first parameter."""
+        for symbol in expr.free_symbols:
+            definition = self.expressions.get(symbol)
+            if symbol in (PARAM, GRAD) or symbol.name.startswith("state."):
+                return True
+            if definition is not None and self.is_of_tensor(definition):
+                return True
+        return False
+
+    def expanded(self, expr: sp.Basic) -> sp.Basic:
+        """Returns an expression without definitions outside of global sums."""
+        if isinstance(expr, sp.Symbol):
+            definition = self.expressions.get(expr)
+            return expr if definition is None else self.expanded(definition)
+        if not expr.args or isinstance(expr, GlobalSum):
+            return expr
+        return expr.func(*map(self.expanded, expr.args))
+
+    def _guarded(self, symbol: sp.Symbol, definition: sp.Expr) -> sp.Expr:
+        """A definition with functions of the step that have no value at every step."""
+        guards = self.guards.get(symbol, frozenset()) - self.ignored
+        powers = [power for power in definition.atoms(sp.Pow) if self._is_partial(power)]
+        if not guards or not (powers or any(t in p.free_symbols for p in definition.atoms(sp.log))):
+            return definition
+        changes = self._clamped(powers, sp.And(*guards))
+        clamped = definition.replace(lambda part: part in changes, lambda part: changes[part])
+        return sp.Piecewise((clamped, sp.And(*guards)), (0, True))
+
+    def within(self, value: sp.Basic, condition: sp.Basic) -> sp.Basic:
+        """Returns a value whose powers of the step have a value where a condition fails, too."""
+        changes = self._clamped([p for p in value.atoms(sp.Pow) if self._is_partial(p)], condition)
+        return value.replace(lambda part: part in changes, lambda part: changes[part])
+
+    def _is_partial(self, power: sp.Pow) -> bool:
+        """Whether a power of scalars of the step has no value at some step."""
+        base, exponent = power.args
+        if t not in base.free_symbols or (exponent.is_integer and exponent.is_nonnegative):
+            return False
+        numbers = {hyper(name): value for name, value in self.hypers.items()}
+        if base.free_symbols - {t, *numbers}:
+            return False
+        return not (values_at(base, STEPS, numbers) > 0).all()
+
+    def _clamped(self, powers: Sequence[sp.Pow], condition: sp.Basic) -> dict[sp.Basic, sp.Basic]:
+        """Powers whose bases, above 0 where they are used, are so everywhere."""
+        numbers = {hyper(name): value for name, value in self.hypers.items()}
+        if condition.free_symbols - {t, *numbers}:
+            return {}
+        holds = values_at(condition, STEPS, numbers)
+        changes: dict[sp.Basic, sp.Basic] = {}
+        for power in powers:
+            base, exponent = power.args
+            if (values_at(base, STEPS[holds], numbers) > 0).all():
+                least = _LEAST if exponent.is_negative else sp.Integer(0)
+                changes[power] = sp.Max(base, least) ** exponent
+        return changes
+
+    def needed(self, results: Iterable[sp.Basic]) -> dict[sp.Symbol, sp.Expr]:
+        """Returns the definitions that expressions take, directly or through others, in order."""
+        found: dict[sp.Symbol, sp.Expr] = {}
+
+        def visit(expr: sp.Basic) -> None:
+            for symbol in sorted(expr.free_symbols, key=lambda symbol: symbol.name):
+                definition = self.expressions.get(symbol)
+                if definition is not None and symbol not in found:
+                    visit(definition)
+                    found[symbol] = self._guarded(symbol, definition)
+
+        for expr in results:
+            visit(expr)
+        return found
+
+
+def as_shape_rule(axes: Axes, shape: Sizes) -> ShapeRule:
+    """Returns how the shape of a state follows from that of its parameter."""
+    if shape == ():
+        return "scalar"
+    return "param" if shape == axes.shape else ShapeSizes(shape_expressions(axes, shape))
+
+
+def shape_expressions(axes: Axes, shape: Sequence[int]) -> tuple[sp.Expr, ...]:
+    """Returns the sizes of a shape as expressions."""
+    return tuple(axes.size(size) for size in shape)
+
+
+def inlined(
+    results: Mapping[str, sp.Basic], definitions: Mapping[sp.Symbol, sp.Expr]
+) -> tuple[dict[str, sp.Basic], dict[sp.Symbol, sp.Expr]]:
+    """Returns results and definitions, those that are used once and are short being inlined."""
+    uses: dict[sp.Symbol, int] = {}
+    for expr in (*results.values(), *definitions.values()):
+        for symbol in expr.free_symbols:
+            uses[symbol] = uses.get(symbol, 0) + sum(
+                1 for part in sp.preorder_traversal(expr) if part == symbol
+            )
+    replaced: dict[sp.Symbol, sp.Expr] = {}
+    remaining: dict[sp.Symbol, sp.Expr] = {}
+    sizes: dict[sp.Symbol, int] = {}
+    for symbol, definition in definitions.items():
+        expr = definition.xreplace(replaced)
+        size = sum(1 for _ in sp.preorder_traversal(expr))
+        if uses.get(symbol, 0) == 1 and size <= _LARGEST_INLINE:
+            replaced[symbol] = expr
+        else:
+            remaining[symbol] = expr
+            sizes[symbol] = size
+    return {key: expr.xreplace(replaced) for key, expr in results.items()}, remaining

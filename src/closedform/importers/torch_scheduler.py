@@ -1,0 +1,421 @@
+"""Schedulers of torch, and of packages that follow them, as one schedule for each param group.
+
+The scheduler's own method is traced, with the step as ``last_epoch``. A method that computes the
+value from the value before is a recurrence: the closed form is that of ``_get_closed_form_lr``, or
+one that ``recurrence`` finds, and an induction proves that the recurrence has its values. What is
+composed of other schedulers is composed of their schedules. The result is compared with the
+scheduler, run step by step on an optimizer of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import types
+import warnings
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy as sp
+import torch
+from torch.optim.lr_scheduler import (
+    ChainedScheduler,
+    LRScheduler,
+    ReduceLROnPlateau,
+    SequentialLR,
+)
+
+from closedform.errors import TraceError
+from closedform.importers.python.join import Cell, joined
+from closedform.importers.python.number import Number
+from closedform.importers.python.place import Place, UserValue
+from closedform.importers.python.prover import Prover
+from closedform.importers.python.rebuild import Environment
+from closedform.importers.python.trace import Program, Traced, run_program
+from closedform.importers.recurrence import closed_form
+from closedform.language import Schedule, exact_number, sequential, t
+from closedform.language.printing import text
+
+_PREVIOUS = sp.Symbol("previous", real=True)
+_TOLERANCE = 1e-9
+"""Of the largest value: a recurrence in float64 rounds once or more a step."""
+_COMPARED_STEPS = 160
+_MOST_COMPARED = 20_000
+_COMPOSITES = (SequentialLR, ChainedScheduler)
+_CLOSED = "_get_closed_form_lr"
+
+# Methods of schedulers that are not torch's, of the step to the values of all groups.
+_METHODS = ("_get_lr", "get_updated_values")
+
+
+def is_scheduler(source: object) -> bool:
+    """Returns whether an object is a scheduler that can be read."""
+    return isinstance(source, LRScheduler) or any(hasattr(source, name) for name in _METHODS)
+
+
+def schedules_of(scheduler: UserValue, prover: Prover) -> list[Schedule]:
+    """Returns the schedule of each param group, in updates from the first one on.
+
+    Args:
+        scheduler: A scheduler of torch, timm, transformers, pytorch-accelerated, or a subclass.
+        prover: What decides comparisons.
+
+    Raises:
+        TraceError: It depends on a metric, or on random numbers, or its values are given by a
+            recurrence without a known closed form, which the message shows.
+    """
+    found = [
+        _Reader(prover, index).schedule(scheduler)
+        for index in range(len(scheduler.optimizer.param_groups))
+    ]
+    _compare(scheduler, found, prover)
+    return found
+
+
+def _method_of(scheduler: object) -> str | None:
+    """The method of the number of updates, of a class that is not one of torch."""
+    if isinstance(scheduler, LRScheduler):
+        return None
+    return next((name for name in _METHODS if hasattr(scheduler, name)), None)
+
+
+def _field(scheduler: object) -> str:
+    """The entry of the param groups that is scheduled."""
+    return str(getattr(scheduler, "param_group_field", "lr"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads the schedule of one param group.
+
+    Attributes:
+        prover: What decides comparisons.
+        index: The index of the group.
+    """
+
+    prover: Prover
+    index: int
+
+    def schedule(self, scheduler: Any) -> Schedule:
+        """Returns the schedule of a scheduler, in its own steps."""
+        name = type(scheduler).__name__
+        method = _method_of(scheduler)
+        if method is not None:
+            return self._by_rate(scheduler, method)
+        if isinstance(scheduler, ReduceLROnPlateau):
+            raise TraceError(
+                "the value depends on a metric, which is not known before the run",
+                where=name,
+                hint="closedform.schedules.reduce_on_plateau is a rule with a state",
+            )
+        own = getattr(scheduler, "schedules", None)
+        if isinstance(own, list) and all(isinstance(each, Schedule) for each in own):
+            found: Schedule = own[self.index]
+            return found
+        if isinstance(scheduler, SequentialLR):
+            return self._sequence(scheduler)
+        if isinstance(scheduler, ChainedScheduler):
+            members = [self.schedule(each) for each in scheduler._schedulers]
+            return self._product(scheduler, members)
+        if type(scheduler).step is not LRScheduler.step:
+            return self._by_step(scheduler)
+        return self._by_rate(scheduler)
+
+    def _sequence(self, scheduler: SequentialLR) -> Schedule:
+        """The members in a row."""
+        name = type(scheduler).__name__
+        first, *others = scheduler._schedulers
+        for member in others:
+            if isinstance(member, _COMPOSITES):
+                raise TraceError(
+                    f"a {type(member).__name__} follows another scheduler, where torch raises "
+                    "NotImplementedError",
+                    where=name,
+                    hint="put its members into the outer SequentialLR",
+                )
+        marks = list(scheduler._milestones)
+        starts: list[Schedule]
+        if isinstance(first, SequentialLR):
+            # torch sets the first value by a step, which is the second one of the inner clock.
+            starts = [self.schedule(member) for member in first._schedulers]
+            marks = [mark - 1 for mark in first._milestones] + marks
+        elif isinstance(first, ChainedScheduler):
+            starts = [self._product(first, [self._late(each) for each in first._schedulers])]
+        else:
+            starts = [self.schedule(first)]
+        return _in_sequence([*starts, *map(self.schedule, others)], marks, name)
+
+    def _product(self, scheduler: ChainedScheduler, members: Sequence[Schedule]) -> Schedule:
+        """The product of what the members make of the initial value."""
+        base = self._base(scheduler)
+        expr = base * sp.Mul(*(member.expr / base for member in members))
+        return Schedule(expr, name=type(scheduler).__name__)
+
+    def _late(self, scheduler: LRScheduler) -> Schedule:
+        """A member whose first value is set by a step, and not by its constructor."""
+        schedule = self.schedule(scheduler)
+        if isinstance(scheduler, _COMPOSITES):
+            return schedule
+        is_ahead = self._first(scheduler, is_initial=False) != self._first(scheduler)
+        return schedule.shift(1) if is_ahead else schedule
+
+    def _base(self, scheduler: Any) -> sp.Expr:
+        name = f"initial_{_field(scheduler)}"
+        return exact_number(float(self._group(scheduler)[name]), name)
+
+    def _group(self, scheduler: Any) -> dict[str, Any]:
+        groups: list[dict[str, Any]] = scheduler.optimizer.param_groups
+        return groups[self.index]
+
+    # --- one scheduler -----------------------------------------------------------------------
+
+    def _by_rate(self, scheduler: Any, method: str = "get_lr") -> Schedule:
+        """The schedule that a method computes, or the closed form of its recurrence."""
+        name = type(scheduler).__name__
+        whole = self._run(scheduler, method, first=0, is_initial=False)
+        if not _depends(whole) and whole.cells[0].value is not None:
+            return whole.schedule(name, {})
+        later = self._run(scheduler, method, first=1)
+        first = self._first(scheduler, method)
+        if not _depends(later):
+            return Schedule(joined([Cell(0, 1, first), *later.cells]), name=name)
+        following = joined(later.cells)
+        for candidate in self._candidates(scheduler, later, first):
+            if self.prover.follows(candidate.expr, first, _PREVIOUS, following):
+                return candidate
+        raise TraceError(
+            f"the value follows from the value before, with no known closed form: it is {first} at "
+            f"t = 0 and {text(following)} at t >= 1",
+            where=name,
+            hint="write the schedule as a function of the step, and use closedform.from_python",
+        )
+
+    def _candidates(self, scheduler: Any, later: Traced, first: sp.Expr) -> Iterator[Schedule]:
+        name = type(scheduler).__name__
+        if hasattr(scheduler, _CLOSED):
+            yield self._run(scheduler, _CLOSED, first=0).schedule(name, {})
+        found = closed_form(later.cells, first, _PREVIOUS)
+        if found is not None:
+            yield Schedule(found, name=name)
+
+    def _first(self, scheduler: Any, method: str = "get_lr", *, is_initial: bool = True) -> sp.Expr:
+        """The value at step 0, from the initial value of the group."""
+        cells = self._run(scheduler, method, first=0, is_initial=is_initial).cells
+        value = cells[0].value
+        if value is None:
+            raise TraceError("there is no value at step 0", where=type(scheduler).__name__)
+        first = {_PREVIOUS: self._base(scheduler), t: sp.Integer(0)}
+        result: sp.Expr = value.xreplace(first)
+        return result
+
+    def _by_step(self, scheduler: LRScheduler) -> Schedule:
+        """The schedule of a class whose ``step`` takes the number of the step."""
+        name = type(scheduler).__name__
+        parameters = list(inspect.signature(type(scheduler).step).parameters)
+        if len(parameters) < 2:
+            raise TraceError(
+                "the class has a step() of its own, which does not take the number of the step",
+                where=name,
+                hint="write the schedule as a function of the step, and use closedform.from_python",
+            )
+        found = self._run(scheduler, "step", first=0)
+        if _depends(found):
+            raise TraceError("step() computes the value from the value before", where=name)
+        return found.schedule(name, {})
+
+    def _run(
+        self, scheduler: Any, method: str, *, first: int, is_initial: bool | None = None
+    ) -> Traced:
+        """What a method computes for the group, with the clock at the step."""
+        stand_in: Any = object.__new__(type(scheduler))
+        stand_in.__dict__.update({**vars(scheduler), "optimizer": None})
+        groups, field = _entries(scheduler), _field(scheduler)
+
+        def build(environment: Environment) -> Callable[[Number], Any]:
+            made = environment.wrap(stand_in)
+            previous = Number(environment.run, _PREVIOUS)
+
+            def call(step: Number) -> Any:
+                own = [
+                    {**{k: _constant(environment, v) for k, v in group.items()}, field: previous}
+                    for group in groups
+                ]
+                set_attribute = functools.partial(object.__setattr__, made)
+                set_attribute("optimizer", types.SimpleNamespace(param_groups=own))
+                environment.allow_assignments(made)
+                if method in _METHODS:
+                    values = getattr(made, method)(step)
+                    return previous if values is None else _of_group(values, self.index)
+                initial = step.run.first == 0 if is_initial is None else is_initial
+                set_attribute("last_epoch", step)
+                set_attribute("_step_count", step + 1)
+                set_attribute("_is_initial", initial)
+                set_attribute("_get_lr_called_within_step", True)
+                if method == "step":
+                    made.step(step)
+                    return own[self.index][field]
+                return getattr(made, method)()[self.index]
+
+            return call
+
+        bound = getattr(type(scheduler), method)
+        program = Program(type(scheduler).__name__, build, None, _place(bound), first)
+        return run_program(program, self.prover, {"previous": _PREVIOUS})
+
+
+def _depends(traced: Traced) -> bool:
+    """Whether a value depends on the value before."""
+    return any(_PREVIOUS in cell.value.free_symbols for cell in traced.cells if cell.value)
+
+
+def _entries(scheduler: Any) -> list[dict[str, Any]]:
+    """The param groups without their parameters."""
+    return [
+        {key: value for key, value in group.items() if key != "params"}
+        for group in scheduler.optimizer.param_groups
+    ]
+
+
+def _of_group(values: Any, index: int) -> Any:
+    return values[index] if isinstance(values, list | tuple) else values
+
+
+def _constant(environment: Environment, value: Any) -> Any:
+    if isinstance(value, torch.Tensor) and value.numel() == 1:
+        value = value.item()
+    return environment.constant(value) if isinstance(value, int | float) else value
+
+
+def _place(function: Any) -> Place | None:
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    if code is None:
+        return None
+    return Place(code.co_filename, code.co_firstlineno, code.co_qualname)
+
+
+def _in_sequence(members: Sequence[Schedule], milestones: Sequence[int], name: str) -> Schedule:
+    """Members in their own local time; one whose milestones are equal is never active."""
+    chosen: list[Schedule] = []
+    marks: list[int] = []
+    starts = [0, *milestones]
+    for index, member in enumerate(members):
+        end = milestones[index] if index < len(milestones) else None
+        if end is not None and end <= starts[index]:
+            continue
+        if chosen:
+            marks.append(starts[index])
+        chosen.append(member)
+    return sequential(chosen, marks, name=name)
+
+
+# --- the scheduler itself, step by step ----------------------------------------------------------
+
+
+def _compare(scheduler: Any, schedules: Sequence[Schedule], prover: Prover) -> None:
+    """Runs a copy of the scheduler on an optimizer of its own, beside the schedules."""
+    lengths = [int(each.length) for each in schedules if each.length is not None]
+    marks = list(_milestones(scheduler))
+    ends = [step + 2 for step in (*lengths, *marks)]
+    steps = min(max([_COMPARED_STEPS, *ends]), _MOST_COMPARED)
+    theirs = list(_values(scheduler, steps))
+    for index, schedule in enumerate(schedules):
+        own = [float(values[index]) for values in theirs]
+        scale = max(map(abs, own), default=0.0)
+        for step in _sample(len(own), marks):
+            ours = prover.value(schedule.bound, step)
+            if ours is None:
+                ours = math.nan
+            if not abs(ours - own[step]) <= _TOLERANCE * scale:
+                raise TraceError(
+                    f"the schedule differs from the scheduler: at step {step} it is {ours!r}, and "
+                    f"the scheduler sets {own[step]!r}",
+                    where=f"{type(scheduler).__name__}, param group {index}",
+                    hint="members of a composite change each other's values",
+                )
+
+
+def _sample(count: int, marks: Sequence[int]) -> list[int]:
+    """All of the first steps, those around milestones, and later ones at equal distances."""
+    around = {mark + beside for mark in marks for beside in (-1, 0, 1)}
+    regular = range(0, count, max(1, count // 50))
+    chosen = {*range(min(count, _COMPARED_STEPS)), *regular, *around, count - 1}
+    return sorted(step for step in chosen if 0 <= step < count)
+
+
+def _milestones(scheduler: Any) -> Iterator[int]:
+    """The milestones of a composite and of its members, in their own steps."""
+    yield from getattr(scheduler, "_milestones", ())
+    for member in getattr(scheduler, "_schedulers", ()):
+        yield from _milestones(member)
+
+
+def _values(scheduler: Any, steps: int) -> Iterator[list[float]]:
+    """The values of all groups at the first steps; fewer where the scheduler raises."""
+    method = _method_of(scheduler)
+    if method is not None:
+        yield from _values_of_method(scheduler, method, steps)
+        return
+    groups = [
+        {
+            **entries,
+            "params": [torch.nn.Parameter(torch.zeros(1))],
+            "lr": float(entries["initial_lr"]),
+        }
+        for entries in _entries(scheduler)
+    ]
+    optimizer = torch.optim.SGD(groups, lr=0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        copied = _copied(scheduler, optimizer)
+        _begin(copied)
+        for step in range(steps):
+            if step:
+                try:
+                    copied.step()
+                except ValueError:  # OneCycleLR, after its last step
+                    return
+            yield [float(group["lr"]) for group in optimizer.param_groups]
+
+
+def _values_of_method(scheduler: Any, method: str, steps: int) -> Iterator[list[float]]:
+    """The values of a class with a method of the number of updates."""
+    field, groups = _field(scheduler), _entries(scheduler)
+    for group in groups:
+        group[field] = float(group[f"initial_{field}"])
+    copied: Any = object.__new__(type(scheduler))
+    optimizer = types.SimpleNamespace(param_groups=groups)
+    copied.__dict__.update({**vars(scheduler), "optimizer": optimizer})
+    for step in range(steps):
+        values = getattr(copied, method)(step)
+        for index, group in enumerate(groups):
+            group[field] = group[field] if values is None else float(_of_group(values, index))
+        yield [group[field] for group in groups]
+
+
+def _copied(scheduler: LRScheduler, optimizer: torch.optim.Optimizer) -> Any:
+    """A copy of a scheduler before its first step."""
+    made: Any = object.__new__(type(scheduler))
+    made.__dict__.update({**vars(scheduler), "optimizer": optimizer, "last_epoch": -1})
+    made._step_count = 0
+    members: list[LRScheduler] | None = getattr(scheduler, "_schedulers", None)
+    if members is not None:
+        made._schedulers = [_copied(member, optimizer) for member in members]
+        made.last_epoch = 0
+    if hasattr(made, "T_0"):
+        made.T_i, made.T_cur = made.T_0, 0
+    return made
+
+
+def _begin(copied: Any) -> None:
+    """Sets the first value, as the constructors do."""
+    match copied:
+        case SequentialLR():
+            copied._schedulers[bisect_right(copied._milestones, 0)]._initial_step()
+        case ChainedScheduler():
+            for member in copied._schedulers:
+                _begin(member)
+        case _:
+            copied._initial_step()

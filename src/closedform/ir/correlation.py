@@ -1,0 +1,215 @@
+"""Bounds that intervals of the operands alone do not give: terms that depend on one another.
+
+1. Sums in which a value occurs twice: ``m + c*(g - m)`` is ``(1 - c)*m + c*g``, for c in [0, 1] an
+   average of m and g, rounded. The sum is written as a combination of its leaves; each rounding on
+   the way adds half a unit in the last place of what it rounds.
+2. Quotients whose dividend is part of their divisor: ``x / (x + y)`` with x, y >= 0, and
+   ``x / (sqrt(sum(x*x)) + y)`` with y >= 0, are at most 1 in size, rounded; ``x / mean(x)`` with
+   x >= 0 is at most the number of elements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from closedform.ir.graph import Node
+from closedform.ir.interval import Interval
+from closedform.ir.ops import Op
+from closedform.ir.types import DType
+
+_LARGEST_FORM = 12
+_SUMS = (Op.ADD, Op.SUB)
+# What the sums below are off, computed in float64.
+_SLACK = 2.0**-48
+
+
+@dataclass(slots=True)
+class _Form:
+    """A combination of nodes with coefficients in intervals, and what rounding adds at most."""
+
+    terms: dict[int, tuple[float, float]] = field(default_factory=dict)
+    error: float = 0.0
+    repeats: bool = False
+    size: int = 0
+
+
+def combined(nodes: Sequence[Node], known: Sequence[Interval], node: Node) -> Interval | None:
+    """Returns an interval of a sum of floats in which a value occurs more than once, else None.
+
+    Args:
+        nodes: The nodes.
+        known: Their intervals, up to the operands of the sum.
+        node: The sum, an addition or a subtraction.
+    """
+    if not any(nodes[operand].op in (*_SUMS, Op.MUL) for operand in node.operands):
+        return None
+    form = _Form()
+    left, right = node.operands
+    _collect(nodes, known, left, (1.0, 1.0), form)
+    _collect(nodes, known, right, (1.0, 1.0) if node.op is Op.ADD else (-1.0, -1.0), form)
+    if not form.repeats or form.size > _LARGEST_FORM:
+        return None
+    low = high = size = 0.0
+    for index, coefficient in form.terms.items():
+        ends = _product(coefficient, (float(known[index].low), float(known[index].high)))
+        low, high, size = low + ends[0], high + ends[1], size + max(map(abs, ends))
+    slack = form.error + _rounding(size + form.error, node.type.dtype) + size * _SLACK
+    if not math.isfinite(low - slack) or not math.isfinite(high + slack):
+        return None
+    return Interval(low - slack, high + slack)
+
+
+def _collect(
+    nodes: Sequence[Node],
+    known: Sequence[Interval],
+    index: int,
+    coefficient: tuple[float, float],
+    form: _Form,
+) -> None:
+    """Adds a node with a coefficient to a form: what it is a sum of, or the node itself."""
+    node = nodes[index]
+    form.size += 1
+    if form.size > _LARGEST_FORM or not node.type.dtype.is_float:
+        _add_term(index, coefficient, form)
+        return
+    factor = _scale(nodes, known, node)
+    if node.op not in _SUMS and factor is None:
+        _add_term(index, coefficient, form)
+        return
+    size = max(map(abs, coefficient))
+    form.error += size * _rounding(_size(known[index]), node.type.dtype)
+    if factor is not None:
+        inner, ends = factor
+        _collect(nodes, known, inner, _product(coefficient, ends), form)
+        return
+    left, right = node.operands
+    negative = (-coefficient[1], -coefficient[0])
+    _collect(nodes, known, left, coefficient, form)
+    _collect(nodes, known, right, coefficient if node.op is Op.ADD else negative, form)
+
+
+def _scale(
+    nodes: Sequence[Node], known: Sequence[Interval], node: Node
+) -> tuple[int, tuple[float, float]] | None:
+    """A tensor and its scalar factor, whose interval is the coefficient; None for other nodes."""
+    if node.op is Op.NEG:
+        return node.operands[0], (-1.0, -1.0)
+    if node.op is not Op.MUL:
+        return None
+    first, second = node.operands
+    for scalar, other in ((first, second), (second, first)):
+        interval = known[scalar]
+        if nodes[scalar].type.shape or interval.maybe_nan or interval.has_infinity:
+            continue
+        is_constant = nodes[scalar].op is Op.CONST or bool(nodes[other].type.shape)
+        if is_constant:
+            return other, (float(interval.low), float(interval.high))
+    return None
+
+
+def _add_term(index: int, coefficient: tuple[float, float], form: _Form) -> None:
+    known = form.terms.get(index)
+    if known is not None:
+        form.repeats = True
+        coefficient = (
+            math.nextafter(known[0] + coefficient[0], -math.inf),
+            math.nextafter(known[1] + coefficient[1], math.inf),
+        )
+    form.terms[index] = coefficient
+
+
+def _product(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+    corners = [a * b for a in one for b in other]
+    if any(map(math.isnan, corners)):
+        return -math.inf, math.inf
+    return math.nextafter(min(corners), -math.inf), math.nextafter(max(corners), math.inf)
+
+
+def _rounding(size: float, dtype: DType) -> float:
+    """Half a unit in the last place of numbers up to a size."""
+    info = np.finfo(dtype.numpy) if dtype in _ROUNDED else None
+    if info is None:
+        return math.inf
+    return size * float(info.eps) + float(info.smallest_subnormal)
+
+
+_ROUNDED = frozenset({DType.F32, DType.F64})
+
+
+def _size(interval: Interval) -> float:
+    return float(max(abs(interval.low), abs(interval.high)))
+
+
+# --- quotients -----------------------------------------------------------------------------------
+
+
+def part_of(
+    nodes: Sequence[Node], known: Sequence[Interval], part: int, whole: int
+) -> float | None:
+    """Returns how many times another value the size of a value is at most, but for rounding.
+
+    The other one is then >= 0: a sum, mean or norm of which the value is a part. None where that is
+    not seen.
+    """
+    if part == whole:
+        return 1.0 if known[part].low >= 0 else None
+    node = nodes[whole]
+    match node.op:
+        case Op.ADD:
+            left, right = node.operands
+            for one, other in ((left, right), (right, left)):
+                if known[other].low >= 0:
+                    factor = part_of(nodes, known, part, one)
+                    if factor is not None:
+                        return factor
+            return None
+        case Op.MAX:
+            found = (part_of(nodes, known, part, operand) for operand in node.operands)
+            return next((factor for factor in found if factor is not None), None)
+        case Op.SQRT:
+            return 1.0 if _is_sum_of_squares(nodes, node.operands[0], part) else None
+        case Op.DIV:
+            above, below = node.operands
+            divisor = known[below]
+            factor = part_of(nodes, known, part, above) if 0 < divisor.low else None
+            return None if factor is None else factor * float(divisor.high)
+        case Op.REDUCE_SUM:
+            (inner,) = node.operands
+            is_sum = known[inner].low >= 0 and node.type.dtype.is_float
+            return part_of(nodes, known, part, inner) if is_sum else None
+        case Op.CAST | Op.RESHAPE | Op.BROADCAST_TO if node.type.dtype.is_float:
+            return part_of(nodes, known, part, node.operands[0])
+        case Op.ABS:
+            return 1.0 if node.operands[0] == part else None
+        case _:
+            return None
+
+
+def _is_sum_of_squares(nodes: Sequence[Node], index: int, part: int) -> bool:
+    node = nodes[index]
+    if node.op is Op.REDUCE_SUM or (node.op is Op.CAST and node.type.dtype.is_float):
+        return _is_sum_of_squares(nodes, node.operands[0], part)
+    return node.op is Op.MUL and node.operands == (part, part)
+
+
+def quotient_bound(nodes: Sequence[Node], whole: int) -> float:
+    """Returns by what rounding may raise a part of a whole divided by it, as a factor.
+
+    A square that is subnormal may be rounded to two thirds of itself: a norm is then a root of that
+    too small, a sum of squares in any order never so far.
+    """
+    pending, seen = [whole], 0
+    while pending and seen < _LARGEST_FORM:
+        node = nodes[pending.pop()]
+        seen += 1
+        if node.op is Op.SQRT:
+            return 1.5
+        pending.extend(node.operands)
+    return 1.5 if pending else 1.0 + 2.0**-20
+
+
+__all__ = ["combined", "part_of", "quotient_bound"]

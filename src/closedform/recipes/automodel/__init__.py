@@ -1,0 +1,8 @@
+"""NeMo Automodel: Megatron's formulas, which count updates here."""
+
+from __future__ import annotations
+
+from closedform.recipes.automodel.schedules import SCHEDULES
+from closedform.recipes.entries import Framework
+
+FRAMEWORK = Framework("automodel", SCHEDULES, {}, versions=("36044ad3d139",))

@@ -1,0 +1,8 @@
+"""axolotl: the schedulers of its config, over those of transformers."""
+
+from __future__ import annotations
+
+from closedform.recipes.axolotl.schedules import SCHEDULES
+from closedform.recipes.entries import Framework
+
+FRAMEWORK = Framework("axolotl", SCHEDULES, {}, versions=("067b021c8b87",))

@@ -1,0 +1,8 @@
+"""big_vision: the multiplier of its learning rate."""
+
+from __future__ import annotations
+
+from closedform.recipes.big_vision.schedules import SCHEDULES
+from closedform.recipes.entries import Framework
+
+FRAMEWORK = Framework("big_vision", SCHEDULES, {}, versions=("0127fb6b337e",))

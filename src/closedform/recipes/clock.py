@@ -1,0 +1,255 @@
+"""Clocks and facts: what a framework counts, and the conversion to optimizer updates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any
+
+import sympy as sp
+
+from closedform.errors import ArgumentError, DefinitionError, nearest
+from closedform.language import exact_number, t
+from closedform.language.aliases import Number
+
+
+class Unit(StrEnum):
+    """The unit of a clock."""
+
+    UPDATE = "update"
+    MICRO_BATCH = "micro_batch"
+    PROCESS_STEP = "process_step"
+    SAMPLE = "sample"
+    TOKEN = "token"
+    EPOCH = "epoch"
+    RUN = "run"
+    WARMUP = "warmup"
+
+
+ALIASES: Mapping[str, str] = {
+    "batches_per_epoch": "updates_per_epoch",
+    "dataloader_len_batches": "updates_per_epoch",
+    "epoch_length": "updates_per_epoch",
+    "gradient_accumulation_iters": "gradient_accumulation",
+    "gradient_accumulation_steps": "gradient_accumulation",
+    "increment_per_update": "global_batch_size",
+    "max_iters": "total_updates",
+    "num_iterations": "total_updates",
+    "num_processes": "world_size",
+    "num_train_steps": "total_updates",
+    "num_training_steps": "total_updates",
+    "samples_per_batch": "global_batch_size",
+    "steps_per_epoch": "updates_per_epoch",
+    "tokens_per_batch": "tokens_per_update",
+    "train_updates": "total_updates",
+    "training_steps": "total_updates",
+}
+"""From the name that a framework has for a fact to that of :class:`Facts`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The numbers of a run that its config does not contain; None where one is not known.
+
+    Attributes:
+        global_batch_size: Samples in an optimizer update, over all processes.
+        micro_batch_size: Samples in one forward pass of one process.
+        world_size: The number of data-parallel processes.
+        gradient_accumulation: Micro-batches of one process in an update.
+        dataset_size: Samples in an epoch.
+        sequence_length: Tokens in a sample.
+        total_updates: Optimizer updates of the run.
+        updates_per_epoch: Optimizer updates in an epoch, where it is not
+            ``dataset_size / global_batch_size``.
+        tokens_per_update: Tokens in an update, where it is not
+            ``global_batch_size * sequence_length``.
+        warmup_updates: Optimizer updates of the warmup.
+    """
+
+    global_batch_size: int | None = None
+    micro_batch_size: int | None = None
+    world_size: int | None = None
+    gradient_accumulation: int | None = None
+    dataset_size: int | None = None
+    sequence_length: int | None = None
+    total_updates: int | None = None
+    updates_per_epoch: int | None = None
+    tokens_per_update: int | None = None
+    warmup_updates: int | None = None
+
+    def __post_init__(self) -> None:
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if value is not None and not exact_number(value, f"the fact {entry.name}") > 0:
+                raise DefinitionError(f"the fact {entry.name} must be above 0, got {value!r}")
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Facts:
+        """Returns the facts of a mapping, under their own names or those of a framework.
+
+        Raises:
+            ArgumentError: A name is unknown.
+            DefinitionError: Two names of one fact have different values, or a value is not above 0.
+
+        Example:
+            >>> Facts.of({"training_steps": 100}).total_updates
+            100
+        """
+        known = {entry.name for entry in fields(cls)}
+        values: dict[str, Any] = {}
+        for key, value in given.items():
+            name = ALIASES.get(key, key)
+            if name not in known:
+                raise ArgumentError(
+                    f"unknown fact {key!r}", hint=nearest(str(key), {*known, *ALIASES})
+                )
+            if values.get(name, value) != value:
+                raise DefinitionError(
+                    f"the fact {name} has two values, {values[name]!r} and {value!r} as {key!r}"
+                )
+            values[name] = value
+        return cls(**values)
+
+    def require(self, *names: str, where: str | None = None) -> tuple[sp.Expr, ...]:
+        """Returns facts as exact numbers.
+
+        Raises:
+            ArgumentError: One or several are not known; the message lists all of them.
+
+        Example:
+            >>> Facts(global_batch_size=8).require("global_batch_size")
+            (8,)
+        """
+        missing = [name for name in names if getattr(self, name) is None]
+        if missing:
+            raise ArgumentError(
+                f"missing facts: {', '.join(missing)}",
+                where=where,
+                hint=f"this needs the facts {', '.join(names)}",
+            )
+        return tuple(exact_number(getattr(self, name), name) for name in names)
+
+
+def _product(names: tuple[str, ...], facts: Facts) -> sp.Expr:
+    return sp.Mul(*facts.require(*names))
+
+
+def _tokens(facts: Facts) -> sp.Expr:
+    if facts.tokens_per_update is not None:
+        return _product(("tokens_per_update",), facts)
+    return _product(("global_batch_size", "sequence_length"), facts)
+
+
+def _epochs(facts: Facts) -> sp.Expr:
+    if facts.updates_per_epoch is not None:
+        return 1 / _product(("updates_per_epoch",), facts)
+    samples, size = facts.require("global_batch_size", "dataset_size")
+    return samples / size
+
+
+_PER_UPDATE: Mapping[Unit, Callable[[Facts], sp.Expr]] = {
+    Unit.UPDATE: lambda facts: sp.S.One,
+    Unit.MICRO_BATCH: lambda facts: _product(("gradient_accumulation",), facts),
+    Unit.PROCESS_STEP: lambda facts: _product(("world_size",), facts),
+    Unit.SAMPLE: lambda facts: _product(("global_batch_size",), facts),
+    Unit.TOKEN: _tokens,
+    Unit.EPOCH: _epochs,
+    Unit.RUN: lambda facts: 1 / _product(("total_updates",), facts),
+    Unit.WARMUP: lambda facts: 1 / _product(("warmup_updates",), facts),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """What a schedule counts, and which count the update t uses.
+
+    Update t, counted from 0, uses the value of the schedule at ``position(facts)``:
+    ``(t + offset)`` updates in the unit of the clock.
+
+    Attributes:
+        unit: The unit. ``PROCESS_STEP`` is the clock of accelerate, which steps its scheduler once
+            for each process.
+        offset: 0 if the value is taken before the update is counted, 1 if after it, -1 if it is one
+            update late.
+
+    Example:
+        >>> Clock(Unit.SAMPLE, offset=1).position(Facts(global_batch_size=8))
+        8*t + 8
+    """
+
+    unit: Unit = Unit.UPDATE
+    offset: int = 0
+
+    def per_update(self, facts: Facts) -> sp.Expr:
+        """Returns by how much the clock advances in one update, exactly.
+
+        Raises:
+            ArgumentError: A fact is missing.
+        """
+        return _PER_UPDATE[self.unit](facts)
+
+    def position(self, facts: Facts) -> sp.Expr:
+        """Returns the count that update ``t`` uses, as an expression in ``t``.
+
+        Raises:
+            ArgumentError: A fact is missing.
+        """
+        return sp.expand((t + self.offset) * self.per_update(facts))
+
+    def updates(self, amount: Number, facts: Facts) -> sp.Expr:
+        """Returns an amount of the unit in optimizer updates, exactly; it may be a fraction.
+
+        Raises:
+            ArgumentError: A fact is missing.
+
+        Example:
+            >>> Clock(Unit.TOKEN).updates(300e9, Facts(tokens_per_update=4_000_000))
+            75000
+        """
+        return exact_number(amount, f"a number of {self.unit}s") / self.per_update(facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A length of a schedule in a unit, which facts convert to updates.
+
+    Attributes:
+        value: The number of units.
+        unit: The unit.
+    """
+
+    value: Number
+    unit: Unit = field(default=Unit.UPDATE)
+
+    def updates(self, facts: Facts) -> sp.Expr:
+        """Returns the number of updates, exactly; it may be a fraction.
+
+        Raises:
+            ArgumentError: A fact is missing.
+
+        Example:
+            >>> tokens(300e9).updates(Facts(global_batch_size=1000, sequence_length=4000))
+            75000
+        """
+        return Clock(self.unit).updates(self.value, facts)
+
+
+def samples(value: Number) -> Amount:
+    """Returns a length in samples."""
+    return Amount(value, Unit.SAMPLE)
+
+
+def tokens(value: Number) -> Amount:
+    """Returns a length in tokens."""
+    return Amount(value, Unit.TOKEN)
+
+
+def epochs(value: Number) -> Amount:
+    """Returns a length in epochs."""
+    return Amount(value, Unit.EPOCH)
+
+
+def fraction(value: Number) -> Amount:
+    """Returns a length as a fraction of the run."""
+    return Amount(value, Unit.RUN)

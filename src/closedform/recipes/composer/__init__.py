@@ -1,0 +1,8 @@
+"""Composer and llm-foundry: schedulers with time strings."""
+
+from __future__ import annotations
+
+from closedform.recipes.composer.schedules import SCHEDULES
+from closedform.recipes.entries import Framework
+
+FRAMEWORK = Framework("composer", SCHEDULES, {}, versions=("6405188805a0", "8c8dd48f7216"))

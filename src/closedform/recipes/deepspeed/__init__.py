@@ -1,0 +1,8 @@
+"""DeepSpeed: the schedulers of its JSON config."""
+
+from __future__ import annotations
+
+from closedform.recipes.deepspeed.schedules import SCHEDULES, VERSIONS
+from closedform.recipes.entries import Framework
+
+FRAMEWORK = Framework("deepspeed", SCHEDULES, {}, versions=VERSIONS)

@@ -1,0 +1,8 @@
+"""detectron2 with fvcore: the schedulers of its SOLVER section."""
+
+from __future__ import annotations
+
+from closedform.recipes.detectron2.schedules import SCHEDULES
+from closedform.recipes.entries import Framework
+
+FRAMEWORK = Framework("detectron2", SCHEDULES, {}, versions=("02b5c4e295e9",))

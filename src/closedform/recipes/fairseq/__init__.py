@@ -1,0 +1,8 @@
+"""fairseq: its learning rate schedulers."""
+
+from __future__ import annotations
+
+from closedform.recipes.entries import Framework
+from closedform.recipes.fairseq.schedules import SCHEDULES
+
+FRAMEWORK = Framework("fairseq", SCHEDULES, {}, versions=("3d262bb25690",))

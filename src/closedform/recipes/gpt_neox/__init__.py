@@ -1,0 +1,8 @@
+"""gpt-neox: its annealed learning rate."""
+
+from __future__ import annotations
+
+from closedform.recipes.entries import Framework
+from closedform.recipes.gpt_neox.schedules import SCHEDULES
+
+FRAMEWORK = Framework("gpt-neox", SCHEDULES, {}, versions=("ea7aefd8f8e1",))

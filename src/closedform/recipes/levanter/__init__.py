@@ -1,0 +1,8 @@
+"""levanter: the learning rate of its ``optimizer`` section."""
+
+from __future__ import annotations
+
+from closedform.recipes.entries import Framework
+from closedform.recipes.levanter.schedules import SCHEDULES
+
+FRAMEWORK = Framework("levanter", SCHEDULES, {}, versions=("9263f81e8b45",))

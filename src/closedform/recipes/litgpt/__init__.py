@@ -1,0 +1,8 @@
+"""litgpt: the learning rates of pretraining and finetuning."""
+
+from __future__ import annotations
+
+from closedform.recipes.entries import Framework
+from closedform.recipes.litgpt.schedules import SCHEDULES
+
+FRAMEWORK = Framework("litgpt", SCHEDULES, {}, versions=("26857050fe3f",))

@@ -1,0 +1,8 @@
+"""MaxText: its learning rate schedule."""
+
+from __future__ import annotations
+
+from closedform.recipes.entries import Framework
+from closedform.recipes.maxtext.schedules import SCHEDULES
+
+FRAMEWORK = Framework("maxtext", SCHEDULES, {}, versions=("e591f30cbbf2",))

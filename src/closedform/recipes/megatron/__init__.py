@@ -1,0 +1,8 @@
+"""Megatron-LM: its learning rate and weight decay schedules, which count samples."""
+
+from __future__ import annotations
+
+from closedform.recipes.entries import Framework
+from closedform.recipes.megatron.schedules import SCHEDULES
+
+FRAMEWORK = Framework("megatron", SCHEDULES, {}, versions=("d98e8a64ddf3", "core_v0.19.0"))

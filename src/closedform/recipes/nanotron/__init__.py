@@ -1,0 +1,8 @@
+"""nanotron: its ``learning_rate_scheduler`` section."""
+
+from __future__ import annotations
+
+from closedform.recipes.entries import Framework
+from closedform.recipes.nanotron.schedules import SCHEDULES
+
+FRAMEWORK = Framework("nanotron", SCHEDULES, {}, versions=("2411b022a75f",))

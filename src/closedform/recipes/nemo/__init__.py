@@ -1,0 +1,8 @@
+"""NeMo: the learning rate policies of its ``sched`` section."""
+
+from __future__ import annotations
+
+from closedform.recipes.entries import Framework
+from closedform.recipes.nemo.schedules import SCHEDULES
+
+FRAMEWORK = Framework("nemo", SCHEDULES, {}, versions=("8cfedd720346",))

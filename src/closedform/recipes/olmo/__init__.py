@@ -1,0 +1,8 @@
+"""OLMo: the schedulers of its config."""
+
+from __future__ import annotations
+
+from closedform.recipes.entries import Framework
+from closedform.recipes.olmo.schedules import SCHEDULES
+
+FRAMEWORK = Framework("olmo", SCHEDULES, {}, versions=("59a53e3f68e5",))

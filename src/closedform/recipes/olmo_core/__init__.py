@@ -1,0 +1,8 @@
+"""OLMo-core: its scheduler classes."""
+
+from __future__ import annotations
+
+from closedform.recipes.entries import Framework
+from closedform.recipes.olmo_core.schedules import SCHEDULES
+
+FRAMEWORK = Framework("olmo_core", SCHEDULES, {}, versions=("fa6c5014c9f6",))

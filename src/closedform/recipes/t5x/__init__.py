@@ -1,0 +1,8 @@
+"""T5X: the product of factors of its learning rate."""
+
+from __future__ import annotations
+
+from closedform.recipes.entries import Framework
+from closedform.recipes.t5x.schedules import SCHEDULES
+
+FRAMEWORK = Framework("t5x", SCHEDULES, {}, versions=("cc342d419ec3",))

@@ -1,0 +1,16 @@
+"""transformers: the schedulers of the Trainer, from TrainingArguments."""
+
+from __future__ import annotations
+
+from closedform.recipes.entries import Framework
+from closedform.recipes.transformers.schedules import SCHEDULES
+
+FRAMEWORK = Framework(
+    "transformers",
+    SCHEDULES,
+    {},
+    versions=(
+        "5.23.0",
+        "4.57.1",
+    ),
+)

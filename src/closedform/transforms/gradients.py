@@ -1,0 +1,168 @@
+"""Gradients clipped (by value, model norm, norms of units), and accumulated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import sympy as sp
+
+from closedform.language import (
+    GRAD,
+    PARAM,
+    RANK,
+    Shared,
+    State,
+    UpdateRule,
+    counter,
+    global_sum,
+    reduce_sum,
+    state,
+)
+from closedform.language.aliases import Number
+from closedform.optimizers.arguments import choice
+from closedform.transforms.substitution import (
+    bounded,
+    check_rule,
+    counted,
+    unless,
+    with_gradient,
+    with_states,
+)
+
+UNITS = ("first", "last")
+_LARGEST_RANK = 6
+
+
+def clip_by_value(rule: UpdateRule, value: Number) -> UpdateRule:
+    r"""Returns a rule whose gradient is clamped to [-v, v], element by element.
+
+    Args:
+        rule: The rule.
+        value: The bound v >= 0; 0 clamps all gradients to 0.
+
+    Raises:
+        DefinitionError: The bound is not a number, or negative.
+
+    Example:
+        >>> from closedform import optimizers
+        >>> clip_by_value(optimizers.sgd(0.5), 2).definitions
+        {'gradient_1': Max(-2, Min(2, grad))}
+
+    Source: ``clip_grad_value_`` of torch 2.13.
+    """
+    check_rule(rule, "clip_by_value")
+    bound = bounded(value, "value", "clip_by_value", 0)
+    return with_gradient(rule, sp.Max(sp.Min(GRAD, bound), -bound))
+
+
+def clip_by_global_norm(rule: UpdateRule, max_norm: Number, eps: Number = 1e-6) -> UpdateRule:
+    r"""Returns a rule whose gradients together have at most a norm.
+
+    .. math:: g' = g \min\left(1, \frac{M}{G + \epsilon}\right),
+        \quad G = \sqrt{\textstyle\sum g^2} \text{ over all parameters}
+
+    Each tensor's squares are summed in its dtype, as in the frameworks: gradients above 1.8e19 in
+    float32 have an infinite norm, and are clipped to 0, or to NaN where they are infinite.
+
+    Args:
+        rule: The rule.
+        max_norm: The largest norm M >= 0; 0 makes all gradients 0.
+        eps: The term ε >= 0: 1e-6 in torch and cerebras, 0 in optax.
+
+    Raises:
+        DefinitionError: An argument is not a number, or negative.
+
+    Source: Pascanu et al. (2013); ``clip_grad_norm_`` of torch 2.13, ``clip_by_global_norm`` of
+    optax 0.2.8.
+    """
+    check_rule(rule, "clip_by_global_norm")
+    bound = bounded(max_norm, "max_norm", "clip_by_global_norm", 0)
+    small = bounded(eps, "eps", "clip_by_global_norm", 0)
+    if bound == 0:
+        return with_gradient(rule, 0 * GRAD)
+    norm = sp.sqrt(global_sum(GRAD**2))
+    return with_gradient(rule, GRAD * sp.Min(1, bound / (norm + small)))
+
+
+def clip_by_unit_norm(
+    rule: UpdateRule, clipping: Number = 0.01, eps: Number = 1e-3, *, units: str = "first"
+) -> UpdateRule:
+    r"""Returns a rule with adaptive gradient clipping (AGC): unit by unit, relative to the weights.
+
+    .. math:: g' = \begin{cases} g & \lVert g \rVert < B \\
+        g\, B / \max(\lVert g \rVert, 10^{-6}) & \text{otherwise} \end{cases}, \quad
+        B = c \max(\lVert p \rVert, \epsilon)
+
+    with the norms of a unit: the slice at one index of an axis, or all of a vector or scalar.
+
+    Args:
+        rule: The rule, for parameters of at most 6 axes.
+        clipping: The largest ratio c >= 0 of the norms.
+        eps: The least norm ε >= 0 of a unit's weights.
+        units: Whether the ``"first"`` axis counts the units (torch) or the ``"last"`` (flax).
+
+    Raises:
+        DefinitionError: A number is negative, or the axis is neither of the two.
+
+    Source: Brock et al. (2021), equation 3; ``adaptive_clip_grad`` of timm 1.0,
+    ``adaptive_grad_clip`` of optax 0.2.8, which takes (1, n) as a vector, too.
+    """
+    where = "clip_by_unit_norm"
+    check_rule(rule, where)
+    ratio, least = bounded(clipping, "clipping", where, 0), bounded(eps, "eps", where, 0)
+    choice(units, "units", where, UNITS)
+    bound = ratio * sp.Max(_unit_norm(PARAM, units), least)
+    norm = _unit_norm(GRAD, units)
+    scaled = GRAD * (bound / sp.Max(norm, sp.Rational(1, 10**6)))
+    known = replace(rule, requires=sp.And(rule.requires, sp.Le(RANK, _LARGEST_RANK)))
+    return with_gradient(known, sp.Piecewise((GRAD, norm < bound), (scaled, True)))
+
+
+def _unit_norm(tensor: sp.Expr, units: str) -> sp.Expr:
+    """The norm of each unit, with its axis, by the number of axes."""
+    branches = [(reduce_sum(tensor**2), RANK < 2)]
+    for rank in range(2, _LARGEST_RANK + 1):
+        axes = tuple(range(1, rank)) if units == "first" else tuple(range(rank - 1))
+        is_last = rank == _LARGEST_RANK
+        condition = sp.true if is_last else sp.Eq(RANK, rank)
+        branches.append((reduce_sum(tensor**2, axes, True), condition))
+    return sp.sqrt(sp.Piecewise(*branches))
+
+
+def accumulate(rule: UpdateRule, steps: int) -> UpdateRule:
+    r"""Returns a rule that takes one step with the mean of k gradients.
+
+    .. math::
+        \bar g &= (a + g) / k \\
+        i' &= \begin{cases} 0 & i = k - 1 \\ i + 1 & \text{otherwise} \end{cases} \quad
+        a' = \begin{cases} 0 & i = k - 1 \\ a + g & \text{otherwise} \end{cases}
+
+    The rule runs with the mean where i = k - 1; elsewhere its parameters, states and the clock
+    do not change: t counts steps, not gradients.
+
+    State: ``accumulated`` a, shape of the parameter, initially 0. State of the model:
+    ``micro_step`` i, a counter.
+
+    Args:
+        rule: The rule.
+        steps: The number k >= 1 of gradients to a step; 1 gives the rule back.
+
+    Raises:
+        DefinitionError: It is not such a number, or the rule accumulates already.
+
+    Source: ``MultiSteps`` of optax 0.2.8; in torch ``loss / k`` and ``step()`` after k backward
+    passes.
+    """
+    check_rule(rule, "accumulate")
+    count = counted(steps, "steps", "accumulate")
+    if count == 1:
+        return rule
+    place = counter("micro_step")
+    is_last = sp.Eq(place, count - 1)
+    total = state("accumulated") + GRAD
+    following = Shared(sp.Piecewise((0, is_last), (place + 1, True)), 0, True)
+    skipped = unless(rule, is_last, "accumulate", micro_step=following)
+    carried = State(sp.Piecewise((0, is_last), (total, True)))
+    named = with_states(skipped, "accumulate", accumulated=State(state("accumulated")))
+    taken = with_gradient(named, total / count)
+    return replace(taken, states={**taken.states, "accumulated": carried})

@@ -1,0 +1,376 @@
+"""Verdicts on floats: no value of a graph overflows or is NaN on engines that follow IEEE 754.
+
+Translation validation is about the formula, over the real numbers. These verdicts are about the
+graph as engines run it: every operation is rounded, ``exp`` and its like are off by as much as the
+op table allows (``ir/ops.py``), and subnormal numbers may be flushed to zero.
+``ir/obligations.py`` says what has to hold; this module asks it of schedules for all steps, and of
+rules for all inputs in stated ranges.
+
+The states of a rule have the ranges that the rule itself keeps: from the first states on, ranges
+are widened until one step leads from them into them. Where none is found, a range is assumed, and
+the verdict says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy as sp
+
+from closedform.ir import naming
+from closedform.ir.graph import Graph, Role
+from closedform.ir.interval import Interval, full, hull
+from closedform.ir.obligations import Fault, faults
+from closedform.ir.ops import OPS
+from closedform.ir.program import Program, Stage, split
+from closedform.ir.ranges import Ranges
+from closedform.ir.step_check import Answer, StepCheck, check_steps
+from closedform.ir.types import LAST_STEP, DType
+from closedform.verify.terms.limits import LIMITS
+from closedform.verify.terms.verdict import Status, Verdict
+
+SIZE = 2.0**24
+"""The size of parameters, gradients and other inputs for which rules are proved."""
+
+STATE_SIZE = 2.0**64
+"""The size that is assumed of states for which no range is found that the rule keeps."""
+
+TACTIC = "intervals of floats"
+
+MEANING = (
+    "in floats, on engines that round as IEEE 754 says and are off in other functions by at most "
+    "the listed ulp, no value that an output needs overflows or is NaN at any step from {first} to "
+    "{last}{inputs}"
+)
+
+_EXPONENTS = (0, 4, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96)
+
+
+@dataclass(frozen=True, slots=True)
+class FloatVerdict:
+    """A verdict on the floats of a graph.
+
+    Attributes:
+        verdict: PROVED where every value that an output needs is a finite number; REFUTED at a
+            step at which the evaluator of the graph language confirms that one is not.
+        first: The first step.
+        last: The last step.
+        check: The check of the steps, for the graph of a schedule without other inputs.
+        ranges: The ranges of the inputs other than the step, by name.
+        invariant: The inputs whose range every step maps into itself: states.
+    """
+
+    verdict: Verdict
+    first: int
+    last: int
+    check: StepCheck | None = None
+    ranges: Mapping[str, Interval] = field(default_factory=dict)
+    invariant: frozenset[str] = frozenset()
+
+    @property
+    def reason(self) -> str:
+        """What is proved, or what failed or is open."""
+        if not self.verdict.proved:
+            return self.verdict.reason
+        inputs = ", for all inputs in the listed ranges" if self.ranges else ""
+        return MEANING.format(first=self.first, last=self.last, inputs=inputs)
+
+    def as_data(self) -> dict[str, Any]:
+        """Returns it as data for JSON, without times."""
+        verdict = self.verdict
+        data: dict[str, Any] = {
+            "status": str(verdict.status),
+            "reason": self.reason,
+            "steps": [self.first, self.last],
+            "ulp": ulp_table(),
+        }
+        if verdict.counterexample is not None:
+            data["counterexample"] = {name: str(n) for name, n in verdict.counterexample.items()}
+        if self.ranges:
+            data["ranges"] = {
+                name: {
+                    "low": float(interval.low),
+                    "high": float(interval.high),
+                    "is": "an invariant of the step" if name in self.invariant else "assumed",
+                }
+                for name, interval in sorted(self.ranges.items())
+            }
+        return data
+
+
+def ulp_table() -> dict[str, float]:
+    """Returns how far engines may be off by op, in units in the last place; others are rounded."""
+    return {str(op): row.ulp for op, row in OPS.items() if row.ulp}
+
+
+def schedule_floats(
+    graph: Graph, *, last: int | None = None, budget: float = LIMITS.float_seconds
+) -> FloatVerdict:
+    """Returns whether the graph of a schedule is finite at every step, in floats.
+
+    Args:
+        graph: The graph; inputs other than the step are assumed to be of size ``SIZE`` at most.
+        last: The last step at which it is used; the last one at which it may run if not given.
+        budget: The seconds that it may take.
+
+    Example:
+        >>> from closedform import Schedule, compile, t
+        >>> import sympy as sp
+        >>> schedule_floats(compile(Schedule(1 / (1 + sp.exp(t))))).verdict.status
+        <Status.PROVED: 'PROVED'>
+        >>> found = schedule_floats(compile(Schedule(2**t)))
+        >>> found.verdict.status, found.verdict.counterexample
+        (<Status.REFUTED: 'REFUTED'>, {'t': 1024})
+    """
+    begun = time.monotonic()
+    steps = [node for node in graph.inputs if node.attribute("role") is Role.STEP]
+    end = LAST_STEP[steps[0].type.dtype] if steps else 0
+    end = end if last is None else min(last, end)
+    others = [node for node in graph.inputs if node.attribute("role") is not Role.STEP]
+    if others or not steps:
+        given = {str(node.attribute("name")): _size_of(node.type.dtype, SIZE) for node in others}
+        open_ = faults(graph, Ranges(graph.nodes, end, given=given, flushes=True))
+        verdict = _by_intervals(graph, open_)
+        return FloatVerdict(verdict.after(time.monotonic() - begun), 0, end, ranges=given)
+    check = check_steps(graph, 0, end, segments=LIMITS.float_segments, seconds=budget)
+    verdict = _of_check(graph, check)
+    return FloatVerdict(verdict.after(time.monotonic() - begun), 0, end, check)
+
+
+def _size_of(dtype: DType, size: float) -> Interval:
+    unknown = full(dtype)
+    if not dtype.is_float:
+        return unknown if dtype is DType.BOOL else Interval(-(2**24), 2**24)
+    size = min(size, 2.0**15) if dtype is DType.F16 else size
+    return Interval(-size, size)
+
+
+def _by_intervals(graph: Graph, open_: Sequence[Fault]) -> Verdict:
+    if not open_:
+        return Verdict(Status.PROVED, (TACTIC,))
+    return Verdict(Status.UNKNOWN, reason=f"{said(graph, open_[0])}, as far as intervals say")
+
+
+def said(graph: Graph, fault: Fault) -> str:
+    """Returns in words how an obligation fails."""
+    return f"{graph.nodes[fault.index].op} {fault.kind}"
+
+
+def _of_check(graph: Graph, check: StepCheck) -> Verdict:
+    if check.answer is Answer.MET:
+        return Verdict(Status.PROVED, (TACTIC,))
+    place = "" if check.fault is None else f"{said(graph, check.fault)}"
+    if check.answer is Answer.OPEN:
+        reason = f"from t = {check.step} on it is not decided: {place}, as far as intervals say"
+        return Verdict(Status.UNKNOWN, reason=reason)
+    value = "" if check.value is None else f"the value is {check.value}: "
+    order = "the first step at which it happens" if check.is_first else "possibly not the first"
+    return Verdict(
+        Status.REFUTED,
+        (TACTIC, "evaluation"),
+        counterexample={"t": sp.Integer(check.step or 0)},
+        reason=f"{value}{place}, {order}",
+    )
+
+
+# --- rules -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Parameters of one rule and shape: how many, and the graphs of one of them."""
+
+    param: str
+    count: int
+    parts: tuple[Graph | None, ...]
+
+
+def rule_floats(
+    program: Program,
+    init: Graph,
+    *,
+    evaluation: Graph | None = None,
+    budget: float = LIMITS.float_seconds,
+) -> FloatVerdict:
+    """Returns whether one step of a rule is finite, in floats, for all inputs in stated ranges.
+
+    Args:
+        program: The step.
+        init: The first states, of all parameters or of one of each kind.
+        evaluation: The point of evaluation, if it is another one than the parameters.
+        budget: The seconds that it may take.
+    """
+    begun = time.monotonic()
+    kinds = _kinds(program)
+    states = _Invariants(program, kinds, init, begun + budget)
+    states.find()
+    open_: list[tuple[Graph, Fault]] = []
+    given = states.given
+    for kind in kinds:
+        for part in kind.parts:
+            if part is not None:
+                table = Ranges(part.nodes, states.last, given=given | states.totals, flushes=True)
+                open_ += [(part, fault) for fault in faults(part, table)]
+    if evaluation is not None:
+        table = Ranges(evaluation.nodes, states.last, given=given, flushes=True)
+        open_ += [(evaluation, fault) for fault in faults(evaluation, table)]
+    verdict = Verdict(Status.PROVED, (TACTIC,))
+    if open_:
+        graph, fault = open_[0]
+        verdict = _by_intervals(graph, [fault])
+    elapsed = time.monotonic() - begun
+    invariant = frozenset(states.invariant)
+    return FloatVerdict(verdict.after(elapsed), 0, states.last, ranges=given, invariant=invariant)
+
+
+def _kinds(program: Program) -> list[_Kind]:
+    """The parameters of a program by what is computed of them."""
+    found: dict[tuple[tuple[int, int], ...], list[str]] = {}
+    parts: list[Stage | Program] = [*program.stages, program]
+    for call in program.calls:
+        key = tuple(
+            (place, other.body)
+            for place, part in enumerate(parts)
+            for other in part.calls
+            if other.param == call.param
+        )
+        found.setdefault(key, []).append(call.param)
+    return [
+        _Kind(params[0], len(params), split(program, params[0], params[0]))
+        for params in found.values()
+    ]
+
+
+@dataclass(slots=True)
+class _Invariants:
+    """Ranges of the states of a rule that every step keeps.
+
+    Attributes:
+        program: The step.
+        kinds: Its parameters.
+        init: The first states.
+        deadline: The moment, by the monotonic clock, at which no wider range is looked for.
+        given: The ranges of all inputs but the step and the sums over parameters.
+        totals: The ranges of these sums.
+        invariant: The states whose range is invariant.
+    """
+
+    program: Program
+    kinds: Sequence[_Kind]
+    init: Graph
+    deadline: float
+    given: dict[str, Interval] = field(default_factory=dict)
+    totals: dict[str, Interval] = field(default_factory=dict)
+    invariant: set[str] = field(default_factory=set)
+
+    @property
+    def last(self) -> int:
+        """The last step at which the rule may run; there is one after it."""
+        steps = [n for n in self.program.scalars.inputs if n.attribute("role") is Role.STEP]
+        dtype = steps[0].type.dtype if steps else DType.I64
+        return min(LAST_STEP[dtype], int(full(dtype).high) - 1)
+
+    def find(self) -> None:
+        """Widens the ranges of the states until a step keeps them."""
+        dtypes = {
+            str(node.attribute("name")): node.type.dtype
+            for kind in self.kinds
+            for part in kind.parts
+            if part is not None
+            for node in part.inputs
+            if node.attribute("role") is not Role.STEP
+        }
+        names = [name for name in dtypes if not name.startswith(naming.TOTAL)]
+        self.given = {name: _size_of(dtypes[name], SIZE) for name in names}
+        first = self._outputs(self.init, {})
+        states = [name for name in names if name.startswith((naming.STATE, naming.SHARED))]
+        self.given |= {name: first.get(name, self.given[name]) for name in states}
+        self.invariant = set(states)
+        for count in range(LIMITS.invariant_rounds):
+            following = self._step()
+            changed = False
+            for name in states:
+                now = self.given[name]
+                wider = self._wider(name, dtypes[name], now, following[name], is_exact=count < 2)
+                changed = changed or wider != now
+                self.given[name] = wider
+            if not changed:
+                return
+            if time.monotonic() > self.deadline:
+                break
+        for name in states:
+            self.given[name] = _assumed(self.given[name], dtypes[name])
+            self.invariant.discard(name)
+
+    def _wider(
+        self, name: str, dtype: DType, now: Interval, following: Interval, *, is_exact: bool
+    ) -> Interval:
+        """A range that holds both: their hull, or one of few ends that are tried in turn."""
+        if now.low <= following.low and following.high <= now.high and not following.maybe_nan:
+            return now
+        if name not in self.invariant or following.maybe_nan:
+            self.invariant.discard(name)
+            return _assumed(hull([now, following]), dtype)
+        both = hull([now, following])
+        if is_exact and not both.maybe_nan and not both.has_infinity:
+            return both
+        ends = [2.0**exponent for exponent in _EXPONENTS]
+        low = next((end for end in (0.0, *(-end for end in ends)) if end <= both.low), None)
+        high = next((end for end in (0.0, *ends) if end >= both.high), None)
+        limit = _assumed(both, dtype)
+        if low is None or high is None or both.maybe_nan or not limit.contains(high):
+            self.invariant.discard(name)
+            return Interval(limit.low if low is None else low, limit.high if high is None else high)
+        if dtype.is_float:
+            return Interval(low, high)
+        return Interval(int(low), int(high))
+
+    def _step(self) -> dict[str, Interval]:
+        """The ranges of the states after a step, by the names that they have before it."""
+        self.totals = {}
+        for place in range(len(self.program.stages)):
+            sums: dict[str, list[Interval]] = {}
+            for kind in self.kinds:
+                part = kind.parts[place]
+                for name, term in {} if part is None else self._outputs(part, self.totals).items():
+                    sums.setdefault(name, []).append(_times(term, kind.count))
+            self.totals |= {name: _added(terms) for name, terms in sums.items()}
+        found: dict[str, Interval] = {}
+        for kind in self.kinds:
+            part = kind.parts[-1]
+            if part is not None:
+                found |= self._outputs(part, self.totals)
+        return {name.removeprefix(naming.NEXT): interval for name, interval in found.items()}
+
+    def _outputs(self, graph: Graph, totals: Mapping[str, Interval]) -> dict[str, Interval]:
+        table = Ranges(graph.nodes, self.last, given={**self.given, **totals}, flushes=True)
+        return {
+            output.name: table.of(output.index)
+            for output in graph.outputs
+            if not output.name.startswith(naming.SCALAR)
+        }
+
+
+def _assumed(interval: Interval, dtype: DType) -> Interval:
+    """The range that is assumed of a state without an invariant; of one sign, if it has one."""
+    if not dtype.is_float:
+        return Interval(max(interval.low, 0), 2**50)
+    limit = _size_of(dtype, STATE_SIZE)
+    return Interval(0.0 if interval.low >= 0 else limit.low, limit.high)
+
+
+def _times(term: Interval, count: int) -> Interval:
+    """The range of the sum of so many terms of one range, rounded."""
+    slack = 1 + count * 2.0**-20
+    low, high = term.low * count, term.high * count
+    low = low * slack if low < 0 else low / slack
+    high = high * slack if high > 0 else high / slack
+    return Interval(low, high, term.maybe_nan)
+
+
+def _added(terms: Sequence[Interval]) -> Interval:
+    low, high = sum(term.low for term in terms), sum(term.high for term in terms)
+    return _times(Interval(low, high, any(term.maybe_nan for term in terms)), 1)

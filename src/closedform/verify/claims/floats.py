@@ -1,0 +1,326 @@
+"""Claims about the graph of a schedule as engines run it, in floats.
+
+The other claims are about the formula, over the real numbers. These are about the graph that it is
+compiled to: they hold on every engine that rounds as IEEE 754 says and whose other functions are as
+near as the op table states, and are refuted at a step in the evaluator of the graph language.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+import sympy as sp
+
+from closedform.compiler import compile_schedule
+from closedform.errors import VerificationError
+from closedform.ir.directions import Direction, directions
+from closedform.ir.graph import Graph
+from closedform.ir.interval import Interval
+from closedform.ir.ranges import Ranges
+from closedform.ir.step_check import GraphSteps, Subdivision, changes_of, joins_steps, samples_of
+from closedform.ir.types import MAX_STEP, DType
+from closedform.language import Schedule, exact_number
+from closedform.options import GraphOptions
+from closedform.verify.certificates.certificate import certify
+from closedform.verify.certificates.errors import bound_error
+from closedform.verify.certificates.floats import TACTIC, schedule_floats
+from closedform.verify.claims.core import Claim
+from closedform.verify.terms.limits import LIMITS
+from closedform.verify.terms.verdict import Status, Verdict
+
+DIRECTIONS = "directions of floats"
+"""The tactic of proofs by the direction of each node."""
+
+
+def float_finite(
+    lr: Schedule, *, dtype: DType | str | None = None, scalar_dtype: DType | str = DType.F64
+) -> Claim:
+    """Claims that no value of the graph overflows or is NaN, up to the last step of the domain.
+
+    Args:
+        lr: The schedule, without open hyperparameters.
+        dtype: Dtype of the value, f64 or f32.
+        scalar_dtype: Dtype in which it is computed.
+
+    Raises:
+        VerificationError: A hyperparameter is open.
+
+    Example:
+        >>> from closedform import Schedule, t
+        >>> print(float_finite(Schedule(2**t)).verify().counterexample)
+        {'t': 1024}
+    """
+    graph, last = _compiled(lr, dtype, scalar_dtype)
+
+    def decide(budget: float) -> Verdict:
+        return schedule_floats(graph, last=last, budget=budget).verdict
+
+    return _claim(lr, "float_finite", "no value overflows or is NaN", graph, last, decide)
+
+
+def float_bounded(
+    lr: Schedule,
+    low: Any = None,
+    high: Any = None,
+    *,
+    dtype: DType | str | None = None,
+    scalar_dtype: DType | str = DType.F64,
+) -> Claim:
+    """Claims that the rounded value is between two numbers, both included.
+
+    Args:
+        lr: The schedule, without open hyperparameters.
+        low: The lower bound, an exact number; None leaves it open.
+        high: The upper bound.
+        dtype: Dtype of the value, f64 or f32.
+        scalar_dtype: Dtype in which it is computed.
+
+    Raises:
+        VerificationError: A hyperparameter is open, or neither bound is given.
+
+    Example:
+        >>> from closedform import schedules
+        >>> lr = schedules.linear(0, 1, 10)
+        >>> float_bounded(lr, 0, 1).verify().status.value
+        'PROVED'
+    """
+    if low is None and high is None:
+        raise VerificationError(
+            "a bound is needed, got neither low nor high",
+            where=f"schedule {lr.name!r}",
+            hint="give one of them",
+        )
+    graph, last = _compiled(lr, dtype, scalar_dtype)
+    least, most = (None if side is None else _fraction(side) for side in (low, high))
+
+    def fits(interval: Interval) -> bool:
+        if interval.maybe_nan or interval.has_infinity:
+            return False
+        is_above = least is None or Fraction(interval.low) >= least
+        return is_above and (most is None or Fraction(interval.high) <= most)
+
+    def decide(budget: float) -> Verdict:
+        def is_shown(first: int, end: int) -> bool:
+            return fits(_output(graph, first, end))
+
+        def is_false(value: float) -> bool:
+            return not fits(Interval(value, value, np.isnan(value)))
+
+        return _on_parts(graph, last, budget, is_shown, is_false)
+
+    sides = [f"{sign} {bound}" for sign, bound in ((">=", low), ("<=", high)) if bound is not None]
+    sentence = f"the rounded value is {' and '.join(sides)}"
+    return _claim(lr, "float_bounded", sentence, graph, last, decide)
+
+
+def float_monotone(
+    lr: Schedule,
+    direction: Literal["increasing", "decreasing"],
+    *,
+    dtype: DType | str | None = None,
+    scalar_dtype: DType | str = DType.F64,
+) -> Claim:
+    """Claims that the rounded value never changes against a direction from a step to the next.
+
+    It is shown for operations that IEEE 754 rounds; an engine's own exp or cosine may fall by an
+    ulp where the formula rises, and is UNKNOWN.
+
+    Args:
+        lr: The schedule, without open hyperparameters.
+        direction: The direction; a value that stays the same has both.
+        dtype: Dtype of the value, f64 or f32.
+        scalar_dtype: Dtype in which it is computed.
+
+    Raises:
+        VerificationError: A hyperparameter is open, or the direction is another word.
+
+    Example:
+        >>> from closedform import schedules
+        >>> float_monotone(schedules.linear(0, 1, 10), "increasing").verify().status.value
+        'PROVED'
+    """
+    if direction not in ("increasing", "decreasing"):
+        raise VerificationError(
+            f"direction must be increasing or decreasing, got {direction!r}",
+            where=f"schedule {lr.name!r}",
+        )
+    graph, last = _compiled(lr, dtype, scalar_dtype)
+    wanted = Direction.RISING if direction == "increasing" else Direction.FALLING
+
+    def decide(budget: float) -> Verdict:
+        return _monotone(graph, last, wanted, budget)
+
+    sentence = f"the rounded value is {direction}"
+    return _claim(lr, "float_monotone", sentence, graph, last, decide)
+
+
+def float_within(
+    lr: Schedule,
+    ulp: Any,
+    *,
+    until: int | None = None,
+    dtype: DType | str | None = None,
+    scalar_dtype: DType | str = DType.F64,
+) -> Claim:
+    """Claims that the value is within some units in the last place of that of the formula.
+
+    Args:
+        lr: The schedule, without open hyperparameters.
+        ulp: The number of units, each the distance of the floats at the exact value.
+        until: The last step; the length of the schedule if not given, or the last of its domain.
+        dtype: Dtype of the value, f64 or f32.
+        scalar_dtype: Dtype in which it is computed.
+
+    Raises:
+        VerificationError: A hyperparameter is open, or ``ulp`` is below 0.
+
+    Example:
+        >>> from closedform import schedules
+        >>> float_within(schedules.linear(1, 2, 10), 4).verify().status.value
+        'PROVED'
+    """
+    most = _fraction(ulp)
+    if most < 0:
+        raise VerificationError(f"ulp must be at least 0, got {ulp!r}")
+    graph, last = _compiled(lr, dtype, scalar_dtype)
+    end = until if until is not None else min(last, int(lr.length or last))
+
+    def decide(_: float) -> Verdict:
+        return _within(lr, graph, end, most)
+
+    sentence = f"the value is within {ulp} ulp of the formula"
+    return _claim(lr, "float_within", sentence, graph, end, decide)
+
+
+def _compiled(
+    lr: Schedule, dtype: DType | str | None, scalar_dtype: DType | str
+) -> tuple[Graph, int]:
+    """The graph of a schedule, and the last step at which it is used."""
+    if not isinstance(lr, Schedule) or lr.open:
+        what = lr.open[0] if isinstance(lr, Schedule) else type(lr).__name__
+        raise VerificationError(
+            "a claim about floats is about a Schedule whose hyperparameters have values, "
+            f"got {what}",
+            hint="bind them first",
+        )
+    options = GraphOptions(dtype=dtype, scalar_dtype=scalar_dtype, step_shape=("n",))
+    return compile_schedule(lr, options), min(MAX_STEP, lr.last_step or MAX_STEP)
+
+
+def _claim(
+    lr: Schedule,
+    name: str,
+    sentence: str,
+    graph: Graph,
+    last: int,
+    decide: Callable[[float], Verdict],
+) -> Claim:
+    dtypes = {str(node.type.dtype) for node in graph.nodes if node.type.dtype.is_float}
+    place = f"in {' and '.join(sorted(dtypes, reverse=True))}, to step {last}"
+    return Claim(name, f"{sentence} ({place})", lr, (), decide=decide)
+
+
+def _fraction(number: Any) -> Fraction:
+    exact = exact_number(number, "a bound")
+    if exact.is_Rational:
+        return Fraction(int(exact.p), int(exact.q))
+    raise VerificationError(f"a bound of floats must be rational, got {exact}")
+
+
+def _output(graph: Graph, first: int, last: int) -> Interval:
+    table = Ranges(graph.nodes, last, step_min=first, flushes=True)
+    return table.of(graph.outputs[0].index)
+
+
+def _values(steps: GraphSteps, at: Any) -> Any:
+    values = steps.values(np.asarray(at, np.int64))[steps.graph.outputs[0].index]
+    return np.broadcast_to(values, (len(at),))
+
+
+def _on_parts(
+    graph: Graph,
+    last: int,
+    budget: float,
+    is_shown: Callable[[int, int], bool],
+    is_false: Callable[[float], bool],
+) -> Verdict:
+    """Shown on all parts of the steps, or false at a step in the evaluator."""
+    steps = GraphSteps(graph)
+    samples = samples_of(0, last)
+    for step, value in zip(samples, _values(steps, samples), strict=True):
+        if is_false(float(value)):
+            return _refuted(int(step), f"the value is {value}")
+    if joins_steps(graph):
+        return Verdict(Status.UNKNOWN, reason="the value at a step depends on other steps")
+    partition = Subdivision(steps, LIMITS.float_segments, time.monotonic() + budget)
+    found = partition.first(0, last, is_shown)
+    if found is None:
+        return Verdict(Status.PROVED, (TACTIC,))
+    step, end = found
+    if step == end:
+        value = float(_values(steps, [step])[0])
+        if is_false(value):
+            return _refuted(step, f"the value is {value}")
+    return Verdict(Status.UNKNOWN, reason=f"it is not decided from t = {step} on")
+
+
+def _refuted(step: int, reason: str) -> Verdict:
+    return Verdict(
+        Status.REFUTED, ("evaluation",), counterexample={"t": sp.Integer(step)}, reason=reason
+    )
+
+
+def _monotone(graph: Graph, last: int, wanted: Direction, budget: float) -> Verdict:
+    steps = GraphSteps(graph)
+    deadline = time.monotonic() + budget
+    index = graph.outputs[0].index
+    samples = samples_of(0, last)
+    for at in (samples, np.minimum(samples + 1, last)):
+        before, after = _values(steps, at), _values(steps, np.minimum(at + 1, last))
+        wrong = np.flatnonzero(wanted * (after.astype(np.float64) - before) < 0)
+        if len(wrong):
+            place = wrong[0]
+            reason = f"the value is {before[place]}, and {after[place]} at the next step"
+            return _refuted(int(at[place]), reason)
+    if joins_steps(graph):
+        return Verdict(Status.UNKNOWN, reason="the value at a step depends on other steps")
+    starts = sorted({0, *changes_of(steps, 0, last, deadline)})
+    ends = [*(start - 1 for start in starts[1:]), last]
+    for start, end in zip(starts, ends, strict=True):
+        table = Ranges(graph.nodes, end, step_min=start, flushes=True)
+        if directions(graph, table)[index] not in (wanted, Direction.CONSTANT):
+            return Verdict(
+                Status.UNKNOWN,
+                reason=f"it is not decided from t = {start} to {end}: not all operations there "
+                "are rounded as IEEE 754 says, or they have different directions",
+            )
+    for end in ends[:-1]:
+        one, other = _output(graph, end, end), _output(graph, end + 1, end + 1)
+        if wanted * (other.low - one.high) < 0 and wanted * (other.high - one.low) < 0:
+            return _refuted(end, f"the value is {one.low}, and {other.low} at the next step")
+        is_ordered = other.low >= one.high if wanted is Direction.RISING else other.high <= one.low
+        if not is_ordered:
+            return Verdict(Status.UNKNOWN, reason=f"it is not decided at t = {end}")
+    return Verdict(Status.PROVED, (DIRECTIONS,))
+
+
+def _within(lr: Schedule, graph: Graph, last: int, most: Fraction) -> Verdict:
+    dtype = graph.nodes[graph.outputs[0].index].type.dtype
+    certificate = certify(lr, graph, range(last + 1))
+    worst = certificate.measured.ulp
+    if Fraction(worst.value) > most:
+        return _refuted(worst.step, f"the value is off by {worst.value:.4g} ulp")
+    bound = certificate.bound or bound_error(graph, 0, last)
+    bits = np.finfo(dtype.numpy).nmant + 1
+    # A value is below two to its exponent, so a part of it is at most that many units.
+    if bound.relative is not None and Fraction(bound.relative) * 2**bits <= most:
+        return Verdict(Status.PROVED, ("error analysis",))
+    if certificate.is_exhaustive:
+        reason = f"it is so in the evaluator, where it is off by {worst.value:.4g} ulp at most"
+    else:
+        reason = f"it is so at {certificate.measured.steps:,} steps"
+    return Verdict(Status.UNKNOWN, reason=f"{reason}; no bound for all engines was found")

@@ -1,0 +1,262 @@
+"""What is found out about a file that anyone made: rows for people and machines.
+
+Claims about a schedule are asked again. The file is compared with a source that is named; what it
+says of its own source, ``closedform.translation``, is reported as stated, not checked.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from onnx import ModelProto
+
+from closedform.errors import ArgumentError, ClosedFormError, VerificationError
+from closedform.importers.onnx_graph import load_model, read_model, type_of
+from closedform.ir import Shape, naming
+from closedform.language import Schedule, UpdateRule
+from closedform.options import GraphOptions
+from closedform.verify.certificates.floats import schedule_floats
+from closedform.verify.claims.core import BUDGET
+from closedform.verify.claims.files import verify_file
+from closedform.verify.claims.report import Finding
+from closedform.verify.terms.verdict import Status, Verdict
+from closedform.verify.translation.artefact import FLOATS_KEY, KEY
+from closedform.verify.translation.rule_files import combined, validate_file
+from closedform.verify.translation.rule_reading import Kinds
+from closedform.verify.translation.rule_terms import Model
+from closedform.verify.translation.translation import validate
+
+STATED = "STATED"
+"""The verdict of a row that repeats what a file says of itself."""
+
+STATEMENTS: Mapping[str, str] = {
+    KEY: "the file has the value of the source that it was made of",
+    FLOATS_KEY: "no value of its graph overflows or is NaN",
+}
+"""By the key of the metadata: statements of a file that are reported and not checked."""
+
+Source = Schedule | UpdateRule
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a report.
+
+    Attributes:
+        verdict: PROVED, REFUTED, UNKNOWN, NO or STATED.
+        claim: The statement.
+        detail: The tactics, the counterexample, or the reason.
+        name: The kind of claim, such as ``bounded``.
+        counterexample: The values of symbols, as fractions in text.
+    """
+
+    verdict: str
+    claim: str
+    detail: str = ""
+    name: str = ""
+    counterexample: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """The rows about one file.
+
+    Attributes:
+        subject: The name of the file.
+        rows: What was found out, in the order in which it was asked.
+        seconds: The time that it took.
+    """
+
+    subject: str
+    rows: tuple[Row, ...]
+    seconds: float = 0.0
+
+    def count(self, verdict: str) -> int:
+        """Returns the number of rows with a verdict."""
+        return sum(row.verdict == verdict for row in self.rows)
+
+    def exit_code(self, *, strict: bool = False) -> int:
+        """Returns 1 where a row is refuted, 3 where ``strict`` and one is unknown, else 0."""
+        if self.count(Status.REFUTED):
+            return 1
+        return 3 if strict and self.count(Status.UNKNOWN) else 0
+
+    def as_data(self) -> dict[str, Any]:
+        """Returns the report as data that JSON holds."""
+        return asdict(self)
+
+    @staticmethod
+    def of_data(data: Mapping[str, Any]) -> FileReport:
+        """Returns the report that ``as_data`` returned."""
+        rows = tuple(Row(**row) for row in data["rows"])
+        return FileReport(data["subject"], rows, data["seconds"])
+
+    def __str__(self) -> str:
+        width = max((len(row.claim) for row in self.rows), default=0)
+        lines = [f"  {row.verdict:<8} {row.claim:<{width}}  {row.detail}" for row in self.rows]
+        return "\n".join([self.subject, *(line.rstrip() for line in lines)])
+
+
+def unknown_report(path: str | Path, reason: str, seconds: float = 0.0) -> FileReport:
+    """Returns the report of a file that could not be looked at within the limits."""
+    row = Row(str(Status.UNKNOWN), "the file is verified within the limits", reason, "limits")
+    return FileReport(Path(path).name, (row,), seconds)
+
+
+def row_of(finding: Finding) -> Row:
+    """Returns a finding of a report as a row."""
+    point = finding.verdict.counterexample or {}
+    return Row(
+        finding.shown,
+        finding.claim.sentence,
+        finding.detail,
+        finding.claim.name,
+        {name: str(number) for name, number in point.items()},
+    )
+
+
+def check_file(
+    path: str | Path, source: Source | None = None, *, budget: float = BUDGET
+) -> FileReport:
+    """Returns what is found out about a file, in this process and without limits.
+
+    Args:
+        path: The file.
+        source: A schedule or rule that it is compared with.
+        budget: Seconds for each claim, and for the comparison.
+
+    Raises:
+        VerificationError: The file cannot be read.
+        ArgumentError: It is of another kind than its source.
+    """
+    begun = time.monotonic()
+    model = load_model(Path(path))
+    rows = list(_rows(Path(path), model, source, budget))
+    return FileReport(Path(path).name, tuple(rows), time.monotonic() - begun)
+
+
+def _rows(path: Path, model: ModelProto, source: Source | None, budget: float) -> Iterator[Row]:
+    kind = rule_file(model)
+    if kind is None:
+        _, report = verify_file(path, budget=budget)
+        yield from (row_of(finding) for finding in report)
+        yield _floats(model)
+    if source is not None:
+        yield _compared(path, model, source, kind, budget)
+    yield from _stated(model)
+    if kind is not None and source is None:
+        reason = "name its rule: --against adamw"
+        yield Row(str(Status.UNKNOWN), f"it is the file {kind!r} of a rule", reason, "source")
+
+
+def _floats(model: ModelProto) -> Row:
+    """What is shown of the graph of a schedule as engines run it."""
+    found = schedule_floats(read_model(model))
+    point = {name: str(number) for name, number in (found.verdict.counterexample or {}).items()}
+    status = str(found.verdict.status)
+    return Row(status, "no value of its graph overflows or is NaN", found.reason, "floats", point)
+
+
+def rule_file(model: ModelProto) -> str | None:
+    """Returns which file of a rule a model is by its outputs: init, step, evaluation or none."""
+    outputs = {value.name for value in model.graph.output}
+    if naming.following(naming.STEP) in outputs:
+        return "step"
+    if any(name.startswith(naming.EVALUATION) for name in outputs):
+        return "evaluation"
+    is_first = any(name.startswith((naming.STATE, naming.SHARED)) for name in outputs)
+    return "init" if is_first else None
+
+
+def _stated(model: ModelProto) -> Iterator[Row]:
+    """Yields what the file says of itself, without an opinion on it."""
+    for entry in model.metadata_props:
+        if entry.key in STATEMENTS:
+            said = _status(entry.value)
+            detail = f"stated, not checked: the file says {said}"
+            yield Row(STATED, STATEMENTS[entry.key], detail, entry.key.rpartition(".")[2])
+
+
+def _status(text: str) -> str:
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        return "something other than JSON"
+    said = content.get("status") if isinstance(content, dict) else None
+    return str(said) if said in set(map(str, Status)) else "no verdict"
+
+
+# --- beside a source -----------------------------------------------------------------------------
+
+
+def _compared(
+    path: Path, model: ModelProto, source: Source, kind: str | None, budget: float
+) -> Row:
+    is_rule = isinstance(source, UpdateRule)
+    if is_rule is (kind is None):
+        has, wanted = ("schedule", "rule") if kind is None else ("rule", "schedule")
+        raise ArgumentError(
+            f"the file is of a {has}, and its source is a {wanted}",
+            where=f"file {str(path)!r}",
+            hint="name a source of the same kind",
+        )
+    try:
+        verdict = (
+            _verdict_on_rule(model, source, str(kind), budget)
+            if isinstance(source, UpdateRule)
+            else validate(source, read_model(model), budget=budget)
+        )
+    except (ClosedFormError, ArithmeticError) as error:
+        verdict = Verdict(Status.UNKNOWN, reason=str(error))
+    point = verdict.counterexample or {}
+    shown = {name: str(number) for name, number in point.items()}
+    by = f"by {', '.join(verdict.tactics)}" if verdict.tactics else ""
+    place = ", ".join(f"{name} = {number}" for name, number in shown.items())
+    parts = (by, verdict.reason) if verdict.proved else (place, verdict.reason)
+    detail = ": ".join(part for part in parts if part)
+    return Row(str(verdict.status), f"the file is {source.name!r}", detail, "translation", shown)
+
+
+def _verdict_on_rule(model: ModelProto, rule: UpdateRule, kind: str, budget: float) -> Verdict:
+    """The verdict on a file of a rule, with the parameters and dtypes that the file has."""
+    shapes = _shapes(model, rule)
+    if not shapes:
+        raise VerificationError("it has no parameter", hint="inputs are named such as param.w")
+    states = [value for value in model.graph.input if value.name.startswith(naming.STATE)]
+    types = [type_of(value).dtype for value in states]
+    tensor = next((dtype for dtype in types if dtype.is_float), GraphOptions().tensor_dtype)
+    deadline = time.monotonic() + budget
+    found: list[Verdict] = []
+    for scalar in ("f64", "f32"):
+        options = GraphOptions(dtype=tensor, scalar_dtype=scalar)
+        kinds = Kinds(options.tensor_dtype, options.scalar_dtype)
+        parts = validate_file(kind, Model([(rule, shapes)], kinds), model, deadline)
+        verdict = combined(parts)
+        if verdict.proved:
+            return verdict
+        found.append(verdict)
+    return found[0]
+
+
+def _shapes(model: ModelProto, rule: UpdateRule) -> dict[str, Shape]:
+    """The shapes of the parameters of a file, from its parameters or else its first states."""
+    values = [*model.graph.input, *model.graph.output]
+    types = {value.name: type_of(value) for value in values if "." in value.name}
+    params = {
+        name.removeprefix(naming.PARAM): type_.shape
+        for name, type_ in types.items()
+        if name.startswith(naming.PARAM)
+    }
+    if params or not rule.is_elementwise:
+        return params
+    return {
+        name.removeprefix(naming.STATE).removesuffix(f".{label}"): type_.shape
+        for name, type_ in types.items()
+        for label in rule.states
+        if name.startswith(naming.STATE) and name.endswith(f".{label}")
+    }

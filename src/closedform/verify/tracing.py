@@ -1,0 +1,322 @@
+"""What the front ends ask of the prover: see ``importers.python.prover``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import sympy as sp
+from flint import arb, fmpq
+
+from closedform.errors import VerificationError
+from closedform.importers.python.exact import is_decimal
+from closedform.importers.python.prover import Part
+from closedform.language import Schedule
+from closedform.verify.claims.induction import recurrence
+from closedform.verify.claims.reading import CLOCK
+from closedform.verify.tactics.clock import walk_segment
+from closedform.verify.tactics.prover import prove
+from closedform.verify.tactics.trend import trend
+from closedform.verify.terms.build import (
+    FALSE,
+    PI,
+    TRUE,
+    both,
+    either,
+    equal,
+    less,
+    less_equal,
+    negate,
+    subtract,
+)
+from closedform.verify.terms.evaluate import holds, value
+from closedform.verify.terms.facts import Direction
+from closedform.verify.terms.limits import Deadline, OutOfTime
+from closedform.verify.terms.partition import FOREVER, Segment, partition
+from closedform.verify.terms.sympy_io import term
+from closedform.verify.terms.tree import RELATIONS, Op, Term
+from closedform.verify.translation.constants import bits, enclosure, simplest_between
+
+_ULPS = 2
+"""A float that was computed is at most so many units in the last place from the exact number."""
+_FEW_BITS = 40
+"""Of 2**51 relative distances: one float in 2**11 is near a fraction of so few bits by accident."""
+_MOST_PARTS = 8
+"""A condition that changes more often becomes a part of the expression."""
+_LEVELS = 16
+_LISTED_STEPS = 512
+_FARTHEST = 1 << 62
+_SECONDS = 0.3
+"""Seconds for one question."""
+_INDUCTION_SECONDS = 5.0
+"""Seconds for one induction."""
+
+
+Truths = tuple[int, int, bool | None]
+"""The first step, the step after the last one, and the truth between them; None if unknown."""
+
+
+class TracingProver:
+    """Answers the questions of a front end, each exactly or not at all."""
+
+    def __init__(self) -> None:
+        self._terms: dict[sp.Expr, Term] = {}
+
+    def exact(self, number: float) -> sp.Expr:
+        """Returns the number that a float was rounded from.
+
+        In this order: the decimal that it prints as, if that is short; the simplest fraction within
+        two units in the last place, if it is simple; a simple multiple of pi, or the root of a
+        simple fraction; the decimal that it prints as.
+
+        Example:
+            >>> from math import pi
+            >>> prover = TracingProver()
+            >>> [prover.exact(x) for x in (0.1, 3e-4 / 10, 1 / 3, pi / 4, 512**-0.5)]
+            [1/10, 3/100000, 1/3, pi/4, sqrt(2)/32]
+        """
+        number = float(number)  # NumPy's float64 is a float with another repr
+        if number == 0 or is_decimal(number):
+            return sp.Rational(repr(number))
+        width = fmpq(*math.ulp(number).as_integer_ratio()) * _ULPS
+        middle = fmpq(*number.as_integer_ratio())
+        low, high = middle - width, middle + width
+        simplest = simplest_between(low, high)
+        if bits(simplest) <= _FEW_BITS:
+            return _rational(simplest)
+        pi_low, pi_high = _pi()
+        ends = sorted((low / pi_low, low / pi_high)), sorted((high / pi_low, high / pi_high))
+        factor = simplest_between(ends[0][0], ends[1][1])
+        if bits(factor) <= _FEW_BITS:
+            return _rational(factor) * sp.pi
+        squares = sorted((low * low, high * high))
+        square = simplest_between(squares[0], squares[1])
+        if bits(square) <= _FEW_BITS:
+            root = sp.sqrt(_rational(square))
+            return root if number > 0 else -root
+        return sp.Rational(repr(number))
+
+    def split(self, condition: sp.Basic, first: int, end: int | None) -> list[Part]:
+        """Returns the parts of ``[first, end)`` on which a condition in t has one truth.
+
+        Args:
+            condition: A comparison or a junction of comparisons, in t alone.
+            first: The first step.
+            end: The step after the last one; None if there is no last one.
+        """
+        statement = term(condition)
+        last = FOREVER if end is None else end
+        parts = partition(statement, CLOCK, first, last, levels=_LEVELS)
+        found: list[Truths] = []
+        for part in parts:
+            found += _decided(part)
+        merged = _merged(found)
+        if len(merged) > _MOST_PARTS:
+            merged = [(first, last, None)]
+        return [Part(a, None if b >= FOREVER else b, truth) for a, b, truth in merged]
+
+    def decide(self, condition: sp.Basic, facts: Sequence[sp.Basic]) -> bool | None:
+        """Returns the truth of a condition wherever the facts hold; None if it is not decided."""
+        try:
+            statement, given = term(condition), tuple(map(term, facts))
+            if prove(statement, assume=given, budget=_SECONDS).proved:
+                return True
+            return False if prove(negate(statement), assume=given, budget=_SECONDS).proved else None
+        except (ImportError, VerificationError):  # without z3 fewer questions are decided
+            return None
+
+    def value(self, expr: sp.Expr, step: int) -> float | None:
+        """Returns the value of an expression in t at a step; None if it has none."""
+        if expr not in self._terms:
+            self._terms[expr] = term(expr)
+        found = value(self._terms[expr], {"t": fmpq(step)})
+        if isinstance(found, fmpq):
+            return int(found.p) / int(found.q)
+        return float(found.mid()) if isinstance(found, arb) and found.is_finite() else None
+
+    def follows(
+        self, expr: sp.Expr, first: sp.Expr, previous: sp.Symbol, following: sp.Expr
+    ) -> bool | None:
+        """Returns whether a recurrence has the values of an expression in t, by induction."""
+
+        def step(before: sp.Expr, _: sp.Expr) -> sp.Expr:
+            return following.xreplace({previous: before})
+
+        try:
+            verdict = recurrence(Schedule(expr), first, step).verify(budget=_INDUCTION_SECONDS)
+        except (ImportError, VerificationError):
+            return None
+        return True if verdict.proved else False if verdict.refuted else None
+
+
+def _rational(number: fmpq) -> sp.Rational:
+    return sp.Rational(int(number.p), int(number.q))
+
+
+def _pi() -> tuple[fmpq, fmpq]:
+    found = enclosure(PI)
+    if found is None:
+        raise VerificationError("pi has no enclosure")
+    return found
+
+
+def _merged(
+    parts: Sequence[Truths],
+) -> list[Truths]:
+    merged: list[Truths] = []
+    for first, end, truth in parts:
+        if merged and merged[-1][2] is truth:
+            merged[-1] = (merged[-1][0], end, truth)
+        else:
+            merged.append((first, end, truth))
+    return merged
+
+
+def _decided(part: Segment[int]) -> list[Truths]:
+    """The truths on a segment on which no linear comparison changes."""
+    statement = part.term(CLOCK)
+    found = _by_trends(statement, part.first, part.end)
+    if found is not None:
+        return found
+    if part.end - part.first <= _LISTED_STEPS:
+        listed = [(s, s + 1, _at(statement, s)) for s in range(part.first, part.end)]
+        merged = _merged(listed)
+        if len(merged) <= _MOST_PARTS:
+            return merged
+    for goal, truth in ((statement, True), (negate(statement), False)):
+        if _is_proved(goal, part):
+            return [(part.first, part.end, truth)]
+    return [(part.first, part.end, None)]
+
+
+def _by_trends(statement: Term, first: int, end: int) -> list[Truths] | None:
+    """The parts of a statement whose comparisons are of monotone differences."""
+    if statement in (TRUE, FALSE):
+        return [(first, end, statement == TRUE)]
+    if statement.op in (Op.AND, Op.OR):
+        found: list[Truths] = [(first, end, statement.op is Op.AND)]
+        for arg in statement.args:
+            parts = _by_trends(arg, first, end)
+            if parts is None:
+                return None
+            found = _joined(found, parts, statement.op)
+        return found
+    apart = _without_extremum(statement)
+    if apart is not None:
+        return _by_trends(apart, first, end)
+    return _by_trend(statement, first, end)
+
+
+def _without_extremum(statement: Term) -> Term | None:
+    """A comparison of a minimum or maximum as comparisons of its operands; None for others."""
+    if statement.op is Op.NOT:
+        inner = _without_extremum(statement.args[0])
+        return None if inner is None else negate(inner)
+    for place in (0, 1) if statement.op in RELATIONS else ():
+        side, other = statement.args[place], statement.args[1 - place]
+        if side.op not in (Op.MINIMUM, Op.MAXIMUM):
+            continue
+        if statement.op is Op.EQUAL:
+            bound = less_equal if side.op is Op.MAXIMUM else _at_least
+            reached = either(*(equal(arg, other) for arg in side.args))
+            return both(reached, *(bound(arg, other) for arg in side.args))
+        relation = less if statement.op is Op.LESS else less_equal
+        ordered = [
+            relation(arg, other) if place == 0 else relation(other, arg) for arg in side.args
+        ]
+        # min(a, b) < c where a < c or b < c; c < min(a, b) where c < a and c < b.
+        is_any = (side.op is Op.MINIMUM) == (place == 0)
+        return (either if is_any else both)(*ordered)
+    return None
+
+
+def _at_least(left: Term, right: Term) -> Term:
+    return less_equal(right, left)
+
+
+def _joined(one: Sequence[Truths], other: Sequence[Truths], op: Op) -> list[Truths]:
+    """The truths of two statements as those of their conjunction or disjunction."""
+    found: list[Truths] = []
+    decisive = op is Op.OR
+    for first, end, left in one:
+        for start, stop, right in other:
+            low, high = max(first, start), min(end, stop)
+            if low >= high:
+                continue
+            both_known = left is not None and right is not None
+            truth = decisive if decisive in (left, right) else not decisive if both_known else None
+            found.append((low, high, truth))
+    return _merged(found)
+
+
+def _at(statement: Term, step: int) -> bool | None:
+    found = holds(statement, {"t": fmpq(step)})
+    return found if isinstance(found, bool) else None
+
+
+def _is_proved(goal: Term, part: Segment[int]) -> bool:
+    segment = Segment(part.first, part.end, goal)
+    try:
+        return walk_segment(segment, CLOCK, Deadline.after(_SECONDS)).is_proved
+    except (OutOfTime, ImportError, VerificationError):
+        return False
+
+
+def _by_trend(statement: Term, first: int, end: int) -> list[Truths] | None:
+    """The parts of a comparison whose difference is monotone: it changes at most twice."""
+    relation = statement.args[0] if statement.op is Op.NOT else statement
+    if relation.op not in RELATIONS:
+        return None
+    difference = subtract(relation.args[1], relation.args[0])
+    last = FOREVER if end >= FOREVER else end - 1
+    found = trend(difference, CLOCK, first, last)
+    if found is None or found.direction is Direction.UNKNOWN:
+        return None
+    is_rising = found.direction is not Direction.DECREASING
+    # From the first of these on the difference has reached 0, from the second on it has passed it.
+    zero = term(sp.Integer(0))
+    signed = difference if is_rising else subtract(zero, difference)
+    reached = _first_true(less_equal(zero, signed), first, end)
+    passed = _first_true(less(zero, signed), first, end)
+    if reached is None or passed is None:
+        return None
+    truths: list[Truths] = []
+    for start, stop, sign in ((first, reached, -1), (reached, passed, 0), (passed, end, 1)):
+        if start < stop:
+            truths.append((start, stop, _truth(statement, sign if is_rising else -sign)))
+    return _merged(truths)
+
+
+def _truth(statement: Term, sign: int) -> bool:
+    """Whether a comparison holds where its right side less its left side has a sign."""
+    if statement.op is Op.NOT:
+        return not _truth(statement.args[0], sign)
+    return {Op.LESS: sign > 0, Op.LESS_EQUAL: sign >= 0, Op.EQUAL: sign == 0}[statement.op]
+
+
+def _first_true(statement: Term, first: int, end: int) -> int | None:
+    """The first step of ``[first, end)`` at which a statement that stays true is true.
+
+    ``end`` if there is none; None if it is not known.
+    """
+    low, width = first, 1
+    while True:  # at each step before low it is false
+        step = min(first + width, end) - 1
+        if step >= _FARTHEST:
+            return None
+        truth = _at(statement, step)
+        if truth is None:
+            return None
+        if truth:
+            break
+        if step == end - 1:
+            return end
+        low, width = step + 1, width * 2
+    high = step
+    while low < high:
+        middle = (low + high) // 2
+        truth = _at(statement, middle)
+        if truth is None:
+            return None
+        low, high = (low, middle) if truth else (middle + 1, high)
+    return low

@@ -1,0 +1,212 @@
+"""Whether a graph has a value wherever its source has one.
+
+Equality is shown where both have a value. A graph refines its source if, moreover, every operation
+of it is defined wherever all operations of the source are. Each partial operation of the graph
+(``definedness``) is shown to be so in one of these ways, the cheapest first:
+
+1. the source has the same demand, under no more conditions;
+2. integers and the clock stay in the range that their operation needs: the clock has its own range,
+   and a counter counts steps;
+3. the signs of its operands, at all steps, say so;
+4. its operand has the congruent form of one of the source's, or the same factors.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from flint import fmpq
+
+from closedform.verify.identity import forms
+from closedform.verify.identity.congruence import Congruence
+from closedform.verify.identity.equality import Steps, operand_fits
+from closedform.verify.identity.forms import Form, NoForm
+from closedform.verify.tactics.prover import prove
+from closedform.verify.terms import build
+from closedform.verify.terms.build import is_rational
+from closedform.verify.terms.definedness import Kind, Obligation, obligations
+from closedform.verify.terms.facts import STRICT, sign_from
+from closedform.verify.terms.limits import LIMITS
+from closedform.verify.terms.linear import linear_forms
+from closedform.verify.terms.tree import Op, Sign, Term, symbols, walk
+
+
+def undefined_parts(
+    source: Term, computed: Term, steps: Steps, deadline: float
+) -> Iterator[Obligation]:
+    """Yields the operations of a graph that are not shown to be defined where its source is.
+
+    Args:
+        source: The term of the source.
+        computed: The term of the graph.
+        steps: The steps at which it may run.
+        deadline: The moment, by the monotonic clock, at which proofs end.
+    """
+    if source == computed:
+        return
+    demands = obligations(computed)
+    if not demands:
+        return
+    known = _Known(obligations(source), steps)
+    for demand in demands:
+        if not known.implies(demand, deadline):
+            yield demand
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known where all operations of a source are defined.
+
+    Attributes:
+        given: The demands of its operations.
+        steps: The steps at which it may run.
+    """
+
+    given: Sequence[Obligation]
+    steps: Steps
+    _table: Congruence = field(default_factory=Congruence)
+    _signs: dict[Term, Sign] = field(default_factory=dict)
+    _is_clock: dict[Term, bool] = field(default_factory=dict)
+
+    def implies(self, demand: Obligation, deadline: float) -> bool:
+        """Returns whether an operation of the graph is shown to be defined."""
+        fitting = [each for each in self.given if set(each.path) <= set(demand.path)]
+        return (
+            any(each.goal == demand.goal for each in fitting)
+            or self._is_unreachable(demand, deadline)
+            or (demand.node is not None and operand_fits(demand.node, self._sign_of))
+            or self._is_congruent(demand)
+        )
+
+    # --- ranges of integers ----------------------------------------------------------------------
+
+    def _is_unreachable(self, demand: Obligation, deadline: float) -> bool:
+        """Whether a value that does not fit is never reached."""
+        if demand.kind is not Kind.BRANCH:
+            return False
+        if any(self._is_false(condition) for condition in demand.path):
+            return True
+        own = [
+            part for part in demand.path if symbols(part).keys() == {self.steps.clock.value.name}
+        ]
+        left = min(deadline - time.monotonic(), LIMITS.refinement_seconds)
+        if not own or left <= 0:
+            return False
+        first, last = build.rational(self.steps.first), build.rational(self.steps.last)
+        clock = self.steps.clock
+        taken = build.less_equal(first, clock), build.less_equal(clock, last)
+        return prove(build.negate(build.both(*own)), assume=taken, budget=left).proved
+
+    def _is_false(self, condition: Term) -> bool:
+        """Whether no counter and no step makes a condition true, by the ranges of linear forms."""
+        match condition.op:
+            case Op.OR:
+                return all(self._is_false(part) for part in condition.args)
+            case Op.AND:
+                return any(self._is_false(part) for part in condition.args)
+            case Op.LESS | Op.LESS_EQUAL:
+                least = self._least(build.subtract(*condition.args))
+                return least is not None and (least >= 0 if condition.op is Op.LESS else least > 0)
+            case _:
+                return False
+
+    def _least(self, number: Term) -> fmpq | None:
+        """The least value of a linear form in the clock, counters and choices of numbers."""
+        form = linear_forms(number)[number]
+        least = form.constant
+        for atom, times in form.multiples.items():
+            ends = self._ends(atom)
+            if not ends:
+                return None
+            least += min(times * end for end in ends)
+        return least
+
+    def _ends(self, atom: Term) -> tuple[fmpq, ...]:
+        """Numbers between which an atom is; none where they are not known."""
+        if atom.op is Op.SYMBOL and atom.value.integer:
+            return fmpq(self.steps.first), fmpq(self.steps.last)
+        choices = atom.args[1:] if atom.op is Op.ITE else ()
+        return tuple(each.value for each in choices) if all(map(is_rational, choices)) else ()
+
+    def _sign_of(self, root: Term) -> Sign:
+        """The sign of a number at all steps; what has no other symbol than the clock is divided."""
+        for node in walk(root):
+            if node in self._signs:
+                continue
+            found = sign_from(node, [self._signs[arg] for arg in node.args])
+            self._is_clock[node] = (
+                node == self.steps.clock
+                if not node.args
+                else all(self._is_clock[arg] for arg in node.args)
+            ) or is_rational(node)
+            is_open = found not in STRICT and self._is_clock[node]
+            if is_open and node.op in (Op.ADD, Op.MULTIPLY, Op.SYMBOL, Op.FLOOR):
+                found = self.steps.sign_of(node)
+            self._signs[node] = found
+        return self._signs[root]
+
+    # --- congruence ------------------------------------------------------------------------------
+
+    def _is_congruent(self, demand: Obligation) -> bool:
+        if demand.kind not in _BY_FORM or demand.node is None:
+            return False
+        try:
+            needed = self._operand(demand)
+            known = [self._operand(each) for each in self.given if self._is_taken(each, demand)]
+            if demand.kind is Kind.DIVISION:
+                nonzero = {atom for form in known for atom in self._factors(form)}
+                return bool(needed) and self._factors(needed) <= nonzero
+            return any(self._is_positive_multiple(needed, form) for form in known)
+        except NoForm:
+            return False
+
+    def _is_taken(self, given: Obligation, demand: Obligation) -> bool:
+        """Whether an operation of the source is taken where one of the graph is."""
+        if given.kind is not demand.kind or given.node is None:
+            return False
+        conditions = [self._table.truth(part) for part in demand.path]
+        return all(self._table.truth(part) in (True, *conditions) for part in given.path)
+
+    def _operand(self, demand: Obligation) -> Form:
+        """The form of the divisor, radicand or argument of an operation, but for positive factors.
+
+        Raises:
+            NoForm: It has none.
+        """
+        if demand.node is None:
+            raise NoForm
+        operand = demand.node.args[1 if demand.kind is Kind.DIVISION else 0]
+        if demand.kind is Kind.LOGARITHM:
+            return self._table.form(operand)
+        return self._table.product(self._unsigned_factors(operand))
+
+    def _unsigned_factors(self, number: Term) -> Iterator[Form]:
+        """The factors and divisors of a number whose sign is not known to be positive."""
+        if self._sign_of(number) is Sign.POSITIVE:
+            return
+        if number.op is Op.MULTIPLY:
+            for factor in number.args:
+                yield from self._unsigned_factors(factor)
+        elif number.op is Op.DIVIDE:
+            yield from self._unsigned_factors(number.args[0])
+            for form in self._unsigned_factors(number.args[1]):
+                yield self._table.power(form, fmpq(-1))
+        else:
+            yield self._table.form(number)
+
+    def _factors(self, form: Form) -> set[int]:
+        """The atoms whose product a form is, but for a rational factor."""
+        product = self._table.product((form, form))  # a sum becomes an atom, squared
+        return {atom for monomial, _ in product for atom, _ in monomial}
+
+    def _is_positive_multiple(self, needed: Form, known: Form) -> bool:
+        if not needed or not known:
+            return False
+        quotient = self._table.product((needed, self._table.power(known, fmpq(-1))))
+        number = forms.number_of(quotient)
+        return number is not None and number > 0
+
+
+_BY_FORM = frozenset({Kind.DIVISION, Kind.ROOT, Kind.LOGARITHM})

@@ -1,0 +1,399 @@
+"""Update rules traced from torch optimizers: beside the originals, and what is refused."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import sympy as sp
+import torch
+
+import closedform as cf
+from closedform.errors import TraceError
+from closedform.importers.torch_optimizer import trace
+from closedform.importers.torch_optimizer.check import TOLERANCE, difference
+from closedform.importers.torch_optimizer.subject import double_precision, subject_of
+from closedform.language import GRAD, PARAM, GlobalSum, hyper, state, t
+from tests.support.trajectories import trajectory
+
+Optimizer = torch.optim.Optimizer
+
+
+def parameters(*shapes: tuple[int, ...]) -> list[torch.nn.Parameter]:
+    rng = np.random.default_rng(5)
+    return [torch.nn.Parameter(torch.tensor(rng.normal(size=shape))) for shape in shapes]
+
+
+class Traced(Optimizer):
+    """An optimizer whose step of one parameter is a method of a subclass."""
+
+    def __init__(self, params: Any, lr: float = 0.1, **options: Any) -> None:
+        super().__init__(params, {"lr": lr, **options})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for param in group["params"]:
+                self.update(param, param.grad, self.state[param], group)
+
+    def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
+        raise NotImplementedError
+
+
+def rule_of(kind: type[Traced], *shapes: tuple[int, ...], **options: Any) -> cf.UpdateRule:
+    rule = trace(kind(parameters(*(shapes or ((3, 2),))), **options))
+    assert isinstance(rule, cf.UpdateRule)
+    return rule
+
+
+OPTIMIZERS: dict[str, Callable[[Any], Optimizer]] = {
+    "sgd": lambda ps: torch.optim.SGD(ps, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+    "adam": lambda ps: torch.optim.Adam(ps, lr=0.01, amsgrad=True, weight_decay=0.1),
+    "adam-foreach": lambda ps: torch.optim.Adam(ps, lr=0.01, foreach=True),
+    "adamw": lambda ps: torch.optim.AdamW(ps, lr=0.01, betas=(0.8, 0.95)),
+    "nadam": lambda ps: torch.optim.NAdam(ps, lr=0.01),
+    "radam-foreach": lambda ps: torch.optim.RAdam(ps, lr=0.01, foreach=True),
+    "adamax": lambda ps: torch.optim.Adamax(ps, lr=0.01),
+    "adagrad": lambda ps: torch.optim.Adagrad(ps, lr=0.1, initial_accumulator_value=0.5),
+    "adadelta-foreach": lambda ps: torch.optim.Adadelta(ps, foreach=True),
+    "rmsprop": lambda ps: torch.optim.RMSprop(ps, lr=0.01, centered=True, momentum=0.5),
+    "rprop": lambda ps: torch.optim.Rprop(ps, lr=0.01),
+    "asgd": lambda ps: torch.optim.ASGD(ps, lr=0.01),
+    "adafactor": lambda ps: torch.optim.Adafactor(ps, lr=0.01),
+    "muon": lambda ps: torch.optim.Muon(ps, lr=0.01),
+}
+
+
+# tests/importers/compare_torch_optimizers.py runs all of torch.optim, in both forms.
+@pytest.mark.sample(every=7)
+@pytest.mark.parametrize("name", list(OPTIMIZERS))
+def test_a_rule_follows_its_optimizer(name: str) -> None:
+    params = parameters((4, 3), (5, 2))
+    with double_precision():
+        optimizer = OPTIMIZERS[name](params)
+        rule = trace(optimizer)
+        assert isinstance(rule, cf.UpdateRule)
+        start = {"a": params[0].detach().numpy().copy(), "b": params[1].detach().numpy().copy()}
+        rng = np.random.default_rng(1)
+        gradients = [{k: rng.normal(size=v.shape) for k, v in start.items()} for _ in range(8)]
+        for carried, given in zip(trajectory(rule, start, gradients), gradients, strict=True):
+            for param, key in zip(params, start, strict=True):
+                param.grad = torch.tensor(given[key])
+            optimizer.step()
+            for param, key in zip(params, start, strict=True):
+                # Eight steps of some dozen roundings of 1.1e-16; Muon's matrices are in bf16.
+                np.testing.assert_allclose(
+                    carried[f"param.{key}"], param.detach().numpy(), rtol=1e-12, atol=1e-13
+                )
+
+
+def test_hyperparameters_stay_symbols_and_steps_are_t() -> None:
+    rule = trace(torch.optim.Adam(parameters((3,)), lr=0.01, betas=(0.5, 0.75), eps=0.25))
+    assert isinstance(rule, cf.UpdateRule)
+    assert rule.hyperparameters == {
+        "lr": sp.Rational(1, 100),
+        "beta1": sp.Rational(1, 2),
+        "beta2": sp.Rational(3, 4),
+        "eps": sp.Rational(1, 4),
+    }
+    means = [expr for expr in rule.definitions.values() if expr.has(state("exp_avg"))]
+    expected = state("exp_avg") + (1 - hyper("beta1")) * (GRAD - state("exp_avg"))
+    assert sp.expand(means[0] - expected) == 0
+    assert any(expr.has(hyper("beta2") ** (t + 1)) for expr in rule.definitions.values())
+    assert not any(expr.has(sp.Float) for expr in rule.all_expressions())
+
+
+def test_a_rule_can_be_bound_to_a_schedule() -> None:
+    rule = trace(torch.optim.SGD(parameters((3,)), lr=0.5))
+    assert isinstance(rule, cf.UpdateRule)
+    bound = rule.bind(lr=cf.schedules.linear(0.5, 0, 5))
+    (first, last) = trajectory(bound, {"w": np.ones(3)}, [{"w": np.ones(3)}] * 2)
+    assert first["param.w"].tolist() == [0.5] * 3
+    assert last["param.w"].tolist() == pytest.approx([0.1] * 3, rel=1e-15)  # 0.5 - 0.4, rounded
+
+
+def test_each_param_group_has_a_rule() -> None:
+    groups: list[dict[str, Any]] = [
+        {"params": parameters((3,))},
+        {"params": parameters((2, 2)), "weight_decay": 0.5},
+    ]
+    rules = trace(torch.optim.SGD(groups, lr=0.1))
+    assert isinstance(rules, list)
+    assert [sorted(rule.hyperparameters) for rule in rules] == [["lr"], ["lr", "weight_decay"]]
+
+
+def test_the_optimizer_is_not_changed() -> None:
+    (param,) = parameters((3, 2))
+    before = param.detach().clone()
+    optimizer = torch.optim.Adam([param], lr=0.1)
+    trace(optimizer)
+    assert torch.equal(param.detach(), before)
+    assert param.grad is None
+    assert not optimizer.state
+    assert optimizer.param_groups[0]["lr"] == 0.1
+    assert torch.get_default_dtype() is torch.float32
+
+
+class Branches(Traced):
+    """A warmup in Python, and a step that is scaled down where the gradient is large."""
+
+    def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
+        own["count"] = own.get("count", 0) + 1
+        rate = group["lr"] if own["count"] > 20 else group["lr"] * own["count"] / 20
+        if g.norm().item() > group["limit"]:
+            g = g * (group["limit"] / g.norm())
+        p.sub_(g, alpha=rate)
+
+
+def test_branches_on_step_and_data_become_piecewise() -> None:
+    rule = rule_of(Branches, limit=1.0)
+    assert list(rule.hyperparameters) == ["lr", "limit"]
+    big, small = np.array([[3.0, 4.0]]), np.array([[0.3, 0.4]])
+    early = list(trajectory(rule, {"w": np.zeros((1, 2))}, [{"w": big}, {"w": small}]))
+    rate = 0.1 / 20
+    # A division and a product, each rounded.
+    np.testing.assert_allclose(early[0]["param.w"], -rate * big / 5, rtol=1e-15)
+    np.testing.assert_allclose(early[1]["param.w"], -rate * big / 5 - 2 * rate * small, rtol=1e-15)
+    assert any(t in part.free_symbols for part in rule.param.atoms(sp.Le, sp.Lt, sp.Gt, sp.Ge))
+
+
+class GlobalNorm(Traced):
+    """Clips by the norm of all gradients, as torch.nn.utils.clip_grad_norm_."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        (group,) = self.param_groups
+        total = sum(p.grad.pow(2).sum() for p in group["params"]).sqrt()
+        scale = (1 / total).clamp(max=1.0)
+        for p in group["params"]:
+            p.sub_(p.grad * scale, alpha=group["lr"])
+
+
+def test_a_sum_over_all_parameters_is_global() -> None:
+    rule = rule_of(GlobalNorm)
+    assert any(expr.has(GlobalSum) for expr in rule.all_expressions())
+    start = {"a": np.zeros(1), "b": np.zeros((1, 1))}
+    (after,) = trajectory(rule, start, [{"a": np.array([3.0]), "b": np.array([[4.0]])}])
+    # 0.1 * 3 / 5 and 0.1 * 4 / 5, three roundings.
+    assert after["param.a"][0] == pytest.approx(-0.06, rel=1e-15)
+    assert after["param.b"][0, 0] == pytest.approx(-0.08, rel=1e-15)
+
+
+class ByShape(Traced):
+    """Scaled by the number of rows, and by another rule for vectors."""
+
+    def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
+        if p.ndim >= 2:
+            g = g / g.shape[0] - g.mean(dim=1, keepdim=True)
+        p.sub_(g, alpha=group["lr"])
+
+
+def test_shapes_are_general_where_the_step_is() -> None:
+    rule = rule_of(ByShape, (3, 2), (4,))
+    matrix = rule.for_shape((5, 7))
+    assert rule.for_shape((5,)).param == PARAM - hyper("lr") * GRAD
+    assert any(expr.has(GRAD / 5) for expr in matrix.definitions.values())
+    with pytest.raises(cf.errors.DefinitionError, match="the rule is for shapes with"):
+        rule.for_shape((2, 3, 4))
+
+
+# --- operations ----------------------------------------------------------------------------------
+
+
+class Applies(Traced):
+    """A step by a function of the gradient; the trace itself compares it with the rule."""
+
+    def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
+        p.sub_(OPERATIONS[group["name"]](g), alpha=group["lr"])
+
+
+def _selected(g: torch.Tensor) -> torch.Tensor:
+    changed = g.clone()
+    changed[g > 0.5] = changed[g > 0.5] / 4
+    changed[g < -1] = -1.0
+    return changed
+
+
+def _through_a_view(g: torch.Tensor) -> torch.Tensor:
+    copy = g.clone()
+    copy.view(-1).mul_(2)
+    copy.t().add_(1)
+    return copy
+
+
+OPERATIONS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "mean over an axis": lambda g: g.mean(dim=1, keepdim=True) * g.sum(0) - g.amax(dim=0),
+    "std": lambda g: g / (g.std() + g.std(dim=1, keepdim=True)) + g.var(dim=0),
+    "norms": lambda g: g / g.norm() + g / g.norm(dim=1, keepdim=True) + g / g.norm(p=1),
+    "clamp by tensors": lambda g: g.clamp(min=-g.abs().mean(), max=g.abs().mean(1, keepdim=True)),
+    "sigmoid": lambda g: torch.sigmoid(g) + torch.tanh(g) + torch.nn.functional.softplus(g),
+    "sign": lambda g: g.sign() * g.abs().sqrt(),
+    "nan_to_num": lambda g: torch.nan_to_num(torch.log(g), nan=0.25) + g,
+    "matmul": lambda g: (g @ g.T) @ g + torch.addmm(g, g, g.T @ g, beta=0.5, alpha=0.25),
+    "views": _through_a_view,
+    "flat": lambda g: (g.flatten() * g.reshape(-1)).view_as(g) / g.numel() * g.shape[0],
+    "masks": _selected,
+    "where": lambda g: torch.where((g > 0) & ~(g > 1), g, 0.5) + (g * g > 1).to(g.dtype),
+    "softmax": lambda g: g.softmax(dim=-1) + g.mean(1).softmax(0)[:, None],
+    "normalize": lambda g: (
+        torch.nn.functional.normalize(g, dim=1) + torch.cosine_similarity(g, g * 2 + 1, dim=0)
+    ),
+    "foreach": lambda g: torch._foreach_add(torch._foreach_mul([g, g], [0.5, 0.25]), 1.0)[0],
+    "in bfloat16": lambda g: (g.bfloat16() @ g.bfloat16().T).to(g.dtype) @ g,
+    "einsum": lambda g: torch.einsum("ij,kj->ik", g, g) @ g,
+    "fewer axes": lambda g: g.unsqueeze(0).expand(1, *g.shape).squeeze(0) - g[None].sum((0, 1)),
+}
+
+
+# One operation of five, and all of them in make compare.
+@pytest.mark.sample(every=5)
+@pytest.mark.parametrize("name", list(OPERATIONS))
+def test_an_operation_is_traced(name: str) -> None:
+    rule = rule_of(Applies, (4, 3), name=name)
+    assert rule.param != PARAM
+    assert not rule.states
+
+
+class Counts(Traced):
+    """Divides floats by the step, restarts a counter of its own, and skips zero gradients."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        (group,) = self.param_groups
+        if sum(p.grad.abs().sum() for p in group["params"]) == 0:
+            return
+        group["step"] = group.get("step", 0) + 1
+        group["phase"] = (group.get("phase", 0) + 1) % 5
+        for p in group["params"]:
+            p.sub_(p.grad * (1.0 / group["step"]) * group["phase"], alpha=group["lr"])
+
+
+def test_counters_restart_and_steps_may_not_count() -> None:
+    rule = rule_of(Counts)
+    assert list(rule.shared) == ["phase"]
+    gradients = [{"w": np.array([g])} for g in (1.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0)]
+    moved = [c["param.w"][0] for c in trajectory(rule, {"w": np.zeros(1)}, gradients)]
+    # phase / step is 1/1, none, 2/2, 3/3, 4/4, 0/5, 1/6; each step rounds three times.
+    assert moved == pytest.approx(-0.1 * np.cumsum([1, 0, 1, 1, 1, 0, 1 / 6]), rel=1e-15)
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+
+class Noisy(Traced):
+    def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
+        p.sub_(g + torch.randn_like(g), alpha=group["lr"])
+
+
+class Sorted(Traced):
+    def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
+        p.sub_(g.sort(dim=-1).values, alpha=group["lr"])
+
+
+class Partial(Traced):
+    def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
+        p[0].sub_(g[0], alpha=group["lr"])
+
+
+class Growing(Traced):
+    def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
+        own.setdefault("all", []).append(g.clone())
+        p.sub_(g, alpha=group["lr"])
+
+
+class Neighbours(Traced):
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        (group,) = self.param_groups
+        for p in group["params"]:
+            p.sub_(group["params"][-1].grad.max() * p.grad)
+
+
+class Switching(Traced):
+    def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
+        own.setdefault("phase", "slow")
+        if g.abs().max() > 100:
+            own["phase"] = "fast"
+        p.sub_(g if own["phase"] == "slow" else g * 2, alpha=group["lr"])
+
+
+class Searching(Traced):
+    def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
+        while g.norm() > 1e-3:
+            g = g / 2
+        p.sub_(g, alpha=group["lr"])
+
+
+class Failing(Traced):
+    def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
+        raise ValueError("no step today")
+
+
+REFUSALS: dict[type[Traced], str] = {
+    Noisy: r"random numbers have no expression \(aten.randn_like.default in .*test_torch_opt",
+    Sorted: r"has no expression in the language \(aten.sort.default in .*test_torch_optimizer.py",
+    Partial: r"element 0 along an axis of a tensor (has no expression|is changed in place)",
+    Growing: r"state 'all.\d+' still changes in step 16",
+    Neighbours: r"takes grad of another one, and is not a sum over all parameters",
+    Switching: r"state 'phase' changes from str 'slow' to str 'fast' in one of the ways",
+    Searching: r"decides more than 16 times on the step or on data .*test_torch_optimizer.py",
+    Failing: r"the step raises ValueError: no step today \(.*test_torch_optimizer.py:\d+\)",
+}
+
+
+@pytest.mark.parametrize("kind", list(REFUSALS), ids=lambda kind: kind.__name__)
+def test_what_has_no_expression_is_refused_by_name(kind: type[Traced]) -> None:
+    with pytest.raises(TraceError, match=REFUSALS[kind]):
+        rule_of(kind)
+
+
+class Hidden(Traced):
+    """Reads its gradient behind torch's back."""
+
+    def update(self, p: Any, g: Any, own: Any, group: Any) -> None:
+        p.sub_(g * float(np.abs(g.detach().numpy()).max()), alpha=group["lr"])
+
+
+def test_a_rule_that_differs_from_its_optimizer_is_an_error() -> None:
+    with pytest.raises(
+        TraceError, match=r"differs from the optimizer by .* of param \d at step \d"
+    ):
+        rule_of(Hidden)
+
+
+def test_only_optimizers_are_traced() -> None:
+    with pytest.raises(TraceError) as caught:
+        trace("adam")  # type: ignore[arg-type]
+    assert str(caught.value) == "expected a torch.optim.Optimizer, got str"
+
+
+# --- planted faults ----------------------------------------------------------------------------
+
+
+def faults() -> Iterator[tuple[str, sp.Expr]]:
+    moment = state("square_avg")
+    good = hyper("alpha") * moment + (1 - hyper("alpha")) * GRAD**2
+    yield "decay", hyper("alpha") ** 2 * moment + (1 - hyper("alpha")) * GRAD**2
+    yield "tiny", good + sp.Rational(1, 10**8) * GRAD**2
+    yield "step", good + sp.Piecewise((1, sp.Eq(t, 3)), (0, True)) * GRAD**2
+
+
+@pytest.mark.parametrize(("name", "moment"), list(faults()), ids=[name for name, _ in faults()])
+def test_a_planted_fault_is_found(name: str, moment: sp.Expr) -> None:
+    shapes = ((2, 3), (5, 7))
+    with double_precision():
+        optimizer = torch.optim.RMSprop(parameters((2, 3)), lr=0.1, alpha=0.9)
+        rule = trace(optimizer)
+        assert isinstance(rule, cf.UpdateRule)
+        subject = subject_of(optimizer, 0, shapes, seed=1)
+        gap, _, _ = difference(rule, subject, shapes)
+        assert gap <= TOLERANCE
+        definitions = {
+            key: moment if expr.has(state("square_avg")) and expr.has(GRAD) else expr
+            for key, expr in rule.definitions.items()
+        }
+        assert definitions != rule.definitions
+        wrong = cf.UpdateRule(rule.name, rule.param, rule.states, rule.hyperparameters, definitions)
+        gap, label, _ = difference(wrong, subject, shapes)
+        assert gap > TOLERANCE
+        assert label

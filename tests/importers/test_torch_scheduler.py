@@ -1,0 +1,365 @@
+"""Schedulers of torch as schedules: equal to the library's by proof, and to torch's values."""
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sympy as sp
+import torch
+from torch.optim.lr_scheduler import (
+    ChainedScheduler,
+    ConstantLR,
+    CosineAnnealingLR,
+    CosineAnnealingWarmRestarts,
+    ExponentialLR,
+    LambdaLR,
+    LinearLR,
+    LRScheduler,
+    MultiplicativeLR,
+    OneCycleLR,
+    ReduceLROnPlateau,
+    SequentialLR,
+    StepLR,
+)
+
+import closedform as cf
+from closedform.errors import ArgumentError, TraceError
+from closedform.importers.python.prover import Prover
+from closedform.importers.recurrence import closed_form
+from closedform.importers.torch_scheduler import schedules_of
+from closedform.language import Schedule
+from closedform.verify.tracing import TracingProver
+
+Make = Callable[[torch.optim.Optimizer], Any]
+
+
+def optimizer_of(*rates: float) -> torch.optim.Optimizer:
+    groups = [{"params": [torch.nn.Parameter(torch.zeros(1))], "lr": rate} for rate in rates]
+    return torch.optim.SGD(groups, lr=0.1, momentum=0.9)
+
+
+def values_of(make: Make, steps: int, rate: float = 0.1) -> list[float]:
+    """What the scheduler sets, step by step."""
+    optimizer = optimizer_of(rate)
+    scheduler = make(optimizer)
+    values = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(steps):
+            values.append(float(optimizer.param_groups[0]["lr"]))
+            optimizer.step()
+            scheduler.step()
+    return values
+
+
+LIBRARY: list[tuple[str, dict[str, Any]]] = [
+    ("StepLR", {"step_size": 30, "gamma": 0.1}),
+    ("MultiStepLR", {"milestones": [30, 80, 80], "gamma": 0.1}),
+    ("ConstantLR", {"factor": 0.3, "total_iters": 5}),
+    ("LinearLR", {"start_factor": 0.1, "end_factor": 0.9, "total_iters": 20}),
+    ("ExponentialLR", {"gamma": 0.95}),
+    ("PolynomialLR", {"total_iters": 50, "power": 2.0}),
+    ("CosineAnnealingLR", {"T_max": 50, "eta_min": 0.001}),
+    ("CosineAnnealingWarmRestarts", {"T_0": 10, "eta_min": 1e-4}),
+    ("CyclicLR", {"base_lr": 0.01, "max_lr": 0.1, "step_size_up": 20}),
+    ("CyclicLR", {"base_lr": 0.01, "max_lr": 0.1, "step_size_up": 20, "mode": "triangular2"}),
+    (
+        "CyclicLR",
+        {"base_lr": 0.01, "max_lr": 0.1, "step_size_up": 8, "step_size_down": 24, "gamma": 0.99}
+        | {"mode": "exp_range"},
+    ),
+]
+RECURSIVE = {"StepLR", "MultiStepLR", "ConstantLR", "LinearLR", "ExponentialLR", "PolynomialLR"} | {
+    "CosineAnnealingLR"
+}
+
+
+@pytest.mark.parametrize(("name", "kwargs"), LIBRARY, ids=lambda value: str(value)[:24])
+def test_the_schedule_of_a_class_is_that_of_the_library(name: str, kwargs: dict[str, Any]) -> None:
+    traced = cf.from_torch(getattr(torch.optim.lr_scheduler, name)(optimizer_of(0.1), **kwargs))
+    assert isinstance(traced, Schedule)
+    library = cf.frameworks.schedule("torch", name, kwargs, base=0.1, as_implemented=True)
+    assert cf.claims.equal(traced, library).verify().proved
+
+
+@pytest.mark.parametrize("strategy", ["cos", "linear"])
+def test_one_cycle_has_a_last_step(strategy: str) -> None:
+    kwargs = {"max_lr": 0.5, "total_steps": 100, "anneal_strategy": strategy}
+    scheduler = OneCycleLR(optimizer_of(0.1), **kwargs)  # type: ignore[arg-type]
+    traced = cf.from_torch(scheduler)
+    assert isinstance(traced, Schedule)
+    library = cf.frameworks.schedule("torch", "OneCycleLR", kwargs, base=0.1)
+    assert cf.claims.equal(traced, library, where=cf.t <= 100).verify().proved
+    with pytest.raises(cf.errors.DomainError, match="Piecewise has no value"):
+        traced.exact(101)
+
+
+def linear_warmup(step: int) -> float:
+    return min(1.0, (step + 1) / 10)
+
+
+COMPOSED: dict[str, Make] = {
+    "lambda": lambda o: LambdaLR(o, lambda step: 0.5 * (1 + math.cos(math.pi * step / 100))),
+    "multiplicative": lambda o: MultiplicativeLR(o, lambda step: 0.95),
+    "multiplicative_at_milestones": lambda o: MultiplicativeLR(
+        o, lambda step: 0.5 if step in (10, 20) else 1.0
+    ),
+    "restarts_that_grow": lambda o: CosineAnnealingWarmRestarts(o, 10, 2, 1e-4),
+    "sequence": lambda o: SequentialLR(
+        o, [LinearLR(o, 0.1, 1.0, 10), CosineAnnealingLR(o, 90)], [10]
+    ),
+    "sequence_of_three": lambda o: SequentialLR(
+        o, [LinearLR(o, 0.1, 1.0, 10), ConstantLR(o, 1.0, 1), ExponentialLR(o, 0.9)], [10, 40]
+    ),
+    "sequence_with_equal_milestones": lambda o: SequentialLR(
+        o, [LinearLR(o, 0.1, 1.0, 10), StepLR(o, 3), ExponentialLR(o, 0.9)], [10, 10]
+    ),
+    "nested_sequence": lambda o: SequentialLR(
+        o, [SequentialLR(o, [StepLR(o, 5), ExponentialLR(o, 0.9)], [20]), LinearLR(o)], [30]
+    ),
+    "chain": lambda o: ChainedScheduler([ConstantLR(o, 0.1, 20), ExponentialLR(o, 0.9)]),
+    "chain_in_a_sequence": lambda o: SequentialLR(
+        o, [ChainedScheduler([ConstantLR(o, 0.1, 20), ExponentialLR(o, 0.9)]), StepLR(o, 5)], [30]
+    ),
+    "lambdas_in_a_sequence": lambda o: SequentialLR(
+        o, [LambdaLR(o, linear_warmup), LambdaLR(o, lambda step: 0.99**step)], [10]
+    ),
+}
+
+
+# torch warns of what its own constructors do.
+@pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step")
+@pytest.mark.parametrize("name", COMPOSED)
+def test_composed_schedulers_have_the_values_of_torch(name: str) -> None:
+    schedule = cf.from_torch(COMPOSED[name](optimizer_of(0.1)))
+    assert isinstance(schedule, Schedule)
+    expected = values_of(COMPOSED[name], 70)
+    # torch's recurrences round once or twice a step, relative to values up to 0.1.
+    assert [schedule(step) for step in range(70)] == pytest.approx(expected, rel=1e-12, abs=1e-14)
+
+
+def test_each_param_group_has_its_schedule() -> None:
+    schedules = cf.from_torch(StepLR(optimizer_of(0.1, 0.01), 10))
+    assert isinstance(schedules, list)
+    assert [each.exact(10) for each in schedules] == [
+        cf.schedules.constant(v).exact(0) for v in (0.01, 0.001)
+    ]
+    assert isinstance(cf.from_torch(StepLR(optimizer_of(0.1, 0.1), 10)), Schedule)
+
+
+def test_the_scheduler_is_not_changed() -> None:
+    optimizer = optimizer_of(0.1)
+    scheduler = ExponentialLR(optimizer, 0.5)
+    optimizer.step()
+    scheduler.step()
+    before = ({**vars(scheduler)}, {**optimizer.param_groups[0]})
+    first = cf.from_torch(scheduler)
+    assert ({**vars(scheduler)}, {**optimizer.param_groups[0]}) == before
+    assert isinstance(first, Schedule)
+    assert first.exact(0) == sp.Rational(1, 10)
+
+
+# --- recurrences ---------------------------------------------------------------------------------
+
+
+class Recurrence(LRScheduler):
+    """A class of users: the value from the value before."""
+
+    def get_lr(self) -> list[Any]:
+        groups = self.optimizer.param_groups
+        if self.last_epoch == 0:
+            return [group["lr"] for group in groups]
+        return [self.following(group["lr"], self.last_epoch) for group in groups]
+
+    def following(self, before: Any, step: int) -> Any:
+        raise NotImplementedError
+
+
+class TowardsFloor(Recurrence):
+    def following(self, before: Any, step: int) -> Any:
+        return before * 0.9 + 0.001
+
+
+class Falling(Recurrence):
+    def following(self, before: Any, step: int) -> Any:
+        return before - 0.001 * step if step < 10 else before
+
+
+class InverseTime(Recurrence):
+    def following(self, before: Any, step: int) -> Any:
+        return before * (step + 9) / (step + 10)
+
+
+class EveryTenth(Recurrence):
+    def following(self, before: Any, step: int) -> Any:
+        return before * 0.5 if step % 10 == 0 else before
+
+
+class Logistic(Recurrence):
+    def following(self, before: Any, step: int) -> Any:
+        return before * (1 - before)
+
+
+SOLVED = [TowardsFloor, Falling, InverseTime, EveryTenth]
+
+
+@pytest.mark.parametrize("kind", SOLVED)
+def test_the_closed_form_of_a_recurrence_is_proved(kind: type[Recurrence]) -> None:
+    schedule = cf.from_torch(kind(optimizer_of(0.1)))
+    assert isinstance(schedule, Schedule)
+    # One rounding a step.
+    assert [schedule(step) for step in range(60)] == pytest.approx(
+        values_of(kind, 60), rel=1e-12, abs=1e-15
+    )
+
+
+def test_a_recurrence_without_a_closed_form_is_shown() -> None:
+    with pytest.raises(TraceError) as found:
+        cf.from_torch(Logistic(optimizer_of(0.1)))
+    assert "no known closed form: it is 1/10 at t = 0" in found.value.what
+    assert "previous*(1 - previous)" in found.value.what
+    assert found.value.where == "Logistic"
+
+
+class Doubtful(TracingProver):
+    """Proves no induction."""
+
+    def follows(self, *_: Any) -> bool | None:
+        return None
+
+
+def test_a_closed_form_that_is_not_proved_is_not_returned() -> None:
+    prover: Prover = Doubtful()
+    with pytest.raises(TraceError, match="no known closed form"):
+        schedules_of(StepLR(optimizer_of(0.1), 10), prover)
+
+
+def test_a_wrong_closed_form_is_not_proved() -> None:
+    class Wrong(StepLR):
+        def _get_closed_form_lr(self) -> list[Any]:
+            return [0.5**self.last_epoch for _ in self.base_lrs]
+
+    # The closed form of the class is refuted, and the one of its recurrence is found.
+    schedule = cf.from_torch(Wrong(optimizer_of(0.1), 10))
+    assert isinstance(schedule, Schedule)
+    assert schedule.exact(20) == sp.Rational(1, 1000)
+
+
+def test_no_candidate_for_a_product_of_values() -> None:
+    from closedform.importers.python.join import Cell
+
+    previous = cf.hyper("previous")
+    assert closed_form([Cell(1, None, previous**2)], previous * 0 + 1, previous) is None
+
+
+# --- classes with a method of the number of updates ----------------------------------------------
+
+
+class Updates:
+    """The protocol of pytorch-accelerated, as its documentation shows it."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, field: str = "lr") -> None:
+        self.optimizer = optimizer
+        self.param_group_field = field
+        for group in optimizer.param_groups:
+            group.setdefault(f"initial_{field}", group[field])
+
+    def get_updated_values(self, num_updates: int) -> Any:
+        raise NotImplementedError
+
+
+class MilestoneLrScheduler(Updates):
+    def __init__(self, optimizer: torch.optim.Optimizer, gamma: float = 0.5) -> None:
+        super().__init__(optimizer)
+        self.milestones = {100 * milestone for milestone in (2, 4, 5)}
+        self.gamma = gamma
+
+    def get_updated_values(self, num_updates: int) -> Any:
+        if num_updates in self.milestones:
+            lr_values = [group[self.param_group_field] for group in self.optimizer.param_groups]
+            return [lr * self.gamma for lr in lr_values]
+        return None
+
+
+class StepWdScheduler(Updates):
+    def __init__(self, optimizer: torch.optim.Optimizer, n: int = 100, gamma: float = 1.1) -> None:
+        super().__init__(optimizer, field="weight_decay")
+        self.n = n
+        self.gamma = gamma
+
+    def get_updated_values(self, num_updates: int) -> Any:
+        if num_updates % self.n == 0 and num_updates > 0:
+            wd_values = [group[self.param_group_field] for group in self.optimizer.param_groups]
+            return [wd * self.gamma for wd in wd_values]
+        return None
+
+
+class WarmupOfAll(Updates):
+    def get_updated_values(self, num_updates: int) -> Any:
+        return min(1.0, num_updates / 10)
+
+
+def with_weight_decay() -> torch.optim.Optimizer:
+    optimizer = optimizer_of(0.1)
+    optimizer.param_groups[0]["weight_decay"] = 0.01
+    return optimizer
+
+
+@pytest.mark.parametrize(
+    ("kind", "library"),
+    [
+        (MilestoneLrScheduler, cf.schedules.multi_step(0.1, 0.5, [200, 400, 500])),
+        (StepWdScheduler, cf.schedules.step_decay(0.01, 1.1, 100)),
+        (WarmupOfAll, cf.schedules.linear(0, 1, 10)),
+    ],
+)
+def test_methods_of_the_number_of_updates(kind: type[Updates], library: Schedule) -> None:
+    scheduler: Any = kind(with_weight_decay())
+    traced = cf.from_torch(scheduler)
+    assert isinstance(traced, Schedule)
+    assert cf.claims.equal(traced, library).verify().proved
+
+
+# --- refused -------------------------------------------------------------------------------------
+
+
+class OwnStep(LRScheduler):
+    def step(self) -> None:  # type: ignore[override]
+        self.last_epoch += 1
+
+
+REFUSED: dict[str, tuple[Make, str]] = {
+    "plateau": (ReduceLROnPlateau, "the value depends on a metric"),
+    "sequence_after_another": (
+        lambda o: SequentialLR(
+            o,
+            [
+                LinearLR(o, 0.1, 1.0, 10),
+                SequentialLR(o, [StepLR(o, 5), ExponentialLR(o, 0.9)], [20]),
+            ],
+            [10],
+        ),
+        "a SequentialLR follows another scheduler, where torch raises NotImplementedError",
+    ),
+    "own_step": (OwnStep, "step() of its own, which does not take the number of the step"),
+    "overwritten_member": (
+        lambda o: ChainedScheduler([ExponentialLR(o, 0.9), OneCycleLR(o, 0.5, total_steps=500)]),
+        "the schedule differs from the scheduler",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str) -> None:
+    make, what = REFUSED[name]
+    with pytest.raises(TraceError) as found:
+        cf.from_torch(make(optimizer_of(0.1)))
+    assert what in found.value.what
+    assert found.value.where
+
+
+def test_what_is_not_a_scheduler_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="a scheduler or an optimizer, got int"):
+        cf.from_torch(3)  # type: ignore[call-overload]

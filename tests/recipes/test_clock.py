@@ -1,0 +1,100 @@
+"""Clocks and facts: exact conversions, and errors that list the facts."""
+
+from dataclasses import FrozenInstanceError
+
+import pytest
+import sympy as sp
+
+from closedform.errors import ArgumentError, DefinitionError
+from closedform.language import t
+from closedform.recipes.clock import (
+    Amount,
+    Clock,
+    Facts,
+    Unit,
+    epochs,
+    fraction,
+    samples,
+    tokens,
+)
+
+FACTS = Facts(
+    global_batch_size=12,
+    world_size=3,
+    gradient_accumulation=2,
+    dataset_size=100,
+    sequence_length=7,
+    total_updates=50,
+    warmup_updates=5,
+)
+# Unit -> its units in an update, with the facts above: 12 samples of 7 tokens, 100/12 updates an
+# epoch.
+PER_UPDATE = {
+    Unit.UPDATE: sp.Integer(1),
+    Unit.MICRO_BATCH: sp.Integer(2),
+    Unit.PROCESS_STEP: sp.Integer(3),
+    Unit.SAMPLE: sp.Integer(12),
+    Unit.TOKEN: sp.Integer(84),
+    Unit.EPOCH: sp.Rational(12, 100),
+    Unit.RUN: sp.Rational(1, 50),
+    Unit.WARMUP: sp.Rational(1, 5),
+}
+
+
+@pytest.mark.parametrize("unit", Unit)
+def test_every_unit_has_its_rate(unit: Unit) -> None:
+    assert Clock(unit).per_update(FACTS) == PER_UPDATE[unit]
+    assert Clock(unit, offset=-1).position(FACTS) == sp.expand((t - 1) * PER_UPDATE[unit])
+    assert Clock(unit).updates(3, FACTS) == 3 / PER_UPDATE[unit]
+
+
+def test_direct_facts_take_the_place_of_products() -> None:
+    facts = Facts(tokens_per_update=90, updates_per_epoch=8)
+    assert tokens(45).updates(facts) == sp.Rational(1, 2)
+    assert epochs(3).updates(facts) == 24
+
+
+def test_amounts_are_exact() -> None:
+    assert samples(0.1).updates(FACTS) == sp.Rational(1, 120)
+    assert fraction(0.3).updates(FACTS) == 15
+    assert Amount(4).updates(Facts()) == 4
+
+
+def test_facts_are_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        FACTS.world_size = 5  # type: ignore[misc]
+
+
+def test_missing_facts_are_listed_at_once() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        tokens(1).updates(Facts(world_size=2))
+    assert str(caught.value) == (
+        "missing facts: global_batch_size, sequence_length: this needs the facts "
+        "global_batch_size, sequence_length"
+    )
+
+
+def test_names_of_frameworks_are_known() -> None:
+    assert Facts.of({"num_training_steps": 9, "samples_per_batch": 4}) == Facts(
+        total_updates=9, global_batch_size=4
+    )
+
+
+def test_unknown_fact_is_refused() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        Facts.of({"world_sise": 3})
+    assert str(caught.value) == "unknown fact 'world_sise': did you mean 'world_size'?"
+
+
+def test_two_values_of_one_fact_are_refused() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        Facts.of({"max_iters": 3, "training_steps": 4})
+    assert str(caught.value) == (
+        "the fact total_updates has two values, 3 and 4 as 'training_steps'"
+    )
+
+
+def test_a_fact_must_be_above_zero() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        Facts(world_size=-2)
+    assert str(caught.value) == "the fact world_size must be above 0, got -2"

@@ -1,0 +1,77 @@
+"""Schedules by intervals: the order of tests, empty intervals, values that are undefined."""
+
+import pickle
+
+import numpy as np
+import pytest
+import sympy as sp
+
+from closedform.errors import DefinitionError, DomainError
+from closedform.language import t
+from closedform.recipes.intervals import (
+    PartialSchedule,
+    UndefinedError,
+    by_intervals,
+    first_after,
+    first_from,
+    power_quotient,
+    quotient,
+)
+
+
+def undefined() -> sp.Expr:
+    raise UndefinedError("division by zero")
+
+
+def test_a_stage_without_updates_is_not_built() -> None:
+    made = by_intervals(
+        "x",
+        (lambda: sp.Integer(1), 4),
+        (undefined, 3),
+        (lambda: t, 6),
+        (lambda: sp.Integer(9), None),
+        (undefined, None),
+    )
+    assert [made.exact(step) for step in (0, 3, 4, 5, 6, 70)] == [1, 1, 4, 5, 9, 9]
+
+
+def test_values_end_where_one_is_undefined() -> None:
+    made = by_intervals("x", (lambda: t / 3, 4), (undefined, None))
+    assert isinstance(made, PartialSchedule)
+    assert made.end == 4
+    np.testing.assert_array_equal(made(np.arange(4)), np.arange(4) / 3)
+    for read in (made, made.exact):
+        with pytest.raises(DomainError) as caught:
+            read(5)
+        assert str(caught.value) == (
+            "update 5 has no value: division by zero (schedule 'x'): the last update with a value "
+            "is 3"
+        )
+
+
+def test_an_undefined_first_value_is_refused() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        by_intervals("rate", (undefined, None))
+    assert str(caught.value) == "update 0 has no value: division by zero (rate)"
+
+
+def test_a_partial_schedule_is_a_value() -> None:
+    made, other = (by_intervals("x", (lambda: t, end), (undefined, None)) for end in (4, 5))
+    assert pickle.loads(pickle.dumps(made)) == made
+    assert made != other
+    assert len({made, other}) == 2
+
+
+def test_first_updates_of_marks() -> None:
+    marks = (sp.Rational(-7, 2), 0, sp.Rational(5, 2), 3)
+    assert [first_from(mark) for mark in marks] == [0, 0, 3, 3]
+    assert [first_after(mark) for mark in marks] == [0, 1, 3, 4]
+
+
+def test_quotients_refuse_zero() -> None:
+    assert quotient(t, sp.Integer(4)) == t / 4
+    assert power_quotient(sp.Integer(9), sp.Integer(4), sp.S.Half) == sp.Rational(3, 2)
+    with pytest.raises(UndefinedError, match="division by zero"):
+        quotient(t, sp.S.Zero)
+    with pytest.raises(UndefinedError, match="division by zero"):
+        power_quotient(t, sp.S.Zero, sp.S.Half)

@@ -1,0 +1,142 @@
+"""torch's own optimizer suite: the inputs and errors of ``common_optimizers`` in the torch wheel.
+
+Each input of torch's tests is trained by torch's class and by ours, saved and loaded in both
+directions; each invalid input must be rejected. What is deliberately different has its reason.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import importlib.util
+import pickle
+import sys
+import types
+import unittest
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from closedform.errors import ClosedFormError
+from closedform.torch import optim
+from tests.torch.training import parameters, steps, values
+
+DIFFERENT = {
+    "differentiable": "a step is not recorded by autograd: refused",
+    "complex": "complex parameters are refused",
+    "sparse": "sparse gradients are refused; SparseAdam is not offered",
+    "LBFGS": "a step of several evaluations of the model is not an update rule: not offered",
+}
+"""What is deliberately different from torch, and why."""
+
+
+@functools.cache
+def suite() -> Any:
+    """``torch.testing._internal.common_optimizers``, which takes a base class from expecttest."""
+    if importlib.util.find_spec("expecttest") is None:
+        base = types.ModuleType("expecttest")
+        base.TestCase = unittest.TestCase  # type: ignore[attr-defined]
+        sys.modules["expecttest"] = base
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from torch.testing._internal import common_optimizers
+    return common_optimizers
+
+
+def offered() -> Iterator[Any]:
+    """The entries of torch's table for the classes that there are here."""
+    for info in suite().optim_db:
+        if info.optim_cls.__name__ in optim.OPTIMIZERS:
+            yield info
+
+
+def _inputs() -> list[Any]:
+    return [
+        pytest.param(info, given, id=f"{info.optim_cls.__name__}-{number}-{given.desc}")
+        for info in offered()
+        for number, given in enumerate(info.optim_inputs_func(device="cpu"))
+    ]
+
+
+def _errors() -> list[Any]:
+    found = []
+    for info in offered():
+        for number, given in enumerate(info.optim_error_inputs_func("cpu", torch.float32)):
+            name = info.optim_cls.__name__
+            found.append(
+                pytest.param(info, given, id=f"{name}-{number}-{given.optimizer_error_input.desc}")
+            )
+    return found
+
+
+def _shapes(name: str) -> list[tuple[int, ...]]:
+    return [(3, 4), (5, 2)] if name == "Muon" else [(3, 4), (5,), ()]
+
+
+def _trained(make: Any, name: str, kwargs: dict[str, Any]) -> tuple[Any, list[nn.Parameter]]:
+    params = parameters(_shapes(name), dtype=torch.float64)
+    optimizer = make(params, **copy.deepcopy(kwargs))
+    steps(optimizer, params, 4)
+    return optimizer, params
+
+
+def _close(got: list[Tensor], wanted: list[Tensor], name: str) -> None:
+    for one, other in zip(got, wanted, strict=True):
+        # float64 on both sides, six steps of some ten roundings; RAdam subtracts numbers of 1e3.
+        # ASGD saves its rate of 0.02 in float32, which rounds by 6e-8; Muon iterates in bfloat16,
+        # where an ulp is 2^-8.
+        bound = {"Muon": 0.02, "ASGD": 1e-8}.get(name, 1e-9)
+        torch.testing.assert_close(one, other, rtol=bound, atol=bound)
+
+
+@pytest.mark.parametrize(("info", "given"), _inputs())
+def test_an_input_of_torchs_suite_trains_and_is_saved_as_there(info: Any, given: Any) -> None:
+    name = info.optim_cls.__name__
+    kwargs = dict(given.kwargs)
+    ours: Any = optim.OPTIMIZERS[name]
+    if kwargs.get("differentiable"):
+        with pytest.raises(ClosedFormError, match="differentiable=True is not supported"):
+            _trained(ours, name, kwargs)
+        return
+    theirs, wanted = _trained(info.optim_cls, name, kwargs)
+    optimizer, got = _trained(ours, name, kwargs)
+    _close(values(got), values(wanted), name)
+    # In both directions, and through pickle.
+    saved, foreign = copy.deepcopy(optimizer.state_dict()), copy.deepcopy(theirs.state_dict())
+    back = info.optim_cls(wanted, **copy.deepcopy(kwargs))
+    back.load_state_dict(pickle.loads(pickle.dumps(saved)))
+    other = ours(got, **copy.deepcopy(kwargs))
+    other.load_state_dict(foreign)
+    steps(back, wanted, 2, seed=3)
+    steps(other, got, 2, seed=3)
+    _close(values(got), values(wanted), name)
+
+
+@pytest.mark.parametrize(("info", "given"), _errors())
+def test_an_invalid_input_of_torchs_suite_is_rejected(info: Any, given: Any) -> None:
+    ours: Any = optim.OPTIMIZERS[info.optim_cls.__name__]
+    invalid = given.optimizer_error_input
+    is_constructed = given.error_on == suite().OptimizerErrorEnum.CONSTRUCTION_ERROR
+    if issubclass(given.error_type, Warning):
+        with pytest.warns(given.error_type, match=given.error_regex):
+            ours(copy.deepcopy(invalid.params), **invalid.kwargs)
+        return
+
+    def run() -> None:
+        # What torch rejects at a step, such as complex parameters, is rejected before it here.
+        optimizer = ours(copy.deepcopy(invalid.params), **invalid.kwargs)
+        assert not is_constructed
+        optimizer.step()
+
+    with pytest.raises((ValueError, TypeError, RuntimeError)):
+        run()
+
+
+def test_all_classes_of_torchs_suite_are_offered_or_named() -> None:
+    names = {info.optim_cls.__name__ for info in suite().optim_db}
+    assert names - set(optim.OPTIMIZERS) == {"LBFGS", "SparseAdam"}
+    print({reason: DIFFERENT[reason] for reason in DIFFERENT})

@@ -1,0 +1,5 @@
+"""What the tests of training share."""
+
+from tests.support.torch_exporter import operators_are_listed_once
+
+__all__ = ["operators_are_listed_once"]

@@ -1,0 +1,27 @@
+"""More than 10,000 files that were tampered with: PROVED, and another meaning, is 0."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.verify.tampered import OPTIONS, SCHEDULES, subjects, sweep
+
+OF_A_SCHEDULE, OF_A_RULE = 400, 120
+TOTAL: dict[str, int] = {}
+
+
+@pytest.mark.parametrize("name", subjects())
+def test_what_is_proved_has_its_meaning(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    is_schedule = any(name == f"{own}{options}" for own in SCHEDULES for options in OPTIONS)
+    found = sweep(subjects()[name](), OF_A_SCHEDULE if is_schedule else OF_A_RULE, seed=1)
+    for status, count in found.by_status.items():
+        TOTAL[status] = TOTAL.get(status, 0) + count
+    with capsys.disabled():
+        print(f"\n{name}: {found.files} files: {found.by_status}; so far {TOTAL}")
+    assert found.wrong == []
+
+
+def test_there_are_enough() -> None:
+    schedules = len(SCHEDULES) * len(OPTIONS) * OF_A_SCHEDULE
+    rules = (len(subjects()) - len(SCHEDULES) * len(OPTIONS)) * OF_A_RULE
+    assert schedules + rules >= 10_000

@@ -2,9 +2,11 @@
 
 import copy
 import io
+import math
 import pickle
 import subprocess
 import sys
+import time
 import timeit
 from pathlib import Path
 from typing import Any
@@ -278,21 +280,26 @@ def test_torchs_sequential_takes_ours() -> None:
 
 
 def test_step_costs_no_more_than_the_cheapest_of_torchs() -> None:
-    def cost(scheduler: LRScheduler) -> float:
-        scheduler.optimizer.step()
-        return min(timeit.repeat(scheduler.step, number=2000, repeat=9))
-
-    ours = cost(ParamScheduler(two_groups(), WARMUP_COSINE))
     schedulers = torch.optim.lr_scheduler
-    theirs = {
-        "StepLR": cost(schedulers.StepLR(two_groups(), 10**9)),
-        "ExponentialLR": cost(schedulers.ExponentialLR(two_groups(), 0.99999)),
-        "LambdaLR": cost(schedulers.LambdaLR(two_groups(), lambda step: 1.0)),
-        "CosineAnnealingLR": cost(schedulers.CosineAnnealingLR(two_groups(), 10**6)),
+    entries: dict[str, LRScheduler] = {
+        "ours": ParamScheduler(two_groups(), WARMUP_COSINE),
+        "StepLR": schedulers.StepLR(two_groups(), 10**9),
+        "ExponentialLR": schedulers.ExponentialLR(two_groups(), 0.99999),
+        "LambdaLR": schedulers.LambdaLR(two_groups(), lambda step: 1.0),
+        "CosineAnnealingLR": schedulers.CosineAnnealingLR(two_groups(), 10**6),
     }
-    print({name: f"{ours / value:.2f}" for name, value in theirs.items()})
-    # Measured 0.2 to 0.4; the bar of the issue is 1, which leaves room for a busy machine.
-    assert ours <= min(theirs.values())
+    for scheduler in entries.values():
+        scheduler.optimizer.step()
+    # In turn and in short runs, so that whatever else the machine does falls on all of them; the
+    # shortest run of each is that without a disturbance.
+    cost = dict.fromkeys(entries, math.inf)
+    for _ in range(100):
+        for name, scheduler in entries.items():
+            seconds = timeit.timeit(scheduler.step, number=100, timer=time.process_time)
+            cost[name] = min(cost[name], seconds)
+    ours = cost.pop("ours")
+    # Measured 0.7 of the cheapest, StepLR or ExponentialLR.
+    assert ours <= min(cost.values()), {name: ours / value for name, value in cost.items()}
 
 
 BAD: list[tuple[dict[str, Any], type[ClosedFormError], tuple[str, ...]]] = [

@@ -391,14 +391,17 @@ def test_metadata_that_were_there_stay() -> None:
 
 
 def test_validation_takes_a_tenth_of_a_second_in_the_median() -> None:
-    """The bar of the issue, over a third of the library; the rest of an export is not in it."""
+    """The bar of the issue, over a third of the library; the rest of an export is not in it.
+
+    In the time of this process, whatever else the machine runs.
+    """
     seconds = []
     for make in list(SCHEDULES.values())[::3]:
         schedule = make()
         model = to_model(compile_schedule(schedule))
-        begun = time.perf_counter()
+        begun = time.process_time()
         artefact.validate_model(schedule, model)
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(time.process_time() - begun)
     assert statistics.median(seconds) < 0.1
 
 

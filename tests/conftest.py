@@ -1,4 +1,4 @@
-"""What all tests share: the `golden` fixture, how cases are sampled, one profile of hypothesis.
+"""Shared by all tests: the `golden` fixture, sampling of cases, one profile of hypothesis.
 
 `make test` runs a fixed part of the long tables of cases; `make compare` runs all of them:
 

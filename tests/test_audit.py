@@ -73,7 +73,7 @@ def test_settings(name: str) -> None:
     assert audit(schedule).settings == wanted
 
 
-# What each framework computes for these settings, by its own source: factor of the peak at a step.
+# The values of each framework for these settings, by its own source: factor of the peak at a step.
 WARMUP, TOTAL = 20, 100
 LOW = float(END / PEAK)
 

@@ -14,7 +14,7 @@ FOLDERS = (
 FILES = ("pyproject.toml", "tests/conftest.py", "tests/test_library.py")
 MOST_FILES = 9
 
-# What a user does with the new op: a file that has it is read, evaluated, run in onnxruntime and
+# The uses of the new op: a file that has it is read, evaluated, run in onnxruntime and
 # torch, and proved to be a schedule.
 USE = """
 import numpy as np

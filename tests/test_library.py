@@ -137,7 +137,7 @@ def test_every_entry_of_the_library_is_here() -> None:
 
 
 def tolerance(graph: Graph, scale: float, dtype: DType) -> float:
-    """What the inexact ops of a graph add up to, in units in the last place of the scale.
+    """The sum of the errors of a graph's inexact ops, in units in the last place of the scale.
 
     Twice, since two engines may differ to either side; a value and its partial sums share a scale
     in every entry here.

@@ -1,4 +1,4 @@
-"""What pyproject.toml asks for, and the versions that are installed for the tests."""
+"""The requirements of pyproject.toml, and the versions that are installed for the tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = ("prove", "cli", "plot", "torch")
-# What checks and builds has no part in what the tests compute: its lowest versions are the pinned.
+# Checkers and build tools do not affect the results of the tests: their lowest versions are
+# the pinned ones.
 TOOLS = {"build", "mypy", "pre-commit", "ruff", "types-pyyaml"}
 
 

@@ -39,7 +39,7 @@ class Files:
 
 
 def of_tensor(known: dict[str, Any], param: str) -> dict[str, Any]:
-    """What a graph of one tensor calls the values of a parameter."""
+    """The names of a parameter's values in a graph of one tensor."""
     named = {"param": known[f"param.{param}"], "grad": known[f"grad.{param}"]}
     states = [key for key in known if key.startswith(f"state.{param}.")]
     return named | {f"state.{key.rsplit('.', 1)[1]}": known[key] for key in states}

@@ -99,6 +99,21 @@ def test_no_private_vocabulary(term: Term) -> None:
     assert not found, f"say {term.instead}: " + ", ".join(found)
 
 
+CLAUSE = re.compile(r'(^\s*r?"""|# )(What|Which|Whatever)\b', re.MULTILINE)
+
+
+def test_descriptions_begin_with_a_noun_or_a_verb() -> None:
+    """No docstring or comment that begins with a clause: "What a pass returns"."""
+    found = [
+        f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 1}"
+        for path in FILES
+        if path.suffix == ".py" and path.name != "test_vocabulary.py"
+        for text in [path.read_text(encoding="utf-8")]
+        for match in CLAUSE.finditer(text)
+    ]
+    assert not found, "name the thing: " + ", ".join(found)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -1,4 +1,4 @@
-"""What a user of the bare wheel does: `make wheel-smoke` runs this where no extra is installed."""
+"""Use of the bare wheel: `make wheel-smoke` runs this where no extra is installed."""
 
 import importlib.util
 import subprocess

@@ -1,4 +1,4 @@
-"""What to compile and how: the options of a graph, and the model that a rule steps.
+"""Options of a compilation: those of the graph, and the model that a rule steps.
 
 Both are frozen, checked where they are built, and passed on whole.
 """

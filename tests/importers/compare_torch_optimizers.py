@@ -34,7 +34,7 @@ STEPS = 50
 SHAPES: dict[str, tuple[int, ...]] = {"first": (6, 4), "second": (5, 7)}
 TALL: dict[str, tuple[int, ...]] = {"first": (7, 5), "second": (6, 4)}
 
-# What a class needs beside its parameters.
+# The arguments that a class needs beside its parameters.
 ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
     "fadam": {"momentum_dtype": torch.float64, "fim_dtype": torch.float64},
     "ranger21": {"num_iterations": 100},

@@ -41,7 +41,7 @@ def optimizer_of(*rates: float) -> torch.optim.Optimizer:
 
 
 def values_of(make: Make, steps: int, rate: float = 0.1) -> list[float]:
-    """What the scheduler sets, step by step."""
+    """The values that the scheduler sets, step by step."""
     optimizer = optimizer_of(rate)
     scheduler = make(optimizer)
     values = []

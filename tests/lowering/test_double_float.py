@@ -34,7 +34,7 @@ from tests.support.sampling import examples
 from tests.support.study import STUDY, compile_double_float, cost, study_steps
 from tests.test_library import SCHEDULES
 
-# What the double-float lowering promises, in ulp of a normal value; the study's bar is 0.51.
+# The guarantee of the double-float lowering, in ulp of a normal value; the study's bar is 0.51.
 BAR = 0.501
 
 Build = Callable[[Arithmetic, Number, Number], list[Value]]
@@ -359,7 +359,7 @@ def test_random_expressions(expr: Any) -> None:
             assert agrees(expected, value), (int(step), value, expected)
 
 
-# What may be lost of 48 bits: 8 by the operations of an expression, as with float64.
+# The possible loss of 48 bits: 8 by the operations of an expression, as with float64.
 PAIR_BITS = 38
 
 

@@ -36,7 +36,7 @@ GRADIENTS: dict[str, Array] = {
 # A state is the mean of squares of a row, 3e39 here: no float32. Its share is inf / inf, as in the
 # frameworks that these rules are from; see the tests of the largest gradients.
 OVERFLOWING = {"adafactor", "adafactor_clamped", "came"}
-# What divides every element by a norm of the whole model: one that is not a number spoils them all.
+# Rules that divide every element by a norm of the whole model: a NaN in one spoils them all.
 SPREADING = {"d_adapt_sgd"}
 
 

@@ -46,7 +46,7 @@ def joined(values: Mapping[str, Any], prefix: str) -> Array:
 
 @functools.cache
 def trajectory(name: str) -> list[dict[str, Any]]:
-    """What each step of a rule gives, by the evaluator in float64."""
+    """The result of each step of a rule, by the evaluator in float64."""
     rule = RULES[name]()
     graph = compile_step(ModelSpec(rule, SHAPES), GraphOptions(dtype=DType.F64))
     feed: dict[str, Any] = {f"param.{n}": part for n, part in split(TRAJECTORIES["start"]).items()}

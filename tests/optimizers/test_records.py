@@ -107,7 +107,7 @@ def as_schedule(values: list[float]) -> Schedule:
 
 
 def written_values(record: OptimizerRecord) -> dict[str, list[float]]:
-    """What is written into the param groups before each step, by hyperparameter."""
+    """The values written into the param groups before each step, by hyperparameter."""
     row = record.row
     named = {"lr": row.get("lr_schedule"), "weight_decay": row.get("wd_schedule")}
     if row["class"] == "Rprop":

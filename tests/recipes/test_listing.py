@@ -1,4 +1,4 @@
-"""What each class says that it builds: traced while it builds, or shown by equal values."""
+"""The schedules that each class is said to build: traced, or shown by equal values."""
 
 import sys
 from collections.abc import Callable, Iterable

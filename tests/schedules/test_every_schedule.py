@@ -1,4 +1,4 @@
-"""What every schedule of the library has: one row each, and a new one without a row fails here.
+"""Properties of every schedule of the library, a row each; a new one without a row fails here.
 
 A row is the length of its example (``closedform.schedules.examples``) and the arguments that it
 refuses. From it: a docstring with formula, arguments, errors, doctest and source; LaTeX; golden IR,

@@ -1,4 +1,4 @@
-"""What the families refuse, message by message."""
+"""The refusals of the families, message by message."""
 
 from collections.abc import Callable
 from typing import Any

@@ -59,7 +59,7 @@ def remembered(function: Callable[..., T]) -> Callable[..., T]:
 
 
 class Compilations:
-    """What the optimizers in torch have compiled in this session."""
+    """The programs that the optimizers in torch have compiled in this session."""
 
     def __init__(self) -> None:
         self.assignments = remembered(compiler.compile_assignments)

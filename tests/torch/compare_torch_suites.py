@@ -31,7 +31,7 @@ DIFFERENT = {
     "sparse": "sparse gradients are refused; SparseAdam is not offered",
     "LBFGS": "a step of several evaluations of the model is not an update rule: not offered",
 }
-"""What is deliberately different from torch, and why."""
+"""The deliberate differences from torch, and their reasons."""
 
 
 @functools.cache
@@ -127,7 +127,7 @@ def test_an_invalid_input_of_torchs_suite_is_rejected(info: Any, given: Any) -> 
         return
 
     def run() -> None:
-        # What torch rejects at a step, such as complex parameters, is rejected before it here.
+        # Complex parameters and the like, which torch rejects at a step, are rejected before it.
         optimizer = ours(copy.deepcopy(invalid.params), **invalid.kwargs)
         assert not is_constructed
         optimizer.step()

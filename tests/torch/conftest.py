@@ -1,4 +1,4 @@
-"""What the tests of optimizers in torch share."""
+"""Fixtures of the tests of optimizers in torch."""
 
 from collections.abc import Iterator
 

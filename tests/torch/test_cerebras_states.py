@@ -84,7 +84,7 @@ def test_what_does_not_tell_the_step_is_refused() -> None:
     small = {"beta1_power": torch.tensor(0.0), "beta2_power": torch.tensor(1e-38)}
     with pytest.raises(StateError, match=f"beta2_power .* of beta 0.999 .*{where}.*{hint}"):
         loaded(small)
-    # What their conversion of a torch dict makes of 0 steps.
+    # The result of their conversion of a torch dict with 0 steps.
     ones = {"beta1_power": torch.tensor(1.0), "beta2_power": torch.tensor(1.0)}
     with pytest.raises(StateError, match=r"beta2_power 1.0 .* does not determine the step"):
         loaded(ones)

@@ -55,7 +55,7 @@ def model_of(layers: list[list[str]]) -> nn.Module:
 
 
 def call(row: Row) -> Any:
-    """What our function gives, in the form of the record."""
+    """The result of our function, in the form of the record."""
     config: Any = row.get("config")
     made: Any
     match row["function"]:

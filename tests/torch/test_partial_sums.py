@@ -1,4 +1,4 @@
-"""Which rules step on shards with partial sums, and which need the full tensor."""
+"""Rules that step on shards with partial sums, and those that need the full tensor."""
 
 import pytest
 import sympy as sp

@@ -211,7 +211,7 @@ def test_two_processes_are_one(tmp_path: Path) -> None:
     from torch.distributed.checkpoint.state_dict_loader import load
 
     together(work, 2, str(tmp_path))
-    # What two processes have saved, one goes on with.
+    # One process goes on with the state that two have saved.
     for name, rule in RESUMED.items():
         resumed, unbroken = begin(rule, shapes=MATRICES), begin(rule, shapes=MATRICES)
         saved = _saved(resumed)

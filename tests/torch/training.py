@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 COMPILING = "ignore:.*torch.jit.script_method. is deprecated:DeprecationWarning"
-"""What importing the compiler of torch 2.13 says about torch itself."""
+"""The warning of torch 2.13 about itself when its compiler is imported."""
 
 SHAPES = ((), (0,), (5,), (3, 4), (2, 3, 4))
 

@@ -1,4 +1,4 @@
-"""What the tests of training share."""
+"""Fixtures of the tests of training."""
 
 from tests.support.torch_exporter import operators_are_listed_once
 

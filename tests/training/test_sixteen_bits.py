@@ -45,7 +45,7 @@ def narrow_rule(rule: UpdateRule, word: str, **scale: Any) -> UpdateRule:
 
 @dataclass
 class Beside:
-    """What torch's loop came to: losses, masters, and the scale after each step."""
+    """The results of torch's loop: losses, masters, and the scale after each step."""
 
     losses: list[float]
     masters: dict[str, Any]

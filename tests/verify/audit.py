@@ -17,7 +17,7 @@ from closedform.verify.terms.tree import Term
 U, V, B, P = (symbol(name) for name in ("u", "v", "b", "p"))
 SPECIAL = [fmpq(n, 2) for n in (-4, -3, -2, -1, 0, 1, 2, 3, 4)]
 
-# What is instantiated: pairs of one kind, with shared and with different arguments.
+# The instances: pairs of one kind, with shared and with different arguments.
 FUNCTIONS: dict[str, tuple[Term, Term]] = {
     "cosine": (cospi(U), cospi(V)),
     "sine": (sinpi(U), sinpi(V)),
@@ -34,7 +34,7 @@ FUNCTIONS: dict[str, tuple[Term, Term]] = {
 
 @dataclass(slots=True)
 class Audit:
-    """What came of the instances; ``violations`` must stay empty."""
+    """The results of the instances; ``violations`` must stay empty."""
 
     checked: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)

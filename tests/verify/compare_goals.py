@@ -10,7 +10,7 @@ from collections import Counter
 from closedform.verify.tactics.prover import prove
 from tests.verify.tactics.test_goals import GOALS
 
-# What issue 4 asks of a claim, in seconds; here of this process, so that what else the machine runs
+# The limit of a claim, in seconds; here of this process, so that what else the machine runs
 # does not count. z3 works in it.
 MEDIAN, WORST = 0.2, 10.0
 

@@ -19,7 +19,7 @@ from tests.verify.library_faults import (
 )
 
 FAULTS, SOURCE_FAULTS, SCHEDULES = 1200, 250, 120
-# What issue 4 asks of a claim, in seconds of this process, in which z3 works.
+# The limit of a claim, in seconds of this process, in which z3 works.
 MEDIAN, WORST = 0.2, 10.0
 
 

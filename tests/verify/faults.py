@@ -72,7 +72,7 @@ STEPS_OF_RULES = (0, 1, 2, 6, 19, 20, 150)
 
 
 class Outcome(StrEnum):
-    """What became of a fault, from the worst to the best known."""
+    """The outcome of a fault, from the worst to the best known."""
 
     MISSED = "proved, and another function"
     FALSE_REFUTATION = "refuted, and true there"
@@ -173,7 +173,7 @@ class Sweep:
         return min(outcomes, key=lambda pair: order.index(pair[0]), default=(Outcome.UNREACHED, ""))
 
     def outcome(self, mutant: Mutant, sample: Sample) -> Outcome:
-        """What becomes of one source."""
+        """Returns the outcome of one source."""
         try:
             with planted(mutant), at_most(5):
                 graph = self.compile(sample.source)
@@ -184,7 +184,7 @@ class Sweep:
         return self.outcome_of_graph(sample.source, graph, sample.graph)
 
     def outcome_of_graph(self, source: Any, graph: Graph, right: Graph) -> Outcome:
-        """What is said of a graph, beside the right one."""
+        """Returns the verdict on a graph, beside the right one."""
         is_coarse = any(node.type.dtype is DType.F32 for node in graph.nodes)
 
         def proved() -> Outcome:

@@ -174,7 +174,7 @@ def _put(root: Term, path: tuple[int, ...], new: Term) -> Term:
 
 
 def _changes(node: Term) -> Iterator[tuple[str, Term]]:
-    """What may stand in the place of a node, and the kind of fault that it is."""
+    """The possible replacements of a node, and the kind of fault that each is."""
     args = node.args
     match node.op:
         case Op.LESS:
@@ -257,7 +257,7 @@ def _lines_run() -> list[tuple[Original, set[tuple[str, int]]]]:
 
 
 def _made_with(mutant: Mutant, original: Original) -> Term | None:
-    """What the faulty code makes in the place of a schedule; None if it raises, or the same."""
+    """The result of the faulty code for a schedule; None if it raises, or is the same."""
     try:
         with planted(mutant), at_most(2):
             made = SINGLE[original.name]()
@@ -273,7 +273,7 @@ def _made_with(mutant: Mutant, original: Original) -> Term | None:
 
 
 def judge(fault: Fault, budget: float = 4.0) -> tuple[Outcome, Verdict]:
-    """What becomes of the claim that a fault is none."""
+    """The outcome of the claim that a fault is none."""
     claim = fault.claim()
     verdict = claim.verify(budget=budget)
     is_wrong = verdict.refuted and differs(fault, verdict)

@@ -471,7 +471,7 @@ def has_float32(model: ModelProto) -> bool:
 
 @dataclass
 class Count:
-    """What became of some files."""
+    """The outcome of some files."""
 
     files: int = 0
     by_status: dict[str, int] = field(default_factory=dict)

@@ -29,7 +29,7 @@ LINES: dict[str, str] = dict(
         re.MULTILINE | re.DOTALL,
     )
 )
-"""What the page says of each theorem."""
+"""The text of the page for each theorem."""
 
 
 def by_name(theorem: Theorem) -> str:
@@ -50,7 +50,7 @@ def is_false_at(claim: Claim, point: Any) -> bool:
     """Whether one of the claim's goals is false, or has no value, where it is asked."""
     place = {name: fmpq(int(number.p), int(number.q)) for name, number in point.items()}
     if claim.name == "finite":
-        # What an operation needs may be said too strictly: the value itself must be missing.
+        # The demand of an operation may be stricter than needed: the value itself must be missing.
         assert isinstance(claim.subject, Schedule)
         root = value_term(claim.subject)
         anywhere = dict.fromkeys(symbols(root), fmpq(1))
@@ -84,7 +84,7 @@ class _Number:
 
 
 def test_page_is_made_of_the_rows() -> None:
-    # What decided a theorem may depend on how fast the machine was; the test above reads that.
+    # The deciding tactic may depend on the speed of the machine; the test above reads it.
     found = docs.PAGE.read_text(encoding="utf-8")
     assert found == docs.page(LINES), "run `make theorems`"
 

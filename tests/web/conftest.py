@@ -1,4 +1,4 @@
-"""What the tests of pages share."""
+"""Fixtures of the tests of pages."""
 
 from tests.support.torch_exporter import operators_are_listed_once
 

@@ -309,4 +309,4 @@ ONNX_ROWS: Mapping[str, Row] = {
     "Transpose": _transpose,
     "Where": _where,
 }
-"""What each ONNX operator computes."""
+"""The semantics of each ONNX operator."""

@@ -229,7 +229,7 @@ class _Reader:
     def _run(
         self, scheduler: Any, method: str, *, first: int, is_initial: bool | None = None
     ) -> Traced:
-        """What a method computes for the group, with the clock at the step."""
+        """Returns the result of a method for the group, with the clock at the step."""
         stand_in: Any = object.__new__(type(scheduler))
         stand_in.__dict__.update({**vars(scheduler), "optimizer": None})
         groups, field = _entries(scheduler), _field(scheduler)

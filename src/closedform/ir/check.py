@@ -177,7 +177,7 @@ ATTRIBUTES: Mapping[str, tuple[str, Callable[[AttributeValue], bool]]] = {
     "permutation": ("a tuple of integers", _is_axes),
     "keepdims": ("a bool", lambda value: isinstance(value, bool)),
 }
-"""What each attribute must be: in words, and as a test."""
+"""The requirement on each attribute: in words, and as a test."""
 
 
 def _nothing(_: Graph, __: Node) -> Iterator[str]:

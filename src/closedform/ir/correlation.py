@@ -23,7 +23,7 @@ from closedform.ir.types import DType
 
 _LARGEST_FORM = 12
 _SUMS = (Op.ADD, Op.SUB)
-# What the sums below are off, computed in float64.
+# The error of the sums below, computed in float64.
 _SLACK = 2.0**-48
 
 

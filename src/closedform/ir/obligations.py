@@ -32,7 +32,7 @@ _LARGEST_DIVIDEND = 2.0**24
 
 
 class Demand(IntEnum):
-    """What the user of a value needs."""
+    """The requirement of the operation that uses a value."""
 
     NOTHING = 0
     NUMBER = 1  # an infinity in the place of a large number does no harm

@@ -36,7 +36,7 @@ from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.context import Lowering
 from closedform.lowering.simplify import integral_multiple
 
-# What the sine of onnxruntime 1.31 is off, angle included, in units of 2^-53: 2.5 of its own where
+# The error of the sine of onnxruntime 1.31, angle included, in units of 2^-53: 2.5 of its own where
 # it is above 1/2, and up to 1.13 of the two roundings of its angle; 3.0 were seen together.
 _SINE_UNITS = 3
 # The bounds of all roundings, in ulp of scale, are not met at one step: of their sum at most 0.95
@@ -90,7 +90,7 @@ def raised_cosine(low: Lowering, constant: sp.Expr, term: sp.Expr, domain: Domai
 
 
 def _lost(constant: sp.Rational, height: sp.Rational, dtype: DType) -> sp.Rational:
-    """What rounding takes from the constant, where the result may be off by over 2 ulp of scale.
+    """The rounding error of the constant, where the result may be off by over 2 ulp of scale.
 
     The sine is followed by the roundings of both constants, of the product and of the sum. Where
     it may not, this is 0: the node that gives it back rounds, too.
@@ -105,7 +105,7 @@ def _lost(constant: sp.Rational, height: sp.Rational, dtype: DType) -> sp.Ration
 
 
 def _rest(number: sp.Rational) -> sp.Rational:
-    """What rounding takes from a number."""
+    """The rounding error of a number."""
     return number - sp.Rational(to_float(number))
 
 

@@ -162,7 +162,7 @@ _PER_UPDATE: Mapping[Unit, Callable[[Facts], sp.Expr]] = {
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What a schedule counts, and which count the update t uses.
+    """The unit that a schedule counts, and the count that update t uses.
 
     Update t, counted from 0, uses the value of the schedule at ``position(facts)``:
     ``(t + offset)`` updates in the unit of the clock.

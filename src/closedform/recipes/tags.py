@@ -1,4 +1,4 @@
-"""Which param groups a cerebras scheduler applies to: ``param_group_tags``."""
+"""The param groups to which a cerebras scheduler applies: ``param_group_tags``."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class FunctionValues:
 Values = ScheduleValues | TupleValues | FunctionValues
 
 ScheduleSpec = Schedule | tuple[Schedule | float | None, ...]
-"""What drives an entry: a Schedule; or, for a tuple, one for each element, a number or None."""
+"""The source of an entry: a Schedule; or, for a tuple, one per element, a number or None."""
 
 
 def read_values(spec: ScheduleSpec, where: str) -> Values:

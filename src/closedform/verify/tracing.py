@@ -1,4 +1,4 @@
-"""What the front ends ask of the prover: see ``importers.python.prover``."""
+"""The answers of the prover to the front ends: see ``importers.python.prover``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every pass promises, on random graphs, and the pipeline's own behaviour."""
+"""The guarantees of every pass, on random graphs, and the pipeline's own behaviour."""
 
 from __future__ import annotations
 

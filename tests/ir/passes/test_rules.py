@@ -232,7 +232,7 @@ STAYS: list[tuple[Pass, str]] = [
     ),
     # 10: the sign of 0.0 is unknown.
     (Algebra(), "const 0.0 : f64[]; mul(%0, %0) : f64[]"),
-    # What it never does.
+    # Rewrites that it never makes.
     (Algebra(), "const 0.0 : f64[]; mul(f, %0) : f64[]"),
     (Algebra(), "sub(f, f) : f64[]"),
     (Algebra(), "div(f, f) : f64[]"),

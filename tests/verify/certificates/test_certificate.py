@@ -379,7 +379,7 @@ def intervals(last: int) -> tuple[Array, Array]:
 
 
 def noisy(graph: Graph, steps: Array, seed: int) -> Array:
-    """What an engine may return whose operations are as bad as the op table allows."""
+    """The result of an engine whose operations are as bad as the op table allows."""
     rng = np.random.default_rng(seed)
     values: list[Array] = []
     for node in graph.nodes:

@@ -424,7 +424,7 @@ def test_proofs_are_shared_between_claims() -> None:
     again = asked.ask(under, (), 0.0)
     assert first.proved
     assert again.proved
-    # What is proved under fewer assumptions holds under more.
+    # A proof under fewer assumptions holds under more.
     more = Goal("x below 2", less(X, rational(2)), (less(X, ONE), less(X, rational(-1))))
     assert asked.ask(more, (), 0.0).proved
     less_given = Goal("x below 2", less(X, rational(2)))

@@ -59,7 +59,7 @@ def test_an_exported_file_is_proved_again(tmp_path: Path) -> None:
     assert {f.claim.sentence for f in again} >= {f.claim.sentence for f in report}
     assert not again.unknown
     assert not again.refuted
-    # What the file states is claimed, also where it is a question by itself.
+    # The statements of the file are claimed, also where one is a question by itself.
     assert not again["continuous"].claim.is_question
 
 

@@ -63,7 +63,7 @@ def test_assumptions_say_more() -> None:
     assert report["non_negative"].verdict.proved
 
 
-# What is wrong or notable, the claim that finds it, and the words for it.
+# The defect or notable fact, the claim that finds it, and its words.
 FINDINGS: dict[str, tuple[Schedule, str, str, str]] = {
     "a gap": (Schedule(sp.Piecewise((1, t < 5), (2, t > 5))), "total", "REFUTED", "t = 5: "),
     "a pole": (Schedule(1 / (t - 7)), "finite", "REFUTED", "t = 7: 1 / (t + -7) is defined"),

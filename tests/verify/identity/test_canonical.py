@@ -40,7 +40,7 @@ P, Q = symbol("p", sign=Sign.POSITIVE), symbol("q", sign=Sign.POSITIVE)
 
 
 def signs(term: Term) -> Sign:
-    """What a declaration says, and no more."""
+    """The content of a declaration, and no more."""
     is_positive = term in (P, Q, multiply(P, Q), ONE)
     return Sign.POSITIVE if is_positive else Sign.ANY
 

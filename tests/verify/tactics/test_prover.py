@@ -1,4 +1,4 @@
-"""What `prove` says, refuses and keeps: verdicts, assumptions, contradictions, its budget."""
+"""`prove`: verdicts, refusals, assumptions, contradictions, its budget."""
 
 import time
 from collections.abc import Callable

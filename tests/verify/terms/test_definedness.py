@@ -1,4 +1,4 @@
-"""What an operation demands, on the path on which it is taken and without it."""
+"""The demands of an operation, on the path on which it is taken and without it."""
 
 import time
 

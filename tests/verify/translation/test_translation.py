@@ -166,7 +166,7 @@ def test_another_schedule_is_refuted_at_a_step(name: str) -> None:
 
 
 def test_a_constant_one_unit_away_is_refuted() -> None:
-    """What rounds to it does not round to the right one."""
+    """A value that rounds to it does not round to the right one."""
     lr = schedules.constant(0.1)
     builder = Builder("near")
     builder.input("step", TensorType(DType.I64), Role.STEP)

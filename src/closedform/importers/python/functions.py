@@ -328,7 +328,7 @@ MODULES = ("math", "numpy", "torch")
 _SINGLE = ("torch", "jax.numpy")
 """Modules whose scalars are float32 by default."""
 
-# What the exact value of a constant is made with.
+# The operations that make the exact value of a constant.
 _EXACT: Mapping[str, Callable[[sp.Expr], sp.Expr]] = {
     "sqrt": sp.sqrt,
     "cos": sp.cos,

@@ -56,7 +56,7 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one run returned, or raised.
+    """The value that one run returned, or its exception.
 
     Attributes:
         task: The steps and assumptions.

@@ -28,7 +28,7 @@ class Part:
 
 
 class Prover(Protocol):
-    """What a front end asks of the prover. An answer is exact, or None."""
+    """The questions of a front end to the prover. An answer is exact, or None."""
 
     def exact(self, number: float) -> sp.Expr:
         """Returns the number that a float was rounded from.

@@ -74,7 +74,7 @@ class Task:
 
 @dataclass(slots=True)
 class Session:
-    """What all runs of a function share.
+    """The state that all runs of a function share.
 
     Attributes:
         prover: What decides.

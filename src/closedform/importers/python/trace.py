@@ -230,7 +230,7 @@ Call = Callable[[Number], Any]
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What is run on every path.
+    """A program that is run on every path.
 
     Attributes:
         name: Its name, for errors.
@@ -319,7 +319,7 @@ class _Tracer:
         )
 
     def _outcome(self, call: Call, task: Task) -> Outcome | None:
-        """What the function returns or raises on a part of the steps of a task."""
+        """Returns the outcome of the function on a part of the steps of a task."""
         self.run.begin(task)
         self._environment.begin()
         try:
@@ -404,7 +404,7 @@ def _domain(outcomes: Sequence[Outcome]) -> tuple[list[sp.Basic], list[Outcome]]
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """What a program computes.
+    """The outcome of a program.
 
     Attributes:
         program: The program.

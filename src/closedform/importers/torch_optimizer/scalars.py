@@ -23,7 +23,7 @@ from closedform.language.symbols import t
 
 
 class Decider(Protocol):
-    """What decides comparisons: one traced run."""
+    """The decisions on comparisons: one traced run."""
 
     def decide(self, condition: sp.Basic, value: bool) -> bool:
         """Returns the truth of a condition that has this value on the traced numbers."""

@@ -1,4 +1,4 @@
-"""Which value each tensor has: values belong to storages, and tensors are views of them.
+"""The value of each tensor: values belong to storages, and tensors are views of them.
 
 An operation in place on a view changes its storage, so every other view sees it. A view is the
 chain of view operations that leads to it from the whole storage; its geometry (offset, sizes,

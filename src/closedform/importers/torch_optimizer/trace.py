@@ -77,7 +77,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one run computes.
+    """The results of one run.
 
     Attributes:
         results: The parameter ("param") and each state by name, after the step.
@@ -370,7 +370,7 @@ class Tracer:
         return outcome, run.taken
 
     def _static_of(self, subject: Subject) -> dict[Path, str]:
-        """What the optimizer stores that is neither a number of the rule nor a tensor of it."""
+        """The entries that the optimizer stores besides numbers and tensors of the rule."""
         leaves = subject.leaves()
         return {path: _text(value) for path, value in leaves.items() if path in self.static}
 

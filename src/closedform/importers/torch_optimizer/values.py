@@ -24,7 +24,7 @@ from closedform.language.symbols import GRAD, PARAM, hyper, local, t
 
 Sizes = tuple[int, ...]
 Operand: TypeAlias = Any
-"""What an operator takes: a tensor, its value, or a number, symbolic or plain."""
+"""An operand: a tensor, its value, or a number, symbolic or plain."""
 
 _LARGEST_INLINE = 12
 _LEAST = sp.Rational(1, 2**100)

@@ -86,4 +86,4 @@ def _interface(graph: Graph) -> tuple[object, ...]:
 
 
 DEFAULT = Pipeline((Fold(), Algebra(), Select(), Share()), name="default")
-"""What every compiled graph goes through."""
+"""The passes of every compiled graph."""

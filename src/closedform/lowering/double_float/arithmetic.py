@@ -94,7 +94,7 @@ class Arithmetic:
         high = self.cast(value, DType.F32)
         if largest <= 2**24:
             return Number(high)
-        # What rounds up to 2**31 does not come back to i32.
+        # A value that rounds up to 2**31 does not come back to i32.
         if value.type.dtype is DType.I64 or largest <= 2**31 - 2**7:
             rest = self.emit(Op.SUB, value, self.cast(high, value.type.dtype))
             return Number(high, self.cast(rest, DType.F32))

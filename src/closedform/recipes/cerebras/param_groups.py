@@ -208,7 +208,7 @@ def _tags(params: Sequence[str], entries: Any) -> dict[str, tuple[str, ...]]:
 
 
 def _tag_entries(entries: Any) -> list[Mapping[str, Any]]:
-    """What gives parameters their tags, checked."""
+    """The argument that gives parameters their tags, checked."""
     listed = [entries] if isinstance(entries, Mapping) else entries or []
     for entry in listed if isinstance(listed, list | tuple) else [listed]:
         is_entry = isinstance(entry, Mapping) and set(entry) == {"params", "tag"}

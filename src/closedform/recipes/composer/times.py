@@ -46,7 +46,7 @@ def read_time(text: object, name: str, where: str) -> Time:
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """What times are converted with.
+    """The numbers that convert times to batches.
 
     Attributes:
         batches: Batches in an epoch; None if it is not known.

@@ -66,7 +66,7 @@ def _at(stages: Stages, n: sp.Expr) -> sp.Expr:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a scheduler is built for.
+    """The run for which a scheduler is built.
 
     Attributes:
         rate: Its initial rate.

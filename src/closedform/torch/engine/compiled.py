@@ -97,5 +97,5 @@ def _compiled(programs: Sequence[BatchedProgram]) -> Callable[..., list[Tensor]]
 
 
 def _is_of_tensors(guards: Sequence[Any]) -> list[bool]:
-    """Which guards are needed: those of the tensors and of torch, not those of the programs."""
+    """The guards that are needed: those of the tensors and of torch, not those of the programs."""
     return [not guard.name or guard.name.startswith("tensors") for guard in guards]

@@ -1,4 +1,4 @@
-"""Which hyperparameters of a rule are inputs of its step graph, and the range of each.
+"""The hyperparameters of a rule that are inputs of its step graph, and the range of each.
 
 A hyperparameter that a scheduler changes must be an input: a graph with its value as a constant
 would be compiled again at every step. But a graph exists only if the operands of divisions, roots

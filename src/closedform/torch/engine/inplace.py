@@ -1,4 +1,4 @@
-"""Which ops of a torch program may write their result over an operand."""
+"""The ops of a torch program that may write their result over an operand."""
 
 from __future__ import annotations
 

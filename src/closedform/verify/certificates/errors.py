@@ -29,7 +29,7 @@ from closedform.verify.terms.limits import LIMITS
 
 Floats = NDArray[np.float64]
 
-# What a bound computed by some operations in float64 may itself be off.
+# The error of a bound that is itself computed by some operations in float64.
 _WIDER = 1 + 2.0**-48
 # NumPy's own functions are within 4 ulp, as the op table says of every engine.
 _LIBM = 2.0**-49
@@ -467,7 +467,7 @@ def analyse(graph: Graph, lows: NDArray[np.int64], highs: NDArray[np.int64]) -> 
     low, high, error = (
         np.broadcast_to(part, shape) for part in (result.low, result.high, result.error)
     )
-    # What is unknown may be anything.
+    # An unknown value may be anything.
     error = np.where(np.isnan(error) | np.isnan(low) | np.isnan(high), np.inf, error)
     return Enclosure(np.nan_to_num(low, nan=-np.inf), np.nan_to_num(high, nan=np.inf), error)
 

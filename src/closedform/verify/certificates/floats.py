@@ -72,7 +72,7 @@ class FloatVerdict:
 
     @property
     def reason(self) -> str:
-        """What is proved, or what failed or is open."""
+        """The proved statement, or the part that failed or is open."""
         if not self.verdict.proved:
             return self.verdict.reason
         inputs = ", for all inputs in the listed ranges" if self.ranges else ""

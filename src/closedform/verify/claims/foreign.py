@@ -1,4 +1,4 @@
-"""What is found out about a file that anyone made: rows for people and machines.
+"""Results of the verification of a foreign file: rows for people and machines.
 
 Claims about a schedule are asked again. The file is compared with a source that is named; what it
 says of its own source, ``closedform.translation``, is reported as stated, not checked.
@@ -155,7 +155,7 @@ def _rows(path: Path, model: ModelProto, source: Source | None, budget: float) -
 
 
 def _floats(model: ModelProto) -> Row:
-    """What is shown of the graph of a schedule as engines run it."""
+    """The results for the graph of a schedule as engines run it."""
     found = schedule_floats(read_model(model))
     point = {name: str(number) for name, number in (found.verdict.counterexample or {}).items()}
     status = str(found.verdict.status)

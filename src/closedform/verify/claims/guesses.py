@@ -176,7 +176,7 @@ def candidates_of(reading: Reading, samples: Sequence[Sample]) -> list[BoundCand
     elif schedule.expr.count(Relational) <= LIMITS.guess_turns:
         exprs.update(dict.fromkeys(_values_at_turns(schedule)))
     for symbol in sorted(schedule.expr.free_symbols - {t}, key=str):
-        # What is declared as positive is a length or a factor, not a value of the schedule.
+        # A name declared as positive is a length or a factor, not a value of the schedule.
         if not symbol.is_positive:
             exprs[schedule.hyperparameters.get(symbol.name, symbol)] = None
     return [BoundCandidate(expr, term(expr)) for expr in exprs if _is_readable(expr)]
@@ -191,7 +191,7 @@ def _extremes(samples: Sequence[Sample]) -> Iterator[sp.Rational]:
 
 
 def _middle(number: Number) -> arb:
-    """What values are ordered by; a ball may be too large for a fraction."""
+    """The sort key of values; a ball may be too large for a fraction."""
     return arb(number).mid()
 
 

@@ -28,7 +28,7 @@ from closedform.verify.terms.tree import Op, Term, show, walk
 
 
 class Kind(StrEnum):
-    """What kind of operation could be undefined."""
+    """The kind of an operation that could be undefined."""
 
     DIVISION = "division"
     LOGARITHM = "logarithm"
@@ -164,7 +164,7 @@ def _partial_below(root: Term) -> set[Term]:
 
 
 def _demand(node: Term) -> Obligation | None:
-    """What one operation demands, on no path; None where it is always defined."""
+    """The demand of one operation, on no path; None where it is always defined."""
     match node.op:
         case Op.UNDEFINED:
             return Obligation(FALSE, (), Kind.BRANCH, "no branch holds")

@@ -39,7 +39,7 @@ Value = LinearForm | Term
 
 @dataclass(frozen=True, slots=True)
 class Segment(Generic[Place]):
-    """What a term is on the interval ``[first, end)`` of steps, or between two cuts of the line."""
+    """A term on the interval ``[first, end)`` of steps, or between two cuts of the line."""
 
     first: Place
     end: Place

@@ -55,7 +55,7 @@ TRUTHS = RELATIONS | {Op.TRUE, Op.FALSE, Op.AND, Op.OR, Op.NOT}
 
 
 RESERVED = "\N{SECTION SIGN}"
-"""What the names of the prover's own symbols begin with; no other name does (``build.symbol``)."""
+"""The prefix of the prover's own symbols; no other name has it (``build.symbol``)."""
 
 
 def shown_name(name: str) -> str:

@@ -57,7 +57,7 @@ def undefined_parts(
 
 @dataclass(slots=True)
 class _Known:
-    """What is known where all operations of a source are defined.
+    """The facts that hold where all operations of a source are defined.
 
     Attributes:
         given: The demands of its operations.

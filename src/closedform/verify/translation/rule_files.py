@@ -27,7 +27,7 @@ Names = Callable[[str, UpdateRule], Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What was shown of some outputs of a file.
+    """The result for some outputs of a file.
 
     Attributes:
         name: A parameter, ``"sum"`` and the parameter whose part it is, or "" for the whole model.
@@ -42,7 +42,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What a file of a rule has to compute.
+    """The required values of a file of a rule.
 
     Attributes:
         names: The outputs that belong to a parameter.

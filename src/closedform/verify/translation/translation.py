@@ -209,7 +209,7 @@ def _compared(
 
 
 def _other_kind(wanted: Sequence[Wanted], graph: Graph, is_rule: bool) -> str | None:
-    """What is an integer in the graph and not in its source, or the other way; None where none."""
+    """The value that is an integer in the graph or in its source alone, or None."""
     types = {output.name: graph.nodes[output.index].type for output in graph.outputs}
     for each in wanted:
         is_integer = types[each.name].dtype.is_integer

@@ -27,7 +27,7 @@ import torch
 
 import closedform as cf
 from closedform.errors import TraceError
-from closedform.importers.torch_optimizer.check import without_rounding
+from closedform.importers.tensors.check import without_rounding
 from closedform.importers.torch_optimizer.subject import InDouble
 
 STEPS = 50

@@ -10,8 +10,9 @@ import torch
 
 import closedform as cf
 from closedform.errors import TraceError
+from closedform.importers.tensors.check import TOLERANCE
 from closedform.importers.torch_optimizer import trace
-from closedform.importers.torch_optimizer.check import TOLERANCE, difference
+from closedform.importers.torch_optimizer.check import difference
 from closedform.importers.torch_optimizer.subject import double_precision, subject_of
 from closedform.language import GRAD, PARAM, GlobalSum, hyper, state, t
 from tests.support.trajectories import trajectory

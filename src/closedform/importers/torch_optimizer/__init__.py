@@ -11,22 +11,16 @@ import sympy as sp
 import torch
 
 from closedform.errors import TraceError
-from closedform.importers.torch_optimizer.check import (
-    STEPS,
-    TOLERANCE,
-    Compiled,
-    checked,
-    difference,
-)
+from closedform.importers.tensors.check import STEPS, TOLERANCE
+from closedform.importers.tensors.values import Axes, Sizes
+from closedform.importers.tensors.variants import Variant, rule_of
+from closedform.importers.torch_optimizer.check import Compiled, checked, difference
 from closedform.importers.torch_optimizer.rules import (
-    Variant,
     needs_phases,
-    rule_of,
     variant_of,
 )
 from closedform.importers.torch_optimizer.subject import double_precision, subject_of
 from closedform.importers.torch_optimizer.trace import Trace, Tracer
-from closedform.importers.torch_optimizer.values import Axes, Sizes
 from closedform.language.shapes import shape_values
 from closedform.language.update_rule import UpdateRule
 

@@ -19,7 +19,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from closedform.errors import TraceError
-from closedform.importers.torch_optimizer.algebra import ROUNDED, Algebra, stacked
+from closedform.importers.tensors.algebra import stacked
+from closedform.importers.tensors.values import Operand, Value
+from closedform.importers.torch_optimizer.algebra import ROUNDED, TorchAlgebra
 from closedform.importers.torch_optimizer.decisions import Run
 from closedform.importers.torch_optimizer.operators import RULES, UNINITIALIZED, VIEWS
 from closedform.importers.torch_optimizer.scalars import (
@@ -31,7 +33,6 @@ from closedform.importers.torch_optimizer.scalars import (
     symbolic,
 )
 from closedform.importers.torch_optimizer.subject import in_double
-from closedform.importers.torch_optimizer.values import Operand, Value
 
 TorchFunction: TypeAlias = Callable[..., Any]
 _TORCH = str(Path(torch.__file__).parent)
@@ -42,7 +43,7 @@ _OPTIMIZERS = str(Path(torch.__file__).parent / "optim")
 class Operators(TorchDispatchMode):
     """Executes aten operators and gives their results values."""
 
-    def __init__(self, algebra: Algebra) -> None:
+    def __init__(self, algebra: TorchAlgebra) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.algebra = algebra
 
@@ -127,7 +128,7 @@ class Operators(TorchDispatchMode):
             return
         if isinstance(target, torch.Tensor):
             if isinstance(value, Value) and target.dtype in ROUNDED:
-                value = self.algebra.rounded(value, target.dtype)
+                value = self.algebra.rounded(value, ROUNDED[target.dtype])
             self.algebra.storages.create(target, value)
 
     def _view(self, base: str, func: Any, args: Sequence[Any], options: dict[str, Any]) -> Any:
@@ -154,7 +155,7 @@ _WITHOUT_VALUE = frozenset(
 class Functions(TorchFunctionMode):
     """Gives Python the symbolic numbers of tensors, and operators those of Python."""
 
-    def __init__(self, algebra: Algebra, run: Run) -> None:
+    def __init__(self, algebra: TorchAlgebra, run: Run) -> None:
         super().__init__()
         self.algebra = algebra
         self.run = run

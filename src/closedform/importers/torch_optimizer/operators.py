@@ -14,9 +14,10 @@ import sympy as sp
 import torch
 
 from closedform.errors import TraceError
-from closedform.importers.torch_optimizer.algebra import Algebra, as_number, stacked
+from closedform.importers.tensors.algebra import as_number, stacked
+from closedform.importers.tensors.values import Value
+from closedform.importers.torch_optimizer.algebra import TorchAlgebra
 from closedform.importers.torch_optimizer.storages import View
-from closedform.importers.torch_optimizer.values import Value
 from closedform.language.functions import floor_mod
 from closedform.language.model import non_finite
 
@@ -25,39 +26,39 @@ ViewRule = Callable[..., Sequence[View]]
 
 
 def _elementwise(function: Callable[..., sp.Basic], name: str) -> OperatorRule:
-    def rule(algebra: Algebra, *operands: Any, **_: Any) -> Value:
+    def rule(algebra: TorchAlgebra, *operands: Any, **_: Any) -> Value:
         return algebra.map(function, *operands, name=name)
 
     return rule
 
 
 def _unary(function: Callable[[sp.Expr], sp.Basic], name: str) -> OperatorRule:
-    def rule(algebra: Algebra, operand: Any, **_: Any) -> Value:
+    def rule(algebra: TorchAlgebra, operand: Any, **_: Any) -> Value:
         return algebra.map(function, operand, name=name)
 
     return rule
 
 
-def _add(algebra: Algebra, a: Any, b: Any, alpha: Any = 1) -> Value:
+def _add(algebra: TorchAlgebra, a: Any, b: Any, alpha: Any = 1) -> Value:
     return algebra.map(lambda x, y, k: x + k * y, a, b, alpha, name="sum")
 
 
-def _sub(algebra: Algebra, a: Any, b: Any, alpha: Any = 1) -> Value:
+def _sub(algebra: TorchAlgebra, a: Any, b: Any, alpha: Any = 1) -> Value:
     return algebra.map(lambda x, y, k: x - k * y, a, b, alpha, name="difference")
 
 
-def _rsub(algebra: Algebra, a: Any, b: Any, alpha: Any = 1) -> Value:
+def _rsub(algebra: TorchAlgebra, a: Any, b: Any, alpha: Any = 1) -> Value:
     return _sub(algebra, b, a, alpha)
 
 
-def _mul(algebra: Algebra, a: Any, b: Any) -> Value:
+def _mul(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
     one, two = algebra.value(a), algebra.value(b)
     if one.is_bool and two.is_bool and isinstance(a, torch.Tensor) and a.dtype == torch.bool:
         return algebra.map(sp.And, one, two, name="mask", is_boolean=True)
     return algebra.map(lambda x, y: x * y, a, b, name="product")
 
 
-def _div(algebra: Algebra, a: Any, b: Any, rounding_mode: str | None = None) -> Value:
+def _div(algebra: TorchAlgebra, a: Any, b: Any, rounding_mode: str | None = None) -> Value:
     if rounding_mode is None:
         return algebra.map(lambda x, y: x / y, a, b, name="quotient")
     if rounding_mode == "floor":
@@ -65,19 +66,19 @@ def _div(algebra: Algebra, a: Any, b: Any, rounding_mode: str | None = None) -> 
     raise TraceError(f"div with rounding_mode={rounding_mode!r} has no expression")
 
 
-def _addcmul(algebra: Algebra, a: Any, b: Any, c: Any, value: Any = 1) -> Value:
+def _addcmul(algebra: TorchAlgebra, a: Any, b: Any, c: Any, value: Any = 1) -> Value:
     return algebra.map(lambda x, y, z, k: x + k * y * z, a, b, c, value, name="addcmul")
 
 
-def _addcdiv(algebra: Algebra, a: Any, b: Any, c: Any, value: Any = 1) -> Value:
+def _addcdiv(algebra: TorchAlgebra, a: Any, b: Any, c: Any, value: Any = 1) -> Value:
     return algebra.map(lambda x, y, z, k: x + k * y / z, a, b, c, value, name="addcdiv")
 
 
-def _lerp(algebra: Algebra, a: Any, b: Any, weight: Any) -> Value:
+def _lerp(algebra: TorchAlgebra, a: Any, b: Any, weight: Any) -> Value:
     return algebra.map(lambda x, y, w: x + w * (y - x), a, b, weight, name="lerp")
 
 
-def _clamp(algebra: Algebra, a: Any, min: Any = None, max: Any = None) -> Value:
+def _clamp(algebra: TorchAlgebra, a: Any, min: Any = None, max: Any = None) -> Value:
     result = algebra.value(a)
     if min is not None:
         result = algebra.map(sp.Max, result, min, name="clamped")
@@ -86,7 +87,7 @@ def _clamp(algebra: Algebra, a: Any, min: Any = None, max: Any = None) -> Value:
     return result
 
 
-def _where(algebra: Algebra, condition: Any, a: Any, b: Any) -> Value:
+def _where(algebra: TorchAlgebra, condition: Any, a: Any, b: Any) -> Value:
     chosen = algebra.value(condition)
 
     def choose(x: sp.Expr, y: sp.Expr, c: sp.Basic) -> sp.Basic:
@@ -96,12 +97,12 @@ def _where(algebra: Algebra, condition: Any, a: Any, b: Any) -> Value:
     return algebra.map(choose, a, b, chosen, name="where", is_boolean=True)
 
 
-def _masked_fill(algebra: Algebra, a: Any, mask: Any, value: Any) -> Value:
+def _masked_fill(algebra: TorchAlgebra, a: Any, mask: Any, value: Any) -> Value:
     return _where(algebra, mask, value, a)
 
 
 def _index_put(
-    algebra: Algebra, a: Any, indices: Sequence[Any], values: Any, accumulate: bool = False
+    algebra: TorchAlgebra, a: Any, indices: Sequence[Any], values: Any, accumulate: bool = False
 ) -> Value:
     """``a[mask] = number``, or elements of ``a[mask]`` changed one by one."""
     mask = _mask(a, indices)
@@ -111,7 +112,7 @@ def _index_put(
     return _where(algebra, mask, own, a)
 
 
-def _index(algebra: Algebra, a: Any, indices: Sequence[Any]) -> Value:
+def _index(algebra: TorchAlgebra, a: Any, indices: Sequence[Any]) -> Value:
     """``a[mask]``, in the shape of a: elementwise functions of it may be written to ``a[mask]``."""
     if _mask(a, indices) is None:
         raise TraceError("elements of a tensor are taken by an index that is not a mask")
@@ -125,7 +126,7 @@ def _mask(a: Any, indices: Sequence[Any]) -> Any:
 
 
 def _compared(kind: Callable[..., sp.Basic]) -> OperatorRule:
-    def rule(algebra: Algebra, a: Any, b: Any) -> Value:
+    def rule(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
         return algebra.map(kind, a, b, name="mask")
 
     return rule
@@ -135,7 +136,7 @@ def _logical(function: Callable[..., sp.Basic]) -> OperatorRule:
     def truth(operand: sp.Basic) -> sp.Basic:
         return sp.Ne(operand, 0) if isinstance(operand, sp.Expr) else operand
 
-    def rule(algebra: Algebra, *operands: Any) -> Value:
+    def rule(algebra: TorchAlgebra, *operands: Any) -> Value:
         return algebra.map(
             lambda *parts: function(*map(truth, parts)), *operands, name="mask", is_boolean=True
         )
@@ -153,7 +154,7 @@ def _is_infinite(x: sp.Expr) -> sp.Basic:
 
 
 def _nan_to_num(
-    algebra: Algebra, a: Any, nan: Any = None, posinf: Any = None, neginf: Any = None
+    algebra: TorchAlgebra, a: Any, nan: Any = None, posinf: Any = None, neginf: Any = None
 ) -> Value:
     """An infinity without a replacement of its own stays one: a rule has no largest number."""
 
@@ -167,7 +168,7 @@ def _nan_to_num(
     return algebra.map(replaced, a, name="finite")
 
 
-def _pow(algebra: Algebra, a: Any, b: Any) -> Value:
+def _pow(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
     return algebra.map(lambda x, y: x**y, a, b, name="power")
 
 
@@ -185,24 +186,26 @@ def _axes(dim: Any) -> list[int] | None:
 
 
 def _reduction(kind: str) -> OperatorRule:
-    def rule(algebra: Algebra, a: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> Value:
+    def rule(
+        algebra: TorchAlgebra, a: Any, dim: Any = None, keepdim: bool = False, **_: Any
+    ) -> Value:
         return algebra.reduce(kind, a, _sizes(a), _axes(dim), keepdim)
 
     return rule
 
 
-def _amin(algebra: Algebra, a: Any, dim: Any = None, keepdim: bool = False) -> Value:
+def _amin(algebra: TorchAlgebra, a: Any, dim: Any = None, keepdim: bool = False) -> Value:
     return algebra.minimum(a, _sizes(a), _axes(dim), keepdim)
 
 
-def _max(algebra: Algebra, a: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def _max(algebra: TorchAlgebra, a: Any, dim: Any = None, keepdim: bool = False) -> Any:
     if isinstance(dim, torch.Tensor):
         return algebra.map(sp.Max, a, dim, name="maximum")
     largest = algebra.reduce("max", a, _sizes(a), _axes(dim), keepdim)
     return largest if dim is None else (largest, None)
 
 
-def _min(algebra: Algebra, a: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def _min(algebra: TorchAlgebra, a: Any, dim: Any = None, keepdim: bool = False) -> Any:
     if isinstance(dim, torch.Tensor):
         return algebra.map(sp.Min, a, dim, name="minimum")
     least = algebra.minimum(a, _sizes(a), _axes(dim), keepdim)
@@ -210,42 +213,42 @@ def _min(algebra: Algebra, a: Any, dim: Any = None, keepdim: bool = False) -> An
 
 
 def _norm(
-    algebra: Algebra, a: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, **_: Any
+    algebra: TorchAlgebra, a: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, **_: Any
 ) -> Value:
     return algebra.norm(a, _sizes(a), ord, _axes(dim), keepdim)
 
 
 def _variance(
-    algebra: Algebra, a: Any, dim: Any = None, correction: Any = 1, keepdim: bool = False
+    algebra: TorchAlgebra, a: Any, dim: Any = None, correction: Any = 1, keepdim: bool = False
 ) -> Value:
     degree = 1 if correction is None else correction
     return algebra.variance(a, _sizes(a), _axes(dim), degree, keepdim)
 
 
-def _deviation(algebra: Algebra, *args: Any, **options: Any) -> Value:
+def _deviation(algebra: TorchAlgebra, *args: Any, **options: Any) -> Value:
     return algebra.map(sp.sqrt, _variance(algebra, *args, **options), name="deviation")
 
 
-def _deviation_mean(algebra: Algebra, a: Any, dim: Any = None, **options: Any) -> list[Value]:
+def _deviation_mean(algebra: TorchAlgebra, a: Any, dim: Any = None, **options: Any) -> list[Value]:
     keepdim = options.get("keepdim", False)
     mean = algebra.reduce("mean", a, _sizes(a), _axes(dim), keepdim)
     return [_deviation(algebra, a, dim, **options), mean]
 
 
-def _variance_mean(algebra: Algebra, a: Any, dim: Any = None, **options: Any) -> list[Value]:
+def _variance_mean(algebra: TorchAlgebra, a: Any, dim: Any = None, **options: Any) -> list[Value]:
     keepdim = options.get("keepdim", False)
     mean = algebra.reduce("mean", a, _sizes(a), _axes(dim), keepdim)
     return [_variance(algebra, a, dim, **options), mean]
 
 
-def _softmax(algebra: Algebra, a: Any, dim: int, *_: Any) -> Value:
+def _softmax(algebra: TorchAlgebra, a: Any, dim: int, *_: Any) -> Value:
     largest = algebra.reduce("max", a, _sizes(a), [dim], keepdims=True)
     grown = algebra.map(lambda x, m: sp.exp(x - m), a, largest, name="exp")
     total = algebra.reduce("sum", grown, _sizes(a), [dim], keepdims=True)
     return algebra.map(lambda x, s: x / s, grown, total, name="softmax")
 
 
-def _softplus(algebra: Algebra, a: Any, beta: Any = 1, threshold: Any = 20) -> Value:
+def _softplus(algebra: TorchAlgebra, a: Any, beta: Any = 1, threshold: Any = 20) -> Value:
     return algebra.map(
         lambda x, b, h: sp.Piecewise((x, b * x > h), (sp.log(1 + sp.exp(b * x)) / b, True)),
         a,
@@ -255,25 +258,25 @@ def _softplus(algebra: Algebra, a: Any, beta: Any = 1, threshold: Any = 20) -> V
     )
 
 
-def _any(algebra: Algebra, a: Any, dim: Any = None, keepdim: bool = False) -> Value:
+def _any(algebra: TorchAlgebra, a: Any, dim: Any = None, keepdim: bool = False) -> Value:
     some = algebra.map(lambda c: as_number(c), _truth(algebra, a), name="some", is_boolean=True)
     largest = algebra.reduce("max", some, _sizes(a), _axes(dim), keepdim)
     return algebra.map(lambda x: sp.Gt(x, 0), largest, name="any")
 
 
-def _all(algebra: Algebra, a: Any, dim: Any = None, keepdim: bool = False) -> Value:
+def _all(algebra: TorchAlgebra, a: Any, dim: Any = None, keepdim: bool = False) -> Value:
     none = algebra.map(sp.Not, _truth(algebra, a), name="mask", is_boolean=True)
     some = algebra.map(as_number, none, name="some", is_boolean=True)
     largest = algebra.reduce("max", some, _sizes(a), _axes(dim), keepdim)
     return algebra.map(lambda x: sp.Le(x, 0), largest, name="all")
 
 
-def _truth(algebra: Algebra, a: Any) -> Value:
+def _truth(algebra: TorchAlgebra, a: Any) -> Value:
     value = algebra.value(a)
     return value if value.is_bool else algebra.map(lambda x: sp.Ne(x, 0), value, name="mask")
 
 
-def _count_nonzero(algebra: Algebra, a: Any, dim: Any = None) -> Value:
+def _count_nonzero(algebra: TorchAlgebra, a: Any, dim: Any = None) -> Value:
     some = algebra.map(as_number, _truth(algebra, a), name="some", is_boolean=True)
     return algebra.reduce("sum", some, _sizes(a), _axes(dim))
 
@@ -281,23 +284,23 @@ def _count_nonzero(algebra: Algebra, a: Any, dim: Any = None) -> Value:
 # --- products --------------------------------------------------------------------------------
 
 
-def _mm(algebra: Algebra, a: Any, b: Any) -> Value:
+def _mm(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
     return algebra.matmul(a, _sizes(a), b, _sizes(b))
 
 
-def _addmm(algebra: Algebra, c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Value:
+def _addmm(algebra: TorchAlgebra, c: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Value:
     product = _mm(algebra, a, b)
     return algebra.map(lambda x, y, k, m: k * x + m * y, c, product, beta, alpha, name="addmm")
 
 
-def _mv(algebra: Algebra, a: Any, b: Any) -> Value:
+def _mv(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
     rows, columns = _sizes(a)
     column = algebra.reshape(algebra.whole(b, (columns,)), (columns,), (columns, 1))
     product = algebra.matmul(a, (rows, columns), column, (columns, 1))
     return algebra.reshape(product, (rows, 1), (rows,))
 
 
-def _dot(algebra: Algebra, a: Any, b: Any) -> Value:
+def _dot(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
     product = algebra.map(lambda x, y: x * y, a, b, name="product")
     return algebra.reduce("sum", product, _sizes(a), None)
 
@@ -309,33 +312,33 @@ def _filled(number: int) -> OperatorRule:
     return lambda algebra, *_, **__: Value(sp.Integer(number))
 
 
-def _full(algebra: Algebra, _: Any, fill_value: Any, **__: Any) -> Value:
+def _full(algebra: TorchAlgebra, _: Any, fill_value: Any, **__: Any) -> Value:
     return algebra.value(fill_value)
 
 
-def _to_copy(algebra: Algebra, a: Any, dtype: torch.dtype | None = None, **_: Any) -> Value:
+def _to_copy(algebra: TorchAlgebra, a: Any, dtype: torch.dtype | None = None, **_: Any) -> Value:
     return algebra.cast(a, dtype, a.dtype)
 
 
-def _copy(algebra: Algebra, a: Any, source: Any, *_: Any) -> Value:
+def _copy(algebra: TorchAlgebra, a: Any, source: Any, *_: Any) -> Value:
     given = source.dtype if isinstance(source, torch.Tensor) else a.dtype
     return algebra.cast(source, a.dtype, given)
 
 
-def _stack(algebra: Algebra, tensors: Sequence[Any], dim: int = 0) -> Value:
+def _stack(algebra: TorchAlgebra, tensors: Sequence[Any], dim: int = 0) -> Value:
     values = [algebra.value(tensor) for tensor in tensors]
     if any(tensor.numel() != 1 for tensor in tensors):
         raise TraceError("stack of tensors with more than one element has no expression")
     return stacked([Value(_scalar(algebra, value)) for value in values])
 
 
-def _scalar(algebra: Algebra, value: Value) -> sp.Basic:
+def _scalar(algebra: TorchAlgebra, value: Value) -> sp.Basic:
     if value.items is not None:
         return value.items[0].expr
     return algebra.reshape(value, value.shape, ()).expr if value.shape else value.expr
 
 
-def _cat(algebra: Algebra, tensors: Sequence[Any], dim: int = 0) -> Value:
+def _cat(algebra: TorchAlgebra, tensors: Sequence[Any], dim: int = 0) -> Value:
     items: list[Value] = []
     for tensor in tensors:
         value = algebra.value(tensor)
@@ -480,11 +483,11 @@ UNINITIALIZED = frozenset({"empty", "empty_like", "new_empty", "empty_strided"})
 # --- views -----------------------------------------------------------------------------------
 
 
-def _same(algebra: Algebra, a: Any, *_: Any, **__: Any) -> list[View]:
+def _same(algebra: TorchAlgebra, a: Any, *_: Any, **__: Any) -> list[View]:
     return [View("detach", lambda value: value, lambda _, new: new)]
 
 
-def _view(algebra: Algebra, a: Any, size: Any, **_: Any) -> list[View]:
+def _view(algebra: TorchAlgebra, a: Any, size: Any, **_: Any) -> list[View]:
     sizes = _sizes(a)
     target = _resolved(size, math.prod(sizes))
 
@@ -502,7 +505,7 @@ def _resolved(size: Sequence[int], count: int) -> tuple[int, ...]:
     return tuple(count // known if n == -1 else n for n in size)
 
 
-def _permute(algebra: Algebra, a: Any, dims: Sequence[int]) -> list[View]:
+def _permute(algebra: TorchAlgebra, a: Any, dims: Sequence[int]) -> list[View]:
     sizes = _sizes(a)
     order = [dim % len(sizes) for dim in dims]
     inverse = [order.index(axis) for axis in range(len(order))]
@@ -516,24 +519,24 @@ def _permute(algebra: Algebra, a: Any, dims: Sequence[int]) -> list[View]:
     ]
 
 
-def _transpose(algebra: Algebra, a: Any, dim0: int, dim1: int) -> list[View]:
+def _transpose(algebra: TorchAlgebra, a: Any, dim0: int, dim1: int) -> list[View]:
     order = list(range(a.dim()))
     if order:
         order[dim0], order[dim1] = order[dim1], order[dim0]
     return _permute(algebra, a, order)
 
 
-def _t(algebra: Algebra, a: Any) -> list[View]:
+def _t(algebra: TorchAlgebra, a: Any) -> list[View]:
     return _permute(algebra, a, list(range(a.dim()))[::-1])
 
 
-def _unsqueeze(algebra: Algebra, a: Any, dim: int) -> list[View]:
+def _unsqueeze(algebra: TorchAlgebra, a: Any, dim: int) -> list[View]:
     sizes = list(a.shape)
     place = dim % (len(sizes) + 1)
     return _axes_changed(algebra, a, lambda shape: (*shape[:place], 1, *shape[place:]), "unsqueeze")
 
 
-def _squeeze(algebra: Algebra, a: Any, dim: Any = None) -> list[View]:
+def _squeeze(algebra: TorchAlgebra, a: Any, dim: Any = None) -> list[View]:
     sizes = _sizes(a)
     places = range(len(sizes)) if dim is None else [d % len(sizes) for d in _axes(dim) or ()]
     gone = {place for place in places if sizes[place] == 1}
@@ -546,7 +549,7 @@ def _squeeze(algebra: Algebra, a: Any, dim: Any = None) -> list[View]:
 
 
 def _axes_changed(
-    algebra: Algebra,
+    algebra: TorchAlgebra,
     a: Any,
     change: Callable[[tuple[int, ...]], tuple[int, ...]],
     name: str,
@@ -567,11 +570,11 @@ def _axes_changed(
     return [View(name, read, write)]
 
 
-def _expand(algebra: Algebra, a: Any, size: Any, **_: Any) -> list[View]:
+def _expand(algebra: TorchAlgebra, a: Any, size: Any, **_: Any) -> list[View]:
     return [View("expand", lambda value: value, None)]
 
 
-def _select(algebra: Algebra, a: Any, dim: int, index: int) -> list[View]:
+def _select(algebra: TorchAlgebra, a: Any, dim: int, index: int) -> list[View]:
     sizes = _sizes(a)
 
     def read(value: Value) -> Value:
@@ -595,7 +598,7 @@ def _select(algebra: Algebra, a: Any, dim: int, index: int) -> list[View]:
 
 
 def _slice(
-    algebra: Algebra, a: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+    algebra: TorchAlgebra, a: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> list[View]:
     size = a.shape[dim]
     places = range(size)[slice(start, end, step)]
@@ -615,7 +618,7 @@ def _slice(
     return [View("slice", read, write)]
 
 
-def _unbind(algebra: Algebra, a: Any, dim: int = 0) -> list[View]:
+def _unbind(algebra: TorchAlgebra, a: Any, dim: int = 0) -> list[View]:
     return [view for index in range(a.shape[dim]) for view in _select(algebra, a, dim, index)]
 
 

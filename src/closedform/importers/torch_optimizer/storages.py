@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from closedform.errors import TraceError
-from closedform.importers.torch_optimizer.values import Value
+from closedform.importers.tensors.values import Value
 
 Geometry = tuple[int, tuple[int, ...], tuple[int, ...]]
 

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from closedform.errors import TraceError
 from closedform.importers.python.place import UserValue
-from closedform.importers.torch_optimizer.values import Sizes
+from closedform.importers.tensors.values import Sizes
 
 Path = tuple[Any, ...]
 STATE, GROUP, ATTRIBUTE = "state", "group", "attribute"

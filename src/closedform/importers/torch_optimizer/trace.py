@@ -18,7 +18,15 @@ import sympy as sp
 import torch
 
 from closedform.errors import ClosedFormError, TraceError
-from closedform.importers.torch_optimizer.algebra import Algebra
+from closedform.importers.tensors.steps import STEPS, values_at
+from closedform.importers.tensors.values import (
+    Axes,
+    Definitions,
+    Sizes,
+    Value,
+    other,
+)
+from closedform.importers.torch_optimizer.algebra import TorchAlgebra
 from closedform.importers.torch_optimizer.decisions import Decision, Run, Tree, explored
 from closedform.importers.torch_optimizer.globals import symbolic_functions
 from closedform.importers.torch_optimizer.interpreter import Functions, Operators, located
@@ -28,7 +36,6 @@ from closedform.importers.torch_optimizer.scalars import (
     plain,
     symbolic,
 )
-from closedform.importers.torch_optimizer.steps import STEPS, values_at
 from closedform.importers.torch_optimizer.storages import Storages
 from closedform.importers.torch_optimizer.subject import (
     ATTRIBUTE,
@@ -42,13 +49,6 @@ from closedform.importers.torch_optimizer.subject import (
     is_counter,
     is_number,
     number_of,
-)
-from closedform.importers.torch_optimizer.values import (
-    Axes,
-    Definitions,
-    Sizes,
-    Value,
-    other,
 )
 from closedform.language.model import shared
 from closedform.language.shapes import SHAPE_SYMBOLS
@@ -337,7 +337,7 @@ class Tracer:
         note(())
         run = Run(symbols, forced, self.definitions.normal, note, is_possible)
         storages = Storages()
-        algebra = Algebra(self.axes, self.definitions, storages)
+        algebra = TorchAlgebra(self.axes, self.definitions, storages)
         shapes = (self.axes.shape, self.axes.other)
         grads = gradients(shapes, self.seed + 50 + len(forced))
         for param, gradient in zip(subject.params, grads, strict=True):
@@ -429,7 +429,7 @@ class Tracer:
             subject.replace(path, symbolic(type(value)(number), expr, run))
 
     def _outcome(
-        self, subject: Subject, algebra: Algebra, step: int, *, is_steady: bool
+        self, subject: Subject, algebra: TorchAlgebra, step: int, *, is_steady: bool
     ) -> Outcome:
         leaves = subject.leaves()
         results = {"param": algebra.value(subject.params[0])}
@@ -467,7 +467,7 @@ class Tracer:
                     raise _Changed(path)
         return Outcome(results, initial, advances)
 
-    def _counted(self, path: Path, leaf: Any, before: sp.Expr, algebra: Algebra) -> int:
+    def _counted(self, path: Path, leaf: Any, before: sp.Expr, algebra: TorchAlgebra) -> int:
         """How many steps a number that counts them counts in this one, 0 or 1."""
         expr = algebra.value(leaf).expr if isinstance(leaf, torch.Tensor) else expression(leaf)
         if expr - before not in (0, 1):

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import sympy as sp
 
 from closedform.errors import TraceError
-from closedform.importers.torch_optimizer.steps import STEPS, values_at
+from closedform.importers.tensors.steps import STEPS, values_at
 from closedform.language.functions import ReduceSum, like_param
 from closedform.language.model import GlobalSum
 from closedform.language.shapes import SHAPE_SYMBOLS, SIZE, ShapeRule, axis_size

@@ -1,0 +1,1 @@
+"""Tensors of traced code: values, their algebra, and rules made of them, for any framework."""

@@ -1,0 +1,107 @@
+"""Traced rules beside their originals: their graphs, and how far two results are apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import sympy as sp
+
+from closedform.compiler import compile_init, compile_step
+from closedform.errors import ClosedFormError, TraceError
+from closedform.ir import naming
+from closedform.ir.evaluate import evaluate
+from closedform.ir.graph import Graph
+from closedform.ir.types import DType
+from closedform.language.functions import Rounded
+from closedform.language.update_rule import UpdateRule
+from closedform.options import GraphOptions, ModelSpec
+
+STEPS = 20
+"""The number of first steps on which a rule is compared."""
+
+# A step in float64 has some hundred roundings of 1.1e-16, and the rule adds in another order; a
+# wrong coefficient shows in the third digit.
+TOLERANCE = 1e-10
+
+Graphs = tuple[Graph, Graph]
+"""The graphs of the start and of a step."""
+
+
+def graphs_of(spec: ModelSpec) -> Graphs:
+    """Returns the graphs of a model in float64.
+
+    Raises:
+        TraceError: The rule has no graph.
+    """
+    options = GraphOptions(dtype=DType.F64)
+    try:
+        return compile_init(spec, options), compile_step(spec, options)
+    except TraceError:
+        raise
+    except ClosedFormError as error:
+        raise TraceError(
+            f"the rule was traced and has no graph: {error.what}",
+            where=error.where,
+            hint=error.hint,
+        ) from error
+
+
+class RunningRule:
+    """A rule that is run by the evaluator.
+
+    Args:
+        graphs: Its graphs.
+        params: Values of the parameters by name.
+
+    Attributes:
+        values: Values by name: ``step``, ``param.<name>``, ``state.<name>.<state>`` and
+            ``shared.<state>``.
+    """
+
+    def __init__(self, graphs: Graphs, params: Mapping[str, Any]) -> None:
+        init, self._step = graphs
+        start = {naming.param(name): value for name, value in params.items()}
+        needed = {node.attribute("name") for node in init.inputs}
+        initial = evaluate(init, {key: value for key, value in start.items() if key in needed})
+        self.values: dict[str, Any] = {**start, **initial}
+        self._inputs = [str(node.attribute("name")) for node in self._step.inputs]
+
+    def set_clock(self, time: int) -> None:
+        """Sets the number of steps done."""
+        self.values[naming.STEP] = np.array(time)
+
+    def step(self, gradients: Mapping[str, Any]) -> None:
+        """Takes one step."""
+        given = {naming.grad(name): value for name, value in gradients.items()}
+        known = {**self.values, **given}
+        outputs = evaluate(self._step, {name: known[name] for name in self._inputs})
+        self.values |= {name.removeprefix(naming.NEXT): array for name, array in outputs.items()}
+
+
+def without_rounding(rule: UpdateRule) -> UpdateRule:
+    """Returns a rule without roundings to 16 bits; itself if it has none."""
+    if not any(expr.has(Rounded) for expr in rule.all_expressions()):
+        return rule
+
+    def bare(expr: sp.Basic) -> sp.Basic:
+        return expr.replace(Rounded, lambda inner, _: inner)
+
+    return replace(rule, **rule.expressions_by(bare))
+
+
+def relative_gap(found: Any, expected: Any) -> float:
+    """Returns the largest difference, in units of the largest element."""
+    found, expected = np.broadcast_arrays(found, expected)
+    if not found.size:
+        return 0.0
+    is_same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+    if is_same.all():
+        return 0.0
+    size = float(np.max(np.abs(expected[np.isfinite(expected)]), initial=0.0))
+    with np.errstate(invalid="ignore"):
+        gap = np.where(is_same, 0.0, np.abs(found - expected))
+    largest = float(np.max(gap)) if np.isfinite(gap).all() else np.inf
+    return largest / size if size else largest

@@ -63,6 +63,24 @@ ROWS: dict[str, tuple[int | None, tuple[Refused, ...]]] = {
             (lambda: library.cosine_k_decay(1, 0, 9, 1, 5, 0, 4), "got 5 + 4 of 9"),
         ),
     ),
+    "cosine_constant_tail": (
+        100,
+        (
+            (lambda: library.cosine_constant_tail(1, 0, 9, 0), "tail must be an integer >= 1"),
+            (lambda: library.cosine_constant_tail(1, 0, 9, 9), "tail must be below steps, got 9"),
+        ),
+    ),
+    "cosine_linear_envelope": (
+        100,
+        ((lambda: library.cosine_linear_envelope(1, 0, 0), NO_STEPS),),
+    ),
+    "cosine_linear_tail": (
+        100,
+        (
+            (lambda: library.cosine_linear_tail(1, 0, 0, 1), "steps must be an integer >= 1"),
+            (lambda: library.cosine_linear_tail(1, 0, 9, 10), "at most steps, got 10 of 9"),
+        ),
+    ),
     "cosine_with_min": (
         100,
         (
@@ -93,10 +111,26 @@ ROWS: dict[str, tuple[int | None, tuple[Refused, ...]]] = {
             (lambda: library.flat_cosine(1, 0, 9, 9), "flat must be at least 0 and below steps"),
         ),
     ),
+    "fsl": (
+        100,
+        (
+            (lambda: library.fsl(1, 0, 2), NO_STEPS),
+            (lambda: library.fsl(1, 9, 0.5), "beta must be above 1/2, got 0.5"),
+        ),
+    ),
     "function": (
         None,
         ((lambda: library.function(lambda t: "a"), "must be a number, got str 'a'"),),
     ),
+    "geometric": (
+        100,
+        (
+            (lambda: library.geometric(1, 2, 0), NO_STEPS),
+            (lambda: library.geometric(0, 1, 9), "start must be above 0, got 0"),
+            (lambda: library.geometric(1, -1, 9), "end must be above 0, got -1"),
+        ),
+    ),
+    "half_cosine": (100, ((lambda: library.half_cosine(1, 0, 0), NO_STEPS),)),
     "hyperbolic": (
         100,
         (
@@ -108,6 +142,23 @@ ROWS: dict[str, tuple[int | None, tuple[Refused, ...]]] = {
         None,
         ((lambda: library.inverse_square_root(1, 1, 0), "warmup must be above 0, got 0"),),
     ),
+    "inverse_square_root_cooldown": (
+        200,
+        (
+            (
+                lambda: library.inverse_square_root_cooldown(1, 9, 0),
+                "timescale must be above 0, got 0",
+            ),
+            (
+                lambda: library.inverse_square_root_cooldown(1, 9, 5, 5, 5),
+                "must fit into steps, got 5 + 5 > 9",
+            ),
+            (
+                lambda: library.inverse_square_root_cooldown(1, 9, 5, shift=-1),
+                "shift must be at least 0, got -1",
+            ),
+        ),
+    ),
     "inverse_time": (
         None,
         (
@@ -115,7 +166,25 @@ ROWS: dict[str, tuple[int | None, tuple[Refused, ...]]] = {
             (lambda: library.inverse_time(1, -2), "rate must be at least 0, got -2"),
         ),
     ),
+    "jagged_restarts": (
+        None,
+        (
+            (lambda: library.jagged_restarts(LINE, 0), "every must be an integer >= 1, got 0"),
+            (lambda: library.jagged_restarts(LINE, 5, 5), "must fit into every, got 5 + 1 > 5"),
+        ),
+    ),
     "linear": (100, ((lambda: library.linear(1, 0, 0), NO_STEPS),)),
+    "log_warmup": (
+        99,
+        (
+            (lambda: library.log_warmup(0, 1, 0), NO_STEPS),
+            (lambda: library.log_warmup(0, 1, 1), "steps must be above 1, got 1"),
+        ),
+    ),
+    "maximum": (
+        None,
+        ((lambda: library.maximum([]), "maximum needs at least one schedule, got none"),),
+    ),
     "multi_step": (
         90,
         (
@@ -165,9 +234,35 @@ ROWS: dict[str, tuple[int | None, tuple[Refused, ...]]] = {
         ),
     ),
     "power": (None, ((lambda: library.power(1, -1, 0), "warmup must be above 0, got 0"),)),
+    "power_with_tail": (
+        200,
+        (
+            (lambda: library.power_with_tail(0, -1, 9, 1, 1), "peak must be above 0, got 0"),
+            (lambda: library.power_with_tail(1, -1, 9, 0, 1), "warmup must be an integer >= 1"),
+            (lambda: library.power_with_tail(1, -1, 9, 5, 5), "must fit into steps, got 5 + 5 > 9"),
+            (
+                lambda: library.power_with_tail(1, -1, 9, 1, 5, shape="exponential"),
+                "end must be above 0 for the shape exponential, got 0",
+            ),
+        ),
+    ),
+    "product": (
+        80,
+        ((lambda: library.product([]), "product needs at least one schedule, got none"),),
+    ),
+    "quadratic_warmup": (100, ((lambda: library.quadratic_warmup(0, 1, 0), NO_STEPS),)),
+    "range_test": (None, ((lambda: library.range_test(1, 1, 0), NO_STEPS),)),
     "reduce_on_plateau": (
         None,
         ((lambda: library.reduce_on_plateau(factor=1), "factor must be at least 0 and below 1"),),
+    ),
+    "refined": (
+        8,
+        (
+            (lambda: library.refined([1]), "at least two finite numbers, got an array of shape"),
+            (lambda: library.refined([1, 0.0]), "norm 1 must be above 0, got 0.0"),
+            (lambda: library.refined([1, 1], smoothing=2), "smoothing must be from 0 to 1, got 2"),
+        ),
     ),
     "repeat": (
         None,
@@ -198,6 +293,20 @@ ROWS: dict[str, tuple[int | None, tuple[Refused, ...]]] = {
         150,
         ((lambda: library.splice(LINE, -1, LINE), "at must be an integer >= 0, got -1"),),
     ),
+    "stages": (
+        100,
+        (
+            (lambda: library.stages(1, []), "stages must be a list of stages, got []"),
+            (lambda: library.stages(1, [(0, 0)]), "steps must be an integer >= 1, got 0"),
+            (lambda: library.stages(1, [(0, 9, "root")]), "shape must be one of linear"),
+            (lambda: library.stages(1, [(0, 9, "inverse")]), "needs values above 0, got 1 and 0"),
+            (lambda: library.stages(1, [(0, 9)], at=3), "must be given together, got 3 and None"),
+            (
+                lambda: library.stages(1, [(0,)]),  # type: ignore[list-item]
+                "a stage must be (end, steps)",
+            ),
+        ),
+    ),
     "step_decay": (None, ((lambda: library.step_decay(1, 0.5, 0), NO_STEPS),)),
     "table": (
         8,
@@ -218,6 +327,13 @@ ROWS: dict[str, tuple[int | None, tuple[Refused, ...]]] = {
         (
             (lambda: library.trapezoidal(1, 0, 9, 5, 5), "must fit into steps, got 5 + 5 > 9"),
             (lambda: library.trapezoidal(1, 0, 9, 5, 0), "decay must be an integer >= 1, got 0"),
+        ),
+    ),
+    "tri_stage": (
+        100,
+        (
+            (lambda: library.tri_stage(1, 0.1, 5, -1, 5), "hold must be an integer >= 0, got -1"),
+            (lambda: library.tri_stage(1, 0, 5, 5, 5), "above 0 for the shape exponential"),
         ),
     ),
     "warm_restarts": (

@@ -107,6 +107,7 @@ FAMILIES: dict[str, tuple[Schedule, Callable[[int], float]]] = {
         library.inverse_time(1, 0.5, 5, -1),
         lambda n: 1 / (1 + 0.1 / n) if n else 0,
     ),
+    "fsl": (library.fsl(2, 50, 1.7), lambda n: 2 * (1 - min(n, 50) / 50) ** 2.4),
     "power": (library.power(2, -0.51, 20), lambda n: 2 * (max(n, 20) / 20) ** -0.51),
     "noam": (
         library.noam(256, 40, 2),

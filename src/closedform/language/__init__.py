@@ -4,7 +4,14 @@ It imports SymPy and no other layer; methods that compute values find the compil
 :mod:`closedform.delegation`.
 """
 
-from closedform.language.compose import chained, repeat, sequential, splice
+from closedform.language.compose import (
+    chained,
+    maximum,
+    product,
+    repeat,
+    sequential,
+    splice,
+)
 from closedform.language.functions import (
     AllBut,
     BroadcastTo,
@@ -96,8 +103,10 @@ __all__ = [
     "like_param",
     "local",
     "matmul",
+    "maximum",
     "non_finite",
     "permute",
+    "product",
     "reduce_max",
     "reduce_mean",
     "reduce_sum",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,6 +106,67 @@ def chained(schedules: Sequence[Schedule], *, name: str = "chained") -> Schedule
         expr = expr * member.expr / initial
     durations = [member.duration for member in members if member.duration is not None]
     length = sp.Max(*durations) if durations else None
+    domain = _joined_domain(members, expr)
+    return Schedule.of(expr, values_in(expr, shared), name=name, length=length, domain=domain)
+
+
+def product(schedules: Sequence[Schedule], *, name: str = "product") -> Schedule:
+    r"""Returns the product of schedules.
+
+    .. math:: f(t) = \prod_i f_i(t)
+
+    Args:
+        schedules: At least one; one may be the value, the others factors of it.
+        name: Name of the result.
+
+    Raises:
+        DefinitionError: No schedules.
+
+    Example:
+        >>> from closedform.schedules import inverse_square_root, linear
+        >>> lr = product([linear(0, 1, 100), inverse_square_root(1, warmup=100)])
+        >>> [lr.exact(step) for step in (0, 50, 100, 400)]
+        [0, 1/20, 1/10, 1/20]
+
+    Source: the factors of ``create_learning_rate_scheduler`` of T5X.
+    """
+    return _combined("product", schedules, lambda exprs: sp.Mul(*exprs), name)
+
+
+def maximum(schedules: Sequence[Schedule], *, name: str = "maximum") -> Schedule:
+    r"""Returns the largest value of schedules at each step.
+
+    .. math:: f(t) = \max_i f_i(t)
+
+    Args:
+        schedules: At least one.
+        name: Name of the result.
+
+    Raises:
+        DefinitionError: No schedules.
+
+    Example:
+        >>> from closedform.schedules import constant, linear
+        >>> lr = maximum([linear(1, 0, 100), constant(0.1)])
+        >>> [lr.exact(step) for step in (0, 50, 90, 100)]
+        [1, 1/2, 1/10, 1/10]
+
+    Source: ``max_scheduler`` of OLMo.
+    """
+    return _combined("maximum", schedules, lambda exprs: sp.Max(*exprs), name)
+
+
+def _combined(
+    composition: str,
+    schedules: Sequence[Schedule],
+    combine: Callable[[Sequence[sp.Expr]], sp.Expr],
+    name: str,
+) -> Schedule:
+    """One function of the values of all schedules at each step."""
+    members, shared = _merge(composition, schedules)
+    expr = combine([member.expr for member in members])
+    durations = [member.duration for member in members if member.duration is not None]
+    length = sp.Max(*durations) if len(durations) == len(members) else None
     domain = _joined_domain(members, expr)
     return Schedule.of(expr, values_in(expr, shared), name=name, length=length, domain=domain)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import sympy as sp
 
 from closedform.errors import DefinitionError, DomainError
@@ -9,7 +11,12 @@ from closedform.language import Schedule, exact_number, hyper, t
 from closedform.language.aliases import Number, Steps
 from closedform.language.substitution import values_in
 from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length, whole_number
-from closedform.schedules.blends import along_cosine, along_line
+from closedform.schedules.blends import (
+    along_cosine,
+    along_envelope,
+    along_half_cosine,
+    along_line,
+)
 
 
 def cosine(start: Number, end: Number, steps: Steps) -> Schedule:
@@ -34,10 +41,7 @@ def cosine(start: Number, end: Number, steps: Steps) -> Schedule:
     Source: Loshchilov and Hutter, SGDR (2017), eq. 5, one period; ``CosineDecayLR`` of
     cerebras.pytorch 2.10.
     """
-    number = positive_steps(steps, "steps", "cosine")
-    n = steps_symbol(number)
-    expr = along_cosine(hyper("start"), hyper("end"), sp.Min(t, n) / n)
-    return Schedule(expr, name="cosine", length=whole_length(n), start=start, end=end, steps=number)
+    return _fall("cosine", along_cosine, start, end, steps)
 
 
 def cosine_annealing(start: Number, end: Number, steps: Steps) -> Schedule:
@@ -154,6 +158,68 @@ def flat_cosine(start: Number, end: Number, steps: Steps, flat: Steps) -> Schedu
         steps=number,
         flat=flat_steps,
     )
+
+
+def half_cosine(start: Number, end: Number, steps: Steps) -> Schedule:
+    r"""Returns the second half of a cosine from ``start`` to ``end``, which it holds.
+
+    .. math:: f(t) = b + \frac{a - b}{2} \left(1 - \sin \frac{\pi \min(t, N)}{2 N}\right)
+
+    Args:
+        start: The value a of the whole cosine: at step 0 it is midway, (a + b)/2.
+        end: The value b from step N on.
+        steps: The number of steps N above 0; a fraction is allowed.
+
+    Raises:
+        DefinitionError: An argument is not a finite number.
+        DomainError: ``steps`` is not above 0.
+
+    Example:
+        >>> [half_cosine(1, 0, 30).exact(step) for step in (0, 10, 30, 99)]
+        [1/2, 1/4, 0, 0]
+
+    Source: ``HalfCosWithWarmup`` of OLMo-core, after its warmup.
+    """
+    return _fall("half_cosine", along_half_cosine, start, end, steps)
+
+
+def cosine_linear_envelope(start: Number, end: Number, steps: Steps) -> Schedule:
+    r"""Returns half a cosine times a line, from ``start`` to ``end``, which it holds.
+
+    .. math:: f(t) = b + \frac{a - b}{2} (1 - p) \left(1 + \cos \pi p\right), \qquad
+        p = \frac{\min(t, N)}{N}
+
+    Args:
+        start: The value a at step 0; it may be below ``end``.
+        end: The value b from step N on.
+        steps: The number of steps N above 0; a fraction is allowed.
+
+    Raises:
+        DefinitionError: An argument is not a finite number.
+        DomainError: ``steps`` is not above 0.
+
+    Example:
+        >>> decay = cosine_linear_envelope(1, 0, 30)
+        >>> [decay.exact(step) for step in (0, 10, 15, 30)]
+        [1, 1/2, 1/4, 0]
+
+    Source: ``cosine_linear_envelope`` of OLMo, after its warmup.
+    """
+    return _fall("cosine_linear_envelope", along_envelope, start, end, steps)
+
+
+def _fall(
+    name: str,
+    blend: Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr],
+    start: Number,
+    end: Number,
+    steps: Steps,
+) -> Schedule:
+    """An interpolation over ``steps``, whose end is held."""
+    number = positive_steps(steps, "steps", name)
+    n = steps_symbol(number)
+    expr = blend(hyper("start"), hyper("end"), sp.Min(t, n) / n)
+    return Schedule(expr, name=name, length=whole_length(n), start=start, end=end, steps=number)
 
 
 def cosine_k_decay(

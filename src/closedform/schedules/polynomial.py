@@ -84,6 +84,34 @@ def polynomial(
     return Schedule(expr, name="polynomial", **given)
 
 
+def fsl(start: Number, steps: Steps, beta: Number) -> Schedule:
+    r"""Returns the optimal decay of the functional scaling law, a power of the remaining time.
+
+    .. math:: f(t) = a \left(1 - \frac{\min(t, N)}{N}\right)^{2 \beta - 1}
+
+    It is ``polynomial`` with the power 2β - 1.
+
+    Args:
+        start: The value a at step 0.
+        steps: The number of steps N above 0; a fraction is allowed.
+        beta: The capacity exponent β of the task, above 1/2: the larger, the earlier the fall.
+
+    Raises:
+        DefinitionError: An argument is not a finite number.
+        DomainError: ``steps`` is not above 0, or ``beta`` is not above 1/2.
+
+    Example:
+        >>> [fsl(1, 100, beta=1.5).exact(step) for step in (0, 50, 90, 100)]
+        [1, 1/4, 1/100, 0]
+
+    Source: Li et al., Functional scaling laws in kernel regression (2025).
+    """
+    exponent = exact_number(beta, "beta of fsl")
+    if exponent <= sp.S.Half:
+        raise DomainError(f"beta must be above 1/2, got {beta!r}", where="fsl")
+    return polynomial(start, 0, steps, 2 * exponent - 1).rename("fsl")
+
+
 def check_cycle(steps: Steps, name: str, where: str) -> None:
     """Refuses a length over which a polynomial cannot be stretched.
 

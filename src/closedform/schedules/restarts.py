@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sympy as sp
 
-from closedform.language import Schedule, floor_mod, hyper, t
+from closedform.errors import DomainError
+from closedform.language import Schedule, exact_number, floor_mod, hyper, t
 from closedform.language.aliases import Number, Steps
+from closedform.language.compose import product
 from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length, whole_number
-from closedform.schedules.blends import along_cosine
+from closedform.schedules.blends import along_cosine, along_line
 
 # The last step of the clock (lowering/analysis/domain.py): restarts beyond it are never met.
 _LAST_RESTART = 2**50
@@ -127,4 +129,62 @@ def cosine_hard_restarts(start: Number, end: Number, steps: Steps, cycles: Numbe
         end=end,
         steps=number,
         cycles=count,
+    )
+
+
+def jagged_restarts(
+    schedule: Schedule, every: int, warmup: int = 10, anneal: int = 1, low: Number = 0.001
+) -> Schedule:
+    r"""Returns a schedule with short falls and new warmups, for a restart of the optimizer.
+
+    .. math:: g(t) = f(t)\, h(t), \qquad h(t) = \begin{cases} 1 & t < R - A \\
+        l + (1 - l)\, m / W & m < W \\ l + (1 - l)(R - m) / A & m \ge R - A \\
+        1 & \text{else} \end{cases} \qquad m = t \bmod R
+
+    The first warmup is that of the schedule itself.
+
+    Args:
+        schedule: The schedule f.
+        every: The number of steps R of a period, at least 1.
+        warmup: The number of steps W of the warmup of each period but the first, at least 1.
+        anneal: The number of steps A of the fall at the end of each period, at least 1; W + A is
+            at most R.
+        low: The part l of f at each restart.
+
+    Raises:
+        DefinitionError: ``low`` is not a finite number.
+        DomainError: A count is not such an integer, or the warmup and the fall do not fit.
+
+    Example:
+        >>> from closedform.schedules import constant
+        >>> lr = jagged_restarts(constant(1), 100, warmup=20, anneal=10, low=0)
+        >>> [lr.exact(step) for step in (0, 90, 95, 100, 110, 120)]
+        [1, 1, 1/2, 0, 1/2, 1]
+
+    Source: Lialin et al., ReLoRA (2023), section 3; ``jagged_restart`` of axolotl.
+    """
+    where = "jagged_restarts"
+    given = {"every": every, "warmup": warmup, "anneal": anneal}
+    counts = [whole_number(value, name, where, least=1) for name, value in given.items()]
+    if counts[1] + counts[2] > counts[0]:
+        raise DomainError(
+            f"warmup and anneal must fit into every, got {counts[1]} + {counts[2]} > {counts[0]}",
+            where=where,
+        )
+    period, rise, fall = map(sp.Integer, counts)
+    factor = jagged_factor(t, period, rise, fall, exact_number(low, f"low of {where}"))
+    return product([schedule, Schedule(factor)], name=where)
+
+
+def jagged_factor(
+    step: sp.Expr, period: sp.Expr, rise: sp.Expr, fall: sp.Expr, low: sp.Expr
+) -> sp.Expr:
+    """Returns the factor h of ``jagged_restarts`` at a step."""
+    part = floor_mod(step, period)
+    return sp.Piecewise(
+        (sp.S.One, sp.Lt(step, period - fall)),
+        (along_line(low, sp.S.One, part / rise), sp.Lt(part, rise)),
+        (along_line(low, sp.S.One, (period - part) / fall), sp.Ge(part, period - fall)),
+        (sp.S.One, True),
+        evaluate=False,
     )

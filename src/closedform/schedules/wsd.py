@@ -11,7 +11,12 @@ from closedform.errors import DefinitionError, DomainError
 from closedform.language import Schedule, exact_number, hyper, t
 from closedform.language.aliases import Number
 from closedform.schedules.arguments import NO_STEPS, check_choice, whole_number
-from closedform.schedules.blends import along_cosine, along_line
+from closedform.schedules.blends import (
+    along_cosine,
+    along_geometric,
+    along_half_exponential,
+    along_line,
+)
 
 Shape = Callable[[sp.Expr, sp.Expr, sp.Expr], sp.Expr]
 
@@ -21,9 +26,13 @@ SHAPES: Mapping[str, Shape] = {
     "inverse": lambda a, b, p: a / (1 + (a / b - 1) * p),
     "cosine": along_cosine,
     "square": lambda a, b, p: b + (a - b) * (1 - p**2),
-    "exponential": lambda a, b, p: a * (b / a) ** p,
+    "exponential": along_geometric,
+    "half_exponential": along_half_exponential,
 }
-_POSITIVE = ("inverse", "exponential")
+"""From the first and last value and the progress to the value of a decay."""
+
+POSITIVE_SHAPES = ("inverse", "exponential")
+"""The shapes whose values must be above 0."""
 
 
 def wsd(
@@ -46,7 +55,8 @@ def wsd(
         1 / (p / b + (1 - p) / a) & \text{inverse} \\
         b + (a - b)(1 + \cos \pi p) / 2 & \text{cosine} \\
         b + (a - b)(1 - p^2) & \text{square} \\
-        a\, (b / a)^p & \text{exponential} \end{cases}
+        a\, (b / a)^p & \text{exponential} \\
+        b + (a - b)(2 \cdot 2^{-p} - 1) & \text{half\_exponential} \end{cases}
 
     Args:
         peak: The value a of the flat stretch.
@@ -68,7 +78,8 @@ def wsd(
         [0, 1/2, 1, 1, 1/2, 0]
 
     Source: Hu et al., MiniCPM (2024); the shapes of Hägele et al., Scaling laws beyond fixed
-    durations (2024), and, inverse, of Wen et al. (2024), as in pytorch-accelerated 0.1.61.
+    durations (2024), and, inverse, of Wen et al. (2024), as in pytorch-accelerated 0.1.61;
+    half_exponential is the ``exponential`` of Megatron-LM.
     """
     number = whole_number(steps, "steps", "wsd", least=1)
     rising = whole_number(warmup, "warmup", "wsd", least=0)
@@ -114,6 +125,46 @@ def trapezoidal(
     Source: Xing et al., A walk with SGD (2018); Zhai et al., Scaling vision transformers (2022).
     """
     return wsd(peak, end, steps, warmup, decay, "linear", start).rename("trapezoidal")
+
+
+def tri_stage(
+    peak: Number,
+    end: Number,
+    warmup: int,
+    hold: int,
+    decay: int,
+    start: Number = 0,
+) -> Schedule:
+    r"""Returns a linear warmup, a flat stretch and an exponential decay: ``wsd`` by its stages.
+
+    .. math:: f(t) = \begin{cases} c + (a - c)\, t / W & t < W \\ a & W \le t < W + H \\
+        a\, (b / a)^{(t - W - H) / D} & W + H \le t < W + H + D \\ b & t \ge W + H + D
+        \end{cases}
+
+    Args:
+        peak: The value a of the flat stretch, above 0.
+        end: The value b after all stages, above 0; a/100 in the paper.
+        warmup: The number of steps W of the warmup; 0 for none.
+        hold: The number of steps H at ``peak``, at least 0.
+        decay: The number of steps D of the decay, at least 1.
+        start: The value c at step 0, where there is a warmup; a/100 in fairseq.
+
+    Raises:
+        DefinitionError: An argument is not a finite number.
+        DomainError: A count is not such an integer, or ``peak`` or ``end`` is not above 0.
+
+    Example:
+        >>> lr = tri_stage(1, 0.01, warmup=10, hold=30, decay=60)
+        >>> [lr.exact(step) for step in (0, 5, 10, 40, 70, 100)]
+        [0, 1/2, 1, 1, 1/10, 1/100]
+
+    Source: Park et al., SpecAugment (2019), section 4.1; ``tri_stage`` of fairseq.
+    """
+    counts = {"warmup": warmup, "hold": hold}
+    whole = [whole_number(value, name, "tri_stage", least=0) for name, value in counts.items()]
+    falling = whole_number(decay, "decay", "tri_stage", least=1)
+    steps = sum(whole) + falling
+    return wsd(peak, end, steps, whole[0], falling, "exponential", start).rename("tri_stage")
 
 
 def wsd_checkpoints(
@@ -222,7 +273,7 @@ def _warmed(
     peak, end, start = values
     exact = [exact_number(peak, f"peak of {name}"), exact_number(end, f"end of {name}")]
     exact_number(start, f"start of {name}")
-    is_positive = True if shape in _POSITIVE else None
+    is_positive = True if shape in POSITIVE_SHAPES else None
     if is_positive and min(exact) <= 0:
         raise DomainError(
             f"peak and end must be above 0 for the shape {shape}, got {peak!r} and {end!r}",

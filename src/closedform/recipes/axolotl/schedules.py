@@ -7,7 +7,7 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.language import Schedule, floor_mod, t
+from closedform.language import Schedule, t
 from closedform.recipes import torch
 from closedform.recipes.entries import (
     REQUIRED,
@@ -19,7 +19,8 @@ from closedform.recipes.entries import (
 from closedform.recipes.intervals import PartialSchedule, by_intervals, first_after
 from closedform.recipes.native import exact, fact, number, refuse_unless
 from closedform.recipes.transformers.schedules import CURVES, Run, cosine_wave, scheduled
-from closedform.schedules.blends import along_line
+from closedform.schedules.blends import along_geometric, along_line
+from closedform.schedules.restarts import jagged_factor
 
 Arguments = Mapping[str, Any]
 
@@ -140,15 +141,8 @@ def _jagged(given: Arguments, run: Run) -> Schedule:
     inner = _chosen({**given, "jagged_restart_steps": None}, run)
     # Its step is one ahead, and two over rex, which is one ahead itself.
     step = t + (2 if given["lr_scheduler"] == "rex" else 1)
-    part = floor_mod(step, period)
-    whole = sp.Piecewise(
-        (sp.S.One, sp.Lt(step, period - fall)),
-        (along_line(low, sp.S.One, part / rise), sp.Lt(part, rise)),
-        (along_line(low, sp.S.One, (period - part) / fall), sp.Ge(part, period - fall)),
-        (sp.S.One, True),
-        evaluate=False,
-    )
-    return Schedule(inner.shift(1).expr * whole, name="jagged_restart")
+    factor = jagged_factor(step, period, rise, fall, low)
+    return Schedule(inner.shift(1).expr * factor, name="jagged_restart")
 
 
 def _chosen(given: Arguments, run: Run) -> Schedule:
@@ -181,7 +175,7 @@ def _interpolating(given: Arguments, context: Context) -> Schedule:
     return by_intervals(
         "InterpolatingLogScheduler",
         (lambda: low, 1),
-        (lambda: low * (high / low) ** ((t - 1) / (count - 1)), first_after(count - 1)),
+        (lambda: along_geometric(low, high, (t - 1) / (count - 1)), first_after(count - 1)),
         (lambda: high, None),
     )
 

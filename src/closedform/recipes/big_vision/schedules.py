@@ -13,7 +13,7 @@ from closedform.recipes.entries import REQUIRED, Context, ScheduleEntry, paramet
 from closedform.recipes.intervals import by_intervals, first_from
 from closedform.recipes.native import check_name, exact, fact, number, options, refuse_unless
 from closedform.schedules.arguments import stepwise
-from closedform.schedules.blends import along_cosine, along_line
+from closedform.schedules.blends import along_cosine, along_inverse_root, along_line
 
 Arguments = Mapping[str, Any]
 _UNITS = ("steps", "examples", "epochs", "percent")
@@ -61,7 +61,7 @@ def _root(given: Arguments, base: sp.Expr, left: sp.Expr, context: Context) -> s
     scale = steps if scale is None and steps > 0 else exact(10_000 if scale is None else scale)
     shift = number(given["shift"], "shift", context.where)
     done = sp.Max(0, t - _duration(given, "warmup", context)) + shift
-    return base / sp.sqrt(1 + done / scale)
+    return along_inverse_root(base, sp.S.Zero, done, scale)
 
 
 def _stair(given: Arguments, base: sp.Expr, left: sp.Expr, context: Context) -> sp.Expr:

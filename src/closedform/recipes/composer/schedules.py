@@ -19,7 +19,7 @@ from closedform.recipes.intervals import (
     quotient,
 )
 from closedform.recipes.native import check_name, entry, exact, number, options, refuse_unless
-from closedform.schedules.blends import along_cosine, along_line
+from closedform.schedules.blends import along_cosine, along_inverse_root, along_line
 
 Arguments = Mapping[str, Any]
 Stage = tuple[Callable[[], sp.Expr], int | None]
@@ -218,8 +218,7 @@ def _inverse_root(given: Arguments, run: Trainer) -> tuple[Stage, ...]:
     def fall(at: sp.Expr) -> sp.Expr:
         if total.unit != run.length.unit:
             raise UndefinedError("ValueError: t_max has another unit than max_duration")
-        root = sp.sqrt(scale) / sp.sqrt(at - warmup + scale)
-        return along_line(floor, sp.S.One, root)
+        return along_inverse_root(sp.S.One, floor, at - warmup, scale)
 
     begin = max(warmup, exact(total.value) - cooldown)
     unit = run.length.unit

@@ -31,7 +31,8 @@ from closedform.recipes.native import (
     options,
     refuse_unless,
 )
-from closedform.schedules.blends import along_cosine, along_line
+from closedform.schedules.blends import along_cosine, along_line, logarithmic
+from closedform.schedules.sweeps import range_test
 
 VERSIONS = ("edaa72212672", "v0.19.0", "v0.16.0", "v0.14.0")
 HEAD, V0_19, V0_16, V0_14 = VERSIONS
@@ -90,7 +91,7 @@ def _rise(given: Arguments, warmup: sp.Expr) -> sp.Expr:
     """The part of the warmup that is done; an unknown type is taken as log."""
     if given["warmup_type"] == "linear":
         return STEP / warmup
-    return sp.log(STEP + 1) / sp.log(warmup)
+    return logarithmic(STEP, warmup)
 
 
 def _warmup(given: Arguments, rate: sp.Expr, context: Context) -> Schedule:
@@ -157,8 +158,8 @@ def _range_test(given: Arguments, rate: sp.Expr, context: Context) -> Schedule:
     size = number(given["lr_range_test_step_size"], "lr_range_test_step_size", where)
     growth = number(given["lr_range_test_step_rate"], "lr_range_test_step_rate", where)
     refuse_unless(size > 0, f"lr_range_test_step_size must be above 0, got {size}", where)
-    part = floor_div(t, size) if given["lr_range_test_staircase"] else t / size
-    return by_intervals("LRRangeTest", (lambda: low * (1 + growth * part), None))
+    staircase = bool(given["lr_range_test_staircase"])
+    return range_test(low, growth, size, staircase=staircase).rename("LRRangeTest")
 
 
 def _one_cycle(given: Arguments, rate: sp.Expr, context: Context) -> Schedule:

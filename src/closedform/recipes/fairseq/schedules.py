@@ -32,7 +32,7 @@ from closedform.recipes.native import (
     options,
     refuse_unless,
 )
-from closedform.schedules.blends import along_cosine, along_line
+from closedform.schedules.blends import along_cosine, along_geometric, along_line
 
 Arguments = Mapping[str, Any]
 MAX_EPOCHS = 1000
@@ -209,11 +209,15 @@ def _tri_stage(given: Arguments, optimization: Arguments, context: Context) -> S
     refuse_unless(decay > 0, "the decay has no updates: division by zero", where)
     refuse_unless(scale > 0, f"final_lr_scale must be above 0, got {scale}", where)
     begin = warmup + hold
+
+    def fall() -> sp.Expr:
+        return along_geometric(peak, peak * scale, (t - begin) / sp.Integer(decay))
+
     return by_intervals(
         "tri_stage",
         (lambda: along_line(first, peak, t / sp.Integer(warmup)), warmup),
         (lambda: peak, begin),
-        (lambda: peak * scale ** ((t - begin) / sp.Integer(decay)), begin + decay + 1),
+        (fall, begin + decay + 1),
         (lambda: peak * scale, None),
     )
 

@@ -16,7 +16,7 @@ from closedform.recipes.intervals import (
     quotient,
 )
 from closedform.recipes.native import refuse_unless
-from closedform.schedules.blends import along_cosine, along_line
+from closedform.schedules.blends import along_cosine, along_half_exponential, along_line
 
 STYLES = ("constant", "linear", "cosine", "inverse-square-root", "WSD")
 TAILS = ("linear", "cosine", "exponential", "minus_sqrt")
@@ -115,7 +115,7 @@ def _tail(plan: Plan, n: sp.Expr, length: sp.Expr) -> sp.Expr:
         case "cosine":
             return along_cosine(plan.peak, plan.low, progress)
         case "exponential":
-            return along_line(plan.low, plan.peak, 2 * sp.Rational(1, 2) ** progress - 1)
+            return along_half_exponential(plan.peak, plan.low, progress)
         case "minus_sqrt":
             root = power_quotient(n - plan.total + length, length, sp.S.Half)
             return along_line(plan.peak, plan.low, root)

@@ -25,7 +25,7 @@ from closedform.recipes.native import (
     options,
     refuse_unless,
 )
-from closedform.schedules.blends import along_cosine, along_line
+from closedform.schedules.blends import along_cosine, along_envelope, along_line
 
 Arguments = Mapping[str, Any]
 
@@ -84,11 +84,7 @@ def _linear(plan: Plan) -> tuple[Stage, ...]:
 
 
 def _envelope(plan: Plan) -> tuple[Stage, ...]:
-    height = plan.peak - plan.end
-    return _falling(
-        plan,
-        lambda done: plan.end + (1 - done) * along_cosine(height, sp.S.Zero, done),
-    )
+    return _falling(plan, lambda done: along_envelope(plan.peak, plan.end, done))
 
 
 def _inverse_root(plan: Plan) -> tuple[Stage, ...]:

@@ -32,7 +32,7 @@ from closedform.recipes.native import (
     options,
     refuse_unless,
 )
-from closedform.schedules.blends import along_cosine, along_line
+from closedform.schedules.blends import along_cosine, along_geometric, along_half_cosine, along_line
 
 Arguments = Mapping[str, Any]
 
@@ -193,9 +193,7 @@ def _half_cosine(given: Arguments, scope: Scope) -> Stages:
     """The second half of a cosine of double length; the warmup ends where it begins."""
     end = number(given["alpha_f"], "alpha_f", scope.where)
     top = scope.rate * (1 + end) / 2
-    _, *rest = _falling(
-        given, scope, lambda start, end, done: along_cosine(start, end, (1 + done) / 2)
-    )
+    _, *rest = _falling(given, scope, along_half_cosine)
     total = given["t_max"]
     total = scope.total if total is None else number(total, "t_max", scope.where)
     warm, _ = _warm(given, replace(scope, rate=top, total=total), includes_end=False)
@@ -228,7 +226,7 @@ def _exponential(given: Arguments, scope: Scope) -> Stages:
     low = number(given["lr_min"], "lr_min", scope.where)
 
     def rise(n: sp.Expr) -> sp.Expr:
-        return low * (scope.rate / low) ** (n / scope.total)
+        return along_geometric(low, scope.rate, n / scope.total)
 
     return Stage(rise, scope.total), Stage(lambda n: scope.rate)
 

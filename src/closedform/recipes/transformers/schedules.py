@@ -23,7 +23,7 @@ from closedform.recipes.native import (
     options,
     refuse_unless,
 )
-from closedform.schedules.blends import along_line
+from closedform.schedules.blends import along_inverse_root, along_line
 
 V4 = "4.57.1"
 Arguments = Mapping[str, Any]
@@ -131,8 +131,8 @@ def _constant_with_warmup(run: Run, given: Arguments) -> Schedule:
 def _inverse_root(run: Run, given: Arguments) -> Schedule:
     scale = given["timescale"]
     scale = (run.warmup or sp.Integer(10_000)) if scale is None else exact(scale)
-    shift = scale - run.warmup
-    return _warmed("inverse_sqrt", run, sp.sqrt(scale) / sp.sqrt(t + shift))
+    fall = along_inverse_root(sp.S.One, sp.S.Zero, t - run.warmup, scale)
+    return _warmed("inverse_sqrt", run, fall)
 
 
 def _minimum(run: Run, given: Arguments) -> sp.Expr:

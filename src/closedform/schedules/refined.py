@@ -1,0 +1,92 @@
+"""A schedule that is computed from the gradient norms of an earlier run."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+
+import numpy as np
+import sympy as sp
+from numpy.typing import NDArray
+
+from closedform.errors import DefinitionError, DomainError
+from closedform.language import Schedule, exact_number
+from closedform.language.aliases import Number
+from closedform.schedules.given import table
+
+
+def refined(
+    norms: Sequence[float] | NDArray[np.float64],
+    peak: Number = 1,
+    power: Number = 2,
+    smoothing: Number = 0.1,
+) -> Schedule:
+    r"""Returns the schedule that the gradient norms of an earlier run make optimal.
+
+    .. math:: f(t) = a\, \frac{h_t}{\max_i h_i}, \qquad h_t = w_t \sum_{i = t + 1}^{T - 1} w_i,
+        \qquad w_t = \hat g_t^{-k}
+
+    Here :math:`\hat g` is the running median of the norms over :math:`2 \lfloor \tau T / 2 \rfloor
+    + 1` steps; before the first step it sees the first norm, after the last one the norms
+    mirrored. With constant norms it is a line to 0.
+
+    Args:
+        norms: The T norms g, one a step, above 0: L2 norms, or L1 norms for Adam.
+        peak: The largest value a.
+        power: The exponent k: 2 for SGD, 1 for Adam.
+        smoothing: The part τ of the run over which medians are taken, from 0 to 1.
+
+    Raises:
+        DefinitionError: There are fewer than two norms, or one is not a finite number.
+        DomainError: A norm is not above 0, or ``smoothing`` is not from 0 to 1.
+
+    Example:
+        >>> [float(refined([5] * 5, 1, 1, 0)(step)) for step in (0, 1, 3, 4, 9)]
+        [1.0, 0.75, 0.25, 0.0, 0.0]
+        >>> float(refined([1, 2, 1], smoothing=0)(1))
+        0.2
+
+    Source: Defazio et al., When, why and how much? Adaptive learning rate scheduling by refinement
+    (2023), algorithm 1.
+    """
+    where = "refined"
+    values = np.asarray(norms, dtype=np.float64)
+    if values.ndim != 1 or len(values) < 2 or not np.isfinite(values).all():
+        raise DefinitionError(
+            f"norms must be at least two finite numbers, got an array of shape {values.shape}",
+            where=where,
+        )
+    if values.min() <= 0:
+        step = int(values.argmin())
+        raise DomainError(f"norm {step} must be above 0, got {values[step]}", where=where)
+    part = exact_number(smoothing, "smoothing of refined")
+    if not 0 <= part <= 1:
+        raise DomainError(f"smoothing must be from 0 to 1, got {smoothing!r}", where=where)
+    exponent, height = (
+        exact_number(power, "power of refined"),
+        exact_number(peak, "peak of refined"),
+    )
+    half = int(sp.floor(part * len(values))) // 2
+    weights = running_median(values, half) ** -float(exponent)
+    later = np.append(np.cumsum(weights[:0:-1])[::-1], 0.0)
+    heights = weights * later
+    shape = heights / heights.max()
+    return table([float(value) for value in shape]).scale(height).rename(where)
+
+
+def running_median(values: NDArray[np.float64], half: int) -> NDArray[np.float64]:
+    """Returns the median of ``half`` values to either side of each one.
+
+    Before the first value it sees that one, after the last one the values mirrored at it. The
+    window stays sorted: the cost is that of one insertion for each value.
+    """
+    if half == 0:
+        return values
+    padded = np.pad(np.pad(values, (half, 0), mode="edge"), (0, half), mode="reflect")
+    window = sorted(padded[: 2 * half + 1].tolist())
+    medians = [window[half]]
+    for old, new in zip(padded, padded[2 * half + 1 :], strict=False):
+        del window[bisect_left(window, old)]
+        insort(window, new)
+        medians.append(window[half])
+    return np.array(medians)

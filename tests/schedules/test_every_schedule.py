@@ -259,7 +259,7 @@ ROWS: dict[str, tuple[int | None, tuple[Refused, ...]]] = {
     "refined": (
         8,
         (
-            (lambda: library.refined([1]), "at least two finite numbers, got an array of shape"),
+            (lambda: library.refined([1]), "at least two finite numbers, got 1: 1.0"),
             (lambda: library.refined([1, 0.0]), "norm 1 must be above 0, got 0.0"),
             (lambda: library.refined([1, 1], smoothing=2), "smoothing must be from 0 to 1, got 2"),
         ),

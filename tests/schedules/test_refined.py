@@ -33,7 +33,7 @@ VALUES = (
 
 @pytest.mark.parametrize(("smoothing", "power", "values"), VALUES)
 def test_values_are_those_of_the_authors(smoothing: float, power: int, values: str) -> None:
-    found = np.asarray(refined(NORMS, 1, power, smoothing)(PLACES))
+    found = np.asarray(refined(NORMS.tolist(), 1, power, smoothing)(PLACES))
     # The values have 15 digits, and sums of 40 weights differ in their order.
     np.testing.assert_allclose(found[::5], [float(value) for value in values.split()], rtol=1e-13)
     assert found[-1] == 0

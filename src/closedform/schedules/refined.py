@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, insort
 from collections.abc import Sequence
+from itertools import accumulate
 
-import numpy as np
 import sympy as sp
-from numpy.typing import NDArray
 
 from closedform.errors import DefinitionError, DomainError
 from closedform.language import Schedule, exact_number
@@ -16,7 +16,7 @@ from closedform.schedules.given import table
 
 
 def refined(
-    norms: Sequence[float] | NDArray[np.float64],
+    norms: Sequence[float],
     peak: Number = 1,
     power: Number = 2,
     smoothing: Number = 0.1,
@@ -50,14 +50,14 @@ def refined(
     (2023), algorithm 1.
     """
     where = "refined"
-    values = np.asarray(norms, dtype=np.float64)
-    if values.ndim != 1 or len(values) < 2 or not np.isfinite(values).all():
+    values = [float(value) for value in norms]
+    if len(values) < 2 or not all(map(math.isfinite, values)):
         raise DefinitionError(
-            f"norms must be at least two finite numbers, got an array of shape {values.shape}",
+            f"norms must be at least two finite numbers, got {len(values)}: {_first(values)}",
             where=where,
         )
-    if values.min() <= 0:
-        step = int(values.argmin())
+    if min(values) <= 0:
+        step = values.index(min(values))
         raise DomainError(f"norm {step} must be above 0, got {values[step]}", where=where)
     part = exact_number(smoothing, "smoothing of refined")
     if not 0 <= part <= 1:
@@ -67,26 +67,31 @@ def refined(
         exact_number(peak, "peak of refined"),
     )
     half = int(sp.floor(part * len(values))) // 2
-    weights = running_median(values, half) ** -float(exponent)
-    later = np.append(np.cumsum(weights[:0:-1])[::-1], 0.0)
-    heights = weights * later
-    shape = heights / heights.max()
-    return table([float(value) for value in shape]).scale(height).rename(where)
+    weights = [median ** -float(exponent) for median in running_median(values, half)]
+    later = [*accumulate(reversed(weights[1:]))][::-1]
+    heights = [weight * rest for weight, rest in zip(weights, [*later, 0.0], strict=True)]
+    largest = max(heights)
+    return table([value / largest for value in heights]).scale(height).rename(where)
 
 
-def running_median(values: NDArray[np.float64], half: int) -> NDArray[np.float64]:
+def running_median(values: Sequence[float], half: int) -> list[float]:
     """Returns the median of ``half`` values to either side of each one.
 
     Before the first value it sees that one, after the last one the values mirrored at it. The
     window stays sorted: the cost is that of one insertion for each value.
     """
-    if half == 0:
-        return values
-    padded = np.pad(np.pad(values, (half, 0), mode="edge"), (0, half), mode="reflect")
-    window = sorted(padded[: 2 * half + 1].tolist())
+    mirrored = values[-half - 1 : -1][::-1] if half else []
+    padded = [*[values[0]] * half, *values, *mirrored]
+    window = sorted(padded[: 2 * half + 1])
     medians = [window[half]]
     for old, new in zip(padded, padded[2 * half + 1 :], strict=False):
         del window[bisect_left(window, old)]
         insort(window, new)
         medians.append(window[half])
-    return np.array(medians)
+    return medians
+
+
+def _first(values: Sequence[float]) -> str:
+    """The first values that an error shows, those that are not finite before others."""
+    bad = [value for value in values if not math.isfinite(value)]
+    return ", ".join(map(str, (bad or values)[:3])) or "none"

@@ -158,14 +158,14 @@ def main() -> None:
     initial = new_model()
     shapes = {name: tuple(value.shape) for name, value in arrays(initial).items()}
 
-    values = recipe.optimizer.hyperparameters
+    values = recipe.optimizer().hyperparameters
     torch_form = cf.optimizers.adamw(
         lr=lr,
         betas=(values["beta1"], values["beta2"]),
         eps=values["eps"],
         weight_decay=values["weight_decay"],
     )
-    for folder, rule in ((BUILD, recipe.optimizer), (BUILD / "torch_form", torch_form)):
+    for folder, rule in ((BUILD, recipe.optimizer()), (BUILD / "torch_form", torch_form)):
         folder.mkdir(parents=True, exist_ok=True)
         cf.to_onnx(rule, folder, params=shapes)
     cf.to_onnx(lr, BUILD / "schedule.onnx")
@@ -187,7 +187,7 @@ def main() -> None:
         train("torch AdamW + LambdaLR", model, digits, in_torch(model, torch_form, rates))
     )
     report(console, outcomes, steps)
-    for verified in (lr.verify(), recipe.optimizer.verify()):
+    for verified in (lr.verify(), recipe.optimizer().verify()):
         console.print(f"\n{verified}", highlight=False, soft_wrap=True)
     for path in sorted(BUILD.glob("*.*")) + sorted(BUILD.glob("torch_form/*")):
         if path.suffix in (".onnx", ".png"):

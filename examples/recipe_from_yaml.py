@@ -13,7 +13,7 @@ CONFIG = Path(__file__).parent / "configs" / "gpt3_111m.yaml"
 def main() -> None:
     recipe = cf.load_recipe(CONFIG)
     lr = recipe.schedules["lr"]
-    rule = recipe.optimizer
+    rule = recipe.optimizer()
     print(
         f"{CONFIG.name}: {recipe.max_steps} steps of {rule.name}, states {', '.join(rule.states)}"
     )

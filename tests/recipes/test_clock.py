@@ -88,7 +88,7 @@ def test_unknown_fact_is_refused() -> None:
 
 def test_two_values_of_one_fact_are_refused() -> None:
     with pytest.raises(DefinitionError) as caught:
-        Facts.of({"max_iters": 3, "training_steps": 4})
+        Facts.of({"num_iterations": 3, "training_steps": 4})
     assert str(caught.value) == (
         "the fact total_updates has two values, 3 and 4 as 'training_steps'"
     )

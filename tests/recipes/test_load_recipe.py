@@ -10,7 +10,7 @@ import sympy as sp
 import yaml
 
 from closedform import frameworks, schedules
-from closedform.errors import ConfigError
+from closedform.errors import ConfigError, UnknownNameError
 from closedform.language import Schedule
 from closedform.language.exact import to_float
 from closedform.recipes import load_recipe, load_schedules
@@ -75,12 +75,14 @@ def test_real_config_makes_a_recipe(path: Path) -> None:
     recipe = load_recipe(path)
     assert recipe.name == path.stem
     assert recipe.source == str(path)
-    assert recipe.optimizer.name == name.lower()
-    assert recipe.optimizer.hyperparameters["lr"] is recipe.schedules["lr"]
+    assert recipe.optimizer().name == name.lower()
+    assert recipe.optimizer().hyperparameters["lr"] is recipe.schedules["lr"]
     if name != "AdaFactor":
         beta2 = given.get("betas", [0.9, 0.999])[1]
-        assert recipe.optimizer.hyperparameters["beta2"] == sp.Rational(str(beta2))
-        assert recipe.optimizer.hyperparameters["eps"] == sp.Rational(repr(given.get("eps", 1e-6)))
+        assert recipe.optimizer().hyperparameters["beta2"] == sp.Rational(str(beta2))
+        assert recipe.optimizer().hyperparameters["eps"] == sp.Rational(
+            repr(given.get("eps", 1e-6))
+        )
     assert list(recipe.adjust_learning_rate) == list(given.get("adjust_learning_rate", {}))
 
 
@@ -120,7 +122,7 @@ def test_weight_decay_has_its_own_schedule() -> None:
     decay = {"ConstantWD": {"val": 0.5}}
     recipe = load_recipe(config({"adamw": {"weight_decay": 0.1}}, [LINEAR, decay]))
     assert list(recipe.schedules) == ["lr", "weight_decay"]
-    assert recipe.optimizer.hyperparameters["weight_decay"] is recipe.schedules["weight_decay"]
+    assert recipe.optimizer().hyperparameters["weight_decay"] is recipe.schedules["weight_decay"]
 
 
 def test_learning_rate_without_scheduler_is_constant() -> None:
@@ -142,22 +144,26 @@ def test_numbers_in_yaml(name: str, tmp_path: Path) -> None:
     text, wanted = TEXTS[name]
     path = tmp_path / "c.yaml"
     path.write_text(f"trainer: {{init: {{optimizer: {text}}}}}", encoding="utf-8")
-    assert load_recipe(path).optimizer.hyperparameters["eps"] == wanted
+    assert load_recipe(path).optimizer().hyperparameters["eps"] == wanted
     assert load_recipe(str(path)).name == "c"
 
 
 LIMITS = "a config must have at most 100000 values, nested at most 64 deep"
 TAG_HINT = ": only plain mappings, lists, numbers, texts and booleans are"
+# Each alias is twice the one before: 2^17 values when written in full.
+DOUBLING = "a0: &a0 [0, 0]\n" + "".join(f"a{i + 1}: &a{i + 1} [*a{i}, *a{i}]\n" for i in range(17))
 FILE_ERRORS = {
     "a: 1\na: 2": "the key 'a' occurs twice (c.yaml)",
     "a: {b: [{c: 1, c: 1}]}": "the key 'c' occurs twice (c.yaml: a.b[0])",
-    "a: &x 1": "anchors and aliases are not read (c.yaml, line 1): write the value in full",
-    "a: 1\nb: *x": "anchors and aliases are not read (c.yaml, line 2): write the value in full",
+    "a: 1\nb: *x": "this is not a YAML: found undefined alias 'x'\n  in \"<unicode string>\", "
+    "line 2, column 4:\n    b: *x\n       ^ (c.yaml)",
+    "a: &x [*x]": f"{LIMITS} (c.yaml)",
     'a: !!python/object/apply:os.system ["ls"]': "the tag "
     "'tag:yaml.org,2002:python/object/apply:os.system' is not read (c.yaml: a)" + TAG_HINT,
     "a: !own 1": "the tag '!own' is not read (c.yaml: a)" + TAG_HINT,
     "a: !!set {b}": "the tag 'tag:yaml.org,2002:set' is not read (c.yaml: a)" + TAG_HINT,
-    "<<: {a: 1}": "the tag 'tag:yaml.org,2002:merge' is not read (c.yaml)" + TAG_HINT,
+    "<<: 1": "a merge key << must have a mapping or a list of them (c.yaml)",
+    DOUBLING: f"{LIMITS} (c.yaml)",
     "? [a]\n: 1": "a key must be a scalar (c.yaml)",
     "a: 010": "the number '010' is not read (c.yaml: a): write it in decimals",
     "a: 1:30": "the number '1:30' is not read (c.yaml: a): write it in decimals",
@@ -219,21 +225,10 @@ MAPPING_ERRORS: dict[str, tuple[Any, str]] = {
         "a value must be a mapping, list, number, text or boolean, got type "
         f"({OPTIMIZER_AT}.AdamW.eps)",
     ),
-    "no optimizer": (
-        {"trainer": {"init": {}}},
-        "a config must have an optimizer, got none (<mapping>: trainer.init): "
-        "load_schedules reads the schedules alone",
-    ),
     "two optimizers": (
         config({"Adam": {}, "SGD": {}}),
         f"expected a mapping of one class name to its arguments, got ['Adam', 'SGD'] "
         f"({OPTIMIZER_AT})",
-    ),
-    "unknown optimizer": (
-        config({"AdaFactory": None}),
-        "there is no optimizer 'AdaFactory'; there are SGD, Adam, AdamW, RMSprop, Adagrad, Lion, "
-        f"Adamax, NAdam, RAdam, Adadelta, Lamb, Rprop, ASGD, Adafactor, Muon ({OPTIMIZER_AT}): "
-        "load_schedules reads the schedules alone",
     ),
     "mistyped argument": (
         config({"adamw": {"weight_decy": 0.1}}),
@@ -337,8 +332,46 @@ MAPPING_ERRORS: dict[str, tuple[Any, str]] = {
 def test_config_is_refused(name: str) -> None:
     given, message = MAPPING_ERRORS[name]
     with pytest.raises(ConfigError) as caught:
-        load_recipe(given)
+        load_recipe(given, framework="cerebras")
     assert str(caught.value) == message
+
+
+def test_optimizer_is_refused_when_it_is_asked_for() -> None:
+    recipe = load_recipe({"trainer": {"init": {"schedulers": [LINEAR]}}})
+    assert recipe.schedule().exact(2) == HALF
+    with pytest.raises(
+        ConfigError, match=r"^a config must have an optimizer, got none \(<mapping>"
+    ):
+        recipe.optimizer()
+    recipe = load_recipe(config({"AdaFactory": None}, [LINEAR]))
+    assert recipe.schedule().exact(2) == HALF
+    with pytest.raises(
+        UnknownNameError, match=r"^there is no optimizer 'AdaFactory'; there are SGD, Adam, .*init"
+    ):
+        recipe.optimizer()
+
+
+def test_framework_is_recognized_or_named() -> None:
+    with pytest.raises(ConfigError, match=r"is not recognized .*: name it, as in framework='cereb"):
+        load_recipe({"trainer": {}})
+    with pytest.raises(UnknownNameError, match="no framework 'cerebra': did you mean 'cerebras'"):
+        load_recipe(config(), framework="cerebra")
+    with pytest.raises(
+        UnknownNameError, match=r"configs of keras are not read: those of .*cerebra"
+    ):
+        load_recipe(config(), framework="keras")
+    with pytest.raises(UnknownNameError, match="semantics of cerebras 9 are not known"):
+        load_recipe(config(), version="9")
+
+
+def test_facts_must_agree_with_the_config() -> None:
+    given = config(schedulers=[LINEAR], loop={"max_steps": 10})
+    assert load_recipe(given, facts={"total_steps": 10}).horizon == 10
+    with pytest.raises(
+        ConfigError,
+        match=r"fact total_updates must agree .* gives 10, got 11 .*: leave the fact out",
+    ):
+        load_recipe(given, facts={"total_steps": 11})
 
 
 def test_groups_of_a_recipe_are_those_of_its_system() -> None:
@@ -350,7 +383,7 @@ def test_groups_of_a_recipe_are_those_of_its_system() -> None:
     groups = recipe.groups(names, ["norm"])
     found = {}
     for group in groups:
-        values = group.bound(recipe.optimizer).hyperparameters
+        values = group.bound(recipe.optimizer()).hyperparameters
         for name in group.globs:
             found[name] = (float(values["lr"](7)), float(values["weight_decay"]))
     assert found == {

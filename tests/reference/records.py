@@ -109,3 +109,14 @@ def framework_records() -> list[Row]:
     """Values of the schedules of training frameworks, computed by the frameworks' own code."""
     text = lzma.decompress((ROOT / "frameworks.jsonl.xz").read_bytes()).decode("utf-8")
     return [json.loads(line) for line in text.splitlines()]
+
+
+@functools.cache
+def corpus() -> list[Row]:
+    """Real configs of frameworks: ``file``, ``text``, and ``expected`` where the curve is known.
+
+    ``expected`` holds ``facts``, ``steps``, the ``lr`` and ``weight_decay`` of each, and ``how``:
+    the function of the framework that computed them.
+    """
+    text = lzma.decompress((ROOT / "corpus.jsonl.xz").read_bytes()).decode("utf-8")
+    return [json.loads(line) for line in text.splitlines()]

@@ -100,14 +100,14 @@ def test_schedule_is_exact_in_onnxruntime(config: Path, tmp_path: Path) -> None:
 def test_optimizer_steps_in_onnxruntime(config: Path, tmp_path: Path) -> None:
     recipe = cf.load_recipe(config)
     shapes = {"layer.weight": (3, 4), "layer.bias": (4,)}
-    models = cf.to_onnx(recipe.optimizer, tmp_path, params=shapes)
+    models = cf.to_onnx(recipe.optimizer(), tmp_path, params=shapes)
     assert isinstance(models, dict)
     for name, model in models.items():
         onnx.checker.check_model(onnx.load(tmp_path / f"{name}.onnx"), full_check=True)
         assert not FORBIDDEN & {node.op_type for node in model.graph.node}
     rng = np.random.default_rng(0)
     params = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
-    session = cf.OptimizerSession(recipe.optimizer, params=params)
+    session = cf.OptimizerSession(recipe.optimizer(), params=params)
     for _ in range(3):
         session.step({k: rng.normal(size=s).astype(np.float32) for k, s in shapes.items()})
     assert session.t == 3

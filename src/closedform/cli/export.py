@@ -105,7 +105,7 @@ def export(
         path = output if _is_file(output) else output / file
         tasks.append(((path,), partial(write_schedule, schedule, path)))
     if shapes and not isinstance(source, Schedule):
-        rule = source if isinstance(source, UpdateRule) else source.optimizer
+        rule = source if isinstance(source, UpdateRule) else source.optimizer()
         write_rule = partial(
             cf.to_onnx, rule, output, params=shapes, dtype=dtype, inline=inline, opset=opset
         )

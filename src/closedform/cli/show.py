@@ -52,7 +52,7 @@ def show(
         _show_schedule(
             schedule, latex=latex, ir=ir, until=until or getattr(source, "max_steps", None)
         )
-    rule = source if isinstance(source, UpdateRule) else source.optimizer
+    rule = source if isinstance(source, UpdateRule) else source.optimizer()
     heading(f"optimizer: {rule.name}")
     _show_rule(rule, latex=latex, shapes=shapes if ir else None)
 

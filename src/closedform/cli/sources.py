@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 KINDS = ("schedules", "optimizers")
 """The modules of the library; ``optimizer:adamw`` selects one of them."""
 
-CONFIG_SUFFIXES = (".yaml", ".yml", ".json")
+CONFIG_SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".args", ".sh", ".gin")
 
 
 def load_source(
@@ -124,7 +124,7 @@ def schedules_of(source: Schedule | UpdateRule | Recipe) -> dict[str, Schedule]:
     if isinstance(source, UpdateRule):
         values = source.hyperparameters.items()
         return {key: value for key, value in values if isinstance(value, Schedule)}
-    return dict(source.schedules)
+    return source.driven
 
 
 def library(kind: str) -> dict[str, Callable[..., Any]]:

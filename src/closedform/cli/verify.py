@@ -173,7 +173,7 @@ def _check_source(
         checked = schedule.unbind() if symbolic else schedule
         yield title, checked.verify(budget=budget), checked
     if not isinstance(source, Schedule):
-        rule = source if isinstance(source, UpdateRule) else source.optimizer
+        rule = source if isinstance(source, UpdateRule) else source.optimizer()
         yield f"optimizer: {rule.name}", rule.verify(budget=budget)
 
 

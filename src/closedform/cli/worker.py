@@ -45,7 +45,7 @@ def _source(text: str, key: str, path: str) -> Source:
     if isinstance(source, Schedule | UpdateRule):
         return source
     if rule_file(load_model(Path(path))) is not None:
-        return source.optimizer
+        return source.optimizer()
     return schedule_of(source, name, key)
 
 

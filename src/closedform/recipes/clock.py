@@ -28,24 +28,48 @@ class Unit(StrEnum):
 
 
 ALIASES: Mapping[str, str] = {
+    "TRAIN_STEPS": "total_updates",
+    "accumulation": "gradient_accumulation",
+    "base_lr": "lr",
+    "base_yml_defaults": "defaults",
+    "batch_size": "global_batch_size",
     "batches_per_epoch": "updates_per_epoch",
+    "data_size": "dataset_size",
     "dataloader_len_batches": "updates_per_epoch",
+    "devices": "world_size",
     "epoch_length": "updates_per_epoch",
+    "global_train_batch_size": "global_batch_size",
     "gradient_accumulation_iters": "gradient_accumulation",
     "gradient_accumulation_steps": "gradient_accumulation",
     "increment_per_update": "global_batch_size",
-    "max_iters": "total_updates",
+    "iters_per_epoch": "updates_per_epoch",
+    "max_iters": "total_micro_batches",
+    "max_seq_len": "sequence_length",
+    "max_seq_length": "sequence_length",
+    "max_steps": "total_updates",
     "num_iterations": "total_updates",
     "num_processes": "world_size",
     "num_train_steps": "total_updates",
     "num_training_steps": "total_updates",
+    "optimizer_lr": "lr",
     "samples_per_batch": "global_batch_size",
     "steps_per_epoch": "updates_per_epoch",
     "tokens_per_batch": "tokens_per_update",
+    "total_steps": "total_updates",
+    "train_batch_size": "global_batch_size",
+    "train_iters": "total_updates",
     "train_updates": "total_updates",
     "training_steps": "total_updates",
+    "warmup_steps": "warmup_updates",
+    "wd": "weight_decay",
 }
 """From the name that a framework has for a fact to that of :class:`Facts`."""
+
+CHECKED = ("lr", "total_updates", "warmup_updates", "weight_decay")
+"""Facts that a config may determine as well: both must agree."""
+
+_NOT_NUMBERS = ("group", "defaults")
+_MAY_BE_ZERO = ("warmup_updates", "lr", "weight_decay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +88,14 @@ class Facts:
             ``dataset_size / global_batch_size``.
         tokens_per_update: Tokens in an update, where it is not
             ``global_batch_size * sequence_length``.
-        warmup_updates: Optimizer updates of the warmup.
+        warmup_updates: Optimizer updates of the warmup, 0 for none.
+        epochs: Epochs of the run.
+        total_micro_batches: Micro-batches of one process in the run.
+        lr: The base rate.
+        weight_decay: The weight decay of the optimizer.
+        group: The param group that is asked for, by its name in the config.
+        defaults: Options of the framework's default config, which count where the config is
+            silent.
     """
 
     global_batch_size: int | None = None
@@ -77,16 +108,32 @@ class Facts:
     updates_per_epoch: int | None = None
     tokens_per_update: int | None = None
     warmup_updates: int | None = None
+    epochs: Number | None = None
+    total_micro_batches: int | None = None
+    lr: Number | None = None
+    weight_decay: Number | None = None
+    group: str | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for entry in fields(self):
             value = getattr(self, entry.name)
-            if value is not None and not exact_number(value, f"the fact {entry.name}") > 0:
-                raise DefinitionError(f"the fact {entry.name} must be above 0, got {value!r}")
+            if value is None or entry.name in _NOT_NUMBERS:
+                continue
+            least = "at least" if entry.name in _MAY_BE_ZERO else "above"
+            number = exact_number(value, f"the fact {entry.name}")
+            if not (number > 0 or (number == 0 and entry.name in _MAY_BE_ZERO)):
+                raise DefinitionError(f"the fact {entry.name} must be {least} 0, got {value!r}")
+        if not isinstance(self.defaults, Mapping):
+            raise DefinitionError(
+                f"the fact defaults must be a mapping of options, got {self.defaults!r:.60}"
+            )
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Facts:
         """Returns the facts of a mapping, under their own names or those of a framework.
+
+        An entry ``assumed``, the list of those that are not measured, is left out.
 
         Raises:
             ArgumentError: A name is unknown.
@@ -100,6 +147,8 @@ class Facts:
         values: dict[str, Any] = {}
         for key, value in given.items():
             name = ALIASES.get(key, key)
+            if name == "assumed":
+                continue
             if name not in known:
                 raise ArgumentError(
                     f"unknown fact {key!r}", hint=nearest(str(key), {*known, *ALIASES})

@@ -1,8 +1,7 @@
-"""Safe reading of a config: a YAML file or a mapping, to plain dicts, lists and scalars.
+"""Safe reading of a config: a file of one of six forms, or a mapping, to plain data.
 
-Refused are tags, anchors and aliases, merge keys, duplicate keys, and what exceeds the limits,
-each with its place. Scalars are read as YAML 1.1 reads them, except that ``1e-5`` is a number, as
-in YAML 1.2, and that numbers in base 8 or 60 are refused.
+Config files come from strangers: nothing in them is run, and size, depth and number of values are
+limited. What a form refuses is described in its module of :mod:`closedform.recipes.documents`.
 """
 
 from __future__ import annotations
@@ -10,25 +9,53 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from numbers import Number
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from closedform.errors import ConfigError
+from closedform.recipes.documents.command_line import parsed_command_line
+from closedform.recipes.documents.gin_text import parsed_gin
+from closedform.recipes.documents.json_text import parsed_json, parsed_toml
+from closedform.recipes.documents.limits import MAX_BYTES, Budget
+from closedform.recipes.documents.python_text import PythonText, parsed_python
+from closedform.recipes.documents.values import Unresolved
+from closedform.recipes.documents.yaml_text import parsed_yaml
 
-MAX_BYTES = 1_000_000
-MAX_DEPTH = 64
-MAX_NODES = 100_000
-_TOO_LARGE = f"a config must have at most {MAX_NODES} values, nested at most {MAX_DEPTH} deep"
 
-_CORE = "tag:yaml.org,2002:"
-_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9_]*)")
-_REAL = re.compile(r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?")
-_NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-_TRUE = ("yes", "true", "on")
+class Form(StrEnum):
+    """The form of a config."""
+
+    MAPPING = "mapping"
+    YAML = "YAML"
+    JSON = "JSON"
+    TOML = "TOML"
+    ARGUMENTS = "command line"
+    PYTHON = "Python"
+    GIN = "gin"
+
+
+SUFFIXES: Mapping[str, Form] = {
+    ".yaml": Form.YAML,
+    ".yml": Form.YAML,
+    ".json": Form.JSON,
+    ".toml": Form.TOML,
+    ".args": Form.ARGUMENTS,
+    ".sh": Form.ARGUMENTS,
+    ".py": Form.PYTHON,
+    ".gin": Form.GIN,
+}
+"""The form of a file by its ending."""
+
+_PARSERS: Mapping[Form, Callable[[str, str], Any]] = {
+    Form.YAML: parsed_yaml,
+    Form.JSON: parsed_json,
+    Form.TOML: parsed_toml,
+    Form.ARGUMENTS: parsed_command_line,
+    Form.GIN: parsed_gin,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +63,19 @@ class Document:
     """A config that was read.
 
     Attributes:
-        content: Plain dicts, lists and scalars, the reader's own.
+        content: Dicts, lists and scalars, the reader's own: sections of YAML, JSON and TOML; flags
+            of a command line by their names without dashes; bindings of a gin file; assigned names
+            of a Python file. A value that the file does not determine is an
+            :class:`~closedform.recipes.documents.values.Unresolved`.
         source: The file, or ``<mapping>``.
+        form: The form of the file.
+        python: The syntax tree and the expressions of a Python file.
     """
 
     content: dict[str, Any]
     source: str
+    form: Form = Form.MAPPING
+    python: PythonText | None = None
 
     def place(self, path: str) -> str:
         """Returns a place in errors: the source, and the path within it."""
@@ -51,31 +85,53 @@ class Document:
         """Returns the error of a value, with its place."""
         return ConfigError(what, where=self.place(path), hint=hint)
 
+    @property
+    def name(self) -> str:
+        """The file's name without its ending, or ``recipe`` for a mapping."""
+        return "recipe" if self.form is Form.MAPPING else Path(self.source).stem
+
 
 def read_document(source: str | PathLike[str] | Mapping[str, Any]) -> Document:
     """Returns a config as plain data; a mapping is copied, never changed.
 
     Args:
-        source: The path of a YAML file of at most 1 MB, or a mapping of its form.
+        source: The path of a file of at most 1 MB, whose ending is its form: ``.yaml``, ``.yml``,
+            ``.json``, ``.toml``, ``.args`` or ``.sh`` for a command line, ``.py``, ``.gin``; or a
+            mapping, as YAML would have it.
 
     Raises:
-        ConfigError: The file cannot be read, is not a YAML mapping, or holds what is refused.
+        ConfigError: The file cannot be read, is not of its form, or holds what is refused.
+
+    Example:
+        >>> read_document({"a": (1, 2)}).content
+        {'a': [1, 2]}
     """
     if isinstance(source, Mapping):
-        content = _copied(source, "", [0])
+        content = _copied(source, "", Budget("<mapping>"))
         return Document(content, "<mapping>")
     if not isinstance(source, str | PathLike):
         raise ConfigError(
             f"a config must be a path or a mapping, got {type(source).__name__}",
-            hint="give the path of a YAML file",
+            hint="give the path of a file",
         )
     path = Path(source)
-    content = _parsed(_text(path), str(path))
-    if not isinstance(content, dict):
+    name = str(path)
+    text = _text(path)
+    form = SUFFIXES.get(path.suffix.lower())
+    if form is None:
         raise ConfigError(
-            f"a config must be a mapping, got {type(content).__name__}", where=str(path)
+            f"the ending of a config must be one of {', '.join(SUFFIXES)}, got {path.suffix!r}",
+            where=name,
         )
-    return Document(content, str(path))
+    if form is Form.PYTHON:
+        module = parsed_python(text, name)
+        return Document(module.names, name, form, module)
+    parsed = _PARSERS[form](text, name)
+    if not isinstance(parsed, dict):
+        raise ConfigError(f"a config must be a mapping, got {type(parsed).__name__}", where=name)
+    if form in (Form.JSON, Form.TOML):
+        parsed = _copied(parsed, "", Budget(name))
+    return Document(parsed, name, form)
 
 
 def _text(path: Path) -> str:
@@ -88,131 +144,85 @@ def _text(path: Path) -> str:
             raise ConfigError(
                 f"a config must have at most {MAX_BYTES} bytes, got more", where=str(path)
             )
-        return content.decode("utf-8")
+        return content.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the file: {error}", where=str(path)) from error
 
 
-class _Composer(yaml.SafeLoader):
-    """YAML's own parser up to nodes, without anchors and aliases, within the limits."""
-
-    def __init__(self, text: str, source: str) -> None:
-        super().__init__(text)
-        self.source = source
-        self.depth = 0
-        self.count = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        event = self.peek_event()  # type: ignore[no-untyped-call]
-        place = f"{self.source}, line {event.start_mark.line + 1}"
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise ConfigError(
-                "anchors and aliases are not read", where=place, hint="write the value in full"
-            )
-        self.count += 1
-        if self.count > MAX_NODES or self.depth > MAX_DEPTH:
-            raise ConfigError(_TOO_LARGE, where=place)
-        self.depth += 1
-        node: yaml.Node | None = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
-
-
-def _parsed(text: str, source: str) -> Any:
-    composer: Any = None
-    try:
-        composer = _Composer(text, source)
-        node = composer.get_single_node()
-    except yaml.YAMLError as error:
-        raise ConfigError(f"this is not a YAML: {error}", where=source) from error
-    finally:
-        if composer is not None:
-            composer.dispose()
-    return None if node is None else _plain(node, source, "")
-
-
-def _plain(node: yaml.Node, source: str, path: str) -> Any:
-    place = f"{source}: {path}" if path else source
-    if isinstance(node, yaml.SequenceNode) and node.tag == f"{_CORE}seq":
-        return [_plain(item, source, f"{path}[{i}]") for i, item in enumerate(node.value)]
-    if isinstance(node, yaml.MappingNode) and node.tag == f"{_CORE}map":
-        result: dict[Any, Any] = {}
-        for key_node, value_node in node.value:
-            key = _key(key_node, place)
-            if key in result:
-                raise ConfigError(f"the key {key!r} occurs twice", where=place)
-            result[key] = _plain(value_node, source, _joined(path, key))
-        return result
-    return _scalar(node, place)
-
-
-def _key(node: yaml.Node, place: str) -> Any:
-    if not isinstance(node, yaml.ScalarNode):
-        raise ConfigError("a key must be a scalar", where=place)
-    return _scalar(node, place)
-
-
-def _scalar(node: yaml.Node, place: str) -> Any:
-    kind = node.tag.removeprefix(_CORE)
-    text = node.value
-    if not isinstance(node, yaml.ScalarNode) or kind not in _SCALARS:
-        raise ConfigError(
-            f"the tag {node.tag!r} is not read",
-            where=place,
-            hint="only plain mappings, lists, numbers, texts and booleans are",
-        )
-    if kind == "str" and node.style is None and _REAL.fullmatch(text):
-        kind = "float"  # 1e-5: a text in YAML 1.1, a number in YAML 1.2
-    try:
-        return _SCALARS[kind](text)
-    except ValueError:
-        raise ConfigError(
-            f"the number {text[:40]!r} is not read", where=place, hint="write it in decimals"
-        ) from None
-
-
-def _integer(text: str) -> int:
-    if not _INTEGER.fullmatch(text):
-        raise ValueError(text)
-    return int(text)
-
-
-def _real(text: str) -> float:
-    if _NOT_FINITE.fullmatch(text):
-        return float(text.replace(".", "", 1))
-    if not _REAL.fullmatch(text):
-        raise ValueError(text)
-    return float(text)
-
-
-_SCALARS: Mapping[str, Callable[[str], Any]] = {
-    "null": lambda text: None,
-    "bool": lambda text: text.lower() in _TRUE,
-    "int": _integer,
-    "float": _real,
-    "str": str,
-    "timestamp": str,
-}
-
-
-def _joined(path: str, key: Any) -> str:
+def joined(path: str, key: object) -> str:
+    """Returns the path of an entry of a mapping."""
     return f"{path}.{key}" if path else str(key)
 
 
-def _copied(value: Any, path: str, count: list[int], depth: int = 0) -> Any:
-    """A deep copy in plain types; ``count`` holds the number of values so far."""
-    count[0] += 1
-    if count[0] > MAX_NODES or depth > MAX_DEPTH:
-        raise ConfigError(_TOO_LARGE, where=f"<mapping>: {path[:80]}")
+def _copied(value: Any, path: str, budget: Budget, depth: int = 0) -> Any:
+    """A deep copy in plain types, within the limits."""
+    budget.spend(depth, f"{budget.source}: {path[:80]}")
     if isinstance(value, Mapping):
         return {
-            key: _copied(item, _joined(path, key), count, depth + 1) for key, item in value.items()
+            key: _copied(item, joined(path, key), budget, depth + 1) for key, item in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_copied(item, f"{path}[{i}]", count, depth + 1) for i, item in enumerate(value)]
+        return [_copied(item, f"{path}[{i}]", budget, depth + 1) for i, item in enumerate(value)]
     if value is None or isinstance(value, str | bool | Number):
         return value
     raise ConfigError(
         f"a value must be a mapping, list, number, text or boolean, got {type(value).__name__}",
-        where=f"<mapping>: {path}",
+        where=f"{budget.source}: {path}",
     )
+
+
+_INTERPOLATION = re.compile(r"\$\{([^{}$]*)\}")
+_MISSING = "???"
+
+
+def interpolated(document: Document) -> Document:
+    """Returns a document whose ``${a.b.c}`` are replaced as OmegaConf replaces them.
+
+    A text that is one interpolation alone becomes the value itself; within a text it is inserted.
+    A path that the file does not have, a resolver such as ``${oc.env:X}`` and ``???`` are
+    unresolved.
+
+    Raises:
+        ConfigError: The result is too large, or an interpolation contains itself.
+
+    Example:
+        >>> given = read_document({"a": {"b": 3}, "c": "${a.b}", "d": "x${a.b}", "e": "${f}"})
+        >>> interpolated(given).content["c"], interpolated(given).content["e"]
+        (3, Unresolved(text='${f}'))
+    """
+    budget = Budget(document.source)
+
+    def lookup(path: str) -> Any:
+        found: Any = document.content
+        for key in path.split("."):
+            if isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+                found = found[int(key)]
+            elif isinstance(found, dict) and key in found:
+                found = found[key]
+            else:
+                return Unresolved("${" + path + "}")
+        return found
+
+    def resolved(value: Any, depth: int) -> Any:
+        budget.spend(depth)
+        if isinstance(value, dict):
+            return {key: resolved(item, depth + 1) for key, item in value.items()}
+        if isinstance(value, list):
+            return [resolved(item, depth + 1) for item in value]
+        if not isinstance(value, str):
+            return value
+        if value == _MISSING:
+            return Unresolved(value)
+        whole = _INTERPOLATION.fullmatch(value)
+        if whole is not None:
+            return resolved(lookup(whole.group(1).strip()), depth + 1)
+        if "${" not in value:
+            return value
+        parts = [resolved(lookup(path), depth + 1) for path in _INTERPOLATION.findall(value)]
+        if not all(isinstance(part, str | int | float) for part in parts):
+            return Unresolved(value)
+        inserted = iter(str(part) for part in parts)
+        text = _INTERPOLATION.sub(lambda found: next(inserted), value)
+        return Unresolved(value) if "${" in text or len(text) > MAX_BYTES else text
+
+    return Document(resolved(document.content, 0), document.source, document.form, document.python)

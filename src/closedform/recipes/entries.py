@@ -16,6 +16,7 @@ from closedform.errors import (
     nearest,
 )
 from closedform.language import Schedule, UpdateRule
+from closedform.recipes.reader import Reader
 
 
 class Required:
@@ -240,6 +241,7 @@ class Framework:
             formula, as they are implemented.
         versions: The versions whose semantics are known, the newest first; a commit may be given
             by the first 7 or more characters of its hash.
+        reader: The reader of its configs, None if there is none.
     """
 
     name: str
@@ -247,6 +249,7 @@ class Framework:
     optimizers: Mapping[str, OptimizerEntry]
     optimizers_as_implemented: Mapping[str, OptimizerEntry] = field(default_factory=dict)
     versions: tuple[str, ...] = ()
+    reader: Reader | None = None
 
 
 def own_schedule(name: str, make: Callable[..., Schedule], **defaults: Any) -> ScheduleEntry:

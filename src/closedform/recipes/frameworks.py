@@ -45,6 +45,7 @@ from closedform.recipes import (
     torchtitan,
     transformers,
 )
+from closedform.recipes.build import built, known_version
 from closedform.recipes.cerebras.configure import (
     configure_lr_scheduler,
     configure_optimizer,
@@ -138,9 +139,6 @@ _CONFIG_PARAMETERS = {
     "configure_scheduler": (Parameter("config"),),
 }
 
-
-MIN_HASH = 7
-"""The fewest characters of a commit's hash that name a version."""
 
 _renamed = renamed_keywords(system="framework", kwargs="config", as_shipped="as_implemented")
 
@@ -239,18 +237,16 @@ def schedule(
     made = _configured(framework, name, config, as_implemented, own)
     if made is None:
         raise DefinitionError("the config asks for no schedule", where=f"{framework} > {name}")
-    entries = _entries(framework, own)
-    context = Context(
+    return built(
         framework,
-        entries,
+        _entries(framework, own),
+        *made,
         key=key,
         base=base,
-        bases=(base,),
+        facts=facts,
+        version=known_version(_framework(framework), version),
         as_implemented=as_implemented,
-        facts=facts or {},
-        version=_version(framework, version),
     )
-    return build_schedule(*made, context)
 
 
 @_renamed
@@ -391,20 +387,6 @@ def _framework(name: str) -> Framework:
             f"there is no framework {name!r}", hint=nearest(str(name), FRAMEWORKS)
         )
     return FRAMEWORKS[name]
-
-
-def _version(framework: str, version: str | None) -> str:
-    """The version under its known name; the newest one if none is given."""
-    known = _framework(framework).versions
-    if version is None:
-        return known[0] if known else ""
-    for name in known:
-        is_prefix = len(version) >= MIN_HASH and name.startswith(version)
-        if version == name or is_prefix or (len(name) >= MIN_HASH and version.startswith(name)):
-            return name
-    raise UnknownNameError(
-        f"the semantics of {framework} {version} are not known", hint=nearest(version, known)
-    )
 
 
 def _entries(framework: str, own: Sequence[ScheduleEntry]) -> Mapping[str, ScheduleEntry]:

@@ -3,29 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
-from closedform.language import Schedule
-from closedform.recipes.cerebras import reader
-from closedform.recipes.document import read_document
+from closedform.errors import ConfigError, UnknownNameError, nearest
+from closedform.language import Schedule, exact_number
+from closedform.recipes.build import known_version
+from closedform.recipes.clock import CHECKED, Facts
+from closedform.recipes.document import Document, read_document
+from closedform.recipes.entries import Framework
+from closedform.recipes.frameworks import FRAMEWORKS
+from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Recipe
 
+AGREEMENT = 1e-6
+"""How far, relatively, a fact may differ from the config: facts are often rounded to float32."""
 
-def load_recipe(source: str | PathLike[str] | Mapping[str, Any]) -> Recipe:
+
+def load_recipe(
+    source: str | PathLike[str] | Mapping[str, Any],
+    framework: str | None = None,
+    version: str | None = None,
+    facts: Mapping[str, Any] | Facts | None = None,
+    as_implemented: bool = True,
+) -> Recipe:
     """Returns the recipe of a config.
 
-    Where a scheduler drives a key, it takes the place of the optimizer's own number. A learning
-    rate without a scheduler is a constant one.
-
     Args:
-        source: The path of a YAML file, or a mapping of its form, which is not changed.
+        source: The path of a YAML, JSON, TOML, Python, gin or command-line file, by its ending, or
+            a mapping, which is not changed. Nothing in it is run.
+        framework: The framework that it is written for; found by its content if not given.
+        version: A version of the framework, where its semantics changed; the newest if not given.
+        facts: Numbers of the run that the config does not contain, by the names of
+            :class:`~closedform.recipes.clock.Facts` or of the framework.
+        as_implemented: True for what the framework computes, defects included and named in
+            ``recipe.notes``; False for its documented formula.
 
     Raises:
-        ConfigError: The file cannot be read, a class or argument is unknown, or a value has no
-            meaning. An optimizer that the library does not have is refused; ``load_schedules``
-            reads such a config.
+        ConfigError: The file cannot be read, its framework is not clear, a class, key or argument
+            near the optimizer is unknown, a value is not valid, or a fact contradicts the config.
+        ArgumentError: Facts are missing, or unknown; the message lists all of them.
+        UnknownNameError: There is no such framework or version.
 
     Example:
         >>> recipe = load_recipe(
@@ -47,20 +66,89 @@ def load_recipe(source: str | PathLike[str] | Mapping[str, Any]) -> Recipe:
         ...         }
         ...     }
         ... )
-        >>> recipe.optimizer.name, recipe.schedules["lr"].exact(5), recipe.max_steps
+        >>> recipe.optimizer().name, recipe.schedule("lr").exact(5), recipe.horizon
         ('adamw', 1/2000, 100)
     """
     document = read_document(source)
-    name = "recipe" if isinstance(source, Mapping) else Path(source).stem
-    return reader.read_recipe(document, name)
+    found, reader = _reader(document, framework)
+    known = facts if isinstance(facts, Facts) else Facts.of(facts or {})
+    reading = Reading(
+        document, known, known_version(found, version), framework or found.name, as_implemented
+    )
+    recipe = replace(reader.read(reading), facts=known)
+    _check_facts(recipe, known, document)
+    return recipe if known.group is None else recipe.selected(known.group)
 
 
 def load_schedules(
     source: str | PathLike[str] | Mapping[str, Any],
 ) -> tuple[dict[str, Schedule], int | None]:
-    """Returns the schedules of a config by key, and its number of steps; no optimizer is built.
+    """Returns the learning rate and other values that change by key, and the number of updates.
 
     Raises:
-        ConfigError: As ``load_recipe``, but for the optimizer.
+        ConfigError: As ``load_recipe``.
     """
-    return reader.read_schedules(read_document(source))
+    recipe = load_recipe(source)
+    return recipe.driven, recipe.horizon
+
+
+def readable() -> tuple[str, ...]:
+    """Returns the frameworks whose configs can be read.
+
+    Example:
+        >>> "cerebras" in readable()
+        True
+    """
+    return tuple(name for name, one in FRAMEWORKS.items() if one.reader is not None)
+
+
+def _reader(document: Document, framework: str | None) -> tuple[Framework, Reader]:
+    """The framework and its reader: the one that is named, or the only one that matches."""
+    if framework is not None:
+        if framework not in FRAMEWORKS:
+            raise UnknownNameError(
+                f"there is no framework {framework!r}", hint=nearest(framework, FRAMEWORKS)
+            )
+        reader = FRAMEWORKS[framework].reader
+        if reader is None:
+            raise UnknownNameError(
+                f"configs of {framework} are not read",
+                hint=f"those of {', '.join(readable())} are",
+            )
+        return FRAMEWORKS[framework], reader
+    matching = {
+        name: one.reader
+        for name, one in FRAMEWORKS.items()
+        if one.reader is not None and one.reader.matches(document)
+    }
+    # Frameworks that share a reader: the first one is the framework.
+    if len({id(reader) for reader in matching.values()}) == 1:
+        name = next(iter(matching))
+        return FRAMEWORKS[name], matching[name]
+    if matching:
+        raise ConfigError(
+            f"the config can be one of {', '.join(matching)}",
+            where=document.source,
+            hint=f"name it: framework={next(iter(matching))!r}",
+        )
+    raise ConfigError(
+        "the framework of the config is not recognized",
+        where=document.source,
+        hint=f"name it, as in framework='cerebras'; there are {', '.join(readable())}",
+    )
+
+
+def _check_facts(recipe: Recipe, facts: Facts, document: Document) -> None:
+    """Refuses facts that contradict what the config determines."""
+    derived = {"total_updates": recipe.horizon, **recipe.derived}
+    for name in CHECKED:
+        given, wanted = getattr(facts, name), derived.get(name)
+        if given is None or wanted is None:
+            continue
+        gap = abs(exact_number(given, name) - exact_number(wanted, name))
+        if gap > AGREEMENT * abs(exact_number(wanted, name)):
+            raise ConfigError(
+                f"the fact {name} must agree with the config, which gives {wanted}, got {given}",
+                where=document.source,
+                hint="leave the fact out",
+            )

@@ -1,14 +1,90 @@
-"""A recipe: the optimizer of a training run with its schedules inside."""
+"""A recipe: the schedules and the optimizer of a training run, by param groups, in updates."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
 
 import sympy as sp
 
-from closedform.language import Group, Schedule, UpdateRule, from_param_groups
-from closedform.recipes.cerebras.param_groups import configure_param_groups
+from closedform.errors import UnknownNameError, nearest
+from closedform.language import Group, Schedule, UpdateRule, from_param_groups, t
+from closedform.recipes.clock import Clock, Facts
+
+
+class ClippingKind(StrEnum):
+    """The value that is clipped."""
+
+    NORM = "norm"
+    VALUE = "value"
+
+
+@dataclass(frozen=True, slots=True)
+class Clipping:
+    """The clipping of gradients.
+
+    Attributes:
+        threshold: The largest norm of all gradients together, or the largest absolute value.
+        kind: Which of them.
+    """
+
+    threshold: Any
+    kind: ClippingKind = ClippingKind.NORM
+
+
+RuleOfSchedules = Callable[[Mapping[str, Schedule]], UpdateRule]
+"""From the schedules of a param group to its update rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerPlan:
+    """An optimizer as a config names it; its rule is built when it is asked for.
+
+    Attributes:
+        name: The name of the class in the config.
+        arguments: Its arguments, as the config has them.
+        build: The builder of the rule from the schedules of the group. It raises UnknownNameError
+            where the library does not have the optimizer.
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+    build: RuleOfSchedules
+
+
+@dataclass(frozen=True, slots=True)
+class ParamGroup:
+    """A param group of a recipe.
+
+    Attributes:
+        schedules: Key of the param group ("lr", "weight_decay", "momentum", …) -> its schedule in
+            updates. A value that does not change is a constant schedule.
+        optimizer: Its optimizer.
+        name: Its name in the config; empty for the group of all other parameters.
+        patterns: The patterns on names of parameters that the config gives, in its own syntax.
+    """
+
+    schedules: Mapping[str, Schedule]
+    optimizer: OptimizerPlan
+    name: str = ""
+    patterns: tuple[str, ...] = ()
+
+
+def is_constant(schedule: Schedule) -> bool:
+    """Returns whether a schedule has no clock in it.
+
+    Example:
+        >>> from closedform.schedules import constant
+        >>> is_constant(constant(3))
+        True
+    """
+    return t not in schedule.expr.free_symbols
+
+
+Regroup = Callable[["Recipe", Sequence[str], Sequence[str]], list[dict[str, Any]]]
+"""From a recipe and the names of parameters and norms to the param groups of a framework."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,25 +93,132 @@ class Recipe:
 
     Attributes:
         name: The file's name without its ending, or ``recipe`` for a mapping.
-        optimizer: The update rule, its schedules inside as hyperparameters.
-        schedules: Key of the param group ("lr", "weight_decay") -> schedule.
-        max_steps: The number of steps of the run, None if not given.
-        adjust_learning_rate: Layer type -> factor of its learning rate; empty for none.
+        framework: The framework that the config is written for.
+        param_groups: The param groups, at least one; the first one is the default group.
+        horizon: The optimizer updates of the run, None if neither config nor facts determine it.
+        version: The version of the framework whose semantics were read; empty where there is one.
         source: The file, or ``<mapping>``.
+        facts: The facts that were given.
+        clock: What the framework counts; the schedules are converted to updates already.
+        clipping: The clipping of gradients, None for none.
+        accumulation: Micro-batches in an update, None if unknown.
+        notes: Name -> description of each known defect of the framework that concerns this config.
+        derived: What the config determines of the facts of ``clock.CHECKED``.
+        adjust_learning_rate: Layer type -> factor of its learning rate; empty for none.
+        regroup: How the framework makes the param groups of a model.
     """
 
     name: str
-    optimizer: UpdateRule
-    schedules: Mapping[str, Schedule]
-    max_steps: int | None = None
-    adjust_learning_rate: Mapping[str, sp.Expr] = field(default_factory=dict)
+    framework: str
+    param_groups: tuple[ParamGroup, ...]
+    horizon: int | None = None
+    version: str = ""
     source: str = "<mapping>"
+    facts: Facts = field(default_factory=Facts)
+    clock: Clock = field(default_factory=Clock)
+    clipping: Clipping | None = None
+    accumulation: int | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
+    derived: Mapping[str, Any] = field(default_factory=dict)
+    adjust_learning_rate: Mapping[str, sp.Expr] = field(default_factory=dict)
+    regroup: Regroup | None = None
+
+    @property
+    def schedules(self) -> Mapping[str, Schedule]:
+        """The schedules of the default group, by key."""
+        return self.param_groups[0].schedules
+
+    @property
+    def driven(self) -> dict[str, Schedule]:
+        """The learning rate of the default group, and its other schedules that change, by key."""
+        return {
+            key: made
+            for key, made in self.schedules.items()
+            if key == "lr" or not is_constant(made)
+        }
+
+    @property
+    def max_steps(self) -> int | None:
+        """The horizon, as most configs name it."""
+        return self.horizon
+
+    def group(self, group: int | str = 0) -> ParamGroup:
+        """Returns a param group, by its position or its name.
+
+        Raises:
+            UnknownNameError: There is none.
+        """
+        if isinstance(group, int):
+            if 0 <= group < len(self.param_groups):
+                return self.param_groups[group]
+            raise UnknownNameError(
+                f"group must be in 0..{len(self.param_groups) - 1}, got {group}", where=self.source
+            )
+        for one in self.param_groups:
+            if one.name == group:
+                return one
+        names = [one.name for one in self.param_groups]
+        raise UnknownNameError(
+            f"there is no param group {group!r}", where=self.source, hint=nearest(group, names)
+        )
+
+    def schedule(self, key: str = "lr", group: int | str = 0) -> Schedule:
+        """Returns the schedule of a key of a param group, in optimizer updates.
+
+        Args:
+            key: "lr", "weight_decay", or another key that the config schedules.
+            group: The position of the group, or its name.
+
+        Raises:
+            UnknownNameError: There is no such group, or the config does not determine the key.
+
+        Example:
+            >>> from closedform.recipes import load_recipe
+            >>> optimizer = {"AdamW": {"weight_decay": 0.1, "lr": 1e-3}}
+            >>> recipe = load_recipe({"trainer": {"init": {"optimizer": optimizer}}})
+            >>> recipe.schedule("lr").exact(7)
+            1/1000
+        """
+        found = self.group(group).schedules
+        if key not in found:
+            raise UnknownNameError(
+                f"the config does not determine {key!r}",
+                where=self.source,
+                hint=nearest(key, found),
+            )
+        return found[key]
+
+    def optimizer(self, group: int | str = 0) -> UpdateRule:
+        """Returns the update rule of a param group, its schedules inside as hyperparameters.
+
+        Raises:
+            UnknownNameError: There is no such group, or the library does not have the optimizer.
+            ConfigError: An argument of the optimizer is not valid.
+
+        Example:
+            >>> from closedform.recipes import load_recipe
+            >>> optimizer = {"AdamW": {"weight_decay": 0.1, "lr": 1e-3}}
+            >>> load_recipe({"trainer": {"init": {"optimizer": optimizer}}}).optimizer().name
+            'adamw'
+        """
+        one = self.group(group)
+        return one.optimizer.build(one.schedules)
+
+    def selected(self, group: str) -> Recipe:
+        """Returns the recipe with another param group as the default one.
+
+        Raises:
+            UnknownNameError: There is no group of that name.
+        """
+        first = self.group(group)
+        rest = tuple(one for one in self.param_groups if one is not first)
+        return replace(self, param_groups=(first, *rest))
 
     def groups(self, params: Sequence[str], norms: Sequence[str] = ()) -> list[Group]:
         """Returns the groups of a model's parameters, as the config's framework makes them.
 
-        Biases and parameters of normalization modules have no weight decay; the learning rate of a
-        layer type has its factor.
+        For cerebras, biases and parameters of normalization modules have no weight decay; the
+        learning rate of a layer type has its factor.
 
         Args:
             params: Names of the parameters, in the order of the model.
@@ -43,6 +226,7 @@ class Recipe:
 
         Raises:
             ConfigError: A layer type is unknown.
+            UnknownNameError: The reader of the framework does not have its grouping.
 
         Example:
             >>> from closedform.recipes import load_recipe
@@ -51,7 +235,10 @@ class Recipe:
             >>> [(g.params, g.changes) for g in recipe.groups(["w", "bias"])]
             [(('w',), {'weight_decay': 1/10}), (('bias',), {'weight_decay': 0.0})]
         """
-        decay = self.optimizer.hyperparameters.get("weight_decay", 0)
-        config = {"weight_decay": decay, "adjust_learning_rate": self.adjust_learning_rate}
-        made = configure_param_groups(params, norms, config)
-        return from_param_groups(made, self.optimizer)
+        if self.regroup is None:
+            raise UnknownNameError(
+                f"how {self.framework} groups the parameters of a model is not known here",
+                where=self.source,
+                hint="write the groups from recipe.param_groups",
+            )
+        return from_param_groups(self.regroup(self, params, norms), self.optimizer())

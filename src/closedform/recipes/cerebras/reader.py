@@ -1,4 +1,4 @@
-"""Reads the configs of ModelZoo's trainer: the optimizer and the schedules of a run.
+"""The reader of the configs of ModelZoo's trainer: the optimizer and the schedules of a run.
 
 Of a config, ``trainer.init.optimizer``, ``trainer.init.schedulers`` and
 ``trainer.init.loop.max_steps`` are read. Class names may be in any letter case, scheduler names
@@ -7,16 +7,21 @@ without their ``LR``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sympy as sp
 
-from closedform.errors import ClosedFormError, ConfigError, nearest
+from closedform.errors import ClosedFormError, ConfigError, UnknownNameError, nearest
 from closedform.language import Schedule, UpdateRule, exact_number
-from closedform.recipes import frameworks
+from closedform.recipes.build import built
+from closedform.recipes.cerebras.optimizers import AS_IMPLEMENTED, OPTIMIZERS
+from closedform.recipes.cerebras.param_groups import configure_param_groups
+from closedform.recipes.cerebras.schedules import SCHEDULES
 from closedform.recipes.document import Document
-from closedform.recipes.recipe import Recipe
+from closedform.recipes.entries import fill
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import OptimizerPlan, ParamGroup, Recipe
 from closedform.schedules import constant
 
 FRAMEWORK = "cerebras"
@@ -26,37 +31,54 @@ _KEYS = {"LR": "lr", "WD": "weight_decay"}
 _INIT = "trainer.init"
 
 
-def read_recipe(document: Document, name: str) -> Recipe:
+def matches(document: Document) -> bool:
+    """Returns whether a config has the section of ModelZoo's trainer."""
+    trainer = document.content.get("trainer")
+    return isinstance(trainer, Mapping) and isinstance(trainer.get("init"), Mapping)
+
+
+def read(reading: Reading) -> Recipe:
     """Returns the recipe of a config, as :func:`closedform.recipes.load_recipe` describes it.
 
+    Where a scheduler drives a key, it takes the place of the optimizer's own number.
+
     Raises:
-        ConfigError: A class or argument is unknown, or a value is not valid.
+        ConfigError: A class or argument is unknown, or a value is not valid. An optimizer that the
+            library does not have is refused when it is asked for.
     """
+    document = reading.document
     init = _init(document)
+    schedules = _schedules(document, init, reading.as_implemented)
     class_name, given, path = _optimizer_section(document, init)
-    schedules = _schedules(document, init)
     factors = _factors(document, given.pop("adjust_learning_rate", None), path)
-    rule = _optimizer(document, class_name, given, schedules, path)
-    if "lr" not in schedules:
-        schedules["lr"] = constant(rule.hyperparameters["lr"])
+    plan = _plan(document, class_name, given, schedules, path, reading.as_implemented)
+    if class_name in OPTIMIZERS:
+        rule = plan.build(schedules)  # its arguments are checked at once
+        for key in _KEYS.values():
+            value = rule.hyperparameters.get(key)
+            if key not in schedules and value is not None:
+                schedules[key] = constant(value)
     return Recipe(
-        name=name,
-        optimizer=rule,
-        schedules=schedules,
-        max_steps=_max_steps(document, init),
-        adjust_learning_rate=factors,
+        name=document.name,
+        framework=FRAMEWORK,
+        param_groups=(ParamGroup(schedules, plan),),
+        horizon=_max_steps(document, init),
         source=document.source,
+        adjust_learning_rate=factors,
+        regroup=_param_groups,
     )
 
 
-def read_schedules(document: Document) -> tuple[dict[str, Schedule], int | None]:
-    """Returns the schedules of a config by key, and its number of steps.
+def _param_groups(
+    recipe: Recipe, params: Sequence[str], norms: Sequence[str]
+) -> list[dict[str, Any]]:
+    rule = recipe.optimizer()
+    decay = rule.hyperparameters.get("weight_decay", 0)
+    config = {"weight_decay": decay, "adjust_learning_rate": recipe.adjust_learning_rate}
+    return configure_param_groups(params, norms, config)
 
-    Raises:
-        ConfigError: As :func:`read_recipe`, except for the optimizer.
-    """
-    init = _init(document)
-    return _schedules(document, init), _max_steps(document, init)
+
+READER = Reader(read, matches)
 
 
 def _init(document: Document) -> Mapping[str, Any]:
@@ -90,7 +112,9 @@ def _max_steps(document: Document, init: Mapping[str, Any]) -> int | None:
     return steps
 
 
-def _schedules(document: Document, init: Mapping[str, Any]) -> dict[str, Schedule]:
+def _schedules(
+    document: Document, init: Mapping[str, Any], as_implemented: bool
+) -> dict[str, Schedule]:
     given = init.get("schedulers")
     path = f"{_INIT}.schedulers"
     if given is None:
@@ -103,7 +127,7 @@ def _schedules(document: Document, init: Mapping[str, Any]) -> dict[str, Schedul
     result: dict[str, Schedule] = {}
     for index, section in enumerate(sections):
         place = f"{path}[{index}]"
-        name, kwargs = _scheduler(document, section, place)
+        name, kwargs = _scheduler(document, section, place, as_implemented)
         key = _KEYS.get(name[-2:])
         if key is None:
             raise document.error(
@@ -117,14 +141,16 @@ def _schedules(document: Document, init: Mapping[str, Any]) -> dict[str, Schedul
                 place,
                 hint="join them in one SequentialLR or SequentialWD",
             )
-        result[key] = _built(document, name, kwargs, f"{place}.{name}")
+        result[key] = _built(document, name, kwargs, f"{place}.{name}", as_implemented)
     return result
 
 
-def _scheduler(document: Document, section: Any, path: str) -> tuple[str, dict[str, Any]]:
+def _scheduler(
+    document: Document, section: Any, path: str, as_implemented: bool
+) -> tuple[str, dict[str, Any]]:
     """Class name and arguments in the framework's form; every leaf is built once to check it."""
     given_name, given = _one_key(document, section, path)
-    entries = frameworks.FRAMEWORKS[FRAMEWORK].schedules
+    entries = SCHEDULES
     name = _class_name(given_name, entries, suffix="LR")
     if name is None:
         raise document.error(
@@ -139,15 +165,18 @@ def _scheduler(document: Document, section: Any, path: str) -> tuple[str, dict[s
         )
     match entries[name].children:
         case "schedulers":
-            return name, _members(document, given, path)
+            return name, _members(document, given, path, as_implemented)
         case "scheduler" if "scheduler" in given:
-            child, kwargs = _scheduler(document, given["scheduler"], f"{path}.scheduler")
+            inner = f"{path}.scheduler"
+            child, kwargs = _scheduler(document, given["scheduler"], inner, as_implemented)
             return name, {**given, "scheduler": {"class": child, "kwargs": kwargs}}
-    _built(document, name, given, path)
+    _built(document, name, given, path, as_implemented)
     return name, given
 
 
-def _members(document: Document, given: dict[str, Any], path: str) -> dict[str, Any]:
+def _members(
+    document: Document, given: dict[str, Any], path: str, as_implemented: bool
+) -> dict[str, Any]:
     """The arguments of a Sequential: a member begins when the lengths before it have passed."""
     sections = given.get("schedulers")
     if not isinstance(sections, list) or not sections:
@@ -157,7 +186,7 @@ def _members(document: Document, given: dict[str, Any], path: str) -> dict[str, 
     specs, milestones, total = [], [], 0
     for index, section in enumerate(sections):
         place = f"{path}.schedulers[{index}]"
-        name, kwargs = _scheduler(document, section, place)
+        name, kwargs = _scheduler(document, section, place, as_implemented)
         specs.append({"class": name, "kwargs": kwargs})
         if index == len(sections) - 1:
             break
@@ -182,33 +211,60 @@ def _members(document: Document, given: dict[str, Any], path: str) -> dict[str, 
 def _optimizer_section(
     document: Document, init: Mapping[str, Any]
 ) -> tuple[str, dict[str, Any], str]:
-    """Class name, arguments and path of the optimizer."""
+    """Class name, arguments and path of the optimizer; an empty name if there is none."""
     path = f"{_INIT}.optimizer"
     if "optimizer" not in init:
-        raise document.error(
-            "a config must have an optimizer, got none",
-            _INIT,
-            hint="load_schedules reads the schedules alone",
-        )
+        return "", {}, path
     given_name, given = _one_key(document, init["optimizer"], path)
-    entries = frameworks.FRAMEWORKS[FRAMEWORK].optimizers
-    name = _class_name(given_name, entries)
-    if name is None:
-        raise document.error(
-            f"there is no optimizer {given_name!r}; there are {', '.join(entries)}",
-            path,
-            hint="load_schedules reads the schedules alone",
-        )
+    name = _class_name(given_name, OPTIMIZERS) or given_name
     return name, given, f"{path}.{given_name}"
 
 
-def _optimizer(
+def _plan(
     document: Document,
     name: str,
     given: Mapping[str, Any],
     schedules: Mapping[str, Schedule],
     path: str,
-) -> UpdateRule:
+    as_implemented: bool,
+) -> OptimizerPlan:
+    """The optimizer; one that is missing or unknown is refused when it is built."""
+
+    def refuse(made: Mapping[str, Schedule]) -> UpdateRule:
+        del made
+        if not name:
+            raise document.error("a config must have an optimizer, got none", _INIT)
+        raise UnknownNameError(
+            f"there is no optimizer {name!r}; there are {', '.join(OPTIMIZERS)}",
+            where=document.place(path),
+        )
+
+    if name not in OPTIMIZERS:
+        return OptimizerPlan(name, given, refuse)
+    kwargs = _arguments(document, name, given, schedules, path)
+    entry = OPTIMIZERS[name]
+    if as_implemented:
+        entry = AS_IMPLEMENTED.get(name, entry)
+
+    driven = frozenset(schedules)
+
+    def build(made: Mapping[str, Schedule]) -> UpdateRule:
+        given = {**kwargs, **{key: one for key, one in made.items() if key in driven}}
+        try:
+            return entry.build(fill(entry.parameters, given, f"{FRAMEWORK} > {name}"))
+        except ClosedFormError as error:
+            raise _wrapped(document, error, path) from error
+
+    return OptimizerPlan(name, given, build)
+
+
+def _arguments(
+    document: Document,
+    name: str,
+    given: Mapping[str, Any],
+    schedules: Mapping[str, Schedule],
+    path: str,
+) -> dict[str, Any]:
     kwargs = dict(given)
     for key, value in kwargs.items():
         if value is None:
@@ -233,11 +289,7 @@ def _optimizer(
         raise document.error(
             "SGD needs a learning rate, got none", path, hint="give a scheduler or learning_rate"
         )
-    kwargs.update(schedules)
-    try:
-        return frameworks.optimizer(FRAMEWORK, name, kwargs, as_implemented=False)
-    except ClosedFormError as error:
-        raise _wrapped(document, error, path) from error
+    return kwargs
 
 
 def _factors(document: Document, given: Any, path: str) -> dict[str, sp.Expr]:
@@ -255,11 +307,12 @@ def _factors(document: Document, given: Any, path: str) -> dict[str, sp.Expr]:
         raise _wrapped(document, error, path) from error
 
 
-def _built(document: Document, name: str, kwargs: Mapping[str, Any], path: str) -> Schedule:
+def _built(
+    document: Document, name: str, kwargs: Mapping[str, Any], path: str, as_implemented: bool
+) -> Schedule:
+    key = _KEYS.get(name[-2:], "lr")
     try:
-        return frameworks.schedule(
-            FRAMEWORK, name, kwargs, key=_KEYS.get(name[-2:], "lr"), as_implemented=False
-        )
+        return built(FRAMEWORK, SCHEDULES, name, kwargs, key=key, as_implemented=as_implemented)
     except ClosedFormError as error:
         raise _wrapped(document, error, path) from error
 

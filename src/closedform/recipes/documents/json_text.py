@@ -1,0 +1,50 @@
+"""JSON and TOML to plain data."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from typing import Any
+
+from closedform.errors import ConfigError
+
+
+def parsed_json(text: str, source: str) -> Any:
+    """Returns the content of a JSON file.
+
+    Raises:
+        ConfigError: It is not a JSON file, or a key occurs twice.
+    """
+
+    def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in result:
+                raise ConfigError(f"the key {key!r} occurs twice", where=source)
+            result[key] = value
+        return result
+
+    try:
+        return json.loads(text, object_pairs_hook=mapping)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"this is not a JSON: {error}", where=source) from error
+
+
+def parsed_toml(text: str, source: str) -> Any:
+    """Returns the content of a TOML file; dates and times become texts.
+
+    Raises:
+        ConfigError: It is not a TOML file.
+    """
+    try:
+        return _without_dates(tomllib.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"this is not a TOML: {error}", where=source) from error
+
+
+def _without_dates(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_dates(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_dates(item) for item in value]
+    return value if isinstance(value, str | int | float | bool) else str(value)

@@ -1,0 +1,336 @@
+"""Python configs as syntax trees: assignments, literals and calls, of which none is run."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from closedform.errors import ConfigError
+from closedform.recipes.documents.limits import MAX_DEPTH, MAX_NODES, TOO_LARGE
+from closedform.recipes.documents.values import Call, Reference, Unresolved
+
+MAX_BITS = 4096
+"""The most binary digits of an integer that is computed."""
+
+_BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+}
+_COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "abs": abs,
+    "bool": bool,
+    "float": float,
+    "int": int,
+    "len": len,
+    "max": max,
+    "min": min,
+    "round": round,
+}
+"""The functions that are computed where all their arguments are numbers."""
+
+
+@dataclass
+class PythonText:
+    """The statements of a module, read in their order.
+
+    Attributes:
+        tree: The module.
+        names: Each name that is assigned, also dotted as in ``config.lr = 0.1``, with its last
+            value; an import is a :class:`Reference`.
+        expressions: The values of the statements that are an expression.
+    """
+
+    tree: ast.Module
+    names: dict[str, Any] = field(default_factory=dict)
+    expressions: list[Any] = field(default_factory=list)
+
+
+def parsed_python(text: str, source: str) -> PythonText:
+    r"""Returns the assignments and expressions of a Python file.
+
+    Raises:
+        ConfigError: It is not Python, or too large.
+
+    Example:
+        >>> parsed_python("a = dict(lr=3 * 1e-4)\nSGD(a['lr'])", "<text>").expressions
+        [Call(name='SGD', args=(0.00030000000000000003,), kwargs={}, scope='')]
+    """
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ConfigError(f"this is not Python: {error}", where=source) from error
+    if sum(1 for _ in ast.walk(tree)) > 10 * MAX_NODES:
+        raise ConfigError(TOO_LARGE, where=source)
+    module = PythonText(tree)
+    run_statements(tree.body, module, source)
+    return module
+
+
+def run_statements(body: list[ast.stmt], module: PythonText, source: str) -> None:
+    """Reads statements into ``module``: assignments, imports and expressions; others are left out.
+
+    Raises:
+        ConfigError: A value is too large.
+    """
+    for statement in body:
+        match statement:
+            case ast.Assign(targets=targets, value=value):
+                found = literal(value, module.names, source)
+                for target in targets:
+                    _assign(target, found, module.names)
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                _assign(target, literal(value, module.names, source), module.names)
+            case ast.AugAssign(target=target, op=op, value=value):
+                both = ast.BinOp(left=_loaded(target), op=op, right=value)
+                _assign(target, literal(both, module.names, source), module.names)
+            case ast.Expr(value=value):
+                module.expressions.append(literal(value, module.names, source))
+            case ast.ImportFrom(module=package, names=names, level=level):
+                for one in names:
+                    name = f"{'.' * level}{package or ''}.{one.name}"
+                    module.names[one.asname or one.name] = Reference(name)
+
+
+def literal(
+    node: ast.expr, names: Mapping[str, Any], source: str = "<text>", depth: int = 0
+) -> Any:
+    """Returns the value of an expression.
+
+    Numbers, texts, lists, dicts, ``dict(…)``, arithmetic, comparisons and known names are
+    computed; a call of anything else is a :class:`Call`, the rest an :class:`Unresolved`.
+
+    Args:
+        node: The expression.
+        names: The values of names, also of dotted ones.
+        source: The file, for errors.
+        depth: The depth of the expression in a larger one.
+
+    Raises:
+        ConfigError: It is nested too deeply, or computes too large a value.
+
+    Example:
+        >>> literal(ast.parse("[2 * n, f(n)]", mode="eval").body, {"n": 3})
+        [6, Call(name='f', args=(3,), kwargs={}, scope='')]
+    """
+    if depth > MAX_DEPTH:
+        raise ConfigError(TOO_LARGE, where=f"{source}, line {getattr(node, 'lineno', 0)}")
+
+    def inner(part: ast.expr) -> Any:
+        return literal(part, names, source, depth + 1)
+
+    match node:
+        case ast.Constant(value=value):
+            return value if isinstance(value, int | float | str | None) else Unresolved(_text(node))
+        case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Set(elts=items):
+            if any(isinstance(item, ast.Starred) for item in items):
+                return Unresolved(_text(node))
+            made = [inner(item) for item in items]
+            return tuple(made) if isinstance(node, ast.Tuple) else made
+        case ast.Dict(keys=keys, values=values):
+            return _dict(keys, values, inner, node)
+        case ast.Name() | ast.Attribute():
+            return _named(node, names)
+        case ast.Subscript(value=value, slice=index):
+            return _item(inner(value), inner(index), node)
+        case ast.UnaryOp(op=op, operand=operand):
+            return _unary(op, inner(operand), node)
+        case ast.BinOp(left=left, op=op, right=right):
+            return _arithmetic(op, inner(left), inner(right), node, source)
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
+            return _computed(_COMPARE[type(op)], (inner(left), inner(right)), node)
+        case ast.IfExp(test=test, body=body, orelse=other):
+            condition = inner(test)
+            if isinstance(condition, bool):
+                return inner(body if condition else other)
+        case ast.Call():
+            return _call(node, inner, names)
+        case ast.ListComp(elt=item, generators=[ast.comprehension() as one]):
+            return _comprehension(item, one, names, source, depth, node)
+    return Unresolved(_text(node))
+
+
+def dotted(node: ast.expr) -> str | None:
+    """Returns ``a.b.c`` of a name or attribute; None for another expression."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=value, attr=attribute):
+            outer = dotted(value)
+            return None if outer is None else f"{outer}.{attribute}"
+    return None
+
+
+def _text(node: ast.AST) -> str:
+    text = ast.unparse(node)
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def _loaded(target: ast.expr) -> ast.expr:
+    return ast.parse(ast.unparse(target), mode="eval").body
+
+
+def _assign(target: ast.expr, value: Any, names: dict[str, Any]) -> None:
+    match target:
+        case ast.Tuple(elts=items) | ast.List(elts=items):
+            parts = value if isinstance(value, tuple | list) else []
+            for index, item in enumerate(items):
+                is_known = len(parts) == len(items)
+                _assign(item, parts[index] if is_known else Unresolved(_text(item)), names)
+            return
+        case ast.Subscript(value=outer, slice=ast.Constant(value=str() as key)):
+            name = dotted(outer)
+            name = None if name is None else f"{name}.{key}"
+        case _:
+            name = dotted(target)
+    if name is None:
+        return
+    names[name] = value
+    # config.lr = 0.1 where config is a dict: its entry changes as well.
+    outer_name, _, key = name.rpartition(".")
+    if isinstance(names.get(outer_name), dict):
+        names[outer_name] = {**names[outer_name], key: value}
+
+
+def _named(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    name = dotted(node)
+    if name is not None and name in names:
+        return names[name]
+    if isinstance(node, ast.Attribute) and name is not None:
+        outer, _, key = name.rpartition(".")
+        if isinstance(names.get(outer), dict) and key in names[outer]:
+            return names[outer][key]
+    return Unresolved(_text(node))
+
+
+def _dict(
+    keys: list[ast.expr | None],
+    values: list[ast.expr],
+    inner: Callable[[ast.expr], Any],
+    node: ast.expr,
+) -> Any:
+    made: dict[Any, Any] = {}
+    for key, value in zip(keys, values, strict=True):
+        found = inner(value)
+        if key is None:
+            if not isinstance(found, dict):
+                return Unresolved(_text(node))
+            made.update(found)
+            continue
+        name = inner(key)
+        if not isinstance(name, str | int | float | tuple):
+            return Unresolved(_text(node))
+        try:
+            made[name] = found
+        except TypeError:
+            return Unresolved(_text(node))
+    return made
+
+
+def _item(value: Any, index: Any, node: ast.expr) -> Any:
+    if isinstance(value, dict | list | tuple) and isinstance(index, str | int):
+        try:
+            return value[index]  # type: ignore[index]
+        except (LookupError, TypeError):
+            return Unresolved(_text(node))
+    return Unresolved(_text(node))
+
+
+def _unary(op: ast.unaryop, value: Any, node: ast.expr) -> Any:
+    if isinstance(op, ast.Not) and isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float) and isinstance(op, ast.USub | ast.UAdd):
+        return -value if isinstance(op, ast.USub) else value
+    return Unresolved(_text(node))
+
+
+def _arithmetic(op: ast.operator, left: Any, right: Any, node: ast.expr, source: str) -> Any:
+    if type(op) not in _BINARY:
+        return Unresolved(_text(node))
+    numbers = all(isinstance(value, int | float) for value in (left, right))
+    is_sum = isinstance(op, ast.Add)
+    joined = is_sum and type(left) is type(right) and isinstance(left, str | list | tuple)
+    if not numbers and not joined:
+        return Unresolved(_text(node))
+    if joined and len(left) + len(right) > MAX_NODES:
+        raise ConfigError(TOO_LARGE, where=source)
+    if isinstance(op, ast.Pow) and _power_bits(left, right) > MAX_BITS:
+        raise ConfigError(f"the power {_text(node)} is too large", where=source)
+    return _computed(_BINARY[type(op)], (left, right), node)
+
+
+def _power_bits(base: Any, exponent: Any) -> int:
+    """About how many binary digits an integer power has; 0 for others."""
+    if not isinstance(base, int) or not isinstance(exponent, int):
+        return 0
+    return abs(exponent) * max(1, abs(base)).bit_length()
+
+
+def _computed(function: Callable[..., Any], arguments: tuple[Any, ...], node: ast.expr) -> Any:
+    """The value of plain arguments; unresolved where Python raises an exception."""
+    if any(isinstance(value, Unresolved | Call | Reference) for value in arguments):
+        return Unresolved(_text(node))
+    try:
+        value = function(*arguments)
+    except (ArithmeticError, TypeError, ValueError):
+        return Unresolved(_text(node))
+    is_large = isinstance(value, int) and value.bit_length() > MAX_BITS
+    return Unresolved(_text(node)) if is_large or isinstance(value, complex) else value
+
+
+def _call(node: ast.Call, inner: Callable[[ast.expr], Any], names: Mapping[str, Any]) -> Any:
+    if any(isinstance(one, ast.Starred) for one in node.args):
+        return Unresolved(_text(node))
+    name = dotted(node.func) or _text(node.func)
+    args = tuple(inner(one) for one in node.args)
+    kwargs: dict[str, Any] = {}
+    for one in node.keywords:
+        value = inner(one.value)
+        if one.arg is not None:
+            kwargs[one.arg] = value
+        elif isinstance(value, dict):
+            kwargs.update(value)
+        else:
+            return Unresolved(_text(node))
+    if name == "dict" and not args:
+        return kwargs
+    if name == "dict" and len(args) == 1 and isinstance(args[0], dict):
+        return {**args[0], **kwargs}
+    is_sequence = len(args) == 1 and not kwargs and isinstance(args[0], list | tuple)
+    if name in ("list", "tuple") and is_sequence:
+        return list(args[0]) if name == "list" else tuple(args[0])
+    is_plain = all(isinstance(value, int | float) for value in args)
+    if name in _FUNCTIONS and args and is_plain and not kwargs and name not in names:
+        return _computed(_FUNCTIONS[name], args, node)
+    return Call(name, args, kwargs)
+
+
+def _comprehension(
+    item: ast.expr,
+    one: ast.comprehension,
+    names: Mapping[str, Any],
+    source: str,
+    depth: int,
+    node: ast.expr,
+) -> Any:
+    found = literal(one.iter, names, source, depth + 1)
+    is_short = isinstance(found, list | tuple) and len(found) <= MAX_DEPTH
+    if not isinstance(one.target, ast.Name) or one.ifs or one.is_async or not is_short:
+        return Unresolved(_text(node))
+    name = one.target.id
+    return [literal(item, {**names, name: value}, source, depth + 1) for value in found]

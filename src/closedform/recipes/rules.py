@@ -1,0 +1,94 @@
+"""Optimizers of configs by their common names, built when they are asked for."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from closedform import optimizers
+from closedform.errors import ArgumentError, UnknownNameError, nearest
+from closedform.language import Schedule, UpdateRule
+from closedform.recipes.recipe import OptimizerPlan, is_constant
+
+_SAME: Mapping[str, str] = MappingProxyType(
+    {
+        "adamdecoupled": "adamw",
+        "decoupledadamw": "adamw",
+        "decoupledsgdw": "sgd",
+        "fusedadam": "adam",
+        "fusedadamw": "adamw",
+        "fusedlamb": "lamb",
+        "fusedsgd": "sgd",
+        "momentum": "sgd",
+    }
+)
+"""Names that other frameworks have for rules of the library, without underscores."""
+
+
+def rule_of_library(name: str) -> Callable[..., UpdateRule] | None:
+    """Returns the function of the library for an optimizer's common name; None if there is none.
+
+    Letter case and underscores do not count.
+
+    Example:
+        >>> rule_of_library("AdamW").__name__
+        'adamw'
+    """
+    plain = name.lower().replace("_", "").replace("-", "")
+    plain = _SAME.get(plain, plain)
+    known = {one.replace("_", ""): one for one in optimizers.__all__}
+    found: Callable[..., UpdateRule] | None = (
+        getattr(optimizers, known[plain]) if plain in known else None
+    )
+    return found
+
+
+def planned(
+    name: str,
+    arguments: Mapping[str, Any],
+    rule: Callable[..., UpdateRule] | None = None,
+    where: str | None = None,
+) -> OptimizerPlan:
+    """Returns the plan of an optimizer.
+
+    Args:
+        name: The class in the config.
+        arguments: Its arguments by the names of the library's rule: ``betas``, ``eps``,
+            ``weight_decay``, …; "lr" and "weight_decay" are replaced by the schedules of the group.
+        rule: The function of the library; that of the name if not given.
+        where: The place in the config, for errors.
+
+    Example:
+        >>> from closedform.schedules import constant
+        >>> plan = planned("AdamW", {"betas": (0.9, 0.95)})
+        >>> plan.build({"lr": constant(0.1)}).hyperparameters["beta2"]
+        19/20
+    """
+    found = rule_of_library(name) if rule is None else rule
+
+    def build(schedules: Mapping[str, Schedule]) -> UpdateRule:
+        if found is None:
+            raise UnknownNameError(
+                f"the library has no optimizer {name!r}",
+                where=where,
+                hint=nearest(name, optimizers.__all__),
+            )
+        known = inspect.signature(found).parameters
+        for key in arguments:
+            if key not in known:
+                raise ArgumentError(
+                    f"{name} has no argument {key!r} here",
+                    where=where,
+                    hint=nearest(str(key), known),
+                )
+        values = {key: _plain(made) for key, made in schedules.items() if key in known}
+        return found(**{**arguments, **values})
+
+    return OptimizerPlan(name, dict(arguments), build)
+
+
+def _plain(schedule: Schedule) -> Any:
+    """The number of a constant schedule, and the schedule itself otherwise."""
+    return schedule.exact(0) if is_constant(schedule) else schedule

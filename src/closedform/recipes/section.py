@@ -1,0 +1,251 @@
+"""Sections of a config with their places: typed access, and errors for keys that are unknown."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from closedform.errors import ClosedFormError, ConfigError, nearest
+from closedform.recipes.document import Document, joined
+from closedform.recipes.documents.scalars import integer, real
+from closedform.recipes.documents.values import Call, Reference, Unresolved
+from closedform.recipes.entries import REQUIRED, Required
+
+RELATED = re.compile(
+    r"(^|[_.\-/])(lr|lrs|learning_?rate|warm_?up|optim|optimizer|optimiser|schedule|scheduler"
+    r"|lr_scheduler|weight_?decay|wd|beta|betas|beta1|beta2|adam|adamw|momentum|anneal|annealing"
+    r"|decay|cooldown)([_.\-/0-9]|$)",
+    re.IGNORECASE,
+)
+"""Names of keys that concern the optimizer or its schedules."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A mapping within a config.
+
+    An absent key and one that is None are the same: the default counts.
+
+    Attributes:
+        document: The config.
+        content: The entries.
+        path: The place of the mapping in the config.
+    """
+
+    document: Document
+    content: Mapping[str, Any]
+    path: str = ""
+
+    def __contains__(self, key: object) -> bool:
+        return self.content.get(key) is not None  # type: ignore[call-overload]
+
+    def error(self, what: str, key: str | None = None, hint: str | None = None) -> ConfigError:
+        """Returns the error of an entry, with its place; without a key, of the section."""
+        return self.document.error(what, self.at(key), hint)
+
+    def at(self, key: str | None) -> str:
+        """Returns the path of an entry."""
+        return self.path if key is None else joined(self.path, key)
+
+    def value(self, key: str, default: Any = None) -> Any:
+        """Returns an entry of any type.
+
+        Raises:
+            ConfigError: It is missing and has no default, or the file does not determine it.
+        """
+        found = self.content.get(key)
+        if found is None:
+            if isinstance(default, Required):
+                raise self.error(f"{key} is missing", hint=f"give {self.at(key)}")
+            return default
+        if isinstance(found, Unresolved):
+            raise self.error(
+                f"{key} is needed, but the file does not determine it: {found.text!r}",
+                key,
+                hint="write its value into the file",
+            )
+        return found
+
+    def number(self, key: str, default: Any = REQUIRED) -> Any:
+        """Returns a finite number, also of a text that is one.
+
+        Raises:
+            ConfigError: It is not one, or missing without a default.
+        """
+        if key not in self and not isinstance(default, Required):
+            return default
+        found = self.value(key, REQUIRED)
+        if isinstance(found, str):
+            found = _number_of(found)
+        is_number = isinstance(found, int | float) and not isinstance(found, bool)
+        if not is_number or not math.isfinite(found):
+            raise self.error(f"{key} must be a finite number, got {self.content[key]!r:.60}", key)
+        return found
+
+    def integer(self, key: str, default: Any = REQUIRED) -> Any:
+        """Returns an integer, also of a float that is whole or a text of one.
+
+        Raises:
+            ConfigError: It is not one, or missing without a default.
+        """
+        if key not in self and not isinstance(default, Required):
+            return default
+        found = self.number(key)
+        if found != int(found):
+            raise self.error(f"{key} must be an integer, got {found!r}", key)
+        return int(found)
+
+    def text(self, key: str, default: Any = REQUIRED) -> Any:
+        """Returns a text.
+
+        Raises:
+            ConfigError: It is not one, or missing without a default.
+        """
+        found = self.value(key, default)
+        if key in self and not isinstance(found, str):
+            raise self.error(f"{key} must be a text, got {found!r:.60}", key)
+        return found
+
+    def flag(self, key: str, default: Any = REQUIRED) -> Any:
+        """Returns a boolean, also of the texts true and false.
+
+        Raises:
+            ConfigError: It is not one, or missing without a default.
+        """
+        found = self.value(key, default)
+        if isinstance(found, str):
+            found = {"true": True, "false": False}.get(found.lower(), found)
+        if key in self and found not in (True, False):
+            raise self.error(f"{key} must be true or false, got {found!r:.60}", key)
+        return bool(found) if key in self else found
+
+    def numbers(self, key: str, default: Any = REQUIRED) -> Any:
+        """Returns a tuple of numbers, also of one number, or of a text such as ``(0.9, 0.98)``.
+
+        Raises:
+            ConfigError: It is not such a list, or missing without a default.
+        """
+        if key not in self and not isinstance(default, Required):
+            return default
+        found = self.value(key, REQUIRED)
+        if isinstance(found, str):
+            found = [part for part in re.split(r"[\s,]+", found.strip("()[] ")) if part]
+        items = found if isinstance(found, list | tuple) else [found]
+        entries = {f"{key}[{index}]": item for index, item in enumerate(items)}
+        inner = Section(self.document, entries, self.path)
+        return tuple(inner.number(one) for one in entries)
+
+    def section(self, key: str) -> Section:
+        """Returns a mapping below this one, an empty one where there is none.
+
+        A :class:`~closedform.recipes.documents.values.Call` is the mapping of its keyword
+        arguments, and a text of JSON, as on a command line, that of its content.
+
+        Raises:
+            ConfigError: It is not a mapping.
+        """
+        found = self.value(key, {})
+        if isinstance(found, Call):
+            found = found.kwargs
+        if isinstance(found, str) and found.lstrip().startswith("{"):
+            try:
+                found = json.loads(found)
+            except (ValueError, RecursionError) as error:
+                raise self.error(f"{key} is not a JSON: {error}", key) from error
+        if not isinstance(found, Mapping):
+            raise self.error(f"{key} must be a mapping, got {type(found).__name__}", key)
+        return Section(self.document, found, self.at(key))
+
+    def sections(self, key: str) -> list[Section]:
+        """Returns the mappings of a list below this one, an empty one where there is none.
+
+        Raises:
+            ConfigError: It is not a list of mappings.
+        """
+        found = self.value(key, [])
+        if not isinstance(found, list | tuple):
+            raise self.error(f"{key} must be a list, got {type(found).__name__}", key)
+        entries = {f"{key}[{index}]": item for index, item in enumerate(found)}
+        inner = Section(self.document, entries, self.path)
+        return [inner.section(one) for one in entries]
+
+    def check(self, known: Collection[str]) -> None:
+        """Refuses each key that is unknown: for a section that concerns the optimizer alone.
+
+        Raises:
+            ConfigError: A key is not in ``known``.
+        """
+        for key in self.content:
+            if key not in known:
+                raise self.error(f"unknown key {key!r}", hint=nearest(str(key), known))
+
+    def check_related(self, known: Collection[str]) -> None:
+        """Refuses each unknown key whose name concerns the optimizer or its schedules.
+
+        For a section that has the whole training's keys, of which most are of no concern.
+
+        Raises:
+            ConfigError: A key that :data:`RELATED` matches is not in ``known``.
+        """
+        for key in self.content:
+            if key not in known and RELATED.search(str(key)):
+                raise self.error(f"unknown key {key!r}", hint=nearest(str(key), known))
+
+    @contextmanager
+    def located(self, key: str | None = None) -> Iterator[None]:
+        """Gives the errors of a builder the place in the config.
+
+        Raises:
+            ConfigError: Every error of the library that is raised within, except errors of
+                configs, which have their place, and missing facts.
+        """
+        try:
+            yield
+        except ConfigError:
+            raise
+        except ClosedFormError as error:
+            inner = f"; {error.where}" if error.where else ""
+            where = f"{self.document.place(self.at(key))}{inner}"
+            raise ConfigError(error.what, where=where, hint=error.hint) from error
+
+
+def whole(document: Document) -> Section:
+    """Returns the section that is the whole config."""
+    return Section(document, document.content)
+
+
+def calls(value: object, name: str | None = None) -> Iterator[Call]:
+    """Yields the calls within a value, outermost first; only those of a name if one is given.
+
+    The name is compared with the last part of the dotted one.
+    """
+    if isinstance(value, Call):
+        if name is None or value.name.rpartition(".")[2] == name:
+            yield value
+        for part in (*value.args, *value.kwargs.values()):
+            yield from calls(part, name)
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from calls(part, name)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from calls(part, name)
+
+
+def is_open(value: object) -> bool:
+    """Returns whether a value is not plain data."""
+    return isinstance(value, Unresolved | Call | Reference)
+
+
+def _number_of(text: str) -> Any:
+    for kind in (integer, real):
+        try:
+            return kind(text.strip())
+        except ValueError:
+            continue
+    return text

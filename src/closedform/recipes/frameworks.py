@@ -30,6 +30,7 @@ from closedform.recipes import (
     llm_c,
     maxtext,
     megatron,
+    mmengine,
     nanochat,
     nanogpt,
     nanotron,
@@ -44,6 +45,7 @@ from closedform.recipes import (
     torch,
     torchtitan,
     transformers,
+    ultralytics,
 )
 from closedform.recipes.build import built, known_version
 from closedform.recipes.cerebras.configure import (
@@ -116,6 +118,7 @@ FRAMEWORKS = {
         llm_c.FRAMEWORK,
         maxtext.FRAMEWORK,
         megatron.FRAMEWORK,
+        mmengine.FRAMEWORK,
         nanochat.FRAMEWORK,
         nanogpt.FRAMEWORK,
         nanotron.FRAMEWORK,
@@ -130,6 +133,7 @@ FRAMEWORKS = {
         torch.FRAMEWORK,
         torchtitan.FRAMEWORK,
         transformers.FRAMEWORK,
+        ultralytics.FRAMEWORK,
     )
 }
 """The frameworks by name."""

@@ -1,0 +1,8 @@
+"""MMEngine: its param schedulers."""
+
+from __future__ import annotations
+
+from closedform.recipes.entries import Framework
+from closedform.recipes.mmengine.schedules import SCHEDULES
+
+FRAMEWORK = Framework("mmengine", SCHEDULES, {}, versions=("254342938d9b",))

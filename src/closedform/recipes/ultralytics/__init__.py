@@ -1,0 +1,8 @@
+"""Ultralytics: rate, momentum, weight decay and accumulation of its trainer."""
+
+from __future__ import annotations
+
+from closedform.recipes.entries import Framework
+from closedform.recipes.ultralytics.schedules import SCHEDULES
+
+FRAMEWORK = Framework("ultralytics", SCHEDULES, {}, versions=("8.4.190",))

@@ -1,0 +1,43 @@
+"""The Ultralytics trainer; its values are in the framework records."""
+
+from typing import Any
+
+import pytest
+
+from closedform import frameworks
+from closedform.errors import ClosedFormError
+from closedform.language import Schedule
+
+FACTS = {"batches_per_epoch": 10, "images": 160}
+
+
+def schedule(key: str = "lr", **config: Any) -> Schedule:
+    facts = {**FACTS, "param_group": config.pop("param_group", "weight")}
+    return frameworks.schedule("ultralytics", "linear", config, key=key, facts=facts)
+
+
+def test_auto_takes_its_own_rate() -> None:
+    # Few updates: AdamW with 0.002 * 5 / (4 + 10 classes), rounded to 6 digits.
+    made = schedule(epochs=4, lr0=0.5, lrf=1.0, batch=64, warmup_epochs=0)
+    assert float(made.exact(0)) == 0.000714
+    # Many: MuSGD.
+    made = schedule(epochs=4000, lr0=0.5, lrf=1.0, batch=64, warmup_epochs=0)
+    assert float(made.exact(0)) == 0.01
+
+
+@pytest.mark.parametrize(
+    ("key", "config", "message"),
+    [
+        ("lr", {"optimizer": "Lyon"}, "there is no optimizer 'Lyon'"),
+        ("lr", {"batch": -1}, "batch must be above 0, got -1"),
+        ("lr", {"cos_lr": True}, "the scheduler must be 'linear', got 'cos_lr'"),
+        ("lr", {"param_group": "head"}, "param_group must be one of weight, bn, bias, muon"),
+        ("lr", {"epochs": 0}, "epochs must be above 0, got 0"),
+        ("momentum", {"optimizer": "adamw"}, "AdamW has betas, not a momentum"),
+        ("beta1", {"optimizer": "SGD"}, "SGD has a momentum, no betas"),
+        ("decay", {}, "the trainer has no 'decay'"),
+    ],
+)
+def test_refused(key: str, config: dict[str, Any], message: str) -> None:
+    with pytest.raises(ClosedFormError, match=message):
+        schedule(key, **config)

@@ -86,3 +86,18 @@ def test_a_cosine_to_zero_is_computed_from_both_ends_where_it_matters() -> None:
     assert certify(from_both, graph, end, engine="onnxruntime").measured.relative.value < 2e-15
     assert from_both(0) == 2e-4
     assert from_both(588_000) == 0
+
+
+def test_an_angle_too_long_for_the_integers_is_computed_in_floats() -> None:
+    """A phase of 3.2, computed as 0.3*14 - 1 in floats: 2*D*t exceeds every integer."""
+    start = sp.Rational(3.1999999999999993)
+    turns = (t - start) / (sp.Integer(20) - start)
+    wave = Schedule(sp.cos(sp.pi * turns))
+    for step in (4, 19, 1000):
+        truth = mpmath.cos(
+            mpmath.pi
+            * (step - mpmath.mpf("3.1999999999999993"))
+            / mpmath.mpf("16.8000000000000007")
+        )
+        # The angle is rounded once: up to 2**-53 of 190, and the cosine itself.
+        assert abs(wave(step) - truth) <= 5e-14, step

@@ -50,7 +50,7 @@ _LOW_FLOOR = {DType.F64: sp.Rational(1, 2**16), DType.F32: sp.Integer(1)}
 
 def lower_cosine(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     """Lowers a cosine."""
-    turns = rational_angle(low, expr.args[0])
+    turns = _reduced_angle(low, expr.args[0], domain)
     if turns is None:
         return low.emit(Op.COS, low.real(expr.args[0], domain))
     numerator, denominator = turns
@@ -60,7 +60,7 @@ def lower_cosine(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
 
 def lower_sine(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     """Lowers a sine: that of x is the cosine of x - pi/2."""
-    turns = rational_angle(low, expr.args[0])
+    turns = _reduced_angle(low, expr.args[0], domain)
     if turns is None:
         return low.emit(Op.SIN, low.real(expr.args[0], domain))
     numerator, denominator = turns
@@ -72,7 +72,7 @@ def raised_cosine(low: Lowering, constant: sp.Expr, term: sp.Expr, domain: Domai
     factor, core = term.as_coeff_Mul()
     if not isinstance(core, sp.cos) or not (constant.is_Rational and factor.is_Rational):
         return None
-    turns = rational_angle(low, core.args[0])
+    turns = _reduced_angle(low, core.args[0], domain)
     if turns is None:
         return None
     numerator, denominator = turns
@@ -159,6 +159,24 @@ def rational_angle(low: Lowering, angle: sp.Expr) -> tuple[sp.Expr, int] | None:
     return integral_multiple(turns)
 
 
+def _reduced_angle(low: Lowering, angle: sp.Expr, domain: Domain) -> tuple[sp.Expr, int] | None:
+    """Returns (P, D) as ``rational_angle`` does; None where P has to be reduced and may overflow.
+
+    Its numbers have as many digits as a float then, so that the angle in floats loses little.
+    """
+    turns = rational_angle(low, angle)
+    if turns is None:
+        return None
+    numerator, denominator = turns
+    is_reduced = fold_angle(numerator, denominator, domain) == _modulo_turn(numerator, denominator)
+    return None if is_reduced and not low.fits_integer(numerator, domain) else turns
+
+
+def _modulo_turn(numerator: sp.Expr, denominator: int) -> sp.Expr:
+    """Returns the angle of any number of turns, folded to [0, D]."""
+    return denominator - sp.Abs(FloorMod(numerator, sp.Integer(2 * denominator)) - denominator)
+
+
 def _cosine(numerator: sp.Expr, denominator: int) -> sp.Expr:
     return sp.cos(sp.pi * numerator / denominator, evaluate=False)
 
@@ -170,9 +188,9 @@ def fold_angle(numerator: sp.Expr, denominator: int, domain: Domain) -> sp.Expr:
         return numerator
     if -denominator <= values.low and values.high <= denominator:
         return sp.Abs(numerator)
-    if not (0 <= values.low and values.high <= 2 * denominator):
-        numerator = FloorMod(numerator, sp.Integer(2 * denominator))
-    return denominator - sp.Abs(numerator - denominator)
+    if 0 <= values.low and values.high <= 2 * denominator:
+        return denominator - sp.Abs(numerator - denominator)
+    return _modulo_turn(numerator, denominator)
 
 
 def complement(folded: sp.Expr, denominator: int) -> sp.Expr:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
-import numpy as np
 import sympy as sp
-from numpy.typing import NDArray
 
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, exact_number, floor_div, t
@@ -30,8 +29,8 @@ ROUNDED_DIGITS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """What a scheduler does from one of its steps on, relative to the value v before that step.
+class Phase:
+    """The effect of a scheduler from one of its steps on, relative to the value v before that step.
 
     Step j gives ``center + (v - center)*ratio(j) + drive(j)``.
 
@@ -61,7 +60,7 @@ class Action:
         period: The updates between two of its steps: 1, or those of an epoch.
         first: The count of its clock at its step 0.
         end: The count from which on it does nothing; None for no end.
-        pieces: What it does, by increasing step.
+        phases: Its effects, by increasing step.
         failure: The step at which the framework raises an exception, and which one.
         by_epoch: Whether it acts after those that count updates.
     """
@@ -69,7 +68,7 @@ class Action:
     period: int
     first: int
     end: int | None
-    pieces: tuple[Piece, ...]
+    phases: tuple[Phase, ...]
     failure: tuple[int, str] | None = None
     by_epoch: bool = False
 
@@ -79,17 +78,17 @@ class Action:
 
     def marks(self) -> set[int]:
         """Returns the updates at which it begins to do something else."""
-        begins = {self.update(piece.begin) for piece in self.pieces}
+        begins = {self.update(phase.begin) for phase in self.phases}
         if self.end is None:
             return begins
         stop = self.end * self.period
         return {mark for mark in begins if mark < stop} | {stop}
 
-    def active(self, update: int) -> Piece | None:
+    def active(self, update: int) -> Phase | None:
         """Returns what it does from an update on, up to the next mark; None for nothing."""
         if self.end is not None and update >= self.end * self.period:
             return None
-        begun = [piece for piece in self.pieces if self.update(piece.begin) <= update]
+        begun = [phase for phase in self.phases if self.update(phase.begin) <= update]
         return begun[-1] if begun else None
 
     def steps(self, update: sp.Expr) -> sp.Expr:
@@ -100,27 +99,27 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class _Active:
-    """A piece in a segment of updates, relative to the value of the update before ``begin``."""
+    """A phase in a segment of updates, relative to the value of the update before ``begin``."""
 
     action: Action
-    piece: Piece
+    phase: Phase
     begin: int
 
     def change(self, update: sp.Expr) -> tuple[sp.Expr, sp.Expr]:
         """Returns the factor of the distance to the center, and what is added."""
-        piece, step = self.piece, self.action.steps(update)
-        drive = sp.S.Zero if piece.drive is None else piece.drive(step)
-        if piece.ratio is None:
+        phase, step = self.phase, self.action.steps(update)
+        drive = sp.S.Zero if phase.drive is None else phase.drive(step)
+        if phase.ratio is None:
             return sp.S.Zero, drive
-        ratio = piece.ratio(step)
-        if self.action.update(piece.begin) >= self.begin:
+        ratio = phase.ratio(step)
+        if self.action.update(phase.begin) >= self.begin:
             return ratio, drive
         before = self.action.steps(sp.Integer(self.begin - 1))
-        base = piece.ratio(before)
+        base = phase.ratio(before)
         if base == 0:
             return sp.S.Zero, drive
-        if piece.drive is not None:
-            drive -= ratio / base * piece.drive(before)
+        if phase.drive is not None:
+            drive -= ratio / base * phase.drive(before)
         return ratio / base, drive
 
 
@@ -169,10 +168,10 @@ def _active(actions: Sequence[Action], begin: int) -> list[_Active]:
     ordered = sorted(actions, key=lambda action: action.by_epoch)
     found = ((action, action.active(begin)) for action in ordered)
     return [
-        _Active(action, piece, begin)
-        for action, piece in found
+        _Active(action, phase, begin)
+        for action, phase in found
         # A value that is replaced within an epoch stays until its end.
-        if piece is not None and (piece.ratio is not None or begin % action.period == 0)
+        if phase is not None and (phase.ratio is not None or begin % action.period == 0)
     ]
 
 
@@ -183,22 +182,22 @@ def _marks(actions: Sequence[Action]) -> list[int]:
         mark + -mark % action.period
         for mark in marks
         for action in actions
-        if (piece := action.active(mark)) is not None and piece.ratio is None
+        if (phase := action.active(mark)) is not None and phase.ratio is None
     }
     return sorted(marks | again)
 
 
 def _has_closed_form(active: Sequence[_Active]) -> bool:
-    return len(active) < 2 or all(one.piece.multiplies for one in active)
+    return len(active) < 2 or all(one.phase.multiplies for one in active)
 
 
 def _closed_form(value: sp.Expr, active: Sequence[_Active]) -> Curve:
-    if len(active) == 1 and not active[0].piece.multiplies:
+    if len(active) == 1 and not active[0].phase.multiplies:
         (one,) = active
 
         def move(update: sp.Expr) -> sp.Expr:
             ratio, drive = one.change(update)
-            return one.piece.center + (value - one.piece.center) * ratio + drive
+            return one.phase.center + (value - one.phase.center) * ratio + drive
 
         return move
     return lambda update: value * sp.Mul(*(one.change(update)[0] for one in active))
@@ -219,16 +218,16 @@ def _recursion(
             where=name,
             hint="give them ends, or let one begin where the other ends",
         )
-    updates = np.arange(begin, stop)
+    updates = range(begin, stop)
     changes = [_changes(one, updates) for one in active]
     as_listed = sorted(range(len(active)), key=lambda i: _place(actions, active[i].action))
     current, values = float(value), []
     for row, update in enumerate(updates):
         for index in as_listed if update == 0 else range(len(active)):
-            one, (ratios, drives) = active[index], changes[index]
+            one, (ratio, drive) = active[index], changes[index][row]
             if update % one.action.period == 0:
-                center = float(one.piece.center)
-                current = center + (current - center) * ratios[row] + drives[row]
+                center = float(one.phase.center)
+                current = center + (current - center) * ratio + drive
         values.append(exact_number(current))
     return values
 
@@ -237,32 +236,39 @@ def _place(actions: Sequence[Action], action: Action) -> int:
     return next(index for index, listed in enumerate(actions) if listed is action)
 
 
-def _changes(
-    one: _Active, updates: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _changes(one: _Active, updates: range) -> list[tuple[float, float]]:
     """The factor and the addend of each update, relative to the update before."""
-    piece, period = one.piece, one.action.period
-    ratios = np.zeros(len(updates)) if piece.ratio is None else _values(one, piece.ratio, updates)
-    drives = np.zeros(len(updates)) if piece.drive is None else _values(one, piece.drive, updates)
-    if piece.ratio is None:
-        return ratios, drives
-    before = np.maximum(updates - period, one.action.update(piece.begin))
-    starts = updates - period < one.action.update(piece.begin)
-    old = np.where(starts, 1.0, _values(one, piece.ratio, before))
-    old_drives = np.zeros(len(updates))
-    if piece.drive is not None:
-        old_drives = np.where(starts, 0.0, _values(one, piece.drive, before))
-    at_center = old == 0
-    kept = 1.0 if piece.drive is not None else 0.0
-    change = np.where(at_center, kept, ratios / np.where(at_center, 1.0, old))
-    return change, np.where(at_center, drives, drives - change * old_drives)
+    phase, drives = one.phase, _values(one, one.phase.drive, updates)
+    if phase.ratio is None:
+        return [(0.0, drive) for drive in drives]
+    first, period = one.action.update(phase.begin), one.action.period
+    before = [max(first, update - period) for update in updates]
+    ratios, old_ratios = _values(one, phase.ratio, updates), _values(one, phase.ratio, before)
+    old_drives = _values(one, phase.drive, before)
+    made = []
+    for row, update in enumerate(updates):
+        if update - period < first:
+            made.append((ratios[row], drives[row]))
+        elif old_ratios[row] == 0:
+            # At the center: only an addend leads away from it.
+            made.append((0.0 if phase.drive is None else 1.0, drives[row]))
+        else:
+            change = ratios[row] / old_ratios[row]
+            made.append((change, drives[row] - change * old_drives[row]))
+    return made
 
 
-def _values(one: _Active, curve: Curve, updates: NDArray[np.int64]) -> NDArray[np.float64]:
+def _values(one: _Active, curve: Curve | None, updates: Sequence[int]) -> list[float]:
+    """The values of a curve at updates; 0 where there is none."""
+    if curve is None:
+        return [0.0] * len(updates)
     # A curve may have no value outside of its updates.
-    inside = sp.Max(int(updates.min()), sp.Min(int(updates.max()), t))
-    found = Schedule(curve(one.action.steps(inside)), name="ratio")(updates)
-    return np.broadcast_to(np.asarray(found, dtype=np.float64), updates.shape)
+    inside = sp.Max(min(updates), sp.Min(max(updates), t))
+    expr = curve(one.action.steps(inside))
+    if expr.is_number:
+        return [float(expr)] * len(updates)
+    curve_of_updates: Any = Schedule(expr, name="ratio")
+    return [float(value) for value in curve_of_updates(list(updates))]
 
 
 def _rounded(value: sp.Expr) -> sp.Expr:

@@ -16,7 +16,7 @@ from closedform.recipes.mmengine.chain import (
     ROUNDED_DIGITS,
     Action,
     Curve,
-    Piece,
+    Phase,
 )
 from closedform.recipes.native import exact, number, options, refuse_unless
 from closedform.schedules.blends import along_cosine, along_line
@@ -24,7 +24,7 @@ from closedform.schedules.blends import along_cosine, along_line
 Arguments = Mapping[str, Any]
 FOREVER = 10**9
 """The default of ``end``, which no run reaches; the polynomial, which is 0 there, ends at it."""
-MAX_PIECES = 1000
+MAX_PHASES = 1000
 MAX_TURNS = 50
 """The most turns of a wave after which another scheduler may have changed its minimum."""
 
@@ -59,9 +59,9 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """The pieces of a class, the step that raises an exception, and a new initial value."""
+    """The phases of a class, the step that raises an exception, and a new initial value."""
 
-    pieces: tuple[Piece, ...]
+    phases: tuple[Phase, ...]
     failure: tuple[int, str] | None = None
     initial: sp.Expr | None = None
 
@@ -71,38 +71,38 @@ def _step(given: Arguments, span: Range) -> Law:
     size = abs(_whole(given["step_size"], "step_size", span.where))
     if size == 0:
         return Law((), (1, "ZeroDivisionError: step_size is 0"))
-    return Law((Piece(0, lambda j: _power(gamma, sp.floor(j / size))),))
+    return Law((Phase(0, lambda j: _power(gamma, sp.floor(j / size))),))
 
 
 def _milestones(given: Arguments, span: Range) -> Law:
     gamma = number(given["gamma"], "gamma", span.where)
     marks = [number(mark, "milestones", span.where) for mark in _list(given, "milestones", span)]
-    _check_pieces(marks, span.where)
+    _check_phases(marks, span.where)
     whole = sorted({int(mark) for mark in marks if mark.is_Integer and mark >= 0})
-    return Law(tuple(Piece(mark, _flat(gamma ** marks.count(mark))) for mark in whole))
+    return Law(tuple(Phase(mark, _flat(gamma ** marks.count(mark))) for mark in whole))
 
 
 def _exponential(given: Arguments, span: Range) -> Law:
     gamma = number(given["gamma"], "gamma", span.where)
-    return Law((Piece(0, lambda j: _power(gamma, j)),))
+    return Law((Phase(0, lambda j: _power(gamma, j)),))
 
 
 def _constant(given: Arguments, span: Range) -> Law:
     factor = _factor(given, "factor", span)
-    pieces = (Piece(0, _flat(factor)),)
+    phases = (Phase(0, _flat(factor)),)
     if span.last < 1 or not span.last.is_Integer or span.end >= FOREVER:
-        return Law(pieces)
+        return Law(phases)
     if factor == 0:
-        return Law(pieces, (int(span.last), "ZeroDivisionError: the factor is 0"))
-    return Law((*pieces, Piece(int(span.last), _flat(1 / factor))))
+        return Law(phases, (int(span.last), "ZeroDivisionError: the factor is 0"))
+    return Law((*phases, Phase(int(span.last), _flat(1 / factor))))
 
 
 def _linear(given: Arguments, span: Range) -> Law:
     start, end = _factor(given, "start_factor", span), _factor(given, "end_factor", span)
     if span.last == 0:
-        return Law((Piece(0, _flat(start)),))
+        return Law((Phase(0, _flat(start)),))
     failure = (1, "ZeroDivisionError: start_factor is 0") if start == 0 else None
-    return Law((Piece(0, lambda j: along_line(start, end, j / span.last)),), failure)
+    return Law((Phase(0, lambda j: along_line(start, end, j / span.last)),), failure)
 
 
 def _cosine(given: Arguments, span: Range) -> Law:
@@ -112,20 +112,20 @@ def _cosine(given: Arguments, span: Range) -> Law:
     )
     low = _lowest(given, span) if low is not None or has_ratio else sp.S.Zero
     length = abs(number(given["T_max"] or span.end - span.begin, "T_max", span.where))
-    falls = Piece(1, lambda j: _wave(j, length), low)
+    falls = Phase(1, lambda j: _wave(j, length), low)
     if not length.is_Integer:
         return Law((falls,))
-    pieces, turn = [falls], int(length) + 1
-    while span.acts(turn) and len(pieces) <= MAX_TURNS:
-        pieces.append(_after_turn(turn, length, low, span.base))
+    phases, turn = [falls], int(length) + 1
+    while span.acts(turn) and len(phases) <= MAX_TURNS:
+        phases.append(_after_turn(turn, length, low, span.base))
         turn += 2 * int(length)
-    return Law(tuple(pieces))
+    return Law(tuple(phases))
 
 
-def _after_turn(turn: int, length: sp.Expr, low: sp.Expr, base: sp.Expr) -> Piece:
+def _after_turn(turn: int, length: sp.Expr, low: sp.Expr, base: sp.Expr) -> Phase:
     """The wave after it was at its minimum: it rises to the initial value, whatever came before."""
     height = _wave(sp.Integer(turn), length)
-    return Piece(
+    return Phase(
         turn, lambda j: _wave(j, length) / height, low, lambda j: (base - low) * _wave(j, length)
     )
 
@@ -137,7 +137,7 @@ def _polynomial(given: Arguments, span: Range) -> Law:
     failure = None
     if power < 0 and last >= 1 and last.is_Integer:
         failure = (int(last), "ZeroDivisionError: 0 to a negative power")
-    return Law((Piece(1, lambda j: (last - j) ** power / last**power, low),), failure)
+    return Law((Phase(1, lambda j: (last - j) ** power / last**power, low),), failure)
 
 
 def _one_cycle(given: Arguments, span: Range) -> Law:
@@ -173,7 +173,7 @@ def _one_cycle(given: Arguments, span: Range) -> Law:
         spans += [(2 * part, 2, high, first), (1, 1, first, low)]
     else:
         spans += [(1, 1, high, low)]
-    pieces, begin, start = [], 0, (0.0, sp.S.Zero)
+    phases, begin, start = [], 0, (0.0, sp.S.Zero)
     failure = (int(total) + 1, "ValueError: more steps than total_steps")
     for index, (share, less, before, after) in enumerate(spans):
         end = (float(share * int(total)) - less, exact(share) * total - less)
@@ -183,10 +183,10 @@ def _one_cycle(given: Arguments, span: Range) -> Law:
             break
         if stop > begin:
             curve = _phase(along, before, after, start[1], end[1])
-            pieces.append(Piece(begin, None, drive=curve))
+            phases.append(Phase(begin, None, drive=curve))
             begin = stop
         start = end
-    return Law(tuple(pieces), failure, first)
+    return Law(tuple(phases), failure, first)
 
 
 def _phase(
@@ -214,14 +214,14 @@ def _restarts(given: Arguments, span: Range) -> Law:
         len(periods) == len(weights), "periods and restart_weights must be as many", span.where
     )
     refuse_unless(min(periods, default=1) > 0, "periods must be above 0", span.where)
-    _check_pieces(periods, span.where)
-    pieces, start = [], 0
+    _check_phases(periods, span.where)
+    phases, start = [], 0
     for period, weight in zip(periods, weights, strict=True):
-        pieces.append(Piece(start, None, drive=_flat(span.base * weight)))
+        phases.append(Phase(start, None, drive=_flat(span.base * weight)))
         if period > 1:
-            pieces.append(Piece(start + 1, _wave_from(start, period), low))
+            phases.append(Phase(start + 1, _wave_from(start, period), low))
         start += period
-    return Law((*pieces, Piece(start, _flat(sp.S.One))))
+    return Law((*phases, Phase(start, _flat(sp.S.One))))
 
 
 def _quadratic(given: Arguments, span: Range) -> Law:
@@ -230,8 +230,8 @@ def _quadratic(given: Arguments, span: Range) -> Law:
     length = span.end - span.begin
     refuse_unless(length < FOREVER, "end must be given", span.where)
     unit = span.base / length**2
-    rises = Piece(1, _flat(sp.S.One), drive=lambda j: unit * ((j + 1) ** 2 - 1))
-    return Law((Piece(0, None, drive=_flat(unit)), rises))
+    rises = Phase(1, _flat(sp.S.One), drive=lambda j: unit * ((j + 1) ** 2 - 1))
+    return Law((Phase(0, None, drive=_flat(unit)), rises))
 
 
 def _wave(step: sp.Expr, length: sp.Expr) -> sp.Expr:
@@ -279,8 +279,8 @@ def _list(given: Arguments, name: str, span: Range) -> list[Any]:
     return list(found)
 
 
-def _check_pieces(items: list[Any], where: str) -> None:
-    refuse_unless(len(items) <= MAX_PIECES, f"more than {MAX_PIECES} steps are not read", where)
+def _check_phases(items: list[Any], where: str) -> None:
+    refuse_unless(len(items) <= MAX_PHASES, f"more than {MAX_PHASES} steps are not read", where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,7 +412,7 @@ def build_action(
     failure = law.failure
     if failure is not None and stop is not None and first + failure[0] >= stop:
         failure = None
-    return Action(period, first, stop, law.pieces, failure, by_epoch), initial
+    return Action(period, first, stop, law.phases, failure, by_epoch), initial
 
 
 def _converted(given: Arguments, lengths: tuple[str, ...], group: Group) -> dict[str, Any]:

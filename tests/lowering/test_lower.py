@@ -216,6 +216,8 @@ BEYOND = {
     "negative": floor_mod(3 - 10**7 * t, 1000003),
     "div": floor_div(1234567 * t + 5, 10**9),
     "product": floor_mod(t * (t + 1), 97),
+    "digits": floor_mod(23641175691827 * t + 5, 250000000000000),
+    "digits of a remainder": floor_mod(98765432101234 * floor_mod(t, 10**15), 3 * 10**15),
     "threshold": sp.Piecewise((1, floor_mod(10**6 * t, 1009) < 500), (2, True)),
 }
 
@@ -227,6 +229,22 @@ def test_integers_beyond_the_clock_are_divided_exactly(name: str) -> None:
     graph = compile_schedule(schedule, GraphOptions(step_shape=("n",)))
     values = run_onnxruntime(graph, {"step": steps})["value"]
     assert values.tolist() == [float(schedule.exact(int(step))) for step in steps]
+
+
+def test_an_angle_of_many_digits_is_reduced_exactly() -> None:
+    turns = sp.Rational("1.89129405534616") / 20
+    schedule = Schedule(sp.cos(2 * sp.pi * turns * t))
+    steps = np.array([0, 1, 7, 10**9 + 7, 2**50 - 12345, 2**50])
+    expected = [float(sp.N(schedule.exact(int(step)), 30)) for step in steps]
+    np.testing.assert_allclose(schedule(steps), expected, rtol=0, atol=4e-16)
+
+
+def test_a_comparison_of_a_piecewise() -> None:
+    """SymPy makes an ITE of it."""
+    rise = sp.Piecewise((t / 10, t < 5), (1, True))
+    schedule = Schedule(sp.Piecewise((2, rise >= sp.Rational(3, 10)), (3, True)))
+    assert schedule.expr.has(sp.ITE)
+    assert schedule(np.arange(6)).tolist() == [3, 3, 3, 2, 2, 2]
 
 
 def test_a_division_that_floats_would_round_is_refused() -> None:

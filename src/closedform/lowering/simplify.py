@@ -16,20 +16,18 @@ number of nodes and branches.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 
 import sympy as sp
 from sympy.core.relational import Relational
 
 from closedform.errors import LoweringError
-from closedform.ir.types import DType
 from closedform.language.exact import FINEST
 from closedform.language.functions import FloorDiv, FloorMod
 from closedform.language.symbols import t
 from closedform.lowering.analysis.annotate import interval, is_integral, split
 from closedform.lowering.analysis.domain import LAST_STEP, Domain
 from closedform.lowering.analysis.interval import Interval
-from closedform.lowering.modular import reduced_div, reduced_mod
+from closedform.lowering.modular import quotient, remainder
 from closedform.lowering.rewriter import Rewriter
 
 _CHAINED = {sp.Lt: sp.And, sp.Le: sp.And, sp.Gt: sp.Or, sp.Ge: sp.Or}
@@ -183,22 +181,10 @@ def _ceiling(args: list[sp.Expr], domain: Domain) -> sp.Expr:
     return -_floor([-args[0]], domain)
 
 
-def _is_too_large(numerator: sp.Expr, divisor: sp.Expr, domain: Domain) -> bool:
-    """Whether an integer exceeds those of the clock's dtype and can be reduced by the divisor."""
-    if not divisor.is_Integer or divisor <= 0 or not isinstance(numerator, sp.Add | sp.Mul):
-        return False
-    small = LAST_STEP[DType.I32]
-    limit = 2**31 - 1 if domain.interval(t).high <= small else 2**63 - 1
-    size = interval(numerator, domain).absolute().high
-    return isinstance(size, Fraction) and size > limit
-
-
 def _floor_div(args: list[sp.Expr], domain: Domain) -> sp.Expr:
     numerator, divisor = args
     if is_integral(numerator) and is_integral(divisor):
-        if _is_too_large(numerator, divisor, domain):
-            return reduced_div(numerator, divisor)
-        return FloorDiv(numerator, divisor)
+        return quotient(numerator, divisor, domain)
     return _floor([numerator / divisor], domain)
 
 
@@ -210,10 +196,7 @@ def _floor_mod(args: list[sp.Expr], domain: Domain) -> sp.Expr:
     (top, top_scale), (bottom, bottom_scale) = above, below
     scale = sp.ilcm(top_scale, bottom_scale)
     top, bottom = top * (scale // top_scale), bottom * (scale // bottom_scale)
-    if _is_too_large(top, bottom, domain):
-        reduced = reduced_mod(top, bottom, domain)
-    else:
-        reduced = FloorMod(top, bottom)
+    reduced = remainder(top, bottom, domain)
     return reduced if scale == 1 else reduced / scale
 
 

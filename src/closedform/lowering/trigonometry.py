@@ -34,6 +34,7 @@ from closedform.language.functions import FloorMod
 from closedform.lowering.analysis.annotate import interval
 from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.context import Lowering
+from closedform.lowering.modular import remainder
 from closedform.lowering.simplify import integral_multiple
 
 # The error of the sine of onnxruntime 1.31, angle included, in units of 2^-53: 2.5 of its own where
@@ -168,13 +169,14 @@ def _reduced_angle(low: Lowering, angle: sp.Expr, domain: Domain) -> tuple[sp.Ex
     if turns is None:
         return None
     numerator, denominator = turns
-    is_reduced = fold_angle(numerator, denominator, domain) == _modulo_turn(numerator, denominator)
-    return None if is_reduced and not low.fits_integer(numerator, domain) else turns
+    parts = fold_angle(numerator, denominator, domain).atoms(FloorMod)
+    return turns if all(low.fits_integer(part.args[0], domain) for part in parts) else None
 
 
-def _modulo_turn(numerator: sp.Expr, denominator: int) -> sp.Expr:
+def _modulo_turn(numerator: sp.Expr, denominator: int, domain: Domain) -> sp.Expr:
     """Returns the angle of any number of turns, folded to [0, D]."""
-    return denominator - sp.Abs(FloorMod(numerator, sp.Integer(2 * denominator)) - denominator)
+    within = remainder(numerator, sp.Integer(2 * denominator), domain)
+    return denominator - sp.Abs(within - denominator)
 
 
 def _cosine(numerator: sp.Expr, denominator: int) -> sp.Expr:
@@ -190,7 +192,7 @@ def fold_angle(numerator: sp.Expr, denominator: int, domain: Domain) -> sp.Expr:
         return sp.Abs(numerator)
     if 0 <= values.low and values.high <= 2 * denominator:
         return denominator - sp.Abs(numerator - denominator)
-    return _modulo_turn(numerator, denominator)
+    return _modulo_turn(numerator, denominator, domain)
 
 
 def complement(folded: sp.Expr, denominator: int) -> sp.Expr:

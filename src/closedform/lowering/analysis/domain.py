@@ -17,6 +17,7 @@ from sympy.core.relational import Relational
 
 from closedform.ir.types import LAST_STEP as LAST_STEP
 from closedform.ir.types import MAX_STEP as MAX_STEP
+from closedform.ir.types import DType
 from closedform.language.symbols import t
 from closedform.lowering.analysis.interval import ALL, INFINITY, Bound, Interval
 
@@ -48,6 +49,11 @@ def clock_domain(
 ) -> Domain:
     """Returns the domain of every step from 0 to ``last``, with the intervals of other symbols."""
     return Domain({t: Interval(Fraction(0), Fraction(last)), **(hyper or {})})
+
+
+def largest_integer(domain: Domain) -> int:
+    """Returns the largest integer of the clock's dtype."""
+    return 2**31 - 1 if domain.interval(t).high <= LAST_STEP[DType.I32] else 2**63 - 1
 
 
 def linear_in(expr: sp.Expr, symbol: sp.Symbol) -> tuple[Fraction, Fraction] | None:

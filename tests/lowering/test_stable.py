@@ -157,3 +157,12 @@ def test_graphs_of_the_study_of_double_float_have_the_same_form() -> None:
     options = GraphOptions(dtype="f32", scalar_dtype="f32", precision="double-float")
     graph = compile_schedule(Schedule(t**8 * sp.exp(-t)), options)
     assert {str(node.type.dtype) for node in graph.nodes} <= {"f32", "i64", "i32", "bool"}
+
+
+def test_a_product_of_branches() -> None:
+    """A factor that overflows, and one that is defined on its branch alone."""
+    root = sp.Piecewise((sp.sqrt(1 - t / 5), t < 5), (0, True))
+    rise = sp.Piecewise(((2 * t / 15 + sp.Rational(1, 3)) ** 2, t < 5), (1, True))
+    schedule = Schedule(sp.Rational(33, 32) ** t * root * rise)
+    expected = [float(schedule.exact(step)) for step in range(8)]
+    np.testing.assert_allclose(schedule(np.arange(8)), expected, rtol=0, atol=3e-16)

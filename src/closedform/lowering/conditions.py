@@ -31,8 +31,6 @@ def lower_condition(low: Lowering, condition: sp.Basic, domain: Domain) -> Value
         condition = low.prepare(condition, domain)
     if condition in (sp.true, sp.false):
         return low.builder.const(bool(condition), DType.BOOL)
-    if isinstance(condition, sp.ITE):
-        return low.condition(condition.to_nnf(), domain)
     if isinstance(condition, sp.Not):
         return low.emit(Op.NOT, low.condition(condition.args[0], domain))
     if isinstance(condition, sp.And | sp.Or):

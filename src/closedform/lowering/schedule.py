@@ -67,6 +67,8 @@ def lower_schedule(schedule: Schedule, options: GraphOptions) -> Graph:
     low = Lowering(RULES, builder, step, place, scalar=scalar_dtype, symbols=symbols)
     if options.precision is Precision.DOUBLE_FLOAT:
         value = lower_rounded(low, expr, domain)
+    elif expr.is_number:
+        value = low.constant(expr, options.value_dtype)
     else:
         value = low.cast(low.real(expr, domain), options.value_dtype)
     builder.output("value", _with_shape(low, value, options.step_shape))

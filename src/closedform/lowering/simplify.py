@@ -72,8 +72,7 @@ class _Simplifier(Rewriter):
             plain = tuple(args) == expr.args and not expr.has(sp.Min, sp.Max)
             return expr if plain else _comparison(expr.func, *args)
         if isinstance(expr, sp.ITE):
-            test, yes, no = args
-            return sp.Or(sp.And(test, yes), sp.And(sp.Not(test), no))
+            return without_choice(*args)
         rule = _REWRITES.get(expr.func)
         if rule is not None:
             rewritten = rule(args, domain)
@@ -108,6 +107,11 @@ class _Simplifier(Rewriter):
             where=self.place,
             hint="add a final (value, True) branch",
         )
+
+
+def without_choice(test: sp.Basic, yes: sp.Basic, no: sp.Basic) -> sp.Basic:
+    """Returns the ITE that SymPy makes of a comparison with a Piecewise by And, Or and Not."""
+    return sp.Or(sp.And(test, yes), sp.And(sp.Not(test), no))
 
 
 def _join(branches: list[tuple[sp.Expr, sp.Basic]]) -> sp.Expr:

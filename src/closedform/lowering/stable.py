@@ -31,6 +31,7 @@ from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.analysis.interval import INFINITY
 from closedform.lowering.exponential import Exponential
 from closedform.lowering.rewriter import Rewriter
+from closedform.lowering.simplify import without_choice
 
 
 def stable(expr: sp.Expr, domain: Domain, largest: float) -> sp.Expr:
@@ -272,7 +273,12 @@ def _where(
 ) -> sp.Expr:
     """A value where the conditions hold, another one elsewhere."""
     open_ = [each for each in conditions if decide(each, domain) is not True]
-    return value if not open_ else sp.Piecewise((value, sp.And(*open_)), (other, True))
+    if not open_:
+        return value
+    # A Piecewise in a condition becomes an ITE when SymPy makes the branch.
+    made = sp.piecewise_fold(sp.And(*open_))
+    condition = made.rewrite(sp.ITE) if isinstance(made, sp.Piecewise) else made
+    return sp.Piecewise((value, condition.replace(sp.ITE, without_choice)), (other, True))
 
 
 def _quotients(powers: dict[sp.Expr, sp.Expr]) -> sp.Expr:

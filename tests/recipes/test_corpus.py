@@ -24,6 +24,14 @@ SINGLE = 5e-7
 REFUSED: Mapping[str, str] = {}
 """File -> a part of its error, for configs that cannot be read as they are, with the reason."""
 
+LEFT: Mapping[str, str] = {
+    "composer/032-resnet50_mild.yaml": (
+        "the trainer of Composer multiplies max_duration by scale_schedule_ratio as well, so that "
+        "the cosine ends after 36 epochs; the values were computed with the 90 epochs of the file"
+    ),
+}
+"""File -> why its curve is another one than the expected values."""
+
 NAMES = sorted({row["file"].partition("/")[0] for row in corpus() if "expected" in row})
 
 
@@ -61,6 +69,8 @@ def differences(row: Row, folder: Path) -> list[str]:
     if row["file"] in REFUSED:
         return ["it is read, but must be refused"]
     tolerance = SINGLE if "float32" in data["how"] else DOUBLE
+    # The rate of litgpt's optimizer is that of the last micro-batch of an update.
+    data = {**data, "lr": data.get("lr_last") or data["lr"]}
     wrong = []
     for key in ("lr", "weight_decay"):
         if data[key] is not None:
@@ -76,6 +86,6 @@ def test_curves_are_those_of_the_framework(framework: str, tmp_path: Path) -> No
     if found is None or found.reader is None:
         pytest.skip(f"{len(rows(framework))} configs of {framework} have no reader yet")
     wrong = {row["file"]: differences(row, tmp_path) for row in rows(framework)}
-    wrong = {file: what for file, what in wrong.items() if what}
-    lines = [f"{file}: {'; '.join(what)}" for file, what in wrong.items()]
+    wrong = {file: what for file, what in wrong.items() if bool(what) != (file in LEFT)}
+    lines = [f"{file}: {'; '.join(what) or 'matches now'}" for file, what in wrong.items()]
     assert not wrong, f"{len(wrong)} of {len(rows(framework))}:\n" + "\n".join(lines)

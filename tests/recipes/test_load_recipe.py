@@ -154,7 +154,7 @@ TAG_HINT = ": only plain mappings, lists, numbers, texts and booleans are"
 DOUBLING = "a0: &a0 [0, 0]\n" + "".join(f"a{i + 1}: &a{i + 1} [*a{i}, *a{i}]\n" for i in range(17))
 FILE_ERRORS = {
     "a: 1\na: 2": "the key 'a' occurs twice (c.yaml)",
-    "a: {b: [{c: 1, c: 1}]}": "the key 'c' occurs twice (c.yaml: a.b[0])",
+    "a: {b: [{c: 1, c: 2}]}": "the key 'c' occurs twice (c.yaml: a.b[0])",
     "a: 1\nb: *x": "this is not a YAML: found undefined alias 'x'\n  in \"<unicode string>\", "
     "line 2, column 4:\n    b: *x\n       ^ (c.yaml)",
     "a: &x [*x]": f"{LIMITS} (c.yaml)",

@@ -86,6 +86,12 @@ class Document:
         return ConfigError(what, where=self.place(path), hint=hint)
 
     @property
+    def values(self) -> list[Any]:
+        """The values at the top: in Python those of expressions, then those of names."""
+        expressions = [] if self.python is None else self.python.expressions
+        return [*expressions, *self.content.values()]
+
+    @property
     def name(self) -> str:
         """The file's name without its ending, or ``recipe`` for a mapping."""
         return "recipe" if self.form is Form.MAPPING else Path(self.source).stem

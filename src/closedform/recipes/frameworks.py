@@ -28,6 +28,7 @@ from closedform.recipes import (
     levanter,
     litgpt,
     llm_c,
+    llm_foundry,
     maxtext,
     megatron,
     mmengine,
@@ -44,6 +45,7 @@ from closedform.recipes import (
     timm,
     torch,
     torchtitan,
+    torchtune,
     transformers,
     ultralytics,
 )
@@ -116,6 +118,7 @@ FRAMEWORKS = {
         levanter.FRAMEWORK,
         litgpt.FRAMEWORK,
         llm_c.FRAMEWORK,
+        llm_foundry.FRAMEWORK,
         maxtext.FRAMEWORK,
         megatron.FRAMEWORK,
         mmengine.FRAMEWORK,
@@ -132,6 +135,7 @@ FRAMEWORKS = {
         timm.FRAMEWORK,
         torch.FRAMEWORK,
         torchtitan.FRAMEWORK,
+        torchtune.FRAMEWORK,
         transformers.FRAMEWORK,
         ultralytics.FRAMEWORK,
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from closedform.recipes.automodel.reader import READER
 from closedform.recipes.automodel.schedules import SCHEDULES
 from closedform.recipes.entries import Framework
 
-FRAMEWORK = Framework("automodel", SCHEDULES, {}, versions=("36044ad3d139",))
+FRAMEWORK = Framework("automodel", SCHEDULES, {}, versions=("36044ad3d139",), reader=READER)

@@ -7,8 +7,9 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.language import Schedule
+from closedform.language import Schedule, t
 from closedform.recipes.entries import REQUIRED, Context, ScheduleEntry, parameters
+from closedform.recipes.intervals import by_intervals
 from closedform.recipes.megatron.curves import STYLES, Plan, check, learning_rate, weight_decay
 from closedform.recipes.native import (
     check_name,
@@ -19,8 +20,9 @@ from closedform.recipes.native import (
     options,
     refuse_unless,
 )
+from closedform.schedules.blends import along_cosine
 
-_SECTION = {
+SECTION = {
     "lr_decay_style": "cosine",
     "lr_warmup_steps": None,
     "lr_decay_steps": None,
@@ -34,6 +36,7 @@ _SECTION = {
     "start_wd": None,
     "end_wd": None,
 }
+"""The keys of ``lr_scheduler`` that the schedules depend on, with their defaults."""
 
 
 def _value(section: Mapping[str, Any], name: str, default: sp.Expr, where: str) -> sp.Expr:
@@ -54,7 +57,7 @@ def _run(context: Context) -> sp.Expr:
 
 def _rate(given: Mapping[str, Any], context: Context) -> Schedule:
     where = context.where
-    section = options(given["lr_scheduler"], where, _SECTION)
+    section = options(given["lr_scheduler"], where, SECTION)
     check_name(context.path[-1], section["lr_decay_style"], "lr_decay_style", where)
     rate, total = number(entry(given["optimizer"], "lr", where), "lr", where), _run(context)
     peak = _value(section, "max_lr", rate, where)
@@ -75,7 +78,7 @@ def _rate(given: Mapping[str, Any], context: Context) -> Schedule:
 
 def _weight_decay(given: Mapping[str, Any], context: Context) -> Schedule:
     where = context.where
-    section = options(given["lr_scheduler"], where, _SECTION)
+    section = options(given["lr_scheduler"], where, SECTION)
     style = section["wd_incr_style"]
     check_name(context.path[-1], f"wd-{style}", "wd_incr_style", where)
     own = number(given["optimizer"].get("weight_decay", 0.0), "weight_decay", where)
@@ -89,6 +92,28 @@ def _weight_decay(given: Mapping[str, Any], context: Context) -> Schedule:
     return weight_decay(style, first, last, total, sp.S.One)
 
 
+def _speculative(given: Mapping[str, Any], context: Context) -> Schedule:
+    """The rate of the recipes that train a draft model: a warmup from its first step, a cosine."""
+    where = context.where
+    section = options(given["optimizer"], where, _DRAFT)
+    rate = number(section["lr"], "lr", where)
+    low = number(section["min_lr_ratio"], "min_lr_ratio", where)
+    part = number(section["warmup_ratio"], "warmup_ratio", where)
+    total = int(fact(context, "total_updates"))
+    least = given["least_warmup"]
+    # int() of a product of floats, at least 1; or what the recipe wants at least.
+    warmup = 1 if least > 1 and part <= 0 else max(least, int(float(part) * total))
+    rest = max(1, total - warmup)
+    wave = along_cosine(sp.S.One, low, (t - warmup) / rest)
+    return by_intervals(
+        "speculative",
+        (lambda: rate * (t + 1) / warmup, warmup),
+        (lambda: rate * wave, warmup + rest),
+        (lambda: rate * low, None),
+    )
+
+
+_DRAFT = {"lr": REQUIRED, "warmup_ratio": 0.05, "min_lr_ratio": 0.1}
 _PARAMETERS = parameters(optimizer=REQUIRED, lr_scheduler=REQUIRED)
 _NOTES = (
     "the default warmup is a tenth of the run, at most 1000 updates, from a tenth of the rate",
@@ -100,4 +125,7 @@ SCHEDULES = {
         f"wd-{name}": ScheduleEntry(f"wd-{name}", (), _PARAMETERS, _weight_decay)
         for name in ("constant", "linear", "cosine")
     },
+    "speculative": ScheduleEntry(
+        "speculative", (), parameters(optimizer=REQUIRED, least_warmup=1), _speculative
+    ),
 }

@@ -240,7 +240,7 @@ _LENGTH = {"t_max": "1dur"}
 _WARMUP = {"t_warmup": REQUIRED, "scale_warmup": False}
 _STEPS = {"milestones": REQUIRED, "gamma": 0.1}
 _LINE = {"alpha_i": 1.0, "alpha_f": 0.0}
-_CLASSES: Mapping[str, tuple[Factor, Arguments]] = {
+CLASSES: Mapping[str, tuple[Factor, Arguments]] = {
     "StepScheduler": (_step, {"step_size": REQUIRED, "gamma": 0.1}),
     "MultiStepScheduler": (_milestones, _STEPS),
     "ConstantScheduler": (_constant, {"alpha": 1.0, **_LENGTH}),
@@ -276,6 +276,8 @@ _CLASSES: Mapping[str, tuple[Factor, Arguments]] = {
     ),
 }
 
+"""The schedulers by class name: their factor, and their arguments with defaults."""
+
 
 def _build(given: Arguments, context: Context) -> Schedule:
     where, name, specs = context.where, context.path[-1], given["schedulers"]
@@ -294,11 +296,11 @@ def _build(given: Arguments, context: Context) -> Schedule:
 
 def _factors(spec: Arguments, run: Trainer) -> tuple[Stage, ...]:
     name = entry(spec, "name", run.where)
-    if name not in _CLASSES:
+    if name not in CLASSES:
         raise UnknownNameError(
-            f"composer has no scheduler {name!r}", where=run.where, hint=nearest(name, _CLASSES)
+            f"composer has no scheduler {name!r}", where=run.where, hint=nearest(name, CLASSES)
         )
-    factor, defaults = _CLASSES[name]
+    factor, defaults = CLASSES[name]
     return factor(options(spec, run.where, {"name": REQUIRED, **defaults}), run)
 
 
@@ -309,9 +311,9 @@ _WARMED = ("a scaled warmup ends where the warmup that is not scaled would end",
 _NOTES: Mapping[str, tuple[str, ...]] = {
     "list": ("the schedulers do not multiply, as documented: the last one decides",),
     "ConstantScheduler": ("after t_max the factor is 1, not alpha",),
-    **{name: _WARMED for name in _CLASSES if "WithWarmup" in name},
+    **{name: _WARMED for name in CLASSES if "WithWarmup" in name},
 }
 SCHEDULES = {
     name: ScheduleEntry(name, (), _PARAMETERS, _build, notes=_NOTES.get(name, ()))
-    for name in (*_CLASSES, "list")
+    for name in (*CLASSES, "list")
 }

@@ -18,8 +18,8 @@ _TRUE = ("yes", "true", "on")
 def parsed_yaml(text: str, source: str) -> Any:
     """Returns the content of a YAML file.
 
-    Aliases and merge keys are expanded within the limits. Refused are tags, duplicate keys, and
-    numbers in base 8 or 60. Scalars are read as YAML 1.1 reads them, except that ``1e-5`` is a
+    Aliases and merge keys are expanded within the limits. Refused are tags, keys with two values,
+    and numbers in base 8 or 60. Scalars are read as YAML 1.1 reads them, except that ``1e-5`` is a
     number, as in YAML 1.2.
 
     Raises:
@@ -85,9 +85,10 @@ class _Reader:
                     merged = {**source, **merged}
                 continue
             key = _key(key_node, place)
-            if key in result:
+            value = self.plain(value_node, f"{path}.{key}" if path else str(key), depth + 1)
+            if key in result and result[key] != value:
                 raise ConfigError(f"the key {key!r} occurs twice", where=place)
-            result[key] = self.plain(value_node, f"{path}.{key}" if path else str(key), depth + 1)
+            result[key] = value
         return {**merged, **result}
 
     def _merged(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from closedform.recipes.entries import Framework
+from closedform.recipes.gpt_neox.reader import READER
 from closedform.recipes.gpt_neox.schedules import SCHEDULES
 
-FRAMEWORK = Framework("gpt-neox", SCHEDULES, {}, versions=("ea7aefd8f8e1",))
+FRAMEWORK = Framework("gpt-neox", SCHEDULES, {}, versions=("ea7aefd8f8e1",), reader=READER)

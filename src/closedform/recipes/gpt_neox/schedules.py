@@ -36,8 +36,9 @@ def _build(given: Mapping[str, Any], context: Context) -> Schedule:
         total = int(run * part)
     total = run if total is None else total
     number(given["warmup"], "warmup", where)
-    # The warmup is a product of floats, which is not rounded to whole updates.
-    end, warmup = exact(total), exact(float(given["warmup"]) * total)
+    # The warmup is not rounded to whole updates. Its product in floats may end just before an
+    # update where this one ends at it: the rate is that of the peak in both.
+    end, warmup = exact(total), exact(given["warmup"]) * exact(total)
 
     def anneal() -> sp.Expr:
         if style == "constant":

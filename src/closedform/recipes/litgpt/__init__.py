@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from closedform.recipes.entries import Framework
+from closedform.recipes.litgpt.reader import READER
 from closedform.recipes.litgpt.schedules import SCHEDULES
 
-FRAMEWORK = Framework("litgpt", SCHEDULES, {}, versions=("26857050fe3f",))
+FRAMEWORK = Framework("litgpt", SCHEDULES, {}, versions=("26857050fe3f",), reader=READER)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from closedform.recipes.entries import Framework
+from closedform.recipes.megatron.reader import READER
 from closedform.recipes.megatron.schedules import SCHEDULES
 
-FRAMEWORK = Framework("megatron", SCHEDULES, {}, versions=("d98e8a64ddf3", "core_v0.19.0"))
+FRAMEWORK = Framework(
+    "megatron", SCHEDULES, {}, versions=("d98e8a64ddf3", "core_v0.19.0"), reader=READER
+)

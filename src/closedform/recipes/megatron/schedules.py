@@ -97,8 +97,9 @@ def _horizon(given: Mapping[str, Any], context: Context) -> _Horizon:
             f"only one of --lr-warmup-fraction and --lr-warmup-{unit} may be given",
             where,
         )
-        # The product as Python's floats have it: the warmup is not rounded to whole updates.
-        warmup = exact(float(number(part, "--lr-warmup-fraction", where)) * float(decay))
+        # The warmup is not rounded to whole updates. Its product in floats may end just before an
+        # update where this one ends at it: the rate is that of the peak in both.
+        warmup = number(part, "--lr-warmup-fraction", where) * decay
     tail = given[f"--lr-wsd-decay-{unit}"]
     tail = None if tail is None else number(tail, f"--lr-wsd-decay-{unit}", where) * factor
     return _Horizon(batch, run, decay, warmup, tail)

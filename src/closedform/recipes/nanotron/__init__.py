@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from closedform.recipes.entries import Framework
+from closedform.recipes.nanotron.reader import READER
 from closedform.recipes.nanotron.schedules import SCHEDULES
 
-FRAMEWORK = Framework("nanotron", SCHEDULES, {}, versions=("2411b022a75f",))
+FRAMEWORK = Framework("nanotron", SCHEDULES, {}, versions=("2411b022a75f",), reader=READER)

@@ -31,7 +31,7 @@ _DECAYS: Mapping[str, Decay] = {
         first, last, power_quotient(done, length, sp.S.Half)
     ),
 }
-_SECTION = {
+SECTION = {
     "learning_rate": REQUIRED,
     "lr_warmup_steps": 0,
     "lr_warmup_style": None,
@@ -40,11 +40,12 @@ _SECTION = {
     "lr_decay_starting_step": None,
     "min_decay_lr": None,
 }
+"""The keys of ``learning_rate_scheduler``, with their defaults."""
 
 
 def _build(given: Mapping[str, Any], context: Context) -> Schedule:
     where = context.where
-    section = options(given["learning_rate_scheduler"], where, _SECTION)
+    section = options(given["learning_rate_scheduler"], where, SECTION)
     style, kind = section["lr_warmup_style"], section["lr_decay_style"]
     check_name(context.path[-1], kind, "lr_decay_style", where)
     refuse_unless(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from closedform.recipes.entries import Framework
+from closedform.recipes.nemo.reader import READER
 from closedform.recipes.nemo.schedules import SCHEDULES
 
-FRAMEWORK = Framework("nemo", SCHEDULES, {}, versions=("8cfedd720346",))
+FRAMEWORK = Framework("nemo", SCHEDULES, {}, versions=("8cfedd720346",), reader=READER)

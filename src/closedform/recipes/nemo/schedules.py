@@ -290,50 +290,61 @@ _POWER = {"power": 1.0, "cycle": False}
 _NOAM = {**_OPEN, "d_model": REQUIRED}
 _NO_HOLD = "without a hold, the decay counts from update 0: the rate jumps after the warmup"
 _SECTIONS = parameters(lr=REQUIRED, sched=REQUIRED)
+_CURVES: Mapping[str, tuple[Curve, Arguments, tuple[str, ...]]] = {
+    "WarmupPolicy": (_flat, _OPEN, ("falls to min_lr after the run",)),
+    "WarmupHoldPolicy": (_flat, {**_WITH_HOLD, "max_steps": None}, ()),
+    "SquareAnnealing": (_square, {**_LENGTHS, "min_lr": 1e-5}, ()),
+    "SquareRootAnnealing": (
+        _square_root,
+        _LENGTHS,
+        ("the decay counts from update 0: the rate jumps after the warmup",),
+    ),
+    "NoamHoldAnnealing": (_hold_noam, {**_WITH_HOLD, "decay_rate": 0.5}, ()),
+    "WarmupAnnealing": (
+        _annealing,
+        _LENGTHS,
+        ("the rate of the first group serves every group",),
+    ),
+    "InverseSquareRootAnnealing": (
+        _inverse_root,
+        _LENGTHS,
+        ("falls to min_lr after the run, which is not a minimum before",),
+    ),
+    "PolynomialDecayAnnealing": (_polynomial_decay, {**_LENGTHS, **_POWER}, ()),
+    "PolynomialHoldDecayAnnealing": (
+        _polynomial_hold,
+        {**_WITH_HOLD, **_POWER},
+        (_NO_HOLD,),
+    ),
+    "WarmupHoldAnnealLinear": (_hold_linear, _WITH_HOLD, (_NO_HOLD,)),
+    "WarmupHoldAnnealOneMinusSquareRoot": (_hold_root, _WITH_HOLD, (_NO_HOLD,)),
+}
+_OTHERS: Mapping[str, tuple[ScheduleBuilder, Arguments, tuple[str, ...]]] = {
+    "CosineAnnealing": (
+        _cosine,
+        _STEPPED_CONSTANT,
+        ("with constant_steps, the rate of the first group serves every group",),
+    ),
+    "NoamAnnealing": (
+        _noam,
+        _NOAM,
+        ("the minimum can raise the rate at the first update after the warmup",),
+    ),
+    "T5InverseSquareRootAnnealing": (
+        _t5,
+        _CONSTANT,
+        ("the base rate has no effect", "constant_ratio always raises TypeError"),
+    ),
+}
+ARGUMENTS: Mapping[str, Arguments] = {
+    name: defaults for name, (_, defaults, _) in (*_CURVES.items(), *_OTHERS.items())
+}
+"""The keys of ``sched`` by the policy's name, with their defaults."""
+
 SCHEDULES = {
     name: ScheduleEntry(name, (), _SECTIONS, build, notes=notes)
     for name, build, notes in (
-        ("WarmupPolicy", _policy(_flat, _OPEN), ("falls to min_lr after the run",)),
-        ("WarmupHoldPolicy", _policy(_flat, {**_WITH_HOLD, "max_steps": None}), ()),
-        ("SquareAnnealing", _policy(_square, {**_LENGTHS, "min_lr": 1e-5}), ()),
-        (
-            "SquareRootAnnealing",
-            _policy(_square_root, _LENGTHS),
-            ("the decay counts from update 0: the rate jumps after the warmup",),
-        ),
-        (
-            "CosineAnnealing",
-            _cosine,
-            ("with constant_steps, the rate of the first group serves every group",),
-        ),
-        (
-            "NoamAnnealing",
-            _noam,
-            ("the minimum can raise the rate at the first update after the warmup",),
-        ),
-        ("NoamHoldAnnealing", _policy(_hold_noam, {**_WITH_HOLD, "decay_rate": 0.5}), ()),
-        (
-            "WarmupAnnealing",
-            _policy(_annealing, _LENGTHS),
-            ("the rate of the first group serves every group",),
-        ),
-        (
-            "InverseSquareRootAnnealing",
-            _policy(_inverse_root, _LENGTHS),
-            ("falls to min_lr after the run, which is not a minimum before",),
-        ),
-        (
-            "T5InverseSquareRootAnnealing",
-            _t5,
-            ("the base rate has no effect", "constant_ratio always raises TypeError"),
-        ),
-        ("PolynomialDecayAnnealing", _policy(_polynomial_decay, {**_LENGTHS, **_POWER}), ()),
-        (
-            "PolynomialHoldDecayAnnealing",
-            _policy(_polynomial_hold, {**_WITH_HOLD, **_POWER}),
-            (_NO_HOLD,),
-        ),
-        ("WarmupHoldAnnealLinear", _policy(_hold_linear, _WITH_HOLD), (_NO_HOLD,)),
-        ("WarmupHoldAnnealOneMinusSquareRoot", _policy(_hold_root, _WITH_HOLD), (_NO_HOLD,)),
+        *((name, _policy(curve, given), notes) for name, (curve, given, notes) in _CURVES.items()),
+        *((name, build, notes) for name, (build, _, notes) in _OTHERS.items()),
     )
 }

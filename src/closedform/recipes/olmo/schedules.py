@@ -171,7 +171,7 @@ def _plan(given: Arguments, section: Arguments, context: Context) -> Plan:
 
 def _build(given: Arguments, context: Context) -> Schedule:
     where, name = context.where, context.path[-1]
-    section = options(given["scheduler"], where, _SECTION)
+    section = options(given["scheduler"], where, SECTION)
     kind = section["name"]
     if name != "bolt_on_warmup":
         check_name(name, kind, "scheduler.name", where)
@@ -208,7 +208,7 @@ def _bolted(stages: tuple[Stage, ...], context: Context) -> tuple[Stage, ...]:
     )
 
 
-_SECTION = {
+SECTION = {
     "name": REQUIRED,
     "units": "steps",
     "t_warmup": 100,
@@ -216,6 +216,7 @@ _SECTION = {
     "alpha_f": 0.1,
     "warmup_min_lr": None,
 }
+"""The keys of ``scheduler``, with their defaults."""
 _PARAMETERS = parameters(optimizer=REQUIRED, scheduler=REQUIRED, max_duration=REQUIRED)
 _NOTES = (
     "the warmup begins at a tenth of the rate",

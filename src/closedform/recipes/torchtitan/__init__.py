@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from closedform.recipes.entries import Framework
-from closedform.recipes.torchtitan.schedules import SCHEDULES
+from closedform.recipes.torchtitan.reader import READER
+from closedform.recipes.torchtitan.schedules import SCHEDULES, VERSIONS
 
-FRAMEWORK = Framework("torchtitan", SCHEDULES, {}, versions=("b5bcd76c66d0",))
+FRAMEWORK = Framework("torchtitan", SCHEDULES, {}, versions=VERSIONS, reader=READER)

@@ -1,0 +1,11 @@
+"""llm-foundry: Composer's schedulers, by the names of its registry."""
+
+from __future__ import annotations
+
+from closedform.recipes.composer.reader import FOUNDRY_READER
+from closedform.recipes.composer.schedules import SCHEDULES
+from closedform.recipes.entries import Framework
+
+FRAMEWORK = Framework(
+    "llm-foundry", SCHEDULES, {}, versions=("8c8dd48f7216",), reader=FOUNDRY_READER
+)

@@ -1,0 +1,9 @@
+"""torchtune: its cosine schedule with a warmup, and the configs of its recipes."""
+
+from __future__ import annotations
+
+from closedform.recipes.entries import Framework
+from closedform.recipes.torchtune.reader import READER
+from closedform.recipes.torchtune.schedules import SCHEDULES
+
+FRAMEWORK = Framework("torchtune", SCHEDULES, {}, versions=("bd2a0fc7c",), reader=READER)

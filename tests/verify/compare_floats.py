@@ -17,19 +17,16 @@ from tests.test_library import OPTIMIZERS, SCHEDULES
 
 LEAST_PROVED = 0.95
 LEAST_DECIDED = 0.90
+# Seconds for a graph; on a busy machine the default of an export may be over before it is decided.
+BUDGET = 20
 RANDOM = 2_000
 
-# Rules that are not proved, each with what the intervals leave open.
-NOT_PROVED = {
-    "lamb": "the trust ratio overflows where the norm of the update is below 1e-37",
-    "yogi": "its second moment is >= 0 by the sign of a difference of the same terms",
-    "schedule_free_radam": "a sum of weights is not 0 where one of two conditions fails",
-    "prodigy": "the estimate of the distance and its sums have no bound",
-    "d_adapt_sgd": "the estimate of the distance and its sums have no bound",
-    "adafactor": "0/0: late means of squares of a gradient of 0 are subnormal, and may be flushed",
-    "came": "0/0 of means of residuals of 0",
-    "muon": "five iterations are bounded by the spectral norm, not by sizes of elements",
-    "stable_adamw": "its decay of the second moment at t = 0 is 0, but for rounding",
+# Rules that are refuted by a run, each with the reason; all others are proved.
+REFUTED = {
+    "prodigy": "its estimate of the distance grows where gradients cancel their weighted sum",
+    "d_adapt_sgd": "a first gradient of 1e-19 makes steps of 1e11 times the next ones",
+    "adafactor": "a row of zeros beside large gradients has a mean that is flushed to zero: 0/0",
+    "came": "a row of zeros beside large gradients has a mean that is flushed to zero: 0/0",
 }
 
 PRECISIONS = {
@@ -53,7 +50,7 @@ def verdicts_of_rules() -> dict[str, FloatVerdict]:
     found = {}
     for name, make in OPTIMIZERS.items():
         spec = ModelSpec(make(), {"w": (8, 16), "v": (8, 16), "u": (16, 8)})
-        found[name] = rule_floats(compile_program(spec), compile_init(spec))
+        found[name] = rule_floats(compile_program(spec), compile_init(spec), budget=BUDGET)
     return found
 
 
@@ -75,7 +72,8 @@ def test_the_library_and_all_configs_are_finite(capsys: pytest.CaptureFixture[st
         assert all(one.verdict.proved for one in of_schedules.values())
         found |= {f"{name} in {precision}": one for name, one in of_schedules.items()}
     assert shown(found, capsys) >= LEAST_PROVED
-    assert {name for name, one in rules.items() if not one.verdict.proved} == set(NOT_PROVED)
+    assert not [name for name, one in rules.items() if one.verdict.unknown]
+    assert {name for name, one in rules.items() if one.verdict.refuted} == set(REFUTED)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

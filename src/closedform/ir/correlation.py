@@ -6,6 +6,8 @@
 2. Quotients whose dividend is part of their divisor: ``x / (x + y)`` with x, y >= 0, and
    ``x / (sqrt(sum(x*x)) + y)`` with y >= 0, are at most 1 in size, rounded; ``x / mean(x)`` with
    x >= 0 is at most the number of elements.
+3. What rounding takes from an integer: ``n - cast(cast(n, f32), i64)`` is at most half a unit in
+   the last place of n.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from closedform.ir.graph import Node
-from closedform.ir.interval import Interval
+from closedform.ir.interval import Interval, full
 from closedform.ir.ops import Op
 from closedform.ir.types import DType
 
@@ -144,6 +146,54 @@ def _size(interval: Interval) -> float:
     return float(max(abs(interval.low), abs(interval.high)))
 
 
+# --- integers in floats --------------------------------------------------------------------------
+
+
+def split_integers(nodes: Sequence[Node]) -> frozenset[int]:
+    """Returns the integers that were rounded to a float and are used in their differences alone.
+
+    ``n`` is then the sum of ``r = cast(cast(n, f32), i64)`` and ``n - r``, and nothing is lost.
+    """
+    found = {index for index in range(len(nodes)) if _rounded(nodes, index) is not None}
+    for node in nodes if found else ():
+        for place, operand in enumerate(node.operands):
+            is_rest = node.op is Op.SUB and place == 1
+            if operand in found and not (is_rest and node.operands[0] == _rounded(nodes, operand)):
+                found.discard(operand)
+    return frozenset(found)
+
+
+def _rounded(nodes: Sequence[Node], index: int) -> int | None:
+    """The integer of which a node is what a float holds, in the same dtype."""
+    node = nodes[index]
+    if node.op is not Op.CAST or not node.type.dtype.is_integer:
+        return None
+    inner = nodes[node.operands[0]]
+    if inner.op is not Op.CAST or inner.type.dtype not in _ROUNDED:
+        return None
+    source = inner.operands[0]
+    return source if nodes[source].type.dtype is node.type.dtype else None
+
+
+def rounding_of_integer(nodes: Sequence[Node], known: Sequence[Interval], node: Node) -> int | None:
+    """Returns the size of the difference of an integer and its float; None for other nodes.
+
+    Args:
+        nodes: The nodes.
+        known: Their intervals, up to the operands of the node.
+        node: An addition or subtraction of integers.
+    """
+    whole, part = node.operands
+    if node.op is not Op.SUB or _rounded(nodes, part) != whole:
+        return None
+    limits = full(node.type.dtype)
+    size = max(abs(int(known[whole].low)), abs(int(known[whole].high)))
+    dtype = nodes[nodes[part].operands[0]].type.dtype
+    error = size // 2 ** (np.finfo(dtype.numpy).nmant + 1)
+    # The float of a number next to the largest one may be beyond it.
+    return error if size + error <= limits.high else None
+
+
 # --- quotients -----------------------------------------------------------------------------------
 
 
@@ -212,4 +262,10 @@ def quotient_bound(nodes: Sequence[Node], whole: int) -> float:
     return 1.5 if pending else 1.0 + 2.0**-20
 
 
-__all__ = ["combined", "part_of", "quotient_bound"]
+__all__ = [
+    "combined",
+    "part_of",
+    "quotient_bound",
+    "rounding_of_integer",
+    "split_integers",
+]

@@ -20,6 +20,7 @@ from enum import IntEnum, StrEnum
 
 import numpy as np
 
+from closedform.ir.correlation import split_integers
 from closedform.ir.graph import Graph, Node
 from closedform.ir.interval import Interval, full
 from closedform.ir.ops import Op
@@ -88,13 +89,15 @@ def faults(graph: Graph, table: Ranges, *, limit: int = 64) -> tuple[Fault, ...]
     regions = [root]
     found: dict[tuple[int, Kind], Fault] = {}
     inexact = _inexact(graph.nodes, table.known)
+    split = split_integers(graph.nodes) - {output.index for output in graph.outputs}
     while any(region.pending for region in regions):
         region = next(region for region in regions if region.pending)
         _visit(graph.nodes, region, regions, limit)
     for region in regions:
         for index, demand in enumerate(region.demands):
             kind = _fault(graph.nodes, region, index, demand, inexact)
-            if kind is not None:
+            is_split = kind is Kind.INEXACT and index in split
+            if kind is not None and not is_split:
                 found.setdefault((index, kind), Fault(index, kind, region.table.known[index]))
     return tuple(found[key] for key in sorted(found))
 

@@ -20,12 +20,19 @@ from typing import Any
 import numpy as np
 
 from closedform.ir.arithmetic import ARITHMETIC, Operands, exact, flushed, sum_of_floats
-from closedform.ir.correlation import combined, part_of, quotient_bound
+from closedform.ir.correlation import (
+    combined,
+    part_of,
+    quotient_bound,
+    rounding_of_integer,
+)
 from closedform.ir.evaluate import STEP_MAX, convert
 from closedform.ir.graph import Graph, Node, Role
 from closedform.ir.interval import Interval, full, hull
 from closedform.ir.ops import Op
+from closedform.ir.order import Conditions, is_at_most
 from closedform.ir.refine import compared, refine
+from closedform.ir.spectra import Spectra
 from closedform.ir.types import DType
 
 Rule = Callable[["Ranges", Node, Operands], Interval]
@@ -53,6 +60,7 @@ class Ranges:
         flushes: True if engines may replace a subnormal result by zero.
         elementwise: Nodes whose interval holds only for those elements at which conditions hold.
         depth: How many conditions are assumed.
+        conditions: The conditions that are assumed, with their truths.
     """
 
     nodes: Sequence[Node]
@@ -63,12 +71,27 @@ class Ranges:
     flushes: bool = False
     elementwise: frozenset[int] = frozenset()
     depth: int = 0
+    conditions: Conditions = ()
+    _spectra: Spectra | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.flushes and not self.conditions and any(n.op is Op.MATMUL for n in self.nodes):
+            self._spectra = Spectra(self.nodes)
 
     def of(self, index: int) -> Interval:
         """Returns the interval of a node; those before it are computed once."""
         while len(self.known) <= index:
             self.known.append(self.bound(self.nodes[len(self.known)]))
+            if self._spectra is not None:
+                self._narrow(self._spectra)
         return self.known[index]
+
+    def _narrow(self, spectra: Spectra) -> None:
+        """Narrows the interval of the last node to the norm of a matrix."""
+        size = spectra.bound(len(self.known) - 1, self.known)
+        if size is not None:
+            interval = Interval(max(self.known[-1].low, -size), min(self.known[-1].high, size))
+            self.known[-1] = interval
 
     def bound(self, node: Node) -> Interval:
         """Returns the interval of a node, which need not be one of the graph, on earlier ones."""
@@ -103,18 +126,29 @@ class Ranges:
             self.given,
             self.flushes,
             depth=self.depth + 1,
+            conditions=(*self.conditions, (condition, truth)),
         )
+        negatives = _negatives(self.nodes, bounded)
         for index, node in enumerate(nodes):
             interval = self.known[index]
             is_mixed = node.op in MIXES_ELEMENTS and not elementwise.isdisjoint(node.operands)
-            if not changed.isdisjoint(node.operands) and not is_mixed:
-                interval = _both(interval, inner.bound(node)) or interval
+            # The condition may order the operands of a difference, whose ranges stay the same.
+            is_difference = self.flushes and node.op is Op.SUB and interval.low < 0
+            if (is_difference or not changed.isdisjoint(node.operands)) and not is_mixed:
+                interval = both(interval, inner.bound(node)) or interval
+            if index == condition:
+                interval = Interval(int(truth), int(truth))
             if index in bounded:
                 refined = refine(self.nodes, self.known, condition, truth, index)
-                meet = None if refined is None else _both(interval, refined)
+                meet = None if refined is None else both(interval, refined)
                 if meet is None:
                     return None
                 interval = meet
+            if index in negatives:
+                refined = refine(self.nodes, self.known, condition, truth, negatives[index])
+                if refined is not None:
+                    negative = Interval(-refined.high, -refined.low, refined.maybe_nan)
+                    interval = both(interval, negative) or interval
             known.append(interval)
             is_new = interval != self.known[index]
             if is_new:
@@ -126,7 +160,24 @@ class Ranges:
         return inner
 
 
-def _both(one: Interval, other: Interval) -> Interval | None:
+def _negatives(nodes: Sequence[Node], bounded: frozenset[int]) -> dict[int, int]:
+    """The differences of floats ``b - a`` by the bounded node ``a - b``, their negative."""
+    wanted = {
+        nodes[index].operands[::-1]: index
+        for index in bounded
+        if nodes[index].op is Op.SUB and nodes[index].type.dtype.is_float
+    }
+    if not wanted:
+        return {}
+    return {
+        index: wanted[node.operands]
+        for index, node in enumerate(nodes)
+        if node.op is Op.SUB and node.operands in wanted
+    }
+
+
+def both(one: Interval, other: Interval) -> Interval | None:
+    """Returns the interval of what is in both; None where nothing is."""
     low, high = max(one.low, other.low), min(one.high, other.high)
     return Interval(low, high, one.maybe_nan and other.maybe_nan) if low <= high else None
 
@@ -194,7 +245,7 @@ def _branch(table: Ranges, condition: int, truth: bool, branch: int) -> Interval
     inner = table.where(condition, truth, branch)
     if inner is None or interval is None:
         return None
-    return _both(interval, inner.known[branch])
+    return both(interval, inner.known[branch])
 
 
 def _cast(table: Ranges, node: Node, operands: Operands) -> Interval:
@@ -242,8 +293,15 @@ def _lookup(table: Ranges, node: Node, operands: Operands) -> Interval:
 
 def _sum(table: Ranges, node: Node, operands: Operands) -> Interval:
     interval = ARITHMETIC[node.op](node, operands)
-    if not node.type.dtype.is_float or interval.maybe_nan or interval.has_infinity:
+    if not node.type.dtype.is_float:
+        error = rounding_of_integer(table.nodes, table.known, node)
+        return interval if error is None else Interval(-error, error)
+    if interval.maybe_nan or interval.has_infinity:
         return interval
+    if node.op is Op.SUB and interval.low < 0 and table.flushes:
+        larger, smaller = node.operands
+        if is_at_most(table.nodes, table.known, table.conditions, smaller, larger):
+            interval = Interval(0.0, interval.high)
     other = combined(table.nodes, table.known, node)
     if other is None:
         return interval

@@ -16,7 +16,6 @@ import numpy as np
 from closedform.ir.graph import Node
 from closedform.ir.interval import Bound, Interval, full
 from closedform.ir.ops import Op
-from closedform.ir.types import DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ def compared(nodes: Sequence[Node], condition: int, truth: bool) -> Iterator[int
     They are the sides of its comparisons and, for integers, the nodes from which these differ by a
     constant.
     """
-    for node, _ in _leaves(nodes, condition, truth):
+    for node, _ in leaves(nodes, condition, truth):
         pending = list(node.operands)
         while pending:
             index = pending.pop()
@@ -71,14 +70,14 @@ def compared(nodes: Sequence[Node], condition: int, truth: bool) -> Iterator[int
                 pending.extend(nodes[index].operands)
 
 
-def _leaves(nodes: Sequence[Node], condition: int, truth: bool) -> Iterator[tuple[Node, bool]]:
-    """The comparisons that must have a truth for the condition to have this one."""
+def leaves(nodes: Sequence[Node], condition: int, truth: bool) -> Iterator[tuple[Node, bool]]:
+    """Yields the comparisons that must have a truth for the condition to have this one."""
     node = nodes[condition]
     if node.op is Op.NOT:
-        yield from _leaves(nodes, node.operands[0], not truth)
+        yield from leaves(nodes, node.operands[0], not truth)
     elif (node.op is Op.AND and truth) or (node.op is Op.OR and not truth):
         for operand in node.operands:
-            yield from _leaves(nodes, operand, truth)
+            yield from leaves(nodes, operand, truth)
     elif node.op in (Op.LT, Op.LE, Op.EQ):
         yield node, truth
 
@@ -86,7 +85,7 @@ def _leaves(nodes: Sequence[Node], condition: int, truth: bool) -> Iterator[tupl
 def _facts(
     nodes: Sequence[Node], known: Sequence[Interval], condition: int, truth: bool
 ) -> Iterator[Fact]:
-    for node, holds in _leaves(nodes, condition, truth):
+    for node, holds in leaves(nodes, condition, truth):
         left, right = node.operands
         step = int(nodes[left].type.dtype.is_integer)
         if holds:
@@ -102,7 +101,7 @@ def _facts(
 
 
 def _unequal(nodes: Sequence[Node], condition: int, truth: bool) -> Iterator[tuple[int, int]]:
-    for node, holds in _leaves(nodes, condition, truth):
+    for node, holds in leaves(nodes, condition, truth):
         if node.op is Op.EQ and not holds:
             yield node.operands[0], node.operands[1]
 
@@ -120,22 +119,34 @@ def _bounded(
     shift = _difference(nodes, known, branch, fact.lesser)
     if shift is not None:
         bound = known[fact.greater].high - fact.gap + shift
-        high = min(high, _beside(bound, -1, nodes[branch].type.dtype, fact))
+        high = min(high, _beside(bound, -1, nodes[branch], fact))
         maybe_nan = maybe_nan and not fact.excludes_nan
     shift = _difference(nodes, known, branch, fact.greater)
     if shift is not None:
         bound = known[fact.lesser].low + fact.gap + shift
-        low = max(low, _beside(bound, 1, nodes[branch].type.dtype, fact))
+        low = max(low, _beside(bound, 1, nodes[branch], fact))
         maybe_nan = maybe_nan and not fact.excludes_nan
     return Interval(low, high, maybe_nan) if low <= high else None
 
 
-def _beside(bound: Bound, direction: int, dtype: DType, fact: Fact) -> Bound:
+def _beside(bound: Bound, direction: int, node: Node, fact: Fact) -> Bound:
     """A bound, or the float next to it where a float is strictly beside it."""
+    dtype = node.type.dtype
     if not fact.is_strict or not dtype.is_float or math.isinf(bound):
         return bound
-    kind = dtype.numpy.type
-    return float(np.nextafter(kind(bound), kind(direction * math.inf)))
+    return _next(bound, direction, node)
+
+
+def _next(bound: Bound, direction: int, node: Node) -> float:
+    """The least value of a node above a bound, or the largest one below it.
+
+    A root that is not 0 is at least that of the smallest number, less an ulp or two.
+    """
+    kind = node.type.dtype.numpy.type
+    beside = float(np.nextafter(kind(bound), kind(direction * math.inf)))
+    if node.op is Op.SQRT and bound == 0 and direction > 0:
+        return max(beside, math.sqrt(beside) / 2)
+    return beside
 
 
 def _trimmed(
@@ -153,11 +164,10 @@ def _trimmed(
         return interval
     low, high = interval.ends
     if nodes[branch].type.dtype.is_float:
-        kind = nodes[branch].type.dtype.numpy.type
         if low == point.low and not point.maybe_nan:
-            low = float(np.nextafter(kind(low), kind(math.inf)))
+            low = _next(low, 1, nodes[branch])
         if high == point.low and not point.maybe_nan:
-            high = float(np.nextafter(kind(high), kind(-math.inf)))
+            high = _next(high, -1, nodes[branch])
         return Interval(low, high, interval.maybe_nan) if low <= high else None
     low = low + 1 if low == point.low + shift else low
     high = high - 1 if high == point.low + shift else high

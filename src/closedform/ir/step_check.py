@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -261,6 +261,37 @@ def joins_steps(graph: Graph) -> bool:
 # --- evaluation at sampled steps ------------------------------------------------------------------
 
 
+def node_values(
+    graph: Graph,
+    inputs: Mapping[str, Array],
+    sizes: Mapping[str, int] | None = None,
+    *,
+    flushes: bool = False,
+) -> list[Array]:
+    """Returns the values of all nodes.
+
+    Args:
+        graph: The graph.
+        inputs: Its inputs by name.
+        sizes: The sizes of named axes.
+        flushes: True to replace subnormal numbers by zero, as some engines do.
+    """
+    values: list[Array] = []
+    with np.errstate(all="ignore"):
+        for node in graph.nodes:
+            dtype = node.type.dtype
+            if node.op is Op.INPUT:
+                values.append(np.asarray(inputs[node.attribute("name")]).astype(dtype.numpy))
+                continue
+            operands = tuple(values[operand] for operand in node.operands)
+            value = np.asarray(KERNELS[node.op](node, operands, sizes or {}))
+            if flushes and dtype.is_float:
+                is_subnormal = np.abs(value) < LEAST_NORMAL[dtype]
+                value = np.where(is_subnormal, value.dtype.type(0), value)
+            values.append(value)
+    return values
+
+
 class GraphSteps:
     """The values of all nodes at many steps at once.
 
@@ -283,19 +314,8 @@ class GraphSteps:
         """
         given = steps if self.is_array else steps.reshape(())
         sizes = {} if self.axis is None else {str(self.axis): len(steps)}
-        values: list[Array] = []
-        with np.errstate(all="ignore"):
-            for node in self.graph.nodes:
-                if node.op is Op.INPUT:
-                    values.append(given.astype(node.type.dtype.numpy))
-                    continue
-                operands = tuple(values[operand] for operand in node.operands)
-                value = np.asarray(KERNELS[node.op](node, operands, sizes))
-                if flushes and node.type.dtype.is_float:
-                    is_subnormal = np.abs(value) < LEAST_NORMAL[node.type.dtype]
-                    value = np.where(is_subnormal, value.dtype.type(0), value)
-                values.append(value)
-        return values
+        name = str(self.graph.inputs[0].attribute("name")) if self.graph.inputs else ""
+        return node_values(self.graph, {name: given}, sizes, flushes=flushes)
 
     def nonfinite(self, steps: Steps, chosen: Sequence[int]) -> NDArray[np.bool_]:
         """Returns at which steps one of these nodes is not finite."""
@@ -428,5 +448,6 @@ __all__ = [
     "check_steps",
     "first_nonfinite",
     "joins_steps",
+    "node_values",
     "samples_of",
 ]

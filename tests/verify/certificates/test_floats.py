@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,16 @@ import numpy as np
 import onnxruntime
 import pytest
 import sympy as sp
+import torch
 
 from closedform import optimizers, schedules, transforms
 from closedform.api import to_onnx
 from closedform.compiler import compile_init, compile_program, compile_schedule
+from closedform.ir.graph import Array, Node, Role
 from closedform.ir.ops import OPS
+from closedform.ir.program import flatten
+from closedform.ir.ranges import Ranges
+from closedform.ir.step_check import node_values
 from closedform.language import Schedule, UpdateRule, hyper, t
 from closedform.options import GraphOptions, ModelSpec
 from closedform.verify.certificates.floats import (
@@ -24,8 +30,10 @@ from closedform.verify.certificates.floats import (
     schedule_floats,
     ulp_table,
 )
+from closedform.verify.certificates.rule_runs import find_failure
 from tests.support.floats import run_random
 from tests.support.sampling import examples
+from tests.test_library import OPTIMIZERS
 
 SHAPES = {"w": (8, 16), "v": (8, 16), "u": (16, 8)}
 
@@ -130,8 +138,113 @@ def test_sums_over_parameters_count_all_of_them() -> None:
 def test_a_rule_that_may_divide_by_zero_is_not_proved() -> None:
     from closedform.language import GRAD, PARAM
 
-    assert of_rule(UpdateRule("unsafe", PARAM - GRAD / sp.Abs(PARAM))).verdict.unknown
+    verdict = of_rule(UpdateRule("unsafe", PARAM - GRAD / sp.Abs(PARAM))).verdict
+    assert verdict.refuted
+    assert verdict.reason == (
+        "next.param.w is -inf, from parameters of 0 with gradients of 1.67772e+07"
+    )
     assert of_rule(UpdateRule("safe", PARAM - GRAD / (1 + sp.Abs(PARAM)))).verdict.proved
+
+
+@pytest.mark.parametrize("name", ["lamb", "yogi", "schedule_free_radam", "stable_adamw", "muon"])
+def test_rules_whose_values_depend_on_one_another_are_proved(name: str) -> None:
+    found = of_rule(OPTIMIZERS[name]())
+    assert found.verdict.proved, found.verdict
+    assert "at step 0 with the first states" in found.reason
+
+
+REFUTED = {
+    "adafactor": (0, "next.param.w is nan on engines that flush subnormal numbers to zero"),
+    "came": (0, "next.param.w is nan on engines that flush subnormal numbers to zero"),
+    "d_adapt_sgd": (
+        4,
+        "next.shared.d is nan, from parameters of 0 with gradients of 2.17e-19 at step 0",
+    ),
+    "prodigy": (
+        41,
+        "next.state.w.exp_avg_sq is inf, from parameters of 0 with gradients of 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUTED)
+def test_rules_that_fail_are_refuted_by_a_run(name: str) -> None:
+    spec = ModelSpec(OPTIMIZERS[name](), SHAPES)
+    found = rule_floats(compile_program(spec), compile_init(spec), budget=60)
+    step, reason = REFUTED[name]
+    assert found.verdict.refuted, found.verdict
+    assert found.verdict.counterexample == {"t": step}
+    assert found.verdict.reason.startswith(reason)
+
+
+def test_a_run_that_is_finite_refutes_nothing() -> None:
+    spec = ModelSpec(optimizers.adam(0.1), SHAPES)
+    program, init = compile_program(spec), compile_init(spec)
+    assert find_failure(program, init, SIZE, seconds=60) is None
+
+
+def test_adafactor_fails_in_onnxruntime_where_subnormal_numbers_are_flushed(
+    tmp_path: Path,
+) -> None:
+    """The run that refutes it, in an engine: NaN with flushing, finite numbers without it."""
+    models = to_onnx(optimizers.adafactor(lr=0.1), tmp_path, params={"w": (4, 6)})
+    gradient = np.full((4, 6), SIZE, np.float32)
+    gradient[0] = 0
+
+    def is_finite(flushes: bool) -> bool:
+        # The mode is that of the thread, in which a session of one thread runs.
+        torch.set_flush_denormal(flushes)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        init, step = (
+            onnxruntime.InferenceSession(models[name].SerializeToString(), options)
+            for name in ("init", "step")
+        )
+        given = {"step": np.int64(0), "param.w": np.ones((4, 6), np.float32), "grad.w": gradient}
+        states = init.run(None, {each.name: given[each.name] for each in init.get_inputs()})
+        names = [each.name.removeprefix("next.") for each in init.get_outputs()]
+        given |= dict(zip(names, states, strict=True))
+        outputs = step.run(None, {each.name: given[each.name] for each in step.get_inputs()})
+        return all(bool(np.isfinite(each).all()) for each in outputs)
+
+    for flushes in (False, True):
+        with ThreadPoolExecutor(1) as thread:
+            assert thread.submit(is_finite, flushes).result() is not flushes
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.sample(every=3)
+def test_values_of_rules_are_in_their_intervals(name: str) -> None:
+    """All nodes of a step, for inputs at the ends of their ranges, tiny ones and random ones."""
+    spec = ModelSpec(OPTIMIZERS[name](), {"w": (4, 6)})
+    program = compile_program(spec)
+    graph = flatten(program)
+    found = rule_floats(program, compile_init(spec))
+    table = Ranges(graph.nodes, 2**40, step_min=1, given=found.ranges, flushes=True)
+    draw = np.random.default_rng(5)
+    for number in range(24):
+        inputs = {node.attribute("name"): drawn(draw, node, found) for node in graph.inputs}
+        values = node_values(graph, inputs, flushes=number % 2 == 1)
+        for index, value in enumerate(values):
+            interval = table.of(index)
+            numbers = value[~np.isnan(value)] if value.dtype.kind == "f" else value
+            assert numbers.size == value.size or interval.maybe_nan, (number, index)
+            if numbers.size:
+                assert interval.low <= numbers.min(), (number, index)
+                assert numbers.max() <= interval.high, (number, index)
+
+
+def drawn(draw: np.random.Generator, node: Node, found: FloatVerdict) -> Array:
+    """An input of a step in its range: each element at an end, 0, tiny, or of any size."""
+    dtype = node.type.dtype.numpy
+    shape = tuple(int(dim) for dim in node.type.shape)
+    if node.attribute("role") is Role.STEP:
+        return np.asarray(draw.integers(1, 2 ** int(draw.integers(1, 40))), dtype)
+    interval = found.ranges[node.attribute("name")]
+    sizes = 2.0 ** draw.uniform(-140, 24, shape) * draw.choice([-1, 1], shape)
+    ends = draw.choice([interval.low, interval.high, 0.0, 1.0, -1.0], shape)
+    chosen = np.where(draw.random(shape) < draw.random(), sizes, ends)
+    return np.asarray(np.clip(chosen, interval.low, interval.high), dtype)
 
 
 # --- files ---------------------------------------------------------------------------------------

@@ -6,21 +6,24 @@ op table allows (``ir/ops.py``), and subnormal numbers may be flushed to zero.
 ``ir/obligations.py`` says what has to hold; this module asks it of schedules for all steps, and of
 rules for all inputs in stated ranges.
 
-The states of a rule have the ranges that the rule itself keeps: from the first states on, ranges
-are widened until one step leads from them into them. Where none is found, a range is assumed, and
-the verdict says so.
+Step 0 of a rule starts from its first states; those of all other steps have the ranges that the
+rule itself keeps: from the states after step 0 on, ranges are widened until one step leads from
+them into them. Where none is found, a range is assumed, and the verdict says so. What intervals
+leave open is looked at in cases of the conditions (``ir/cases.py``), and then tried in runs
+(``rule_runs.py``), which refute it where a state becomes NaN or infinite.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import sympy as sp
 
 from closedform.ir import naming
+from closedform.ir.cases import bound_by_cases, faults_by_cases
 from closedform.ir.graph import Graph, Role
 from closedform.ir.interval import Interval, full, hull
 from closedform.ir.obligations import Fault, faults
@@ -29,6 +32,7 @@ from closedform.ir.program import Program, Stage, split
 from closedform.ir.ranges import Ranges
 from closedform.ir.step_check import Answer, StepCheck, check_steps
 from closedform.ir.types import LAST_STEP, DType
+from closedform.verify.certificates.rule_runs import RunFailure, find_failure
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.verdict import Status, Verdict
 
@@ -76,6 +80,7 @@ class FloatVerdict:
         if not self.verdict.proved:
             return self.verdict.reason
         inputs = ", for all inputs in the listed ranges" if self.ranges else ""
+        inputs += ", at step 0 with the first states" if self.invariant else ""
         return MEANING.format(first=self.first, last=self.last, inputs=inputs)
 
     def as_data(self) -> dict[str, Any]:
@@ -133,7 +138,8 @@ def schedule_floats(
     if others or not steps:
         given = {str(node.attribute("name")): _size_of(node.type.dtype, SIZE) for node in others}
         open_ = faults(graph, Ranges(graph.nodes, end, given=given, flushes=True))
-        verdict = _by_intervals(graph, open_)
+        proved = Verdict(Status.PROVED, (TACTIC,))
+        verdict = _by_intervals(graph, open_[0]) if open_ else proved
         return FloatVerdict(verdict.after(time.monotonic() - begun), 0, end, ranges=given)
     check = check_steps(graph, 0, end, segments=LIMITS.float_segments, seconds=budget)
     verdict = _of_check(graph, check)
@@ -148,10 +154,21 @@ def _size_of(dtype: DType, size: float) -> Interval:
     return Interval(-size, size)
 
 
-def _by_intervals(graph: Graph, open_: Sequence[Fault]) -> Verdict:
-    if not open_:
-        return Verdict(Status.PROVED, (TACTIC,))
-    return Verdict(Status.UNKNOWN, reason=f"{said(graph, open_[0])}, as far as intervals say")
+def _by_intervals(graph: Graph, fault: Fault) -> Verdict:
+    return Verdict(Status.UNKNOWN, reason=f"{said(graph, fault)}, as far as intervals say")
+
+
+def _of_run(failure: RunFailure) -> Verdict:
+    engines = " on engines that flush subnormal numbers to zero" if failure.flushes else ""
+    return Verdict(
+        Status.REFUTED,
+        ("evaluation",),
+        counterexample={"t": sp.Integer(failure.step)},
+        reason=(
+            f"{failure.output} is {failure.value}{engines}, from parameters of 0 with "
+            f"{failure.inputs}"
+        ),
+    )
 
 
 def said(graph: Graph, fault: Fault) -> str:
@@ -206,21 +223,15 @@ def rule_floats(
     begun = time.monotonic()
     kinds = _kinds(program)
     states = _Invariants(program, kinds, init, begun + budget)
-    states.find()
-    open_: list[tuple[Graph, Fault]] = []
-    given = states.given
-    for kind in kinds:
-        for part in kind.parts:
-            if part is not None:
-                table = Ranges(part.nodes, states.last, given=given | states.totals, flushes=True)
-                open_ += [(part, fault) for fault in faults(part, table)]
-    if evaluation is not None:
-        table = Ranges(evaluation.nodes, states.last, given=given, flushes=True)
-        open_ += [(evaluation, fault) for fault in faults(evaluation, table)]
+    graphs = [part for kind in kinds for part in kind.parts if part is not None]
+    graphs += [] if evaluation is None else [evaluation]
+    open_ = states.find(graphs)
+    given = states.ranges
     verdict = Verdict(Status.PROVED, (TACTIC,))
     if open_:
-        graph, fault = open_[0]
-        verdict = _by_intervals(graph, [fault])
+        left = begun + budget - time.monotonic()
+        failure = find_failure(program, init, SIZE, left) if left > 0 else None
+        verdict = _by_intervals(*open_[0]) if failure is None else _of_run(failure)
     elapsed = time.monotonic() - begun
     invariant = frozenset(states.invariant)
     return FloatVerdict(verdict.after(elapsed), 0, states.last, ranges=given, invariant=invariant)
@@ -245,26 +256,52 @@ def _kinds(program: Program) -> list[_Kind]:
 
 
 @dataclass(slots=True)
+class _Span:
+    """Steps, and the ranges of the inputs before each of them.
+
+    Attributes:
+        first: The first step.
+        last: The last step.
+        given: The ranges of all inputs but the step and the sums over parameters.
+        totals: The ranges of these sums.
+    """
+
+    first: int
+    last: int
+    given: dict[str, Interval]
+    totals: dict[str, Interval] = field(default_factory=dict)
+
+    def table(self, graph: Graph) -> Ranges:
+        given = {**self.given, **self.totals}
+        return Ranges(graph.nodes, self.last, step_min=self.first, given=given, flushes=True)
+
+
+@dataclass(slots=True)
 class _Invariants:
     """Ranges of the states of a rule that every step keeps.
+
+    The first step starts from the first states, all others from states in the ranges that the
+    first step leads into and the others keep.
 
     Attributes:
         program: The step.
         kinds: Its parameters.
         init: The first states.
         deadline: The moment, by the monotonic clock, at which no wider range is looked for.
-        given: The ranges of all inputs but the step and the sums over parameters.
-        totals: The ranges of these sums.
+        begin: The first step.
+        rest: All others.
         invariant: The states whose range is invariant.
+        in_cases: Whether states are bounded in cases where they leave their range.
     """
 
     program: Program
     kinds: Sequence[_Kind]
     init: Graph
     deadline: float
-    given: dict[str, Interval] = field(default_factory=dict)
-    totals: dict[str, Interval] = field(default_factory=dict)
+    begin: _Span = field(init=False)
+    rest: _Span = field(init=False)
     invariant: set[str] = field(default_factory=set)
+    in_cases: bool = False
 
     @property
     def last(self) -> int:
@@ -273,8 +310,38 @@ class _Invariants:
         dtype = steps[0].type.dtype if steps else DType.I64
         return min(LAST_STEP[dtype], int(full(dtype).high) - 1)
 
-    def find(self) -> None:
-        """Widens the ranges of the states until a step keeps them."""
+    @property
+    def ranges(self) -> dict[str, Interval]:
+        """The ranges of all inputs but the step and the sums over parameters, at any step."""
+        return {name: hull([self.begin.given[name], one]) for name, one in self.rest.given.items()}
+
+    def find(self, graphs: Sequence[Graph]) -> list[tuple[Graph, Fault]]:
+        """Widens the ranges of the states until a step keeps them; in cases, if that is needed.
+
+        Returns:
+            The obligations of the graphs that are open at the first step or at another one.
+        """
+        self._find()
+        open_ = self._open(graphs, faults)
+        if open_:
+            open_ = self._open(graphs, faults_by_cases)
+        if open_:
+            self.in_cases = True
+            self._find()
+            open_ = self._open(graphs, faults_by_cases)
+        return open_
+
+    def _open(
+        self, graphs: Sequence[Graph], look: Callable[[Graph, Ranges], tuple[Fault, ...]]
+    ) -> list[tuple[Graph, Fault]]:
+        return [
+            (graph, fault)
+            for graph in graphs
+            for span in (self.begin, self.rest)
+            for fault in look(graph, span.table(graph))
+        ]
+
+    def _find(self) -> None:
         dtypes = {
             str(node.attribute("name")): node.type.dtype
             for kind in self.kinds
@@ -284,26 +351,37 @@ class _Invariants:
             if node.attribute("role") is not Role.STEP
         }
         names = [name for name in dtypes if not name.startswith(naming.TOTAL)]
-        self.given = {name: _size_of(dtypes[name], SIZE) for name in names}
-        first = self._outputs(self.init, {})
+        given = {name: _size_of(dtypes[name], SIZE) for name in names}
+        first = self._outputs(self.init, _Span(0, 0, given))
         states = [name for name in names if name.startswith((naming.STATE, naming.SHARED))]
-        self.given |= {name: first.get(name, self.given[name]) for name in states}
+        self.begin = _Span(0, 0, given | {name: first.get(name, given[name]) for name in states})
         self.invariant = set(states)
+        after = self._step(self.begin)
+        self.rest = _Span(1, self.last, dict(given))
+        for name in states:
+            self.rest.given[name] = self._taken(name, dtypes[name], after[name])
         for count in range(LIMITS.invariant_rounds):
-            following = self._step()
+            following = self._step(self.rest)
             changed = False
             for name in states:
-                now = self.given[name]
+                now = self.rest.given[name]
                 wider = self._wider(name, dtypes[name], now, following[name], is_exact=count < 2)
                 changed = changed or wider != now
-                self.given[name] = wider
+                self.rest.given[name] = wider
             if not changed:
                 return
             if time.monotonic() > self.deadline:
                 break
         for name in states:
-            self.given[name] = _assumed(self.given[name], dtypes[name])
+            self.rest.given[name] = _assumed(self.rest.given[name], dtypes[name])
             self.invariant.discard(name)
+
+    def _taken(self, name: str, dtype: DType, after: Interval) -> Interval:
+        """The range after the first step, if it is one of numbers; else an assumed one."""
+        if not after.maybe_nan and not after.has_infinity:
+            return after
+        self.invariant.discard(name)
+        return _assumed(after, dtype)
 
     def _wider(
         self, name: str, dtype: DType, now: Interval, following: Interval, *, is_exact: bool
@@ -328,30 +406,39 @@ class _Invariants:
             return Interval(low, high)
         return Interval(int(low), int(high))
 
-    def _step(self) -> dict[str, Interval]:
+    def _step(self, span: _Span) -> dict[str, Interval]:
         """The ranges of the states after a step, by the names that they have before it."""
-        self.totals = {}
+        span.totals = {}
         for place in range(len(self.program.stages)):
             sums: dict[str, list[Interval]] = {}
             for kind in self.kinds:
                 part = kind.parts[place]
-                for name, term in {} if part is None else self._outputs(part, self.totals).items():
+                for name, term in {} if part is None else self._outputs(part, span).items():
                     sums.setdefault(name, []).append(_times(term, kind.count))
-            self.totals |= {name: _added(terms) for name, terms in sums.items()}
+            span.totals |= {name: _added(terms) for name, terms in sums.items()}
         found: dict[str, Interval] = {}
         for kind in self.kinds:
             part = kind.parts[-1]
             if part is not None:
-                found |= self._outputs(part, self.totals)
+                found |= self._outputs(part, span)
         return {name.removeprefix(naming.NEXT): interval for name, interval in found.items()}
 
-    def _outputs(self, graph: Graph, totals: Mapping[str, Interval]) -> dict[str, Interval]:
-        table = Ranges(graph.nodes, self.last, given={**self.given, **totals}, flushes=True)
-        return {
-            output.name: table.of(output.index)
-            for output in graph.outputs
-            if not output.name.startswith(naming.SCALAR)
-        }
+    def _outputs(self, graph: Graph, span: _Span) -> dict[str, Interval]:
+        table = span.table(graph)
+        found = {}
+        for output in graph.outputs:
+            if output.name.startswith(naming.SCALAR):
+                continue
+            interval = table.of(output.index)
+            name = output.name.removeprefix(naming.NEXT)
+            if (
+                self.in_cases
+                and name in self.invariant
+                and not interval.is_within(span.given[name])
+            ):
+                interval = bound_by_cases(table, output.index)
+            found[output.name] = interval
+        return found
 
 
 def _assumed(interval: Interval, dtype: DType) -> Interval:

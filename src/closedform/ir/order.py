@@ -1,0 +1,104 @@
+"""Which of two floats is at most the other one: by their form, and by conditions that hold.
+
+Rounding is monotone, and so is flushing of subnormal numbers to zero: a product with a factor of
+at most 1 in size is at most the other factor in size, rounded too, and ``a - b < 0`` in floats
+holds only where ``a < b``. Intervals do not see it: ``v - c*g*g`` is not negative where
+``g*g < v`` and c is in [0, 1].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from closedform.ir.graph import Node
+from closedform.ir.interval import Interval
+from closedform.ir.ops import Op
+from closedform.ir.refine import leaves
+
+Conditions = tuple[tuple[int, bool], ...]
+
+_DEPTH = 6
+
+
+def is_at_most(
+    nodes: Sequence[Node],
+    known: Sequence[Interval],
+    conditions: Conditions,
+    lesser: int,
+    greater: int,
+) -> bool:
+    """Returns whether one float is shown to be at most another one; neither is NaN.
+
+    Args:
+        nodes: The nodes.
+        known: Their intervals where the conditions hold, up to both nodes.
+        conditions: Conditions with their truths.
+        lesser: The one.
+        greater: The other one.
+    """
+    if known[lesser].maybe_nan or known[greater].maybe_nan:
+        return False
+    if _below(nodes, known, lesser, greater, _DEPTH):
+        return True
+    facts = (fact for condition in conditions for fact in _facts(nodes, known, *condition))
+    return any(
+        upper == greater and _below(nodes, known, lesser, lower, _DEPTH) for lower, upper in facts
+    )
+
+
+def _facts(
+    nodes: Sequence[Node], known: Sequence[Interval], condition: int, truth: bool
+) -> Iterator[tuple[int, int]]:
+    """The pairs (a, b) with a <= b that a condition gives."""
+    for node, holds in leaves(nodes, condition, truth):
+        if not holds or node.op not in (Op.LT, Op.LE):
+            continue
+        left, right = node.operands
+        if max(left, right) >= len(known):
+            continue
+        yield left, right
+        if node.op is Op.LT and nodes[left].op is Op.SUB and known[right].high <= 0:
+            yield nodes[left].operands[0], nodes[left].operands[1]
+        if node.op is Op.LT and nodes[right].op is Op.SUB and known[left].low >= 0:
+            yield nodes[right].operands[1], nodes[right].operands[0]
+
+
+def _below(
+    nodes: Sequence[Node], known: Sequence[Interval], lesser: int, greater: int, depth: int
+) -> bool:
+    """Whether the form of a value shows it to be at most another one."""
+    if lesser == greater or known[lesser].high <= known[greater].low:
+        return True
+    node, other = nodes[lesser], nodes[greater]
+    if node.op is not Op.MUL or depth == 0 or known[lesser].has_infinity:
+        return False
+    for one, rest in (node.operands, node.operands[::-1]):
+        is_part = 0 <= known[one].low and known[one].high <= 1 and known[rest].low >= 0
+        if is_part and _below(nodes, known, rest, greater, depth - 1):
+            return True
+        if other.op is Op.MUL:
+            for same, factor in (other.operands, other.operands[::-1]):
+                is_square = same == factor
+                if rest == same and is_square and _shrinks(nodes, known, one, factor, depth):
+                    return True
+    return False
+
+
+def _shrinks(
+    nodes: Sequence[Node], known: Sequence[Interval], index: int, of: int, depth: int
+) -> bool:
+    """Whether a value is another one times factors of at most 1 in size."""
+    if index == of:
+        return True
+    node = nodes[index]
+    if node.op is not Op.MUL or depth == 0:
+        return False
+    return any(
+        -1 <= known[factor].low
+        and known[factor].high <= 1
+        and _shrinks(nodes, known, rest, of, depth - 1)
+        for factor, rest in (node.operands, node.operands[::-1])
+    )
+
+
+__all__ = ["Conditions", "is_at_most"]

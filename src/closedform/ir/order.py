@@ -1,4 +1,4 @@
-"""Which of two floats is at most the other one: by their form, and by conditions that hold.
+"""Order: floats of which one is at most the other, by their form and by conditions that hold.
 
 Rounding is monotone, and so is flushing of subnormal numbers to zero: a product with a factor of
 at most 1 in size is at most the other factor in size, rounded too, and ``a - b < 0`` in floats

@@ -29,7 +29,7 @@ from closedform.ir.types import DType
 
 _POINTS = 4096
 _DEGREE = 16
-# What the sums and products below are off, computed in float64.
+# The relative error of the sums and products below, in float64.
 _SLACK = 1 + 2.0**-40
 
 # Forms of a matrix beside its base B of m rows and n columns, by how many rows and columns it has.

@@ -14,6 +14,7 @@ from closedform.errors import DefinitionError, UnknownNameError, nearest
 from closedform.language import Schedule, UpdateRule
 from closedform.language.aliases import Number
 from closedform.recipes import (
+    alignment_handbook,
     automodel,
     axolotl,
     big_vision,
@@ -27,11 +28,13 @@ from closedform.recipes import (
     keras,
     levanter,
     litgpt,
+    llama_factory,
     llm_c,
     llm_foundry,
     maxtext,
     megatron,
     mmengine,
+    ms_swift,
     nanochat,
     nanogpt,
     nanotron,
@@ -47,6 +50,7 @@ from closedform.recipes import (
     torchtitan,
     torchtune,
     transformers,
+    trl,
     ultralytics,
 )
 from closedform.recipes.build import built, known_version
@@ -104,6 +108,7 @@ __all__ = [
 FRAMEWORKS = {
     framework.name: framework
     for framework in (
+        alignment_handbook.FRAMEWORK,
         automodel.FRAMEWORK,
         axolotl.FRAMEWORK,
         big_vision.FRAMEWORK,
@@ -117,10 +122,12 @@ FRAMEWORKS = {
         keras.FRAMEWORK,
         levanter.FRAMEWORK,
         litgpt.FRAMEWORK,
+        llama_factory.FRAMEWORK,
         llm_c.FRAMEWORK,
         llm_foundry.FRAMEWORK,
         maxtext.FRAMEWORK,
         megatron.FRAMEWORK,
+        ms_swift.FRAMEWORK,
         mmengine.FRAMEWORK,
         nanochat.FRAMEWORK,
         nanogpt.FRAMEWORK,
@@ -137,6 +144,7 @@ FRAMEWORKS = {
         torchtitan.FRAMEWORK,
         torchtune.FRAMEWORK,
         transformers.FRAMEWORK,
+        trl.FRAMEWORK,
         ultralytics.FRAMEWORK,
     )
 }

@@ -121,6 +121,8 @@ def _reader(document: Document, framework: str | None) -> tuple[Framework, Reade
         for name, one in FRAMEWORKS.items()
         if one.reader is not None and one.reader.matches(document)
     }
+    special = {name: reader for name, reader in matching.items() if not reader.is_general}
+    matching = special or matching
     # Frameworks that share a reader: the first one is the framework.
     if len({id(reader) for reader in matching.values()}) == 1:
         name = next(iter(matching))

@@ -69,7 +69,9 @@ class Reader:
         read: From a reading to the recipe; it raises ConfigError for a config that is not valid,
             and ArgumentError for missing facts.
         matches: Whether a config can be one of this framework.
+        is_general: Whether other readers that match go before this one.
     """
 
     read: Callable[[Reading], Recipe]
     matches: Callable[[Document], bool]
+    is_general: bool = False

@@ -50,6 +50,7 @@ def planned(
     arguments: Mapping[str, Any],
     rule: Callable[..., UpdateRule] | None = None,
     where: str | None = None,
+    by_name: bool = True,
 ) -> OptimizerPlan:
     """Returns the plan of an optimizer.
 
@@ -59,6 +60,7 @@ def planned(
             ``weight_decay``, …; "lr" and "weight_decay" are replaced by the schedules of the group.
         rule: The function of the library; that of the name if not given.
         where: The place in the config, for errors.
+        by_name: Whether to look for a rule of that name where none is given.
 
     Example:
         >>> from closedform.schedules import constant
@@ -66,7 +68,7 @@ def planned(
         >>> plan.build({"lr": constant(0.1)}).hyperparameters["beta2"]
         19/20
     """
-    found = rule_of_library(name) if rule is None else rule
+    found = rule_of_library(name) if rule is None and by_name else rule
 
     def build(schedules: Mapping[str, Schedule]) -> UpdateRule:
         if found is None:

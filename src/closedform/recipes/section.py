@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import re
@@ -23,6 +24,9 @@ RELATED = re.compile(
     re.IGNORECASE,
 )
 """Names of keys that concern the optimizer or its schedules."""
+
+MISSPELLED = 0.87
+"""The similarity of a misspelled name: one letter in eight left out, added or exchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,14 +191,20 @@ class Section:
     def check_related(self, known: Collection[str]) -> None:
         """Refuses each unknown key whose name concerns the optimizer or its schedules.
 
-        For a section that has the whole training's keys, of which most are of no concern.
+        For a section that has the whole training's keys, of which most are of no concern. A
+        misspelled name is one that is close to a known name of concern.
 
         Raises:
-            ConfigError: A key that :data:`RELATED` matches is not in ``known``.
+            ConfigError: A key that :data:`RELATED` matches, or a misspelled one, is not in
+                ``known``.
         """
+        concern = [key for key in known if RELATED.search(key)]
         for key in self.content:
-            if key not in known and RELATED.search(str(key)):
-                raise self.error(f"unknown key {key!r}", hint=nearest(str(key), known))
+            name = str(key)
+            if name in known:
+                continue
+            if RELATED.search(name) or difflib.get_close_matches(name, concern, 1, MISSPELLED):
+                raise self.error(f"unknown key {key!r}", hint=nearest(name, known))
 
     @contextmanager
     def located(self, key: str | None = None) -> Iterator[None]:

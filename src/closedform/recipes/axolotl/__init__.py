@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from closedform.recipes.axolotl.reader import READER
 from closedform.recipes.axolotl.schedules import SCHEDULES
 from closedform.recipes.entries import Framework
 
-FRAMEWORK = Framework("axolotl", SCHEDULES, {}, versions=("067b021c8b87",))
+FRAMEWORK = Framework("axolotl", SCHEDULES, {}, versions=("067b021c8b87",), reader=READER)

@@ -195,7 +195,7 @@ _PARAMETERS = parameters(
 )
 _CLIMBS = "rises again after the run"
 _AHEAD = "counts from 1: update 0 uses the value of step 1"
-_NOTES: Mapping[str, tuple[str, ...]] = {
+NOTES: Mapping[str, tuple[str, ...]] = {
     "rex": (_AHEAD,),
     "cosine_quadratic_warmup": ("a minimum is ignored", _CLIMBS),
     "cosine_min_lr": (_CLIMBS,),
@@ -207,7 +207,7 @@ _NOTES: Mapping[str, tuple[str, ...]] = {
 SCHEDULES = {
     **{
         name: ScheduleEntry(name, (), _PARAMETERS, _build, notes=notes)
-        for name, notes in _NOTES.items()
+        for name, notes in NOTES.items()
     },
     "InterpolatingLogScheduler": ScheduleEntry(
         "InterpolatingLogScheduler",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from closedform.recipes.deepspeed.reader import READER
 from closedform.recipes.deepspeed.schedules import SCHEDULES, VERSIONS
 from closedform.recipes.entries import Framework
 
-FRAMEWORK = Framework("deepspeed", SCHEDULES, {}, versions=VERSIONS)
+FRAMEWORK = Framework("deepspeed", SCHEDULES, {}, versions=VERSIONS, reader=READER)

@@ -279,6 +279,15 @@ _CYCLE = {
 }
 _SECTIONS = parameters(optimizer=REQUIRED, scheduler=REQUIRED)
 _LATE = "the scheduler is one step late: updates 0 and 1 both use the start of the warmup"
+PARAMETERS: Mapping[str, Arguments] = {
+    "WarmupLR": _WARMUP,
+    "WarmupDecayLR": {"total_num_steps": REQUIRED, **_WARMUP},
+    "WarmupCosineLR": _COSINE,
+    "LRRangeTest": _RANGE,
+    "OneCycle": _CYCLE,
+}
+"""The parameters of each scheduler, with their defaults."""
+
 SCHEDULES = {
     name: ScheduleEntry(name, (), _SECTIONS, _of(curve, defaults), notes=notes)
     for name, curve, defaults, notes in (
@@ -286,7 +295,7 @@ SCHEDULES = {
         (
             "WarmupDecayLR",
             _warmup,
-            {"total_num_steps": REQUIRED, **_WARMUP},
+            PARAMETERS["WarmupDecayLR"],
             (_LATE, "the default peak is 0.001, whatever the rate of the optimizer is"),
         ),
         (

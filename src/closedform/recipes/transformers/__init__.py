@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from closedform.recipes.entries import Framework
+from closedform.recipes.transformers.arguments import Variant, reader_of
 from closedform.recipes.transformers.schedules import SCHEDULES
 
 FRAMEWORK = Framework(
@@ -13,4 +14,5 @@ FRAMEWORK = Framework(
         "5.23.0",
         "4.57.1",
     ),
+    reader=reader_of(Variant("transformers", lambda section: True), is_general=True),
 )

@@ -305,7 +305,7 @@ _PARAMETERS = parameters(
     lr_scheduler_type="linear",
     lr_scheduler_kwargs=None,
 )
-_NOTES: Mapping[str, tuple[str, ...]] = {
+NOTES: Mapping[str, tuple[str, ...]] = {
     "cosine": ("rises again after the run",),
     "cosine_with_min_lr": ("rises again after the run",),
     "cosine_warmup_with_min_lr": (
@@ -317,6 +317,5 @@ _NOTES: Mapping[str, tuple[str, ...]] = {
     "polynomial": ("a warmup as long as the run divides by zero after the last update",),
 }
 SCHEDULES = {
-    name: ScheduleEntry(name, (), _PARAMETERS, _build, notes=_NOTES.get(name, ()))
-    for name in CURVES
+    name: ScheduleEntry(name, (), _PARAMETERS, _build, notes=NOTES.get(name, ())) for name in CURVES
 }

@@ -1,0 +1,9 @@
+"""alignment-handbook: recipes for the trainers of trl."""
+
+from __future__ import annotations
+
+from closedform.recipes.alignment_handbook.reader import READER
+from closedform.recipes.entries import Framework
+from closedform.recipes.transformers import FRAMEWORK as TRANSFORMERS
+
+FRAMEWORK = Framework("alignment-handbook", {}, {}, versions=TRANSFORMERS.versions, reader=READER)

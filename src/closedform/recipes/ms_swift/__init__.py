@@ -1,0 +1,9 @@
+"""ms-swift: TrainingArguments with other defaults, and Megatron's arguments with underscores."""
+
+from __future__ import annotations
+
+from closedform.recipes.entries import Framework
+from closedform.recipes.ms_swift.reader import READER
+from closedform.recipes.transformers import FRAMEWORK as TRANSFORMERS
+
+FRAMEWORK = Framework("ms-swift", {}, {}, versions=TRANSFORMERS.versions, reader=READER)

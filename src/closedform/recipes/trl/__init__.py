@@ -1,0 +1,9 @@
+"""trl: the configs of its trainers, which extend TrainingArguments."""
+
+from __future__ import annotations
+
+from closedform.recipes.entries import Framework
+from closedform.recipes.transformers import FRAMEWORK as TRANSFORMERS
+from closedform.recipes.trl.reader import READER
+
+FRAMEWORK = Framework("trl", {}, {}, versions=TRANSFORMERS.versions, reader=READER)

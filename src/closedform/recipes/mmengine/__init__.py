@@ -1,8 +1,9 @@
-"""MMEngine: its param schedulers."""
+"""MMEngine: its param schedulers and configs."""
 
 from __future__ import annotations
 
 from closedform.recipes.entries import Framework
+from closedform.recipes.mmengine.reader import READER
 from closedform.recipes.mmengine.schedules import SCHEDULES
 
-FRAMEWORK = Framework("mmengine", SCHEDULES, {}, versions=("254342938d9b",))
+FRAMEWORK = Framework("mmengine", SCHEDULES, {}, versions=("254342938d9b",), reader=READER)

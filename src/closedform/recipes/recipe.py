@@ -18,6 +18,7 @@ class ClippingKind(StrEnum):
     """The value that is clipped."""
 
     NORM = "norm"
+    PARAM_NORM = "param_norm"
     VALUE = "value"
 
 
@@ -26,7 +27,8 @@ class Clipping:
     """The clipping of gradients.
 
     Attributes:
-        threshold: The largest norm of all gradients together, or the largest absolute value.
+        threshold: The largest norm of all gradients together, the largest norm of the gradient of
+            each parameter, or the largest absolute value.
         kind: Which of them.
     """
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from closedform.recipes.detectron2.reader import READER
 from closedform.recipes.detectron2.schedules import SCHEDULES
 from closedform.recipes.entries import Framework
 
-FRAMEWORK = Framework("detectron2", SCHEDULES, {}, versions=("02b5c4e295e9",))
+FRAMEWORK = Framework("detectron2", SCHEDULES, {}, versions=("02b5c4e295e9",), reader=READER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from closedform.errors import ConfigError
@@ -201,21 +201,43 @@ def _assign(target: ast.expr, value: Any, names: dict[str, Any]) -> None:
     if name is None:
         return
     names[name] = value
-    # config.lr = 0.1 where config is a dict: its entry changes as well.
-    outer_name, _, key = name.rpartition(".")
-    if isinstance(names.get(outer_name), dict):
-        names[outer_name] = {**names[outer_name], key: value}
+    # config.lr = 0.1 where config is a dict or a call: its entry or argument changes as well.
+    root, _, keys = name.partition(".")
+    if keys and isinstance(names.get(root), dict | Call):
+        names[root] = _with_entry(names[root], keys.split("."), value)
+
+
+def _entries(value: Any) -> Mapping[str, Any]:
+    """The entries of a dict, or the arguments of a call; none of anything else."""
+    if isinstance(value, Call):
+        return value.kwargs
+    return value if isinstance(value, dict) else {}
+
+
+def _with_entry(outer: Any, keys: list[str], value: Any) -> Any:
+    """A copy of a dict or call with another entry, which may be within an inner one."""
+    known = _entries(outer)
+    if len(keys) > 1:
+        if not isinstance(known.get(keys[0]), dict | Call):
+            return outer
+        value = _with_entry(known[keys[0]], keys[1:], value)
+    changed = {**known, keys[0]: value}
+    return replace(outer, kwargs=changed) if isinstance(outer, Call) else changed
 
 
 def _named(node: ast.expr, names: Mapping[str, Any]) -> Any:
     name = dotted(node)
-    if name is not None and name in names:
+    if name is None:
+        return Unresolved(_text(node))
+    if name in names:
         return names[name]
-    if isinstance(node, ast.Attribute) and name is not None:
-        outer, _, key = name.rpartition(".")
-        if isinstance(names.get(outer), dict) and key in names[outer]:
-            return names[outer][key]
-    return Unresolved(_text(node))
+    outer, _, keys = name.partition(".")
+    found = names.get(outer)
+    for key in keys.split(".") if keys else [""]:
+        if key not in _entries(found):
+            return Unresolved(_text(node))
+        found = _entries(found)[key]
+    return found
 
 
 def _dict(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from closedform.recipes.entries import Framework
+from closedform.recipes.fairseq.reader import READER
 from closedform.recipes.fairseq.schedules import SCHEDULES
 
-FRAMEWORK = Framework("fairseq", SCHEDULES, {}, versions=("3d262bb25690",))
+FRAMEWORK = Framework("fairseq", SCHEDULES, {}, versions=("3d262bb25690",), reader=READER)

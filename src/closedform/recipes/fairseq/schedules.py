@@ -54,7 +54,10 @@ def _single(context: Context, optimization: Arguments) -> sp.Expr:
     return rates[0]
 
 
-def _epoch_length(context: Context) -> sp.Expr:
+def _epoch_length(context: Context, is_needed: bool = True) -> sp.Expr:
+    """The updates of an epoch; 1 where epochs do not matter."""
+    if not is_needed:
+        return sp.S.One
     facts = Facts(updates_per_epoch=fact(context, "updates_per_epoch"))
     return Clock(Unit.EPOCH).updates(1, facts)
 
@@ -70,9 +73,9 @@ Builder = Callable[[Arguments, Arguments, Context], Schedule]
 
 
 def _fixed(given: Arguments, optimization: Arguments, context: Context) -> Schedule:
-    rates, length = _rates(context, optimization), _epoch_length(context)
+    rates, anneal = _rates(context, optimization), given["force_anneal"]
+    length = _epoch_length(context, anneal is not None or len(rates) > 1)
     warmup, shrink = given["warmup_updates"], number(given["lr_shrink"], "lr_shrink", context.where)
-    anneal = given["force_anneal"]
     stages = []
     for epoch in range(1, len(rates) if anneal is None else anneal):
         rate = rates[min(epoch, len(rates)) - 1]
@@ -92,7 +95,8 @@ def _fixed(given: Arguments, optimization: Arguments, context: Context) -> Sched
 
 def _polynomial(given: Arguments, optimization: Arguments, context: Context) -> Schedule:
     where = context.where
-    rates, length = _rates(context, optimization), _epoch_length(context)
+    rates, anneal = _rates(context, optimization), given["force_anneal"]
+    length = _epoch_length(context, anneal is not None or len(rates) > 1)
     warmup = count(given["warmup_updates"], "warmup_updates", where)
     end = number(given["end_learning_rate"], "end_learning_rate", where)
     power = number(given["power"], "power", where)
@@ -116,7 +120,6 @@ def _polynomial(given: Arguments, optimization: Arguments, context: Context) -> 
             return peak * step / warmup
         return end if step >= total else at(peak, sp.Integer(step))
 
-    anneal = given["force_anneal"]
     final = len(rates) if anneal is None else math.ceil(total / length) + 1
     refuse_unless(final <= MAX_EPOCHS, f"more than {MAX_EPOCHS} epochs are not written out", where)
     stages: list[Stage] = []
@@ -278,9 +281,9 @@ def _dictionary(text: object, name: str, where: str) -> dict[int, sp.Expr]:
 
 
 def _manual(given: Arguments, optimization: Arguments, context: Context) -> Schedule:
-    where, length = context.where, _epoch_length(context)
-    rate = _rates(context, optimization)[0]
+    where, rate = context.where, _rates(context, optimization)[0]
     epochs = _dictionary(given["epoch2lr"], "epoch2lr", where)
+    length = _epoch_length(context, bool(epochs))
     updates = _dictionary(given["update2lr"], "update2lr", where)
     # From the first update of update2lr on, epoch2lr has no effect.
     starts = {first_from((epoch - 1) * length): epoch for epoch in epochs if epoch}
@@ -335,7 +338,7 @@ def _most_falls(rate: sp.Expr, shrink: sp.Expr) -> int:
     return MAX_EPOCHS
 
 
-_CLASSES: Mapping[str, tuple[Builder, Arguments]] = {
+CLASSES: Mapping[str, tuple[Builder, Arguments]] = {
     "fixed": (_fixed, {"force_anneal": None, "lr_shrink": 0.1, "warmup_updates": 0}),
     "polynomial_decay": (
         _polynomial,
@@ -394,7 +397,7 @@ _CLASSES: Mapping[str, tuple[Builder, Arguments]] = {
 
 def _build(given: Arguments, context: Context) -> Schedule:
     where, name = context.where, context.path[-1]
-    make, defaults = _CLASSES[name]
+    make, defaults = CLASSES[name]
     section = options(given["lr_scheduler"], where, {"_name": REQUIRED, **defaults})
     check_name(name, section["_name"], "_name", where)
     optimization = options(given["optimization"], where, {"lr": REQUIRED, "max_update": 0})
@@ -414,5 +417,5 @@ SCHEDULES = {
         _build,
         notes=_NOTES.get(name, ()),
     )
-    for name in _CLASSES
+    for name in CLASSES
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from closedform.recipes.entries import Framework
+from closedform.recipes.levanter.reader import READER
 from closedform.recipes.levanter.schedules import SCHEDULES
 
-FRAMEWORK = Framework("levanter", SCHEDULES, {}, versions=("9263f81e8b45",))
+FRAMEWORK = Framework("levanter", SCHEDULES, {}, versions=("9263f81e8b45",), reader=READER)

@@ -107,12 +107,12 @@ def _points(given: Arguments, total: int, where: str) -> list[int]:
 
 def _build(given: Mapping[str, Any], context: Context) -> Schedule:
     where = context.where
-    section = options(given["optimizer"], where, _SECTION)
+    section = options(given["optimizer"], where, SECTION)
     named = section["lr_schedule"]
     shape = options(
         {"type": named} if isinstance(named, str) else named,
         where,
-        _SHAPES.get(named if isinstance(named, str) else named.get("type"), {"type": REQUIRED}),
+        SHAPES.get(named if isinstance(named, str) else named.get("type"), {"type": REQUIRED}),
     )
     check_name(context.path[-1], shape["type"], "lr_schedule", where)
     run = count(fact(context, "num_train_steps"), "num_train_steps", where)
@@ -177,7 +177,7 @@ def _rise(first: sp.Expr, last: sp.Expr, begin: int, length: int) -> Callable[[]
     return lambda: along_line(first, last, part)
 
 
-_SECTION = {
+SECTION: Arguments = {
     "learning_rate": 6e-4,
     "min_lr_ratio": 0.1,
     "warmup": 0.01,
@@ -188,7 +188,7 @@ _SECTION = {
     "cycles": None,
     "lr_schedule": "cosine",
 }
-_SHAPES: Mapping[object, Arguments] = {
+SHAPES: Mapping[object, Arguments] = {
     "constant": {"type": REQUIRED},
     "cosine": {"type": REQUIRED, "exponent": 1.0},
     "linear": {"type": REQUIRED},
@@ -211,5 +211,5 @@ SCHEDULES = {
     str(name): ScheduleEntry(
         str(name), (), parameters(optimizer=REQUIRED), _build, notes=_NOTES.get(str(name), ())
     )
-    for name in _SHAPES
+    for name in SHAPES
 }

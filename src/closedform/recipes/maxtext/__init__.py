@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from closedform.recipes.entries import Framework
+from closedform.recipes.maxtext.reader import READER
 from closedform.recipes.maxtext.schedules import SCHEDULES
 
-FRAMEWORK = Framework("maxtext", SCHEDULES, {}, versions=("e591f30cbbf2",))
+FRAMEWORK = Framework("maxtext", SCHEDULES, {}, versions=("e591f30cbbf2",), reader=READER)

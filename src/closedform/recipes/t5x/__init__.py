@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from closedform.recipes.entries import Framework
+from closedform.recipes.t5x.reader import READER
 from closedform.recipes.t5x.schedules import SCHEDULES
 
-FRAMEWORK = Framework("t5x", SCHEDULES, {}, versions=("cc342d419ec3",))
+FRAMEWORK = Framework("t5x", SCHEDULES, {}, versions=("cc342d419ec3",), reader=READER)

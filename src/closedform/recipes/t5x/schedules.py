@@ -74,10 +74,10 @@ _PARAMETERS = parameters(
     step_offset=0,
     min_learning_rate=1e-8,
 )
-_NAME = "create_learning_rate_scheduler"
+NAME = "create_learning_rate_scheduler"
 SCHEDULES = {
-    _NAME: ScheduleEntry(
-        _NAME,
+    NAME: ScheduleEntry(
+        NAME,
         (),
         _PARAMETERS,
         _build,

@@ -22,7 +22,9 @@ _UNITS = ("steps", "examples", "epochs", "percent")
 def _duration(given: Arguments, name: str, context: Context) -> sp.Expr:
     """A length in updates, at least 1 where it is given; 0 if it is not."""
     where = context.where
-    found = [unit for unit in _UNITS if given.get(f"{name}_{unit}") is not None]
+    amounts = {unit: given.get(f"{name}_{unit}") for unit in _UNITS}
+    # A negative amount counts as none.
+    found = [unit for unit, amount in amounts.items() if amount is not None and not amount < 0]
     refuse_unless(
         len(found) <= 1,
         f"only one of {', '.join(f'{name}_{unit}' for unit in found)} may be given",
@@ -39,7 +41,8 @@ def _duration(given: Arguments, name: str, context: Context) -> sp.Expr:
         "epochs": lambda: fact(context, "data_size") / fact(context, "batch_size"),
         "percent": lambda: fact(context, "total_steps"),
     }
-    return exact(max(1, round(given[key] * factors[found[0]]())))
+    amount = given[key] * factors[found[0]]()
+    return exact(max(1, round(amount)) if amount else 0)
 
 
 def _line(given: Arguments, base: sp.Expr, left: sp.Expr, context: Context) -> sp.Expr:
@@ -90,7 +93,7 @@ _CURVES: Mapping[str, Callable[[Arguments, sp.Expr, sp.Expr, Context], sp.Expr]]
 
 def _build(given: Mapping[str, Any], context: Context) -> Schedule:
     where = context.where
-    section = options(given["schedule"], where, _SECTION)
+    section = options(given["schedule"], where, SECTION)
     kind = section["decay_type"]
     check_name(context.path[-1], kind, "decay_type", where)
     total = exact(fact(context, "total_steps"))
@@ -113,7 +116,7 @@ def _build(given: Mapping[str, Any], context: Context) -> Schedule:
     return by_intervals(kind, (lambda: rate, None))
 
 
-_SECTION = {
+SECTION: Arguments = {
     "decay_type": REQUIRED,
     "mult": 1.0,
     "scale_with_batchsize": False,

@@ -45,6 +45,10 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 """The functions that are computed where all their arguments are numbers."""
 
 
+def _unchanged(value: Any) -> Any:
+    return value
+
+
 @dataclass
 class PythonText:
     """The statements of a module, read in their order.
@@ -54,11 +58,13 @@ class PythonText:
         names: Each name that is assigned, also dotted as in ``config.lr = 0.1``, with its last
             value; an import is a :class:`Reference`.
         expressions: The values of the statements that are an expression.
+        convert: What a reader makes of an assigned value, such as of a call that it knows.
     """
 
     tree: ast.Module
     names: dict[str, Any] = field(default_factory=dict)
     expressions: list[Any] = field(default_factory=list)
+    convert: Callable[[Any], Any] = _unchanged
 
 
 def parsed_python(text: str, source: str) -> PythonText:
@@ -82,29 +88,106 @@ def parsed_python(text: str, source: str) -> PythonText:
     return module
 
 
-def run_statements(body: list[ast.stmt], module: PythonText, source: str) -> None:
-    """Reads statements into ``module``: assignments, imports and expressions; others are left out.
+def run_statements(body: list[ast.stmt], module: PythonText, source: str, depth: int = 0) -> bool:
+    """Reads statements into ``module``, up to a ``return``; the branch of a known condition alone.
+
+    Names that are assigned under an unknown condition or in a loop are unresolved. Definitions are
+    left out.
+
+    Returns:
+        Whether a ``return`` was reached; its value is the name ``return``.
 
     Raises:
-        ConfigError: A value is too large.
+        ConfigError: A value is too large, or the statements are nested too deeply.
     """
+    if depth > MAX_DEPTH:
+        raise ConfigError(TOO_LARGE, where=source)
     for statement in body:
         match statement:
             case ast.Assign(targets=targets, value=value):
-                found = literal(value, module.names, source)
+                found = module.convert(literal(value, module.names, source))
                 for target in targets:
                     _assign(target, found, module.names)
             case ast.AnnAssign(target=target, value=ast.expr() as value):
-                _assign(target, literal(value, module.names, source), module.names)
+                _assign(target, module.convert(literal(value, module.names, source)), module.names)
             case ast.AugAssign(target=target, op=op, value=value):
                 both = ast.BinOp(left=_loaded(target), op=op, right=value)
                 _assign(target, literal(both, module.names, source), module.names)
             case ast.Expr(value=value):
-                module.expressions.append(literal(value, module.names, source))
+                module.expressions.append(_called(literal(value, module.names, source), module))
             case ast.ImportFrom(module=package, names=names, level=level):
                 for one in names:
                     name = f"{'.' * level}{package or ''}.{one.name}"
                     module.names[one.asname or one.name] = Reference(name)
+            case ast.If(test=test, body=inner, orelse=other):
+                condition = literal(test, module.names, source)
+                if not isinstance(condition, bool):
+                    _forget([*inner, *other], module.names)
+                elif run_statements(inner if condition else other, module, source, depth + 1):
+                    return True
+            case ast.With(body=inner):
+                if run_statements(inner, module, source, depth + 1):
+                    return True
+            case ast.For() | ast.While() | ast.Try():
+                _forget([statement], module.names)
+            case ast.Return(value=value):
+                module.names["return"] = None if value is None else literal(value, module.names)
+                return True
+    return False
+
+
+def run_function(module: PythonText, name: str, source: str) -> PythonText | None:
+    """Returns the names of a function's body, called with its defaults; None without a function.
+
+    An argument without a default is unresolved; ``return`` is the value that it returns.
+
+    Raises:
+        ConfigError: As :func:`run_statements`.
+    """
+    for statement in module.tree.body:
+        if isinstance(statement, ast.FunctionDef) and statement.name == name:
+            break
+    else:
+        return None
+    made = PythonText(module.tree, dict(module.names), convert=module.convert)
+    given = [*statement.args.posonlyargs, *statement.args.args]
+    defaults = statement.args.defaults
+    for index, argument in enumerate(given):
+        place = index - len(given) + len(defaults)
+        known = literal(defaults[place], module.names, source) if place >= 0 else None
+        made.names[argument.arg] = Unresolved(argument.arg) if place < 0 else known
+    run_statements(statement.body, made, source)
+    return made
+
+
+_MUTATORS = ("append", "clear", "extend", "insert", "pop", "remove", "setdefault")
+
+
+def _called(value: Any, module: PythonText) -> Any:
+    """The value of a statement that is a call: ``a.update(…)`` and the like change ``a``."""
+    if isinstance(value, Call):
+        target, _, method = value.name.rpartition(".")
+        root = target.partition(".")[0]
+        if root in module.names and method == "update" and len(value.args) <= 1:
+            changes = value.args[0] if value.args else {}
+            known = _entries(module.names.get(target, _walked(target, module.names)))
+            if isinstance(changes, dict):
+                _set(target, {**known, **changes, **value.kwargs}, module.names)
+        elif root in module.names and method in _MUTATORS:
+            _set(target, Unresolved(f"{value.name}(…)"), module.names)
+    return value
+
+
+def _forget(body: list[ast.stmt], names: dict[str, Any]) -> None:
+    """Makes the names unresolved that statements assign which are not read."""
+    for statement in body:
+        for node in ast.walk(statement):
+            match node:
+                case ast.Assign(targets=targets):
+                    for target in targets:
+                        _assign(target, Unresolved(_text(target)), names)
+                case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
+                    _assign(target, Unresolved(_text(target)), names)
 
 
 def literal(
@@ -158,6 +241,8 @@ def literal(
             condition = inner(test)
             if isinstance(condition, bool):
                 return inner(body if condition else other)
+        case ast.BoolOp(op=op, values=values):
+            return _joined([inner(one) for one in values], isinstance(op, ast.And), node)
         case ast.Call():
             return _call(node, inner, names)
         case ast.ListComp(elt=item, generators=[ast.comprehension() as one]):
@@ -198,8 +283,11 @@ def _assign(target: ast.expr, value: Any, names: dict[str, Any]) -> None:
             name = None if name is None else f"{name}.{key}"
         case _:
             name = dotted(target)
-    if name is None:
-        return
+    if name is not None:
+        _set(name, value, names)
+
+
+def _set(name: str, value: Any, names: dict[str, Any]) -> None:
     names[name] = value
     # config.lr = 0.1 where config is a dict or a call: its entry or argument changes as well.
     root, _, keys = name.partition(".")
@@ -231,13 +319,29 @@ def _named(node: ast.expr, names: Mapping[str, Any]) -> Any:
         return Unresolved(_text(node))
     if name in names:
         return names[name]
+    found = _walked(name, names)
+    return Unresolved(_text(node)) if found is None else found
+
+
+def _walked(name: str, names: Mapping[str, Any]) -> Any:
+    """The value of a dotted name within dicts and calls; None where there is none."""
     outer, _, keys = name.partition(".")
     found = names.get(outer)
     for key in keys.split(".") if keys else [""]:
-        if key not in _entries(found):
-            return Unresolved(_text(node))
-        found = _entries(found)[key]
+        found = _entries(found).get(key)
     return found
+
+
+def _joined(values: list[Any], is_and: bool, node: ast.expr) -> Any:
+    """The value of ``and`` or ``or``, where all before the one that decides are known."""
+    for value in values:
+        if not isinstance(value, bool):
+            break
+        if value is not is_and:
+            return value
+    else:
+        return is_and
+    return Unresolved(_text(node))
 
 
 def _dict(

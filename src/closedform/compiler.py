@@ -241,6 +241,7 @@ def evaluate_schedule(schedule: Schedule, step: int | ArrayLike) -> float | NDAr
 
     Raises:
         DefinitionError: A step is not an integer, negative, or above ``MAX_STEP``.
+        DomainError: A step is after the last one that the schedule's domain declares.
     """
     place = f"schedule {schedule.name!r}"
     try:
@@ -254,6 +255,8 @@ def evaluate_schedule(schedule: Schedule, step: int | ArrayLike) -> float | NDAr
     if steps.size and (steps.min() < 0 or steps.max() > MAX_STEP):
         wrong = steps.min() if steps.min() < 0 else steps.max()
         raise DefinitionError(f"steps must be in 0..{MAX_STEP}, got {wrong}", where=place)
+    if steps.size:
+        schedule.check_last(int(steps.max()))
     graph = schedule.memo("graph", lambda: compile_schedule(schedule, ANY_STEPS))
     values = evaluate(graph, {"step": steps.astype(np.int64).reshape(-1)})["value"]
     return float(values[0]) if np.isscalar(step) or steps.ndim == 0 else values.reshape(steps.shape)

@@ -55,8 +55,11 @@ def boundaries(schedule: Schedule) -> tuple[int, ...]:
 def last_step(schedule: Schedule) -> int:
     """Returns the last step of a table or plot of the schedule.
 
-    This is the length of the schedule if it has one, else 1.5 times its last boundary, else 1000.
+    This is the last step that its domain declares, else the length of the schedule if it has one,
+    else 1.5 times its last boundary, else 1000.
     """
+    if schedule.last_step is not None:
+        return schedule.last_step
     if schedule.length is not None and schedule.length > 0:
         return int(schedule.length)
     marks = boundaries(schedule)

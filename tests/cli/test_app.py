@@ -83,7 +83,8 @@ ERRORS = [
     (
         ["show", "cosineannealinglr"],
         "the library has no schedule or optimizer 'cosineannealinglr': did you mean "
-        "'cerebras:CosineAnnealingLR' or 'torch:CosineAnnealingLR'? `closedform list` shows all",
+        "'cerebras:CosineAnnealingLR' or 'mmengine:CosineAnnealingLR' or "
+        "'torch:CosineAnnealingLR'? `closedform list` shows all",
     ),
     (
         ["show", "torch:LinearLR", "--total-iters", "7"],

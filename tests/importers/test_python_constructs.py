@@ -12,6 +12,8 @@ import math
 import operator
 import random
 import statistics
+import subprocess
+import sys
 import time
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
@@ -19,14 +21,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, IntEnum
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 import sympy as sp
 import torch
 
 import closedform as cf
+from closedform import t
 from closedform.errors import ClosedFormError, TraceError
 
 PEAK = 3e-4
@@ -788,7 +793,7 @@ def test_an_exception_ends_the_domain() -> None:
     assert raised.place is not None
     assert raised.place.text.startswith("raise ValueError")
     assert schedule.exact(100) == 0
-    with pytest.raises(cf.errors.DomainError, match="Piecewise has no value"):
+    with pytest.raises(cf.errors.DomainError, match="its last step is 100"):
         schedule.exact(101)
 
 
@@ -819,3 +824,34 @@ def test_the_users_data_is_not_changed() -> None:
     decay = Decay()
     cf.from_python(decay)
     assert (HISTORY, decay.last, type(decay)) == ([], 0.0, Decay)
+
+
+def test_an_assertion_ends_the_domain_and_the_graph_is_total(tmp_path: Path) -> None:
+    def get_lr(step: int) -> float:
+        x = step / 1750
+        if not 0 <= x < 1:  # an assert, which pytest rewrites
+            raise AssertionError
+        return 1.0 if x < 0.55 else (1 - x) / 0.45 + (1 - (1 - x) / 0.45) * 0.1
+
+    schedule = cf.from_python(get_lr)
+    assert (schedule.domain, schedule.last_step) == ((t < 1750,), 1749)
+    steps = np.arange(1750)
+    np.testing.assert_allclose(schedule(steps), [get_lr(int(step)) for step in steps], atol=3e-16)
+    path = tmp_path / "lr.onnx"
+    cf.to_onnx(schedule, path)
+    session = onnxruntime.InferenceSession(path)
+    (last,) = session.run(None, {"step": np.array(1749)})
+    assert abs(last - get_lr(1749)) <= 3e-16
+
+
+def test_a_module_that_the_function_imports_first() -> None:
+    code = (
+        "import closedform as cf, sys\n"
+        "def f(step):\n"
+        "    import torch\n"
+        "    return float(torch.clamp(torch.tensor(step / 8), max=1.0))\n"
+        "assert 'torch' not in sys.modules\n"
+        "print(cf.from_python(f).exact(4))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "1/2\n", done.stderr

@@ -6,6 +6,7 @@ import copy
 import pickle
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import sympy as sp
 
@@ -67,6 +68,19 @@ def test_the_domain_declares_the_last_step() -> None:
     for same in (growing.scale(3), growing.clip(0, 1), growing.rename("other"), growing.bind()):
         assert same.last_step == 999
     assert (growing.shift(10).last_step, growing.shift(-10).last_step) == (989, 1009)
+
+
+def test_steps_after_the_last_have_no_value() -> None:
+    falling = Schedule(1 - t / 10, name="falling", domain=(t <= 10,))
+    assert falling(np.arange(11)).tolist() == [falling(step) for step in range(11)]  # type: ignore[union-attr]
+    for read in (falling, falling.exact, lambda step: falling(np.array([0, step]))):
+        with pytest.raises(DomainError) as caught:
+            read(11)
+        assert str(caught.value) == (
+            "the schedule has no value at t = 11, its last step is 10 (schedule 'falling'): "
+            "splice(…) continues it with another schedule"
+        )
+    assert falling.splice(11, library.constant(0))(1000) == 0
 
 
 def test_a_composition_has_a_clock_of_its_own() -> None:

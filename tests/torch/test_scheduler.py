@@ -22,6 +22,7 @@ from closedform.errors import (
     ArgumentError,
     ClosedFormError,
     DefinitionError,
+    DomainError,
     StateError,
     UnknownNameError,
 )
@@ -277,6 +278,15 @@ def test_torchs_sequential_takes_ours() -> None:
         optimizer.step()
         row.step()
     assert seen == [0, 0.25, 0.5, 0.75, 1, 0.75, 0.5, 0.25, 0]
+
+
+def test_a_schedule_with_a_last_step() -> None:
+    optimizer = two_groups()
+    scheduler = ParamScheduler(optimizer, cf.Schedule(1 - t / 10, domain=(t <= 10,)))
+    advance(scheduler, 10)
+    assert optimizer.param_groups[0]["lr"] == 0
+    with pytest.raises(DomainError, match="its last step is 10"):
+        scheduler.step()
 
 
 def test_step_costs_no_more_than_the_cheapest_of_torchs() -> None:

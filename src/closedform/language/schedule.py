@@ -238,6 +238,7 @@ class Schedule:
 
         Raises:
             DefinitionError: A step is not an integer, is negative, or a hyperparameter is open.
+            DomainError: A step is after the last one that the domain declares.
         """
         return delegation.functions().evaluate(self, step)
 
@@ -246,7 +247,8 @@ class Schedule:
 
         Raises:
             DefinitionError: The step is not an integer >= 0, or a hyperparameter is open.
-            DomainError: The schedule has no finite real value there.
+            DomainError: The schedule has no finite real value there, or the step is after the last
+                one that the domain declares.
         """
         if self.open:
             raise DefinitionError(
@@ -254,7 +256,19 @@ class Schedule:
                 where=f"schedule {self.name!r}",
                 hint="give them with bind()",
             )
-        return value_at(self.bound, {t: whole_steps(step, "step")})
+        number = whole_steps(step, "step")
+        self.check_last(int(number))
+        return value_at(self.bound, {t: number})
+
+    def check_last(self, step: int) -> None:
+        """Raises DomainError if a step is after the last one that the domain declares."""
+        last = self.memo("last", lambda: self.last_step)
+        if last is not None and step > last:
+            raise DomainError(
+                f"the schedule has no value at t = {step}, its last step is {last}",
+                where=f"schedule {self.name!r}",
+                hint="splice(…) continues it with another schedule",
+            )
 
     def latex(self) -> str:
         """Returns the formula in LaTeX, hyperparameters as symbols."""

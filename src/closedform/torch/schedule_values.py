@@ -36,7 +36,8 @@ class ScheduleValues:
         if 0 <= offset < len(self._values):
             return self._values[offset]
         self._first = step - step % BLOCK
-        steps = np.arange(self._first, min(self._first + BLOCK, MAX_STEP + 1))
+        last = MAX_STEP if self.schedule.last_step is None else self.schedule.last_step
+        steps = np.arange(self._first, min(self._first + BLOCK, max(last, step) + 1))
         values: Any = evaluate_schedule(self.schedule, steps)
         self._values = values.tolist()
         return self._values[step - self._first]

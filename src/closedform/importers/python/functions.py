@@ -338,6 +338,11 @@ _EXACT: Mapping[str, Callable[[sp.Expr], sp.Expr]] = {
 }
 
 
+def loaded_modules() -> list[str]:
+    """Returns the modules of :func:`known_functions` that are imported."""
+    return [name for name in (*MODULES, "jax.numpy") if name in sys.modules]
+
+
 def known_functions() -> dict[int, tuple[str, Traced, bool]]:
     """Returns the name and the traced value of each function by its identity.
 

@@ -29,6 +29,7 @@ from closedform.importers.python.functions import (
     called,
     has_traced,
     known_functions,
+    loaded_modules,
     traced_type,
 )
 from closedform.importers.python.number import Number, Truth
@@ -88,6 +89,14 @@ class Environment:
         self._reads.clear()
         for made, attributes, slots in self._objects:
             _restore(made, attributes, slots)
+
+    def _imported(self, *args: Any, **names: Any) -> Any:
+        """Returns what ``__import__`` does; the function may be the first to import a module."""
+        before = loaded_modules()
+        module = builtins.__import__(*args, **names)
+        if loaded_modules() != before:
+            self._functions = known_functions()
+        return self.wrap(module)
 
     def check_unchanged(self) -> None:
         """Raises Untraceable if the run has assigned a variable outside of the function."""
@@ -397,7 +406,7 @@ class Environment:
                 name: called(value, name, self._functions[id(value)][1], self.run)
                 for name, value in (("max", builtins.max), ("min", builtins.min))
             },
-            "__import__": lambda *args, **names: self.wrap(builtins.__import__(*args, **names)),
+            "__import__": self._imported,
             "print": _Silent(self, "print"),
             "open": self.refused("open", "reads or writes a file"),
             "input": self.refused("input", "reads the keyboard"),

@@ -435,15 +435,21 @@ class Traced:
         Raises:
             TraceError: The schedule differs from the program.
         """
-        last = self.cells[-1]
+        cells, domain = list(self.cells), list(self.domain)
+        last = cells[-1]
         is_settled = last.value is not None and not last.value.free_symbols and last.first > 0
-        expr = joined(self.cells)
-        used = {symbol.name for symbol in expr.free_symbols}
+        if last.value is None and last.end is None:
+            # The clock ends there: the expression is total, as graphs are.
+            del cells[-1]
+            cells[-1] = replace(cells[-1], end=None)
+            domain.append(sp.Lt(t, last.first))
+        expr = joined(cells)
+        used = {symbol.name for symbol in expr.free_symbols} | {t.name}
         schedule = TracedSchedule(
             expr,
             name=name,
             length=last.first if is_settled else None,
-            domain=[rule for rule in self.domain if {s.name for s in rule.free_symbols} <= used],
+            domain=[rule for rule in domain if {s.name for s in rule.free_symbols} <= used],
             **{key: value for key, value in values.items() if key in used},
         )
         if schedule.open or not is_callable or self.program.original is None:

@@ -182,6 +182,6 @@ def class_optimizer(
         numbers["betas"] = section.numbers("betas")
     if "eps" in section:
         eps = section.numbers("eps")
-        numbers["eps"] = eps if len(eps) > 1 else eps[0]
+        numbers["eps"] = eps[0] if len(eps) == 1 else eps
     plan = planned(name, numbers, rule, section.document.place(section.at(None)))
     return ClassOptimizer(plan, values["lr"], values.get("weight_decay"))

@@ -57,7 +57,8 @@ class PythonText:
         tree: The module.
         names: Each name that is assigned, also dotted as in ``config.lr = 0.1``, with its last
             value; an import is a :class:`Reference`.
-        expressions: The values of the statements that are an expression.
+        expressions: The values of the statements that are an expression, and calls whose result is
+            assigned to several names at once.
         convert: What a reader makes of an assigned value, such as of a call that it knows.
     """
 
@@ -108,6 +109,8 @@ def run_statements(body: list[ast.stmt], module: PythonText, source: str, depth:
                 found = module.convert(literal(value, module.names, source))
                 for target in targets:
                     _assign(target, found, module.names)
+                    if isinstance(target, ast.Tuple) and isinstance(found, Call):
+                        module.expressions.append(found)
             case ast.AnnAssign(target=target, value=ast.expr() as value):
                 _assign(target, module.convert(literal(value, module.names, source)), module.names)
             case ast.AugAssign(target=target, op=op, value=value):

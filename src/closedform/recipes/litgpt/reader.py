@@ -39,7 +39,7 @@ _NOTES = {
 
 def _matches(document: Document) -> bool:
     train = document.content.get("train")
-    return isinstance(train, dict) and bool({"lr_warmup_steps", "micro_batch_size"} & set(train))
+    return isinstance(train, dict) and bool({"lr_warmup_steps", "max_tokens"} & set(train))
 
 
 def _read(reading: Reading) -> Recipe:

@@ -19,7 +19,7 @@ from closedform.recipes.optimizer_classes import fused_adam
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe
 from closedform.recipes.rules import planned
-from closedform.recipes.section import Section, whole
+from closedform.recipes.section import Section, calls, whole
 from closedform.schedules import constant
 
 ARGUMENTS = "MODEL_ARGS"
@@ -28,6 +28,27 @@ ARGUMENTS = "MODEL_ARGS"
 _SECTIONS = ("train", "optimizer", "scheduler")
 """The sections of Megatron-Bridge."""
 
+_CONFIGS = ("TrainingConfig", "OptimizerConfig", "SchedulerConfig")
+_MUON = "distributed_muon_with_cosine_annealing"
+_WEIGHT_DECAY = {"start_weight_decay": 0.033, "end_weight_decay": 0.033, "weight_decay": 0.1}
+_ADAM = {**_WEIGHT_DECAY, "adam_beta2": 0.95, "lr_decay_style": "cosine", "lr": 1e-4}
+_MADE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "distributed_fused_adam_with_cosine_annealing": {**_ADAM, "lr_warmup_iters": 2000},
+        "distributed_fused_adam_with_cosine_annealing_samples": _ADAM,
+        _MUON: {
+            **_WEIGHT_DECAY,
+            "lr": 1e-4,
+            "lr_decay_iters": 2000,
+            "lr_decay_style": "cosine",
+            "lr_warmup_iters": 2000,
+            "optimizer": "dist_muon",
+        },
+    }
+)
+"""Functions of Megatron-Bridge that make the configs of optimizer and scheduler, with defaults."""
+
+_RENAMED = {"max_lr": "lr", "min_lr": "min-lr"}
 _OPTIMIZERS = ("adam", "sgd", "muon", "dist_muon", "lion", "soap", "adaptive_muon")
 _PLAIN = tuple(flag.removeprefix("--") for flag in FLAGS)
 _RATES = ("decoupled-lr", "decoupled-min-lr", "step-batch-size-schedule", "optimizer")
@@ -78,6 +99,9 @@ _KNOWN = (*_PLAIN, *_RATES, *_MOMENTS, *_IGNORED)
 _SAMPLES = ("train-samples", "lr-decay-samples", "lr-warmup-samples", "lr-wsd-decay-samples")
 _NOTES: Mapping[str, str] = MappingProxyType(
     {
+        "weight-decay-of-scheduler": (
+            "the scheduler's start_weight_decay replaces the optimizer's weight_decay"
+        ),
         "inverse-square-root-falls": (
             "inverse-square-root falls to the minimum at once after the horizon"
         ),
@@ -107,6 +131,11 @@ class Run:
 
 def _matches(document: Document) -> bool:
     content = document.content
+    if document.python is not None:
+        return any(
+            one.name.rpartition(".")[2] in ("SchedulerConfig", *_MADE)
+            for one in calls(document.values)
+        )
     if ARGUMENTS in content:
         return True
     if isinstance(content.get("scheduler"), dict) and isinstance(content.get("train"), dict):
@@ -131,6 +160,8 @@ def _normal(content: Mapping[str, Any]) -> dict[str, Any]:
 
 def _flags(document: Document) -> Section:
     """The flags of a command line, of ``MODEL_ARGS``, or of the sections of Megatron-Bridge."""
+    if document.python is not None:
+        return _from_python(document)
     config = whole(document)
     if ARGUMENTS in config:
         flags = config.section(ARGUMENTS)
@@ -144,7 +175,31 @@ def _flags(document: Document) -> Section:
 
 
 def _is_bridge(document: Document) -> bool:
-    return isinstance(document.content.get("scheduler"), Mapping)
+    content = document.content
+    return document.python is not None or isinstance(content.get("scheduler"), Mapping)
+
+
+def _from_python(document: Document) -> Section:
+    """The fields of Megatron-Bridge's config classes, or of the functions that make two of them."""
+    merged: dict[str, Any] = {}
+    for one in calls(document.values):
+        name = one.name.rpartition(".")[2]
+        if name in _MADE:
+            merged |= {**_MADE[name], **{_RENAMED.get(k, k): v for k, v in one.kwargs.items()}}
+            if merged.get("min-lr") is None and "lr" in merged and name != _MUON:
+                merged["min-lr"] = _tenth(merged["lr"])
+        elif name in _CONFIGS:
+            merged |= one.kwargs
+    if not merged:
+        raise document.error(
+            "the file calls none of Megatron-Bridge's config classes", "", ", ".join(_CONFIGS)
+        )
+    merged.pop("precision", None)
+    return Section(document, _normal(merged))
+
+
+def _tenth(rate: Any) -> Any:
+    return rate / 10 if isinstance(rate, int | float) else rate
 
 
 def _read(reading: Reading) -> Recipe:
@@ -275,6 +330,7 @@ def _bridge(flags: Section, given: dict[str, Any], run: Run) -> None:
         start, end = given["--start-weight-decay"], given["--end-weight-decay"]
         given["--start-weight-decay"] = given["--end-weight-decay"] = None
         if start is not None or end is not None:
+            # Written over the weight decay of the optimizer at every update.
             if start != end:
                 raise flags.error(
                     f"a constant weight decay must begin as it ends, got {start} and {end}"
@@ -351,7 +407,9 @@ def _notes(flags: Section, given: Mapping[str, Any]) -> dict[str, str]:
     has_warmup = any(
         given[flag] for flag in FLAGS if flag.startswith("--lr-warmup") and flag[12:] != "init"
     )
+    own, first = (flags.value(f"{name}weight-decay") for name in ("", "start-"))
     concerned = {
+        "weight-decay-of-scheduler": own is not None and first not in (None, own),
         "inverse-square-root-falls": style == "inverse-square-root",
         "constant-has-no-end": style == "constant",
         "warmup-start-ignored": bool(given["--lr-warmup-init"]) and not has_warmup,

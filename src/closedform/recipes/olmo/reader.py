@@ -15,6 +15,7 @@ from closedform.recipes.clock import Clock, Unit
 from closedform.recipes.document import Document, interpolated
 from closedform.recipes.intervals import by_intervals, first_after
 from closedform.recipes.olmo.schedules import SCHEDULES, SECTION
+from closedform.recipes.olmo_core import reader as olmo_core
 from closedform.recipes.optimizer_classes import class_optimizer
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, ParamGroup, Recipe
@@ -52,6 +53,8 @@ def _matches(document: Document) -> bool:
 
 
 def _read(reading: Reading) -> Recipe:
+    if reading.document.python is not None or "train_module" in reading.document.content:
+        return olmo_core.read(reading)
     document = interpolated(reading.document)
     config = whole(document)
     config.check_related(_TOP)

@@ -1,0 +1,210 @@
+"""The reader of OLMo-core's configs: the calls of a Python script, or the JSON of a checkpoint."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from closedform.errors import nearest
+from closedform.language import Schedule, exact_number
+from closedform.recipes.build import built
+from closedform.recipes.clock import Clock, Unit
+from closedform.recipes.document import Document
+from closedform.recipes.documents.values import Call, Reference, Unresolved
+from closedform.recipes.olmo_core.schedules import CLASSES, SCHEDULES
+from closedform.recipes.optimizer_classes import ClassOptimizer, class_optimizer
+from closedform.recipes.reader import Reader, Reading
+from closedform.recipes.recipe import Clipping, ParamGroup, Recipe
+from closedform.recipes.section import Section, calls, whole
+
+_CLASS = "_CLASS_"
+_OPTIMIZERS: Mapping[str, str] = MappingProxyType(
+    {
+        "AdamConfig": "Adam",
+        "AdamWConfig": "AdamW",
+        "DionConfig": "OLMoDion",
+        "LionConfig": "Lion",
+        "MuonConfig": "OLMoMuon",
+        "NoOpConfig": "NoOp",
+        "NorMuonConfig": "NorMuon",
+        "SkipStepAdamWConfig": "AdamW",
+        "SkipStepLionConfig": "Lion",
+    }
+)
+"""The optimizer configs, and their rules where no step is skipped."""
+
+_OUTSIDE = (
+    "class",
+    "compile",
+    "dtype",
+    "fixed_fields",
+    "group_overrides",
+    "rolling_interval_length",
+    "sigma_factor",
+    "step_increment_bugfix",
+)
+_FIELDS = ("class", "units", "lr_field", "initial_lr_field")
+_UNITS = ("steps", "epochs", "tokens")
+_SKIPPED = "steps whose loss or norm of the gradient is far off are skipped: those are not modelled"
+
+
+def _matches(document: Document) -> bool:
+    if document.python is None:
+        module = document.content.get("train_module")
+        return isinstance(module, dict) and "optim" in module and "scheduler" in module
+    return any(_last(one.name) in _OPTIMIZERS for one in calls(document.values))
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _plain(value: Any) -> Any:
+    """Calls as mappings with a class, classes of JSON without their packages."""
+    if isinstance(value, Call):
+        kwargs = {key: _plain(one) for key, one in value.kwargs.items()}
+        return {"class": _last(value.name), **kwargs}
+    if isinstance(value, Reference):
+        return _last(value.name)
+    if isinstance(value, Mapping):
+        named = {"class": _last(str(value[_CLASS]))} if _CLASS in value else {}
+        return named | {key: _plain(one) for key, one in value.items() if key != _CLASS}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, Unresolved) and value.text.startswith("SchedulerUnits."):
+        return _last(value.text)
+    return value
+
+
+def _from_python(document: Document) -> Document:
+    """The sections of the JSON, from the calls of a script."""
+    found = list(calls(document.values))
+
+    def first(*names: str) -> Call | None:
+        return next((one for one in found if _last(one.name) in names), None)
+
+    def argument(key: str) -> Any:
+        return next((one.kwargs[key] for one in found if key in one.kwargs), None)
+
+    duration = next((one for one in found if one.name.startswith("Duration.")), None)
+    length: Any = None
+    if duration is not None:
+        value = duration.args[0] if duration.args else next(iter(duration.kwargs.values()), None)
+        length = {"value": value, "unit": _last(duration.name)}
+    content = {
+        "train_module": {
+            "optim": first(*_OPTIMIZERS),
+            "scheduler": first(*CLASSES),
+            "max_grad_norm": argument("max_grad_norm"),
+        },
+        "trainer": {"max_duration": length},
+        "data_loader": {"global_batch_size": argument("global_batch_size")},
+    }
+    return replace(document, content=content)
+
+
+def read(reading: Reading) -> Recipe:
+    """Returns the recipe of a config.
+
+    Raises:
+        ConfigError: A class or field is unknown, or a value is not valid.
+        ArgumentError: Facts are missing.
+    """
+    document = reading.document
+    if document.python is not None:
+        document = _from_python(document)
+    document = replace(document, content=_plain(document.content))
+    config = whole(document)
+    module = config.section("train_module")
+    optim, scheduler = module.section("optim"), module.section("scheduler")
+    if not optim.content:
+        raise module.error("there is no optimizer config", "optim", nearest("", _OPTIMIZERS))
+    kind = optim.text("class", "AdamWConfig")
+    if kind not in _OPTIMIZERS:
+        raise optim.error(f"there is no optimizer {kind!r}", "class", nearest(kind, _OPTIMIZERS))
+    optimizers: list[tuple[ClassOptimizer, dict[str, Any]]] = [
+        (class_optimizer(optim, _OPTIMIZERS[kind], _OUTSIDE), {})
+    ]
+    optimizers += _overrides(optim, _OPTIMIZERS[kind])
+    tokens = config.section("data_loader").content.get("global_batch_size")
+    tokens = tokens if isinstance(tokens, int) else reading.facts.tokens_per_update
+    total = _total(config.section("trainer").section("max_duration"), tokens, reading)
+    groups: list[ParamGroup] = []
+    for made, named in optimizers:
+        rate = None
+        if scheduler.content:
+            rate = _rate(scheduler, made, total, tokens, reading)
+        groups.append(made.group(rate, **named))
+    threshold = module.content.get("max_grad_norm")
+    unit = Unit.TOKEN if scheduler.value("units", "steps") == "tokens" else Unit.UPDATE
+    return Recipe(
+        document.name,
+        "olmo_core",
+        tuple(groups),
+        horizon=total,
+        version=reading.version,
+        source=document.source,
+        facts=reading.facts,
+        clock=Clock(unit, offset=1),
+        clipping=None if threshold is None else Clipping(module.number("max_grad_norm")),
+        notes={"skipped-steps": _SKIPPED} if kind.startswith("SkipStep") else {},
+    )
+
+
+def _overrides(optim: Section, name: str) -> list[tuple[ClassOptimizer, dict[str, Any]]]:
+    """The param groups that the config pulls out, with options of their own."""
+    found = []
+    for one in optim.sections("group_overrides"):
+        one.check(("class", "params", "opts"))
+        options = one.section("opts")
+        content = {**optim.content, **{k: v for k, v in options.content.items() if k != "class"}}
+        own = Section(optim.document, content, one.path)
+        patterns = tuple(str(part) for part in one.value("params", []))
+        named = {"name": ", ".join(patterns), "patterns": patterns}
+        found.append((class_optimizer(own, name, _OUTSIDE), named))
+    return found
+
+
+def _total(duration: Section, tokens: Any, reading: Reading) -> int | None:
+    """The updates of the run."""
+    if reading.facts.total_updates is not None or not duration.content:
+        return reading.facts.total_updates
+    unit = duration.text("unit")
+    if unit not in _UNITS:
+        raise duration.error(f"there is no unit {unit!r}", "unit", nearest(unit, _UNITS))
+    amount = duration.integer("value")
+    if unit == "steps":
+        return int(amount)
+    if unit == "epochs":
+        length = reading.facts.updates_per_epoch
+        return None if length is None else int(amount) * int(length)
+    return None if tokens is None else math.ceil(exact_number(amount) / exact_number(tokens))
+
+
+def _rate(
+    scheduler: Section, made: ClassOptimizer, total: int | None, tokens: Any, reading: Reading
+) -> Schedule:
+    name = scheduler.text("class")
+    if name not in CLASSES:
+        raise scheduler.error(f"there is no scheduler {name!r}", "class", nearest(name, CLASSES))
+    scheduler.check((*CLASSES[name][1], *_FIELDS))
+    in_tokens = scheduler.value("units", "steps") == "tokens"
+    missing = ["total_updates"] if total is None else []
+    missing += ["tokens_per_update"] if in_tokens and tokens is None else []
+    if missing:
+        reading.facts.require(*missing, where=scheduler.document.source)
+    spec = {key: scheduler.value(key) for key in scheduler.content if not key.endswith("_field")}
+    facts = {"tokens_per_batch": tokens, "max_steps": total}
+    if in_tokens:
+        duration = whole(scheduler.document).section("trainer").section("max_duration")
+        is_exact = duration.value("unit") == "tokens"
+        facts["max_tokens"] = duration.integer("value") if is_exact else int(total or 0) * tokens
+    arguments = {"optim": {"lr": made.lr}, "scheduler": spec}
+    with scheduler.located():
+        return built("olmo_core", SCHEDULES, name, arguments, facts=facts)
+
+
+READER = Reader(read, _matches)

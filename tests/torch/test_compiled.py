@@ -95,3 +95,26 @@ def test_other_dtypes_are_compiled_as_they_are_stepped(dtype: torch.dtype) -> No
     # bfloat16: computed in float32, which may round to the other of two neighbours, 2**-8 apart.
     bound = 5 * 4 * 1.2e-16 if dtype == torch.float64 else 2.0**-7
     assert largest_difference(doubled(ours), doubled(theirs)) <= bound
+
+
+def test_a_cycle_of_numbers_under_a_trace_makes_two_graphs_at_most() -> None:
+    """As torch does: one graph for the first rate and momentum, one for all others."""
+    params, others = parameters([(3,), (2,)]), parameters([(3,), (2,)])
+    mine = optim.SGD(params, lr=0.1, momentum=0.9)
+    theirs = torch.optim.SGD(others, lr=0.1, momentum=0.9)
+    driving = [
+        torch.optim.lr_scheduler.OneCycleLR(one, 0.1, total_steps=40) for one in (mine, theirs)
+    ]
+    torch._dynamo.reset()
+    counters.clear()
+    compiled_step = torch.compile(lambda: mine.step(), backend="aot_eager")
+    for number in range(12):
+        for param in (*params, *others):
+            param.grad = torch.full_like(param, 0.5 - number % 3)
+        compiled_step()
+        theirs.step()
+        for scheduler in driving:
+            scheduler.step()
+    assert counters["stats"]["unique_graphs"] <= 2
+    assert not counters["recompile_limit"]
+    assert largest_difference(params, others) <= 12 * 4 * 6e-8  # roundings

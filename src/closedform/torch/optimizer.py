@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -29,16 +29,17 @@ from closedform.torch.distributed.shards import (
 )
 from closedform.torch.engine.batching import pack_scalars
 from closedform.torch.engine.compiled import compiled
+from closedform.torch.engine.flat import FlatKernel, FlatStep, is_flat, pack_states
 from closedform.torch.engine.foreach import foreach
 from closedform.torch.engine.hyper_inputs import constants_of
 from closedform.torch.engine.kernels import (
     BACKENDS,
+    COMPUTE_DTYPES,
     ParamTensors,
     TorchKernel,
     is_joint,
     named_arguments,
     step_graph,
-    torch_kernel,
 )
 from closedform.torch.engine.ort import OrtKernel, ort_kernel
 from closedform.torch.engine.programs import BoundProgram, run_in_trace
@@ -47,8 +48,9 @@ from closedform.torch.engine.specialize import (
     CompiledGroup,
     HyperSource,
     RuleSource,
-    Specializer,
+    Specialization,
     input_tensors,
+    specializer,
 )
 from closedform.torch.evaluation import TrainEvalOptimizer
 from closedform.torch.param_groups import check_all, check_parameter, place, with_gradients
@@ -65,7 +67,7 @@ class Optimizer(TrainEvalOptimizer):
     write numbers there, or fill tensors. A hyperparameter that is a Schedule is part of the graph,
     evaluated at the parameter's own step, and is not an entry of the group. The constructor creates
     the states, and the int64 count ``step``, on the parameter's device; a step neither creates
-    state nor reads a tensor back to the host. A parameter without a gradient is not changed, nor is
+    state nor reads a tensor of a device. A parameter without a gradient is not changed, nor is
     its step.
 
     Args:
@@ -131,8 +133,10 @@ class Optimizer(TrainEvalOptimizer):
 
     def _reset(self) -> None:
         """Drops everything compiled; the next step compiles it again."""
-        self._specializer = Specializer(self._source)
+        self._specializer = specializer(self._source)
         self._compiled: dict[int, CompiledGroup] = {}
+        self._kernels: dict[Any, Any] = {}
+        self._is_flat = self._backend == "eager"
         self._evaluations = {}
         self._captured: CapturedStep | None = None
         self._batch = compiled() if self._backend == "compile" else foreach()
@@ -175,8 +179,7 @@ class Optimizer(TrainEvalOptimizer):
         rule = self._specializer.rule(values, where)
         self._check_rule(rule, group, where)
         made = group_states(rule, group, index, type(self).__name__)
-        if not is_joint(rule):
-            pack_scalars(made)
+        self._pack(group["params"], made, is_joint=is_joint(rule))
         for key in scheduled:
             del group[key]
         if "tags" in group and isinstance(group["tags"], set | frozenset | tuple):
@@ -184,7 +187,19 @@ class Optimizer(TrainEvalOptimizer):
         self._scheduled.append(scheduled)
         for parameter, states in zip(group["params"], made, strict=True):
             self.state[parameter] = states
-        self._compile(index)
+        is_tensor = any(isinstance(value, Tensor) for value in values.values())
+        if self._backend == "onnxruntime" or is_tensor:
+            self._compile(index)  # whether there is a session, and whether a tensor can be an input
+
+    def _pack(
+        self, params: Sequence[Tensor], states: Sequence[dict[str, Tensor]], *, is_joint: bool
+    ) -> None:
+        """Makes states contiguous in memory that are stepped at once."""
+        if is_joint:
+            return
+        pack_scalars(states)
+        if self._is_flat:
+            pack_states(params, states)
 
     def _check_rule(self, rule: UpdateRule, group: Mapping[str, Any], where: str) -> None:
         if rule.inputs:
@@ -244,7 +259,7 @@ class Optimizer(TrainEvalOptimizer):
             with torch.enable_grad():
                 loss = closure()
         if torch.compiler.is_compiling():
-            run_in_trace(self._programs())
+            self._step_in_trace()
         elif self._captured is None or not self._captured.update(self.param_groups, self.state):
             self._captured = None
             self._captured = self._step_and_capture()
@@ -252,49 +267,87 @@ class Optimizer(TrainEvalOptimizer):
             self._captured.replay()
         return loss
 
-    def _programs(self) -> list[BoundProgram]:
+    def _step_in_trace(self) -> None:
+        """Steps within a torch.compile of the user, once the groups are compiled."""
+        if len(self._compiled) < len(self.param_groups):
+            self._step_outside()
+        else:
+            run_in_trace(self._programs(self._work()))
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator] # the first step compiles
+    def _step_outside(self) -> None:
+        self._captured = self._step_and_capture()
+
+    def _programs(self, work: Iterable[Work]) -> list[BoundProgram]:
         """Steps the parameters of other kernels, and returns the programs of torch kernels."""
-        work = [step for index in range(len(self.param_groups)) for step in self._work_of(index)]
+        found = list(work)
         shards = [
             (kernel, self._shard_tensors(hypers, param))
-            for kernel, hypers, params in work
+            for kernel, hypers, params in found
             if isinstance(kernel, ShardKernel)
             for param in params
         ]
         if shards:
             run_shards(shards)
         programs = []
-        for kernel, hypers, params in work:
+        for kernel, hypers, params in found:
             if isinstance(kernel, TorchKernel):
                 programs.append(kernel.bind(hypers, [self._tensors(param) for param in params]))
             elif isinstance(kernel, OrtKernel):
                 kernel.run(named_arguments(hypers, [self._tensors(param) for param in params]))
         return programs
 
+    def _work(self) -> list[Work]:
+        """The kernels of all parameters with a gradient; nothing is changed."""
+        return [step for index in range(len(self.param_groups)) for step in self._work_of(index)]
+
     def _step_and_capture(self) -> CapturedStep | None:
         """Performs a step, and returns it for replay if possible."""
-        programs = self._programs()
-        if not programs:
-            return None
-        batched = self._batch(programs)
+        work = self._work()
+        flat = self._flat_steps() if self._is_flat else {}
+        joined = {param for steps in flat.values() for one in steps for param in one.params}
+        programs = self._programs(one for one in work if one[2][0] not in joined)
+        batched = self._batch(programs) if programs else []
         for one in batched:
             one.run()
+        for steps in flat.values():
+            for step in steps:
+                step.run()
         sources = [(self._compiled[index], found) for index, found in enumerate(self._scheduled)]
-        return capture(sources, self._source.keys, self.param_groups, self.state, batched)
+        return capture(sources, self._source.keys, self.param_groups, self.state, batched, flat)
+
+    def _flat_steps(self) -> dict[int, list[FlatStep]]:
+        """The steps of parameters as vectors, by group."""
+        found: dict[int, list[FlatStep]] = {}
+        for index, group in enumerate(self.param_groups):
+            known = self._compiled.get(index)
+            if known is None or known.is_joint:
+                continue
+            rows: dict[int, tuple[FlatKernel, list[Tensor]]] = {}
+            for kernel, param in zip(known.kernels, group["params"], strict=True):
+                if isinstance(kernel, TorchKernel) and is_flat(param) and kernel.flat is not None:
+                    rows.setdefault(id(kernel), (kernel.flat, []))[1].append(param)
+            found[index] = [
+                FlatStep(kernel, known, params, [self.state[param] for param in params])
+                for kernel, params in rows.values()
+            ]
+            for one in found[index]:
+                one.grads[:] = [
+                    None if param.grad is None else gradient_of(param) for param in one.params
+                ]
+        return found
 
     def _work_of(self, index: int) -> list[Work]:
         """The kernel of each parameter of a group with a gradient, or one for all parameters."""
         group = self.param_groups[index]
         wanted = with_gradients(group, index, type(self).__name__)
-        if not wanted:
-            return []
         values = self._values_of(index)
         known = self._compiled.get(index)
         if known is None or not known.specialization.matches(values):
             known = self._compile(index)
         self._complete_states(known, index)
         hypers = known.write_inputs(values)
-        if known.is_joint:
+        if known.is_joint and wanted:
             check_all(wanted, group, index, type(self).__name__)
             if not isinstance(known.kernels[0], ShardKernel):
                 return [(known.kernels[0], hypers, group["params"])]
@@ -318,8 +371,7 @@ class Optimizer(TrainEvalOptimizer):
         made = completed_states(
             rule, group, index, type(self).__name__, found, may_restart=may_restart
         )
-        if not known.is_joint:
-            pack_scalars(made)
+        self._pack(group["params"], made, is_joint=known.is_joint)
         self.state.update(zip(group["params"], made, strict=True))
 
     @torch.compiler.disable  # type: ignore[untyped-decorator] # tracing would trace SymPy
@@ -340,11 +392,10 @@ class Optimizer(TrainEvalOptimizer):
                 rules = shard_rules(rule, params, made.kernels)
                 group.kernels += shard_kernels(rule.name, rules, params, make_runner, made.kernels)
                 continue
-            tensors = [local(param.detach()) for param in params]
-            key = tuple((tuple(tensor.shape), tensor.dtype) for tensor in tensors)
-            if key not in made.kernels:
-                made.kernels[key] = self._kernel(rule, group.inputs, params)
-            group.kernels.append(made.kernels[key])
+            group.kernels.append(self._kernel(made, group.inputs, params))
+        for kernel in group.kernels:
+            if isinstance(kernel, TorchKernel):
+                _ = kernel.program  # outside of a trace
         self._compiled[index] = group
         return group
 
@@ -360,14 +411,21 @@ class Optimizer(TrainEvalOptimizer):
         return ShardTensors(param.detach(), gradient_of(param), self.state[param], hypers)
 
     def _kernel(
-        self, rule: UpdateRule, hypers: Mapping[str, Tensor], params: Sequence[Tensor]
+        self, made: Specialization, hypers: Mapping[str, Tensor], params: Sequence[Tensor]
     ) -> OrtKernel | TorchKernel:
-        tensors = [self._tensors(param) for param in params]
+        """The kernel of a parameter, or of several; torch's are those of all optimizers."""
+        rule, dtype = made.rule.rule, params[0].dtype
+        shapes = tuple(tuple(local(param.detach()).shape) for param in params)
         if self._backend == "onnxruntime":
-            arguments = named_arguments(hypers, tensors)
-            graph = step_graph(rule, [one[PARAM] for one in tensors])
-            return ort_kernel(graph, rule.name, arguments, self._providers)
-        return torch_kernel(rule, tensors)
+            key = id(made), shapes, dtype
+            if key not in self._kernels:
+                tensors = [self._tensors(param) for param in params]
+                graph = step_graph(rule, shapes, dtype)
+                arguments = named_arguments(hypers, tensors)
+                self._kernels[key] = ort_kernel(graph, rule.name, arguments, self._providers)
+            found: OrtKernel = self._kernels[key]
+            return found
+        return made.torch_kernel(shapes, COMPUTE_DTYPES[dtype], map(self._tensors, params))
 
     # --- saving and copying --------------------------------------------------------------------
 
@@ -392,8 +450,8 @@ class Optimizer(TrainEvalOptimizer):
                     given, self._groups_for_load(), self._rule_for_load, self._states_for_load
                 )
             )
-            if not any(group.is_joint for group in self._compiled.values()):
-                pack_scalars(states for _, states in found)
+            joint = any(group.is_joint for group in self._compiled.values())
+            self._pack([param for param, _ in found], [one for _, one in found], is_joint=joint)
             return {**given, "state": {}}
 
         handle = self.register_load_state_dict_pre_hook(adapt)

@@ -9,7 +9,7 @@ import sympy as sp
 import torch
 from torch import Tensor
 
-from closedform.errors import StateError, nearest
+from closedform.errors import ClosedFormError, StateError, nearest
 from closedform.ir.naming import SHARED
 from closedform.language import Schedule, UpdateRule, t
 from closedform.runtime.state_layouts import POWERS, step_of_powers
@@ -18,7 +18,7 @@ from closedform.torch.distributed.shards import (
     is_redistributable,
     redistributed_like,
 )
-from closedform.torch.engine.kernels import initial_states, is_joint
+from closedform.torch.engine.kernels import is_joint, state_maker
 from closedform.torch.param_groups import is_training, located, place
 
 STEP = "step"
@@ -71,6 +71,7 @@ def adapted_states(
     for index, ((where, group, keys), saved) in enumerate(zip(groups, saved_groups, strict=True)):
         _check_group(group, keys, saved, where)
         rule = rule_of(index, saved)
+        make = _first_states(rule)
         owner = where.split(",", maxsplit=1)[0]
         for number, (key, parameter) in enumerate(
             zip(saved["params"], group["params"], strict=True)
@@ -79,7 +80,7 @@ def adapted_states(
             saved_states = given["state"].get(key) or {}
             present = {name: value for name, value in saved_states.items() if value is not None}
             found = _with_step(present, rule, spot)
-            first = first_states(rule, parameter)
+            first = make(parameter)
             if not is_training(saved):
                 first[TRAINING_POINT] = parameter.detach().clone()
             if found.keys() - first.keys() - {*_DERIVED}:
@@ -92,10 +93,15 @@ def adapted_states(
     return [(parameter, _loaded(found, first)) for parameter, found, first in matching]
 
 
-def first_states(rule: UpdateRule, parameter: Tensor) -> dict[str, Tensor]:
-    """Returns the step and the states of a parameter before its first step, on its device."""
-    step = torch.zeros((), dtype=torch.int64, device=parameter.device)
-    return {STEP: step, **initial_states(rule, parameter)}
+def _first_states(rule: UpdateRule) -> Callable[[Tensor], dict[str, Tensor]]:
+    """The function from a parameter to its step and states before its first step."""
+    make = state_maker(rule)
+
+    def first(parameter: Tensor) -> dict[str, Tensor]:
+        step = torch.zeros((), dtype=torch.int64, device=parameter.device)
+        return {STEP: step, **make(parameter)}
+
+    return first
 
 
 def group_states(
@@ -113,9 +119,13 @@ def group_states(
         DefinitionError: The rule does not apply to the shape of a parameter.
     """
     made = []
+    make = _first_states(rule)
     for number, parameter in enumerate(group["params"]):
-        with located(f"{owner}, {place(group, index, number)}"):
-            made.append(first_states(rule, parameter))
+        try:
+            made.append(make(parameter))
+        except ClosedFormError:
+            with located(f"{owner}, {place(group, index, number)}"):
+                raise
     return made
 
 

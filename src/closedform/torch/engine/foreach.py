@@ -2,8 +2,8 @@
 
 A program is a torch.fx graph. Its ops become those of ``torch._foreach`` where torch has one, and
 a loop over the parameters otherwise: the overhead of Python is that of one parameter. An op writes
-in place where it can, so that an output takes the memory of the state that it replaces. On a CPU,
-large tensors are stepped tile by tile, so that intermediate values stay in its cache.
+in place where it can, so that an output takes the memory of the state that it replaces.
+``engine/flat.py`` steps the parameters of elementwise rules on a CPU.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from closedform.torch.engine.batching import (
 from closedform.torch.engine.inplace import FOREACH_OPS, InplaceProgram, is_list
 from closedform.torch.engine.programs import Batcher, StepFunction, in_dtype
 
-TILE = 2**18
-"""The most elements that are stepped at once on a CPU: intermediate values stay in its cache."""
+CPU_BATCH = 2**18
+"""Elements that are stepped at once on a CPU: intermediate values stay in its cache."""
 
 DEVICE_BATCH = 2**26
 """Elements that are stepped at once on a device: enough to keep it busy, without a model's copy."""
@@ -153,15 +153,11 @@ def _runs(
     program: ForeachProgram, params: Sequence[_Operands], tensors: Sequence[Tensor]
 ) -> Iterator[Run]:
     """Steps of the parameters of one program, as many at once as their elements allow."""
-    is_cpu = tensors[0].device.type == "cpu"
-    limit = TILE if is_cpu else DEVICE_BATCH
+    limit = CPU_BATCH if tensors[0].device.type == "cpu" else DEVICE_BATCH
     batch: list[_Operands] = []
     count = 0
     for one in params:
         size = max(tensors[index].numel() for index, _ in one.inputs if index < len(tensors))
-        if is_cpu and size > TILE and program.source.is_elementwise:
-            yield partial(_run_tiled, program, one)
-            continue
         if batch and count + size > limit:
             yield partial(_run, program, _Columns.of(batch))
             batch, count = [], 0
@@ -199,22 +195,6 @@ def _run(program: ForeachProgram, columns: _Columns, tensors: Tensors) -> None:
         if pairs:
             written, made = zip(*pairs, strict=True)
             torch._foreach_copy_(written, made)
-
-
-def _run_tiled(program: ForeachProgram, param: _Operands, tensors: Tensors) -> None:
-    """Steps one large parameter of the CPU tile by tile, if its tensors are contiguous."""
-    columns = _Columns.of([param])
-    own = {ref: tensors[ref] for ref in param.all}
-    large = {ref: value for ref, value in own.items() if value.dim()}
-    shapes = {value.shape for value in large.values()}
-    if len(shapes) > 1 or not all(one.is_cpu and one.is_contiguous() for one in large.values()):
-        _run(program, columns, own)
-        return
-    (shape,) = shapes
-    count = -(-shape.numel() // TILE)
-    tiles = {ref: value.view(-1).chunk(count) for ref, value in large.items()}
-    for index in range(count):
-        _run(program, columns, own | {ref: tile[index] for ref, tile in tiles.items()})
 
 
 class _Instruction(NamedTuple):

@@ -18,11 +18,11 @@ from enum import StrEnum
 from typing import assert_never
 
 import sympy as sp
+import torch
 
-from closedform.compiler import compile_step
 from closedform.errors import ClosedFormError
 from closedform.language import Schedule, UpdateRule
-from closedform.options import ModelSpec
+from closedform.torch.engine.kernels import ANY_SHAPE, has_one_graph, step_graph
 
 BELOW_ONE = 1 - sp.Rational(1, 2**40)
 """The largest number of the range [0, 1): 1 minus this is far above the rounding of a float64."""
@@ -117,19 +117,21 @@ def with_inputs(rule: UpdateRule, ranges: Mapping[str, InputRange]) -> RuleWithI
 
 
 def _clamped(symbol: sp.Symbol, bounds: InputRange) -> sp.Expr:
+    """The symbol in its range; not evaluated, since SymPy would compare it with all its peers."""
     match bounds:
         case InputRange.ANY:
             return symbol
         case InputRange.NONNEGATIVE:
-            return sp.Max(symbol, 0)
+            return sp.Max(symbol, 0, evaluate=False)
         case InputRange.BELOW_ONE:
-            return sp.Min(sp.Max(symbol, 0), BELOW_ONE)
+            return sp.Min(sp.Max(symbol, 0, evaluate=False), BELOW_ONE, evaluate=False)
     assert_never(bounds)
 
 
 def _compiles(rule: RuleWithInputs, shape: tuple[int, ...]) -> bool:
+    shapes = (ANY_SHAPE if has_one_graph(rule.rule) else shape,)
     try:
-        compile_step(ModelSpec(rule.rule, {"p": shape}))
+        step_graph(rule.rule, shapes, torch.float32)
     except ClosedFormError:
         return False
     return True

@@ -7,8 +7,9 @@ onnxruntime.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import sympy as sp
 import torch
@@ -16,12 +17,14 @@ from torch import Tensor
 
 from closedform.compiler import compile_init, compile_step
 from closedform.exporters.torch_module import GraphProgram, to_module
-from closedform.ir.graph import Graph
+from closedform.ir.graph import Graph, input_names
 from closedform.ir.naming import GRAD, NEXT, PARAM, SHARED
 from closedform.language import UpdateRule
+from closedform.language.functions import WHOLE_TENSOR
 from closedform.language.model import GlobalSum
 from closedform.options import GraphOptions, ModelSpec
 from closedform.torch.distributed.shards import dtensor_like, full_states, is_dtensor, local
+from closedform.torch.engine.flat import FlatKernel, flat_kernel
 from closedform.torch.engine.programs import BoundProgram
 
 BACKENDS = ("eager", "compile", "onnxruntime")
@@ -39,6 +42,9 @@ COMPUTE_DTYPES = {
 
 GRAPH_DTYPES = {torch.float32: "f32", torch.float64: "f64"}
 """The dtypes of steps, as graphs name them."""
+
+ANY_SHAPE = (2,)
+"""A shape whose graph is that of all shapes, for a rule that has one graph."""
 
 ParamTensors = Mapping[str, Tensor]
 """A parameter (``PARAM``), its gradient (``GRAD``), and its states by name, with the step."""
@@ -96,13 +102,31 @@ def state_label(name: str, number: int = 0) -> str:
     return name if is_common else f"state.{LABEL}{number}.{name}"
 
 
-def initial_states(rule: UpdateRule, param: Tensor) -> dict[str, Tensor]:
-    """Returns the states of a parameter before its first step, on its device.
+def state_maker(rule: UpdateRule) -> Callable[[Tensor], dict[str, Tensor]]:
+    """Returns the function from a parameter to its states before its first step, on its device.
 
     Model-wide states are included as ``shared.<name>``: each parameter has a copy, and all copies
     are equal. The states of a DTensor are distributed like it, or replicated if they have another
     shape.
     """
+    is_zero = _starts_at_zero(rule)
+    has_shape = {name: spec.shape == "param" for name, spec in rule.states.items()}
+
+    def make(param: Tensor) -> dict[str, Tensor]:
+        if not is_zero or is_dtensor(param):
+            return _initial_states(rule, param)
+        dtype, device = COMPUTE_DTYPES[param.dtype], param.device
+        return {
+            name: torch.zeros_like(param, dtype=dtype, requires_grad=False)
+            if is_full
+            else torch.zeros((), dtype=dtype, device=device)
+            for name, is_full in has_shape.items()
+        }
+
+    return make
+
+
+def _initial_states(rule: UpdateRule, param: Tensor) -> dict[str, Tensor]:
     dtype, part = COMPUTE_DTYPES[param.dtype], local(param.detach())
     fixed = rule.for_shape(tuple(param.shape))
     spec = ModelSpec(fixed, {LABEL: tuple(part.shape)})
@@ -126,6 +150,14 @@ def initial_states(rule: UpdateRule, param: Tensor) -> dict[str, Tensor]:
     return {**found, **sharded, **full_states(fixed, param, dtype)}
 
 
+def _starts_at_zero(rule: UpdateRule) -> bool:
+    """Whether all states are 0 before the first step, for parameters of all shapes."""
+    are_zero = all(
+        spec.initial == 0 and spec.shape in ("param", "scalar") for spec in rule.states.values()
+    )
+    return are_zero and not rule.shared and rule.is_for_all_shapes
+
+
 def _laid_out_like(param: Tensor, value: Tensor) -> Tensor:
     """A state in the memory format of its parameter, if it has the same shape."""
     if value.shape != param.shape or param.is_contiguous():
@@ -133,26 +165,46 @@ def _laid_out_like(param: Tensor, value: Tensor) -> Tensor:
     return torch.empty_like(param, dtype=value.dtype).copy_(value)
 
 
-def step_graph(rule: UpdateRule, params: Sequence[Tensor]) -> Graph:
-    """Returns the step of a rule for parameters of these shapes and dtype."""
-    shapes = {f"{LABEL}{number}": tuple(param.shape) for number, param in enumerate(params)}
-    dtype = GRAPH_DTYPES[COMPUTE_DTYPES[params[0].dtype]]
-    return compile_step(ModelSpec(rule, shapes), GraphOptions(dtype=dtype))
+@lru_cache(128)
+def step_graph(rule: UpdateRule, shapes: tuple[tuple[int, ...], ...], dtype: torch.dtype) -> Graph:
+    """Returns the step of a rule for parameters of these shapes and this dtype."""
+    named = {f"{LABEL}{number}": shape for number, shape in enumerate(shapes)}
+    options = GraphOptions(dtype=GRAPH_DTYPES[COMPUTE_DTYPES[dtype]])
+    return compile_step(ModelSpec(rule, named), options)
 
 
-@dataclass(frozen=True, slots=True)
+def has_one_graph(rule: UpdateRule) -> bool:
+    """Returns whether the graph of a parameter of rank 1 is that of parameters of all shapes."""
+    is_whole = any(expr.has(*WHOLE_TENSOR) for expr in rule.all_expressions())
+    has_shapes = any(spec.shape not in ("param", "scalar") for spec in rule.states.values())
+    return rule.is_for_all_shapes and not (is_whole or has_shapes or is_joint(rule))
+
+
+@dataclass(frozen=True)
 class TorchKernel:
     """A step as a torch program.
 
     Attributes:
-        program: The step graph in torch.
+        graph: The step graph.
         reads: The tensor of each input.
         writes: The tensors of each output.
+        is_for_all_shapes: Whether the graph is that of parameters of all shapes.
     """
 
-    program: GraphProgram
+    graph: Graph
     reads: tuple[TensorKey, ...]
     writes: tuple[tuple[TensorKey, ...], ...]
+    is_for_all_shapes: bool = False
+
+    @cached_property
+    def program(self) -> GraphProgram:
+        """The graph in torch; a trace needs it to be made before."""
+        return to_module(self.graph)
+
+    @cached_property
+    def flat(self) -> FlatKernel | None:
+        """The programs that step several parameters as one vector, if that is possible."""
+        return flat_kernel(self.graph, f"{LABEL}0") if self.is_for_all_shapes else None
 
     def bind(self, hypers: Mapping[str, Tensor], params: Sequence[ParamTensors]) -> BoundProgram:
         """Returns the program with the tensors of parameters, in its order."""
@@ -162,15 +214,15 @@ class TorchKernel:
         return BoundProgram(self.program, reads, writes, hypers)
 
 
-def torch_kernel(rule: UpdateRule, params: Sequence[ParamTensors]) -> TorchKernel:
-    """Returns the kernel of a rule for parameters of these shapes and dtypes, in torch."""
-    tensors = [one[PARAM] for one in params]
-    program = to_module(step_graph(rule, tensors))
+def torch_kernel(
+    graph: Graph, params: Sequence[ParamTensors], *, is_for_all_shapes: bool
+) -> TorchKernel:
+    """Returns the kernel of a graph for parameters with these tensors, in torch."""
     keys: dict[str, tuple[TensorKey, ...]] = {}
     for index, one in enumerate(params):
         for name in one:
             label = _label(name, index)
             keys[label] = (*keys.get(label, ()), (index, name))
-    reads = tuple(keys.get(name, ((-1, name),))[0] for name in program.input_names)
-    writes = tuple(keys[name.removeprefix(NEXT)] for name in program.output_names)
-    return TorchKernel(program, reads, writes)
+    reads = tuple(keys.get(name, ((-1, name),))[0] for name in input_names(graph))
+    writes = tuple(keys[output.name.removeprefix(NEXT)] for output in graph.outputs)
+    return TorchKernel(graph, reads, writes, is_for_all_shapes)

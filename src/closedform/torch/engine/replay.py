@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import is_, itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from closedform.torch.engine.flat import FlatStep
 from closedform.torch.engine.programs import BatchedStep
 from closedform.torch.engine.specialize import CompiledGroup
 
@@ -21,8 +22,19 @@ States = Mapping[Tensor, dict[str, Tensor]]
 _PARAMS = itemgetter("params")
 _RELEASED = torch.empty(0)
 
-GradientPlace = tuple[list[Tensor], int]
-"""The tensors of a batched step, and the index of a gradient among them."""
+
+class GradientPlace(NamedTuple):
+    """Where a step reads a gradient.
+
+    Attributes:
+        tensors: The tensors of a batched step, or the gradients of a flat one.
+        row: The index of the gradient among them.
+        is_optional: Whether the step runs without it.
+    """
+
+    tensors: list[Any]
+    row: int
+    is_optional: bool
 
 
 @dataclass(slots=True)
@@ -52,14 +64,16 @@ class CapturedGroup:
             return False
         for param, place in zip(group["params"], self.places, strict=True):
             grad = param.grad
+            if grad is None and place is not None and place.is_optional:
+                place.tensors[place.row] = None
+                continue
             if grad is None or place is None:
                 if grad is place:
                     continue
                 return False
             if type(grad) is not Tensor or grad.requires_grad or grad.layout is not torch.strided:
                 return False
-            tensors, index = place
-            tensors[index] = grad
+            place.tensors[place.row] = grad
         return self._update_hypers(group)
 
     def _update_hypers(self, group: Group) -> bool:
@@ -92,7 +106,7 @@ class CapturedStep:
         captured: What was captured of each group.
         groups: The groups.
         states: The states of all parameters.
-        batched: The step.
+        steps: What is run.
     """
 
     def __init__(
@@ -100,10 +114,10 @@ class CapturedStep:
         captured: Sequence[CapturedGroup],
         groups: Sequence[Group],
         states: States,
-        batched: Sequence[BatchedStep],
+        steps: Sequence[BatchedStep | FlatStep],
     ) -> None:
         self._groups = captured
-        self._batched = batched
+        self._steps = steps
         self._alive = list(_objects(groups, states))
         self._ids = list(map(id, self._alive))
         self._places = [place for group in captured for place in group.places if place is not None]
@@ -117,14 +131,14 @@ class CapturedStep:
 
     def replay(self) -> None:
         """Performs the step."""
-        for one in self._batched:
+        for one in self._steps:
             one.run()
         self.release()
 
     def release(self) -> None:
         """Drops the references to gradients, so that the model can free them."""
-        for tensors, index in self._places:
-            tensors[index] = _RELEASED
+        for tensors, index, is_optional in self._places:
+            tensors[index] = None if is_optional else _RELEASED
 
 
 def _objects(groups: Sequence[Group], states: States) -> Iterator[Any]:
@@ -138,6 +152,7 @@ def capture(
     groups: Sequence[Group],
     states: States,
     batched: Sequence[BatchedStep],
+    flat: Mapping[int, Sequence[FlatStep]],
 ) -> CapturedStep | None:
     """Returns a step that was just performed, for replay; None if it cannot be replayed.
 
@@ -149,21 +164,40 @@ def capture(
         keys: The entries that may be hyperparameters.
         groups: The groups.
         states: The states of all parameters.
-        batched: The step.
+        batched: The steps that read gradients at their places among the tensors.
+        flat: The steps of parameters as vectors, by group.
     """
+    optional = {
+        param: GradientPlace(one.grads, row, is_optional=True)
+        for steps in flat.values()
+        for one in steps
+        for row, param in enumerate(one.params)
+    }
     params = [param for group in groups for param in group["params"] if param.grad is not None]
-    places: dict[int, list[GradientPlace]] = {id(param.grad): [] for param in params}
+    places: dict[int, list[GradientPlace]] = {
+        id(param.grad): [] for param in params if param not in optional
+    }
+    if not places and not optional:
+        return None
     for one in batched:
         for index, tensor in enumerate(one.tensors):
             if id(tensor) in places:
-                places[id(tensor)].append((one.tensors, index))
+                place = GradientPlace(one.tensors, index, is_optional=False)
+                places[id(tensor)].append(place)
     if any(len(found) != 1 for found in places.values()):
         return None
     captured = []
     for (compiled, scheduled), group in zip(sources, groups, strict=True):
         entries = {key: group[key] for key in keys if key in group}
         is_constant = _is_constant(tuple(entries.values()))
-        grads = [param.grad for param in group["params"]]
-        own = [None if grad is None else places[id(grad)][0] for grad in grads]
+        own = [
+            optional[param]
+            if param in optional
+            else None
+            if param.grad is None
+            else places[id(param.grad)][0]
+            for param in group["params"]
+        ]
         captured.append(CapturedGroup(compiled, entries, scheduled, is_constant, own))
-    return CapturedStep(captured, groups, states, batched)
+    vectors = [one for steps in flat.values() for one in steps]
+    return CapturedStep(captured, groups, states, [*batched, *vectors])

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
 
 import torch
@@ -25,6 +26,14 @@ from closedform.torch.engine.hyper_inputs import (
     widest_ranges,
     with_inputs,
 )
+from closedform.torch.engine.kernels import (
+    ANY_SHAPE,
+    ParamTensors,
+    TorchKernel,
+    has_one_graph,
+    step_graph,
+    torch_kernel,
+)
 from closedform.torch.param_groups import located, plain
 
 _PROBE = 2.0**-10
@@ -33,6 +42,9 @@ _PROBE = 2.0**-10
 
 class RuleSource(Protocol):
     """Builds a rule from the entries of a group."""
+
+    def __hash__(self) -> int:
+        """Equal sources are one: optimizers share what is compiled for them."""
 
     @property
     def name(self) -> str:
@@ -111,7 +123,8 @@ class Specialization:
         inputs: The name, entry, and smallest and largest value of each input.
         constants: The other entries, with their values.
         nonzero: The inputs whose rule has other states at 0, such as the momentum of SGD.
-        kernels: The kernels compiled for it, by shape, dtype and device.
+        kernels: The kernels compiled for it, by shape and dtype.
+        is_for_all_shapes: Whether one graph is that of parameters of all shapes.
     """
 
     rule: RuleWithInputs
@@ -119,6 +132,33 @@ class Specialization:
     constants: tuple[tuple[Entry, Any], ...]
     nonzero: frozenset[Entry] = frozenset()
     kernels: dict[Any, Any] = field(default_factory=dict)
+    is_for_all_shapes: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.is_for_all_shapes = has_one_graph(self.rule.rule)
+
+    def torch_kernel(
+        self,
+        shapes: tuple[tuple[int, ...], ...],
+        dtype: torch.dtype,
+        params: Iterable[ParamTensors],
+    ) -> TorchKernel:
+        """Returns the kernel for parameters of these shapes and this dtype, compiled once.
+
+        Args:
+            shapes: Their shapes.
+            dtype: The dtype in which they are stepped.
+            params: The tensors of each parameter.
+        """
+        is_for_all = self.is_for_all_shapes
+        if is_for_all:
+            shapes = (ANY_SHAPE,)
+        key = shapes, dtype
+        if key not in self.kernels:
+            graph = step_graph(self.rule.rule, shapes, dtype)
+            self.kernels[key] = torch_kernel(graph, list(params), is_for_all_shapes=is_for_all)
+        found: TorchKernel = self.kernels[key]
+        return found
 
     def matches(self, values: Mapping[str, Any]) -> bool:
         """Returns whether it is the rule of a group with these values."""
@@ -154,6 +194,16 @@ class _Analysis:
     nonzero: frozenset[Entry]
 
 
+_SPECIALIZATIONS = 32
+"""How many specializations of a source are remembered."""
+
+
+@lru_cache(128)
+def specializer(source: RuleSource) -> Specializer:
+    """Returns the rules of a source, which all optimizers with an equal source share."""
+    return Specializer(source)
+
+
 class Specializer:
     """The rules of a source, each specialized when it is first needed."""
 
@@ -176,6 +226,7 @@ class Specializer:
         with located(where):
             made = self._make(values, shape)
         self.made.append(made)
+        del self.made[:-_SPECIALIZATIONS]
         return made
 
     def rule(self, values: Mapping[str, Any], where: str) -> UpdateRule:
@@ -341,6 +392,7 @@ class CompiledGroup:
         written: The numbers that were last written to them.
         kernels: The kernel of each parameter, or one for all.
         is_joint: Whether all parameters step together.
+        version: Counts the changes of its hyperparameters.
     """
 
     specialization: Specialization
@@ -349,6 +401,7 @@ class CompiledGroup:
     written: dict[str, Any] = field(default_factory=dict)
     kernels: list[Any] = field(default_factory=list)
     is_joint: bool = False
+    version: int = 0
 
     def write_inputs(self, values: Mapping[str, Any]) -> Mapping[str, Tensor]:
         """Returns the hyperparameters of a group as tensors, the same ones each time.
@@ -363,13 +416,15 @@ class CompiledGroup:
             if isinstance(number, Tensor):
                 self.inputs[name].copy_(number.detach().reshape(()))
                 self.written.pop(name, None)
+                self.version += 1
             elif self.written.get(name) != number:
                 self.inputs[name].fill_(number)
                 self.written[name] = number
+                self.version += 1
         return self.inputs
 
     def _new(self, name: str, number: float | Tensor) -> Tensor:
         like = self.inputs[name]
         if isinstance(number, Tensor):
             return number.detach().to(like.device, like.dtype)
-        return torch.full_like(like, number)
+        return torch.zeros_like(like) + number  # a number of a full would be a constant

@@ -1,0 +1,415 @@
+"""The eager step of an elementwise rule on the CPU: small parameters are stepped as one vector.
+
+torch spends about a microsecond on each op of each tensor. Small parameters of a group, with their
+gradients, are therefore copied to one vector; their states are created as parts of one; and each op
+runs once. Large parameters are stepped by themselves, tile by tile, so that intermediate values
+stay in the cache. Which parameters have a gradient is not part of the work that is remembered: one
+without it is stepped with zeros, and its previous states are restored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from closedform.exporters.torch_module import to_module
+from closedform.ir.graph import Graph
+from closedform.ir.hoist import NUMBER, hoist
+from closedform.ir.naming import GRAD, NEXT, PARAM
+from closedform.torch.distributed.shards import is_plain
+from closedform.torch.engine.inplace import InplaceProgram
+from closedform.torch.engine.programs import in_dtype
+from closedform.torch.engine.tensor_program import TensorProgram, Values
+
+SMALL = 2**14
+"""The most elements of a parameter that is stepped with others."""
+
+JOINED = 2**16
+"""The most elements that are stepped as one vector."""
+
+TILE = 2**17
+"""The most elements of a large parameter that are stepped at once."""
+
+States = Mapping[str, Tensor]
+
+_CACHED = 128
+
+
+class Hypers(Protocol):
+    """The hyperparameters of a group as tensors, and how often they have changed."""
+
+    inputs: dict[str, Tensor]
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlatKernel:
+    """The step of an elementwise rule as programs on numbers and on vectors.
+
+    Attributes:
+        scalars: Computes the numbers of a step, for each parameter; None if there are none.
+        tensors: Computes the next parameter and states from them.
+        names: The name of each label among the tensors of a parameter.
+    """
+
+    scalars: TensorProgram | None
+    tensors: TensorProgram
+    names: Mapping[str, str]
+
+
+@lru_cache(_CACHED)
+def flat_kernel(graph: Graph, label: str) -> FlatKernel | None:
+    """Returns the programs of the step graph of a parameter; None if it is not elementwise.
+
+    Args:
+        graph: The graph, for a parameter of rank 1.
+        label: The name of the parameter in it.
+    """
+    first, second = hoist(graph)
+    if not second.outputs or any(node.type.shape for node in first.nodes):
+        return None
+    prefix = f"state.{label}."
+    shown = {node.attribute("name") for node in graph.inputs}
+    names = {str(name): _name(str(name), prefix) for name in shown}
+    program = to_module(second)
+    overwritable = {
+        program.input_names.index(name.removeprefix(NEXT)): index
+        for index, name in enumerate(program.output_names)
+        if name.removeprefix(NEXT) in program.input_names
+    }
+    source = InplaceProgram(program, overwritable)
+    if not source.is_elementwise:
+        return None
+    scalars = None
+    if first.outputs:
+        hypers = [str(node.attribute("name")) for node in graph.inputs]
+        rare = [name for name in hypers if name not in ("step",) and not name.startswith("state.")]
+        scalars = TensorProgram(InplaceProgram(to_module(first), {}), rare)
+    return FlatKernel(scalars, TensorProgram(source), names)
+
+
+def _name(label: str, prefix: str) -> str:
+    for name in (PARAM, GRAD):
+        if label.startswith(name):
+            return name
+    return label.removeprefix(prefix)
+
+
+def segments(sizes: Sequence[int]) -> list[range]:
+    """Returns the runs of parameters that are stepped as one vector, in order.
+
+    Args:
+        sizes: The number of elements of each parameter.
+    """
+    found: list[range] = []
+    start, total = 0, 0
+    for index, size in enumerate(sizes):
+        is_large = size > SMALL
+        if index > start and (is_large or total + size > JOINED):
+            found.append(range(start, index))
+            start, total = index, 0
+        total += size
+        if is_large:
+            found.append(range(start, index + 1))
+            start, total = index + 1, 0
+    if start < len(sizes):
+        found.append(range(start, len(sizes)))
+    return found
+
+
+def is_flat(param: Tensor) -> bool:
+    """Returns whether a parameter may be stepped as a part of a vector."""
+    return param.is_cpu and is_plain(param) and param.is_contiguous()
+
+
+def pack_states(params: Sequence[Tensor], states: Sequence[dict[str, Tensor]]) -> None:
+    """Makes the states of parameters that are stepped as one vector parts of one vector."""
+    rows = [row for row, param in enumerate(params) if is_flat(param)]
+    for run in segments([params[row].numel() for row in rows]):
+        members = [rows[index] for index in run]
+        if len(members) < 2:
+            continue
+        for name, first in states[members[0]].items():
+            columns = [states[row].get(name, first) for row in members]
+            pairs = zip(columns, (params[row] for row in members), strict=True)
+            if not all(
+                one.shape == param.shape and one.dtype == first.dtype and is_flat(one)
+                for one, param in pairs
+            ):
+                continue
+            parts = _joined(columns).split([one.numel() for one in columns])
+            for row, part in zip(members, parts, strict=True):
+                if name in states[row]:
+                    states[row][name] = part.view(params[row].shape)
+
+
+def adjacent(tensors: Sequence[Tensor]) -> Tensor | None:
+    """Returns contiguous tensors that follow each other in memory as one vector, if they do."""
+    found = [one for one in tensors if one.numel()]
+    if not found:
+        return None
+    end, total = found[0].data_ptr(), 0
+    storage, dtype = found[0].untyped_storage().data_ptr(), found[0].dtype
+    for one in found:
+        if one.data_ptr() != end or one.dtype != dtype or not one.is_contiguous():
+            return None
+        if one.untyped_storage().data_ptr() != storage:
+            return None
+        total += one.numel()
+        end += one.numel() * one.element_size()
+    return found[0].as_strided((total,), (1,))
+
+
+class _Column:
+    """A state of several parameters, as one vector.
+
+    Args:
+        tensors: The state of each parameter.
+        dtype: The dtype in which it is computed.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor], dtype: torch.dtype) -> None:
+        self._tensors = tensors
+        self._dtype = dtype
+        self._vector = adjacent(tensors)
+        self._is_scalar = all(not one.dim() for one in tensors)
+
+    def load(self) -> Tensor:
+        """Returns the values; they are those in memory if the tensors are adjacent."""
+        vector = self._vector
+        if vector is None:
+            vector = _joined(self._tensors)
+        return in_dtype(vector, self._dtype)
+
+    def store(self, value: Tensor) -> None:
+        """Writes the values, or one value for all."""
+        if self._vector is not None:
+            if value is not self._vector:
+                self._vector.copy_(value)
+            return
+        sizes = [one.numel() for one in self._tensors]
+        parts = value.expand(sum(sizes)).split(sizes)
+        shaped = [part.view(one.shape) for part, one in zip(parts, self._tensors, strict=True)]
+        torch._foreach_copy_(list(self._tensors), shaped)
+
+
+def _joined(tensors: Sequence[Tensor]) -> Tensor:
+    """One vector of the elements of some tensors."""
+    vector: Tensor = torch._C._nn.flatten_dense_tensors(list(tensors))
+    return vector
+
+
+def _are_rows(tensors: Sequence[Tensor]) -> bool:
+    """Whether tensors can be concatenated along their first axis."""
+    return tensors[0].dim() > 0 and len({one.shape[1:] for one in tensors}) == 1
+
+
+class FlatStep:
+    """The step of parameters of one group and dtype.
+
+    Args:
+        kernel: The programs.
+        group: The group, whose hyperparameters are read at each step.
+        params: The parameters.
+        states: Their states.
+
+    Attributes:
+        params: The parameters.
+        grads: The gradient of each parameter; None for one that is not stepped. Replaced before
+            each run.
+    """
+
+    def __init__(
+        self,
+        kernel: FlatKernel,
+        group: Hypers,
+        params: Sequence[Tensor],
+        states: Sequence[States],
+    ) -> None:
+        self.params = params
+        self.grads: list[Any] = [None] * len(params)
+        self._kernel, self._group = kernel, group
+        self._count = len(params)
+        self._columns: dict[str, _Column] = {}
+        self._start: Values = []
+        self._version = -1
+        if kernel.scalars is not None:
+            for label, dtype in zip(
+                kernel.scalars.input_names, kernel.scalars.input_dtypes, strict=True
+            ):
+                if label not in group.inputs:
+                    name = kernel.names[label]
+                    self._columns[label] = _Column([one[name] for one in states], dtype)
+        self._segments = [
+            _Segment(kernel, run, [params[i] for i in run], [states[i] for i in run])
+            for run in segments([param.numel() for param in params])
+        ]
+        joined = [one for one in self._segments if one.is_joined]
+        space = torch.empty(max((one.total for one in joined), default=0), dtype=params[0].dtype)
+        for one in joined:
+            one.write_through(space)
+
+    def run(self) -> None:
+        """Performs the step."""
+        present = [grad is not None for grad in self.grads]
+        if not any(present):
+            return
+        mask = None if all(present) else torch.tensor(present)
+        numbers = self._numbers(mask)
+        start = self._kernel.tensors.start({})
+        for segment in self._segments:
+            segment.run(self.grads, mask, numbers, start)
+
+    def _numbers(self, mask: Tensor | None) -> dict[str, Tensor]:
+        """Computes the numbers of the step, one for all parameters or one for each."""
+        program, group = self._kernel.scalars, self._group
+        if program is None:
+            return {}
+        if self._version != group.version:
+            self._start, self._version = program.start(group.inputs), group.version
+        columns = {label: column.load() for label, column in self._columns.items()}
+        given: dict[str, Tensor] = columns
+        if self._count > 1 and all(map(_is_uniform, columns.values())):
+            given = {label: vector[:1] for label, vector in columns.items()}
+        results = program.run(self._start, [given.get(name) for name in program.input_names])
+        numbers = {}
+        for name, result in zip(program.output_names, results, strict=True):
+            if name.startswith(NUMBER):
+                numbers[name] = result
+                continue
+            label = name.removeprefix(NEXT)
+            if mask is not None:
+                result = torch.where(mask, result, columns[label])
+            self._columns[label].store(result)
+        return numbers
+
+
+def _is_uniform(numbers: Tensor) -> bool:
+    """Whether all numbers are equal; on the CPU, reading them waits for nothing."""
+    found = numbers.tolist()
+    return bool(found.count(found[0]) == len(found))
+
+
+class _Segment:
+    """Parameters that are stepped as one vector, or a large one that is stepped in tiles."""
+
+    def __init__(
+        self, kernel: FlatKernel, run: range, params: Sequence[Tensor], states: Sequence[States]
+    ) -> None:
+        self._program = kernel.tensors
+        self._params, self._part = list(params), slice(run.start, run.stop)
+        self._sizes = [param.numel() for param in params]
+        self.total = sum(self._sizes)
+        self._repeats = torch.tensor(self._sizes)
+        self._columns: dict[str, _Column] = {}
+        self._own: dict[str, str] = {}
+        self._dtypes = dict(zip(self._program.input_names, self._program.input_dtypes, strict=True))
+        for label, dtype in self._dtypes.items():
+            name = kernel.names.get(label)
+            if name in (PARAM, GRAD):
+                self._own[name] = label
+            elif name is not None:
+                self._columns[label] = _Column([one[name] for one in states], dtype)
+        self.is_joined = len(run) > 1
+        self._are_rows = _are_rows(params)
+        self._parts: list[Tensor] = []
+        self._space = torch.empty(0)
+
+    def write_through(self, space: Tensor) -> None:
+        """Takes a vector through which the parameters are written."""
+        self._space = space[: self.total]
+        parts = self._space.split(self._sizes)
+        self._parts = [part.view(p.shape) for part, p in zip(parts, self._params, strict=True)]
+
+    def run(
+        self,
+        grads: Sequence[Tensor | None],
+        mask: Tensor | None,
+        numbers: Mapping[str, Tensor],
+        start: Values,
+    ) -> None:
+        """Steps the parameters that have a gradient."""
+        own = grads[self._part]
+        own_mask = None if mask is None else mask[self._part]
+        if own_mask is not None and not own_mask.any():
+            return
+        if own_mask is not None and own_mask.all():
+            own_mask = None
+        taken = {name: one[self._part] if one.numel() > 1 else one for name, one in numbers.items()}
+        if not self.is_joined and own[0] is not None:
+            self._run_tiles(own[0], taken, start)
+        else:
+            self._run_joined(own, own_mask, taken, start)
+
+    def _run_joined(
+        self,
+        grads: Sequence[Tensor | None],
+        mask: Tensor | None,
+        numbers: Mapping[str, Tensor],
+        start: Values,
+    ) -> None:
+        given = {label: column.load() for label, column in self._columns.items()}
+        before = {} if mask is None else {label: one.clone() for label, one in given.items()}
+        for name, one in numbers.items():
+            given[name] = self._spread(one) if one.numel() > 1 else one
+        # The step of a parameter without a gradient is not used.
+        pairs = zip(self._params, grads, strict=True)
+        filled = [param if grad is None else grad for param, grad in pairs]
+        for name, tensors in ((PARAM, self._params), (GRAD, filled)):
+            if name in self._own:
+                label = self._own[name]
+                joined = torch.cat(tensors).view(-1) if self._are_rows else _joined(tensors)
+                given[label] = in_dtype(joined, self._dtypes[label])
+        results = self._program.run(start, [given.get(name) for name in self._program.input_names])
+        wanted = None if mask is None else self._spread(mask)
+        for name, result in zip(self._program.output_names, results, strict=True):
+            label = name.removeprefix(NEXT)
+            if label not in self._columns:
+                self._write(result, mask)
+            elif wanted is None:
+                self._columns[label].store(result)
+            else:
+                self._columns[label].store(torch.where(wanted, result, before[label]))
+
+    def _spread(self, numbers: Tensor) -> Tensor:
+        """One number for each parameter as one for each element."""
+        return torch.repeat_interleave(numbers, self._repeats, output_size=self.total)
+
+    def _write(self, result: Tensor, mask: Tensor | None) -> None:
+        """Writes the parameters."""
+        self._space.copy_(result)
+        if mask is None:
+            torch._foreach_copy_(self._params, self._parts)
+            return
+        chosen = mask.tolist()
+        targets = [one for one, is_wanted in zip(self._params, chosen, strict=True) if is_wanted]
+        parts = [one for one, is_wanted in zip(self._parts, chosen, strict=True) if is_wanted]
+        torch._foreach_copy_(targets, parts)
+
+    def _run_tiles(self, grad: Tensor, numbers: Mapping[str, Tensor], start: Values) -> None:
+        vectors = {label: column.load() for label, column in self._columns.items()}
+        (param,) = self._params
+        flat = param.reshape(-1)
+        own = {PARAM: flat, GRAD: grad.reshape(-1)}
+        vectors |= {label: own[name] for name, label in self._own.items()}
+        count = max(1, -(-self.total // TILE))
+        tiles = {label: vector.chunk(count) for label, vector in vectors.items()}
+        for index in range(count):
+            given = dict(numbers)
+            for label, parts in tiles.items():
+                given[label] = in_dtype(parts[index], self._dtypes[label])
+            names = self._program.input_names
+            results = self._program.run(start, [given.get(name) for name in names])
+            for name, result in zip(self._program.output_names, results, strict=True):
+                target = tiles[name.removeprefix(NEXT)][index]
+                if result is not target:
+                    target.copy_(result)
+        for label, column in self._columns.items():
+            column.store(vectors[label])
+        if flat.data_ptr() != param.data_ptr():
+            param.copy_(flat.view(param.shape))

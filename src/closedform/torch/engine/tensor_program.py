@@ -1,0 +1,226 @@
+"""A torch program on single tensors of the CPU: constants made once, ops in place.
+
+Constants, and what depends on inputs that rarely change, are computed before a run and reused; the
+other ops are called one after the other. A sum or difference of a tensor and a number times a
+tensor is one op, which rounds once where the processor has a fused multiply-add.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, fx
+
+from closedform.torch.engine.inplace import InplaceProgram
+
+_CPU = torch.device("cpu")
+
+Values = list[Any]
+"""The value of each node, and of each constant argument."""
+
+
+class _Call(NamedTuple):
+    """One op: the index of its result, its function, and the indices of its arguments.
+
+    ``frees`` are the values that are not used afterwards.
+    """
+
+    result: int
+    function: Callable[..., Any]
+    arguments: tuple[int, ...]
+    frees: tuple[int, ...]
+
+
+class TensorProgram:
+    """A program whose ops are called one by one.
+
+    Args:
+        source: The program, and which of its ops run in place.
+        rare: Names of inputs that rarely change.
+
+    Attributes:
+        input_names: The inputs, in order.
+        input_dtypes: Their dtypes.
+        output_names: The outputs, in order.
+    """
+
+    def __init__(self, source: InplaceProgram, rare: Collection[str] = ()) -> None:
+        program = source.program
+        self.input_names, self.output_names = program.input_names, program.output_names
+        self.input_dtypes = program.input_dtypes
+        self._source = source
+        self._index = {node: number for number, node in enumerate(source.nodes)}
+        self._constants: Values = [None] * len(source.nodes)
+        self._rare: list[_Call] = []
+        self._calls: list[_Call] = []
+        fixed: set[int] = set()
+        reused = {index for index, name in enumerate(self.input_names) if name in rare}
+        fused = {node: found for node in source.ops if (found := _scaled(node)) is not None}
+        products = {found.product for found in fused.values()}
+        for node in source.ops:
+            index = self._index[node]
+            if node in products:
+                continue
+            if node in fused:
+                self._calls.append(self._fused_call(node, fused[node], fixed | reused))
+                continue
+            used = {self._index[one] for one in node.all_input_nodes}
+            if node.target is getattr:
+                self._constants[index] = _CPU
+                fixed.add(index)
+            elif used <= fixed:
+                call = self._call(node, fixed)
+                self._constants[index] = call.function(*self._taken(call, self._constants))
+                fixed.add(index)
+            elif used <= fixed | reused:
+                self._rare.append(self._call(node, fixed | reused))
+                reused.add(index)
+            else:
+                self._calls.append(self._call(node, fixed | reused))
+        self._outputs = [self._index[result] for result in source.results]
+
+    def start(self, rare: Mapping[str, Tensor]) -> Values:
+        """Returns the values of constants, and of what depends on these inputs alone."""
+        values = list(self._constants)
+        for index, name in enumerate(self.input_names):
+            if name in rare:
+                values[index] = rare[name]
+        for call in self._rare:
+            values[call.result] = call.function(*self._taken(call, values))
+        return values
+
+    def run(self, start: Values, given: Sequence[Tensor | None]) -> list[Tensor]:
+        """Returns the outputs; one that was computed in place is the input itself.
+
+        Args:
+            start: A result of ``start``.
+            given: The inputs in order; None for those that ``start`` has.
+        """
+        values = list(start)
+        for index, value in enumerate(given):
+            if value is not None:
+                values[index] = value
+        for result, function, arguments, frees in self._calls:
+            values[result] = function(*[values[index] for index in arguments])
+            for used in frees:
+                values[used] = None
+        return [values[index] for index in self._outputs]
+
+    def _taken(self, call: _Call, values: Values) -> list[Any]:
+        return [values[index] for index in call.arguments]
+
+    def _call(self, node: fx.Node, reused: Collection[int]) -> _Call:
+        """The call of an op, which overwrites and frees no value that is reused."""
+        target: Any = node.target
+        function = getattr(Tensor, target) if node.op == "call_method" else target
+        if node.kwargs:  # a device is the only node among them
+            options = {k: _CPU if isinstance(v, fx.Node) else v for k, v in node.kwargs.items()}
+            function = partial(function, **options)
+        arguments = tuple(map(self._place, node.args))
+        overwritten = self._source.overwritten.get(node)
+        if overwritten is not None and arguments[overwritten] not in reused:
+            function = _written_over(function, overwritten)
+        used = (self._index[one] for one in self._source.frees(node))
+        frees = tuple(index for index in used if index not in reused)
+        return _Call(self._index[node], function, arguments, frees)
+
+    def _fused_call(self, node: fx.Node, scaled: _Scaled, reused: Collection[int]) -> _Call:
+        """The call of a sum or difference with a number times a tensor."""
+        operands = (scaled.other, scaled.tensor, scaled.number)
+        arguments = tuple(map(self._place, operands))
+        target = self._overwritten_by(node, scaled)
+        sign = -1 if node.target is torch.sub else 1
+        position = None if target is None else operands.index(target)
+        if position is not None and arguments[position] in reused:
+            position = None
+        ended = [*self._source.frees(node), *self._source.frees(scaled.product)]
+        used = {self._index[one] for one in ended if one is not scaled.product}
+        frees = tuple(index for index in used if index not in reused)
+        return _Call(self._index[node], _add_scaled(sign, position), arguments, frees)
+
+    def _overwritten_by(self, node: fx.Node, scaled: _Scaled) -> Any:
+        """The tensor in whose memory the result is, if any."""
+        over = self._source.overwritten
+        if node not in over:
+            return None
+        target = node.args[over[node]]
+        if target is not scaled.product:
+            return target
+        return scaled.product.args[over[scaled.product]] if scaled.product in over else None
+
+    def _place(self, operand: Any) -> int:
+        """The index of an operand; a constant gets one of its own."""
+        if isinstance(operand, fx.Node):
+            return self._index[operand]
+        self._constants.append(operand)
+        return len(self._constants) - 1
+
+
+class _Scaled(NamedTuple):
+    """A number times a tensor that is added to, or subtracted from, another tensor."""
+
+    other: Any
+    tensor: fx.Node
+    number: fx.Node
+    product: fx.Node
+
+
+def _scaled(node: fx.Node) -> _Scaled | None:
+    """The parts of such a sum or difference, if a node is one."""
+    if node.target not in (torch.add, torch.sub) or not all(map(_is_float, node.args)):
+        return None
+    for position in (1, 0) if node.target is torch.add else (1,):
+        other: Any = node.args[1 - position]
+        product: Any = node.args[position]
+        if product.target is not torch.mul or len(product.users) > 1 or other is product:
+            continue
+        if not all(map(_is_float, product.args)):
+            continue
+        first, second = product.args
+        for number, tensor in ((first, second), (second, first)):
+            is_scaled = not _shape(number) and _shape(tensor) == _shape(node)
+            if is_scaled and not _is_used_between(product, node):
+                return _Scaled(other, tensor, number, product)
+    return None
+
+
+def _is_used_between(product: fx.Node, node: fx.Node) -> bool:
+    """Whether an op between the two uses an operand of the product: it may overwrite it."""
+    return any(
+        product < user < node for operand in product.all_input_nodes for user in operand.users
+    )
+
+
+def _is_float(operand: Any) -> bool:
+    """Whether an operand is a tensor of floating-point numbers."""
+    return isinstance(operand, fx.Node) and operand.meta["tensor_meta"].dtype.is_floating_point
+
+
+def _shape(node: fx.Node) -> torch.Size:
+    found: torch.Size = node.meta["tensor_meta"].shape
+    return found
+
+
+def _add_scaled(sign: int, position: int | None) -> Callable[..., Any]:
+    """Returns the function a + sign·number·b of a, b and number, written over an argument."""
+
+    def run(*args: Any) -> Any:
+        other, tensor, number = args
+        out = None if position is None else args[position]
+        if number.numel() == 1:
+            return torch.add(other, tensor, alpha=sign * number.item(), out=out)
+        return torch.addcmul(other, number, tensor, value=sign, out=out)
+
+    return run
+
+
+def _written_over(function: Callable[..., Any], position: int) -> Callable[..., Any]:
+    """Returns the function that writes its result over an argument."""
+
+    def run(*args: Any) -> Any:
+        return function(*args, out=args[position])
+
+    return run

@@ -75,6 +75,23 @@ for new in set(EXAMPLES) - set(SCHEDULES) - {"reduce_on_plateau"}:
 
 OPTIMIZERS: dict[str, Callable[[], UpdateRule]] = {
     "sgd": lambda: optimizers.sgd(LINE, momentum=0.9, nesterov=True, weight_decay=0.01),
+    "adamc": lambda: optimizers.adamc(LINE, max_lr=3e-4),
+    "adam_mini": lambda: optimizers.adam_mini(LINE),
+    "adam_mini_row": lambda: optimizers.adam_mini(LINE, block="row"),
+    "adabound": lambda: optimizers.adabound(LINE, initial_lr=3e-4),
+    "adamp": lambda: optimizers.adamp(LINE, weight_decay=0.01, delta=2),
+    "adams": lambda: optimizers.adams(LINE),
+    "aggmo": lambda: optimizers.aggmo(LINE, weight_decay=0.01),
+    "decoupled_adamw": lambda: optimizers.decoupled_adamw(LINE, initial_lr=3e-4),
+    "decoupled_lionw": lambda: optimizers.decoupled_lionw(0.01, weight_decay=0.01),
+    "fromage": lambda: optimizers.fromage(LINE),
+    "ftrl": lambda: optimizers.ftrl(0.1, 1, 0.5, 0.1),
+    "grams": lambda: optimizers.grams(LINE, weight_decay=0.01),
+    "madgrad": lambda: optimizers.madgrad(LINE, weight_decay=0.01),
+    "pid": lambda: optimizers.pid(LINE, weight_decay=0.01),
+    "qhadam": lambda: optimizers.qhadam(LINE, weight_decay=0.01),
+    "sgdp": lambda: optimizers.sgdp(LINE, weight_decay=0.01, delta=2),
+    "spam": lambda: optimizers.spam(LINE, weight_decay=0.01, reset=10, warmup=8, wait=3),
     "sgd_dampened": lambda: optimizers.sgd(0.1, momentum=0.9, dampening=0.5, maximize=True),
     "adam": lambda: optimizers.adam(lr=LINE.then(WAVE), weight_decay=0.01, amsgrad=True),
     "adamw": lambda: optimizers.adamw(lr=LINE.then(WAVE), weight_decay=0.1),
@@ -126,7 +143,7 @@ OPTIMIZERS: dict[str, Callable[[], UpdateRule]] = {
 
 STEPS = np.array([*range(130), 10**6, 2**31 + 1])
 # States that are means or sums of squares.
-POSITIVE = re.compile("sq|var|_res_|accumulator")
+POSITIVE = re.compile(r"sq|var|_res_|accumulator|v_mean|\.n$")
 FORBIDDEN = {"If", "Loop", "Scan"}
 
 

@@ -35,9 +35,10 @@ GRADIENTS: dict[str, Array] = {
 
 # A state is the mean of squares of a row, 3e39 here: no float32. Its share is inf / inf, as in the
 # frameworks that these rules are from; see the tests of the largest gradients.
-OVERFLOWING = {"adafactor", "adafactor_clamped", "came"}
+# The sum of squares of ftrl overflows beside its sum of gradients, as in its packages.
+OVERFLOWING = {"adafactor", "adafactor_clamped", "came", "ftrl"}
 # Rules that divide every element by a norm of the whole model: a NaN in one spoils them all.
-SPREADING = {"d_adapt_sgd"}
+SPREADING = {"adams", "d_adapt_sgd"}
 
 
 def engines(graph: Graph) -> list[Any]:

@@ -2,11 +2,16 @@
 
 from closedform.optimizers.adagrad import adadelta, adagrad, rmsprop, sm3
 from closedform.optimizers.adam import adam, adamax, adamw, nadam, radam
+from closedform.optimizers.adam_mini import adam_mini
+from closedform.optimizers.adam_variants import adabound, grams, qhadam
+from closedform.optimizers.dual_averaging import ftrl, madgrad
 from closedform.optimizers.factored import adafactor, came
 from closedform.optimizers.first_moments import adan, ademamix, mars
-from closedform.optimizers.layerwise import lamb, lars, novograd
+from closedform.optimizers.layerwise import fromage, lamb, lars, novograd
 from closedform.optimizers.learning_rate_free import d_adapt_adam, d_adapt_sgd, prodigy
+from closedform.optimizers.momenta import aggmo, pid
 from closedform.optimizers.muon import muon
+from closedform.optimizers.projected import adamp, sgdp
 from closedform.optimizers.schedule_free import (
     schedule_free_adamw,
     schedule_free_radam,
@@ -16,31 +21,47 @@ from closedform.optimizers.second_moments import adabelief, adopt, laprop, stabl
 from closedform.optimizers.sgd import asgd, sgd
 from closedform.optimizers.sign_descent import lion, rprop, signum, tiger
 from closedform.optimizers.sophia import sophia
+from closedform.optimizers.spam import spam
+from closedform.optimizers.weight_decays import adamc, adams, decoupled_adamw, decoupled_lionw
 
 __all__ = [
     "adabelief",
+    "adabound",
     "adadelta",
     "adafactor",
     "adagrad",
     "adam",
+    "adam_mini",
     "adamax",
+    "adamc",
+    "adamp",
+    "adams",
     "adamw",
     "adan",
     "ademamix",
     "adopt",
+    "aggmo",
     "asgd",
     "came",
     "d_adapt_adam",
     "d_adapt_sgd",
+    "decoupled_adamw",
+    "decoupled_lionw",
+    "fromage",
+    "ftrl",
+    "grams",
     "lamb",
     "laprop",
     "lars",
     "lion",
+    "madgrad",
     "mars",
     "muon",
     "nadam",
     "novograd",
+    "pid",
     "prodigy",
+    "qhadam",
     "radam",
     "rmsprop",
     "rprop",
@@ -48,9 +69,11 @@ __all__ = [
     "schedule_free_radam",
     "schedule_free_sgd",
     "sgd",
+    "sgdp",
     "signum",
     "sm3",
     "sophia",
+    "spam",
     "stable_adamw",
     "tiger",
     "yogi",

@@ -80,7 +80,7 @@ def adam(
     """
     values = _checked("adam", lr, betas, eps, weight_decay)
     choice(eps_added, "eps_added", "adam", EPS_ADDED)
-    ratio, states = _moments(
+    ratio, states = adam_moments(
         with_penalty(ascent_or_descent(maximize, "adam"), values["weight_decay"]),
         amsgrad=flag(amsgrad, "amsgrad", "adam"),
         correct_bias=flag(correct_bias, "correct_bias", "adam"),
@@ -132,7 +132,7 @@ def adamw(
     """
     values = _checked("adamw", lr, betas, eps, weight_decay)
     choice(eps_added, "eps_added", "adamw", EPS_ADDED)
-    ratio, states = _moments(
+    ratio, states = adam_moments(
         ascent_or_descent(maximize, "adamw"),
         amsgrad=flag(amsgrad, "amsgrad", "adamw"),
         correct_bias=flag(correct_bias, "correct_bias", "adamw"),
@@ -142,10 +142,17 @@ def adamw(
     return rule_of("adamw", param, states, values)
 
 
-def _moments(
+def adam_moments(
     gradient: sp.Expr, *, amsgrad: bool, correct_bias: bool, eps_added: str
 ) -> tuple[sp.Expr, dict[str, State]]:
-    """The step for a learning rate of 1, and the states."""
+    """Returns the step of Adam for a learning rate of 1, and its states.
+
+    Args:
+        gradient: The gradient, with a penalty if there is one.
+        amsgrad: As in :func:`adam`; so are the others.
+        correct_bias: Whether the moments are corrected.
+        eps_added: One of ``EPS_ADDED``.
+    """
     beta1, beta2, eps = hyper("beta1"), hyper("beta2"), hyper("eps")
     # The first moment is written as a blend: the weights of a blend sum to 1 in float32, too.
     mean = state("exp_avg") + (1 - beta1) * (gradient - state("exp_avg"))

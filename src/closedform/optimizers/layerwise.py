@@ -87,6 +87,45 @@ def lars(
     return rule_of("lars", PARAM - hyper("lr") * direction, states, values, definitions=definitions)
 
 
+def fromage(lr: Hyper = 1e-2, *, maximize: bool = False) -> UpdateRule:
+    r"""Returns Fromage: steps as large as the weights, which the norm of the weights does not grow.
+
+    .. math::
+        p' &= \frac{p - \eta\, r g}{\sqrt{1 + \eta^2}}, \qquad
+        r = \begin{cases} \lVert p \rVert / \lVert g \rVert
+        & \lVert p \rVert > 0 \text{ and } \lVert g \rVert > 0 \\
+        1 & \text{otherwise} \end{cases}
+
+    The norms are over the whole parameter tensor. There are no states.
+
+    Args:
+        lr: The learning rate η >= 0: a number, a Schedule, or None for an input of the graph.
+        maximize: Whether to ascend: the gradient enters with a minus.
+
+    Raises:
+        DefinitionError: A number out of its range.
+
+    Example:
+        >>> fromage().param
+        (-local.change*lr + param)/sqrt(...)
+
+    Source: Bernstein et al., On the distance between two neural networks and the stability of
+    learning (2020), algorithm 1; ``Fromage`` of pytorch_optimizer 4.1.
+    """
+    values = hyperparameters("fromage", lr=lr)
+    gradient = ascent_or_descent(maximize, "fromage")
+    weight, slope = local("weight_norm"), local("grad_norm")
+    definitions = {
+        "weight_norm": norm(PARAM),
+        "grad_norm": norm(gradient),
+        "ratio": sp.Piecewise((weight / slope, sp.And(weight > 0, slope > 0)), (1, True)),
+        "change": local("ratio") * gradient,
+    }
+    rate = hyper("lr")
+    param = (PARAM - rate * local("change")) / sp.sqrt(1 + rate**2)
+    return rule_of("fromage", param, {}, values, definitions=definitions)
+
+
 def lamb(
     lr: Hyper = 1e-3,
     betas: Sequence[Hyper] = (0.9, 0.999),

@@ -18,9 +18,8 @@ def cosine_linear_tail(
 ) -> Schedule:
     r"""Returns half a cosine that a straight line to ``final`` cuts off.
 
-    .. math:: f(t) = \begin{cases} c(t) & t < N - D \\
-        v + (c(N - D) - v)\, (N - \min(t, N)) / D & t \ge N - D \end{cases} \qquad
-        c(t) = b + \frac{a - b}{2} \left(1 + \cos \frac{\pi t}{N}\right)
+    .. math:: f(t) = v + (c(\min(t, N - D)) - v) \min\!\left(1, \frac{N - \min(t, N)}{D}\right),
+        \qquad c(t) = b + \frac{a - b}{2} \left(1 + \cos \frac{\pi t}{N}\right)
 
     Args:
         start: The value a at step 0.
@@ -44,10 +43,9 @@ def cosine_linear_tail(
     number, falling = _with_tail(steps, tail, where)
     n, d = hyper("steps", integer=True, positive=True), hyper("tail", integer=True, positive=True)
     a, b, last = hyper("start"), hyper("end"), hyper("final")
-    height = along_cosine(a, b, (n - d) / n)
-    line = along_line(last, height, (n - sp.Min(t, n)) / d)
+    height = along_cosine(a, b, sp.Min(t, n - d) / n)
     return Schedule(
-        sp.Piecewise((along_cosine(a, b, t / n), t < n - d), (line, True)),
+        along_line(last, height, sp.Min(1, (n - sp.Min(t, n)) / d)),
         name=where,
         length=n,
         domain=(d <= n,),

@@ -1,0 +1,198 @@
+"""Writes ``optimizers_rules.npz``: trajectories of the rules of pytorch_optimizer.
+
+Run in an environment with torch and pytorch_optimizer; no test runs this. Its arguments are the
+paths of ``composer/optim/decoupled_weight_decay.py`` (mosaicml/composer 640518880) and of
+``llmfoundry/optim/lion.py`` (mosaicml/llm-foundry). Every optimizer takes 50 steps in float64 on
+the CPU from the same parameters with the same gradients; some are recorded.
+"""
+
+import importlib.util
+import json
+import sys
+import types
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytorch_optimizer
+import torch
+from pytorch_optimizer.base.optimizer import BaseOptimizer
+
+# The package adds 1e-15 to some second moments, which no paper has: it is 0 here.
+BaseOptimizer.apply_ams_bound = staticmethod(
+    partial(BaseOptimizer.apply_ams_bound, exp_avg_sq_eps=0.0)
+)
+HERE = Path(__file__).parent
+SHAPES = {"w": (4, 3), "k": (2, 2, 1, 3), "v": (5,), "s": ()}
+STEPS = 50
+RECORDED = (1, 2, 3, 10, 25, 50)
+
+
+def drawn(seed: int = 30) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Parameters, and gradients with changes of sign, a step of zeros and a large one."""
+    rng = np.random.default_rng(seed)
+    start = {name: rng.normal(size=shape) for name, shape in SHAPES.items()}
+    gradients = []
+    for step in range(STEPS):
+        factor = {4: 0.0, 17: 30.0}.get(step, 1.0)
+        given = {n: factor * (rng.normal(size=shape) + 0.3) for n, shape in SHAPES.items()}
+        gradients.append(given)
+    return start, gradients
+
+
+def run(
+    make: Callable[[dict[str, Any]], Any],
+    start: dict[str, Any],
+    gradients: list[dict[str, Any]],
+    names: tuple[str, ...] = tuple(SHAPES),
+    rates: Callable[[int], float] | None = None,
+) -> list[dict[str, Any]]:
+    """The parameters after each step of an optimizer, with the rate of each step if given."""
+    params = {name: torch.nn.Parameter(torch.tensor(start[name])) for name in names}
+    optimizer = make(params)
+    results = []
+    for step, given in enumerate(gradients):
+        for name, param in params.items():
+            param.grad = torch.tensor(given[name])
+        if rates is not None:
+            for group in optimizer.param_groups:
+                group["lr"] = rates(step)
+        optimizer.step()
+        results.append({name: param.detach().numpy().copy() for name, param in params.items()})
+    return results
+
+
+def plain(name: str, **kwargs: Any) -> Callable[[dict[str, Any]], Any]:
+    """Makes an optimizer of pytorch_optimizer, one loop over the parameters."""
+    return lambda params: getattr(pytorch_optimizer, name)(
+        list(params.values()), foreach=False, **kwargs
+    )
+
+
+def qhadam(params: dict[str, Any]) -> Any:
+    """QHAdam with the weights of its moments in float64: by itself it holds them in float32."""
+    optimizer = plain("QHAdam", lr=0.01, betas=(0.95, 0.99), nus=(0.7, 0.9))(params)
+    for param in params.values():
+        zeros = torch.zeros((1,), dtype=torch.float64)
+        optimizer.state[param] = {
+            "beta1_weight": zeros.clone(),
+            "beta2_weight": zeros.clone(),
+            "exp_avg": torch.zeros_like(param),
+            "exp_avg_sq": torch.zeros_like(param),
+        }
+    return optimizer
+
+
+def falling(step: int) -> float:
+    """A rate that falls in a line from 0.02."""
+    return 0.02 * (1 - step / 60)
+
+
+Entry = tuple[Callable[[dict[str, Any]], Any], Callable[[int], float] | None]
+
+
+def adam_mini(names: dict[str, str], **kwargs: Any) -> Callable[[dict[str, Any]], Any]:
+    """Makes AdamMini, with names of parameters that choose their blocks. It computes in float32."""
+
+    def make(params: dict[str, Any]) -> Any:
+        named = [(names[key], param) for key, param in params.items()]
+        model = types.SimpleNamespace(named_parameters=lambda: named)
+        given = {"lr": 0.01, "weight_decay": 0.1, **kwargs}
+        return pytorch_optimizer.AdamMini(model, foreach=False, **given)
+
+    return make
+
+
+def decoupled(adamw_path: str, lion_path: str) -> dict[str, Entry]:
+    """The decoupled optimizers of Composer and llm-foundry, from their files alone."""
+    for name in ("composer", "composer.utils"):
+        sys.modules[name] = types.ModuleType(name)
+    sys.modules["composer.utils"].dist = None  # type: ignore[attr-defined]
+    modules = []
+    for path in (adamw_path, lion_path):
+        spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        modules.append(importlib.util.module_from_spec(spec))
+        spec.loader.exec_module(modules[-1])
+
+    def adamw(params: dict[str, Any]) -> Any:
+        kwargs = {"lr": 0.02, "weight_decay": 1e-3, "amsgrad": True}
+        return modules[0].DecoupledAdamW(list(params.values()), **kwargs)
+
+    def lionw(params: dict[str, Any]) -> Any:
+        return modules[1].DecoupledLionW(list(params.values()), lr=0.02, weight_decay=1e-3)
+
+    return {"decoupled_adamw": (adamw, falling), "decoupled_lionw": (lionw, falling)}
+
+
+RULES: dict[str, Entry] = {
+    "adamc": (plain("AdamC", lr=0.02, weight_decay=0.1, eps=1e-6, normalized=True), falling),
+    "qhadam": (qhadam, None),
+    "grams": (plain("Grams", lr=0.01, weight_decay=0.1), None),
+    "adabound": (
+        plain("AdaBound", lr=0.02, gamma=0.01, weight_decay=0.1, weight_decouple=False),
+        falling,
+    ),
+    "adabound_decoupled": (
+        plain("AdaBound", lr=0.02, weight_decay=0.1, weight_decouple=True, ams_bound=True),
+        None,
+    ),
+    "adams": (plain("AdamS", lr=0.01, weight_decay=0.1), None),
+    "aggmo": (plain("AggMo", lr=0.01, weight_decay=0.1), None),
+    "pid": (plain("PID", lr=0.001, momentum=0.8, dampening=0.1, weight_decay=0.1), None),
+    "ftrl": (plain("FTRL", lr=0.1, beta=0.5, lambda_1=2.0, lambda_2=0.1), None),
+    "fromage": (plain("Fromage", lr=0.05), None),
+    "madgrad": (plain("MADGRAD", lr=0.01, weight_decay=0.1, weight_decouple=False), None),
+    "madgrad_plain": (
+        plain("MADGRAD", lr=0.01, momentum=0.0, weight_decay=0.1, weight_decouple=True),
+        None,
+    ),
+    "adamp": (plain("AdamP", lr=0.01, weight_decay=0.1, delta=0.5), None),
+    "adamp_nesterov": (plain("AdamP", lr=0.01, weight_decay=0.1, nesterov=True), None),
+    "adam_mini": (adam_mini({key: f"mlp.{key}" for key in SHAPES}), None),
+    "adam_mini_element": (adam_mini({key: f"embed.{key}" for key in SHAPES}), None),
+    "adam_mini_heads": (
+        adam_mini({"w": "q_proj.weight"}, num_embeds=4, num_heads=4),
+        None,
+    ),
+    "sgdp": (
+        plain("SGDP", lr=0.01, momentum=0.8, weight_decay=0.1, delta=0.5, nesterov=True),
+        None,
+    ),
+    "spam": (
+        plain(
+            "SPAM",
+            lr=0.01,
+            weight_decay=0.1,
+            threshold=3,
+            warmup_epoch=4,
+            grad_accu_steps=3,
+            update_proj_gap=12,
+        ),
+        None,
+    ),
+}
+
+
+def main() -> None:
+    torch.set_default_dtype(torch.float64)
+    RULES.update(decoupled(*sys.argv[1:]))
+    start, gradients = drawn()
+    arrays: dict[str, Any] = {f"start/{name}": start[name] for name in SHAPES}
+    arrays |= {f"gradients/{name}": np.array([g[name] for g in gradients]) for name in SHAPES}
+    for name, (make, rates) in RULES.items():
+        names = ("w",) if name.endswith("_heads") else tuple(SHAPES)
+        results = run(make, start, gradients, names, rates)
+        for param in names:
+            arrays[f"{name}/{param}"] = np.array([results[step - 1][param] for step in RECORDED])
+    np.savez_compressed(HERE / "optimizers_rules.npz", **arrays)
+    facts = {"pytorch_optimizer": version("pytorch_optimizer"), "torch": torch.__version__}
+    sys.stdout.write(json.dumps(facts) + "\n")
+
+
+if __name__ == "__main__":
+    main()

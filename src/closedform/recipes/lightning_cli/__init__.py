@@ -1,0 +1,9 @@
+"""LightningCLI: optimizer and scheduler blocks of its configs, and schedulers of ModelGenerator."""
+
+from __future__ import annotations
+
+from closedform.recipes.entries import Framework
+from closedform.recipes.lightning_cli.reader import READER
+from closedform.recipes.lightning_cli.schedules import SCHEDULES
+
+FRAMEWORK = Framework("lightning-cli", SCHEDULES, {}, reader=READER)

@@ -28,10 +28,14 @@ _FRAMEWORK = "big_vision"
 _FUNCTION = "get_config"
 _TOTALS = ("total_steps", "total_examples", "total_epochs", "total_percent")
 _RELATED = (
+    "beta",
+    "beta_percept",
+    "ema_decay",
     "lr",
     "lr_mults",
     "optax",
     "optax_name",
+    "optim_name",
     "schedule",
     "wd",
     "wd_mults",
@@ -40,7 +44,7 @@ _RELATED = (
     "warmup_steps",
     "weight_decay_decouple",
 )
-"""Keys of the optimizer; ``warmup_steps`` is an argument in some files."""
+"""Keys of the optimizer, and others with such names: of losses, and arguments of some files."""
 _OPTIMIZERS = {
     "scale_by_adam": "adam",
     "big_vision.scale_by_adafactor": "adafactor",

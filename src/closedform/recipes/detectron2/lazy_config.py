@@ -246,8 +246,9 @@ def _exponential(section: Section) -> Curve:
 def _polynomial(section: Section) -> Curve:
     base, power = _numbers(section, "base_value", "power")
     reason = "the power of a negative number"
-    end = None if power.is_Integer else sp.S.One
-    return Curve(((lambda x: base * (1 - x) ** power, None),), end, reason=reason)
+    if power.is_Integer and power >= 0:
+        return Curve(((lambda x: base * (1 - x) ** power, None),))
+    return Curve(((lambda x: base * sp.Max(0, 1 - x) ** power, None),), sp.S.One, reason=reason)
 
 
 def _steps(section: Section) -> Curve:

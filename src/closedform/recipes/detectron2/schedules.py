@@ -204,7 +204,7 @@ def _poly(given: Arguments, context: Context) -> Schedule:
         f"WARMUP_METHOD must be linear or constant, got {method!r}",
         where,
     )
-    fall = (total - t) ** power / total**power
+    fall = sp.Max(0, total - t) ** power / total**power
     rise = along_line(start, sp.S.One, t / updates) if method == "linear" else start
     rest = sp.Max(last, fall) if last > 0 else fall
     end = int(total) + 1

@@ -31,6 +31,10 @@ _COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda value, items: value in items,
+    ast.NotIn: lambda value, items: value not in items,
 }
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "abs": abs,
@@ -124,7 +128,7 @@ def run_statements(body: list[ast.stmt], module: PythonText, source: str, depth:
                     module.names[one.asname or one.name] = Reference(name)
             case ast.If(test=test, body=inner, orelse=other):
                 condition = literal(test, module.names, source)
-                if not isinstance(condition, bool):
+                if _is_open(condition):
                     _forget([*inner, *other], module.names)
                 elif run_statements(inner if condition else other, module, source, depth + 1):
                     return True
@@ -242,7 +246,7 @@ def literal(
             return _computed(_COMPARE[type(op)], (inner(left), inner(right)), node)
         case ast.IfExp(test=test, body=body, orelse=other):
             condition = inner(test)
-            if isinstance(condition, bool):
+            if not _is_open(condition):
                 return inner(body if condition else other)
         case ast.BoolOp(op=op, values=values):
             return _joined([inner(one) for one in values], isinstance(op, ast.And), node)
@@ -309,9 +313,7 @@ def _with_entry(outer: Any, keys: list[str], value: Any) -> Any:
     """A copy of a dict or call with another entry, which may be within an inner one."""
     known = _entries(outer)
     if len(keys) > 1:
-        if not isinstance(known.get(keys[0]), dict | Call):
-            return outer
-        value = _with_entry(known[keys[0]], keys[1:], value)
+        value = _with_entry(known.get(keys[0]), keys[1:], value)
     changed = {**known, keys[0]: value}
     return replace(outer, kwargs=changed) if isinstance(outer, Call) else changed
 
@@ -338,13 +340,16 @@ def _walked(name: str, names: Mapping[str, Any]) -> Any:
 def _joined(values: list[Any], is_and: bool, node: ast.expr) -> Any:
     """The value of ``and`` or ``or``, where all before the one that decides are known."""
     for value in values:
-        if not isinstance(value, bool):
-            break
-        if value is not is_and:
+        if _is_open(value):
+            return Unresolved(_text(node))
+        if bool(value) is not is_and:
             return value
-    else:
-        return is_and
-    return Unresolved(_text(node))
+    return values[-1]
+
+
+def _is_open(value: Any) -> bool:
+    """Whether the truth of a value is not known."""
+    return isinstance(value, Unresolved | Call | Reference)
 
 
 def _dict(
@@ -381,7 +386,7 @@ def _item(value: Any, index: Any, node: ast.expr) -> Any:
 
 
 def _unary(op: ast.unaryop, value: Any, node: ast.expr) -> Any:
-    if isinstance(op, ast.Not) and isinstance(value, bool):
+    if isinstance(op, ast.Not) and not _is_open(value):
         return not value
     if isinstance(value, int | float) and isinstance(op, ast.USub | ast.UAdd):
         return -value if isinstance(op, ast.USub) else value

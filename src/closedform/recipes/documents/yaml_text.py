@@ -10,6 +10,7 @@ import yaml
 from closedform.errors import ConfigError
 from closedform.recipes.documents.limits import MAX_DEPTH, MAX_NODES, TOO_LARGE, Budget
 from closedform.recipes.documents.scalars import integer, is_real, real
+from closedform.recipes.documents.values import Unresolved
 
 _CORE = "tag:yaml.org,2002:"
 _TRUE = ("yes", "true", "on")
@@ -68,6 +69,9 @@ class _Reader:
     def plain(self, node: yaml.Node, path: str, depth: int) -> Any:
         place = f"{self.source}: {path}" if path else self.source
         self.budget.spend(depth)
+        if node.tag.startswith("!"):
+            # A tag of the application, such as !include: the file does not determine the value.
+            return Unresolved(f"{node.tag} …")
         if isinstance(node, yaml.SequenceNode) and node.tag == f"{_CORE}seq":
             return [
                 self.plain(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(node.value)

@@ -16,6 +16,7 @@ from closedform.language import Schedule
 from closedform.recipes.build import built
 from closedform.recipes.clock import Clock
 from closedform.recipes.document import Document, Form, interpolated
+from closedform.recipes.documents.values import Unresolved
 from closedform.recipes.entries import REQUIRED
 from closedform.recipes.fairseq.schedules import CLASSES, SCHEDULES
 from closedform.recipes.reader import Reader, Reading
@@ -92,7 +93,7 @@ def read(reading: Reading) -> Recipe:
             raise top.error(
                 f"{key} is missing", hint="merge the defaults of Hydra into the file first"
             )
-    optimization = top.section("optimization")
+    optimization = _determined(top.section("optimization"), ("max_update", "max_epoch"))
     optimization.check(_OPTIMIZATION)
     optimizer, scheduler = _named(top, "optimizer"), _named(top, "lr_scheduler")
     notes: dict[str, str] = {}
@@ -116,6 +117,16 @@ def read(reading: Reading) -> Recipe:
         accumulation=int(accumulation[0]),
         notes=notes,
     )
+
+
+def _determined(section: Section, keys: tuple[str, ...]) -> Section:
+    """A section without those of some entries that the file leaves open, as ``???``."""
+    known = {
+        key: value
+        for key, value in section.content.items()
+        if key not in keys or not isinstance(value, Unresolved)
+    }
+    return Section(section.document, known, section.path)
 
 
 def _named(outer: Section, key: str) -> Section:

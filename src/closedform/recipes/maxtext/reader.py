@@ -84,6 +84,8 @@ def read(reading: Reading) -> Recipe:
     for former, name in _FORMER.items():
         if former in content:
             content.setdefault(name, content.pop(former))
+    # Words in capitals are variables of a shell.
+    content = {key: value for key, value in content.items() if not key.isupper()}
     silent = {key: value for key, value in reading.facts.defaults.items() if key not in content}
     top = Section(reading.document, {**silent, **content})
     top.check_related({*_RATE, *_OTHERS})

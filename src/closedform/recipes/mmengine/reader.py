@@ -114,7 +114,9 @@ def read(reading: Reading) -> Recipe:
     if "optim_wrapper" not in top:
         raise top.error("optim_wrapper is missing", hint="the rate of the optimizer is in it")
     several = "optimizer" not in wrapper and all(
-        isinstance(part, Mapping) for key, part in wrapper.content.items() if key != "constructor"
+        isinstance(part, Mapping) and "optimizer" in part
+        for key, part in wrapper.content.items()
+        if key != "constructor"
     )
     names = [key for key in wrapper.content if key != "constructor"] if several else [""]
     groups: list[ParamGroup] = []
@@ -147,6 +149,10 @@ def read(reading: Reading) -> Recipe:
 
 def _check(top: Section) -> None:
     """Refuses inheritance that is not merged, and other keys than those of MMEngine."""
+    if "*" in top:
+        raise top.error(
+            "the config inherits by read_base", hint="merge it first: Config.fromfile(…).dump(…)"
+        )
     if "_base_" in top:
         raise top.error(
             "the config inherits from _base_",

@@ -55,7 +55,8 @@ def param_schedule(
     for position, spec in enumerate(specs):
         where = f"{context.where} > param_scheduler[{position}]"
         name, key, arguments = _class(spec, where)
-        if key != context.key:
+        if key != context.key or (initial == 0 and str(spec["type"]).endswith("WeightDecay")):
+            # A weight decay of 0 stays.
             continue
         made = Group(index, lambda: _epoch_length(context), has_epochs, f"{where} > {name}")
         with located(made.where):

@@ -47,6 +47,8 @@ _NOTES = {
 def _matches(document: Document) -> bool:
     optimizer = document.content.get("optimizer")
     scheduler = document.content.get("scheduler")
+    if "trainer" in document.content:  # levanter has the same optimizer beside it
+        return False
     return (isinstance(optimizer, dict) and "learning_rate" in optimizer) or (
         isinstance(scheduler, dict) and "t_warmup" in scheduler and "units" in scheduler
     )

@@ -39,15 +39,15 @@ def edits(text: str) -> list[str]:
 
 
 def apply(text: str, folder: Path) -> None:
-    """Changes one file by a block: lines with a space stand there, those with + are new."""
+    """Changes one file by a block: lines with a space remain, - are removed, + are added."""
     first, *lines = text.splitlines()
     path = folder / first.removeprefix("--- ")
     assert first.startswith("--- "), text
-    assert all(line[0] in " +" for line in lines), text
-    old = "".join(f"{line[1:]}\n" for line in lines if line[0] == " ")
+    assert all(line[0] in " -+" for line in lines), text
+    old = "".join(f"{line[1:]}\n" for line in lines if line[0] in " -")
     content = path.read_text(encoding="utf-8")
     assert content.count(old) == 1, f"{path} holds {content.count(old)} times:\n{old}"
-    new = "".join(f"{line[1:]}\n" for line in lines)
+    new = "".join(f"{line[1:]}\n" for line in lines if line[0] in " +")
     path.write_text(content.replace(old, new), encoding="utf-8")
 
 

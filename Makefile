@@ -74,7 +74,8 @@ wheel-smoke: $(STAMP)
 
 doctests: $(STAMP)
 	@echo "== doctests: the docstrings of src"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --doctest-modules src/closedform
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --doctest-modules src/closedform \
+	  --ignore=src/closedform/importers/optax
 
 units: $(STAMP)
 	@echo "== tests: units, architecture, README, docs, examples; make compare runs every case"
@@ -96,6 +97,12 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@echo "== compare: optimizers of torch and pytorch_optimizer, traced and run beside the originals"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s \
 	  tests/importers/compare_torch_optimizers.py
+	@echo "== compare: transformations and schedules of optax, traced and run beside the originals"
+	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/importers/compare_optax.py \
+	  tests/importers/test_optax.py \
+	  "tests/test_readme.py::test_page_runs[docs/bring_your_own_schedule.md]" \
+	  "tests/test_readme.py::test_page_runs[docs/bring_your_own_optimizer.md]"
+	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q --doctest-modules src/closedform/importers/optax
 	@echo "== compare: training loops of other packages; published tests of pytorch-accelerated"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s \
 	  tests/torch/compare_clients.py tests/torch/compare_pytorch_accelerated.py

@@ -59,7 +59,10 @@ LAYERS = in_order(
     {"exporters": ARRAYS | {"sympy", "onnx", "torch"}},
     {name: frozenset({"sympy"}) for name in ("schedules", "optimizers")},
     {"transforms": frozenset({"sympy"})},
-    {"importers": ARRAYS | {"onnx", "sympy", "torch"}, "recipes": frozenset({"sympy", "yaml"})},
+    {
+        "importers": ARRAYS | {"jax", "onnx", "sympy", "torch"},
+        "recipes": frozenset({"sympy", "yaml"}),
+    },
     {"config": frozenset(), "dialects": frozenset()},  # deprecated names of recipes
     {"verify": EXACT | ARRAYS | {"flint", "z3", "onnx", "onnxruntime"}},
     {"audit": ARRAYS | {"sympy", "flint"}},
@@ -68,7 +71,7 @@ LAYERS = in_order(
     {"training": ARRAYS | {"onnx", "rich", "safetensors", "torch"}},
     {"web": frozenset({"sympy"})},
     {"plotting": frozenset({"numpy", "sympy", "matplotlib"})},
-    {"api": ARRAYS | {"sympy", "onnx", "matplotlib", "torch"}},
+    {"api": ARRAYS | {"jax", "sympy", "onnx", "matplotlib", "torch"}},
     {"__init__": ARRAYS | {"sympy"}},
     {
         "cli": EXACT

@@ -3,7 +3,8 @@
 A page's blocks run in order in one namespace and one empty folder: ```python blocks as Python
 (those that begin with `>>>` as doctests, whose shown values must match), and in ```console blocks
 the lines `$ closedform ...`, which must exit with 0. Lines shown below such a command must stand in
-what it prints, in that order; `...` stands for any lines.
+what it prints, in that order; `...` stands for any lines. A block ```python needs=optax is run where
+that package is installed, as in the environment of `make compare`.
 """
 
 import doctest
@@ -12,6 +13,7 @@ import shlex
 import sys
 import textwrap
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 # Its files import each other; tests/test_how_to_add_a_framework.py follows it in a copy.
 FOLLOWED = ROOT / "docs" / "how_to_add_a_framework.md"
 PAGES = [ROOT / "README.md", *sorted({*(ROOT / "docs").glob("**/*.md")} - {FOLLOWED})]
-FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^( *)```(\w*)(?: needs=(\w+))?[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 # Other names of the two languages: a block that bears one would never be run.
 REFUSED = {"py": "python", "pycon": "python", "python3": "python"} | dict.fromkeys(
     ("bash", "sh", "shell", "zsh"), "console"
@@ -33,12 +35,17 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block of a page, and the page's line on which its text begins."""
+    """A fenced block of a page, the page's line on which its text begins, what it needs."""
 
     page: str
     line: int
     language: str
     text: str
+    needs: str | None = None
+
+    @property
+    def is_runnable(self) -> bool:
+        return self.needs is None or find_spec(self.needs) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,13 @@ class Command:
 
 def blocks_of(page: str, text: str) -> list[Block]:
     return [
-        Block(page, text.count("\n", 0, match.start(3)) + 1, match[2], textwrap.dedent(match[3]))
+        Block(
+            page,
+            text.count("\n", 0, match.start(4)) + 1,
+            match[2],
+            textwrap.dedent(match[4]),
+            match[3],
+        )
         for match in FENCE.finditer(text)
     ]
 
@@ -116,7 +129,7 @@ def run_page(page: str, text: str) -> None:
         if block.language in REFUSED:
             wanted = REFUSED[block.language]
             pytest.fail(f"{page}:{block.line}: a {block.language} block: write ```{wanted}")
-        if block.language == "python":
+        if block.language == "python" and block.is_runnable:
             run_python(block, namespace)
         if block.language == "console":
             run_console(block)
@@ -141,6 +154,12 @@ def test_block_inside_a_list_runs() -> None:
     page = "- item\n\n  ```python\n  if True:\n      1 / 0\n  ```\n"
     with pytest.raises(ZeroDivisionError):
         run_page("page", page)
+
+
+def test_a_block_that_needs_a_package_runs_where_it_is_installed() -> None:
+    run_page("page", "```python needs=absent_package\n1 / 0\n```\n")
+    with pytest.raises(ZeroDivisionError):
+        run_page("page", "```python needs=sympy\n1 / 0\n```\n")
 
 
 def test_block_that_would_never_run_is_refused() -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from closedform.api import (
         certify,
         from_onnx,
+        from_optax,
         from_python,
         from_torch,
         plot,
@@ -65,6 +66,7 @@ _HOME = {
         (
             "certify",
             "from_onnx",
+            "from_optax",
             "from_python",
             "from_torch",
             "plot",
@@ -143,6 +145,7 @@ __all__ = [
     "floor_mod",
     "frameworks",
     "from_onnx",
+    "from_optax",
     "from_python",
     "from_torch",
     "global_sum",

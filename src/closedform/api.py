@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from torch.optim.lr_scheduler import LRScheduler
 
     from closedform.exporters.torch_module import ScheduleModule
+    from closedform.importers.optax.subject import Transformation
     from closedform.importers.python import TracedSchedule
     from closedform.verify.certificates.certificate import Certificate, Engine
     from closedform.verify.claims.core import Claim
@@ -399,6 +400,75 @@ def from_torch(
         )
     schedules = schedules_of(source, TracingProver())
     return schedules[0] if all(each == schedules[0] for each in schedules) else schedules
+
+
+@overload
+def from_optax(
+    source: Transformation, params: object | None = ..., *, name: str | None = ...
+) -> UpdateRule | list[Group]: ...
+@overload
+def from_optax(source: Callable[..., object], *, name: str | None = ...) -> Schedule: ...
+def from_optax(
+    source: Transformation | Callable[..., object],
+    params: object | None = None,
+    *,
+    name: str | None = None,
+) -> UpdateRule | list[Group] | Schedule:
+    """Returns the schedule or the update rule of an object of optax.
+
+    Its functions are traced by JAX, and the jaxpr is read: a schedule as an expression in the
+    count, the ``update`` of a gradient transformation as a rule. States have the names that they
+    have in optax, floats in closures (``b1``, ``learning_rate``) and those of
+    ``inject_hyperparams`` are hyperparameters, counts of steps are ``t``. Before the rule is
+    returned, it has been run beside the transformation on random gradients, in float64.
+
+    Args:
+        source: A schedule, or another function of the count in ``jax.numpy``; or a
+            ``GradientTransformation``, such as ``optax.chain(…)`` or ``MultiSteps``.
+        params: The parameters of the model as a pytree of arrays or shapes, for masks, labels and
+            updates that depend on the shape. Without them the rule is traced for matrices and
+            vectors.
+        name: The name of the schedule or rule.
+
+    Returns:
+        A Schedule; or an UpdateRule; or a list of Groups by names of parameters (``layer.kernel``),
+        where parameters of one number of axes have different rules, as with ``multi_transform``.
+        The rule of the first group and the other groups are what ``to_onnx`` takes.
+
+    Raises:
+        ArgumentError: It is neither, or ``params`` is not a pytree with keys.
+        ExportError: jax is not installed.
+        TraceError: An operation has no expression, or the result differs from the original; the
+            message names the operation, the file and the line.
+
+    Example:
+        >>> import optax  # doctest: +SKIP
+        >>> import closedform as cf
+        >>> schedule = cf.from_optax(optax.cosine_decay_schedule(0.1, 100))  # doctest: +SKIP
+        >>> [schedule.exact(step) for step in (0, 50, 100)]  # doctest: +SKIP
+        [1/10, 1/20, 0]
+        >>> cf.from_optax(optax.sgd(0.1)).param  # doctest: +SKIP
+        -grad*learning_rate + param
+    """
+    if not callable(source) and not (hasattr(source, "init") and hasattr(source, "update")):
+        raise ArgumentError(
+            f"from_optax takes a schedule or a transformation, got {type(source).__name__}",
+            hint="pass a function of the count, or an object with init and update",
+        )
+    try:
+        import jax  # noqa: F401
+    except ImportError:
+        raise ExportError(
+            "jax is not installed, which traces the functions of optax",
+            hint='pip install "closedform[jax]"',
+        ) from None
+    from closedform.importers.optax import trace_schedule, trace_transformation
+    from closedform.importers.optax.subject import Transformation
+    from closedform.verify.tracing import TracingProver
+
+    if isinstance(source, Transformation):
+        return trace_transformation(source, params, TracingProver(), name)
+    return trace_schedule(source, TracingProver(), name)
 
 
 def evaluate(schedule: Schedule, step: int | ArrayLike) -> float | NDArray[np.float64]:

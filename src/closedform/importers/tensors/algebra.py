@@ -35,6 +35,7 @@ from closedform.language.functions import (
     rounded,
     transpose,
 )
+from closedform.language.model import non_finite
 from closedform.language.numbers import exact_number
 from closedform.language.shapes import SIZE
 
@@ -225,6 +226,27 @@ class Algebra:
         total = self.reduce("sum", square, sizes, axes, keepdims)
         return self.map(lambda a: a / (count - constant(correction)), total, name="variance")
 
+    def truth(self, operand: Operand) -> Value:
+        """Returns whether the elements are not 0."""
+        value = self.value(operand)
+        return value if value.is_bool else self.map(lambda a: sp.Ne(a, 0), value, name="mask")
+
+    def some(
+        self, operand: Operand, sizes: Sizes, axes: Sequence[int] | None, keepdims: bool = False
+    ) -> Value:
+        """Returns whether some element over some axes is true."""
+        ones = self.map(as_number, self.truth(operand), name="some", is_boolean=True)
+        largest = self.reduce("max", ones, sizes, axes, keepdims)
+        return self.map(lambda a: sp.Gt(a, 0), largest, name="any")
+
+    def every(
+        self, operand: Operand, sizes: Sizes, axes: Sequence[int] | None, keepdims: bool = False
+    ) -> Value:
+        """Returns whether all elements over some axes are true."""
+        none = self.map(sp.Not, self.truth(operand), name="mask", is_boolean=True)
+        some = self.some(none, sizes, axes, keepdims)
+        return self.map(sp.Not, some, name="all", is_boolean=True)
+
     # --- products ------------------------------------------------------------------------------
 
     def matmul(self, a: Operand, a_sizes: Sizes, b: Operand, b_sizes: Sizes) -> Value:
@@ -334,6 +356,16 @@ def as_number(condition: sp.Basic) -> sp.Expr:
     if condition in (sp.true, sp.false):
         return sp.Integer(int(bool(condition)))
     return sp.Piecewise((1, condition), (0, True))
+
+
+def is_nan(x: sp.Expr) -> sp.Basic:
+    """Returns whether a number is NaN: it is not finite, and the smaller of it and 1 is not 1."""
+    return sp.And(sp.Eq(non_finite(x), 1), sp.Ne(sp.Min(sp.Abs(x), 1), 1))
+
+
+def is_infinite(x: sp.Expr) -> sp.Basic:
+    """Returns whether a number is an infinity."""
+    return sp.And(sp.Eq(non_finite(x), 1), sp.Eq(sp.Min(sp.Abs(x), 1), 1))
 
 
 def broadcast(*shapes: Sizes) -> Sizes:

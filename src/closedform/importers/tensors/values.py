@@ -28,6 +28,7 @@ Operand: TypeAlias = Any
 
 _LARGEST_INLINE = 12
 _LEAST = sp.Rational(1, 2**100)
+_HALF = sp.Rational(1, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +204,8 @@ class Definitions:
             return self._renamed(expr, self.summed(definition))
         if isinstance(expr, sp.Add):
             return self._sum_of_terms(expr)
+        if isinstance(expr, sp.And | sp.Or):
+            return self._of_all(expr)
         return expr.func(*map(self.summed, expr.args))
 
     def _sum_of_terms(self, expr: sp.Add) -> sp.Expr:
@@ -218,6 +221,24 @@ class Definitions:
             else:
                 result.append(self.summed(term))
         return sp.Add(*own, *result)
+
+    def _of_all(self, expr: sp.And | sp.Or) -> sp.Basic:
+        """A condition on all parameters, or on some, from the same one on both."""
+        parts = list(expr.args)
+        others = [part for part in parts if self.is_of_other(part)]
+        result = [part for part in parts if part not in others]
+        for part in others:
+            mirrored = self.mirrored(part)
+            if mirrored not in result:
+                result.append(self.summed(part))
+                continue
+            result.remove(mirrored)
+            counted = sp.Not(mirrored) if isinstance(expr, sp.And) else mirrored
+            # A definition, since SymPy expands the branches of what is compared.
+            ones = self.named(sp.Piecewise((1 / SIZE, counted), (0, True)), (), "counted")
+            count = GlobalSum(ones)
+            result.append(count < _HALF if isinstance(expr, sp.And) else count > _HALF)
+        return expr.func(*result)
 
     def _over_all(self, term: sp.Expr) -> sp.Expr:
         """The sum over all parameters of a scalar term."""
@@ -255,7 +276,7 @@ class Definitions:
             return expr if definition is None else self.expanded(definition)
         if not expr.args or isinstance(expr, GlobalSum):
             return expr
-        return expr.func(*map(self.expanded, expr.args))
+        return without_ite(expr.func(*map(self.expanded, expr.args)))
 
     def _guarded(self, symbol: sp.Symbol, definition: sp.Expr) -> sp.Expr:
         """A definition with functions of the step that have no value at every step."""
@@ -312,6 +333,37 @@ class Definitions:
         return found
 
 
+def without_ite(expr: sp.Basic) -> sp.Basic:
+    """Returns an expression with And, Or and Not for conditions that select among conditions.
+
+    SymPy makes them where it expands the branches of a ``Piecewise`` that is compared.
+    """
+    if not expr.has(sp.ITE):
+        return expr
+    return expr.replace(
+        sp.ITE,
+        lambda condition, holds, fails: sp.Or(
+            sp.And(condition, holds), sp.And(sp.Not(condition), fails)
+        ),
+    )
+
+
+def renumbered(
+    results: Mapping[str, sp.Expr], definitions: Mapping[sp.Symbol, sp.Expr]
+) -> tuple[dict[str, sp.Expr], dict[sp.Symbol, sp.Expr]]:
+    """Returns results and definitions, each of which has the next number for its name."""
+    names: dict[sp.Basic, sp.Basic] = {}
+    counts: dict[str, int] = {}
+    for symbol in definitions:
+        name = symbol.name.removeprefix("local.").rpartition("_")[0]
+        counts[name] = counts.get(name, 0) + 1
+        names[symbol] = local(f"{name}_{counts[name]}")
+    return (
+        {label: expr.xreplace(names) for label, expr in results.items()},
+        {names[symbol]: expr.xreplace(names) for symbol, expr in definitions.items()},
+    )
+
+
 def as_shape_rule(axes: Axes, shape: Sizes) -> ShapeRule:
     """Returns how the shape of a state follows from that of its parameter."""
     if shape == ():
@@ -340,7 +392,8 @@ def inlined(
     for symbol, definition in definitions.items():
         expr = definition.xreplace(replaced)
         size = sum(1 for _ in sp.preorder_traversal(expr))
-        if uses.get(symbol, 0) == 1 and size <= _LARGEST_INLINE:
+        is_short = size <= _LARGEST_INLINE and not isinstance(expr, sp.Piecewise)
+        if uses.get(symbol, 0) == 1 and is_short:
             replaced[symbol] = expr
         else:
             remaining[symbol] = expr

@@ -26,6 +26,7 @@ class Variant:
         shapes: The shape rule of each state.
         shared: The names of states of the whole model.
         advances: The condition under which a step counts.
+        counters: Those of the whole model that count.
     """
 
     condition: sp.Basic
@@ -35,9 +36,10 @@ class Variant:
     shapes: Mapping[str, Any]
     shared: frozenset[str]
     advances: sp.Basic
+    counters: frozenset[str] = frozenset()
 
 
-def rule_of(name: str, variants: Sequence[Variant], hypers: Mapping[str, float]) -> UpdateRule:
+def rule_of(name: str, variants: Sequence[Variant], hypers: Mapping[str, Any]) -> UpdateRule:
     """Returns the rule of all variants.
 
     Raises:
@@ -52,7 +54,8 @@ def rule_of(name: str, variants: Sequence[Variant], hypers: Mapping[str, float])
     for variant in variants:
         for label, initial in variant.initial.items():
             if label in variant.shared:
-                common[label] = Shared(merged[label], initial)
+                is_counter = label in variant.counters
+                common[label] = Shared(merged[label], initial, is_counter)
                 continue
             exists = sp.Or(*(v.condition for v in variants if label in v.initial))
             if label in states and states[label].shape != variant.shapes[label]:

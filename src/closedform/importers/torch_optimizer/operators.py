@@ -14,7 +14,7 @@ import sympy as sp
 import torch
 
 from closedform.errors import TraceError
-from closedform.importers.tensors.algebra import as_number, stacked
+from closedform.importers.tensors.algebra import as_number, is_infinite, is_nan, stacked
 from closedform.importers.tensors.values import Value
 from closedform.importers.torch_optimizer.algebra import TorchAlgebra
 from closedform.importers.torch_optimizer.storages import View
@@ -144,25 +144,16 @@ def _logical(function: Callable[..., sp.Basic]) -> OperatorRule:
     return rule
 
 
-def _is_nan(x: sp.Expr) -> sp.Basic:
-    """NaN is not finite, and the smaller of it and 1 is not 1."""
-    return sp.And(sp.Eq(non_finite(x), 1), sp.Ne(sp.Min(sp.Abs(x), 1), 1))
-
-
-def _is_infinite(x: sp.Expr) -> sp.Basic:
-    return sp.And(sp.Eq(non_finite(x), 1), sp.Eq(sp.Min(sp.Abs(x), 1), 1))
-
-
 def _nan_to_num(
     algebra: TorchAlgebra, a: Any, nan: Any = None, posinf: Any = None, neginf: Any = None
 ) -> Value:
     """An infinity without a replacement of its own stays one: a rule has no largest number."""
 
     def replaced(x: sp.Expr) -> sp.Expr:
-        branches = [(algebra.value(0 if nan is None else nan).expr, _is_nan(x))]
+        branches = [(algebra.value(0 if nan is None else nan).expr, is_nan(x))]
         for bound, is_there in ((posinf, x > 0), (neginf, x < 0)):
             if bound is not None:
-                branches.append((algebra.value(bound).expr, sp.And(_is_infinite(x), is_there)))
+                branches.append((algebra.value(bound).expr, sp.And(is_infinite(x), is_there)))
         return sp.Piecewise(*branches, (x, True))
 
     return algebra.map(replaced, a, name="finite")
@@ -259,25 +250,15 @@ def _softplus(algebra: TorchAlgebra, a: Any, beta: Any = 1, threshold: Any = 20)
 
 
 def _any(algebra: TorchAlgebra, a: Any, dim: Any = None, keepdim: bool = False) -> Value:
-    some = algebra.map(lambda c: as_number(c), _truth(algebra, a), name="some", is_boolean=True)
-    largest = algebra.reduce("max", some, _sizes(a), _axes(dim), keepdim)
-    return algebra.map(lambda x: sp.Gt(x, 0), largest, name="any")
+    return algebra.some(a, _sizes(a), _axes(dim), keepdim)
 
 
 def _all(algebra: TorchAlgebra, a: Any, dim: Any = None, keepdim: bool = False) -> Value:
-    none = algebra.map(sp.Not, _truth(algebra, a), name="mask", is_boolean=True)
-    some = algebra.map(as_number, none, name="some", is_boolean=True)
-    largest = algebra.reduce("max", some, _sizes(a), _axes(dim), keepdim)
-    return algebra.map(lambda x: sp.Le(x, 0), largest, name="all")
-
-
-def _truth(algebra: TorchAlgebra, a: Any) -> Value:
-    value = algebra.value(a)
-    return value if value.is_bool else algebra.map(lambda x: sp.Ne(x, 0), value, name="mask")
+    return algebra.every(a, _sizes(a), _axes(dim), keepdim)
 
 
 def _count_nonzero(algebra: TorchAlgebra, a: Any, dim: Any = None) -> Value:
-    some = algebra.map(as_number, _truth(algebra, a), name="some", is_boolean=True)
+    some = algebra.map(as_number, algebra.truth(a), name="some", is_boolean=True)
     return algebra.reduce("sum", some, _sizes(a), _axes(dim))
 
 
@@ -412,8 +393,8 @@ RULES: Mapping[str, OperatorRule] = {
     "_softmax": _softmax,
     "floor": _unary(sp.floor, "floor"),
     "ceil": _unary(sp.ceiling, "ceil"),
-    "isnan": _unary(_is_nan, "mask"),
-    "isinf": _unary(_is_infinite, "mask"),
+    "isnan": _unary(is_nan, "mask"),
+    "isinf": _unary(is_infinite, "mask"),
     "isfinite": _unary(lambda x: sp.Eq(non_finite(x), 0), "mask"),
     "lt": _compared(sp.Lt),
     "le": _compared(sp.Le),

@@ -1,0 +1,187 @@
+"""Traced rules beside the transformations that they were traced from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from sympy.core.relational import Relational
+
+from closedform.errors import TraceError
+from closedform.importers.optax.hypers import Variable
+from closedform.importers.optax.jaxprs import Tree, in_double
+from closedform.importers.optax.leaves import (
+    Leaf,
+    Path,
+    leaves_of,
+    shapes_of,
+    spelled,
+    state_leaves,
+)
+from closedform.importers.optax.schedule import changes
+from closedform.importers.optax.subject import Transformation, stepping, weak_number
+from closedform.importers.optax.transformation import Traced
+from closedform.importers.tensors.check import (
+    STEPS,
+    TOLERANCE,
+    RunningRule,
+    graphs_of,
+    relative_gap,
+    without_rounding,
+)
+from closedform.ir import naming
+from closedform.language.groups import Group
+from closedform.language.update_rule import UpdateRule
+from closedform.options import ModelSpec
+
+_LARGEST_STEP = 2**31 - 2
+_MOST_LATER = 24
+
+
+class Original:
+    """A transformation that is run in float64.
+
+    Args:
+        transformation: The transformation.
+        params: Its parameters.
+        variables: The variables of its closure that are symbols in the trace; where floats of 16
+            bits are float64, they are, too.
+        is_exact: Whether floats of 16 bits are float64, too.
+
+    Attributes:
+        params: The parameters after the steps done.
+        state: The state after them.
+    """
+
+    def __init__(
+        self,
+        transformation: Transformation,
+        params: Tree,
+        variables: Sequence[Variable] = (),
+        *,
+        is_exact: bool = False,
+    ) -> None:
+        given = variables if is_exact else ()
+        step = stepping(transformation, given)
+
+        self.params = params
+        state = in_double(transformation.init, params, is_exact=is_exact)(params)
+        self.state = jax.tree.map(jnp.asarray, state)
+        start = jax.eval_shape(transformation.init, params)
+        self._numbers = [jnp.asarray(one.sign * one.value) for one in given]
+        computed = in_double(
+            step, [weak_number() for _ in given], params, start, params, is_exact=is_exact
+        )
+        self._step: Callable[..., Any] = jax.jit(computed)
+
+    def step(self, gradients: Tree) -> None:
+        """Takes one step."""
+        self.params, self.state = self._step(self._numbers, gradients, self.state, self.params)
+
+    def set_clock(self, starts: Mapping[Path, int], time: int) -> None:
+        """Sets the counters to the number of steps done."""
+        self.state = jax.tree_util.tree_map_with_path(
+            lambda path, leaf: (
+                jnp.asarray(starts[path] + time, dtype=leaf.dtype) if path in starts else leaf
+            ),
+            self.state,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How far a rule is from its transformation.
+
+    Attributes:
+        gap: The largest difference, in units of the largest element of the tensor.
+        label: The tensor.
+        step: The step.
+    """
+
+    gap: float
+    label: str
+    step: int
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is that of roundings."""
+        return self.gap <= TOLERANCE
+
+    def check(self, where: str) -> None:
+        """Raises TraceError if it is not small."""
+        if not self.is_small:
+            raise TraceError(
+                f"the traced rule differs from the transformation by {self.gap:.3g} of the largest "
+                f"element of {self.label} at step {self.step}",
+                where=where,
+                hint="the update does something that the trace does not see",
+            )
+
+
+def difference(
+    transformation: Transformation,
+    params: Tree,
+    rule: UpdateRule,
+    groups: Sequence[Group],
+    traces: Sequence[Traced],
+    variables: Sequence[Variable] = (),
+) -> Difference:
+    """Returns the largest difference on random gradients, at the first steps and at later ones."""
+    exact = without_rounding(rule)
+    shapes = shapes_of(params)
+    rng = np.random.default_rng(3)
+    start = {path: rng.normal(size=shape) for path, shape in shapes.items()}
+    spec = ModelSpec(exact, {spelled(path): shape for path, shape in shapes.items()}, groups)
+    running = RunningRule(graphs_of(spec), {spelled(path): v for path, v in start.items()})
+    is_exact = exact is not rule
+    original = Original(transformation, _filled(params, start), variables, is_exact=is_exact)
+    leaves = state_leaves(original.state, list(shapes))
+    starts = {path: value for traced in traces for path, value in traced.starts.items()}
+    names = {path: name for traced in traces for path, name in traced.names.items()}
+    worst = Difference(0.0, "", 0)
+    for count, time in enumerate([*range(STEPS), *_later(exact, groups)]):
+        if time != count:
+            original.set_clock(starts, time)
+            running.set_clock(time)
+        gradients = {path: rng.normal(size=shape) for path, shape in shapes.items()}
+        original.step(_filled(params, gradients))
+        running.step({spelled(path): value for path, value in gradients.items()})
+        for label, found, expected in _pairs(original, running, leaves, names):
+            gap = relative_gap(found, expected)
+            if gap > worst.gap:
+                worst = Difference(gap, label, time)
+    return worst
+
+
+def _filled(tree: Tree, values: Mapping[Path, Any]) -> Tree:
+    return jax.tree_util.tree_map_with_path(lambda path, _: jnp.asarray(values[path]), tree)
+
+
+def _later(rule: UpdateRule, groups: Sequence[Group]) -> list[int]:
+    """Steps after the first ones beside which a formula changes."""
+    rules = [rule, *(group.rule for group in groups if group.rule is not None)]
+    expressions = [expr for one in rules for expr in one.all_expressions()]
+    conditions = {condition for expr in expressions for condition in expr.atoms(Relational)}
+    times = {time for condition in conditions for time in changes(condition)}
+    return sorted(time for time in times if STEPS <= time < _LARGEST_STEP)[:_MOST_LATER]
+
+
+def _pairs(
+    original: Original, running: RunningRule, leaves: Sequence[Leaf], names: Mapping[Path, str]
+) -> list[tuple[str, Any, Any]]:
+    pairs = [
+        (f"param {spelled(path)!r}", running.values[naming.param(spelled(path))], np.asarray(leaf))
+        for path, leaf in leaves_of(original.params).items()
+    ]
+    values = list(leaves_of(original.state).values())
+    for leaf in leaves:
+        label = names.get(leaf.path, spelled(leaf.path))
+        is_shared = leaf.param is None
+        key = naming.shared(label) if is_shared else naming.state(spelled(leaf.param or ()), label)
+        if key in running.values:
+            pairs.append((f"state {label!r}", running.values[key], np.asarray(values[leaf.place])))
+    return pairs

@@ -1,0 +1,294 @@
+"""Elementwise primitives of JAX, casts and selection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import sympy as sp
+
+from closedform.errors import TraceError
+from closedform.importers.optax.interpreter import (
+    Interpreter,
+    Known,
+    PrimitiveRule,
+)
+from closedform.importers.optax.jaxprs import Equation
+from closedform.importers.tensors.algebra import Rule, as_number, is_infinite, is_nan
+from closedform.importers.tensors.steps import STEPS, values_at
+from closedform.importers.tensors.values import Value
+from closedform.language.functions import floor_div, floor_mod
+from closedform.language.model import NonFinite, non_finite
+from closedform.language.symbols import hyper, t
+
+_LARGEST_COUNT = 2**31 - 1
+"""The largest int32, at which counts of steps stop; steps are below it."""
+
+_LEAST = sp.Rational(1, 2**100)
+
+
+def _is_integer(equation: Equation) -> bool:
+    return bool(np.issubdtype(equation.invars[0].aval.dtype, np.integer))
+
+
+def _elementwise(function: Rule, *, is_boolean: bool = False) -> PrimitiveRule:
+    def rule(run: Interpreter, equation: Equation, *operands: Known) -> Known:
+        return run.map(function, *operands, name=equation.primitive.name, is_boolean=is_boolean)
+
+    return rule
+
+
+def _compared(kind: Callable[..., sp.Basic]) -> PrimitiveRule:
+    def holds(a: sp.Basic, b: sp.Basic) -> sp.Basic:
+        is_of_branches = isinstance(a, sp.Piecewise) or isinstance(b, sp.Piecewise)
+        if is_of_branches and a.free_symbols | b.free_symbols == {t}:
+            return kind(a, b, evaluate=False)  # SymPy would expand the branches
+        if not isinstance(a, sp.Expr) or not isinstance(b, sp.Expr):
+            return _compared_truths(kind, a, b)
+        if a == b and kind is sp.Ne and not a.is_number:
+            return is_nan(a)
+        if b in (sp.oo, -sp.oo) and kind in (sp.Eq, sp.Ne) and not a.is_number:
+            holds = sp.And(is_infinite(a), a > 0 if b is sp.oo else a < 0)
+            return holds if kind is sp.Eq else sp.Not(holds)
+        if b.is_Integer and b >= _LARGEST_COUNT and a.is_integer:
+            return kind(sp.Integer(0), sp.Integer(1))
+        return kind(a, b)
+
+    return _elementwise(holds, is_boolean=True)
+
+
+def _compared_truths(kind: Callable[..., sp.Basic], a: sp.Basic, b: sp.Basic) -> sp.Basic:
+    if kind is sp.Ne:
+        return sp.Xor(truth(a), truth(b))
+    if kind is sp.Eq:
+        return sp.Not(sp.Xor(truth(a), truth(b)))
+    return kind(as_number(a), as_number(b))
+
+
+def truth(operand: sp.Basic) -> sp.Basic:
+    """Returns whether a number is not 0; a condition as it is."""
+    return sp.Ne(operand, 0) if isinstance(operand, sp.Expr) else operand
+
+
+def _logical(function: Callable[..., sp.Basic]) -> PrimitiveRule:
+    def rule(run: Interpreter, equation: Equation, *operands: Known) -> Known:
+        if equation.outvars[0].aval.dtype != bool:
+            raise TraceError("operations on bits have no expression")
+        return run.map(
+            lambda *parts: function(*map(truth, parts)),
+            *operands,
+            name="mask",
+            is_boolean=True,
+        )
+
+    return rule
+
+
+def _partial(function: Callable[[sp.Expr], sp.Expr], least: sp.Expr) -> PrimitiveRule:
+    """A function of numbers above 0.
+
+    JAX computes NaN of others, which a later operation does not select: a scalar of the step is
+    clamped there, and the comparison with the original shows where it is used after all.
+    """
+
+    def rule(run: Interpreter, equation: Equation, x: Known) -> Known:
+        numbers = {hyper(key): v for key, v in run.algebra.definitions.hypers.items()}
+
+        def total(a: sp.Expr) -> sp.Expr:
+            if t not in a.free_symbols or a.free_symbols - {t, *numbers}:
+                return function(a)
+            try:
+                is_above = (values_at(a, STEPS, numbers) > float(least)).all()
+            except TraceError:
+                is_above = True
+            return function(a if is_above else sp.Max(a, least))
+
+        return run.map(total, x, name=equation.primitive.name)
+
+    return rule
+
+
+def _truncated(x: sp.Expr) -> sp.Expr:
+    if x.is_integer:
+        return x
+    if x.is_nonnegative:
+        return sp.floor(x)
+    return sp.Piecewise((sp.floor(x), x >= 0), (sp.ceiling(x), True))
+
+
+def _truncated_quotient(a: sp.Expr, b: sp.Expr) -> sp.Expr:
+    if a.is_nonnegative and b.is_positive:
+        return floor_div(a, b)
+    if b.is_positive:
+        return sp.Piecewise((floor_div(a, b), a >= 0), (-floor_div(-a, b), True))
+    if a.is_number and b.is_number:
+        return _truncated(a / b)
+    raise TraceError("an integer is divided by one that is not a constant above 0")
+
+
+def _div(run: Interpreter, equation: Equation, a: Known, b: Known) -> Known:
+    quotient: Rule = _truncated_quotient if _is_integer(equation) else lambda x, y: x / y
+    return run.map(quotient, a, b, name="quotient")
+
+
+def _remainder(a: sp.Expr, b: sp.Expr) -> sp.Expr:
+    if a.is_nonnegative and b.is_positive:
+        return floor_mod(a, b)
+    if a.is_integer and b.is_integer:
+        return a - b * _truncated_quotient(a, b)
+    return a - b * _truncated(a / b)
+
+
+def _select(run: Interpreter, equation: Equation, which: Known, *cases: Known) -> Known:
+    return chosen(run, which, cases)
+
+
+def chosen(run: Interpreter, which: Known, cases: Sequence[Known]) -> Known:
+    """Returns the elements of the case that a condition or an index selects."""
+
+    def choose(chosen: sp.Basic, *values: sp.Basic) -> sp.Basic:
+        return selected(run, chosen, values)
+
+    result = run.map(choose, which, *cases, name="where", is_boolean=True)
+    if not isinstance(result, Value) or not isinstance(result.expr, sp.Piecewise):
+        return result
+    if result.expr.free_symbols <= {t}:
+        return result
+    # SymPy expands the branches of one that is compared.
+    expr = run.algebra.definitions.named(result.expr, result.shape, "where")
+    return Value(expr, result.shape)
+
+
+def selected(run: Interpreter, chosen: sp.Basic, values: Sequence[sp.Basic]) -> sp.Basic:
+    """The value at the place that a condition or an index gives; indices are clamped."""
+    condition = _as_condition(chosen)
+    if condition is not None and len(values) == 2:
+        no, yes = values
+        if yes in (sp.oo, -sp.oo, sp.nan) and condition.has(NonFinite):
+            return no  # infinite or NaN, where it is
+        if not isinstance(no, sp.Expr) and not isinstance(yes, sp.Expr):
+            return sp.Or(sp.And(condition, yes), sp.And(sp.Not(condition), no))
+        within = run.algebra.definitions.within
+        holds = within(as_number(yes), condition)
+        return sp.Piecewise((holds, condition), (within(as_number(no), sp.Not(condition)), True))
+    if not isinstance(chosen, sp.Expr):
+        raise TraceError("a truth value selects among more than two values")
+    *some, last = map(as_number, values)
+    below = [Value(sp.Le(chosen, place, evaluate=False)) for place in range(len(some))]
+    first = [(value, run.decided(own).expr) for value, own in zip(some, below, strict=True)]
+    return sp.Piecewise(*first, (last, True))
+
+
+def _as_condition(chosen: sp.Basic) -> sp.Basic | None:
+    """The condition that a truth value is, or a number that is 1 where one holds, 0 elsewhere."""
+    if not isinstance(chosen, sp.Expr):
+        return chosen
+    if isinstance(chosen, sp.Piecewise) and [value for value, _ in chosen.args] == [1, 0]:
+        return chosen.args[0][1]
+    return None
+
+
+def _clamp(run: Interpreter, equation: Equation, low: Known, x: Known, high: Known) -> Known:
+    at_least = run.map(sp.Max, x, low, name="clamped")
+    return run.map(sp.Min, at_least, high, name="clamped")
+
+
+def _integer_pow(run: Interpreter, equation: Equation, x: Known) -> Known:
+    exponent = equation.params["y"]
+    return run.map(lambda a: a**exponent, x, name="power")
+
+
+def _round(run: Interpreter, equation: Equation, x: Known) -> Known:
+    is_even = "EVEN" in str(equation.params["rounding_method"])
+
+    def rounded(a: sp.Expr) -> sp.Expr:
+        down = sp.floor(a)
+        if is_even:
+            return sp.Piecewise(
+                (down, a - down < sp.Rational(1, 2)),
+                (down + 1, a - down > sp.Rational(1, 2)),
+                (2 * sp.floor((down + 1) / 2), True),
+            )
+        return sp.sign(a) * sp.floor(sp.Abs(a) + sp.Rational(1, 2))
+
+    return run.map(rounded, x, name="rounded")
+
+
+def _convert(run: Interpreter, equation: Equation, x: Known) -> Known:
+    given, dtype = equation.invars[0].aval.dtype, equation.params["new_dtype"]
+    if np.issubdtype(dtype, np.bool_):
+        is_mask = np.issubdtype(given, np.bool_)
+        return x if is_mask else run.map(lambda a: sp.Ne(a, 0), x, name="mask")
+    if np.issubdtype(given, np.bool_):
+        return run.map(as_number, x, name="number", is_boolean=True)
+    if np.issubdtype(dtype, np.integer):
+        return x if np.issubdtype(given, np.integer) else run.map(_truncated, x, name="whole")
+    narrow = {"bfloat16": "bf16", "float16": "f16"}.get(str(dtype))
+    if narrow is not None and str(given) != str(dtype) and isinstance(x, Value):
+        return run.algebra.rounded(x, narrow)
+    if not np.issubdtype(dtype, np.floating) and narrow is None:
+        raise TraceError(f"a cast to {dtype} has no expression")
+    return x
+
+
+def _same(run: Interpreter, equation: Equation, x: Known, *_: Known) -> Known:
+    return x
+
+
+ELEMENTWISE: Mapping[str, PrimitiveRule] = {
+    "add": _elementwise(lambda x, y: x + y),
+    "add_any": _elementwise(lambda x, y: x + y),
+    "sub": _elementwise(lambda x, y: x - y),
+    "mul": _elementwise(lambda x, y: x * y),
+    "div": _div,
+    "rem": _elementwise(_remainder),
+    "pow": _elementwise(lambda x, y: x**y),
+    "integer_pow": _integer_pow,
+    "max": _elementwise(sp.Max),
+    "min": _elementwise(sp.Min),
+    "atan2": _elementwise(sp.atan2),
+    "neg": _elementwise(lambda x: -x),
+    "abs": _elementwise(sp.Abs),
+    "sign": _elementwise(sp.sign),
+    "sqrt": _partial(sp.sqrt, sp.Integer(0)),
+    "rsqrt": _partial(lambda x: 1 / sp.sqrt(x), _LEAST),
+    "cbrt": _elementwise(lambda x: sp.sign(x) * sp.Abs(x) ** sp.Rational(1, 3)),
+    "square": _elementwise(lambda x: x**2),
+    "exp": _elementwise(sp.exp),
+    "exp2": _elementwise(lambda x: sp.Integer(2) ** x),
+    "expm1": _elementwise(lambda x: sp.exp(x) - 1),
+    "log": _partial(sp.log, _LEAST),
+    "log1p": _partial(lambda x: sp.log(1 + x), _LEAST - 1),
+    "sin": _elementwise(sp.sin),
+    "cos": _elementwise(sp.cos),
+    "tan": _elementwise(sp.tan),
+    "tanh": _elementwise(sp.tanh),
+    "atan": _elementwise(sp.atan),
+    "logistic": _elementwise(lambda x: 1 / (1 + sp.exp(-x))),
+    "floor": _elementwise(sp.floor),
+    "ceil": _elementwise(sp.ceiling),
+    "round": _round,
+    "is_finite": _elementwise(lambda x: sp.Eq(non_finite(x), 0)),
+    "lt": _compared(sp.Lt),
+    "le": _compared(sp.Le),
+    "gt": _compared(sp.Gt),
+    "ge": _compared(sp.Ge),
+    "lt_to": _compared(sp.Lt),
+    "le_to": _compared(sp.Le),
+    "eq_to": _compared(sp.Eq),
+    "eq": _compared(sp.Eq),
+    "ne": _compared(sp.Ne),
+    "and": _logical(sp.And),
+    "or": _logical(sp.Or),
+    "not": _logical(sp.Not),
+    "xor": _logical(sp.Xor),
+    "select_n": _select,
+    "clamp": _clamp,
+    "convert_element_type": _convert,
+    "copy": _same,
+    "copy_p": _same,
+    "stop_gradient": _same,
+    "real": _same,
+    "optimization_barrier": lambda run, equation, *operands: list(operands),
+}
+"""The rules of elementwise primitives by name."""

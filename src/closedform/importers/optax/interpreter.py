@@ -1,0 +1,271 @@
+"""Interpretation of jaxprs: each variable has the value of a traced tensor, or a small array.
+
+Small arrays (coefficients, boundaries) are NumPy arrays of expressions. Tensors of the size of a
+parameter have one expression, which the shape of the value broadcasts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import sympy as sp
+from jax.extend.core import ClosedJaxpr
+from sympy.core.relational import Relational
+
+from closedform.errors import ClosedFormError, TraceError
+from closedform.importers.optax.jaxprs import (
+    NARROW,
+    Equation,
+    decimals,
+    inlined,
+    is_literal,
+    needed,
+    source_of,
+)
+from closedform.importers.python.exact import is_decimal
+from closedform.importers.python.prover import Part, Prover
+from closedform.importers.tensors.algebra import Algebra, Rule, constant
+from closedform.importers.tensors.values import Axes, Definitions, Sizes, Value, without_ite
+from closedform.language.symbols import t
+
+Array: TypeAlias = np.ndarray[Any, Any]
+"""A small array whose elements are expressions."""
+
+Known: TypeAlias = Value | Array
+"""The value of a variable."""
+
+PrimitiveRule: TypeAlias = Callable[..., "Known | list[Known]"]
+"""Takes the interpreter, the equation and its operands; returns its result, or a list of them."""
+
+MOST_ELEMENTS = 4096
+"""The most elements of a small array."""
+
+MOST_ROUNDS = 128
+"""The most rounds of a loop, each of which is a part of the expression."""
+
+
+_MOST_INTERVALS = 4
+_FAR = 2**31
+
+
+class Interpreter:
+    """Computes the values of the variables of jaxprs.
+
+    Args:
+        axes: The shapes of the traced parameters.
+        definitions: Takes the values that get a name.
+        prover: Finds exact constants, and decides conditions on the step.
+        rules: The rule of each primitive by name.
+
+    Attributes:
+        sizes: Expressions in sizes that constants are, by the identity of the literal.
+    """
+
+    def __init__(
+        self,
+        axes: Axes,
+        definitions: Definitions,
+        prover: Prover,
+        rules: Mapping[str, PrimitiveRule],
+    ) -> None:
+        self.algebra = Algebra(axes, definitions)
+        self.prover = prover
+        self.rules = rules
+        self.sizes: Mapping[int, sp.Expr] = {}
+        self._callers: list[Equation] = []
+        self._decided: dict[sp.Basic, sp.Basic] = {}
+
+    def run(
+        self,
+        closed: ClosedJaxpr,
+        args: Sequence[Known | None],
+        wanted: Sequence[int] | None = None,
+        replaced: Mapping[int, Known] | None = None,
+    ) -> list[Known | None]:
+        """Returns the values of the outputs of a jaxpr.
+
+        Args:
+            closed: The jaxpr.
+            args: Values of its inputs; None for one that is not used.
+            wanted: Places of the outputs that are needed; all if not given. Others are None.
+            replaced: By the place of an output: the value that its variable has instead.
+
+        Raises:
+            TraceError: An operation has no expression; the message names it, the file and the line.
+        """
+        jaxpr = closed.jaxpr
+        known: dict[Any, Known | None] = {}
+        places = range(len(jaxpr.outvars)) if wanted is None else wanted
+        own = {
+            jaxpr.outvars[place]: value
+            for place, value in (replaced or {}).items()
+            if not is_literal(jaxpr.outvars[place])
+        }
+
+        def read(variable: Any) -> Known | None:
+            return self._literal(variable) if is_literal(variable) else known[variable]
+
+        for variable, const in zip(jaxpr.constvars, closed.consts, strict=True):
+            known[variable] = self.of_array(const)
+        known |= dict(zip(jaxpr.invars, args, strict=True))
+        for equation in needed(jaxpr, places):
+            operands = [read(variable) for variable in equation.invars]
+            results = self._results(equation, operands)
+            for variable, result in zip(equation.outvars, results, strict=True):
+                known[variable] = own.get(variable, result)
+        return [
+            read(variable) if place in places else None
+            for place, variable in enumerate(jaxpr.outvars)
+        ]
+
+    def _results(self, equation: Equation, operands: list[Known | None]) -> Sequence[Known]:
+        called = inlined(equation)
+        name = equation.primitive.name
+        if called is not None:
+            self._callers.append(equation)
+            results = self.run(called, operands)
+            self._callers.pop()
+            return results  # type: ignore[return-value]
+        rule = self.rules.get(name)
+        try:
+            if rule is None:
+                raise TraceError(
+                    "random numbers have no expression"
+                    if "random" in name or "threefry" in name
+                    else "the operation has no expression in the language"
+                )
+            result = rule(self, equation, *operands)
+        except TraceError as error:
+            if error.where is not None:
+                raise
+            where = f"{name} in {source_of([equation, *reversed(self._callers)])}"
+            raise TraceError(error.what, where=where, hint=error.hint) from error.__cause__
+        return result if isinstance(result, list) else [result]
+
+    def _literal(self, literal: Any) -> Known:
+        expr = self.sizes.get(id(literal))
+        if expr is None:
+            return self.of_array(literal.val)
+        self.algebra.is_structural |= any("[" in symbol.name for symbol in expr.free_symbols)
+        return Value(expr)
+
+    # --- constants -------------------------------------------------------------------------------
+
+    def of_array(self, array: Any) -> Known:
+        """Returns the value of a constant: a number, or an array of numbers.
+
+        Raises:
+            TraceError: It has too many elements, or ones that are not numbers.
+        """
+        if not hasattr(array, "dtype"):
+            return Value(self.number(array))
+        if str(array.dtype) in NARROW:
+            array = decimals(array)
+        numbers = np.asarray(array)
+        if not (np.issubdtype(numbers.dtype, np.number) or numbers.dtype == bool):
+            raise TraceError(f"a constant of dtype {array.dtype} has no expression")
+        plain = numbers.reshape(-1).tolist()
+        if not numbers.ndim or all(number == plain[0] for number in plain):
+            return Value(self.number(plain[0] if plain else 0))
+        return as_array([self.number(number) for number in plain], numbers.shape)
+
+    def number(self, number: complex) -> sp.Basic:
+        """Returns the number that a constant was rounded from: 1 - 0.999 in floats is 1/1000."""
+        if isinstance(number, bool | int) or number == int_of(number):
+            return constant(number if isinstance(number, bool) else int(number.real))
+        if not isinstance(number, float):
+            raise TraceError(f"the constant {number!r} is not a real number")
+        if not math.isfinite(number) or is_decimal(number):
+            return constant(number)
+        complement = 1.0 - number
+        if is_decimal(complement) and 1.0 - complement == number:
+            return 1 - constant(complement)
+        return self.prover.exact(number)
+
+    # --- elementwise -----------------------------------------------------------------------------
+
+    def map(self, rule: Rule, *operands: Known, name: str, is_boolean: bool = False) -> Known:
+        """Returns an elementwise function of tensors, or of small arrays and scalars."""
+        if not any(isinstance(operand, np.ndarray) for operand in operands):
+            result = self.algebra.map(rule, *operands, name=name, is_boolean=is_boolean)
+            if not result.is_bool:
+                return result
+            result = Value(without_ite(result.expr), result.shape)
+            return self.decided(result) if result.shape == () else result
+        arrays = [as_operand(operand) for operand in operands]
+        shape = np.broadcast_shapes(*(array.shape for array in arrays))
+        rows = zip(*(np.broadcast_to(array, shape).reshape(-1) for array in arrays), strict=True)
+        made = [self.scalar(rule, *row, name=name, is_boolean=is_boolean).expr for row in rows]
+        return as_array(made, shape)
+
+    def scalar(self, rule: Rule, *operands: sp.Basic, name: str, is_boolean: bool = False) -> Value:
+        """Returns a function of scalars."""
+        values = [Value(operand) for operand in operands]
+        result = self.map(rule, *values, name=name, is_boolean=is_boolean)
+        if not isinstance(result, Value):
+            raise TraceError(f"{name} of scalars is an array")
+        return result
+
+    def decided(self, value: Value) -> Value:
+        """Returns a condition in t alone as intervals of steps, if they are few."""
+        condition = value.expr
+        if condition in (sp.true, sp.false) or condition.free_symbols != {t}:
+            return value
+        if condition not in self._decided:
+            self._decided[condition] = self._intervals(condition)
+        return Value(self._decided[condition])
+
+    def _intervals(self, condition: sp.Basic) -> sp.Basic:
+        is_simple = isinstance(condition, Relational) and t in condition.args
+        if is_simple and any(arg.is_Integer and 0 < arg < _FAR for arg in condition.args):
+            return condition
+        try:
+            parts = self.prover.split(condition, 0, None)
+        except ClosedFormError:  # it holds a function that the prover does not know
+            return condition
+        if len(parts) > _MOST_INTERVALS or any(part.truth is None for part in parts):
+            return condition
+        return sp.Or(*(_interval(part) for part in parts if part.truth))
+
+
+def _interval(part: Part) -> sp.Basic:
+    after = sp.Ge(t, part.first) if part.first else sp.true
+    return after if part.end is None else sp.And(after, sp.Lt(t, part.end))
+
+
+def int_of(number: complex) -> int | None:
+    """Returns the integer below a float, up to 2**53; None for others."""
+    is_small = isinstance(number, float) and abs(number) <= 2**53
+    return int(number.real) if is_small else None
+
+
+def as_array(elements: Sequence[sp.Basic], shape: Sizes) -> Known:
+    """Returns a small array; one element of rank 0 is a value."""
+    if len(elements) > MOST_ELEMENTS:
+        raise TraceError(
+            f"an array of {len(elements)} constants or expressions has more than {MOST_ELEMENTS}"
+        )
+    if shape == ():
+        return Value(elements[0])
+    made: Array = np.empty(len(elements), dtype=object)
+    for place, element in enumerate(elements):
+        made[place] = element
+    return made.reshape(shape)
+
+
+def as_operand(operand: Known) -> Array:
+    """Returns a scalar or a small array as an array.
+
+    Raises:
+        TraceError: It is a tensor of the size of a parameter.
+    """
+    if isinstance(operand, np.ndarray):
+        return operand
+    if operand.shape != ():
+        raise TraceError("a small array and a tensor of the size of a parameter are combined")
+    made: Array = np.empty((), dtype=object)
+    made[()] = operand.expr
+    return made

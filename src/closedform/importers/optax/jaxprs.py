@@ -1,0 +1,246 @@
+"""Jaxprs of JAX functions, and their evaluation in float64.
+
+A jaxpr is the straight-line program that JAX makes of a Python function. Everything here is traced
+with 64-bit numbers, and computes in float64 where the code asks for narrower floats: a rule has one
+dtype for its tensors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+from closedform.errors import ClosedFormError, TraceError
+
+Tree: TypeAlias = Any
+"""A pytree."""
+
+Equation: TypeAlias = Any
+"""An equation of a jaxpr."""
+
+_INLINED = ("jaxpr", "call_jaxpr", "fun_jaxpr")
+_CONTROL = frozenset({"cond", "scan", "while"})
+NARROW = frozenset({"float32", "bfloat16", "float16"})
+_LARGEST_DENOMINATOR = 8
+_JAX = ("/jax/", "/jaxlib/", "/closedform/importers/")
+
+
+@contextmanager
+def double_precision() -> Iterator[None]:
+    """Makes float64 and int64 legal dtypes, and float64 that of Python's floats."""
+    with jax.enable_x64(True):
+        yield
+
+
+def traced(function: Callable[..., Any], *args: Tree, where: str) -> ClosedJaxpr:
+    """Returns the jaxpr of a function.
+
+    Args:
+        function: The function.
+        *args: Its arguments, as arrays or their shapes and dtypes.
+        where: What it is, for errors.
+
+    Raises:
+        TraceError: The function cannot be traced; the message has the reason that JAX gives.
+    """
+    try:
+        return jax.make_jaxpr(function)(*args)
+    except ClosedFormError:
+        raise
+    except jax.errors.ConcretizationTypeError as error:
+        raise TraceError(
+            "Python's control flow depends on a traced value: "
+            f"{str(error).strip().splitlines()[0]}",
+            where=place_of(error, where),
+            hint="write it with jax.lax.cond or jnp.where",
+        ) from error
+    except Exception as error:
+        is_extra = isinstance(error, TypeError) and "required keyword-only" in str(error)
+        raise TraceError(
+            f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}",
+            where=place_of(error, where),
+            hint="an update depends on gradients, state and parameters alone" if is_extra else None,
+        ) from error
+
+
+def place_of(error: BaseException, where: str) -> str:
+    """Returns the file and line of the innermost frame of an exception that is not of JAX."""
+    frames = []
+    trace = error.__traceback__
+    while trace is not None:
+        frames.append(f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}")
+        trace = trace.tb_next
+    own = [frame for frame in frames if not any(part in frame for part in _JAX)]
+    return f"{where}, {own[-1]}" if own else where
+
+
+def source_of(equations: Sequence[Equation]) -> str:
+    """Returns the file and line that the first equation with one outside of JAX comes from."""
+    for equation in equations:
+        for frame in getattr(getattr(equation.source_info, "traceback", None), "frames", ()):
+            if not any(part in frame.file_name for part in _JAX):
+                return f"{frame.file_name}:{frame.line_num}"
+    return "unknown code"
+
+
+def inlined(equation: Equation) -> ClosedJaxpr | None:
+    """Returns the jaxpr that an equation calls, such as that of ``jax.jit``; None for others."""
+    if equation.primitive.name in _CONTROL:
+        return None
+    for name in _INLINED:
+        found = equation.params.get(name)
+        if isinstance(found, ClosedJaxpr):
+            return found
+        if isinstance(found, Jaxpr):
+            return ClosedJaxpr(found, ())
+    return None
+
+
+def needed(jaxpr: Jaxpr, wanted: Sequence[int]) -> list[Equation]:
+    """Returns the equations on which some outputs depend, in order."""
+    variables = {jaxpr.outvars[place] for place in wanted if not is_literal(jaxpr.outvars[place])}
+    found = []
+    for equation in reversed(jaxpr.eqns):
+        if any(variable in variables for variable in equation.outvars):
+            found.append(equation)
+            variables.update(one for one in equation.invars if not is_literal(one))
+    return found[::-1]
+
+
+def is_literal(variable: object) -> bool:
+    """Returns whether an operand is a constant."""
+    return isinstance(variable, Literal)
+
+
+# --- evaluation in float64 -----------------------------------------------------------------------
+
+
+def in_double(
+    function: Callable[..., Tree], *like: Tree, is_exact: bool = False
+) -> Callable[..., Tree]:
+    """Returns a function that computes in float64 where the given one asks for float32.
+
+    Args:
+        function: A function of arrays.
+        *like: Its arguments as it is given them, or their shapes and dtypes.
+        is_exact: Whether floats of 16 bits are float64, too.
+    """
+    narrow = NARROW if is_exact else frozenset({"float32"})
+    jaxpr, shape = jax.make_jaxpr(function, return_shape=True)(*like)
+    structure = jax.tree.structure(shape)
+
+    def computed(*args: Tree) -> Tree:
+        return jax.tree.unflatten(structure, _evaluated(jaxpr, jax.tree.leaves(args), narrow))
+
+    return computed
+
+
+def decimals(array: Any) -> Any:
+    """Returns an array of narrow floats in float64, each the number that it was rounded from.
+
+    That is the decimal that it prints as, or, where that is long, a simple multiple of pi.
+    """
+    numbers = np.asarray(array)
+    printed = [_decimal(number) for number in numbers.reshape(-1)]
+    return np.array(printed, dtype=np.float64).reshape(numbers.shape)
+
+
+def _decimal(number: Any) -> float:
+    printed = float(str(number))
+    if number != 0 and np.isfinite(printed):
+        ratio = Fraction(printed / math.pi).limit_denominator(_LARGEST_DENOMINATOR)
+        if ratio and type(number)(float(ratio) * math.pi) == number:
+            return float(ratio) * math.pi
+    return printed
+
+
+def _wide(value: Any, narrow: frozenset[str]) -> Any:
+    if str(getattr(value, "dtype", "")) not in narrow:
+        return value
+    is_constant = not isinstance(value, jax.core.Tracer)
+    return decimals(value) if is_constant else jnp.asarray(value, dtype=jnp.float64)
+
+
+def _evaluated(closed: ClosedJaxpr, args: Sequence[Any], narrow: frozenset[str]) -> list[Any]:
+    jaxpr = closed.jaxpr
+    values: dict[Any, Any] = {}
+
+    def read(variable: Any) -> Any:
+        value = variable.val if is_literal(variable) else values[variable]
+        return _wide(value, narrow)
+
+    values |= dict(zip(jaxpr.constvars, closed.consts, strict=True))
+    values |= dict(zip(jaxpr.invars, args, strict=True))
+    for equation in jaxpr.eqns:
+        operands = [read(variable) for variable in equation.invars]
+        results = _executed(equation, operands, narrow)
+        values |= dict(zip(equation.outvars, results, strict=True))
+    return [read(variable) for variable in jaxpr.outvars]
+
+
+def _executed(equation: Equation, operands: list[Any], narrow: frozenset[str]) -> list[Any]:
+    called = inlined(equation)
+    params = equation.params
+    name = equation.primitive.name
+    if called is not None:
+        return _evaluated(called, operands, narrow)
+    if name == "cond":
+        index, *rest = operands
+        branches = [_as_function(branch, narrow) for branch in params["branches"]]
+        return list(jax.lax.switch(index, branches, *rest))
+    if name == "scan":
+        return _scanned(params, operands, narrow)
+    if name == "while":
+        return _repeated(params, operands, narrow)
+    wide = {key: _wide_dtype(value, narrow) for key, value in params.items()}
+    result = equation.primitive.bind(*operands, **wide)
+    return list(result) if equation.primitive.multiple_results else [result]
+
+
+def _wide_dtype(value: Any, narrow: frozenset[str]) -> Any:
+    is_dtype = isinstance(value, np.dtype) or hasattr(value, "dtype")
+    return np.dtype("float64") if is_dtype and str(value) in narrow else value
+
+
+def _as_function(closed: ClosedJaxpr, narrow: frozenset[str]) -> Callable[..., list[Any]]:
+    return lambda *args: _evaluated(closed, args, narrow)
+
+
+def _scanned(params: Mapping[str, Any], operands: list[Any], narrow: frozenset[str]) -> list[Any]:
+    consts, carries = params["num_consts"], params["num_carry"]
+    body = _as_function(params["jaxpr"], narrow)
+
+    def step(carry: Any, rows: Any) -> tuple[Any, Any]:
+        results = body(*operands[:consts], *carry, *rows)
+        return results[:carries], results[carries:]
+
+    carry, rows = jax.lax.scan(
+        step,
+        operands[consts : consts + carries],
+        operands[consts + carries :],
+        length=params["length"],
+        reverse=params["reverse"],
+    )
+    return [*carry, *rows]
+
+
+def _repeated(params: Mapping[str, Any], operands: list[Any], narrow: frozenset[str]) -> list[Any]:
+    first, second = params["cond_nconsts"], params["body_nconsts"]
+    of_condition, of_body = operands[:first], operands[first : first + second]
+    condition = _as_function(params["cond_jaxpr"], narrow)
+    body = _as_function(params["body_jaxpr"], narrow)
+    return list(
+        jax.lax.while_loop(
+            lambda carry: condition(*of_condition, *carry)[0],
+            lambda carry: body(*of_body, *carry),
+            operands[first + second :],
+        )
+    )

@@ -1,0 +1,286 @@
+"""Update rules of gradient transformations: for all shapes, or for given parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import sympy as sp
+
+from closedform.errors import TraceError
+from closedform.importers.optax.check import difference
+from closedform.importers.optax.hypers import Variable
+from closedform.importers.optax.jaxprs import Tree, double_precision
+from closedform.importers.optax.leaves import Path, shapes_of, spelled
+from closedform.importers.optax.subject import (
+    Jaxprs,
+    Transformation,
+    jaxprs_of,
+    signature,
+    symbolic_variables,
+)
+from closedform.importers.optax.transformation import (
+    Traced,
+    trace_parameter,
+)
+from closedform.importers.python.prover import Prover
+from closedform.importers.tensors.values import Sizes
+from closedform.importers.tensors.variants import Variant, rule_of
+from closedform.language.groups import Group
+from closedform.language.model import GlobalSum
+from closedform.language.shapes import RANK, axis_size
+from closedform.language.shapes import Sizes as ShapeSizes
+from closedform.language.symbols import local
+from closedform.language.update_rule import UpdateRule
+
+_MATRICES: Mapping[str, Sizes] = {"first": (4, 6), "second": (10, 12)}
+_VECTORS: Mapping[str, Sizes] = {"first": (4,), "second": (6,)}
+_DIFFERENT: Mapping[str, Mapping[str, Sizes]] = {
+    "of which side is longer": {"first": (6, 4), "second": (12, 10)},
+    "of sizes": {"first": (520, 600), "second": (700, 800)},
+}
+"""Shapes that show that a rule without given parameters depends on more than the number of axes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Parameters of one rule."""
+
+    paths: list[Path]
+    traced: Traced
+    rank: int
+    shapes: frozenset[Sizes]
+
+
+def trace_transformation(
+    transformation: Transformation, params: Tree | None, prover: Prover, name: str | None
+) -> UpdateRule | list[Group]:
+    """Returns the update rule of a gradient transformation.
+
+    Raises:
+        TraceError: It has no expression, or the rule differs from it.
+    """
+    label = name or "transformation"
+    with double_precision():
+        tree = _zeros(_MATRICES) if params is None else params
+        shapes = primes_of(shapes_of(tree))
+        variables = symbolic_variables(transformation, tree, shapes, label)
+        source = _Source(transformation, variables, prover, label)
+        return _for_all_shapes(source) if params is None else _for_params(source, params)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A transformation, the variables that are symbols, the prover, and a name for the rule."""
+
+    transformation: Transformation
+    variables: Sequence[Variable]
+    prover: Prover
+    name: str
+
+    def jaxprs(self, params: Tree, shapes: Mapping[Path, Sizes]) -> Jaxprs:
+        """Returns the jaxprs for shapes of primes near the given ones."""
+        primes = primes_of(shapes)
+        made = jaxprs_of(self.transformation, params, primes, self.name, self.variables)
+        more = primes_of(primes, start=1)
+        made.others = jaxprs_of(self.transformation, params, more, self.name, self.variables)
+        return made
+
+
+def _for_all_shapes(source: _Source) -> UpdateRule:
+    name = source.name
+    parts = []
+    for shapes in (_MATRICES, _VECTORS):
+        tree = _zeros(shapes)
+        parts += _parts(source, tree, shapes_of(tree))
+    matrices = _zeros(_MATRICES)
+    own = parts[0].paths[0]
+    expected = signature(source.jaxprs(matrices, shapes_of(matrices)), own)
+    for what, shapes in _DIFFERENT.items():
+        tree = _zeros(shapes)
+        found = signature(source.jaxprs(tree, shapes_of(tree)), own)
+        if found != expected:
+            raise TraceError(
+                f"the update is another one for matrices {what}",
+                where=name,
+                hint="give the parameters of the model: from_optax(transformation, params)",
+            )
+    rule = _merged(parts, name)
+    if rule is None:
+        raise TraceError("parameters of one shape have different rules", where=name)
+    for shapes in (_MATRICES, _VECTORS):
+        tree = _zeros(shapes)
+        traces = [part.traced for part in parts]
+        difference(source.transformation, tree, rule, (), traces, source.variables).check(name)
+    return rule
+
+
+def _for_params(source: _Source, params: Tree) -> UpdateRule | list[Group]:
+    name, transformation = source.name, source.transformation
+    shapes = shapes_of(params)
+    parts = _parts(source, params, shapes)
+    traces = [part.traced for part in parts]
+    rule = _merged(parts, name)
+    if rule is not None:
+        difference(transformation, params, rule, (), traces, source.variables).check(name)
+        return rule
+    rules = [rule_of(name, [part.traced.variant], part.traced.hypers) for part in parts]
+    for found in (rules, [_apart(rule, place) for place, rule in enumerate(rules)]):
+        names = [tuple(spelled(path) for path in part.paths) for part in parts]
+        groups = [Group(own, rule) for own, rule in zip(names, found, strict=True)]
+        gap = difference(transformation, params, found[0], groups[1:], traces, source.variables)
+        if gap.is_small:
+            return groups
+    gap.check(name)
+    return groups
+
+
+def _apart(rule: UpdateRule, place: int) -> UpdateRule:
+    """A rule whose sums are over the parameters of its own group, by names of their own."""
+    totals = {total for expr in rule.all_expressions() for total in expr.atoms(GlobalSum)}
+    terms = sorted({total.args[0] for total in totals if total.args[0].free_symbols}, key=str)
+    names = {term: f"summand_{place + 1}_{k + 1}" for k, term in enumerate(terms)}
+
+    def named(expr: sp.Basic) -> sp.Basic:
+        return expr.replace(
+            GlobalSum, lambda term: GlobalSum(local(names[term]) if term in names else term)
+        )
+
+    definitions: dict[str, sp.Expr] = {}
+    expressions = [*rule.definitions.items(), *(("", expr) for expr in rule.all_expressions())]
+    for name, expr in expressions:
+        for total in sorted(expr.atoms(GlobalSum), key=str):
+            if total.args[0] in names:
+                definitions[names[total.args[0]]] = total.args[0]
+        if name:
+            definitions[name] = named(expr)
+    return replace(rule, **rule.expressions_by(named, definitions))
+
+
+def _zeros(shapes: Mapping[str, Sizes]) -> Tree:
+    return {key: jax.ShapeDtypeStruct(shape, jnp.float64) for key, shape in shapes.items()}
+
+
+def _parts(source: _Source, params: Tree, shapes: Mapping[Path, Sizes]) -> list[_Part]:
+    """The parameters by rule: those of equal operations are traced once for each kind of shape."""
+    plain = source.jaxprs(params, shapes)
+    kinds: dict[Any, list[Path]] = {}
+    for path, shape in shapes.items():
+        ones = tuple(size == 1 for size in shape)
+        kinds.setdefault((signature(plain, path), ones), []).append(path)
+    parts: list[_Part] = []
+    for (kind, _), paths in kinds.items():
+        own = paths[0]
+        near = [path for path in shapes if path in kind.gradients]
+        second = next((path for path in (*near, *paths, *shapes) if path != own), None)
+        traced = trace_parameter(plain, own, second, source.prover, source.name)
+        found = frozenset(shapes[path] for path in paths)
+        known = next((part for part in parts if _is_same(part.traced, traced)), None)
+        if known is None:
+            parts.append(_Part(paths, traced, len(shapes[own]), found))
+        else:
+            parts[parts.index(known)] = replace(
+                known, paths=[*known.paths, *paths], shapes=known.shapes | found
+            )
+    return parts
+
+
+def _is_same(first: Traced, second: Traced) -> bool:
+    return first.variant == second.variant and first.hypers == second.hypers
+
+
+def _merged(parts: Sequence[_Part], name: str) -> UpdateRule | None:
+    """One rule of all parts, if the shape of a parameter tells which one is its own."""
+    unique: list[_Part] = []
+    for part in parts:
+        known = next((one for one in unique if _is_same(one.traced, part.traced)), None)
+        if known is None:
+            unique.append(part)
+        else:
+            unique[unique.index(known)] = replace(known, shapes=known.shapes | part.shapes)
+    hypers = {key: value for part in unique for key, value in part.traced.hypers.items()}
+    if len(unique) == 1:
+        (part,) = unique
+        condition = _own_rank(part) if part.traced.is_structural else sp.true
+        return rule_of(name, [replace(part.traced.variant, condition=condition)], hypers)
+    sums = [_sums(part.traced.variant) for part in unique]
+    if any(found != sums[0] for found in sums):
+        return None  # a sum is over the parameters of the rules that have it
+    ranks = [{len(shape) for shape in part.shapes} for part in unique]
+    if any(a & b for place, a in enumerate(ranks) for b in ranks[:place]):
+        return None
+    variants = [
+        replace(
+            part.traced.variant,
+            condition=sp.Or(*(sp.Eq(RANK, rank) for rank in own)),
+            shapes=_spelled_out(part, own, unique),
+        )
+        for part, own in zip(unique, ranks, strict=True)
+    ]
+    return rule_of(name, variants, hypers)
+
+
+def _sums(variant: Variant) -> set[sp.Basic]:
+    """The sums over all parameters, with their definitions."""
+    definitions = {local(name): expr for name, expr in variant.definitions.items()}
+    expressions = (*variant.results.values(), *variant.definitions.values())
+    sums = {total for expr in expressions for total in expr.atoms(GlobalSum)}
+    for symbol, expr in reversed(definitions.items()):
+        sums = {total.xreplace({symbol: expr}) for total in sums}
+    return sums
+
+
+def _spelled_out(part: _Part, ranks: set[int], parts: Sequence[_Part]) -> dict[str, Any]:
+    """Shape rules of states, with sizes for ``param`` where another part has sizes."""
+    found = {}
+    for label, shape in part.traced.variant.shapes.items():
+        others = [one.traced.variant.shapes.get(label, shape) for one in parts]
+        if shape == "param" and len(ranks) == 1 and any(other != shape for other in others):
+            (rank,) = ranks
+            found[label] = ShapeSizes(tuple(map(axis_size, range(rank))))
+        else:
+            found[label] = shape
+    return found
+
+
+def _own_rank(part: _Part) -> sp.Basic:
+    (shape, *_) = sorted(part.shapes)
+    ones = [sp.Eq(axis_size(axis), 1) for axis, size in enumerate(shape) if size == 1]
+    return sp.And(sp.Eq(RANK, len(shape)), *ones)
+
+
+def primes_of(shapes: Mapping[Path, Sizes], start: int = 0) -> dict[Path, Sizes]:
+    """Returns shapes of distinct primes, each size the next one from the size that is given.
+
+    So a size shows which axis it is of, and larger sizes stay larger; axes of size 1 stay so.
+
+    Args:
+        shapes: The shapes by path.
+        start: How far above its size a prime is at least.
+    """
+    places = [(path, axis) for path, shape in shapes.items() for axis in range(len(shape))]
+    places.sort(key=lambda place: shapes[place[0]][place[1]])
+    chosen: dict[tuple[Path, int], int] = {}
+    last = 2
+    for path, axis in places:
+        size = shapes[path][axis]
+        if size == 1:
+            chosen[path, axis] = 1
+            continue
+        last = next(_primes_from(max(size + start, last + 1)))
+        chosen[path, axis] = last
+    return {
+        path: tuple(chosen[path, axis] for axis in range(len(shape)))
+        for path, shape in shapes.items()
+    }
+
+
+def _primes_from(size: int) -> Iterator[int]:
+    number = size
+    while True:
+        if all(number % k for k in range(2, int(number**0.5) + 1)):
+            yield number
+        number += 1

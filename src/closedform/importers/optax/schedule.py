@@ -1,0 +1,111 @@
+"""Schedules of optax, and functions of a count in JAX, as expressions in t."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import sympy as sp
+from sympy.core.relational import Relational
+
+from closedform.errors import TraceError
+from closedform.importers.optax.interpreter import Interpreter
+from closedform.importers.optax.jaxprs import double_precision, in_double, place_of, traced
+from closedform.importers.optax.primitives import RULES
+from closedform.importers.python.prover import Prover
+from closedform.importers.tensors.steps import STEPS, values_at
+from closedform.importers.tensors.values import Axes, Definitions, Value
+from closedform.language.schedule import Schedule
+from closedform.language.symbols import t
+
+# A value is some dozen roundings of 1.1e-16 and a cosine of an argument up to some hundred.
+TOLERANCE = 1e-12
+_LARGEST_STEP = 2**31 - 2
+_POINTS = 512
+
+
+def trace_schedule(function: Callable[[Any], Any], prover: Prover, name: str | None) -> Schedule:
+    """Returns the schedule that a function of the count computes.
+
+    Raises:
+        TraceError: It has no expression, or the expression differs from it.
+    """
+    label = name or str(getattr(function, "__name__", type(function).__name__))
+    where = f"schedule {label!r}"
+    with double_precision():
+        count = jax.ShapeDtypeStruct((), jnp.int32)
+        jaxpr = traced(function, count, where=where)
+        if len(jaxpr.out_avals) != 1 or jaxpr.out_avals[0].shape != ():
+            raise TraceError("a schedule returns one number", where=where)
+        run = Interpreter(Axes((), ()), Definitions(), prover, RULES)
+        (result,) = run.run(jaxpr, [Value(t)])
+        if not isinstance(result, Value):
+            raise TraceError("a schedule returns one number", where=where)
+        expr = run.algebra.real(result).expr
+        _check(function, expr, where)
+    return Schedule(expr, name=label if label.isidentifier() else "schedule")
+
+
+def steps_of(*expressions: sp.Basic) -> list[int]:
+    """Returns steps at which expressions are compared: first ones, later ones, and at branches."""
+    steps = {int(step) for step in STEPS}
+    for expr in expressions:
+        for condition in expr.atoms(Relational):
+            steps |= set(changes(condition))
+        for bound in expr.atoms(sp.Max, sp.Min):
+            for a, b in zip(bound.args, bound.args[1:], strict=False):
+                steps |= set(changes(sp.Lt(a, b, evaluate=False)))
+    return sorted(step for step in steps if 0 <= step <= _LARGEST_STEP)
+
+
+def changes(condition: sp.Basic) -> list[int]:
+    """Returns steps beside those at which a condition on the step changes."""
+    if condition.free_symbols != {t}:
+        return []
+    try:
+        truths = values_at(condition, STEPS, {}).astype(bool)
+    except TraceError:
+        return []
+    found = []
+    for place in np.flatnonzero(truths[1:] != truths[:-1]):
+        low, high = int(STEPS[place]), int(STEPS[place + 1])
+        while high - low > 1:
+            middle = (low + high) // 2
+            same = bool(values_at(condition, np.array([middle]), {})[0]) == bool(truths[place])
+            low, high = (middle, high) if same else (low, middle)
+        found += [low - 1, low, high, high + 1]
+    return found
+
+
+def _padded(steps: list[int]) -> np.ndarray[Any, Any]:
+    """As many steps for all schedules: JAX compiles each operation for each length."""
+    chosen = steps[:: -(-len(steps) // _POINTS)]
+    return np.array([*chosen, *(_POINTS - len(chosen)) * [chosen[-1]]])
+
+
+def _check(function: Callable[[Any], Any], expr: sp.Expr, where: str) -> None:
+    count = jax.ShapeDtypeStruct((), jnp.int32)
+    steps = _padded(steps_of(expr))
+    try:
+        own = jax.vmap(in_double(function, count))(jnp.asarray(steps, dtype=jnp.int32))
+    except Exception as error:
+        raise TraceError(
+            f"{type(error).__name__}: {error}", where=place_of(error, where)
+        ) from error
+    expected = np.broadcast_to(np.asarray(own, dtype=np.float64), steps.shape)
+    found = values_at(expr, steps, {})
+    size = float(np.max(np.abs(expected[np.isfinite(expected)]), initial=0.0))
+    is_far = ~(
+        (np.abs(found - expected) <= TOLERANCE * size) | (np.isnan(expected) & np.isnan(found))
+    )
+    if is_far.any():
+        place = int(np.flatnonzero(is_far)[0])
+        raise TraceError(
+            f"the traced value differs from the schedule: at step {steps[place]} it is "
+            f"{found[place]!r}, and the schedule returns {expected[place]!r}",
+            where=where,
+            hint="the schedule must be a pure function of the count",
+        )

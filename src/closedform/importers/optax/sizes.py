@@ -1,0 +1,100 @@
+"""Constants of jaxprs that are made of sizes: a mean divides by a number of elements.
+
+A jaxpr has numbers for sizes. Two jaxprs of one function for shapes of different primes have the
+same operations, and differ in those constants that depend on the shapes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import sympy as sp
+from jax.extend.core import ClosedJaxpr, Jaxpr
+
+from closedform.errors import TraceError
+from closedform.importers.optax.jaxprs import is_literal
+from closedform.importers.optax.leaves import Path
+from closedform.importers.tensors.values import Sizes, other
+from closedform.language.shapes import SIZE, axis_size
+
+_POWERS = (0, 1, -1, sp.Rational(1, 2), sp.Rational(-1, 2))
+_NEAR = 1e-14
+
+
+def differing(first: Jaxpr, second: Jaxpr) -> Iterator[tuple[Any, Any]]:
+    """Yields the literals of two jaxprs that differ.
+
+    Raises:
+        TraceError: The jaxprs have different operations.
+    """
+    if [e.primitive.name for e in first.eqns] != [e.primitive.name for e in second.eqns]:
+        raise TraceError("the operations of the update depend on more of the shape than its rank")
+    for mine, theirs in zip(first.eqns, second.eqns, strict=True):
+        yield from _differing_operands(mine.invars, theirs.invars)
+        for a, b in zip(called(mine.params), called(theirs.params), strict=True):
+            yield from differing(a, b)
+    yield from _differing_operands(first.outvars, second.outvars)
+
+
+def _differing_operands(first: Sequence[Any], second: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    for a, b in zip(first, second, strict=True):
+        if is_literal(a) and is_literal(b) and np.ndim(a.val) == 0 and a.val != b.val:
+            yield a, b
+
+
+def called(params: Mapping[str, Any]) -> list[Jaxpr]:
+    """Returns the jaxprs among the parameters of an equation."""
+    found = []
+    for value in params.values():
+        for one in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(one, ClosedJaxpr):
+                found.append(one.jaxpr)
+            elif isinstance(one, Jaxpr):
+                found.append(one)
+    return found
+
+
+def size_expression(
+    numbers: tuple[float, float],
+    own: Path,
+    second: Path | None,
+    shapes: tuple[Mapping[Path, Sizes], Mapping[Path, Sizes]],
+) -> sp.Expr | None:
+    """Returns the expression in sizes that has these values for two sets of shapes.
+
+    It is a product of powers of the sizes of a parameter, times a number: 1/n, sqrt(n/m). None if
+    there is none for the two parameters that are traced.
+    """
+    for path in (own, second):
+        if path is None:
+            continue
+        for expr, values in _products(shapes[0][path], shapes[1][path]):
+            factors = numbers[0] / values[0], numbers[1] / values[1]
+            if math.isclose(*factors, rel_tol=_NEAR):
+                exact = sp.Rational(repr(factors[0])).limit_denominator(10**6)
+                if math.isclose(float(exact), factors[0], rel_tol=_NEAR):
+                    found = exact * expr
+                    return found if path == own else found.xreplace(_OTHERS)
+    return None
+
+
+_OTHERS = {symbol: other(symbol) for symbol in (SIZE, *map(axis_size, range(8)))}
+
+
+def _products(first: Sizes, second: Sizes) -> Iterator[tuple[sp.Expr, tuple[float, float]]]:
+    """Products of powers of sizes, the number of elements first, with their values."""
+    whole = (math.prod(first), math.prod(second))
+    for power in _POWERS[1:]:
+        yield SIZE**power, (whole[0] ** float(power), whole[1] ** float(power))
+    axes = [axis for axis, size in enumerate(first) if size != 1]
+    for powers in itertools.product(_POWERS, repeat=min(len(axes), 3)):
+        pairs = list(zip(axes, powers, strict=False))
+        values = [
+            math.prod(float(sizes[axis]) ** float(power) for axis, power in pairs)
+            for sizes in (first, second)
+        ]
+        yield sp.Mul(*(axis_size(axis) ** power for axis, power in pairs)), (values[0], values[1])

@@ -1,0 +1,353 @@
+"""The trace of a gradient transformation: its states, and what one update makes of them.
+
+``init`` and ``update`` are traced to jaxprs with the parameters of the model, of which two are
+seen: the one whose rule is wanted, and another one, which shows what is summed over all of them.
+The sizes of both are distinct primes. All other parameters and gradients are 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import sympy as sp
+
+from closedform.errors import TraceError
+from closedform.importers.optax.interpreter import Interpreter, Known
+from closedform.importers.optax.leaves import (
+    Leaf,
+    Path,
+    names_of,
+    spelled,
+)
+from closedform.importers.optax.primitives import RULES
+from closedform.importers.optax.subject import Jaxprs
+from closedform.importers.python.prover import Prover
+from closedform.importers.tensors.algebra import as_number
+from closedform.importers.tensors.values import (
+    Axes,
+    Definitions,
+    Sizes,
+    Value,
+    as_shape_rule,
+    inlined,
+    other,
+    renumbered,
+)
+from closedform.importers.tensors.variants import Variant
+from closedform.language.model import counter, shared
+from closedform.language.schedule import Schedule
+from closedform.language.symbols import GRAD, PARAM, hyper, state, t
+
+Hypers = Mapping[str, "float | sp.Expr | Schedule"]
+
+
+@dataclass(eq=False)
+class Kinds:
+    """The kinds of the numbers of the whole model, by path; each is found by tracing.
+
+    Attributes:
+        shared: Those that are states of the rule.
+        reals: Integers of which that is not known after an update.
+        fixed: Those that never change, with their values; floats are hyperparameters.
+        scheduled: Those that follow from the step alone, with their schedules.
+    """
+
+    shared: set[Path] = field(default_factory=set)
+    reals: set[Path] = field(default_factory=set)
+    fixed: dict[Path, sp.Expr] = field(default_factory=dict)
+    scheduled: dict[Path, Schedule] = field(default_factory=dict)
+
+
+class _Reclassified(Exception):  # noqa: N818
+    """A number of the whole model is of another kind than it was taken for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """The rule of one parameter.
+
+    Attributes:
+        variant: Its expressions, for the shapes for which they hold.
+        hypers: Values of hyperparameters by name.
+        names: The names of states by path.
+        starts: The numbers of steps that counters begin with, by path.
+        is_structural: Whether the rule is for this number of axes alone.
+    """
+
+    variant: Variant
+    hypers: Hypers
+    names: Mapping[Path, str]
+    starts: Mapping[Path, int]
+    is_structural: bool
+
+
+def trace_parameter(
+    jaxprs: Jaxprs, own: Path, second: Path | None, prover: Prover, where: str
+) -> Traced:
+    """Returns the rule of one parameter.
+
+    Args:
+        jaxprs: The jaxprs, for shapes of distinct primes.
+        own: The path of the parameter.
+        second: That of another one; None if there is none.
+        prover: Finds exact constants, and decides conditions on the step.
+        where: What is traced, for errors.
+    """
+    kinds = Kinds()
+    while True:
+        try:
+            return _Tracer(jaxprs, own, second, prover, kinds, where).trace()
+        except _Reclassified:
+            continue
+
+
+@dataclass(eq=False)
+class _Tracer:
+    jaxprs: Jaxprs
+    own: Path
+    second: Path | None
+    prover: Prover
+    kinds: Kinds
+    where: str
+
+    def __post_init__(self) -> None:
+        shapes = self.jaxprs.shapes
+        self.axes = Axes(shapes[self.own], () if self.second is None else shapes[self.second])
+        self.definitions = Definitions()
+        numbers = {variable.name: variable.value for variable in self.jaxprs.variables}
+        self.definitions.hypers = numbers
+        self.run = Interpreter(self.axes, self.definitions, self.prover, RULES)
+        self.run.sizes = self.jaxprs.sizes(self.own, self.second)
+        leaves = self.jaxprs.leaves
+        self.own_leaves = [leaf for leaf in leaves if leaf.param == self.own]
+        self.common = [leaf for leaf in leaves if leaf.param is None]
+        self.names = names_of([leaf.path for leaf in (*self.own_leaves, *self.common)])
+
+    def trace(self) -> Traced:
+        count = len(self.jaxprs.params)
+        numbers = [Value(variable.expr) for variable in self.jaxprs.variables]
+        params = [self._param(path, PARAM) for path in self.jaxprs.params]
+        gradients = [self._param(path, GRAD) for path in self.jaxprs.params]
+        self.initial = self._initial(params)
+        before = [self._before(leaf) for leaf in self.jaxprs.leaves]
+        wanted = [self.jaxprs.params.index(self.own)]
+        wanted += [count + leaf.place for leaf in (*self.own_leaves, *self.common)]
+        scheduled = {
+            count + leaf.place: Value(hyper(self._hyper_name(leaf)))
+            for leaf in self.common
+            if leaf.path in self.kinds.scheduled
+        }
+        outputs = self.run.run(
+            self.jaxprs.update, [*numbers, *gradients, *before, *params], wanted, scheduled
+        )
+        after = dict(enumerate(outputs[count:]))
+        self._classify(before, after)
+        results = {"param": self._expression(outputs[wanted[0]], "the parameter")}
+        for leaf in self.own_leaves:
+            results[self.names[leaf.path]] = self._expression(after[leaf.place], spelled(leaf.path))
+        return self._made(results, after)
+
+    # --- inputs ----------------------------------------------------------------------------------
+
+    def _param(self, path: Path, symbol: sp.Symbol) -> Value:
+        if path not in (self.own, self.second):
+            return Value(sp.Integer(0))
+        return self._tensor(symbol, self.jaxprs.shapes[path], is_own=path == self.own)
+
+    def _tensor(self, symbol: sp.Symbol, shape: Sizes, *, is_own: bool) -> Value:
+        known = symbol if is_own else other(symbol)
+        inner = shape if any(size != 1 for size in shape) or shape == self.axes.shape else ()
+        self.definitions.shapes[known] = inner
+        return Value(known, inner)
+
+    def _initial(self, params: Sequence[Value]) -> dict[int, Known]:
+        """The values of the state before the first update, by place."""
+        found = self.run.run(self.jaxprs.init, params)
+        return {place: value for place, value in enumerate(found) if value is not None}
+
+    def _before(self, leaf: Leaf) -> Known | None:
+        """The value of a leaf of the state before an update."""
+        initial = self.initial.get(leaf.place)
+        if leaf.param is not None:
+            if leaf.param not in (self.own, self.second):
+                return initial
+            return self._state_before(leaf, initial)
+        if leaf.path in self.kinds.fixed and not self._is_float(leaf):
+            return Value(self.kinds.fixed[leaf.path])
+        if leaf.path in self.kinds.fixed or leaf.path in self.kinds.scheduled:
+            return Value(hyper(self._hyper_name(leaf)))
+        if leaf.shape != ():
+            return initial
+        if leaf.path in self.kinds.shared:
+            return self._shared_before(leaf)
+        if self._is_count(leaf):
+            return Value(t + self._start(leaf))
+        return self._shared_before(leaf)
+
+    def _state_before(self, leaf: Leaf, initial: Known | None) -> Value:
+        symbol = (
+            state(self.names[leaf.path])
+            if leaf.param == self.own
+            else state(self._name_of_second(leaf))
+        )
+        value = self._tensor(symbol, leaf.shape, is_own=leaf.param == self.own)
+        if not isinstance(initial, Value):
+            raise TraceError(f"the state {spelled(leaf.path)!r} begins with an array of constants")
+        if leaf.dtype == "bool":
+            value = Value(sp.Ne(value.expr, 0), value.shape)
+        if self._is_start(initial.expr):
+            return value
+        if initial.shape != value.shape:
+            initial = self.run.algebra.whole(initial, leaf.shape)
+        first = sp.Piecewise((initial.expr, sp.Eq(t, 0)), (value.expr, True))
+        return self.run.algebra.named(first, value.shape, "start")
+
+    def _name_of_second(self, leaf: Leaf) -> str:
+        return self.names.get(leaf.path, spelled(leaf.path))
+
+    def _is_start(self, expr: sp.Basic) -> bool:
+        """Whether a state can begin with it."""
+        is_param = isinstance(expr, sp.Symbol) and expr.name.removeprefix("other.") == PARAM.name
+        return is_param or not isinstance(expr, sp.Expr) or bool(expr.is_number and expr.is_finite)
+
+    def _is_float(self, leaf: Leaf) -> bool:
+        return "float" in leaf.dtype
+
+    def _is_count(self, leaf: Leaf) -> bool:
+        return np.issubdtype(np.dtype(leaf.dtype), np.integer)
+
+    def _initial_number(self, leaf: Leaf) -> sp.Expr:
+        """The value of a number of the whole model before the first update."""
+        initial = self.initial[leaf.place]
+        if not isinstance(initial, Value):
+            raise TraceError(f"the state {spelled(leaf.path)!r} begins with an array")
+        return as_number(initial.expr)
+
+    def _start(self, leaf: Leaf) -> sp.Expr:
+        """The number that a state begins with; 0 where the first update computes it."""
+        start = self._initial_number(leaf)
+        return start if start.is_number else sp.Integer(0)
+
+    def _shared_before(self, leaf: Leaf) -> Value:
+        symbol, start = self._symbol(leaf), self._initial_number(leaf)
+        if leaf.dtype == "bool":
+            return Value(sp.Ne(symbol, 0))
+        if start.is_number:
+            return Value(symbol)
+        first = sp.Piecewise((start, sp.Eq(t, 0)), (symbol, True))
+        return Value(self.definitions.named(first, (), "start"))
+
+    def _symbol(self, leaf: Leaf) -> sp.Symbol:
+        name = self.names[leaf.path]
+        return counter(name) if self._counts(leaf) else shared(name)
+
+    def _counts(self, leaf: Leaf) -> bool:
+        is_whole = self._is_count(leaf) and leaf.path not in self.kinds.reals
+        return is_whole and bool(self._start(leaf) >= 0)
+
+    def _hyper_name(self, leaf: Leaf) -> str:
+        name = self.names[leaf.path]
+        return f"{name}_" if name in ("t", "step", "param", "grad") else name
+
+    # --- what the numbers of the whole model are -------------------------------------------------
+
+    def _classify(self, before: Sequence[Known | None], after: Mapping[int, Known | None]) -> None:
+        for leaf in self.common:
+            if leaf.path in self.kinds.fixed or leaf.path in self.kinds.scheduled:
+                continue
+            old, new = before[leaf.place], after[leaf.place]
+            if leaf.shape != ():
+                if new is not old:
+                    raise TraceError(
+                        f"the state {spelled(leaf.path)!r} of shape {list(leaf.shape)} belongs to "
+                        "no parameter, and changes",
+                        where=self.where,
+                    )
+                continue
+            if not isinstance(old, Value) or not isinstance(new, Value):
+                raise TraceError(f"the state {spelled(leaf.path)!r} has no expression")
+            if new == old and self._initial_number(leaf).is_number:
+                self.kinds.fixed[leaf.path] = self._start(leaf)
+                raise _Reclassified
+            is_counter = self._is_count(leaf) and leaf.path not in self.kinds.shared
+            if is_counter and sp.expand(new.expr - old.expr) != 1:
+                self.kinds.shared.add(leaf.path)
+                raise _Reclassified
+
+    def _scheduled(self, used: set[sp.Symbol], after: Mapping[int, Known | None]) -> None:
+        """Numbers that follow from the step alone, and that nothing else reads, are schedules."""
+        for leaf in self.common:
+            new = after[leaf.place]
+            is_shared = leaf.shape == () and not self._is_settled(leaf)
+            if not is_shared or not isinstance(new, Value) or self._symbol(leaf) in used:
+                continue
+            expr = self.definitions.expanded(new.expr)
+            if isinstance(expr, sp.Expr) and expr.free_symbols == {t}:
+                self.kinds.scheduled[leaf.path] = Schedule(expr, name=self._hyper_name(leaf))
+                raise _Reclassified
+
+    def _is_settled(self, leaf: Leaf) -> bool:
+        is_counter = self._is_count(leaf) and leaf.path not in self.kinds.shared
+        return is_counter or leaf.path in self.kinds.fixed or leaf.path in self.kinds.scheduled
+
+    # --- results ---------------------------------------------------------------------------------
+
+    def _expression(self, value: Known | None, what: str) -> sp.Expr:
+        if not isinstance(value, Value):
+            raise TraceError(f"{what} is an array of elements that differ", where=self.where)
+        return self.run.algebra.real(value).expr
+
+    def _made(self, results: Mapping[str, sp.Expr], after: Mapping[int, Known | None]) -> Traced:
+        definitions = self.definitions
+        common = [leaf for leaf in self.common if leaf.shape == () and not self._is_settled(leaf)]
+        summed = {label: definitions.summed(expr) for label, expr in results.items()}
+        nexts: dict[str, sp.Expr] = {}
+        for leaf in common:
+            expr = self._expression(after[leaf.place], spelled(leaf.path))
+            nexts[self.names[leaf.path]] = definitions.expanded(definitions.summed(expr))
+            if self._counts(leaf) and not nexts[self.names[leaf.path]].is_integer:
+                self.kinds.reals.add(leaf.path)
+                raise _Reclassified
+        needed = definitions.needed([*summed.values(), *nexts.values()])
+        parts = [*summed.values(), *needed.values(), *nexts.values()]
+        used = {symbol for expr in parts for symbol in expr.free_symbols}
+        self._scheduled(used, after)
+        short, remaining = renumbered(*inlined({**summed, **nexts}, needed))
+        owned = {self.names[leaf.path]: leaf for leaf in self.own_leaves}
+        variant = Variant(
+            sp.true,
+            short,
+            {symbol.name.removeprefix("local."): expr for symbol, expr in remaining.items()},
+            {label: self._first(leaf) for label, leaf in owned.items()}
+            | {self.names[leaf.path]: self._start(leaf) for leaf in common},
+            {label: as_shape_rule(self.axes, self._shape(leaf)) for label, leaf in owned.items()},
+            frozenset(nexts),
+            sp.true,
+            frozenset(self.names[leaf.path] for leaf in common if self._counts(leaf)),
+        )
+        hypers: dict[str, float | sp.Expr | Schedule] = {
+            self._hyper_name(leaf): self.kinds.scheduled[leaf.path]
+            for leaf in self.common
+            if leaf.path in self.kinds.scheduled
+        }
+        for leaf in self.common:
+            name = self._hyper_name(leaf)
+            if leaf.path in self.kinds.fixed and self._is_float(leaf) and hyper(name) in used:
+                hypers[name] = self.kinds.fixed[leaf.path]
+        hypers |= {key: v for key, v in self.definitions.hypers.items() if hyper(key) in used}
+        starts = {
+            leaf.path: int(self._start(leaf))
+            for leaf in self.common
+            if self._is_count(leaf) and self._is_settled(leaf) and leaf.path not in self.kinds.fixed
+        }
+        return Traced(variant, hypers, self.names, starts, self.run.algebra.is_structural)
+
+    def _first(self, leaf: Leaf) -> sp.Expr:
+        expr = self._initial_number(leaf)
+        return expr if self._is_start(expr) else sp.Integer(0)
+
+    def _shape(self, leaf: Leaf) -> Sizes:
+        is_scalar = all(size == 1 for size in leaf.shape) and leaf.shape != self.axes.shape
+        return () if is_scalar else leaf.shape

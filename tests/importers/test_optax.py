@@ -1,0 +1,217 @@
+"""Schedules and rules of optax: what from_optax returns, beside the originals, and its errors.
+
+jax is not a development dependency: these tests run where it is installed, as in the environment
+of `make compare`, which runs tests/importers/compare_optax.py as well.
+"""
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import sympy as sp
+
+import closedform as cf
+from closedform.errors import ArgumentError, ExportError, TraceError
+from closedform.language import GRAD, PARAM, GlobalSum, hyper, state, t
+
+
+def test_the_error_where_jax_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jax", None)
+    with pytest.raises(ExportError, match=r'jax is not installed.*pip install "closedform\[jax\]"'):
+        cf.from_optax(lambda count: count)
+
+
+def test_an_object_that_is_neither() -> None:
+    with pytest.raises(ArgumentError, match="takes a schedule or a transformation, got int"):
+        cf.from_optax(3)  # type: ignore[call-overload]
+
+
+class TestWithJax:
+    """Tests of transformations and schedules of optax."""
+
+    @pytest.fixture(autouse=True)
+    def _installed(self) -> None:
+        self.jax: Any = pytest.importorskip("jax")
+        self.optax: Any = pytest.importorskip("optax")
+        self.jnp: Any = self.jax.numpy
+
+    def test_schedules_are_exact(self) -> None:
+        optax = self.optax
+        warmup = cf.from_optax(optax.warmup_cosine_decay_schedule(0.0, 0.1, 30, 300, 0.01))
+        library = cf.schedules.linear(0, 0.1, 30).then(cf.schedules.cosine(0.1, 0.01, 270))
+        assert cf.claims.equal(warmup, library).verify().proved
+
+    def test_control_flow_of_schedules(self) -> None:
+        jax, jnp = self.jax, self.jnp
+
+        def switched(count: Any) -> Any:
+            return jax.lax.switch(count // 10, [lambda: 0.5, lambda: 0.25, lambda: 0.125])
+
+        def looked_up(count: Any) -> Any:
+            return jnp.array([0.5, 0.25, 0.125])[jnp.minimum(count // 10, 2)]
+
+        def conditional(count: Any) -> Any:
+            return jax.lax.cond(
+                count < 10,
+                lambda n: 0.5,
+                lambda n: jax.lax.cond(n < 20, lambda m: 0.25, lambda m: 0.125, n),
+                count,
+            )
+
+        for function in (switched, looked_up, conditional):
+            schedule = cf.from_optax(function)
+            found = [schedule.exact(step) for step in (0, 9, 10, 19, 20, 1000)]
+            half, quarter, eighth = (sp.Rational(1, n) for n in (2, 4, 8))
+            assert found == [half, half, quarter, quarter, eighth, eighth], function
+
+    def test_loops_with_a_known_number_of_rounds_are_unrolled(self) -> None:
+        def cubed(count: Any) -> Any:
+            return self.jax.lax.fori_loop(0, 3, lambda _, value: value * count, 1.0)
+
+        assert cf.from_optax(cubed).expr == t**3
+
+    @pytest.mark.parametrize(
+        ("function", "message"),
+        [
+            (
+                lambda jax, jnp: lambda n: jax.random.uniform(jax.random.PRNGKey(n)),
+                r"random numbers have no expression \(random_\w+ in .*test_optax.py:\d+\)",
+            ),
+            (
+                lambda jax, jnp: lambda n: 0.1 if n > 3 else 0.2,
+                r"Python's control flow depends on a traced value.*test_optax.py:\d+\)",
+            ),
+            (
+                lambda jax, jnp: lambda n: jnp.sort(jnp.arange(3) * n)[0],
+                r"the operation has no expression in the language \(sort in .*test_optax.py",
+            ),
+            (lambda jax, jnp: lambda n: jnp.zeros(3) * n, "a schedule returns one number"),
+            (
+                lambda jax, jnp: (
+                    lambda n: jax.lax.while_loop(lambda x: x > 1, lambda x: x / 2, n * 1.0)
+                ),
+                "the number of rounds of a loop depends on the step or on data",
+            ),
+        ],
+    )
+    def test_schedules_that_are_refused(self, function: Any, message: str) -> None:
+        with pytest.raises(TraceError, match=message):
+            cf.from_optax(function(self.jax, self.jnp))
+
+    def test_hyperparameters_are_those_of_closures_and_steps_are_t(self) -> None:
+        rule = cf.from_optax(self.optax.adam(0.01, b1=0.5, b2=0.75, eps=0.25), name="adam")
+        assert isinstance(rule, cf.UpdateRule)
+        assert rule.name == "adam"
+        assert rule.hyperparameters == {
+            "b1": sp.Rational(1, 2),
+            "b2": sp.Rational(3, 4),
+            "eps": sp.Rational(1, 4),
+            "eps_root": 0,
+            "learning_rate": sp.Rational(1, 100),
+        }
+        assert list(rule.states) == ["mu", "nu"]
+        assert any(expr.has(hyper("b2") ** (t + 1)) for expr in rule.definitions.values())
+        mean = hyper("b1") * state("mu") + (1 - hyper("b1")) * GRAD
+        assert sp.expand(rule.definitions["add_2"] - mean) == 0
+
+    def test_a_rule_of_optax_is_that_of_the_library(self) -> None:
+        rule = cf.from_optax(self.optax.sgd(0.1))
+        assert isinstance(rule, cf.UpdateRule)
+        assert rule.param == PARAM - hyper("learning_rate") * GRAD
+
+    def test_the_transformation_is_not_changed(self) -> None:
+        transformation = self.optax.novograd(0.1)
+        params = {"w": self.jnp.ones((3, 2))}
+        state = transformation.init(params)
+        before, _ = transformation.update(params, state, params)
+        cf.from_optax(transformation)
+        after, _ = transformation.update(params, state, params)
+        np.testing.assert_array_equal(before["w"], after["w"])
+
+    def test_injected_schedules_are_hyperparameters(self) -> None:
+        optax = self.optax
+        inner = optax.inject_hyperparams(optax.adamw)(
+            optax.linear_schedule(0.5, 0.0, 10), weight_decay=0.25
+        )
+        rule = cf.from_optax(inner)
+        assert isinstance(rule, cf.UpdateRule)
+        assert isinstance(rule.hyperparameters["learning_rate"], cf.Schedule)
+        assert rule.hyperparameters["learning_rate"].exact(5) == sp.Rational(1, 4)
+        assert rule.hyperparameters["weight_decay"] == sp.Rational(1, 4)
+
+    def test_norms_over_all_parameters_are_global_sums(self) -> None:
+        optax = self.optax
+        rule = cf.from_optax(optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1)))
+        assert isinstance(rule, cf.UpdateRule)
+        assert any(expr.has(GlobalSum) for expr in rule.all_expressions())
+        assert rule.requires == sp.true
+
+    def test_means_divide_by_sizes_and_not_by_numbers(self) -> None:
+        optax = self.optax
+        rule = cf.from_optax(optax.chain(optax.clip_by_block_rms(0.5), optax.sgd(0.1)))
+        assert isinstance(rule, cf.UpdateRule)
+        assert rule.requires == sp.true
+        first, second = (rule.for_shape(shape).definitions for shape in ((3, 5), (3, 7)))
+        assert first != second
+
+    def test_masks_are_conditions_on_the_shape_or_groups(self) -> None:
+        optax, jax, jnp = self.optax, self.jax, self.jnp
+        params = {"layer": {"kernel": jnp.zeros((4, 3)), "bias": jnp.zeros(3)}}
+        matrices = jax.tree.map(lambda param: param.ndim > 1, params)
+        decay = optax.adamw(0.1, weight_decay=0.5, mask=matrices)
+        rule = cf.from_optax(decay, params)
+        assert isinstance(rule, cf.UpdateRule)
+        assert hyper("weight_decay") not in rule.for_shape((3,)).param.free_symbols
+        params["layer"]["scale"] = jnp.zeros(3)
+        labels = {"layer": {"kernel": "slow", "bias": "fast", "scale": "slow"}}
+        groups = cf.from_optax(
+            optax.multi_transform({"slow": optax.sgd(0.1), "fast": optax.adam(0.1)}, labels), params
+        )
+        assert isinstance(groups, list)
+        assert {group.params: sorted(group.rule.states) for group in groups if group.rule} == {
+            ("layer.bias",): ["mu", "nu"],
+            ("layer.kernel", "layer.scale"): [],
+        }
+
+    def test_accumulation_has_shared_counters(self) -> None:
+        rule = cf.from_optax(self.optax.MultiSteps(self.optax.sgd(0.1), 3))
+        assert isinstance(rule, cf.UpdateRule)
+        assert {name: one.is_counter for name, one in rule.shared.items()} == {
+            "mini_step": True,
+            "gradient_step": True,
+        }
+
+    @pytest.mark.parametrize(
+        ("make", "message"),
+        [
+            (lambda optax: optax.polyak_sgd(), "missing 1 required keyword-only argument: 'value'"),
+            (
+                lambda optax: optax.noisy_sgd(0.1, key=0),
+                "random numbers have no expression",
+            ),
+            (
+                lambda optax: optax.adafactor(0.1),
+                r"another one for matrices of sizes .*from_optax\(transformation, params\)",
+            ),
+            (lambda optax: optax.flatten(optax.sgd(0.1)), "tensors that are put together have no"),
+        ],
+    )
+    def test_transformations_that_are_refused(self, make: Any, message: str) -> None:
+        with pytest.raises(TraceError, match=message):
+            cf.from_optax(make(self.optax))
+
+    def test_a_difference_is_an_error(self) -> None:
+        jax, optax = self.jax, self.optax
+
+        def update(updates: Any, state: Any, params: Any = None) -> Any:
+            # The sizes of the trace are primes.
+            return jax.tree.map(lambda u: -u / (2 if 4 in u.shape else 1), updates), state
+
+        hidden = optax.GradientTransformation(lambda params: (), update)
+        with pytest.raises(TraceError, match="the traced rule differs from the transformation by"):
+            cf.from_optax(hidden)
+
+    def test_params_need_keys(self) -> None:
+        with pytest.raises(ArgumentError, match=r"params must be a dict .* at the root"):
+            cf.from_optax(self.optax.sgd(0.1), self.jnp.zeros(3))

@@ -3,8 +3,8 @@
 A page's blocks run in order in one namespace and one empty folder: ```python blocks as Python
 (those that begin with `>>>` as doctests, whose shown values must match), and in ```console blocks
 the lines `$ closedform ...`, which must exit with 0. Lines shown below such a command must stand in
-what it prints, in that order; `...` stands for any lines. A block ```python needs=optax is run where
-that package is installed, as in the environment of `make compare`.
+what it prints, in that order; `...` stands for any lines. A block ```python needs=optax is run
+where that package is installed, as in the environment of `make compare`.
 """
 
 import doctest

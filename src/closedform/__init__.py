@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         verify_file,
     )
     from closedform.compiler import compile
+    from closedform.difference import diff
     from closedform.errors import ClosedFormError
     from closedform.language import (
         GRAD,
@@ -76,6 +77,7 @@ _HOME = {
         ),
         "closedform.api",
     ),
+    "diff": "closedform.difference",
     "Recipe": "closedform.recipes",
     "load_recipe": "closedform.recipes",
     "load_schedules": "closedform.recipes",
@@ -140,6 +142,7 @@ __all__ = [
     "claims",
     "compile",
     "counter",
+    "diff",
     "errors",
     "floor_div",
     "floor_mod",

@@ -97,12 +97,8 @@ def plot_schedule(
     end = last_step(schedule) if steps is None else steps
     if end <= 0:
         raise DefinitionError(f"steps must be positive, got {end}", where=f"plot {schedule.name!r}")
-    if path is not None and Path(path).suffix.lower() not in _FORMATS:
-        raise ExportError(
-            f"the suffix of a plot must be {', '.join(_FORMATS)}, got "
-            f"{Path(path).suffix or 'no suffix'!r}",
-            where=str(path),
-        )
+    if path is not None:
+        _check_format(path)
     marks = tuple(mark for mark in boundaries(schedule) if mark <= end)
     points = _sample(end, marks)
     values = np.asarray(schedule(points), dtype=np.float64)
@@ -112,6 +108,43 @@ def plot_schedule(
     _draw_remarks(axes, schedule, {at: text for at, text in (remarks or {}).items() if at <= end})
     if path is not None:
         _write(figure, Path(path))
+    return figure
+
+
+def plot_difference(
+    ours: NDArray[np.float64],
+    theirs: NDArray[np.float64],
+    steps: NDArray[np.int64],
+    path: str | os.PathLike[str],
+    *,
+    labels: tuple[str, str] = ("a", "b"),
+    title: str = "",
+) -> Figure:
+    """Writes a figure of two curves, with their difference below, and returns it.
+
+    Args:
+        ours: The values of the first curve.
+        theirs: Those of the second one.
+        steps: The updates of both, in order.
+        path: A .png, .svg or .pdf file.
+        labels: The names of the curves.
+        title: The title.
+
+    Raises:
+        ExportError: matplotlib is not installed, or the file has an unsupported suffix.
+    """
+    _check_format(path)
+    figure = _new_figure(drawn_to_file=True)
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    above.plot(steps, ours, label=labels[0])
+    above.plot(steps, theirs, label=labels[1], linestyle="--")
+    above.legend()
+    above.set_title(title)
+    below.plot(steps, theirs - ours, color="tab:red")
+    below.axhline(0, color="0.7", linewidth=0.8)
+    below.set_ylabel(f"{labels[1]} - {labels[0]}")
+    below.set_xlabel("update")
+    _write(figure, Path(path))
     return figure
 
 
@@ -185,6 +218,15 @@ def _sample(end: int, marks: Sequence[int]) -> NDArray[np.int64]:
     even = even_steps(end, _MOST_POINTS)
     sides = np.array([step for mark in marks for step in (mark - 1, mark)], dtype=np.int64)
     return np.union1d(even, sides)
+
+
+def _check_format(path: str | os.PathLike[str]) -> None:
+    if Path(path).suffix.lower() not in _FORMATS:
+        raise ExportError(
+            f"the suffix of a plot must be {', '.join(_FORMATS)}, got "
+            f"{Path(path).suffix or 'no suffix'!r}",
+            where=str(path),
+        )
 
 
 def _new_figure(*, drawn_to_file: bool) -> Figure:

@@ -1,4 +1,4 @@
-"""The command line ``closedform``: list, show, plot, export, run, verify, audit, web, gallery.
+"""The command line ``closedform``: list, show, plot, export, run, verify, audit, diff, web.
 
 It needs the extra ``cli`` (typer and rich); importing this package does not.
 """

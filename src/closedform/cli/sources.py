@@ -41,19 +41,24 @@ def load_source(
     base: float | None = None,
     as_implemented: bool = False,
     inputs: Sequence[str] = (),
+    framework: str | None = None,
+    facts: Mapping[str, Any] | None = None,
 ) -> Schedule | UpdateRule | Recipe:
     """Returns the object that a name denotes, with its arguments from the remaining words.
 
     Args:
-        name: A config file, a Python file with a function such as ``train.py:get_lr``, which is
-            imported, that is, its code is run, ``framework:Class``, or a schedule or optimizer of
-            the library, also as
-            ``schedule:name`` and ``optimizer:name``.
+        name: A config file, an ONNX file of a schedule, a Python file with a function such as
+            ``train.py:get_lr``, which is imported, that is, its code is run, ``framework:Class``,
+            or a schedule or optimizer of the library, also as ``schedule:name`` and
+            ``optimizer:name``.
         words: The words of the command line that are not options of the command.
         key: For a framework's class, the hyperparameter that it schedules.
         base: For a framework's class that scales the optimizer's own value, that value.
         as_implemented: Whether to reproduce the defects of the framework.
         inputs: Variables of a Python function that become hyperparameters.
+        framework: For a config file, the framework that it is written for, also with
+            ``@version``.
+        facts: For a config file, numbers of the run that it does not contain.
 
     Raises:
         typer.BadParameter: The words are not arguments.
@@ -62,10 +67,14 @@ def load_source(
     if name.startswith("-"):
         raise typer.BadParameter(f"the name must precede its options, got {name!r}")
     arguments = free_arguments(words)
-    if name.lower().endswith(CONFIG_SUFFIXES):
+    is_python_config = framework is not None and name.lower().endswith(".py")
+    if name.lower().endswith(CONFIG_SUFFIXES) or is_python_config:
         if arguments:
             raise typer.BadParameter(f"a config file takes no --{next(iter(arguments))}")
-        return cf.load_recipe(Path(name))
+        own, _, version = (framework or "").partition("@")
+        return cf.load_recipe(Path(name), own or None, version or None, facts)
+    if name.lower().endswith(".onnx"):
+        return cf.from_onnx(name)
     file, colon, function = name.rpartition(":")
     if colon and file.lower().endswith(".py"):
         return _from_python(Path(file), function, arguments, inputs)

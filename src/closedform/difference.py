@@ -1,0 +1,432 @@
+"""Differences of two recipes: proved equal, or where and how far their schedules are apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from closedform.errors import ArgumentError, UnknownNameError
+from closedform.language import Schedule, t
+from closedform.language.exact import to_float
+from closedform.recipes.intervals import PartialSchedule
+from closedform.recipes.logs import Log, Logged
+from closedform.recipes.recipe import ParamGroup, Recipe
+from closedform.verify.claims.continuity import cells_of
+from closedform.verify.claims.reading import CLOCK, read_schedule
+from closedform.verify.claims.values import equal_to
+from closedform.verify.terms.build import rational, substitute
+from closedform.verify.terms.evaluate import Undefined, value
+from closedform.verify.terms.limits import LIMITS
+from closedform.verify.terms.verdict import Status
+
+ALL_STEPS = 1_000_000
+"""Runs of at most so many updates are compared at each, longer ones at a tenth of that number."""
+
+WITHOUT_HORIZON = 10_000
+"""Updates that are compared where neither side has a horizon."""
+
+_ROUNDING = 1e-13
+"""Two float64 values of one number differ by less than this part of the largest value."""
+
+Source = Schedule | Recipe | Log
+Values = NDArray[np.float64]
+Steps = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class CurveDifference:
+    """The difference of two schedules of one key and param group.
+
+    Attributes:
+        key: The key of the param group.
+        group: The name of the param group; empty for the default one.
+        verdict: PROVED equal, REFUTED, or UNKNOWN: no difference was found, and none was excluded.
+        until: The number of updates that were compared.
+        first_step: The first update whose values differ by more than a rounding; None for none.
+        first: The two values there.
+        max_gap: The largest difference.
+        at: The update of the largest difference.
+        area: The sum of the differences over the updates.
+        reason: What was proved, or the reason why nothing was.
+        is_sampled: Whether only a part of the updates was compared: ``first_step`` is then the
+            first one found, and the others are close.
+    """
+
+    key: str
+    group: str
+    verdict: Status
+    until: int
+    first_step: int | None = None
+    first: tuple[float, float] | None = None
+    max_gap: float = 0.0
+    at: int | None = None
+    area: float = 0.0
+    reason: str = ""
+    is_sampled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The difference of two recipes, schedules or logs.
+
+    Attributes:
+        curves: The difference of each key and param group that both have.
+        only_in_a: What the first one alone has, as "key" or "key of group".
+        only_in_b: What the second one alone has.
+    """
+
+    curves: tuple[CurveDifference, ...]
+    only_in_a: tuple[str, ...] = ()
+    only_in_b: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Status:
+        """PROVED if all curves are, REFUTED if one is, else UNKNOWN."""
+        found = {curve.verdict for curve in self.curves}
+        if Status.REFUTED in found:
+            return Status.REFUTED
+        return Status.PROVED if found == {Status.PROVED} else Status.UNKNOWN
+
+    @property
+    def first_step(self) -> int | None:
+        """The first update at which a curve differs."""
+        return min(
+            (one.first_step for one in self.curves if one.first_step is not None), default=None
+        )
+
+    @property
+    def _largest(self) -> CurveDifference:
+        return max(self.curves, key=lambda one: (one.key == "lr", one.max_gap))
+
+    @property
+    def max_gap(self) -> float:
+        """The largest difference of a learning rate."""
+        return self._largest.max_gap
+
+    @property
+    def at(self) -> int | None:
+        """The update of the largest difference of a learning rate."""
+        return self._largest.at
+
+    @property
+    def area(self) -> float:
+        """The sum of the differences of that learning rate over the updates."""
+        return self._largest.area
+
+
+def diff(a: Source, b: Source, until: int | None = None) -> Difference:
+    """Returns where and how far two recipes, schedules or logs are apart.
+
+    Param groups with the same name are compared, and the default groups of both.
+
+    Args:
+        a: A recipe, a schedule, which is that of the learning rate, or a log.
+        b: Another one.
+        until: The number of updates to compare; the longer horizon if not given, and without one
+            10,000. A proof holds for all updates where it can.
+
+    Raises:
+        ArgumentError: ``until`` is not positive.
+        UnknownNameError: The two have no key in common.
+
+    Example:
+        >>> from closedform import schedules
+        >>> one, other = schedules.linear(1, 0, 10), schedules.cosine(1, 0, 10)
+        >>> found = diff(one, other, until=10)
+        >>> found.verdict, found.first_step, found.at, round(found.max_gap, 3)
+        (<Status.REFUTED: 'REFUTED'>, 1, 2, 0.105)
+    """
+    if until is not None and until < 1:
+        raise ArgumentError(f"until must be at least 1, got {until}")
+    left, right = _curves(a), _curves(b)
+    names = [name for name in left if name in right]
+    if not names:
+        raise UnknownNameError(
+            f"the two have no key in common: {_listed(left)} and {_listed(right)}"
+        )
+    end = until or _end(a, b)
+    done: dict[tuple[int, int], CurveDifference] = {}
+    curves = []
+    for key, group in names:
+        one, other = left[key, group], right[key, group]
+        same = (id(one), id(other))
+        if same not in done:
+            done[same] = _compared(one, other, end, is_limited=until is not None)
+        curves.append(replace(done[same], key=key, group=group))
+    return Difference(
+        tuple(curves),
+        tuple(_said(name) for name in left if name not in right),
+        tuple(_said(name) for name in right if name not in left),
+    )
+
+
+# --- the curves of a side ------------------------------------------------------------------------
+
+Name = tuple[str, str]
+Curve = Schedule | tuple[Log, str]
+
+
+def _curves(source: Source) -> dict[Name, Curve]:
+    """The curves by key and name of the param group, that of the default group being empty."""
+    if isinstance(source, Schedule):
+        return {("lr", ""): source}
+    if isinstance(source, Log):
+        return {(key, ""): (source, key) for key in source.values}
+    groups: list[tuple[str, ParamGroup]] = [("", source.param_groups[0])]
+    groups += [(group.name, group) for group in source.param_groups[1:]]
+    return {(key, name): made for name, group in groups for key, made in group.schedules.items()}
+
+
+def _said(name: Name) -> str:
+    key, group = name
+    return f"{key} of {group}" if group else key
+
+
+def _listed(curves: Mapping[Name, Curve]) -> str:
+    return ", ".join(_said(name) for name in curves)
+
+
+def _end(*sides: Source) -> int:
+    found: list[int] = []
+    for side in sides:
+        if isinstance(side, Recipe) and side.horizon is not None:
+            found.append(side.horizon)
+        elif isinstance(side, Schedule) and side.length is not None:
+            found.append(int(side.length))
+    return max(max(found, default=WITHOUT_HORIZON), 1)
+
+
+# --- two schedules -------------------------------------------------------------------------------
+
+
+def _compared(one: Curve, other: Curve, end: int, *, is_limited: bool) -> CurveDifference:
+    if not isinstance(one, Schedule) or not isinstance(other, Schedule):
+        return _with_log(one, other)
+    partial = [side for side in (one, other) if isinstance(side, PartialSchedule)]
+    last = min([end, *(side.end for side in partial)])
+    empty = CurveDifference("", "", Status.UNKNOWN, last)
+    have_one_end = len(partial) == 0 or len({side.end for side in partial}) == len(partial) - 1
+    if one.bound == other.bound and have_one_end:
+        return replace(empty, verdict=Status.PROVED, reason="the expressions are identical")
+    steps = _sampled(one, other, last)
+    found = _scanned(one, other, steps, empty) if len(steps) else empty
+    if found.first_step is not None:
+        return found
+    if last < end and not have_one_end:
+        reason = min(partial, key=lambda side: side.end).reason
+        return replace(found, verdict=Status.REFUTED, first_step=last, reason=reason)
+    is_limited = is_limited or bool(partial)
+    return _proved(one, other, found, is_limited=is_limited)
+
+
+def _sampled(one: Schedule, other: Schedule, end: int) -> Steps:
+    """All updates, or the joints of both and evenly spaced ones."""
+    if end <= ALL_STEPS:
+        return np.arange(end)
+    marks = [cell.first for side in (one, other) for cell in cells_of(side)]
+    near = [mark + shift for mark in marks for shift in (-1, 0, 1) if 0 <= mark + shift < end]
+    even = np.linspace(0, end - 1, ALL_STEPS // 10).astype(np.int64)
+    return np.unique(np.concatenate([even, np.array(near, dtype=np.int64)]))
+
+
+def _scanned(
+    one: Schedule, other: Schedule, steps: Steps, empty: CurveDifference
+) -> CurveDifference:
+    """The differences of the float64 values, the first one confirmed exactly."""
+    ours, theirs = (np.asarray(side(steps), dtype=np.float64) for side in (one, other))
+    apart = np.abs(ours - theirs)
+    scale = max(float(np.max(np.abs(ours))), float(np.max(np.abs(theirs))))
+    is_sampled = len(steps) < empty.until
+    index = _first(one, other, steps, apart, _ROUNDING * scale)
+    found = replace(empty, is_sampled=is_sampled)
+    if index is None:
+        return found
+    step = int(steps[index])
+    if is_sampled and index > 0:
+        step = _bisected(one, other, int(steps[index - 1]), step, _ROUNDING * scale)
+    widest = int(np.flatnonzero(apart >= np.max(apart) - _ROUNDING * scale)[0])
+    area = float(np.trapezoid(apart, steps)) if is_sampled else float(np.sum(apart))
+    return replace(
+        found,
+        verdict=Status.REFUTED,
+        first_step=step,
+        first=(to_float(one.exact(step)), to_float(other.exact(step))),
+        max_gap=float(apart[widest]),
+        at=int(steps[widest]),
+        area=area,
+    )
+
+
+_CANDIDATES = 32
+"""Steps whose float64 values are barely apart and that are compared exactly."""
+
+
+def _first(
+    one: Schedule, other: Schedule, steps: Steps, apart: Values, rounding: float
+) -> int | None:
+    """The position of the first update that differs."""
+    clear = np.flatnonzero(apart > 100 * rounding)
+    close = np.flatnonzero(apart > rounding)
+    for position in close[:_CANDIDATES]:
+        if clear.size and position >= clear[0]:
+            break
+        if _differ(one, other, int(steps[position])):
+            return int(position)
+    return int(clear[0]) if clear.size else None
+
+
+def _differ(one: Schedule, other: Schedule, step: int) -> bool:
+    """Whether the exact values differ."""
+    found = []
+    for side in (one, other):
+        at = value(substitute(read_schedule(side).value, {CLOCK: rational(step)}), {})
+        if isinstance(at, Undefined):
+            return True
+        found.append(arb(at))
+    return not (found[0] - found[1]).contains(0)
+
+
+def _bisected(one: Schedule, other: Schedule, same: int, apart: int, rounding: float) -> int:
+    """An update that differs after one that agrees, between two such."""
+    while apart - same > 1:
+        middle = (same + apart) // 2
+        if abs(float(one(middle)) - float(other(middle))) > 100 * rounding:
+            apart = middle
+        else:
+            same = middle
+    return apart
+
+
+def _proved(
+    one: Schedule, other: Schedule, found: CurveDifference, *, is_limited: bool
+) -> CurveDifference:
+    """The verdict of the prover: for all updates, or else for those of the run."""
+    end = found.until
+    conditions = [(t < end, f"for the updates 0 to {end - 1}")]
+    if not is_limited:
+        conditions.insert(0, (True, "for every update"))
+    reason = ""
+    for condition, extent in conditions:
+        verdict = equal_to(one, other, where=condition).verify(budget=LIMITS.audit_seconds)
+        if verdict.proved:
+            return replace(found, verdict=Status.PROVED, reason=f"equal {extent}")
+        reason = verdict.reason
+        if not verdict.refuted or verdict.counterexample is None:
+            continue
+        step = int(next(iter(verdict.counterexample.values()), 0))
+        if step < end:
+            values = to_float(one.exact(step)), to_float(other.exact(step))
+            gap = abs(to_float(one.exact(step) - other.exact(step)))
+            return replace(
+                found,
+                verdict=Status.REFUTED,
+                first_step=step,
+                first=values,
+                max_gap=gap,
+                at=step,
+                area=gap,
+                reason="they differ by less than a rounding",
+            )
+    return replace(found, reason=f"no difference found, none excluded: {reason}")
+
+
+# --- logs ----------------------------------------------------------------------------------------
+
+
+def _with_log(one: Curve, other: Curve) -> CurveDifference:
+    """A log beside a schedule or another log: within the printed digits at each logged update."""
+    pairs = list(_pairs(one, other))
+    if not pairs:
+        return CurveDifference("", "", Status.UNKNOWN, 0, reason="no logged update in common")
+    gaps = [(abs(a.value - b.value), a.precision + b.precision, step) for step, a, b in pairs]
+    apart = [index for index, (gap, precision, _) in enumerate(gaps) if gap > precision]
+    until = max(step for step, _, _ in pairs) + 1
+    if not apart:
+        reason = f"equal within the printed digits at {len(pairs)} logged updates"
+        return CurveDifference("", "", Status.UNKNOWN, until, reason=reason, is_sampled=True)
+    widest = max(apart, key=lambda index: gaps[index][0])
+    step, a, b = pairs[apart[0]]
+    return CurveDifference(
+        "",
+        "",
+        Status.REFUTED,
+        until,
+        first_step=step,
+        first=(float(a.value), float(b.value)),
+        max_gap=float(gaps[widest][0]),
+        at=gaps[widest][2],
+        area=float(sum(gaps[index][0] for index in apart)),
+        reason=_shift(one, other),
+        is_sampled=True,
+    )
+
+
+def _pairs(one: Curve, other: Curve) -> Iterator[tuple[int, Logged, Logged]]:
+    logs = [_by_step(side) if not isinstance(side, Schedule) else None for side in (one, other)]
+    steps = sorted(set.intersection(*(set(log) for log in logs if log is not None)))
+    for step in steps:
+        yield (
+            step,
+            *(
+                _exactly(side, step) if isinstance(side, Schedule) else (log or {})[step]
+                for side, log in zip((one, other), logs, strict=True)
+            ),
+        )  # type: ignore[misc]
+
+
+def _by_step(curve: Any) -> dict[int, Logged]:
+    log, key = curve
+    return {
+        step: found
+        for step, found in zip(log.steps, log.values[key], strict=True)
+        if found is not None
+    }
+
+
+def _exactly(schedule: Schedule, step: int) -> Logged:
+    number = Fraction(to_float(schedule.exact(step)))
+    return Logged(number, abs(number) / 2**52)
+
+
+def _shift(one: Curve, other: Curve) -> str:
+    """A hint if the log agrees when it is read one or two updates earlier or later."""
+    for shift in (1, -1, 2, -2):
+        moved = [_moved(side, shift) for side in (one, other)]
+        pairs = list(_pairs(*moved))
+        if pairs and all(abs(a.value - b.value) <= a.precision + b.precision for _, a, b in pairs):
+            return f"the log agrees with an offset of {shift}"
+    return ""
+
+
+def _moved(curve: Curve, shift: int) -> Curve:
+    if isinstance(curve, Schedule):
+        return curve
+    log, key = curve
+    chosen = [index for index, step in enumerate(log.steps) if step >= shift]
+    steps = tuple(log.steps[index] - shift for index in chosen)
+    values = {name: tuple(one[index] for index in chosen) for name, one in log.values.items()}
+    return Log(steps, values, log.source), key
+
+
+def curve_values(a: Source, b: Source, curve: CurveDifference) -> tuple[Steps, Values, Values]:
+    """Returns the updates and the values of both sides of a curve, for a plot.
+
+    At most 2000 updates of a pair of schedules, and all common ones of a log.
+    """
+    name = curve.key, curve.group
+    one, other = _curves(a)[name], _curves(b)[name]
+    if isinstance(one, Schedule) and isinstance(other, Schedule):
+        steps = np.unique(np.linspace(0, max(curve.until - 1, 1), 2000).astype(np.int64))
+        return steps, np.asarray(one(steps), float), np.asarray(other(steps), float)
+    pairs = list(_pairs(one, other))
+    return (
+        np.array([step for step, _, _ in pairs]),
+        np.array([float(left.value) for _, left, _ in pairs]),
+        np.array([float(right.value) for _, _, right in pairs]),
+    )

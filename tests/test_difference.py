@@ -1,0 +1,206 @@
+"""Differences of schedules, recipes and logs, beside a plain count over all updates."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sympy as sp
+
+import closedform as cf
+from closedform import difference, schedules
+from closedform.difference import curve_values
+from closedform.errors import ArgumentError, ConfigError, UnknownNameError
+from closedform.recipes import load_recipe
+from closedform.recipes.logs import read_log
+from closedform.verify.terms.verdict import Status
+
+LINEAR = schedules.linear(1, 0, 10)
+
+
+def counted(one: cf.Schedule, other: cf.Schedule, end: int) -> tuple[int, int, float, float]:
+    """First update, update and size of the largest gap, and area, by exact values."""
+    gaps = [abs(one.exact(step) - other.exact(step)) for step in range(end)]
+    first = next(step for step, gap in enumerate(gaps) if gap != 0)
+    floats = [float(gap) for gap in gaps]
+    return first, int(np.argmax(floats)), max(floats), sum(floats)
+
+
+PAIRS = {
+    "shapes": (LINEAR, schedules.cosine(1, 0, 10)),
+    "lengths": (LINEAR, schedules.linear(1, 0, 12)),
+    "at the end": (LINEAR, schedules.linear(1, 0, 9).then(schedules.constant(sp.Rational(1, 100)))),
+    "one update": (
+        schedules.constant(1),
+        cf.Schedule(sp.Piecewise((2, sp.Eq(cf.t, 7)), (1, True)), name="step"),
+    ),
+    "barely": (LINEAR, LINEAR.scale(1 + sp.Rational(1, 10**12))),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_differences_are_those_of_exact_values(name: str) -> None:
+    one, other = PAIRS[name]
+    first, at, gap, area = counted(one, other, 20)
+    found = cf.diff(one, other, until=20)
+    assert (found.verdict, found.first_step, found.at) == (Status.REFUTED, first, at)
+    # float64: a rounding of the values, 1.1e-16 each.
+    assert found.max_gap == pytest.approx(gap, rel=0, abs=2.3e-16)
+    assert found.area == pytest.approx(area, rel=0, abs=20 * 2.3e-16)
+
+
+EQUAL = {
+    "the same": (LINEAR, LINEAR, "the expressions are identical"),
+    "by another formula": (
+        LINEAR,
+        cf.Schedule(sp.Max(0, 1 - cf.t / sp.Integer(10))),
+        "equal for every update",
+    ),
+    "for the run alone": (
+        LINEAR,
+        cf.Schedule(1 - cf.t / sp.Integer(10)),
+        "equal for the updates 0 to 9",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_equal_schedules_are_proved(name: str) -> None:
+    one, other, reason = EQUAL[name]
+    found = cf.diff(one, other)
+    assert (found.verdict, found.first_step, found.max_gap) == (Status.PROVED, None, 0)
+    assert found.curves[0].reason == reason
+
+
+def test_a_difference_below_a_rounding_is_found_by_the_prover() -> None:
+    found = cf.diff(LINEAR, LINEAR.scale(1 + sp.Rational(1, 10**30)), until=10)
+    assert (found.verdict, found.first_step) == (Status.REFUTED, 0)
+    assert found.max_gap == pytest.approx(1e-30)
+
+
+def test_long_runs_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(difference, "ALL_STEPS", 1000)
+    one = schedules.constant(1)
+    other = cf.Schedule(sp.Piecewise((1, cf.t < 70_001), (2, True)))
+    curve = cf.diff(one, other, until=100_000).curves[0]
+    assert (curve.first_step, curve.max_gap, curve.is_sampled) == (70_001, 1, True)
+    # The trapezoid over the interval with the jump is off by half of an interval, at most.
+    assert curve.area == pytest.approx(29_999, abs=500)
+
+
+def test_a_schedule_that_ends_differs_there() -> None:
+    given = {"lr": 1, "sched": {"name": "WarmupHoldPolicy", "warmup_steps": 2}}
+    ends = cf.frameworks.schedule("nemo", "WarmupHoldPolicy", given)
+    reaches = cf.Schedule(sp.Min(1, (cf.t + 1) / sp.Integer(3)))
+    curve = cf.diff(ends, reaches, until=10).curves[0]
+    assert (curve.verdict, curve.first_step, curve.until) == (Status.REFUTED, 3, 3)
+    assert curve.reason
+    assert cf.diff(ends, ends).verdict is Status.PROVED
+
+
+TRAINER = {"learning_rate": 1e-3, "max_steps": 10, "per_device_train_batch_size": 1}
+
+
+def test_recipes_are_compared_by_key_and_group() -> None:
+    one = load_recipe({**TRAINER, "weight_decay": 0.1})
+    other = load_recipe({**TRAINER, "weight_decay": 0.2, "lr_scheduler_type": "cosine"})
+    found = cf.diff(one, other)
+    verdicts = {(curve.key, curve.group): curve.verdict for curve in found.curves}
+    assert verdicts == {
+        ("lr", ""): Status.REFUTED,
+        ("weight_decay", ""): Status.REFUTED,
+        ("lr", "no_decay"): Status.REFUTED,
+        ("weight_decay", "no_decay"): Status.PROVED,
+    }
+    assert (found.at, found.first_step) == (2, 0)
+    against = cf.diff(one, LINEAR.scale(sp.Rational(1, 1000)))
+    assert against.verdict is Status.PROVED
+    assert against.only_in_a == ("weight_decay", "lr of no_decay", "weight_decay of no_decay")
+
+
+def test_values_for_a_plot() -> None:
+    other = schedules.cosine(1, 0, 10)
+    found = cf.diff(LINEAR, other, until=10)
+    steps, ours, theirs = curve_values(LINEAR, other, found.curves[0])
+    assert list(steps) == list(range(10))
+    assert (ours[5], theirs[5]) == (0.5, pytest.approx(0.5))
+
+
+def test_no_key_in_common_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="until must be at least 1, got 0"):
+        cf.diff(LINEAR, LINEAR, until=0)
+    recipe = load_recipe(TRAINER)
+    group = recipe.param_groups[0]
+    object.__setattr__(group, "schedules", {"momentum": LINEAR})
+    with pytest.raises(UnknownNameError, match=r"no key in common: momentum, .* and lr$"):
+        cf.diff(recipe, LINEAR)
+
+
+# --- logs ----------------------------------------------------------------------------------------
+
+WARMUP = schedules.linear(0, sp.Rational(1, 3000), 7)
+
+
+def log_of(text: str, name: str, folder: Path, **more: Any) -> Any:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return read_log(path, **more)
+
+
+FORMATS: dict[str, Callable[[float], str]] = {
+    "repr": repr,
+    "four digits": lambda value: f"{value:.4g}",
+    "scientific": lambda value: f"{value:.3e}",
+    "fixed": lambda value: f"{value:.7f}",
+    "rounded": lambda value: repr(round(value, 8)),
+    "float32": lambda value: repr(float(np.float32(value))),
+}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_a_log_agrees_within_its_digits(form: str, suffix: str, tmp_path: Path) -> None:
+    values = [FORMATS[form](float(WARMUP(step))) for step in range(10)]
+    if suffix == "csv":
+        text = "loss,step,lr\n" + "".join(f"1.0,{i},{value}\n" for i, value in enumerate(values))
+    else:
+        text = "".join(
+            f'{{"step": {i}, "learning_rate": {value}}}\n' for i, value in enumerate(values)
+        )
+    log = log_of(text, f"log.{suffix}", tmp_path)
+    found = cf.diff(WARMUP, log)
+    assert found.verdict is Status.UNKNOWN
+    assert found.curves[0].reason == "equal within the printed digits at 10 logged updates"
+    # 0.1 %: more than the last of four digits, less than a whole unit of the first three.
+    other = cf.diff(WARMUP.scale(sp.Rational(1002, 1000)), log)
+    assert other.verdict is Status.REFUTED
+    assert other.first_step is not None
+    assert other.first_step <= 7
+
+
+def test_a_shifted_log_is_recognized(tmp_path: Path) -> None:
+    rows = [{"step": step + 1, "lr": float(WARMUP(step))} for step in range(10)]
+    text = json.dumps({"log_history": [*rows, {"step": 10, "eval_loss": 3}]})
+    log = log_of(text, "state.json", tmp_path)
+    found = cf.diff(WARMUP, log)
+    assert (found.verdict, found.first_step) == (Status.REFUTED, 1)
+    assert found.curves[0].reason == "the log agrees with an offset of 1"
+    log = log_of(text, "state.json", tmp_path, offset=1)
+    assert cf.diff(WARMUP, log).verdict is Status.UNKNOWN
+    assert cf.diff(log, log).first_step is None
+
+
+BAD_LOGS = {
+    "a,b\n1,2\n": "a log must have a step and a learning rate, got the columns a, b",
+    "": "the log has no rows",
+    "{": "this is not a log",
+}
+
+
+@pytest.mark.parametrize("text", BAD_LOGS)
+def test_log_is_refused(text: str, tmp_path: Path) -> None:
+    name = "log.jsonl" if text == "{" else "log.csv"
+    with pytest.raises(ConfigError, match=BAD_LOGS[text]):
+        log_of(text, name, tmp_path)

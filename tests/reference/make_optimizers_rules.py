@@ -2,8 +2,9 @@
 
 Run in an environment with torch and pytorch_optimizer; no test runs this. Its arguments are the
 paths of ``composer/optim/decoupled_weight_decay.py`` (mosaicml/composer 640518880) and of
-``llmfoundry/optim/lion.py`` (mosaicml/llm-foundry). Every optimizer takes 50 steps in float64 on
-the CPU from the same parameters with the same gradients; some are recorded.
+``llmfoundry/optim/lion.py`` (mosaicml/llm-foundry) and ``torchao/optim/quant_utils.py``
+(pytorch/ao). Every optimizer takes 50 steps in float64 on the CPU from the same parameters with the
+same gradients; some are recorded.
 """
 
 import importlib.util
@@ -20,6 +21,7 @@ import numpy as np
 import pytorch_optimizer
 import torch
 from pytorch_optimizer.base.optimizer import BaseOptimizer
+from pytorch_optimizer.optimizer.grokfast import gradfilter_ema
 
 # The package adds 1e-15 to some second moments, which no paper has: it is 0 here.
 BaseOptimizer.apply_ams_bound = staticmethod(
@@ -106,18 +108,22 @@ def adam_mini(names: dict[str, str], **kwargs: Any) -> Callable[[dict[str, Any]]
     return make
 
 
+def module_at(path: str) -> Any:
+    """A module from its file alone."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def decoupled(adamw_path: str, lion_path: str) -> dict[str, Entry]:
     """The decoupled optimizers of Composer and llm-foundry, from their files alone."""
     for name in ("composer", "composer.utils"):
         sys.modules[name] = types.ModuleType(name)
     sys.modules["composer.utils"].dist = None  # type: ignore[attr-defined]
-    modules = []
-    for path in (adamw_path, lion_path):
-        spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-        assert spec is not None
-        assert spec.loader is not None
-        modules.append(importlib.util.module_from_spec(spec))
-        spec.loader.exec_module(modules[-1])
+    modules = [module_at(path) for path in (adamw_path, lion_path)]
 
     def adamw(params: dict[str, Any]) -> Any:
         kwargs = {"lr": 0.02, "weight_decay": 1e-3, "amsgrad": True}
@@ -129,7 +135,67 @@ def decoupled(adamw_path: str, lion_path: str) -> dict[str, Entry]:
     return {"decoupled_adamw": (adamw, falling), "decoupled_lionw": (lionw, falling)}
 
 
+class Alternating:
+    """SAM whose steps are the two halves of its own, in turn."""
+
+    def __init__(self, params: dict[str, Any], **kwargs: Any) -> None:
+        self.inner = pytorch_optimizer.SAM(list(params.values()), torch.optim.SGD, **kwargs)
+        self.calls = 0
+
+    def step(self) -> None:
+        (self.inner.second_step if self.calls % 2 else self.inner.first_step)()
+        self.calls += 1
+
+
+class Filtered:
+    """AdamW of torch with gradients that the EMA filter of Grokfast changes."""
+
+    def __init__(self, params: dict[str, Any]) -> None:
+        self.inner = torch.optim.AdamW(params.values(), lr=0.01, weight_decay=0.1)
+        self.model = torch.nn.Module()
+        for name, param in params.items():
+            self.model.register_parameter(name, param)
+        self.averages: dict[str, Any] | None = None
+
+    def step(self) -> None:
+        self.averages = gradfilter_ema(self.model, self.averages, 0.9, 1.5)
+        self.inner.step()
+
+
+def coded(path: str) -> dict[str, Any]:
+    """Adam with states of eight bits, by the functions of torchao, and the codes of its maps."""
+    quant = module_at(path)
+    rng = np.random.default_rng(31)
+    start, gradients = rng.normal(size=(4, 8)), rng.normal(size=(10, 4, 8))
+    gradients[3] *= 100
+    maps = [torch.tensor(quant.create_dynamic_map(signed)) for signed in (True, False)]
+    param = torch.tensor(start)
+    states = [torch.zeros(4, 8), torch.zeros(4, 8)]
+    codes = []
+    for step, given in enumerate(gradients, 1):
+        mean = states[0].lerp(torch.tensor(given), 0.1)
+        square = 0.99 * states[1] + 0.01 * torch.tensor(given) ** 2
+        below = (square / (1 - 0.99**step)).sqrt() + 1e-8
+        param = param - 0.1 * mean / (1 - 0.9**step) / below
+        for place, value in enumerate((mean, square)):
+            scaled, scale = quant.scale_tensor(value, 16)
+            code = quant.quantize_8bit_with_qmap(scaled, maps[place].double())
+            states[place] = quant.dequant_with_qmap(code, maps[place].double(), scale)
+            codes.append(code.numpy())
+    return {
+        "coded/start": start,
+        "coded/gradients": gradients,
+        "coded/param": param.numpy(),
+        "coded/codes": np.array(codes),
+        "coded/signed": np.array(maps[0]),
+        "coded/unsigned": np.array(maps[1]),
+    }
+
+
 RULES: dict[str, Entry] = {
+    "sam": (lambda params: Alternating(params, lr=0.05, momentum=0.9, rho=0.3), None),
+    "asam": (lambda params: Alternating(params, lr=0.05, rho=0.5, adaptive=True), None),
+    "grokfast": (Filtered, None),
     "adamc": (plain("AdamC", lr=0.02, weight_decay=0.1, eps=1e-6, normalized=True), falling),
     "qhadam": (qhadam, None),
     "grams": (plain("Grams", lr=0.01, weight_decay=0.1), None),
@@ -180,9 +246,10 @@ RULES: dict[str, Entry] = {
 
 def main() -> None:
     torch.set_default_dtype(torch.float64)
-    RULES.update(decoupled(*sys.argv[1:]))
+    RULES.update(decoupled(*sys.argv[1:3]))
     start, gradients = drawn()
-    arrays: dict[str, Any] = {f"start/{name}": start[name] for name in SHAPES}
+    arrays: dict[str, Any] = coded(sys.argv[3])
+    arrays |= {f"start/{name}": start[name] for name in SHAPES}
     arrays |= {f"gradients/{name}": np.array([g[name] for g in gradients]) for name in SHAPES}
     for name, (make, rates) in RULES.items():
         names = ("w",) if name.endswith("_heads") else tuple(SHAPES)

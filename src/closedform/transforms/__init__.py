@@ -5,11 +5,13 @@ inside. ``skip_nonfinite(clip_by_global_norm(rule, 1))`` tests the gradient as i
 """
 
 from closedform.transforms.averaging import lookahead, weight_average
+from closedform.transforms.eight_bit import eight_bit_states
 from closedform.transforms.gradients import (
     accumulate,
     clip_by_global_norm,
     clip_by_unit_norm,
     clip_by_value,
+    grokfast,
 )
 from closedform.transforms.masks import cautious, mask_weight_decay, sparsify, states_to_sparsify
 from closedform.transforms.precision import (
@@ -19,6 +21,7 @@ from closedform.transforms.precision import (
     master_weights,
     skip_nonfinite,
 )
+from closedform.transforms.sharpness import sam
 
 __all__ = [
     "accumulate",
@@ -28,10 +31,13 @@ __all__ = [
     "clip_by_unit_norm",
     "clip_by_value",
     "dynamic_loss_scaling",
+    "eight_bit_states",
+    "grokfast",
     "lookahead",
     "loss_scaling",
     "mask_weight_decay",
     "master_weights",
+    "sam",
     "skip_nonfinite",
     "sparsify",
     "states_to_sparsify",

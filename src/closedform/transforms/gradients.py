@@ -17,6 +17,7 @@ from closedform.language import (
     global_sum,
     reduce_sum,
     state,
+    t,
 )
 from closedform.language.aliases import Number
 from closedform.optimizers.arguments import choice
@@ -30,6 +31,7 @@ from closedform.transforms.substitution import (
 )
 
 UNITS = ("first", "last")
+FIRST = ("copy", "zero")
 _LARGEST_RANK = 6
 
 
@@ -166,3 +168,44 @@ def accumulate(rule: UpdateRule, steps: int) -> UpdateRule:
     named = with_states(skipped, "accumulate", accumulated=State(state("accumulated")))
     taken = with_gradient(named, total / count)
     return replace(taken, states={**taken.states, "accumulated": carried})
+
+
+def grokfast(
+    rule: UpdateRule, alpha: Number = 0.98, factor: Number = 2, *, first: str = "copy"
+) -> UpdateRule:
+    r"""Returns a rule whose gradient has its slow part amplified.
+
+    .. math:: s' = \alpha s + (1 - \alpha) g, \qquad g' = g + \lambda s'
+
+    State: ``slow_gradient`` s, shape of the parameter, initially 0.
+
+    Args:
+        rule: The rule.
+        alpha: The decay rate α of the running mean, in [0, 1].
+        factor: The factor λ >= 0 of the slow part; 0 gives the gradient itself.
+        first: What the mean is after the first step: ``"copy"`` for g (the authors) or ``"zero"``
+            for (1 - α) g (``GrokFastAdamW`` of pytorch_optimizer).
+
+    Raises:
+        DefinitionError: A number out of its range, an unknown choice, or the rule is amplified
+            already.
+
+    Example:
+        >>> from closedform import optimizers
+        >>> grokfast(optimizers.sgd(0.5), first="zero").definitions
+        {'gradient_1': 26*grad/25 + 49*state.slow_gradient/25}
+
+    Source: Lee et al., Grokfast: accelerated grokking by amplifying slow gradients (2024),
+    algorithm 2; ``gradfilter_ema`` of the authors and of pytorch_optimizer 4.1.
+    """
+    where = "grokfast"
+    check_rule(rule, where)
+    decay = bounded(alpha, "alpha", where, 0, 1)
+    weight = bounded(factor, "factor", where, 0)
+    slow = state("slow_gradient")
+    mean = slow + (1 - decay) * (GRAD - slow)
+    if choice(first, "first", where, FIRST) == "copy":
+        mean = sp.Piecewise((GRAD, sp.Eq(t, 0)), (mean, True))
+    named = with_states(rule, where, slow_gradient=State(slow))
+    amplified = with_gradient(named, GRAD + weight * mean)
+    return replace(amplified, states={**amplified.states, "slow_gradient": State(mean)})

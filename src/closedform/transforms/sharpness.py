@@ -1,0 +1,84 @@
+"""Steps with the gradient of a point nearby: sharpness-aware minimization."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import sympy as sp
+
+from closedform.language import (
+    GRAD,
+    PARAM,
+    Shared,
+    State,
+    UpdateRule,
+    counter,
+    global_sum,
+    state,
+)
+from closedform.language.aliases import Number
+from closedform.optimizers.arguments import flag
+from closedform.transforms.substitution import (
+    bounded,
+    check_rule,
+    substituted,
+    unless,
+    with_evaluation,
+    with_states,
+)
+
+
+def sam(
+    rule: UpdateRule, rho: Number = 0.05, eps: Number = 1e-12, *, adaptive: bool = False
+) -> UpdateRule:
+    r"""Returns a rule that takes two gradients to a step, the second one where the loss is worst.
+
+    .. math::
+        p' &= p + \frac{\rho\, w^2 g}{\lVert w g \rVert + \epsilon}, \quad w = 1 \text{ or }
+        \lvert p \rvert & k &= 0 \\
+        p' &= \text{the rule's step from } o \text{ with } g & k &= 1
+
+    The first gradient moves the parameters uphill; the rule then steps from where they were, the
+    origin o, with the second one. The norm is over all parameters. States of the rule and the clock
+    change at the second gradient alone: t counts steps, not gradients.
+
+    State: ``origin`` o, shape of the parameter, initially the parameter; the model is evaluated
+    there. State of the model: ``ascent`` k, a counter.
+
+    Args:
+        rule: The rule.
+        rho: The distance ρ >= 0 of the second gradient.
+        eps: The term ε >= 0 of the denominator.
+        adaptive: Whether the distance of an element is relative to its size (ASAM).
+
+    Raises:
+        DefinitionError: A number is negative, or the rule has such states or is evaluated at a
+            point of its own.
+
+    Example:
+        >>> from closedform import optimizers
+        >>> rule = sam(optimizers.sgd(0.1))
+        >>> list(rule.states), list(rule.shared), rule.advances
+        (['origin'], ['ascent'], Eq(shared.ascent, 1))
+
+    Source: Foret et al., Sharpness-aware minimization (2021), algorithm 1; Kwon et al., ASAM
+    (2021); ``SAM`` of pytorch_optimizer 4.1.
+    """
+    where = "sam"
+    check_rule(rule, where)
+    distance, least = bounded(rho, "rho", where, 0), bounded(eps, "eps", where, 0)
+    phase, origin = counter("ascent"), state("origin")
+    is_step = sp.Eq(phase, 1)
+    weight = PARAM**2 if flag(adaptive, "adaptive", where) else sp.Integer(1)
+    length = sp.sqrt(global_sum(weight * GRAD**2))
+    raised = PARAM + weight * GRAD * (distance / (length + least))
+    named = with_states(rule, where, origin=State(PARAM, PARAM))
+    moved = substituted(named, {PARAM: origin})
+    following = Shared(sp.Piecewise((0, is_step), (1, True)), 0, True)
+    stepped = unless(moved, is_step, where, ascent=following)
+    states = {
+        **stepped.states,
+        "origin": State(sp.Piecewise((moved.param, is_step), (PARAM, True)), PARAM),
+    }
+    param = sp.Piecewise((moved.param, is_step), (raised, True))
+    return with_evaluation(replace(stepped, param=param, states=states), where, origin)

@@ -7,6 +7,7 @@ from sympy.core.relational import Relational
 from sympy.printing.latex import LatexPrinter
 from sympy.printing.str import StrPrinter
 
+from closedform.language.functions import FloorDiv, FloorMod
 from closedform.language.symbols import t
 
 
@@ -35,6 +36,47 @@ class _Text(StrPrinter):  # type: ignore[misc]
         return str(super()._print_Relational(_clock_first(expr)))
 
 
+class _Code(StrPrinter):  # type: ignore[misc]
+    """Expressions in Python's syntax, with ``where`` for choices."""
+
+    def _print_Piecewise(self, expr: sp.Piecewise) -> str:
+        *branches, last = expr.args
+        found = str(self._print(last.expr))
+        if last.cond != sp.true:
+            raise ValueError("a branch for all other steps is missing")
+        for branch in reversed(branches):
+            condition = self._print(branch.cond)
+            found = f"where({condition}, {self._print(branch.expr)}, {found})"
+        return found
+
+    def _print_Relational(self, expr: Relational) -> str:
+        return f"{self.parenthesize(expr.lhs, 0)} {expr.rel_op} {self.parenthesize(expr.rhs, 0)}"
+
+    def _print_And(self, expr: sp.And) -> str:
+        return " and ".join(f"({self._print(part)})" for part in expr.args)
+
+    def _print_Or(self, expr: sp.Or) -> str:
+        return " or ".join(f"({self._print(part)})" for part in expr.args)
+
+    def _print_Not(self, expr: sp.Not) -> str:
+        return f"not ({self._print(expr.args[0])})"
+
+    def _print_FloorDiv(self, expr: FloorDiv) -> str:
+        return "(({}) // ({}))".format(*map(self._print, expr.args))
+
+    def _print_FloorMod(self, expr: FloorMod) -> str:
+        return "(({}) % ({}))".format(*map(self._print, expr.args))
+
+    def _print_Function(self, expr: sp.Function) -> str:
+        return str(super()._print_Function(expr)).lower()
+
+    def _print_Max(self, expr: sp.Max) -> str:
+        return self._print_Function(expr)
+
+    def _print_Min(self, expr: sp.Min) -> str:
+        return self._print_Function(expr)
+
+
 def latex(expr: sp.Basic) -> str:
     """Returns an expression in LaTeX."""
     return str(_Latex().doprint(expr))
@@ -43,3 +85,12 @@ def latex(expr: sp.Basic) -> str:
 def text(expr: sp.Basic) -> str:
     """Returns an expression in one line of text."""
     return str(_Text().doprint(expr))
+
+
+def code(expr: sp.Basic) -> str:
+    """Returns an expression in the language that ``recipes.expressions`` reads.
+
+    Raises:
+        ValueError: A choice has no branch for all other steps.
+    """
+    return str(_Code().doprint(expr))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import sympy as sp
 
@@ -72,13 +73,19 @@ _FUNCTIONS: Mapping[str, tuple[Callable[..., sp.Expr], int, int]] = {
 _NAMES: Mapping[str, sp.Expr] = {"t": t, "pi": sp.pi}
 
 
-def parse_function(spec: object, where: str, variable: str = "t") -> sp.Expr:
+def parse_function(
+    spec: object,
+    where: str,
+    variable: str = "t",
+    names: Mapping[str, sp.Expr] | None = None,
+) -> sp.Expr:
     """Returns the expression of ``{"expr": text}``, or of a SymPy expression itself.
 
     Args:
         spec: The mapping with the text, or an expression in the clock t.
         where: The argument that it is, for errors.
         variable: The name that the clock has in the text.
+        names: Further names, and what they are.
 
     Raises:
         DefinitionError: It has not that form, or the text is outside of the language.
@@ -105,7 +112,7 @@ def parse_function(spec: object, where: str, variable: str = "t") -> sp.Expr:
         raise DefinitionError(f"an expression must have at most {MAX_NODES} parts", where=where)
     try:
         _rename(tree, variable)
-        result = _number(tree.body)
+        result = _Reader(_NAMES if names is None else {**_NAMES, **names}).number(tree.body)
     except DefinitionError as error:
         raise DefinitionError(error.what, where=f"{where}: {text!r}", hint=error.hint) from error
     if result.has(sp.zoo, sp.nan, sp.oo, sp.I):
@@ -124,59 +131,67 @@ def _rename(tree: ast.Expression, variable: str) -> None:
             node.id = "t"
 
 
-def _number(node: ast.expr) -> sp.Expr:
-    match node:
-        case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
-            return exact_number(value, "a number")
-        case ast.Name(id=name):
-            if name not in _NAMES:
-                raise DefinitionError(f"unknown name {name!r}", hint=nearest(name, _NAMES))
-            return _NAMES[name]
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_number(operand)
-        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-            return _number(operand)
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-            return _BINARY[type(op)](_number(left), _number(right))
-        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
-            return _call(name, args)
-        case ast.IfExp(test=test, body=body, orelse=other):
-            return _where(_condition(test), _number(body), _number(other))
-    raise DefinitionError(
-        f"{ast.unparse(node)!r} is not a number of the expression language",
-        hint="it has t, pi, numbers, + - * / // % **, comparisons and " + ", ".join(_FUNCTIONS),
-    )
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reader of syntax trees.
 
+    Attributes:
+        names: What names are.
+    """
 
-def _call(name: str, args: list[ast.expr]) -> sp.Expr:
-    if name not in _FUNCTIONS:
-        raise DefinitionError(f"unknown function {name!r}", hint=nearest(name, _FUNCTIONS))
-    function, fewest, most = _FUNCTIONS[name]
-    if not fewest <= len(args) <= most:
-        wanted = str(fewest) if fewest == most else f"{fewest} to {most}"
-        raise DefinitionError(f"{name} takes {wanted} arguments, got {len(args)}")
-    if name == "where":
-        return function(_condition(args[0]), _number(args[1]), _number(args[2]))
-    return function(*(_number(arg) for arg in args))
+    names: Mapping[str, sp.Expr]
 
+    def number(self, node: ast.expr) -> sp.Expr:
+        match node:
+            case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+                return exact_number(value, "a number")
+            case ast.Name(id=name):
+                if name not in self.names:
+                    raise DefinitionError(f"unknown name {name!r}", hint=nearest(name, self.names))
+                return self.names[name]
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return -self.number(operand)
+            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+                return self.number(operand)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+                return _BINARY[type(op)](self.number(left), self.number(right))
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
+                return self._call(name, args)
+            case ast.IfExp(test=test, body=body, orelse=other):
+                return _where(self._condition(test), self.number(body), self.number(other))
+        raise DefinitionError(
+            f"{ast.unparse(node)!r} is not a number of the expression language",
+            hint="it has t, pi, numbers, + - * / // % **, comparisons and " + ", ".join(_FUNCTIONS),
+        )
 
-def _condition(node: ast.expr) -> sp.Basic:
-    match node:
-        case ast.Compare(left=left, ops=ops, comparators=rights):
-            operands = [_number(operand) for operand in (left, *rights)]
-            parts = [
-                _COMPARE[type(op)](operands[index], operands[index + 1])
-                for index, op in enumerate(ops)
-                if type(op) in _COMPARE
-            ]
-            if len(parts) == len(ops):
-                return sp.And(*parts)
-        case ast.BoolOp(op=ast.And(), values=values):
-            return sp.And(*(_condition(value) for value in values))
-        case ast.BoolOp(op=ast.Or(), values=values):
-            return sp.Or(*(_condition(value) for value in values))
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return sp.Not(_condition(operand))
-    raise DefinitionError(
-        f"{ast.unparse(node)!r} is not a condition", hint="write a comparison such as t < 10"
-    )
+    def _call(self, name: str, args: list[ast.expr]) -> sp.Expr:
+        if name not in _FUNCTIONS:
+            raise DefinitionError(f"unknown function {name!r}", hint=nearest(name, _FUNCTIONS))
+        function, fewest, most = _FUNCTIONS[name]
+        if not fewest <= len(args) <= most:
+            wanted = str(fewest) if fewest == most else f"{fewest} to {most}"
+            raise DefinitionError(f"{name} takes {wanted} arguments, got {len(args)}")
+        if name == "where":
+            return function(self._condition(args[0]), self.number(args[1]), self.number(args[2]))
+        return function(*(self.number(arg) for arg in args))
+
+    def _condition(self, node: ast.expr) -> sp.Basic:
+        match node:
+            case ast.Compare(left=left, ops=ops, comparators=rights):
+                operands = [self.number(operand) for operand in (left, *rights)]
+                parts = [
+                    _COMPARE[type(op)](operands[index], operands[index + 1])
+                    for index, op in enumerate(ops)
+                    if type(op) in _COMPARE
+                ]
+                if len(parts) == len(ops):
+                    return sp.And(*parts)
+            case ast.BoolOp(op=ast.And(), values=values):
+                return sp.And(*(self._condition(value) for value in values))
+            case ast.BoolOp(op=ast.Or(), values=values):
+                return sp.Or(*(self._condition(value) for value in values))
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return sp.Not(self._condition(operand))
+        raise DefinitionError(
+            f"{ast.unparse(node)!r} is not a condition", hint="write a comparison such as t < 10"
+        )

@@ -161,6 +161,28 @@ PAIRS: dict[str, tuple[Callable[[], Claim], Callable[[], Claim]]] = {
         lambda: claims.recurrence(Schedule(t + 1), 1, lambda value, t: value * (t + 1) / t),
         lambda: claims.recurrence(Schedule(t), 0, lambda value, t: value * t / (t - 1)),
     ),
+    "strictly monotone": (
+        lambda: claims.monotone(LINEAR, "strictly increasing", where=t <= 10),
+        lambda: claims.monotone(LINEAR, "strictly increasing"),
+    ),
+    "bounded_change": (
+        lambda: claims.bounded_change(schedules.linear(1, 0, 10), -0.1, 0),
+        lambda: claims.bounded_change(schedules.linear(1, 0, 10), -0.09, 0),
+    ),
+    "argmax": (lambda: claims.argmax(LINEAR, 10), lambda: claims.argmax(LINEAR, 9)),
+    "argmin": (lambda: claims.argmin(LINEAR, 0), lambda: claims.argmin(LINEAR, 1)),
+    "close": (
+        lambda: claims.close(COSINE, COSINE.bound + sp.Rational(1, 10), 0.1),
+        lambda: claims.close(COSINE, COSINE.bound + sp.Rational(1, 10), 0.09),
+    ),
+    "equal, another clock": (
+        lambda: claims.equal(schedules.linear(0, 1, 10), schedules.linear(0, 1, 20), scale=2),
+        lambda: claims.equal(schedules.linear(0, 1, 10), schedules.linear(0, 1, 20), scale=3),
+    ),
+    "area, many steps": (
+        lambda: claims.area(schedules.cosine(1, 0, 10**4), 5000 + sp.Rational(1, 2), 10**4),
+        lambda: claims.area(schedules.cosine(1, 0, 10**4), 5000, 10**4),
+    ),
     "area": (
         lambda: claims.area(Schedule(t), t * (t - 1) / 2),
         lambda: claims.area(Schedule(t), t * (t + 1) / 2),
@@ -337,7 +359,8 @@ BAD: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "direction": (
         lambda: claims.monotone(COSINE, "down"),
         VerificationError,
-        "direction must be one of increasing, decreasing, constant, got 'down' (schedule 'cosine')",
+        "direction must be one of increasing, decreasing, constant, strictly increasing, "
+        "strictly decreasing, got 'down' (schedule 'cosine')",
     ),
     "no end": (
         lambda: claims.ends_at(schedules.multiplicative(1, 0.5), 0),
@@ -346,16 +369,16 @@ BAD: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         "step on with at",
     ),
     "many steps": (
-        lambda: claims.area(LINEAR, 3, 1001),
+        lambda: claims.area(LINEAR, 3, -2),
         VerificationError,
-        "steps must be an integer from 0 to 1000, got 1001 (schedule 'linear'): give the sum as "
-        "an expression in t, which is proved by induction",
+        "steps must be an integer of at least 0, got -2 (schedule 'linear'): give the sum as an "
+        "expression in t, which is proved by induction",
     ),
     "fraction of steps": (
         lambda: claims.area(COSINE, 3, 2.5),  # type: ignore[arg-type]
         VerificationError,
-        "steps must be an integer from 0 to 1000, got 2.5 (schedule 'cosine'): give the sum as "
-        "an expression in t, which is proved by induction",
+        "steps must be an integer of at least 0, got 2.5 (schedule 'cosine'): give the sum as an "
+        "expression in t, which is proved by induction",
     ),
 }
 

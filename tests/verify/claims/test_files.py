@@ -97,7 +97,7 @@ def test_a_statement_that_cannot_be_asked_is_unknown(tmp_path: Path) -> None:
     _, report = verify_file(write(tmp_path / "lr.onnx", claims))
     (unknown,) = report.unknown
     assert unknown.claim.sentence == "stated in the file: it is best"
-    assert "it has no numbers to ask it again with" in unknown.detail
+    assert "it has no arguments to ask it again with" in unknown.detail
 
 
 def test_what_a_file_does_not_state_as_proved_is_not_asked(tmp_path: Path) -> None:

@@ -96,9 +96,11 @@ def test_metadata_is_json_without_times() -> None:
     assert report(PROVED, REFUTED).as_metadata() == report(PROVED, REFUTED).as_metadata()
 
 
-def test_only_numbers_are_arguments() -> None:
-    assert claims.bounded(LINE, 0, sp.sqrt(2)).arguments is None
-    assert claims.bounded(LINE, 0, 1, where=t < 3).arguments is None
+def test_what_has_a_text_is_an_argument() -> None:
+    assert claims.bounded(LINE, 0, sp.sqrt(2)).arguments == {"low": "0", "high": "sqrt(2)"}
+    where = claims.bounded(LINE, 0, 1, where=t < 3)
+    assert where.arguments == {"low": "0", "high": "1", "where": "t < 3"}
+    assert claims.bounded(LINE, 0, sp.sin(1)).arguments is None
     assert claims.bounded(LINE.unbind(), 0, 1, assume=[sp.Symbol("end") < 1]).arguments is None
     assert claims.ends_at(LINE, 1).arguments == {"value": "1", "at": "10"}
     assert claims.periodic(LINE, 4).arguments == {"period": "4"}

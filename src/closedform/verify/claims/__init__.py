@@ -1,14 +1,15 @@
 """Claims, ``closedform.claims``: each is a function that returns a ``Claim``.
 
 About a schedule: ``total``, ``finite``, ``where_safe``, ``reached``, ``unambiguous``, ``bounded``,
-``non_negative``, ``continuous``, ``monotone``, ``ends_at``, ``periodic``, ``equal``,
-``recurrence``, ``area``. About its graph in floats: ``float_finite``, ``float_bounded``,
-``float_monotone``, ``float_within``. About a rule: ``same_rule``, ``invariant``, ``finite_steps``,
-``bounded_update``, ``after_steps``.
+``non_negative``, ``continuous``, ``monotone``, ``bounded_change``, ``argmax``, ``argmin``,
+``ends_at``, ``periodic``, ``equal``, ``close``, ``recurrence``, ``area``. About its graph in
+floats: ``float_finite``, ``float_bounded``, ``float_monotone``, ``float_within``. About a rule:
+``same_rule``, ``invariant``, ``finite_steps``, ``bounded_update``, ``after_steps``.
 """
 
 from __future__ import annotations
 
+from closedform.verify.claims.changes import argmax, argmin, bounded_change, close
 from closedform.verify.claims.continuity import continuous
 from closedform.verify.claims.core import BUDGET, Claim, Goal, Proofs
 from closedform.verify.claims.defined import finite, reached, total, unambiguous, where_safe
@@ -36,8 +37,12 @@ __all__ = [
     "Proofs",
     "after_steps",
     "area",
+    "argmax",
+    "argmin",
     "bounded",
+    "bounded_change",
     "bounded_update",
+    "close",
     "continuous",
     "ends_at",
     "equal",

@@ -6,37 +6,63 @@ The statements of a file about itself are questions, never answers.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from fractions import Fraction
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from onnx import ModelProto
 
-from closedform.errors import VerificationError
-from closedform.importers.onnx_graph import load_model
-from closedform.language import Schedule, exact_number
+from closedform.errors import DefinitionError, VerificationError
+from closedform.importers.onnx_graph import load_model, read_model
+from closedform.language import Schedule
+from closedform.verify.claims.changes import argmax, argmin, bounded_change, close
 from closedform.verify.claims.continuity import continuous
 from closedform.verify.claims.core import BUDGET, Claim, Goal
-from closedform.verify.claims.defined import finite, reached, total, where_safe
+from closedform.verify.claims.defined import finite, reached, total, unambiguous, where_safe
+from closedform.verify.claims.floats import FLOAT_CLAIMS, about_graph
+from closedform.verify.claims.induction import area, recurrence_of
 from closedform.verify.claims.report import Report, check
 from closedform.verify.claims.standard import verify_schedule
-from closedform.verify.claims.values import bounded, ends_at, non_negative, periodic
+from closedform.verify.claims.statements import read_arguments
+from closedform.verify.claims.values import (
+    bounded,
+    ends_at,
+    equal_to,
+    monotone,
+    non_negative,
+    periodic,
+)
 from closedform.verify.terms.build import FALSE
-from closedform.verify.terms.limits import LIMITS
 from closedform.verify.translation.from_onnx import from_onnx
 
 KEY = "closedform.claims"
 """The entry of the metadata that holds claims."""
 
-# By name, the functions that rebuild a claim from a schedule and numbers.
+# By name, the functions that rebuild a claim from a schedule and its arguments.
 _MADE_AGAIN: Mapping[str, Callable[..., Claim]] = {
     make.__name__: make
-    for make in (total, finite, where_safe, reached, bounded, non_negative, continuous, ends_at)
-} | {"periodic": periodic}
+    for make in (
+        total,
+        finite,
+        where_safe,
+        reached,
+        unambiguous,
+        bounded,
+        non_negative,
+        continuous,
+        monotone,
+        bounded_change,
+        argmax,
+        argmin,
+        ends_at,
+        periodic,
+        close,
+        area,
+    )
+} | {"equal": equal_to, "recurrence": recurrence_of}
 
 
 def verify_file(path: str | PathLike[str], *, budget: float = BUDGET) -> tuple[Schedule, Report]:
@@ -62,7 +88,7 @@ def verify_file(path: str | PathLike[str], *, budget: float = BUDGET) -> tuple[S
     asked = []
     for entry in stated:
         same = found.pop(str(entry.get("sentence")), None)
-        asked.append(_again(entry, lifted, where) if same is None else same.claim)
+        asked.append(_again(entry, lifted, model, where) if same is None else same.claim)
     again = check(
         lifted.name, (replace(claim, is_question=False) for claim in asked), budget=budget
     )
@@ -90,18 +116,19 @@ def _is_entry(entry: Any) -> bool:
     )
 
 
-def _again(entry: dict[str, Any], lifted: Schedule, where: str) -> Claim:
+def _again(entry: dict[str, Any], lifted: Schedule, model: ModelProto, where: str) -> Claim:
     """The claim of an entry about the schedule that was read, stated in the file."""
     name, numbers = entry["claim"], entry.get("arguments")
     make = _MADE_AGAIN.get(name)
+    if name in FLOAT_CLAIMS:
+        make = partial(about_graph, name, read_model(model))
     if make is None or not isinstance(numbers, dict):
-        goal = Goal("it has no numbers to ask it again with", FALSE, is_sufficient=True)
+        goal = Goal("it has no arguments to ask it again with", FALSE, is_sufficient=True)
         said = entry.get("sentence", name)
         return Claim(name, f"stated in the file: {said}", lifted, (goal,))
     try:
-        values = {key: exact_number(_number(value)) for key, value in numbers.items()}
-        made = make(lifted, **values)
-    except (TypeError, ValueError, ZeroDivisionError):
+        made = make(lifted, **read_arguments(numbers))
+    except (TypeError, ValueError, ZeroDivisionError, DefinitionError):
         shown = _cut(numbers)
         raise VerificationError(
             f"the claim {name!r} cannot be made of {shown}", where=where
@@ -115,19 +142,3 @@ _LONGEST = 200
 def _cut(numbers: Mapping[str, Any]) -> str:
     text = str(numbers)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
-
-
-_FRACTION = re.compile(r"[+-]?\d+(/\d+)?")
-
-
-def _number(text: Any) -> Fraction:
-    """The number that an argument states, as ``as_numbers`` writes it: a whole one or a fraction.
-
-    Raises:
-        ValueError: It is in another form, or of more digits than are read.
-    """
-    if not isinstance(text, str) or len(text) > LIMITS.stated_digits:
-        raise ValueError(f"expected a fraction in text, got {type(text).__name__}")
-    if _FRACTION.fullmatch(text) is None:
-        raise ValueError(f"expected a fraction, got {text!r}")
-    return Fraction(text)

@@ -8,7 +8,7 @@ near as the op table states, and are refuted at a step in the evaluator of the g
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -18,17 +18,19 @@ import sympy as sp
 from closedform.compiler import compile_schedule
 from closedform.errors import VerificationError
 from closedform.ir.directions import Direction, directions
-from closedform.ir.graph import Graph
+from closedform.ir.graph import Builder, Graph, Role, Value
 from closedform.ir.interval import Interval
+from closedform.ir.ops import Op
 from closedform.ir.ranges import Ranges
 from closedform.ir.step_check import GraphSteps, Subdivision, changes_of, joins_steps, samples_of
-from closedform.ir.types import MAX_STEP, DType
+from closedform.ir.types import MAX_STEP, DType, TensorType
 from closedform.language import Schedule, exact_number
 from closedform.options import GraphOptions
 from closedform.verify.certificates.certificate import certify
 from closedform.verify.certificates.errors import bound_error
 from closedform.verify.certificates.floats import TACTIC, schedule_floats
 from closedform.verify.claims.core import Claim
+from closedform.verify.claims.statements import as_texts
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.verdict import Status, Verdict
 
@@ -54,8 +56,10 @@ def float_finite(
         >>> print(float_finite(Schedule(2**t)).verify().counterexample)
         {'t': 1024}
     """
-    graph, last = _compiled(lr, dtype, scalar_dtype)
+    return _finite(lr, *_compiled(lr, dtype, scalar_dtype))
 
+
+def _finite(lr: Schedule, graph: Graph, last: int) -> Claim:
     def decide(budget: float) -> Verdict:
         return schedule_floats(graph, last=last, budget=budget).verdict
 
@@ -94,7 +98,10 @@ def float_bounded(
             where=f"schedule {lr.name!r}",
             hint="give one of them",
         )
-    graph, last = _compiled(lr, dtype, scalar_dtype)
+    return _bounded(lr, *_compiled(lr, dtype, scalar_dtype), low=low, high=high)
+
+
+def _bounded(lr: Schedule, graph: Graph, last: int, low: Any = None, high: Any = None) -> Claim:
     least, most = (None if side is None else _fraction(side) for side in (low, high))
 
     def fits(interval: Interval) -> bool:
@@ -114,7 +121,7 @@ def float_bounded(
 
     sides = [f"{sign} {bound}" for sign, bound in ((">=", low), ("<=", high)) if bound is not None]
     sentence = f"the rounded value is {' and '.join(sides)}"
-    return _claim(lr, "float_bounded", sentence, graph, last, decide)
+    return _claim(lr, "float_bounded", sentence, graph, last, decide, low=low, high=high)
 
 
 def float_monotone(
@@ -143,19 +150,22 @@ def float_monotone(
         >>> float_monotone(schedules.linear(0, 1, 10), "increasing").verify().status.value
         'PROVED'
     """
+    return _in_direction(lr, *_compiled(lr, dtype, scalar_dtype), direction=direction)
+
+
+def _in_direction(lr: Schedule, graph: Graph, last: int, direction: str) -> Claim:
     if direction not in ("increasing", "decreasing"):
         raise VerificationError(
             f"direction must be increasing or decreasing, got {direction!r}",
             where=f"schedule {lr.name!r}",
         )
-    graph, last = _compiled(lr, dtype, scalar_dtype)
     wanted = Direction.RISING if direction == "increasing" else Direction.FALLING
 
     def decide(budget: float) -> Verdict:
         return _monotone(graph, last, wanted, budget)
 
     sentence = f"the rounded value is {direction}"
-    return _claim(lr, "float_monotone", sentence, graph, last, decide)
+    return _claim(lr, "float_monotone", sentence, graph, last, decide, direction=direction)
 
 
 def float_within(
@@ -183,17 +193,68 @@ def float_within(
         >>> float_within(schedules.linear(1, 2, 10), 4).verify().status.value
         'PROVED'
     """
+    graph, last = _compiled(lr, dtype, scalar_dtype)
+    end = until if until is not None else min(last, int(lr.length or last))
+    return _near(lr, graph, end, ulp=ulp)
+
+
+def _near(lr: Schedule, graph: Graph, end: int, ulp: Any) -> Claim:
     most = _fraction(ulp)
     if most < 0:
         raise VerificationError(f"ulp must be at least 0, got {ulp!r}")
-    graph, last = _compiled(lr, dtype, scalar_dtype)
-    end = until if until is not None else min(last, int(lr.length or last))
 
     def decide(_: float) -> Verdict:
         return _within(lr, graph, end, most)
 
     sentence = f"the value is within {ulp} ulp of the formula"
-    return _claim(lr, "float_within", sentence, graph, end, decide)
+    return _claim(lr, "float_within", sentence, graph, end, decide, ulp=ulp)
+
+
+FLOAT_CLAIMS: Mapping[str, Callable[..., Claim]] = {
+    "float_finite": _finite,
+    "float_bounded": _bounded,
+    "float_monotone": _in_direction,
+    "float_within": _near,
+}
+"""By name, the functions that make a claim about a graph and its last step."""
+
+
+def about_graph(name: str, graph: Graph, lr: Schedule, *, last: int, **arguments: Any) -> Claim:
+    """Returns a claim about a graph that was read from a file.
+
+    Args:
+        name: The name of the claim, one of ``FLOAT_CLAIMS``.
+        graph: The graph.
+        lr: Its formula.
+        last: The last step.
+        **arguments: The other arguments of the claim.
+
+    Raises:
+        ValueError: The last step is below 0 or above ``MAX_STEP``.
+    """
+    if not 0 <= last <= MAX_STEP:
+        raise ValueError(f"expected a last step from 0 to {MAX_STEP}, got {last}")
+    if name == "float_within":
+        graph = _of_steps(graph)
+    return FLOAT_CLAIMS[name](lr, graph, last, **arguments)
+
+
+def _of_steps(graph: Graph) -> Graph:
+    """The same operations on an array of steps, which a certificate runs at once."""
+    if any(node.type.shape for node in graph.inputs):
+        return graph
+    builder = Builder(graph.name)
+    values: list[Value] = []
+    for node in graph.nodes:
+        if node.op is Op.INPUT:
+            name, role = str(node.attribute("name")), Role(node.attribute("role"))
+            values.append(builder.input(name, TensorType(node.type.dtype, ("n",)), role))
+            continue
+        operands = (values[operand] for operand in node.operands)
+        values.append(builder.emit(node.op, *operands, **dict(node.attributes)))
+    for output in graph.outputs:
+        builder.output(output.name, values[output.index])
+    return builder.build()
 
 
 def _compiled(
@@ -218,10 +279,12 @@ def _claim(
     graph: Graph,
     last: int,
     decide: Callable[[float], Verdict],
+    **arguments: Any,
 ) -> Claim:
     dtypes = {str(node.type.dtype) for node in graph.nodes if node.type.dtype.is_float}
     place = f"in {' and '.join(sorted(dtypes, reverse=True))}, to step {last}"
-    return Claim(name, f"{sentence} ({place})", lr, (), decide=decide)
+    stated = as_texts(**arguments, last=last)
+    return Claim(name, f"{sentence} ({place})", lr, (), arguments=stated, decide=decide)
 
 
 def _fraction(number: Any) -> Fraction:

@@ -14,12 +14,16 @@ from closedform.verify.claims.core import Claim, Goal, all_defined
 from closedform.verify.claims.reading import (
     CLOCK,
     Condition,
+    Reading,
     claim_about,
     has_value,
     read_schedule,
     said,
 )
+from closedform.verify.claims.statements import PREVIOUS
+from closedform.verify.claims.sums import sum_goals
 from closedform.verify.terms.build import (
+    FALSE,
     ONE,
     TRUE,
     ZERO,
@@ -31,8 +35,7 @@ from closedform.verify.terms.build import (
 )
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.sympy_io import term
-
-_PREVIOUS = sp.Dummy("previous value", real=True)
+from closedform.verify.terms.tree import Term
 
 
 def recurrence(
@@ -62,8 +65,9 @@ def recurrence(
     reading = read_schedule(lr, assume, where)
     start = substitute(reading.value, {CLOCK: ZERO})
     here = add(CLOCK, ONE)
-    places = {CLOCK: here, term(_PREVIOUS): reading.value}
-    made = substitute(reading.read(_expression(step(_PREVIOUS, t))), places)
+    places = {CLOCK: here, term(PREVIOUS): reading.value}
+    following = _expression(step(PREVIOUS, t))
+    made = substitute(reading.read(following), places)
     after = substitute(reading.value, {CLOCK: here})
     given = tuple(substitute(fact, {CLOCK: here}) for fact in reading.given)
     wanted = reading.read(first)
@@ -79,7 +83,19 @@ def recurrence(
     everywhere = replace(reading, where=TRUE)
     presumes = [*has_value(everywhere, wanted), *all_defined(made, given, "in the step, ")]
     sentence = f"it begins at {said(first)} and follows the recurrence"
-    return claim_about(everywhere, "recurrence", sentence, goals, presumes)
+    claim = claim_about(
+        everywhere, "recurrence", sentence, goals, presumes, first=first, step=following
+    )
+    return claim if reading.where == TRUE else replace(claim, arguments=None)
+
+
+def recurrence_of(lr: Schedule, first: Any, step: sp.Expr, **conditions: Any) -> Claim:
+    """Returns ``recurrence`` of a step that is an expression in ``PREVIOUS`` and ``t``."""
+
+    def following(previous: sp.Expr, clock: sp.Expr) -> Any:
+        return step.xreplace({PREVIOUS: previous, t: clock})
+
+    return recurrence(lr, first, following, **conditions)
 
 
 def area(
@@ -91,7 +107,9 @@ def area(
         lr: The schedule f.
         total: Without ``steps`` an expression in ``t``: the sum of f over the t steps from 0 to
             t - 1, which is proved by induction. With ``steps``, the sum over so many.
-        steps: A number of steps, at most 1,000.
+        steps: A number of steps. They are summed segment by segment, each a combination of
+            powers of t, exponentials and cosines, whose sums are proved by induction; the values
+            of other schedules are added up, at most 1,000.
         assume: Conditions on the hyperparameters.
 
     Raises:
@@ -114,22 +132,28 @@ def area(
             Goal("a step adds the value to the sum", equal(grown, reading.value), shown=shown),
         ]
         sentence = f"the values before step t add up to {said(total)}"
-        return claim_about(reading, "area", sentence, goals, has_value(reading, wanted, after))
-    if (
-        isinstance(steps, bool)
-        or not isinstance(steps, int)
-        or not 0 <= steps <= LIMITS.summed_steps
-    ):
+        presumes = has_value(reading, wanted, after)
+        return claim_about(reading, "area", sentence, goals, presumes, total=total)
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
         raise VerificationError(
-            f"steps must be an integer from 0 to {LIMITS.summed_steps}, got {steps!r}",
+            f"steps must be an integer of at least 0, got {steps!r}",
             where=f"schedule {lr.name!r}",
             hint="give the sum as an expression in t, which is proved by induction",
         )
+    sentence = f"the values of the first {steps} steps add up to {said(total)}"
+    presumes = has_value(reading, wanted)
+    summed = sum_goals(reading, steps, wanted)
+    goals = [_added(reading, steps, wanted, summed)] if isinstance(summed, str) else summed
+    return claim_about(reading, "area", sentence, goals, presumes, total=total, steps=steps)
+
+
+def _added(reading: Reading, steps: int, wanted: Term, reason: str) -> Goal:
+    """The goal that the values, added up, are a number; one without an answer where too many."""
+    if steps > LIMITS.summed_steps:
+        return Goal(reason, FALSE, is_sufficient=True)
     values = [substitute(reading.value, {CLOCK: rational(step)}) for step in range(steps)]
     found = add(*values) if values else ZERO
-    goal = Goal(f"the sum = {said(total)}", equal(found, wanted), shown=(("it", found),))
-    sentence = f"the values of the first {steps} steps add up to {said(total)}"
-    return claim_about(reading, "area", sentence, [goal], has_value(reading, wanted))
+    return Goal("the sum is this one", equal(found, wanted), shown=(("it", found),))
 
 
 def _expression(made: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,18 +13,20 @@ from closedform.language import Schedule, exact_number, t
 from closedform.language.numbers import rationalize
 from closedform.language.printing import text
 from closedform.verify.claims.core import Claim, Goal, all_defined
+from closedform.verify.claims.statements import as_texts
 from closedform.verify.terms.build import (
     FALSE,
     HALF,
     TRUE,
+    both,
     cospi,
     own_symbol,
     rebuild,
     substitute,
     subtract,
 )
-from closedform.verify.terms.sympy_io import term
-from closedform.verify.terms.tree import Op, Sign, Term, fold
+from closedform.verify.terms.sympy_io import term, to_sympy
+from closedform.verify.terms.tree import Op, Sign, Term, fold, symbols
 
 CLOCK = term(t)
 LATER = own_symbol("t'", integer=True, sign=Sign.NONNEGATIVE)
@@ -145,7 +147,7 @@ def claim_about(
 ) -> Claim:
     """Returns a claim about a schedule, each goal asked under the reading's condition.
 
-    The arguments of the claim are recorded where all of them are numbers.
+    The arguments of the claim are recorded where all of them have a text.
     """
     count = len(reading.given)
     placed = tuple(
@@ -163,20 +165,22 @@ def claim_about(
         tuple(presumes),
         reading.assume,
         is_question,
-        None if reading.given or reading.assume else as_numbers(**arguments),
+        _stated(reading, name, arguments),
     )
 
 
-def as_numbers(**arguments: Any) -> dict[str, str] | None:
-    """Returns arguments as exact fractions in text; None where one is not a fraction."""
-    given = {name: value for name, value in arguments.items() if value is not None}
-    numbers = {
-        name: value if isinstance(value, sp.Basic) else exact_number(value, name)
-        for name, value in given.items()
-    }
-    if not all(number.is_Rational for number in numbers.values()):
+_WITHOUT_CONDITIONS = frozenset({"area", "ends_at", "periodic"})
+"""Claims that take no condition on the steps."""
+
+
+def _stated(reading: Reading, name: str, arguments: Mapping[str, Any]) -> dict[str, str] | None:
+    """The arguments of a claim and its conditions as text; None where one has none."""
+    condition = both(reading.where, *reading.assume)
+    if condition == TRUE:
+        return as_texts(**arguments)
+    if name in _WITHOUT_CONDITIONS or set(symbols(condition)) - {"t"}:
         return None
-    return {name: str(number) for name, number in numbers.items()}
+    return as_texts(**arguments, where=to_sympy(condition))
 
 
 _LONGEST = 60

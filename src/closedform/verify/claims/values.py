@@ -10,19 +10,20 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import VerificationError
-from closedform.language import Schedule
-from closedform.verify.claims.core import Claim, Goal
+from closedform.language import Schedule, exact_number, t
+from closedform.verify.claims.changes import with_other
+from closedform.verify.claims.core import Claim, Goal, all_defined
 from closedform.verify.claims.reading import (
     CLOCK,
     LATER,
     Condition,
     Reading,
-    as_numbers,
     claim_about,
     has_value,
     read_schedule,
     said,
 )
+from closedform.verify.claims.statements import as_texts
 from closedform.verify.tactics.real_line import TIME, Cell, as_choices, real_cells
 from closedform.verify.terms import build
 from closedform.verify.terms.tables import is_integer
@@ -108,6 +109,8 @@ _DIRECTIONS: dict[str, Callable[[Term, Term], Term]] = {
     "increasing": build.less_equal,
     "decreasing": lambda before, after: build.less_equal(after, before),
     "constant": build.equal,
+    "strictly increasing": build.less,
+    "strictly decreasing": lambda before, after: build.less(after, before),
 }
 
 
@@ -119,12 +122,13 @@ def monotone(
     Args:
         lr: The schedule.
         direction: ``increasing`` and ``decreasing`` allow steps at which nothing changes;
-            ``constant`` is for no change at all.
+            ``constant`` is for no change at all, ``strictly increasing`` and ``strictly
+            decreasing`` for a change at every step.
         where: The phase: a condition that both of the steps that are compared satisfy.
         assume: Conditions on the hyperparameters.
 
     Raises:
-        VerificationError: ``direction`` is none of the three.
+        VerificationError: ``direction`` is none of the five.
     """
     if direction not in _DIRECTIONS:
         raise VerificationError(
@@ -136,7 +140,8 @@ def monotone(
     if goals is None:
         goals = [_of_two_steps(reading, direction)]
     sentence = f"the value is {direction}"
-    return claim_about(reading, "monotone", sentence, goals, has_value(reading))
+    presumes = has_value(reading)
+    return claim_about(reading, "monotone", sentence, goals, presumes, direction=direction)
 
 
 def _of_two_steps(reading: Reading, direction: str) -> Goal:
@@ -164,7 +169,12 @@ def _step_by_step(reading: Reading, direction: str) -> list[Goal] | None:
     ]
     if any(RELATIONS & {node.op for node in walk(cell.value)} for cell in cells):
         return None
-    goals = [_within(cell, reading, direction) for cell in cells if TIME in walk(cell.value)]
+    is_strict = direction.startswith("strictly")
+    goals = [
+        _within(cell, reading, direction)
+        for cell in cells
+        if TIME in walk(cell.value) or (is_strict and cell.first != cell.last)
+    ]
     for one, other in itertools.pairwise(cells):
         before, after = (
             build.substitute(cell.value, {TIME: build.rational(step)})
@@ -212,7 +222,7 @@ def ends_at(lr: Schedule, value: Any, at: Any = None, *, assume: Iterable[Condit
     goal = Goal(f"value = {said(value)}", build.equal(reading.value, last), shown=shown)
     claim = claim_about(reading, "ends_at", goal.text, [goal], has_value(reading, last))
     sentence = f"the value is {said(value)} from step {said(begin)} on"
-    return replace(claim, sentence=sentence, arguments=as_numbers(value=value, at=begin))
+    return replace(claim, sentence=sentence, arguments=as_texts(value=value, at=begin))
 
 
 def periodic(lr: Schedule, period: Any, *, assume: Iterable[Condition] = ()) -> Claim:
@@ -235,6 +245,8 @@ def equal_to(
     lr: Schedule,
     other: Schedule | sp.Expr | float,
     *,
+    shift: int = 0,
+    scale: Any = 1,
     where: Condition = True,
     assume: Iterable[Condition] = (),
 ) -> Claim:
@@ -242,21 +254,71 @@ def equal_to(
 
     Open hyperparameters of one name are one. ``other`` may be an expression, too. It is called
     ``closedform.claims.equal``.
+
+    Args:
+        lr: The schedule f.
+        other: The schedule g, or an expression.
+        shift: An integer b; f(t) is compared with g(a*t + b).
+        scale: A rational number a above 0; where a*t is not an integer nothing is compared.
+        where: A condition on the steps of f.
+        assume: Conditions on the hyperparameters.
+
+    Raises:
+        VerificationError: ``shift`` is not an integer, or ``scale`` not a rational number above 0.
+
+    Example:
+        >>> from closedform import schedules
+        >>> short, long = schedules.linear(0, 1, 10), schedules.linear(0, 1, 20)
+        >>> equal_to(short, long, scale=2).verify().status.value
+        'PROVED'
     """
-    reading = read_schedule(lr, assume, where)
-    facts = reading.assume
-    if isinstance(other, Schedule):
-        second = read_schedule(other)
-        value, name = second.value, repr(other.name)
-        facts = tuple(dict.fromkeys((*facts, *second.assume)))
-    else:
-        value, name = reading.read(other), said(other)
-    reading = replace(reading, assume=facts)
+    reading, value, name = with_other(read_schedule(lr, assume, where), other)
+    own, clock = _clocks(lr, shift, scale)
+    before = build.less_equal(build.ZERO, clock)
+    if (own, clock) != (CLOCK, CLOCK):
+        value = build.substitute(value, {CLOCK: clock})
+        reading = _at(reading, own)
+        name += f" at step {said(exact_number(scale) * t + shift)}"
+    given = () if clock == CLOCK else (before,)
     goal = Goal(
         f"the value is that of {name}",
         build.equal(reading.value, value),
+        (*reading.given, *given),
         shown=((repr(lr.name), reading.value), (name, value)),
     )
+    presumes = (*has_value(reading), *all_defined(value, (*reading.given, *given)))
     return claim_about(
-        reading, "equal", f"it is equal to {name}", [goal], has_value(reading, value)
+        reading,
+        "equal",
+        f"it is equal to {name}",
+        [goal],
+        presumes,
+        other=other.bound if isinstance(other, Schedule) else other,
+        shift=shift or None,
+        scale=None if scale == 1 else scale,
+    )
+
+
+def _clocks(lr: Schedule, shift: int, scale: Any) -> tuple[Term, Term]:
+    """The steps of both schedules that are compared, of all integers t >= 0."""
+    ratio = exact_number(scale, "scale")
+    offset = exact_number(shift, "shift")
+    if not (ratio.is_Rational and ratio > 0 and offset.is_Integer):
+        raise VerificationError(
+            f"a clock has an integer shift and a rational scale above 0, got shift={shift!r} and "
+            f"scale={scale!r}",
+            where=f"schedule {lr.name!r}",
+        )
+    own = build.multiply(build.rational(int(ratio.q)), CLOCK)
+    other = build.multiply(build.rational(int(ratio.p)), CLOCK)
+    return own, build.add(other, build.rational(int(offset)))
+
+
+def _at(reading: Reading, clock: Term) -> Reading:
+    """A reading with another clock, in its value and its conditions."""
+    return replace(
+        reading,
+        value=build.substitute(reading.value, {CLOCK: clock}),
+        assume=tuple(build.substitute(fact, {CLOCK: clock}) for fact in reading.assume),
+        where=build.substitute(reading.where, {CLOCK: clock}),
     )

@@ -1,4 +1,4 @@
-"""Claims about the trajectory of a schedule: its changes, its extremes, its distance to another.
+"""Claims about the trajectory of a schedule: its changes, its extremes, its distance to another."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def close(
         >>> close(cosine, line, 0.11).verify().status.value
         'PROVED'
         >>> close(cosine, line, 0.02, until=5).verify().counterexample
-        {'t': 2}
+        {'t': 5}
     """
     if (within is None) == (ulp is None):
         raise VerificationError(

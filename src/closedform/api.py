@@ -518,6 +518,7 @@ def verify_file(
     budget: float = 10.0,
     seconds: float = 60.0,
     memory: int = 2 * 2**30,
+    proof: str | os.PathLike[str] | None = None,
 ) -> FileReport:
     """Returns what is found out about an ONNX file that anyone made, within hard limits.
 
@@ -534,16 +535,25 @@ def verify_file(
         budget: Seconds for each claim, and for the comparison.
         seconds: Wall-clock seconds for the whole file.
         memory: Bytes of memory for it; not enforced on Windows.
+        proof: A folder into which each proved goal is written as an SMT-LIB 2 script, and a list
+            of them; needs the extra ``prove``.
 
     Raises:
-        VerificationError: The file cannot be read, or a limit is not above 0.
+        VerificationError: The file cannot be read, the folder not written, or a limit is not
+            above 0.
         ArgumentError: The source is unknown, its arguments do not fit it, or it is of another kind
             than the file.
     """
     from closedform.verify.claims.foreign import FileReport, unknown_report
     from closedform.verify.isolation import Ended, run_limited
 
-    request = {"path": os.fspath(path), "against": against, "key": key, "budget": budget}
+    request = {
+        "path": os.fspath(path),
+        "against": against,
+        "key": key,
+        "budget": budget,
+        "proof": None if proof is None else os.fspath(proof),
+    }
     begun = time.monotonic()
     try:
         found = run_limited("closedform.cli.worker", request, seconds=seconds, memory=memory)

@@ -14,6 +14,7 @@ exit code  when
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -72,6 +73,10 @@ def verify(
             "a config file, or FILE.py:NAME, which is run."
         ),
     ] = None,
+    proof: Annotated[
+        Path | None,
+        typer.Option(help="A folder for the proved goals, as SMT-LIB 2 scripts."),
+    ] = None,
     budget: Annotated[float, typer.Option(help="Seconds per claim.", min=0.1)] = 10.0,
     seconds: Annotated[float, typer.Option(help="Seconds for an .onnx file.", min=0.1)] = 60.0,
     memory: Annotated[float, typer.Option(help="GiB of memory for an .onnx file.", min=0.1)] = 2.0,
@@ -98,13 +103,15 @@ def verify(
     with _exit_codes(is_traced=bool(context.find_root().params.get("traceback"))):
         if is_file:
             size = int(memory * 2**30)
-            checked = [_check_file(Path(name), against, key, budget, seconds, size, strict=strict)]
+            checked = [
+                _check_file(Path(name), against, key, budget, seconds, size, proof, strict=strict)
+            ]
         else:
             source = load_source(
                 name, context.args, key=key, base=base_value, as_implemented=as_implemented
             )
             found = _check_source(source, symbolic=symbolic, budget=budget)
-            checked = [_of_report(*each, strict=strict) for each in found]
+            checked = [_of_report(*each, strict=strict, proof=proof) for each in found]
     if as_json:
         print(json.dumps([_as_data(each) for each in checked], indent=1, ensure_ascii=False))
     for each in () if as_json else checked:
@@ -141,22 +148,39 @@ def _check_file(
     budget: float,
     seconds: float,
     memory: int,
+    proof: Path | None,
     *,
     strict: bool,
 ) -> _Checked:
     from closedform.api import verify_file
 
     report = verify_file(
-        path, against=against, key=key, budget=budget, seconds=seconds, memory=memory
+        path,
+        against=against,
+        key=key,
+        budget=budget,
+        seconds=seconds,
+        memory=memory,
+        proof=proof,
     )
     code = report.exit_code(strict=strict)
     return _Checked(report.subject, report.rows, report.seconds, code)
 
 
 def _of_report(
-    title: str, report: Report, schedule: Schedule | None = None, *, strict: bool
+    title: str,
+    report: Report,
+    schedule: Schedule | None = None,
+    *,
+    strict: bool,
+    proof: Path | None,
 ) -> _Checked:
     from closedform.verify.claims.foreign import row_of
+
+    if proof is not None:
+        from closedform.verify.claims.scripts import write_proofs
+
+        write_proofs((*report, *report.floats), proof / re.sub(r"[^\w.-]+", "-", title))
 
     rows = tuple(row_of(finding) for finding in (*report, *report.floats))
     return _Checked(title, rows, report.seconds, report.exit_code(strict=strict), schedule)

@@ -16,7 +16,8 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     """Returns the report of a file as data, or what, where and hint of an error.
 
     Args:
-        request: ``path``, ``against`` (a source as text, or None), ``key`` and ``budget``.
+        request: ``path``, ``against`` (a source as text, or None), ``key``, ``budget`` and
+            ``proof`` (a folder, or None).
     """
     try:
         source = None
@@ -28,7 +29,9 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
         what = f"the source {request['against']!r} cannot be read: {error}"
         return {"error": [what, None, None], "is_usage": True}
     try:
-        report = check_file(request["path"], source, budget=request["budget"])
+        report = check_file(
+            request["path"], source, budget=request["budget"], proof=request["proof"]
+        )
     except ClosedFormError as error:
         is_usage = isinstance(error, ArgumentError)
         return {"error": [error.what, error.where, error.hint], "is_usage": is_usage}

@@ -24,6 +24,7 @@ from closedform.verify.certificates.floats import schedule_floats
 from closedform.verify.claims.core import BUDGET
 from closedform.verify.claims.files import verify_file
 from closedform.verify.claims.report import Finding
+from closedform.verify.claims.scripts import write_proofs
 from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.artefact import FLOATS_KEY, KEY
 from closedform.verify.translation.rule_files import combined, validate_file
@@ -121,7 +122,11 @@ def row_of(finding: Finding) -> Row:
 
 
 def check_file(
-    path: str | Path, source: Source | None = None, *, budget: float = BUDGET
+    path: str | Path,
+    source: Source | None = None,
+    *,
+    budget: float = BUDGET,
+    proof: str | None = None,
 ) -> FileReport:
     """Returns what is found out about a file, in this process and without limits.
 
@@ -129,21 +134,26 @@ def check_file(
         path: The file.
         source: A schedule or rule that it is compared with.
         budget: Seconds for each claim, and for the comparison.
+        proof: A folder into which the proved goals are written as scripts.
 
     Raises:
-        VerificationError: The file cannot be read.
+        VerificationError: The file cannot be read, or the folder cannot be written.
         ArgumentError: It is of another kind than its source.
     """
     begun = time.monotonic()
     model = load_model(Path(path))
-    rows = list(_rows(Path(path), model, source, budget))
+    rows = list(_rows(Path(path), model, source, budget, proof))
     return FileReport(Path(path).name, tuple(rows), time.monotonic() - begun)
 
 
-def _rows(path: Path, model: ModelProto, source: Source | None, budget: float) -> Iterator[Row]:
+def _rows(
+    path: Path, model: ModelProto, source: Source | None, budget: float, proof: str | None
+) -> Iterator[Row]:
     kind = rule_file(model)
     if kind is None:
         _, report = verify_file(path, budget=budget)
+        if proof is not None:
+            write_proofs(report, Path(proof))
         yield from (row_of(finding) for finding in report)
         yield _floats(model)
     if source is not None:

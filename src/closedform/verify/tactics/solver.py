@@ -75,7 +75,7 @@ def ask(
     The time is for writing the question, too; where it ends there, there is no answer.
     """
     asked = tuple(facts)
-    if _is_too_large(asked):
+    if is_too_large(asked):
         return Answer(refuted=False)
     deadline = Deadline.after(milliseconds / 1000)
     question = Question(asked, reading, with_lemmas=with_lemmas, deadline=deadline)
@@ -83,8 +83,8 @@ def ask(
     return question.answer(left) if left > 0 else Answer(refuted=False)
 
 
-def _is_too_large(facts: tuple[Term, ...]) -> bool:
-    """Whether it would take long only to write the question down."""
+def is_too_large(facts: tuple[Term, ...]) -> bool:
+    """Returns whether it would take long only to write the question down."""
     parts = zip(walk(*facts), range(LIMITS.solver_nodes), strict=False)
     return sum(1 for _ in parts) == LIMITS.solver_nodes
 

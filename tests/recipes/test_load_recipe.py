@@ -160,7 +160,6 @@ FILE_ERRORS = {
     "a: &x [*x]": f"{LIMITS} (c.yaml)",
     'a: !!python/object/apply:os.system ["ls"]': "the tag "
     "'tag:yaml.org,2002:python/object/apply:os.system' is not read (c.yaml: a)" + TAG_HINT,
-    "a: !own 1": "the tag '!own' is not read (c.yaml: a)" + TAG_HINT,
     "a: !!set {b}": "the tag 'tag:yaml.org,2002:set' is not read (c.yaml: a)" + TAG_HINT,
     "<<: 1": "a merge key << must have a mapping or a list of them (c.yaml)",
     DOUBLING: f"{LIMITS} (c.yaml)",

@@ -167,6 +167,11 @@ def test_levanter_muon_has_a_group_with_the_rate_of_adam(tmp_path: Path) -> None
     assert rates(recipe, 10, group="adamw") == [0.0006]
 
 
+def test_a_tag_of_the_application_matters_only_where_its_value_is_needed(tmp_path: Path) -> None:
+    recipe = load(tmp_path, "levanter", LEVANTER + "data: !include data/openwebtext.yaml\n")
+    assert rates(recipe, 10) == [0.1]
+
+
 def test_maxtext_reads_words(tmp_path: Path) -> None:
     text = "python3 train.py base.yml steps=100 learning_rate=0.1 warmup_steps_fraction=0.1\n"
     recipe = load(tmp_path, "maxtext", text, ".sh")
@@ -221,6 +226,12 @@ def test_an_optimizer_that_the_library_lacks_is_an_error_only_when_asked_for(
         ("levanter", "warmup", "warmup_ratio", "unknown key 'warmup_ratio'"),
         ("levanter", "warmup: 10", "haps: [3]", "haps is not read"),
         ("levanter", "num_train_steps: 100", "", "missing facts: total_updates"),
+        (
+            "levanter",
+            "learning_rate: 0.1",
+            "learning_rate: !env RATE",
+            "does not determine it: '!env",
+        ),
         ("maxtext", "warmup_steps_fraction", "warmup_fraction", "unknown key 'warmup_fraction'"),
         ("maxtext", "steps: 100", "", "missing facts: total_updates"),
         ("t5x", "factors = 'constant'", "factor = 'constant'", "unknown key 'factor'"),

@@ -101,7 +101,7 @@ def read_run(given: Arguments, context: Context) -> Run:
         name, rate = _auto(given, context, epochs)
         momentum, bias = sp.Rational(9, 10), sp.S.Zero
     warm = min(number(given["warmup_epochs"], "warmup_epochs", where), sp.Integer(epochs - 1))
-    accumulate = max(round(given["nbs"] / batch), 1)
+    accumulate = _nominal_accumulation(given)
     group = context.facts.get("param_group", "weight")
     if group not in GROUPS:
         raise DefinitionError(
@@ -119,6 +119,11 @@ def read_run(given: Arguments, context: Context) -> Run:
         group,
         where,
     )
+
+
+def _nominal_accumulation(given: Arguments) -> int:
+    """The micro-batches of an update that have the nominal batch size together."""
+    return max(round(given["nbs"] / given["batch"]), 1)
 
 
 def _optimizer(given: object, where: str) -> str:
@@ -249,7 +254,9 @@ def _accumulation(given: Arguments, run: Run, context: Context) -> Schedule:
 
 def _weight_decay(given: Arguments, run: Run, context: Context) -> Schedule:
     decay = number(given["weight_decay"], "weight_decay", run.where)
-    scaled = decay * given["batch"] * run.accumulate / number(given["nbs"], "nbs", run.where)
+    nominal = number(given["nbs"], "nbs", run.where)
+    # Before the accumulation is cut to the length of the run.
+    scaled = decay * given["batch"] * _nominal_accumulation(given) / nominal
     value = scaled if run.group in ("weight", "muon") else sp.S.Zero
     return by_intervals(context.path[-1], (lambda: value, None))
 

@@ -97,9 +97,11 @@ def _horizon(given: Mapping[str, Any], context: Context) -> _Horizon:
             f"only one of --lr-warmup-fraction and --lr-warmup-{unit} may be given",
             where,
         )
-        # The warmup is not rounded to whole updates. Its product in floats may end just before an
-        # update where this one ends at it: the rate is that of the peak in both.
+        # The warmup is not rounded to whole updates. A product that is whole in floats counts as it
+        # is: the update at its end is in the warmup. Otherwise that update has the peak either way.
         warmup = number(part, "--lr-warmup-fraction", where) * decay
+        in_floats = float(part) * float(decay)
+        warmup = sp.Integer(int(in_floats)) if in_floats.is_integer() else warmup
     tail = given[f"--lr-wsd-decay-{unit}"]
     tail = None if tail is None else number(tail, f"--lr-wsd-decay-{unit}", where) * factor
     return _Horizon(batch, run, decay, warmup, tail)

@@ -17,6 +17,8 @@ from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Recipe
 
+_GENERAL = ("transformers",)
+"""Frameworks that others are made on, and whose keys they have: the others go first."""
 AGREEMENT = 1e-6
 """How far, relatively, a fact may differ from the config: facts are often rounded to float32."""
 
@@ -123,6 +125,8 @@ def _reader(document: Document, framework: str | None) -> tuple[Framework, Reade
     }
     special = {name: reader for name, reader in matching.items() if not reader.is_general}
     matching = special or matching
+    if len(matching) > 1:
+        matching = {name: one for name, one in matching.items() if name not in _GENERAL}
     # Frameworks that share a reader: the first one is the framework.
     if len({id(reader) for reader in matching.values()}) == 1:
         name = next(iter(matching))

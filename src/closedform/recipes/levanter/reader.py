@@ -125,9 +125,9 @@ _NOTES = {
 def matches(document: Document) -> bool:
     """Returns whether a config has the sections of levanter."""
     trainer, optimizer = (document.content.get(key) for key in ("trainer", "optimizer"))
-    if not isinstance(optimizer, Mapping) or "learning_rate" not in optimizer:
+    if not isinstance(optimizer, Mapping) or not isinstance(trainer, Mapping):
         return False
-    return isinstance(trainer, Mapping) and "num_train_steps" in trainer
+    return "num_train_steps" in trainer
 
 
 def read(reading: Reading) -> Recipe:

@@ -47,6 +47,8 @@ _NOTES = {
 def matches(document: Document) -> bool:
     """Returns whether a config has a block with ``class_path`` for its optimizer."""
     top = whole(document)
+    if not any(isinstance(top.content.get(key), Mapping) for key in ("trainer", "model")):
+        return False
     return any(
         isinstance(found.get(key), Mapping) and "class_path" in found[key]
         for found in (top.content, _inner(top).content)

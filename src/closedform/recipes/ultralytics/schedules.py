@@ -123,7 +123,8 @@ def read_run(given: Arguments, context: Context) -> Run:
 
 def _nominal_accumulation(given: Arguments) -> int:
     """The micro-batches of an update that have the nominal batch size together."""
-    return max(round(given["nbs"] / given["batch"]), 1)
+    steps: int = round(given["nbs"] / given["batch"])
+    return max(steps, 1)
 
 
 def _optimizer(given: object, where: str) -> str:

@@ -24,6 +24,7 @@ from closedform.ir.ops import OPS, Op
 from closedform.ir.text import parse_graph, print_graph
 from closedform.ir.types import DType
 from closedform.language import Schedule, UpdateRule
+from closedform.optimizers.muon import POLAR_EXPRESS
 from closedform.options import GraphOptions, ModelSpec
 from closedform.schedules.examples import EXAMPLES
 from tests.support.engines import run_evaluator, run_onnxruntime, run_torch
@@ -133,6 +134,10 @@ OPTIMIZERS: dict[str, Callable[[], UpdateRule]] = {
     "lars": lambda: optimizers.lars(LINE, weight_decay=0.01),
     "muon": lambda: optimizers.muon(LINE),
     "muon_bf16": lambda: optimizers.muon(0.1, precision="bf16", floor="added", ns_steps=1),
+    "muon_polar": lambda: optimizers.muon(LINE, ns_coefficients=POLAR_EXPRESS, ns_steps=2),
+    "normuon": lambda: optimizers.normuon(LINE, 0.01, ns_steps=2, decay="cautious"),
+    "scion_spectral": lambda: optimizers.scion(LINE, ns_steps=2, weight_decay=0.01),
+    "scion": lambda: optimizers.scion(LINE, norm="rms", constrained=True),
     "novograd": lambda: optimizers.novograd(LINE, weight_decay=0.01),
     "sm3": lambda: optimizers.sm3(LINE),
     "sm3_first": lambda: optimizers.sm3(0.1, (0, 0.9), 0, form="I", maximize=True),
@@ -143,7 +148,7 @@ OPTIMIZERS: dict[str, Callable[[], UpdateRule]] = {
 
 STEPS = np.array([*range(130), 10**6, 2**31 + 1])
 # States that are means or sums of squares.
-POSITIVE = re.compile(r"sq|var|_res_|accumulator|v_mean|\.n$")
+POSITIVE = re.compile(r"sq|var|_res_|accumulator|v_mean|second_mom|\.n$")
 FORBIDDEN = {"If", "Loop", "Scan"}
 
 
@@ -197,7 +202,7 @@ def test_schedule_in_every_engine(name: str, dtype: DType) -> None:
 def test_optimizer_in_every_engine(name: str) -> None:
     rule = OPTIMIZERS[name]()
     given = {"w": (3, 4), "b": (), "empty": (0, 2)}
-    smallest = 2 if rule.name == "muon" else 0
+    smallest = 2 if rule.requires != sp.true else 0
     shapes = {key: shape for key, shape in given.items() if len(shape) >= smallest}
     graph = compile_step(ModelSpec(rule, shapes))
     check_artefacts(graph)

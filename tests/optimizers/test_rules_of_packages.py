@@ -23,7 +23,25 @@ STEPS = len(ARRAYS["gradients/w"])
 RECORDED = (1, 2, 3, 10, 25, 50)
 
 FALL = schedules.linear(0.02, 0, 60)
+SCHEDULE = [
+    (8.2, -22.9, 16.5),
+    (4.07, -2.86, 0.52),
+    (3.9, -2.8, 0.53),
+    (3.3, -2.4, 0.48),
+    (2.3, -1.65, 0.4),
+]
 RULES: dict[str, Callable[[], UpdateRule]] = {
+    "muon_polar": lambda: optimizers.muon(0.02, 0.1, ns_coefficients=SCHEDULE),
+    "normuon": lambda: optimizers.normuon(0.02, 0.1),
+    "normuon_rms": lambda: optimizers.normuon(
+        0.02, nesterov=False, ns_coefficients=SCHEDULE, scale="match_rms"
+    ),
+    "scion": lambda: optimizers.scion(0.02, scale=3, weight_decay=0.1),
+    "scion_kernel": lambda: optimizers.scion(0.02, constrained=True),
+    "scion_sign": lambda: optimizers.scion(0.02, norm="sign", scale=2),
+    "scion_column": lambda: optimizers.scion(0.02, norm="column"),
+    "scion_row": lambda: optimizers.scion(0.02, norm="row"),
+    "scion_rms": lambda: optimizers.scion(0.02, 0.8, norm="rms"),
     "sam": lambda: transforms.sam(optimizers.sgd(0.05, 0.9), 0.3),
     "asam": lambda: transforms.sam(optimizers.sgd(0.05), 0.5, adaptive=True),
     "grokfast": lambda: transforms.grokfast(optimizers.adamw(0.01, weight_decay=0.1), 0.9, 1.5),
@@ -86,6 +104,23 @@ def test_trajectory_is_that_of_the_package(name: str) -> None:
 
 
 BAD: dict[str, tuple[Callable[[], UpdateRule], str]] = {
+    "muon iterations": (
+        lambda: optimizers.muon(ns_coefficients=[(1, 2, 3), (1, 2)]),
+        "ns_coefficients must be three numbers, got (1, 2) (muon): try (3.4445, -4.775, 2.0315)",
+    ),
+    "muon coefficient": (
+        lambda: optimizers.muon(ns_coefficients=[(1, 2, 3), (1, "a", 2)]),
+        "ns_coefficients[1][1] of muon must be a number, got str 'a': give an int, a float, a "
+        "Fraction or a SymPy number",
+    ),
+    "normuon decay": (
+        lambda: optimizers.normuon(decay="careful"),
+        "decay must be one of 'plain', 'cautious', got 'careful' (normuon)",
+    ),
+    "scion norm": (
+        lambda: optimizers.scion(norm="frobenius"),
+        "norm must be one of 'spectral', 'sign', 'row', 'column', 'rms', got 'frobenius' (scion)",
+    ),
     "decoupled_adamw schedule": (
         lambda: optimizers.decoupled_adamw(FALL),
         "initial_lr must be given where lr is not a number (decoupled_adamw): it is the rate "

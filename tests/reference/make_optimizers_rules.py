@@ -21,7 +21,9 @@ import numpy as np
 import pytorch_optimizer
 import torch
 from pytorch_optimizer.base.optimizer import BaseOptimizer
+from pytorch_optimizer.optimizer import scion
 from pytorch_optimizer.optimizer.grokfast import gradfilter_ema
+from pytorch_optimizer.optimizer.muon import base, normuon
 
 # The package adds 1e-15 to some second moments, which no paper has: it is 0 here.
 BaseOptimizer.apply_ams_bound = staticmethod(
@@ -192,7 +194,54 @@ def coded(path: str) -> dict[str, Any]:
     }
 
 
+def in_float64() -> None:
+    """Lets the Newton-Schulz iterations of the package compute in float64; by itself in bf16."""
+    for module in (base, normuon, scion):
+        iterate = partial(module.zero_power_via_newton_schulz_5, dtype=torch.float64)
+        module.zero_power_via_newton_schulz_5 = iterate
+
+
+def orthogonal(name: str, **kwargs: Any) -> Callable[[dict[str, Any]], Any]:
+    """Makes an optimizer of the Muon family."""
+    return lambda params: getattr(pytorch_optimizer, name)(
+        [{"params": list(params.values()), "use_muon": True}], lr=0.02, foreach=False, **kwargs
+    )
+
+
+# The shapes that an optimizer runs on, where those are not all.
+NAMES: dict[str, tuple[str, ...]] = {
+    "adam_mini_heads": ("w",),
+    "muon_polar": ("w", "k"),
+    "normuon": ("w", "k"),
+    "normuon_rms": ("w", "k"),
+    "scion": ("w",),
+    "scion_kernel": ("k",),
+    "scion_sign": ("w", "k"),
+    "scion_column": ("w",),
+    "scion_row": ("w",),
+    "scion_rms": ("v",),
+}
+SCHEDULE = [
+    (8.2, -22.9, 16.5),
+    (4.07, -2.86, 0.52),
+    (3.9, -2.8, 0.53),
+    (3.3, -2.4, 0.48),
+    (2.3, -1.65, 0.4),
+]
+
 RULES: dict[str, Entry] = {
+    "muon_polar": (orthogonal("Muon", weight_decay=0.1, ns_coeffs=SCHEDULE), None),
+    "normuon": (orthogonal("NorMuon", weight_decay=0.1), None),
+    "normuon_rms": (
+        orthogonal("NorMuon", update_scale="match_rms", nesterov=False, ns_coeffs=SCHEDULE),
+        None,
+    ),
+    "scion": (plain("SCION", lr=0.02, norm_type=2, scale=3.0, weight_decay=0.1), None),
+    "scion_kernel": (plain("SCION", lr=0.02, norm_type=3, constraint=True), None),
+    "scion_sign": (plain("SCION", lr=0.02, norm_type=4, scale=2.0), None),
+    "scion_column": (plain("SCION", lr=0.02, norm_type=6), None),
+    "scion_row": (plain("SCION", lr=0.02, norm_type=7), None),
+    "scion_rms": (plain("SCION", lr=0.02, norm_type=5, momentum=0.2), None),
     "sam": (lambda params: Alternating(params, lr=0.05, momentum=0.9, rho=0.3), None),
     "asam": (lambda params: Alternating(params, lr=0.05, rho=0.5, adaptive=True), None),
     "grokfast": (Filtered, None),
@@ -246,13 +295,14 @@ RULES: dict[str, Entry] = {
 
 def main() -> None:
     torch.set_default_dtype(torch.float64)
+    in_float64()
     RULES.update(decoupled(*sys.argv[1:3]))
     start, gradients = drawn()
     arrays: dict[str, Any] = coded(sys.argv[3])
     arrays |= {f"start/{name}": start[name] for name in SHAPES}
     arrays |= {f"gradients/{name}": np.array([g[name] for g in gradients]) for name in SHAPES}
     for name, (make, rates) in RULES.items():
-        names = ("w",) if name.endswith("_heads") else tuple(SHAPES)
+        names = NAMES.get(name, tuple(SHAPES))
         results = run(make, start, gradients, names, rates)
         for param in names:
             arrays[f"{name}/{param}"] = np.array([results[step - 1][param] for step in RECORDED])

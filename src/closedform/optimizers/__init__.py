@@ -11,12 +11,14 @@ from closedform.optimizers.layerwise import fromage, lamb, lars, novograd
 from closedform.optimizers.learning_rate_free import d_adapt_adam, d_adapt_sgd, prodigy
 from closedform.optimizers.momenta import aggmo, pid
 from closedform.optimizers.muon import muon
+from closedform.optimizers.normuon import normuon
 from closedform.optimizers.projected import adamp, sgdp
 from closedform.optimizers.schedule_free import (
     schedule_free_adamw,
     schedule_free_radam,
     schedule_free_sgd,
 )
+from closedform.optimizers.scion import scion
 from closedform.optimizers.second_moments import adabelief, adopt, laprop, stable_adamw, yogi
 from closedform.optimizers.sgd import asgd, sgd
 from closedform.optimizers.sign_descent import lion, rprop, signum, tiger
@@ -58,6 +60,7 @@ __all__ = [
     "mars",
     "muon",
     "nadam",
+    "normuon",
     "novograd",
     "pid",
     "prodigy",
@@ -68,6 +71,7 @@ __all__ = [
     "schedule_free_adamw",
     "schedule_free_radam",
     "schedule_free_sgd",
+    "scion",
     "sgd",
     "sgdp",
     "signum",

@@ -37,6 +37,25 @@ FLOORS = ("clamped", "added")
 PRECISIONS = ("parameter", "bf16", "bf16_fused")
 COEFFICIENTS = (3.4445, -4.775, 2.0315)
 
+_POLAR = (
+    (8.28721201814563, -23.595886519098837, 17.300387312530933),
+    (4.107059111542203, -2.9478499167379106, 0.5448431082926601),
+    (3.9486908534822946, -2.908902115962949, 0.5518191394370137),
+    (3.3184196573706015, -2.488488024314874, 0.51004894012372),
+    (2.300652019954817, -1.6689039845747493, 0.4188073119525673),
+    (1.891301407787398, -1.2679958271945868, 0.37680408948524835),
+    (1.8750014808534479, -1.2500016453999487, 0.3750001645474248),
+)
+POLAR_EXPRESS = (
+    *((a / 1.01, b / 1.01**3, c / 1.01**5) for a, b, c in _POLAR),
+    (1.875, -1.25, 0.375),
+)
+"""``ns_coefficients`` of Amsel et al., The Polar Express (2025), algorithm 1, with its safety
+factor of 1.01."""
+
+Coefficients = Sequence[Hyper] | Sequence[Sequence[Hyper]]
+"""The numbers a, b, c of every iteration, or those of each; the last ones repeat."""
+
 _IS_KERNEL = sp.Eq(RANK, 4)
 _KERNEL_COLUMNS = axis_size(1) * axis_size(2) * axis_size(3)
 _IS_TALL = sp.Or(
@@ -51,7 +70,7 @@ def muon(
     momentum: Hyper = 0.95,
     nesterov: bool = True,
     ns_steps: int = 5,
-    ns_coefficients: Sequence[Hyper] = COEFFICIENTS,
+    ns_coefficients: Coefficients = COEFFICIENTS,
     eps: Hyper = 1e-7,
     *,
     maximize: bool = False,
@@ -84,7 +103,8 @@ def muon(
         momentum: The factor μ, a number in [0, 1).
         nesterov: Whether to look one step ahead.
         ns_steps: The number n >= 0 of iterations; they are unrolled.
-        ns_coefficients: The numbers a, b, c.
+        ns_coefficients: The numbers a, b, c; or three numbers for each iteration, of which the last
+            ones repeat, such as ``closedform.optimizers.muon.POLAR_EXPRESS``.
         eps: The least norm ε >= 0. With 0 a zero gradient gives no number.
         maximize: Whether to ascend: the gradient enters with a minus.
         lookahead: Nesterov's e: ``"blend"`` as above (torch, and Jordan's own up to a factor) or
@@ -130,7 +150,7 @@ def muon(
         else:
             direction = gradient + hyper("momentum") * direction
     definitions["direction"] = direction
-    definitions |= _orthogonal(ns_steps, floor, precision, values)
+    definitions |= orthogonalized(ns_steps, values, floor=floor, precision=precision)
     rows, columns = axis_size(0), axis_size(1)
     size = sp.Max(1, rows / columns) if scale == "original" else sp.Max(rows, columns) / 25
     rate = hyper("lr") * sp.sqrt(size)
@@ -144,35 +164,65 @@ def muon(
 
 
 def _checked(
-    lr: Hyper, weight_decay: Hyper, momentum: Hyper, eps: Hyper, coefficients: Sequence[Hyper]
+    lr: Hyper, weight_decay: Hyper, momentum: Hyper, eps: Hyper, coefficients: Coefficients
 ) -> dict[str, Any]:
-    is_three = isinstance(coefficients, Sequence) and len(coefficients) == 3
-    if not is_three or isinstance(coefficients, str):
-        raise DefinitionError(
-            f"ns_coefficients must be three numbers, got {coefficients!r}",
-            where="muon",
-            hint=f"try {COEFFICIENTS}",
-        )
     return {
         "lr": hyperparameter(lr, "lr", "muon"),
         "weight_decay": hyperparameter(weight_decay, "weight_decay", "muon"),
         "momentum": hyperparameter(momentum, "momentum", "muon", below=1),
         "eps": hyperparameter(eps, "eps", "muon"),
-        **{
-            f"ns_{name}": hyperparameter(value, f"ns_coefficients[{place}]", "muon", at_least=None)
-            for place, (name, value) in enumerate(zip("abc", coefficients, strict=True))
-        },
+        **checked_coefficients(coefficients, "muon"),
     }
 
 
-def _orthogonal(
-    steps: int, floor: str, precision: str, values: Mapping[str, Any]
+def checked_coefficients(coefficients: Coefficients, where: str) -> dict[str, Any]:
+    """Returns the hyperparameters ``ns_a``, ``ns_b``, ``ns_c``, or ``ns_a_1`` and so on.
+
+    Raises:
+        DefinitionError: They are neither three numbers nor several times three.
+    """
+    several: Sequence[Any] = coefficients if isinstance(coefficients, Sequence) else ()
+    is_each = bool(several) and all(isinstance(each, Sequence) for each in several)
+    rows = several if is_each and not isinstance(coefficients, str) else [coefficients]
+    values: dict[str, Any] = {}
+    for step, row in enumerate(rows, 1):
+        if not isinstance(row, Sequence) or len(row) != 3 or isinstance(row, str):
+            raise DefinitionError(
+                f"ns_coefficients must be three numbers, got {row!r}",
+                where=where,
+                hint=f"try {COEFFICIENTS}",
+            )
+        for place, (name, value) in enumerate(zip("abc", row, strict=True)):
+            key = f"ns_{name}" if rows[0] is coefficients else f"ns_{name}_{step}"
+            label = (
+                f"ns_coefficients[{place}]"
+                if rows[0] is coefficients
+                else (f"ns_coefficients[{step - 1}][{place}]")
+            )
+            values[key] = hyperparameter(value, label, where, at_least=None)
+    return values
+
+
+def orthogonalized(
+    steps: int,
+    values: Mapping[str, Any],
+    *,
+    floor: str = "clamped",
+    precision: str = "parameter",
 ) -> dict[str, sp.Expr]:
-    """Definitions from the unit matrix to ``orthogonal``, which has the parameter's shape."""
+    """Returns definitions from ``direction`` to ``orthogonal``, which has the parameter's shape.
+
+    Args:
+        steps: The number of iterations.
+        values: Hyperparameters, among them ``eps`` and those of ``checked_coefficients``.
+        floor: One of ``FLOORS``.
+        precision: One of ``PRECISIONS``.
+    """
 
     def fused(value: sp.Expr) -> sp.Expr:
         return value if precision == "parameter" else rounded(value, "bf16")
 
+    several = sum(key.startswith("ns_a_") for key in values)
     matrix = reshape(local("direction"), (axis_size(0), _KERNEL_COLUMNS))
     given = sp.Piecewise((matrix, _IS_KERNEL), (local("direction"), True))
     definitions = {"wide": fused(sp.Piecewise((transpose(given), _IS_TALL), (given, True)))}
@@ -185,7 +235,8 @@ def _orthogonal(
     for step in range(1, steps + 1):
         gram = fused(matmul(now, transpose(now)))
         definitions[f"gram_{step}"] = gram
-        definitions |= _polynomial(step, now, precision, values)
+        suffix = f"_{min(step, several)}" if several else ""
+        definitions |= _polynomial(step, now, precision, values, suffix)
         now = local(f"x_{step}")
     upright = sp.Piecewise((transpose(now), _IS_TALL), (now, True))
     definitions["orthogonal"] = like_param(upright)
@@ -193,11 +244,11 @@ def _orthogonal(
 
 
 def _polynomial(
-    step: int, now: sp.Expr, precision: str, values: Mapping[str, Any]
+    step: int, now: sp.Expr, precision: str, values: Mapping[str, Any], suffix: str
 ) -> dict[str, sp.Expr]:
     """Definitions of a X + (b A + c A A) X, rounded as asked for."""
     gram, result = local(f"gram_{step}"), f"x_{step}"
-    a, b, c = (hyper(f"ns_{name}") for name in "abc")
+    a, b, c = (hyper(f"ns_{name}{suffix}") for name in "abc")
     if precision == "parameter":
         return {result: a * now + matmul(b * gram + c * matmul(gram, gram), now)}
 
@@ -210,7 +261,7 @@ def _polynomial(
     # Each coefficient is taken apart into the power of two beside it, the product with which is
     # exact, and a rest that weighs little: of the float32 rounding before the sum is rounded to
     # bf16, less then falls to the other side.
-    near_a, near_b, near_c = (_power_of_two(values[f"ns_{name}"]) for name in "abc")
+    near_a, near_b, near_c = (_power_of_two(values[f"ns_{name}{suffix}"]) for name in "abc")
     names = [f"{part}_{step}" for part in ("square", "most", "rest", "inner", "moved")]
     square, most, rest, inner, moved = map(local, names)
     made = (

@@ -245,16 +245,17 @@ def test_every_rule_is_proved(name: str, shapes: str) -> None:
         assert name.startswith(FOR_MATRICES)
         return
     verdict = validate(rule, graph, budget=10.0)
-    if name in UNDECIDED:
+    if (name, shapes) in UNDECIDED:
         assert not verdict.refuted
         return
     assert verdict.proved, verdict
     assert verdict.reason == MEANING_OF_RULES.format(last=2**50)
 
 
-FOR_MATRICES = "muon"
-# The second moment of spam is a minimum in a sum under a root, whose sign is not found.
-UNDECIDED = ("spam",)
+FOR_MATRICES = ("muon", "normuon", "scion_spectral")
+# The second moment of spam is a minimum in a sum under a root, and that of normuon a mean of
+# squares of a kernel that is reshaped twice: their signs are not found.
+UNDECIDED = {("normuon", "a kernel"), *(("spam", shapes) for shapes in SHAPES)}
 
 
 @pytest.mark.parametrize("name", ["adamw", "lion", "sgd"])

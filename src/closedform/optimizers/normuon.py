@@ -1,0 +1,143 @@
+"""Muon with a rate for each row, and caution in its weight decay: NorMuon."""
+
+from __future__ import annotations
+
+import sympy as sp
+
+from closedform.language import (
+    PARAM,
+    RANK,
+    SIZE,
+    Sizes,
+    State,
+    UpdateRule,
+    axis_size,
+    hyper,
+    like_param,
+    local,
+    reduce_mean,
+    reduce_sum,
+    reshape,
+    state,
+)
+from closedform.language.aliases import Hyper
+from closedform.optimizers.arguments import (
+    choice,
+    flag,
+    hyperparameter,
+    hyperparameters,
+    is_zero,
+    whole,
+)
+from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled, rule_of, weighted
+from closedform.optimizers.muon import (
+    COEFFICIENTS,
+    Coefficients,
+    checked_coefficients,
+    orthogonalized,
+)
+
+SCALES = ("preserve_norm", "match_rms")
+DECAYS = ("plain", "cautious")
+
+
+def normuon(
+    lr: Hyper = 2e-2,
+    weight_decay: Hyper = 0,
+    momentum: Hyper = 0.95,
+    beta2: Hyper = 0.95,
+    nesterov: bool = True,
+    ns_steps: int = 5,
+    ns_coefficients: Coefficients = COEFFICIENTS,
+    eps: Hyper = 1e-10,
+    *,
+    maximize: bool = False,
+    scale: str = "preserve_norm",
+    decay: str = "plain",
+) -> UpdateRule:
+    r"""Returns NorMuon: Muon whose rows are divided by the root of their mean square.
+
+    .. math::
+        O &= \text{the orthogonal direction } X_n \text{ of } \texttt{muon} \\
+        v' &= \beta_2 v + (1 - \beta_2) \operatorname{mean}_{row}(O^2), \quad
+        U = \frac{O}{\sqrt{v'} + \epsilon} \\
+        p' &= p - \eta s \frac{\lVert O \rVert}{\lVert U \rVert + \epsilon} U - \eta \lambda d p,
+        \quad s = \sqrt{\max(1, \text{rows} / \text{columns})}
+
+    A row is the slice at one index of the first axis. With ``decay="cautious"`` d is 1 where the
+    product of the parameter and U is at least 0 and 0 elsewhere, else it is 1.
+
+    States, initially 0: ``momentum_buffer`` b, shape of the parameter; ``second_momentum_buffer``
+    v, of shape [rows, 1].
+
+    Args:
+        lr: The learning rate η >= 0. As every hyperparameter here: a number, a Schedule, or None
+            for an input of the graph.
+        weight_decay: The factor λ >= 0; the number 0 leaves the term out.
+        momentum: The factor μ of the momentum of :func:`muon`, a number in [0, 1).
+        beta2: The decay rate β₂ of the mean squares, a number in [0, 1).
+        nesterov: Whether to look one step ahead.
+        ns_steps: The number of iterations n >= 0; they are unrolled.
+        ns_coefficients: As in :func:`muon`.
+        eps: The term ε >= 0 of the denominators, and the least norm of the direction.
+        maximize: Whether to ascend: the gradient enters with a minus.
+        scale: ``"preserve_norm"`` as above, or ``"match_rms"`` for a step of root mean square 0.2:
+            s‖O‖ is then 0.2 √size.
+        decay: ``"plain"`` or ``"cautious"``.
+
+    Raises:
+        DefinitionError: A number out of its range, an unknown choice, or a flag that is not a bool.
+
+    Example:
+        >>> list(normuon().states)
+        ['momentum_buffer', 'second_momentum_buffer']
+
+    Source: Li et al., NorMuon: making Muon more efficient and scalable (2025), algorithm 1;
+    ``NorMuon`` of pytorch_optimizer 4.1, whose floor of the direction is 1e-7; the caution is that
+    of modded-nanogpt (Chen et al., Cautious weight decay, 2025).
+    """
+    where = "normuon"
+    values = hyperparameters(
+        where,
+        lr=lr,
+        weight_decay=weight_decay,
+        momentum=hyperparameter(momentum, "momentum", where, below=1),
+        beta2=hyperparameter(beta2, "beta2", where, below=1),
+        eps=eps,
+    )
+    values |= checked_coefficients(ns_coefficients, where)
+    whole(ns_steps, "ns_steps", where, at_least=0)
+    choice(scale, "scale", where, SCALES)
+    choice(decay, "decay", where, DECAYS)
+    gradient = ascent_or_descent(maximize, where)
+    direction = local("buffer")
+    if flag(nesterov, "nesterov", where):
+        direction = blend(direction, gradient, hyper("momentum"))
+    definitions = {
+        "buffer": blend(state("momentum_buffer"), gradient, hyper("momentum")),
+        "direction": direction,
+        **orthogonalized(ns_steps, values),
+    }
+    rows, columns, eps_term = axis_size(0), SIZE / sp.Max(1, axis_size(0)), hyper("eps")
+    definitions["matrix"] = reshape(local("orthogonal"), (rows, columns))
+    square = reduce_mean(local("matrix") ** 2, (1,), True)
+    definitions["second"] = weighted(state("second_momentum_buffer"), square, hyper("beta2"))
+    definitions["normalized"] = local("matrix") / (sp.sqrt(local("second")) + eps_term)
+    length = sp.sqrt(reduce_sum(local("normalized") ** 2)) + eps_term
+    if scale == "preserve_norm":
+        size = sp.sqrt(reduce_sum(local("matrix") ** 2))
+        size = size * sp.sqrt(sp.Max(1, rows / sp.Max(1, columns)))
+    else:
+        size = sp.sqrt(SIZE) / 5
+    definitions["step"] = like_param(local("normalized") * (size / length))
+    param = PARAM - hyper("lr") * local("step")
+    shrunk = PARAM
+    if decay == "cautious" and not is_zero(values["weight_decay"]):
+        shrunk = sp.Piecewise((PARAM, PARAM * local("step") >= 0), (0, True))
+    param = param - decoupled(values["weight_decay"], shrunk)
+    states = {
+        "momentum_buffer": State(local("buffer")),
+        "second_momentum_buffer": State(local("second"), 0, Sizes((rows, sp.Integer(1)))),
+    }
+    requires = sp.Ge(RANK, 2)
+    return rule_of(where, param, states, values, definitions=definitions, requires=requires)

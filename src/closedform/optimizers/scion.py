@@ -1,0 +1,140 @@
+"""Steps of a fixed norm, each layer in its own: Scion."""
+
+from __future__ import annotations
+
+import sympy as sp
+
+from closedform.language import (
+    PARAM,
+    RANK,
+    SIZE,
+    State,
+    UpdateRule,
+    axis_size,
+    hyper,
+    local,
+    reduce_mean,
+    reduce_sum,
+    state,
+)
+from closedform.language.aliases import Hyper
+from closedform.optimizers.arguments import choice, flag, hyperparameter, hyperparameters, whole
+from closedform.optimizers.formulas import ascent_or_descent, blend, decoupled, rule_of, sign
+from closedform.optimizers.muon import (
+    COEFFICIENTS,
+    Coefficients,
+    checked_coefficients,
+    orthogonalized,
+)
+
+NORMS = ("spectral", "sign", "row", "column", "rms")
+
+
+def scion(
+    lr: Hyper = 1e-3,
+    momentum: Hyper = 0.9,
+    norm: str = "spectral",
+    scale: Hyper = 1,
+    weight_decay: Hyper = 0,
+    constrained: bool = False,
+    ns_steps: int = 5,
+    ns_coefficients: Coefficients = COEFFICIENTS,
+    eps: Hyper = 1e-8,
+    *,
+    maximize: bool = False,
+) -> UpdateRule:
+    r"""Returns Scion: steps of one size in the norm of a layer, along a momentum.
+
+    .. math::
+        d' &= d + (1 - \mu)(g - d) \\
+        p' &= p - \eta \rho\, L(d') - \eta \lambda p
+
+    .. math:: L(d) = \begin{cases} \sqrt{r / c}\, X_n(d) / k & \text{spectral} \\
+        \operatorname{sign}(d) / c & \text{sign} \\
+        d / (\sqrt c\, \lVert d \rVert_{row} + \epsilon) & \text{row} \\
+        d / (\lVert d \rVert_{column} / \sqrt r + \epsilon) & \text{column} \\
+        d / (\operatorname{rms}(d) + \epsilon) & \text{rms} \end{cases}
+
+    with the orthogonal direction X of :func:`muon`, r and c the sizes of the first two axes, k the
+    number of elements of a kernel (1 for a matrix). The spectral norm is for hidden layers and
+    kernels, sign for the first and last layer, rms for vectors such as biases.
+
+    With ``constrained`` the parameter shrinks by η of itself and stays in the ball of radius ρ.
+
+    State: ``d``, shape of the parameter, initially 0.
+
+    Args:
+        lr: The learning rate η >= 0. As every hyperparameter here: a number, a Schedule, or None
+            for an input of the graph.
+        momentum: The factor μ in [0, 1); 1 - α of the paper.
+        norm: The norm of the layer: ``"spectral"``, ``"sign"``, ``"row"`` and ``"column"`` need two
+            axes; ``"rms"`` is over the whole parameter.
+        scale: The size ρ >= 0 of a step of rate 1, or the radius.
+        weight_decay: The factor λ >= 0; the number 0 leaves the term out.
+        constrained: Whether the parameter is kept in the ball; it needs no weight decay.
+        ns_steps: The number n >= 0 of iterations; they are unrolled.
+        ns_coefficients: As in :func:`muon`.
+        eps: The term ε >= 0 of the denominators, and the least norm of X's argument.
+        maximize: Whether to ascend: the gradient enters with a minus.
+
+    Raises:
+        DefinitionError: A number out of its range, an unknown norm, or a flag that is not a bool.
+
+    Example:
+        >>> scion(0.1, norm="rms").param
+        -local.change*lr*scale + param
+
+    Source: Pethick et al., Training deep learning models with norm-constrained LMOs (2025),
+    algorithms 1 and 2, table 3; ``SCION`` of pytorch_optimizer 4.1, whose ``momentum`` is 1 - μ.
+    """
+    where = "scion"
+    values = hyperparameters(
+        where,
+        lr=lr,
+        momentum=hyperparameter(momentum, "momentum", where, below=1),
+        scale=scale,
+        weight_decay=weight_decay,
+        eps=eps,
+    )
+    values |= checked_coefficients(ns_coefficients, where)
+    whole(ns_steps, "ns_steps", where, at_least=0)
+    choice(norm, "norm", where, NORMS)
+    is_constrained = flag(constrained, "constrained", where)
+    gradient = ascent_or_descent(maximize, where)
+    definitions = {"direction": blend(state("d"), gradient, hyper("momentum"))}
+    if norm == "spectral":
+        definitions |= orthogonalized(ns_steps, values)
+    definitions["change"] = _oracle(norm)
+    param = PARAM - hyper("lr") * hyper("scale") * local("change")
+    if is_constrained:
+        param = param - hyper("lr") * PARAM
+    else:
+        param = param - decoupled(values["weight_decay"])
+    return rule_of(
+        where,
+        param,
+        {"d": State(local("direction"))},
+        values,
+        definitions=definitions,
+        requires=sp.true if norm == "rms" else sp.Ge(RANK, 2),
+    )
+
+
+def _oracle(norm: str) -> sp.Expr:
+    """The step of size 1 along the direction."""
+    direction, rows, columns = local("direction"), axis_size(0), axis_size(1)
+    eps = hyper("eps")
+    match norm:
+        case "spectral":
+            kernel = SIZE / sp.Max(1, rows * columns)
+            return local("orthogonal") * sp.sqrt(rows / sp.Max(1, columns)) / sp.Max(1, kernel)
+        case "sign":
+            return sign(direction) / sp.Max(1, columns)
+        case "row":
+            length = sp.sqrt(reduce_sum(direction**2, (-1,), True))
+            return direction / (length * sp.sqrt(axis_size(-1)) + eps)
+        case "column":
+            length = sp.sqrt(reduce_sum(direction**2, (0,), True))
+            return direction / (length / sp.sqrt(sp.Max(1, rows)) + eps)
+        case _:
+            return direction / (sp.sqrt(reduce_mean(direction**2)) + eps)

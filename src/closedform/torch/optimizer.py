@@ -31,6 +31,7 @@ from closedform.torch.engine.batching import pack_scalars
 from closedform.torch.engine.compiled import compiled
 from closedform.torch.engine.flat import FlatKernel, FlatStep, is_flat, pack_states
 from closedform.torch.engine.foreach import foreach
+from closedform.torch.engine.fused import FusedStep, proved_kernel
 from closedform.torch.engine.hyper_inputs import constants_of
 from closedform.torch.engine.kernels import (
     BACKENDS,
@@ -43,7 +44,7 @@ from closedform.torch.engine.kernels import (
 )
 from closedform.torch.engine.ort import OrtKernel, ort_kernel
 from closedform.torch.engine.programs import BoundProgram, run_in_trace
-from closedform.torch.engine.replay import CapturedStep, capture
+from closedform.torch.engine.replay import CapturedStep, GroupStep, capture
 from closedform.torch.engine.specialize import (
     CompiledGroup,
     HyperSource,
@@ -52,6 +53,7 @@ from closedform.torch.engine.specialize import (
     input_tensors,
     specializer,
 )
+from closedform.torch.engine.tracing import outside_traces
 from closedform.torch.evaluation import TrainEvalOptimizer
 from closedform.torch.param_groups import check_all, check_parameter, place, with_gradients
 from closedform.torch.states import STEP, adapted_states, completed_states, group_states
@@ -178,6 +180,8 @@ class Optimizer(TrainEvalOptimizer):
         values = self._checked_values({**group, **scheduled}, where)
         rule = self._specializer.rule(values, where)
         self._check_rule(rule, group, where)
+        if self._is_fused(group):
+            proved_kernel(rule, group["params"], where)
         made = group_states(rule, group, index, type(self).__name__)
         self._pack(group["params"], made, is_joint=is_joint(rule))
         for key in scheduled:
@@ -274,7 +278,7 @@ class Optimizer(TrainEvalOptimizer):
         else:
             run_in_trace(self._programs(self._work()))
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator] # the first step compiles
+    @outside_traces  # the first step compiles
     def _step_outside(self) -> None:
         self._captured = self._step_and_capture()
 
@@ -316,12 +320,15 @@ class Optimizer(TrainEvalOptimizer):
         sources = [(self._compiled[index], found) for index, found in enumerate(self._scheduled)]
         return capture(sources, self._source.keys, self.param_groups, self.state, batched, flat)
 
-    def _flat_steps(self) -> dict[int, list[FlatStep]]:
+    def _flat_steps(self) -> dict[int, list[GroupStep]]:
         """The steps of parameters as vectors, by group."""
-        found: dict[int, list[FlatStep]] = {}
+        found: dict[int, list[GroupStep]] = {}
         for index, group in enumerate(self.param_groups):
             known = self._compiled.get(index)
             if known is None or known.is_joint:
+                continue
+            if self._is_fused(group):
+                found[index] = self._fused_steps(known, index)
                 continue
             rows: dict[int, tuple[FlatKernel, list[Tensor]]] = {}
             for kernel, param in zip(known.kernels, group["params"], strict=True):
@@ -331,11 +338,28 @@ class Optimizer(TrainEvalOptimizer):
                 FlatStep(kernel, known, params, [self.state[param] for param in params])
                 for kernel, params in rows.values()
             ]
-            for one in found[index]:
-                one.grads[:] = [
-                    None if param.grad is None else gradient_of(param) for param in one.params
+        for steps in found.values():
+            for step in steps:
+                step.grads[:] = [
+                    None if param.grad is None else gradient_of(param) for param in step.params
                 ]
         return found
+
+    def _is_fused(self, group: Mapping[str, Any]) -> bool:
+        is_on_cpu = all(param.is_cpu for param in group["params"])
+        return group.get("fused") is True and self._is_flat and is_on_cpu
+
+    def _fused_steps(self, known: CompiledGroup, index: int) -> list[GroupStep]:
+        """The steps of a group by a fused kernel of torch, one for each dtype."""
+        rule, params = self._rule_of(index), self.param_groups[index]["params"]
+        kernel = proved_kernel(rule, params, self._place(index))
+        columns: dict[torch.dtype, list[Tensor]] = {}
+        for param in params:
+            columns.setdefault(param.dtype, []).append(param)
+        return [
+            FusedStep(kernel, rule, known, one, [self.state[param] for param in one])
+            for one in columns.values()
+        ]
 
     def _work_of(self, index: int) -> list[Work]:
         """The kernel of each parameter of a group with a gradient, or one for all parameters."""
@@ -362,7 +386,7 @@ class Optimizer(TrainEvalOptimizer):
                 self._make_states(known, index)
                 return
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator] # tracing would trace SymPy
+    @outside_traces  # tracing would trace SymPy
     def _make_states(self, known: CompiledGroup, index: int) -> None:
         group = self.param_groups[index]
         found = [self.state[param] for param in group["params"]]
@@ -374,7 +398,7 @@ class Optimizer(TrainEvalOptimizer):
         self._pack(group["params"], made, is_joint=known.is_joint)
         self.state.update(zip(group["params"], made, strict=True))
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator] # tracing would trace SymPy
+    @outside_traces  # tracing would trace SymPy
     def _compile(self, index: int) -> CompiledGroup:
         """Compiles the kernels of a group, or takes those of an equal specialization."""
         parameters = self.param_groups[index]["params"]

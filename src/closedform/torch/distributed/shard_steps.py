@@ -42,6 +42,7 @@ from closedform.torch.engine.kernels import (
 )
 from closedform.torch.engine.ort import graph_runner
 from closedform.torch.engine.programs import run_programs
+from closedform.torch.engine.tracing import outside_traces
 
 GraphRunner = Callable[[NamedArguments], None]
 """Runs a graph on tensors by name."""
@@ -188,7 +189,7 @@ def _compile(
     return made
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator] # collectives are not traced
+@outside_traces  # collectives are not traced
 def run_shards(work: Work) -> None:
     """Performs the steps of sharded parameters."""
     totals: list[dict[str, Tensor]] = [{} for _ in work]

@@ -165,7 +165,7 @@ def adjacent(tensors: Sequence[Tensor]) -> Tensor | None:
     return found[0].as_strided((total,), (1,))
 
 
-class _Column:
+class Column:
     """A state of several parameters, as one vector.
 
     Args:
@@ -181,10 +181,9 @@ class _Column:
 
     def load(self) -> Tensor:
         """Returns the values; they are those in memory if the tensors are adjacent."""
-        vector = self._vector
-        if vector is None:
-            vector = _joined(self._tensors)
-        return in_dtype(vector, self._dtype)
+        if self._vector is not None:
+            return in_dtype(self._vector, self._dtype)
+        return in_dtype(_joined(self._tensors), self._dtype)
 
     def store(self, value: Tensor) -> None:
         """Writes the values, or one value for all."""
@@ -235,7 +234,11 @@ class FlatStep:
         self.grads: list[Any] = [None] * len(params)
         self._kernel, self._group = kernel, group
         self._count = len(params)
-        self._columns: dict[str, _Column] = {}
+        self._columns: dict[str, Column] = {}
+        self._are_own = kernel.scalars is not None and any(
+            name.startswith(NUMBER) for name in kernel.scalars.varying
+        )
+        self._tensors_start = kernel.tensors.start({})
         self._start: Values = []
         self._version = -1
         if kernel.scalars is not None:
@@ -244,7 +247,7 @@ class FlatStep:
             ):
                 if label not in group.inputs:
                     name = kernel.names[label]
-                    self._columns[label] = _Column([one[name] for one in states], dtype)
+                    self._columns[label] = Column([one[name] for one in states], dtype)
         self._segments = [
             _Segment(kernel, run, [params[i] for i in run], [states[i] for i in run])
             for run in segments([param.numel() for param in params])
@@ -259,11 +262,10 @@ class FlatStep:
         present = [grad is not None for grad in self.grads]
         if not any(present):
             return
-        mask = None if all(present) else torch.tensor(present)
+        mask = None if all(present) else truths(present)
         numbers = self._numbers(mask)
-        start = self._kernel.tensors.start({})
         for segment in self._segments:
-            segment.run(self.grads, mask, numbers, start)
+            segment.run(self.grads, mask, numbers, self._tensors_start)
 
     def _numbers(self, mask: Tensor | None) -> dict[str, Tensor]:
         """Computes the numbers of the step, one for all parameters or one for each."""
@@ -274,7 +276,7 @@ class FlatStep:
             self._start, self._version = program.start(group.inputs), group.version
         columns = {label: column.load() for label, column in self._columns.items()}
         given: dict[str, Tensor] = columns
-        if self._count > 1 and all(map(_is_uniform, columns.values())):
+        if self._count > 1 and self._are_own and all(map(_is_uniform, columns.values())):
             given = {label: vector[:1] for label, vector in columns.items()}
         results = program.run(self._start, [given.get(name) for name in program.input_names])
         numbers = {}
@@ -287,6 +289,11 @@ class FlatStep:
                 result = torch.where(mask, result, columns[label])
             self._columns[label].store(result)
         return numbers
+
+
+def truths(values: Sequence[bool]) -> Tensor:
+    """A vector of truth values; ``torch.tensor`` takes 10 times as long."""
+    return torch.frombuffer(bytearray(values), dtype=torch.bool)
 
 
 def _is_uniform(numbers: Tensor) -> bool:
@@ -306,15 +313,16 @@ class _Segment:
         self._sizes = [param.numel() for param in params]
         self.total = sum(self._sizes)
         self._repeats = torch.tensor(self._sizes)
-        self._columns: dict[str, _Column] = {}
+        self._columns: dict[str, Column] = {}
         self._own: dict[str, str] = {}
+        self._labels = [name.removeprefix(NEXT) for name in self._program.output_names]
         self._dtypes = dict(zip(self._program.input_names, self._program.input_dtypes, strict=True))
         for label, dtype in self._dtypes.items():
             name = kernel.names.get(label)
             if name in (PARAM, GRAD):
                 self._own[name] = label
             elif name is not None:
-                self._columns[label] = _Column([one[name] for one in states], dtype)
+                self._columns[label] = Column([one[name] for one in states], dtype)
         self.is_joined = len(run) > 1
         self._are_rows = _are_rows(params)
         self._parts: list[Tensor] = []
@@ -348,37 +356,36 @@ class _Segment:
 
     def _run_joined(
         self,
-        grads: Sequence[Tensor | None],
+        grads: Sequence[Any],
         mask: Tensor | None,
         numbers: Mapping[str, Tensor],
         start: Values,
     ) -> None:
         given = {label: column.load() for label, column in self._columns.items()}
         before = {} if mask is None else {label: one.clone() for label, one in given.items()}
+        rows = None
+        if mask is not None or any(one.numel() > 1 for one in numbers.values()):
+            rows = torch.repeat_interleave(self._repeats, output_size=self.total)
         for name, one in numbers.items():
-            given[name] = self._spread(one) if one.numel() > 1 else one
-        # The step of a parameter without a gradient is not used.
-        pairs = zip(self._params, grads, strict=True)
-        filled = [param if grad is None else grad for param, grad in pairs]
+            given[name] = one if rows is None or one.numel() == 1 else one.index_select(0, rows)
+        filled = list(grads)
+        if mask is not None:  # the step of a parameter without a gradient is not used
+            pairs = zip(self._params, grads, strict=True)
+            filled = [param if grad is None else grad for param, grad in pairs]
         for name, tensors in ((PARAM, self._params), (GRAD, filled)):
             if name in self._own:
                 label = self._own[name]
                 joined = torch.cat(tensors).view(-1) if self._are_rows else _joined(tensors)
                 given[label] = in_dtype(joined, self._dtypes[label])
         results = self._program.run(start, [given.get(name) for name in self._program.input_names])
-        wanted = None if mask is None else self._spread(mask)
-        for name, result in zip(self._program.output_names, results, strict=True):
-            label = name.removeprefix(NEXT)
-            if label not in self._columns:
+        wanted = None if mask is None or rows is None else mask.index_select(0, rows)
+        for name, result in zip(self._labels, results, strict=True):
+            if name not in self._columns:
                 self._write(result, mask)
             elif wanted is None:
-                self._columns[label].store(result)
+                self._columns[name].store(result)
             else:
-                self._columns[label].store(torch.where(wanted, result, before[label]))
-
-    def _spread(self, numbers: Tensor) -> Tensor:
-        """One number for each parameter as one for each element."""
-        return torch.repeat_interleave(numbers, self._repeats, output_size=self.total)
+                self._columns[name].store(torch.where(wanted, result, before[name]))
 
     def _write(self, result: Tensor, mask: Tensor | None) -> None:
         """Writes the parameters."""

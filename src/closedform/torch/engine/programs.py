@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from closedform.exporters.torch_module import GraphProgram
+from closedform.torch.engine.tracing import outside_traces
 
 
 class BoundProgram(NamedTuple):
@@ -63,7 +64,7 @@ def run_programs(programs: Sequence[BoundProgram]) -> None:
                 target.copy_(result)
 
 
-_run_outside = torch.compiler.disable(run_programs)
+_run_outside = outside_traces(run_programs)
 """Runs programs outside of any trace."""
 
 

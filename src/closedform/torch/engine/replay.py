@@ -12,15 +12,22 @@ import torch
 from torch import Tensor
 
 from closedform.torch.engine.flat import FlatStep
+from closedform.torch.engine.fused import FusedStep
 from closedform.torch.engine.programs import BatchedStep
 from closedform.torch.engine.specialize import CompiledGroup
 
 Group = Mapping[str, Any]
+
+GroupStep = FlatStep | FusedStep
+"""A step of parameters of one group, some of which may have no gradient."""
+
 States = Mapping[Tensor, dict[str, Tensor]]
 """The states of each parameter."""
 
 _PARAMS = itemgetter("params")
 _RELEASED = torch.empty(0)
+_END = object()
+_STRIDED = torch.strided
 
 
 class GradientPlace(NamedTuple):
@@ -47,6 +54,7 @@ class CapturedGroup:
         scheduled: The hyperparameters that are not entries of the group.
         is_constant: Whether none of these entries can be changed in place.
         places: The place of each parameter's gradient; None if it had none.
+        whole: The step of all parameters of the group, if there is one.
     """
 
     compiled: CompiledGroup
@@ -54,6 +62,7 @@ class CapturedGroup:
     scheduled: Group
     is_constant: bool
     places: list[GradientPlace | None]
+    whole: GroupStep | None = None
 
     def update(self, group: Group) -> bool:
         """Takes over gradients and hyperparameters; returns whether the step can be replayed.
@@ -62,6 +71,15 @@ class CapturedGroup:
         """
         if len(group["params"]) != len(self.places):
             return False
+        if self.whole is not None:
+            grads = [param.grad for param in group["params"]]
+            for grad in grads:  # not a function: this runs for each parameter at each step
+                if grad is not None and (
+                    type(grad) is not Tensor or grad.requires_grad or grad.layout is not _STRIDED
+                ):
+                    return False
+            self.whole.grads = grads
+            return self._update_hypers(group)
         for param, place in zip(group["params"], self.places, strict=True):
             grad = param.grad
             if grad is None and place is not None and place.is_optional:
@@ -71,7 +89,7 @@ class CapturedGroup:
                 if grad is place:
                     continue
                 return False
-            if type(grad) is not Tensor or grad.requires_grad or grad.layout is not torch.strided:
+            if type(grad) is not Tensor or grad.requires_grad or grad.layout is not _STRIDED:
                 return False
             place.tensors[place.row] = grad
         return self._update_hypers(group)
@@ -114,18 +132,23 @@ class CapturedStep:
         captured: Sequence[CapturedGroup],
         groups: Sequence[Group],
         states: States,
-        steps: Sequence[BatchedStep | FlatStep],
+        steps: Sequence[BatchedStep | GroupStep],
     ) -> None:
         self._groups = captured
         self._steps = steps
         self._alive = list(_objects(groups, states))
-        self._ids = list(map(id, self._alive))
-        self._places = [place for group in captured for place in group.places if place is not None]
+        self._places = [
+            place
+            for group in captured
+            if group.whole is None
+            for place in group.places
+            if place is not None
+        ]
         self.release()
 
     def update(self, groups: Sequence[Group], states: States) -> bool:
         """Takes over gradients and hyperparameters; returns whether the rest is unchanged."""
-        if list(map(id, _objects(groups, states))) != self._ids:
+        if not all(map(is_, _objects(groups, states), self._alive)):
             return False
         return all(own.update(group) for own, group in zip(self._groups, groups, strict=True))
 
@@ -139,11 +162,15 @@ class CapturedStep:
         """Drops the references to gradients, so that the model can free them."""
         for tensors, index, is_optional in self._places:
             tensors[index] = None if is_optional else _RELEASED
+        for group in self._groups:
+            if group.whole is not None:
+                group.whole.grads = []
 
 
 def _objects(groups: Sequence[Group], states: States) -> Iterator[Any]:
     """All groups, parameters and states, in order: a step is valid for these objects only."""
-    return chain(groups, *map(_PARAMS, groups), states, *map(dict.values, states.values()))
+    values = map(dict.values, states.values())
+    return chain(groups, *map(_PARAMS, groups), states, *values, (_END,))
 
 
 def capture(
@@ -152,7 +179,7 @@ def capture(
     groups: Sequence[Group],
     states: States,
     batched: Sequence[BatchedStep],
-    flat: Mapping[int, Sequence[FlatStep]],
+    flat: Mapping[int, Sequence[GroupStep]],
 ) -> CapturedStep | None:
     """Returns a step that was just performed, for replay; None if it cannot be replayed.
 
@@ -186,7 +213,7 @@ def capture(
                 places[id(tensor)].append(place)
     if any(len(found) != 1 for found in places.values()):
         return None
-    captured = []
+    captured: list[CapturedGroup] = []
     for (compiled, scheduled), group in zip(sources, groups, strict=True):
         entries = {key: group[key] for key in keys if key in group}
         is_constant = _is_constant(tuple(entries.values()))
@@ -198,6 +225,9 @@ def capture(
             else places[id(param.grad)][0]
             for param in group["params"]
         ]
-        captured.append(CapturedGroup(compiled, entries, scheduled, is_constant, own))
+        steps = flat.get(len(captured), ())
+        is_whole = len(steps) == 1 and len(steps[0].params) == len(own)
+        whole = steps[0] if is_whole else None
+        captured.append(CapturedGroup(compiled, entries, scheduled, is_constant, own, whole))
     vectors = [one for steps in flat.values() for one in steps]
     return CapturedStep(captured, groups, states, [*batched, *vectors])

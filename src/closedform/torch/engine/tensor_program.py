@@ -45,6 +45,7 @@ class TensorProgram:
         input_names: The inputs, in order.
         input_dtypes: Their dtypes.
         output_names: The outputs, in order.
+        varying: The outputs that depend on other inputs.
     """
 
     def __init__(self, source: InplaceProgram, rare: Collection[str] = ()) -> None:
@@ -81,6 +82,8 @@ class TensorProgram:
             else:
                 self._calls.append(self._call(node, fixed | reused))
         self._outputs = [self._index[result] for result in source.results]
+        pairs = zip(self.output_names, self._outputs, strict=True)
+        self.varying = tuple(name for name, index in pairs if index not in fixed | reused)
 
     def start(self, rare: Mapping[str, Tensor]) -> Values:
         """Returns the values of constants, and of what depends on these inputs alone."""

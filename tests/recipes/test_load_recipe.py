@@ -13,11 +13,15 @@ from closedform import frameworks, schedules
 from closedform.errors import ConfigError, UnknownNameError
 from closedform.language import Schedule
 from closedform.language.exact import to_float
-from closedform.recipes import load_recipe, load_schedules
+from closedform.recipes import load_recipe, load_schedules, read_document
+from closedform.recipes.documents.values import Unresolved
 from tests.reference.records import CONFIGS
 
 FILES = sorted(CONFIGS.glob("*.yaml"))
 LINEAR = {"LinearLR": {"initial_learning_rate": 0.0, "end_learning_rate": 1.0, "total_iters": 4}}
+POLYNOMIAL = {
+    "PolynomialLR": {"initial_learning_rate": 3.0, "end_learning_rate": 0.0, "total_iters": 4}
+}
 HALF = sp.Rational(1, 2)
 
 
@@ -104,6 +108,28 @@ SCHEDULERS: dict[str, tuple[Any, Schedule]] = {
         [{"SequentialLR": {"schedulers": [LINEAR, {"ConstantLR": {"learning_rate": 2}}]}}],
         schedules.linear(0, 1, 4).then(schedules.constant(2)),
     ),
+    "a member over no steps": (
+        [
+            {
+                "SequentialLR": {
+                    "schedulers": [
+                        LINEAR,
+                        {"CosineDecayLR": {**LINEAR["LinearLR"], "total_iters": 0}},
+                        {"ConstantLR": {"learning_rate": 2}},
+                    ]
+                }
+            }
+        ],
+        schedules.linear(0, 1, 4).then(schedules.constant(2)),
+    ),
+    "over no steps": (
+        [{"LinearLR": {**LINEAR["LinearLR"], "total_iters": 0}}],
+        schedules.constant(1),
+    ),
+    "a product": (
+        [{"ChainedLR": {"schedulers": [{"ConstantLR": {"learning_rate": 2}}, POLYNOMIAL]}}],
+        schedules.linear(2, 0, 4),
+    ),
     "with its milestones": (
         [{"SequentialLR": {"schedulers": [LINEAR, LINEAR], "milestones": [4]}}],
         schedules.linear(0, 1, 4).then(schedules.linear(0, 1, 4)),
@@ -181,6 +207,12 @@ def test_file_is_refused(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(ConfigError) as caught:
         load_recipe("c.yaml")
     assert str(caught.value) == FILE_ERRORS[text]
+
+
+def test_tag_of_an_application_leaves_the_value_open(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("a: !include other.yaml\nb: 1", encoding="utf-8")
+    assert read_document(path).content == {"a": Unresolved("!include …"), "b": 1}
 
 
 def test_file_that_cannot_be_read(tmp_path: Path) -> None:
@@ -290,7 +322,7 @@ MAPPING_ERRORS: dict[str, tuple[Any, str]] = {
     ),
     "member without a length": (
         config(schedulers=[{"SequentialLR": {"schedulers": [MEMBER, MEMBER]}}]),
-        "total_iters must be an integer >= 1 where another one follows, got None "
+        "total_iters must be an integer >= 0 where another one follows, got None "
         f"({SCHEDULERS_AT}[0].SequentialLR.schedulers[0].ConstantLR)",
     ),
     "no members": (
@@ -303,16 +335,41 @@ MAPPING_ERRORS: dict[str, tuple[Any, str]] = {
         "milestones must be the running sum of total_iters, [4], got [3] "
         f"({SCHEDULERS_AT}[0].SequentialLR): leave milestones out",
     ),
-    "tags": (
-        config(schedulers=[{"ConstantLR": {"learning_rate": 1, "param_group_tags": "a"}}]),
-        "a recipe holds one schedule for all param groups, got param_group_tags "
-        f"({SCHEDULERS_AT}[0].ConstantLR): "
-        "use closedform.frameworks.schedules for schedules by group",
+    "tags of a member": (
+        config(
+            schedulers=[
+                {
+                    "SequentialLR": {
+                        "schedulers": [{"ConstantLR": {"param_group_tags": "a"}}, MEMBER],
+                        "param_group_tags": "b",
+                    }
+                }
+            ]
+        ),
+        "a member has tags of its own: 'a' "
+        f"({SCHEDULERS_AT}[0].SequentialLR.schedulers[0].ConstantLR): "
+        "give them to the composite alone",
+    ),
+    "tags in common": (
+        config(
+            schedulers=[
+                {"ConstantLR": {"learning_rate": 1, "param_group_tags": ["a", "b"]}},
+                {"ConstantLR": {"learning_rate": 2, "param_group_tags": "b"}},
+            ]
+        ),
+        f"two schedulers drive 'lr' ({SCHEDULERS_AT}[1]): join them in one SequentialLR or "
+        "SequentialWD, or give them param_group_tags with no tag in common",
+    ),
+    "no tags": (
+        config(schedulers=[{"ConstantLR": {"learning_rate": 1, "param_group_tags": []}}]),
+        f"param_group_tags must name at least one tag, got [] ({SCHEDULERS_AT}[0].ConstantLR; "
+        "cerebras > ConstantLR): leave it out for all groups",
     ),
     "two of a key": (
         config(schedulers=[LINEAR, MEMBER]),
         f"two schedulers drive 'lr' ({SCHEDULERS_AT}[1]): "
-        "join them in one SequentialLR or SequentialWD",
+        "join them in one SequentialLR or SequentialWD, or give them param_group_tags with no tag "
+        "in common",
     ),
     "generic class": (
         config(schedulers=[{"ConstantScheduler": {"val": 1}}]),
@@ -390,4 +447,39 @@ def test_groups_of_a_recipe_are_those_of_its_system() -> None:
         "linear.weight": (0.5, 0.1),
         "linear.bias": (0.5, 0),
         "norm.weight": (0.5, 0),
+    }
+
+
+def test_tags_make_groups() -> None:
+    params = [{"params": "head*", "tag": "head"}]
+    given = config(
+        {"AdamW": {"learning_rate": 0.25, "weight_decay": 0.1, "params": params}},
+        [
+            {"ConstantLR": {"learning_rate": 0.5, "param_group_tags": [None]}},
+            {"SequentialLR": {"schedulers": [LINEAR, MEMBER], "param_group_tags": "head"}},
+            {"ConstantWD": {"val": 0.75, "param_group_tags": "head"}},
+            {"ConstantLR": {"learning_rate": 4.0, "param_group_tags": "unused"}},
+        ],
+    )
+    recipe = load_recipe(given)
+    assert [group.name for group in recipe.param_groups] == ["", "head", "unused"]
+    wanted = {"": (HALF, sp.Rational(1, 10)), "head": (HALF, sp.Rational(3, 4))}
+    for name, (rate, decay) in wanted.items():
+        assert recipe.schedule("lr", name).exact(2) == rate
+        assert recipe.schedule("weight_decay", name).exact(2) == decay
+        assert recipe.optimizer(name).hyperparameters["lr"] is recipe.schedule("lr", name)
+    assert recipe.schedule("lr", "unused").exact(0) == 4
+    found = {}
+    for group in recipe.groups(["head.weight", "head.bias", "linear.weight"]):
+        values = group.bound(recipe.optimizer()).hyperparameters
+        for name in group.globs:
+            decay = values["weight_decay"]
+            found[name] = (
+                float(values["lr"](1)),
+                float(decay(1) if isinstance(decay, Schedule) else decay),
+            )
+    assert found == {
+        "head.weight": (0.25, 0.75),
+        "head.bias": (0.25, 0.0),
+        "linear.weight": (0.5, 0.1),
     }

@@ -83,6 +83,22 @@ def integer_milestones(value: object, name: str, where: str) -> tuple[sp.Integer
     return marks
 
 
+def counted_milestones(value: object, name: str, where: str) -> tuple[sp.Integer, ...]:
+    """Returns milestones that are ints, in any order; a float is refused, even a whole one.
+
+    Raises:
+        DefinitionError: They are not a list, or one is not an int.
+    """
+    marks = integer_milestones(value, name, where)
+    given: Any = value
+    for index, mark in enumerate(given):
+        if isinstance(mark, float):
+            raise DefinitionError(
+                f"{name}[{index}] must be an int, got the float {mark!r}", where=where
+            )
+    return marks
+
+
 def _number_that(wanted: str, holds: Callable[[sp.Expr], bool]) -> Check:
     """The check of a finite number that fulfils a condition, given in words as well."""
 

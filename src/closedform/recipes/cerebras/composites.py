@@ -55,13 +55,17 @@ def sequence(given: Arguments, context: Context) -> Schedule:
     check_joints(marks, specs)
     inner = replace(context, frozen=context.as_implemented, halted=False)
     tags = given["param_group_tags"]
-    members = [build_member(sub_schedule(spec), tags, inner) for spec in specs]
+    done = int(given["last_epoch"]) + 1
+    # As implemented, last_epoch moves the outer counter alone.
+    moved = [mark - done for mark in marks] if context.as_implemented else list(marks)
+    # A member without a step is not built: it may be one that has no value over no steps.
+    reached = _reached(moved)
+    shown = [specs[0 if index is None else index + 1] for index, _ in reached]
+    members = [build_member(sub_schedule(spec), tags, inner) for spec in shown]
     if context.frozen:
         members = [constant(member.exact(0)) for member in members]
-    done = int(given["last_epoch"]) + 1
-    if context.as_implemented:  # last_epoch moves the outer counter alone
-        return _in_list_order(members, [mark - done for mark in marks])
-    return _in_list_order(members, marks).shift(done)
+    made = sequential(members, [mark for _, mark in reached[1:]])
+    return made if context.as_implemented else made.shift(done)
 
 
 def product(given: Arguments, context: Context) -> Schedule:
@@ -115,13 +119,6 @@ def _initial_value(spec: tuple[Any, Mapping[str, Any]], context: Context) -> sp.
             hint="put it first, or start it above 0",
         )
     return generic["initial_val"]
-
-
-def _in_list_order(members: Sequence[Schedule], marks: Sequence[sp.Integer]) -> Schedule:
-    """The sequence in which the last milestone in list order that is reached decides."""
-    reached = _reached(marks)
-    shown = [members[0 if index is None else index + 1] for index, _ in reached]
-    return sequential(shown, [mark for _, mark in reached[1:]])
 
 
 def _reached(marks: Sequence[sp.Integer]) -> list[tuple[int | None, sp.Integer]]:

@@ -8,6 +8,7 @@ without their ``LR``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sympy as sp
@@ -22,6 +23,7 @@ from closedform.recipes.document import Document
 from closedform.recipes.entries import fill
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import OptimizerPlan, ParamGroup, Recipe
+from closedform.recipes.tags import Tags, read_tags
 from closedform.schedules import constant
 
 FRAMEWORK = "cerebras"
@@ -48,34 +50,54 @@ def read(reading: Reading) -> Recipe:
     """
     document = reading.document
     init = _init(document)
-    schedules = _schedules(document, init, reading.as_implemented)
+    driven = _schedules(document, init, reading.as_implemented)
     class_name, given, path = _optimizer_section(document, init)
     factors = _factors(document, given.pop("adjust_learning_rate", None), path)
-    plan = _plan(document, class_name, given, schedules, path, reading.as_implemented)
-    if class_name in OPTIMIZERS:
-        rule = plan.build(schedules)  # its arguments are checked at once
-        for key in _KEYS.values():
-            value = rule.hyperparameters.get(key)
-            if key not in schedules and value is not None:
-                schedules[key] = constant(value)
+    tagged = given.pop("params", None)
+
+    def group(tag: str | None) -> ParamGroup:
+        schedules = {one.key: one.schedule for one in driven if one.tags is None or tag in one.tags}
+        plan = _plan(document, class_name, given, schedules, path, reading.as_implemented)
+        if class_name in OPTIMIZERS:
+            rule = plan.build(schedules)  # its arguments are checked at once
+            for key in _KEYS.values():
+                value = rule.hyperparameters.get(key)
+                if key not in schedules and value is not None:
+                    schedules[key] = constant(value)
+        return ParamGroup(schedules, plan, tag or "")
+
+    tags = {tag for one in driven for tag in one.tags or () if tag is not None}
     return Recipe(
         name=document.name,
         framework=FRAMEWORK,
-        param_groups=(ParamGroup(schedules, plan),),
+        param_groups=(group(None), *(group(tag) for tag in sorted(tags))),
         horizon=_max_steps(document, init),
         source=document.source,
         adjust_learning_rate=factors,
-        regroup=_param_groups,
+        regroup=lambda recipe, params, norms: _param_groups(recipe, params, norms, tagged),
     )
 
 
 def _param_groups(
-    recipe: Recipe, params: Sequence[str], norms: Sequence[str]
+    recipe: Recipe, params: Sequence[str], norms: Sequence[str], tagged: Any
 ) -> list[dict[str, Any]]:
+    """The groups of a model; those with a tag have the schedules of their tag."""
     rule = recipe.optimizer()
     decay = rule.hyperparameters.get("weight_decay", 0)
     config = {"weight_decay": decay, "adjust_learning_rate": recipe.adjust_learning_rate}
-    return configure_param_groups(params, norms, config)
+    if tagged is not None:
+        config["params"] = tagged
+    made = configure_param_groups(params, norms, config)
+    default = recipe.param_groups[0].schedules
+    for group in made:
+        for own in recipe.param_groups[1:]:
+            if own.name not in group.get("tags", ()):
+                continue
+            for key, schedule in own.schedules.items():
+                # Biases and norms stay without weight decay.
+                if schedule is not default.get(key) and group.get(key) != 0:
+                    group[key] = schedule
+    return made
 
 
 READER = Reader(read, matches)
@@ -112,19 +134,17 @@ def _max_steps(document: Document, init: Mapping[str, Any]) -> int | None:
     return steps
 
 
-def _schedules(
-    document: Document, init: Mapping[str, Any], as_implemented: bool
-) -> dict[str, Schedule]:
+def _schedules(document: Document, init: Mapping[str, Any], as_implemented: bool) -> list[_Driven]:
     given = init.get("schedulers")
     path = f"{_INIT}.schedulers"
     if given is None:
-        return {}
+        return []
     sections = [given] if isinstance(given, Mapping) else given
     if not isinstance(sections, list):
         raise document.error(
             f"schedulers must be a list of one-key mappings, got {type(given).__name__}", path
         )
-    result: dict[str, Schedule] = {}
+    result: list[_Driven] = []
     for index, section in enumerate(sections):
         place = f"{path}[{index}]"
         name, kwargs = _scheduler(document, section, place, as_implemented)
@@ -135,47 +155,81 @@ def _schedules(
                 place,
                 hint="use the class of that name that ends with LR or WD",
             )
-        if key in result:
-            raise document.error(
-                f"two schedulers drive {key!r}",
-                place,
-                hint="join them in one SequentialLR or SequentialWD",
-            )
-        result[key] = _built(document, name, kwargs, f"{place}.{name}", as_implemented)
+        try:
+            tags = read_tags(kwargs.get("param_group_tags"), "param_group_tags", name)
+        except ClosedFormError as error:
+            raise _wrapped(document, error, place) from error
+        for other in result:
+            if other.key == key and (tags is None or other.tags is None or tags & other.tags):
+                raise document.error(
+                    f"two schedulers drive {key!r}",
+                    place,
+                    hint="join them in one SequentialLR or SequentialWD, or give them "
+                    "param_group_tags with no tag in common",
+                )
+        made = _built(document, name, kwargs, f"{place}.{name}", as_implemented)
+        result.append(_Driven(key, tags, made))
     return result
 
 
+@dataclass(frozen=True, slots=True)
+class _Driven:
+    """A scheduler of a config: its key, the tags of its groups, None for all, and its schedule."""
+
+    key: str
+    tags: Tags
+    schedule: Schedule
+
+
 def _scheduler(
-    document: Document, section: Any, path: str, as_implemented: bool
+    document: Document,
+    section: Any,
+    path: str,
+    as_implemented: bool,
+    tags: Any = None,
+    *,
+    is_shown: bool = True,
 ) -> tuple[str, dict[str, Any]]:
-    """Class name and arguments in the framework's form; every leaf is built once to check it."""
+    """Class name and arguments in the framework's form; every leaf is built once to check it.
+
+    The tags of a composite are those of its members. A member over 0 steps is never shown, and not
+    built.
+    """
     given_name, given = _one_key(document, section, path)
-    entries = SCHEDULES
-    name = _class_name(given_name, entries, suffix="LR")
+    name = _class_name(given_name, SCHEDULES, suffix="LR")
     if name is None:
         raise document.error(
-            f"there is no scheduler {given_name!r}", path, hint=nearest(given_name, entries)
+            f"there is no scheduler {given_name!r}", path, hint=nearest(given_name, SCHEDULES)
         )
     path = f"{path}.{given_name}"
-    if "param_group_tags" in given:
-        raise document.error(
-            "a recipe holds one schedule for all param groups, got param_group_tags",
-            path,
-            hint="use closedform.frameworks.schedules for schedules by group",
-        )
-    match entries[name].children:
+    if tags is not None:
+        if "param_group_tags" in given:
+            raise document.error(
+                f"a member has tags of its own: {given['param_group_tags']!r}",
+                path,
+                hint="give them to the composite alone",
+            )
+        given["param_group_tags"] = tags
+    own = given.get("param_group_tags")
+    match SCHEDULES[name].children:
         case "schedulers":
-            return name, _members(document, given, path, as_implemented)
+            return name, _members(document, given, path, as_implemented, name, own)
         case "scheduler" if "scheduler" in given:
             inner = f"{path}.scheduler"
-            child, kwargs = _scheduler(document, given["scheduler"], inner, as_implemented)
+            child, kwargs = _scheduler(document, given["scheduler"], inner, as_implemented, own)
             return name, {**given, "scheduler": {"class": child, "kwargs": kwargs}}
-    _built(document, name, given, path, as_implemented)
+    if is_shown:
+        _built(document, name, given, path, as_implemented)
     return name, given
 
 
 def _members(
-    document: Document, given: dict[str, Any], path: str, as_implemented: bool
+    document: Document,
+    given: dict[str, Any],
+    path: str,
+    as_implemented: bool,
+    composite: str,
+    tags: Any,
 ) -> dict[str, Any]:
     """The arguments of a Sequential: a member begins when the lengths before it have passed."""
     sections = given.get("schedulers")
@@ -183,21 +237,26 @@ def _members(
         raise document.error(
             f"schedulers must be a list of one-key mappings, got {sections!r}", path
         )
+    is_sequence = composite.startswith("Sequential")
     specs, milestones, total = [], [], 0
     for index, section in enumerate(sections):
         place = f"{path}.schedulers[{index}]"
-        name, kwargs = _scheduler(document, section, place, as_implemented)
+        is_last = index == len(sections) - 1
+        is_shown = is_last or not is_sequence or _length(section) != 0
+        name, kwargs = _scheduler(document, section, place, as_implemented, tags, is_shown=is_shown)
         specs.append({"class": name, "kwargs": kwargs})
-        if index == len(sections) - 1:
-            break
+        if is_last or not is_sequence:
+            continue
         steps = kwargs.get("total_iters")
-        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
             raise document.error(
-                f"total_iters must be an integer >= 1 where another one follows, got {steps!r}",
+                f"total_iters must be an integer >= 0 where another one follows, got {steps!r}",
                 f"{place}.{name}",
             )
         total += steps
         milestones.append(total)
+    if not is_sequence:
+        return {**given, "schedulers": specs}
     if given.get("milestones", milestones) != milestones:
         raise document.error(
             f"milestones must be the running sum of total_iters, {milestones}, "
@@ -206,6 +265,12 @@ def _members(
             hint="leave milestones out",
         )
     return {**given, "schedulers": specs, "milestones": milestones}
+
+
+def _length(section: Any) -> Any:
+    """The ``total_iters`` of a one-key mapping, None where it has none."""
+    arguments = next(iter(section.values()), None) if isinstance(section, Mapping) else None
+    return arguments.get("total_iters") if isinstance(arguments, Mapping) else None
 
 
 def _optimizer_section(

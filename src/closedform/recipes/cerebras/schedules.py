@@ -58,14 +58,21 @@ def constant_value(given: Arguments, context: Context) -> Schedule:
 
 
 def straight(given: Arguments, context: Context) -> Schedule:
-    """Polynomial of power 1."""
+    """Polynomial of power 1; over no steps, it is at its end from step 0 on."""
+    if given["total_iters"] == 0:
+        return constant(given["end_val"])
     if given["cycle"] and not context.as_implemented:
         return power_of_rest({**given, "power": 1}, context)
     return linear(given["initial_val"], given["end_val"], given["total_iters"])
 
 
 def power_of_rest(given: Arguments, context: Context) -> Schedule:
-    """As implemented, ``cycle`` has no effect: the value is final before the time is stretched."""
+    """As implemented, ``cycle`` has no effect: the value is final before the time is stretched.
+
+    Over no steps, it is at its end from step 0 on.
+    """
+    if given["total_iters"] == 0:
+        return constant(given["end_val"])
     is_stretched = given["cycle"] and not context.as_implemented
     if is_stretched:
         check_cycle(given["total_iters"], "total_iters", context.where)
@@ -177,6 +184,7 @@ _TAGS = Parameter("param_group_tags", None, read_tags)
 _START = Parameter("initial_val", REQUIRED, checks.number)
 _END = Parameter("end_val", REQUIRED, checks.number)
 _STEPS = Parameter("total_iters", REQUIRED, checks.steps)
+_STEPS_OR_NONE = Parameter("total_iters", REQUIRED, checks.at_least(0))
 _CYCLE = Parameter("cycle", False, checks.flag)
 _STAIRCASE = Parameter("staircase", False, checks.flag)
 _LOW = Parameter("eta_min", 0.0, checks.number)
@@ -184,7 +192,7 @@ _GAMMA = Parameter("gamma", REQUIRED, checks.number)
 _HIGH = Parameter("max_val", REQUIRED, checks.number)
 _LENGTH = Parameter("total_iters", None, checks.number)
 _LAST_EPOCH = Parameter("last_epoch", -1, checks.last_epoch)
-_MILESTONES = Parameter("milestones", REQUIRED, checks.integer_milestones)
+_MILESTONES = Parameter("milestones", REQUIRED, checks.counted_milestones)
 _MEMBERS = Parameter("schedulers")
 
 
@@ -217,14 +225,14 @@ _ROWS = (
         Parameter("val", REQUIRED, checks.number),
         _LENGTH,
     ),
-    _row("Linear", "linear", straight, _START, _END, _STEPS, _CYCLE),
+    _row("Linear", "linear", straight, _START, _END, _STEPS_OR_NONE, _CYCLE),
     _row(
         "Polynomial",
         "polynomial",
         power_of_rest,
         _START,
         _END,
-        _STEPS,
+        _STEPS_OR_NONE,
         Parameter("power", 1.0, checks.number),
         _CYCLE,
     ),

@@ -213,6 +213,15 @@ def _cosine(given: Arguments, context: Context) -> Schedule:
     fixed, ratio = given["warmup_starting_lr"], given["warmup_starting_lr_ratio"]
     start = fixed if ratio is None else ratio * base
     fall = steps - warmup - cooldown
+    if not (warmup.is_Integer and cooldown.is_Integer) and fall != 0 and given["k_decay"] != 0:
+        wave = along_line(
+            low, base, (1 + sp.cos(sp.pi * ((t - warmup) / fall) ** given["k_decay"])) / 2
+        )
+        slope = base - fixed if context.as_implemented else base - start
+        end = fall if context.as_implemented else steps - cooldown
+        rise = start + t * slope / warmup if warmup else start
+        cut = sp.Piecewise((wave, t < sp.Max(end, warmup)), (low, True))
+        return Schedule(_after(rise, cut, warmup), length=steps)
     if fall == 0 or given["k_decay"] == 0:  # 0^0 is 1: power 0 is at the minimum throughout.
         curve = constant(low)
     elif context.as_implemented and warmup:
@@ -223,12 +232,12 @@ def _cosine(given: Arguments, context: Context) -> Schedule:
         return curve
     local = curve.bound.xreplace({t: t - warmup})
     if not context.as_implemented:
-        return Schedule(_after(along_line(start, base, t / sp.Integer(warmup)), local, warmup))
+        return Schedule(_after(along_line(start, base, t / warmup), local, warmup))
     cut = sp.Piecewise((local, t < max(fall, warmup)), (low, True))
     return Schedule(_after(start + t * (base - fixed) / warmup, cut, warmup), length=steps)
 
 
-def _after(rise: sp.Expr, curve: sp.Expr, warmup: int) -> sp.Expr:
+def _after(rise: sp.Expr, curve: sp.Expr, warmup: sp.Expr) -> sp.Expr:
     return sp.Piecewise((rise, t < warmup), (curve, True))
 
 
@@ -300,10 +309,10 @@ _ENTRIES = (
             Parameter("k_decay", 1.0, checks.at_least(0)),
             _LOW,
             Parameter("min_lr_ratio", None, checks.number),
-            Parameter("num_warmup_epochs", 0, checks.count(0)),
+            Parameter("num_warmup_epochs", 0, checks.at_least(0)),
             _WARMUP_START,
             Parameter("warmup_starting_lr_ratio", None, checks.number),
-            Parameter("num_cooldown_epochs", 0, checks.count(0)),
+            Parameter("num_cooldown_epochs", 0, checks.at_least(0)),
         ),
         _cosine,
     ),

@@ -91,7 +91,7 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@echo "== compare: torch, pytorch-accelerated, transformers, timm and optax as installed"
 	@JAX_ENABLE_X64=1 OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q \
 	  tests/recipes/compare_packages.py tests/recipes/compare_drawn.py \
-	  tests/optimizers/compare_packages.py
+	  tests/optimizers/compare_packages.py tests/optimizers/compare_rules.py
 	@echo "== compare: transformers, timm and pytorch-accelerated, traced and proved equal"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/importers/compare_tracing.py
 	@echo "== compare: optimizers of torch and pytorch_optimizer, traced and run beside the originals"

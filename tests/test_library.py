@@ -85,6 +85,9 @@ OPTIMIZERS: dict[str, Callable[[], UpdateRule]] = {
     "aggmo": lambda: optimizers.aggmo(LINE, weight_decay=0.01),
     "decoupled_adamw": lambda: optimizers.decoupled_adamw(LINE, initial_lr=3e-4),
     "decoupled_lionw": lambda: optimizers.decoupled_lionw(0.01, weight_decay=0.01),
+    "decoupled_sgdw": lambda: optimizers.decoupled_sgdw(
+        LINE, 0.9, 0.1, weight_decay=0.01, initial_lr=3e-4
+    ),
     "fromage": lambda: optimizers.fromage(LINE),
     "ftrl": lambda: optimizers.ftrl(0.1, 1, 0.5, 0.1),
     "grams": lambda: optimizers.grams(LINE, weight_decay=0.01),

@@ -49,6 +49,9 @@ RULES: dict[str, Callable[[], UpdateRule]] = {
         FALL, weight_decay=1e-3, amsgrad=True, initial_lr=0.02
     ),
     "decoupled_lionw": lambda: optimizers.decoupled_lionw(FALL, weight_decay=1e-3, initial_lr=0.02),
+    "decoupled_sgdw": lambda: optimizers.decoupled_sgdw(
+        FALL, 0.9, weight_decay=1e-3, nesterov=True, initial_lr=0.02
+    ),
     "adam_mini_heads": lambda: optimizers.adam_mini(0.01, block=3),
     "adam_mini": lambda: optimizers.adam_mini(0.01),
     "adam_mini_element": lambda: optimizers.adam_mini(0.01, block="element"),
@@ -129,6 +132,10 @@ BAD: dict[str, tuple[Callable[[], UpdateRule], str]] = {
     "decoupled_lionw rate": (
         lambda: optimizers.decoupled_lionw(0.1, initial_lr=-1),
         "initial_lr must be >= 0, got -1 (decoupled_lionw)",
+    ),
+    "decoupled_sgdw nesterov": (
+        lambda: optimizers.decoupled_sgdw(nesterov=True),
+        "nesterov needs a momentum above 0, got momentum 0 (decoupled_sgdw): try 0.9",
     ),
     "adamc rate": (
         lambda: optimizers.adamc(None),

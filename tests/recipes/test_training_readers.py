@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from closedform.errors import ArgumentError, ConfigError, UnknownNameError
+from closedform import frameworks
+from closedform.errors import ArgumentError, ConfigError
 from closedform.language import Schedule
 from closedform.recipes import load_recipe
 from closedform.recipes.megatron.ramp import along_samples, read_ramp, updates_of
@@ -141,7 +142,8 @@ def test_framework_is_found_by_its_keys_and_its_rule_is_built(
     recipe = load_recipe(config)
     assert recipe.framework == framework
     assert recipe.schedule()(5) == pytest.approx(float(recipe.schedule().exact(5)), rel=1e-12)
-    assert recipe.optimizer().name == "adamw"
+    rules = {"llm-foundry": "decoupled_adamw"}
+    assert recipe.optimizer().name == rules.get(framework, "adamw")
 
 
 def values(schedule: Schedule, steps: list[int]) -> Any:
@@ -222,11 +224,14 @@ def test_torchtitan_is_read_as_the_commit_that_has_its_keys(
 
 def test_decoupled_weight_decay_is_not_multiplied_by_the_rate() -> None:
     rule = load_recipe(FOUNDRY).optimizer()
-    # p * (1 - factor * decay) is AdamW's p * (1 - rate * decay / initial rate).
-    assert rule.hyperparameters["weight_decay"] * 10**3 == 100
+    assert rule.name == "decoupled_adamw"
+    assert rule.hyperparameters["weight_decay"] * 10**4 == 1
+    assert rule.hyperparameters["initial_lr"] * 10**3 == 1
     sgdw = {**COMPOSER, "optimizers": {"decoupled_sgdw": {"lr": 0.1, "weight_decay": 1e-4}}}
-    with pytest.raises(UnknownNameError, match="no SGD with a decoupled weight decay"):
-        load_recipe(sgdw).optimizer()
+    rule = load_recipe(sgdw).optimizer()
+    assert str(rule.param) == "-grad*lr + param - lr*param*weight_decay/initial_lr"
+    made = frameworks.optimizer("composer", "DecoupledSGDW", {"lr": 0.1, "weight_decay": 1e-4})
+    assert str(made.param) == "-grad*lr - param*weight_decay + param"
 
 
 def test_clipping_of_olmo_begins_larger() -> None:

@@ -134,7 +134,12 @@ def decoupled(adamw_path: str, lion_path: str) -> dict[str, Entry]:
     def lionw(params: dict[str, Any]) -> Any:
         return modules[1].DecoupledLionW(list(params.values()), lr=0.02, weight_decay=1e-3)
 
-    return {"decoupled_adamw": (adamw, falling), "decoupled_lionw": (lionw, falling)}
+    def sgdw(params: dict[str, Any]) -> Any:
+        kwargs = {"lr": 0.02, "momentum": 0.9, "weight_decay": 1e-3, "nesterov": True}
+        return modules[0].DecoupledSGDW(list(params.values()), **kwargs)
+
+    makers = {"decoupled_adamw": adamw, "decoupled_lionw": lionw, "decoupled_sgdw": sgdw}
+    return {name: (make, falling) for name, make in makers.items()}
 
 
 class Alternating:

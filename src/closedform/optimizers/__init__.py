@@ -24,7 +24,13 @@ from closedform.optimizers.sgd import asgd, sgd
 from closedform.optimizers.sign_descent import lion, rprop, signum, tiger
 from closedform.optimizers.sophia import sophia
 from closedform.optimizers.spam import spam
-from closedform.optimizers.weight_decays import adamc, adams, decoupled_adamw, decoupled_lionw
+from closedform.optimizers.weight_decays import (
+    adamc,
+    adams,
+    decoupled_adamw,
+    decoupled_lionw,
+    decoupled_sgdw,
+)
 
 __all__ = [
     "adabelief",
@@ -49,6 +55,7 @@ __all__ = [
     "d_adapt_sgd",
     "decoupled_adamw",
     "decoupled_lionw",
+    "decoupled_sgdw",
     "fromage",
     "ftrl",
     "grams",

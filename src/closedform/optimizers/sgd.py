@@ -64,7 +64,7 @@ def sgd(
     }
     choice(first_momentum, "first_momentum", "sgd", FIRST_MOMENTUM)
     if flag(nesterov, "nesterov", "sgd"):
-        _check_nesterov(values["momentum"], values["dampening"])
+        check_nesterov(values["momentum"], values["dampening"])
     gradient = with_penalty(ascent_or_descent(maximize, "sgd"), values["weight_decay"])
     states: dict[str, State] = {}
     definitions: dict[str, sp.Expr] = {}
@@ -74,7 +74,7 @@ def sgd(
     change = hyper("lr") * gradient
     if not is_zero(values["momentum"]):
         dampened = not is_zero(values["dampening"])
-        buffer = _momentum(gradient, dampened=dampened, first=first_momentum)
+        buffer = next_momentum(gradient, dampened=dampened, first=first_momentum)
         states["momentum_buffer"] = State(buffer)
         change = hyper("lr") * buffer
         if nesterov:
@@ -85,8 +85,11 @@ def sgd(
     return rule_of("sgd", PARAM - change, states, values, definitions=definitions)
 
 
-def _momentum(gradient: sp.Expr, *, dampened: bool, first: str) -> sp.Expr:
-    """The next momentum; it starts at 0, so only a dampened one needs a first step of its own."""
+def next_momentum(gradient: sp.Expr, *, dampened: bool, first: str) -> sp.Expr:
+    """Returns the next momentum of :func:`sgd`.
+
+    It starts at 0, so only a dampened one needs a first step of its own.
+    """
     carried = hyper("momentum") * state("momentum_buffer")
     if not dampened:
         return carried + gradient
@@ -94,15 +97,20 @@ def _momentum(gradient: sp.Expr, *, dampened: bool, first: str) -> sp.Expr:
     return sp.Piecewise((gradient, sp.Eq(t, 0)), (usual, True)) if first == "gradient" else usual
 
 
-def _check_nesterov(momentum: Hyper, dampening: Hyper) -> None:
+def check_nesterov(momentum: Hyper, dampening: Hyper, where: str = "sgd") -> None:
+    """Refuses Nesterov without a momentum or with dampening.
+
+    Raises:
+        DefinitionError: The momentum is the number 0, or the dampening is not.
+    """
     if is_zero(momentum):
         raise DefinitionError(
-            "nesterov needs a momentum above 0, got momentum 0", where="sgd", hint="try 0.9"
+            "nesterov needs a momentum above 0, got momentum 0", where=where, hint="try 0.9"
         )
     if dampening is None or isinstance(dampening, Schedule) or dampening != 0:
         raise DefinitionError(
             f"nesterov needs dampening 0, got dampening {dampening}",
-            where="sgd",
+            where=where,
             hint="leave dampening out",
         )
 

@@ -22,7 +22,14 @@ from closedform.language import (
 )
 from closedform.language.aliases import Hyper, Number
 from closedform.optimizers.adam import EPS_ADDED, adam_moments
-from closedform.optimizers.arguments import choice, flag, hyperparameters, is_zero, number
+from closedform.optimizers.arguments import (
+    choice,
+    flag,
+    hyperparameter,
+    hyperparameters,
+    is_zero,
+    number,
+)
 from closedform.optimizers.formulas import (
     ascent_or_descent,
     decoupled,
@@ -30,6 +37,7 @@ from closedform.optimizers.formulas import (
     sign,
     weighted,
 )
+from closedform.optimizers.sgd import check_nesterov, next_momentum
 
 
 def decoupled_adamw(
@@ -82,6 +90,64 @@ def decoupled_adamw(
     )
     part = relative_rate(values, initial_lr, where)
     param = PARAM - hyper("lr") * ratio - decoupled(values["weight_decay"], rate=part)
+    return rule_of(where, param, states, values)
+
+
+def decoupled_sgdw(
+    lr: Hyper = 1e-3,
+    momentum: Hyper = 0,
+    dampening: Hyper = 0,
+    weight_decay: Hyper = 0,
+    nesterov: bool = False,
+    *,
+    initial_lr: Number | None = None,
+) -> UpdateRule:
+    r"""Returns SGD whose weight decay follows the schedule, and not the size of the rate.
+
+    .. math:: p' = p - \eta\, d - \frac{\eta}{\eta_0} \lambda p
+
+    with the momentum and the direction d of :func:`sgd` for the bare gradient.
+
+    State, where there is a momentum: ``momentum_buffer``, as in :func:`sgd`.
+
+    Args:
+        lr: The learning rate η >= 0. As every hyperparameter here: a number, a Schedule, or None
+            for an input of the graph.
+        momentum: As in :func:`sgd`.
+        dampening: As in :func:`sgd`.
+        weight_decay: The factor λ >= 0 of the parameter at the rate η₀; the number 0 leaves the
+            term out.
+        nesterov: As in :func:`sgd`.
+        initial_lr: As in :func:`decoupled_adamw`.
+
+    Raises:
+        DefinitionError: As in :func:`sgd` and :func:`decoupled_adamw`.
+
+    Example:
+        >>> decoupled_sgdw(lr=0.1, weight_decay=1e-4).param
+        -grad*lr - param*weight_decay + param
+
+    Source: Loshchilov and Hutter (2019), algorithm 1; ``DecoupledSGDW`` of Composer.
+    """
+    where = "decoupled_sgdw"
+    values = hyperparameters(
+        where,
+        lr=lr,
+        momentum=momentum,
+        dampening=hyperparameter(dampening, "dampening", where, at_least=None),
+        weight_decay=weight_decay,
+    )
+    if flag(nesterov, "nesterov", where):
+        check_nesterov(values["momentum"], values["dampening"], where)
+    part = relative_rate(values, initial_lr, where)
+    direction: sp.Expr = GRAD
+    states = {}
+    if not is_zero(values["momentum"]):
+        dampened = not is_zero(values["dampening"])
+        buffer = next_momentum(GRAD, dampened=dampened, first="gradient")
+        states["momentum_buffer"] = State(buffer)
+        direction = GRAD + hyper("momentum") * buffer if nesterov else buffer
+    param = PARAM - hyper("lr") * direction - decoupled(values["weight_decay"], rate=part)
     return rule_of(where, param, states, values)
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from closedform.errors import UnknownNameError, nearest
+from closedform.errors import nearest
 from closedform.language import UpdateRule, exact_number
-from closedform.optimizers import adamw, lion, sgd
 from closedform.recipes.build import built
+from closedform.recipes.composer.optimizers import rules_from
 from closedform.recipes.composer.schedules import CLASSES, SCHEDULES
 from closedform.recipes.composer.times import Trainer, trainer
 from closedform.recipes.document import Document, interpolated
@@ -80,41 +80,7 @@ _LEAST_RATE = "a scaled warmup ends where the warmup that is not scaled would en
 
 def _decoupled(section: Section) -> Mapping[str, Callable[..., UpdateRule]]:
     """The optimizers whose weight decay follows the schedule, but is not multiplied by the rate."""
-    initial = exact_number(section.number("lr", 1e-3), "lr") or exact_number(1)
-
-    def decoupled_adamw(
-        lr: Any = 1e-3,
-        betas: Any = (0.9, 0.95),
-        eps: Any = 1e-8,
-        weight_decay: Any = 1e-5,
-        amsgrad: bool = False,
-    ) -> UpdateRule:
-        return adamw(lr, betas, eps, exact_number(weight_decay, "weight_decay") / initial, amsgrad)
-
-    def decoupled_lionw(
-        lr: Any = 1e-4, betas: Any = (0.9, 0.99), weight_decay: Any = 0
-    ) -> UpdateRule:
-        return lion(lr, betas, exact_number(weight_decay, "weight_decay") / initial)
-
-    def decoupled_sgdw(
-        lr: Any = 1e-3,
-        momentum: Any = 0,
-        dampening: Any = 0,
-        weight_decay: Any = 0,
-        nesterov: bool = False,
-    ) -> UpdateRule:
-        if weight_decay != 0:
-            raise UnknownNameError(
-                "the library has no SGD with a decoupled weight decay, as DecoupledSGDW has",
-                where=section.document.place(section.path),
-            )
-        return sgd(lr, momentum, dampening, 0, nesterov)
-
-    return {
-        "DecoupledAdamW": decoupled_adamw,
-        "DecoupledLionW": decoupled_lionw,
-        "DecoupledSGDW": decoupled_sgdw,
-    }
+    return rules_from(exact_number(section.number("lr", 1e-3), "lr"))
 
 
 def _named(section: Section, names: Mapping[str, str], name: str) -> str:

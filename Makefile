@@ -20,7 +20,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 export MPLBACKEND := Agg
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint format types doctests units wheel-smoke golden gallery theorems compare compare-web compare-torch bench clean
+.PHONY: help demo test lint format types doctests units wheel-smoke golden gallery frameworks theorems compare compare-web compare-torch bench clean
 .NOTPARALLEL:
 
 help:
@@ -34,6 +34,7 @@ help:
 	@echo "make units        pytest: tests, README, docs and examples"
 	@echo "make golden       rewrite tests/golden from what the code says now"
 	@echo "make gallery      rewrite docs/gallery.md and its plots from the code"
+	@echo "make frameworks   rewrite docs/frameworks.md and its plot from the code"
 	@echo "make theorems     rewrite docs/theorems.md from its tables, by the prover"
 	@echo "make compare      the library beside the reference values and the installed packages"
 	@echo "make compare-torch  the suites of torch beside the drop-ins"
@@ -128,6 +129,10 @@ compare: $(STAMP) $(COMPARE_STAMP)
 gallery: $(STAMP)
 	@echo "== gallery: rewrite docs/gallery.md; review the change with git diff"
 	@$(BIN)/python docs/build_gallery.py
+
+frameworks: $(STAMP)
+	@echo "== frameworks: rewrite docs/frameworks.md; review the change with git diff"
+	@$(BIN)/python docs/build_frameworks.py
 
 theorems: $(STAMP)
 	@echo "== theorems: rewrite docs/theorems.md; review the change with git diff"

@@ -1,0 +1,298 @@
+"""Writes docs/frameworks.md: one recipe in many frameworks, and what each framework offers.
+
+`make frameworks` runs it. Each config of the recipe is in the framework's own form, and its values
+are those that the framework computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from matplotlib import colormaps, pyplot, rc_context
+
+from closedform.language import Schedule
+from closedform.recipes import frameworks, load_recipe
+
+DOCS = Path(__file__).parent
+PAGE = DOCS / "frameworks.md"
+PLOT = DOCS / "frameworks" / "one_recipe.svg"
+PEAK, LOW, WARMUP, TOTAL = 1.0, 0.1, 4, 10
+STEPS = np.arange(TOTAL + 2)
+
+CONFIGS: Mapping[str, str] = {
+    "automodel": """\
+step_scheduler: {max_steps: 10, num_epochs: 1}
+optimizer: {_target_: torch.optim.AdamW, lr: 1.0}
+lr_scheduler: {lr_decay_style: cosine, lr_warmup_steps: 4, min_lr: 0.1}
+""",
+    "axolotl": """\
+optimizer: adamw_torch
+learning_rate: 1.0
+lr_scheduler: cosine
+cosine_min_lr_ratio: 0.1
+warmup_steps: 4
+max_steps: 10
+""",
+    "composer": """\
+optimizers: {decoupled_adamw: {lr: 1.0}}
+schedulers: [{cosine_decay_with_warmup: {t_warmup: 4ba, t_max: 1dur, alpha_f: 0.1}}]
+max_duration: 10ba
+""",
+    "deepspeed": """\
+train_batch_size: 1
+optimizer: {type: Adam, params: {lr: 1.0}}
+scheduler:
+  type: WarmupCosineLR
+  params:
+    {warmup_num_steps: 4, total_num_steps: 10, cos_min_ratio: 0.1, warmup_type: linear}
+""",
+    "detectron2": """\
+SOLVER:
+  {BASE_LR: 1.0, BASE_LR_END: 0.1, MAX_ITER: 10, LR_SCHEDULER_NAME: WarmupCosineLR,
+   WARMUP_ITERS: 4, WARMUP_FACTOR: 0.0}
+""",
+    "fairseq": """\
+optimization: {max_update: 10, lr: [1.0]}
+optimizer: {_name: adam}
+lr_scheduler: {_name: cosine, warmup_updates: 4, warmup_init_lr: 0.0, min_lr: 0.1}
+""",
+    "gpt-neox": """\
+optimizer: {type: Adam, params: {lr: 1.0}}
+min_lr: 0.1
+lr_decay_style: cosine
+lr_decay_iters: 10
+train_iters: 10
+warmup: 0.4
+""",
+    "levanter": """\
+trainer: {num_train_steps: 10}
+optimizer: {learning_rate: 1.0, lr_schedule: cosine, warmup: 4, min_lr_ratio: 0.1}
+""",
+    "litgpt": """\
+train: {max_steps: 10, lr_warmup_steps: 4, min_lr: 0.1}
+optimizer: {class_path: torch.optim.AdamW, init_args: {lr: 1.0}}
+""",
+    "llm-foundry": """\
+optimizer: {name: decoupled_adamw, lr: 1.0}
+scheduler: {name: cosine_with_warmup, t_warmup: 4ba, alpha_f: 0.1}
+max_duration: 10ba
+""",
+    "maxtext": """\
+learning_rate: 1.0
+lr_schedule_type: cosine
+learning_rate_final_fraction: 0.1
+warmup_steps_fraction: 0.4
+learning_rate_schedule_steps: -1
+steps: 10
+""",
+    "megatron": """\
+lr: 1.0
+min_lr: 0.1
+lr_decay_style: cosine
+lr_decay_iters: 10
+lr_warmup_iters: 4
+train_iters: 10
+global_batch_size: 8
+""",
+    "nanotron": """\
+optimizer:
+  learning_rate_scheduler:
+    {learning_rate: 1.0, min_decay_lr: 0.1, lr_decay_style: cosine, lr_decay_steps: 6,
+     lr_warmup_style: linear, lr_warmup_steps: 4}
+  optimizer_factory: {name: adamW, adam_beta1: 0.9, adam_beta2: 0.95, adam_eps: 1.0e-8}
+  weight_decay: 0.0
+tokens: {train_steps: 10}
+""",
+    "nemo": """\
+model:
+  optim: {name: adamw, lr: 1.0, sched: {name: CosineAnnealing, warmup_steps: 4, min_lr: 0.1}}
+trainer: {max_steps: 10}
+""",
+    "olmo": """\
+optimizer: {name: adamw, learning_rate: 1.0}
+scheduler: {name: cosine_with_warmup, t_warmup: 4, alpha_f: 0.1}
+max_duration: 10
+""",
+    "torchtitan": """\
+optimizer: {name: AdamW, lr: 1.0}
+lr_scheduler: {warmup_steps: 4, decay_type: cosine, min_lr_factor: 0.1}
+training: {steps: 10}
+""",
+    "torchtune": """\
+epochs: 1
+max_steps_per_epoch: 10
+optimizer: {_component_: torch.optim.AdamW, lr: 1.0}
+lr_scheduler:
+  _component_: torchtune.training.lr_schedulers.get_cosine_schedule_with_warmup
+  num_warmup_steps: 4
+""",
+    "transformers": """\
+learning_rate: 1.0
+lr_scheduler_type: cosine_with_min_lr
+lr_scheduler_kwargs: {min_lr_rate: 0.1}
+warmup_steps: 4
+max_steps: 10
+""",
+}
+"""The recipe in the form of each framework."""
+
+FACTS: Mapping[str, Mapping[str, int]] = {
+    "automodel": {"total_updates": TOTAL},
+    "torchtune": {"updates_per_epoch": TOTAL},
+}
+"""The facts that a config does not contain."""
+
+_LINEAR = {"class": "LinearLR", "kwargs": {"start_factor": 1e-8, "total_iters": WARMUP}}
+_COSINE = {
+    "class": "CosineAnnealingLR",
+    "kwargs": {"T_max": TOTAL - WARMUP, "eta_min": LOW},
+}
+CLASSES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "optax": (
+        "warmup_cosine_decay_schedule",
+        {
+            "init_value": 0.0,
+            "peak_value": PEAK,
+            "warmup_steps": WARMUP,
+            "decay_steps": TOTAL,
+            "end_value": LOW,
+        },
+    ),
+    "timm": (
+        "CosineLRScheduler",
+        {"t_initial": TOTAL, "lr_min": LOW, "warmup_t": WARMUP, "warmup_lr_init": 0.0},
+    ),
+    "torch": ("SequentialLR", {"schedulers": [_LINEAR, _COSINE], "milestones": [WARMUP]}),
+}
+"""The recipe by scheduler classes, where a framework has no config file."""
+
+
+@dataclass(slots=True)
+class Curve:
+    """A curve, and the frameworks that compute it.
+
+    Attributes:
+        values: Its values at ``STEPS``.
+        names: The frameworks.
+    """
+
+    values: np.ndarray[Any, np.dtype[np.float64]]
+    names: list[str] = field(default_factory=list)
+
+
+def schedule_of(name: str) -> Schedule:
+    """Returns the schedule that a framework makes of the recipe."""
+    if name in CLASSES:
+        class_name, arguments = CLASSES[name]
+        return frameworks.schedule(name, class_name, arguments, base=PEAK)
+    config = yaml.safe_load(CONFIGS[name])
+    return load_recipe(config, framework=name, facts=FACTS.get(name, {})).schedule("lr")
+
+
+def curves() -> list[Curve]:
+    """Returns the different curves of the recipe, the most common ones first."""
+    found: list[Curve] = []
+    for name in sorted({*CONFIGS, *CLASSES}):
+        values = np.asarray(schedule_of(name)(STEPS))
+        # float64 of one formula written in two ways; torch's warmup begins at 1e-8.
+        same = next((one for one in found if np.allclose(one.values, values, atol=2e-8)), None)
+        if same is None:
+            same = Curve(values)
+            found.append(same)
+        same.names.append(name)
+    return sorted(found, key=lambda one: (-len(one.names), one.names))
+
+
+def draw(path: Path, found: list[Curve]) -> None:
+    """Draws the curves into a file."""
+    with rc_context({"svg.hashsalt": "closedform", "svg.fonttype": "none"}):
+        figure, axes = pyplot.subplots(figsize=(9, 4.5), layout="constrained")
+        colors = colormaps["tab20"].colors  # type: ignore[attr-defined]
+        for index, one in enumerate(found):
+            style = {"color": colors[2 * index % 20 + index // 10], "lw": 1.4}
+            axes.plot(
+                STEPS, one.values, ".-", **style, label=f"{index + 1}: {', '.join(one.names)}"
+            )
+        axes.set_xlabel("update")
+        axes.set_ylabel("learning rate")
+        axes.set_title(f"cosine, peak {PEAK:g}, warmup {WARMUP}, total {TOTAL}, minimum {LOW:g}")
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1))
+        path.parent.mkdir(exist_ok=True)
+        figure.savefig(path, metadata={"Date": None})
+        pyplot.close(figure)
+
+
+def _table(found: list[Curve]) -> list[str]:
+    header = " | ".join(str(step) for step in STEPS)
+    lines = [f"| curve | frameworks | {header} |", "| --- " * (len(STEPS) + 2) + "|"]
+    for index, one in enumerate(found):
+        values = " | ".join(f"{value:.3g}" for value in one.values)
+        lines.append(f"| {index + 1} | {', '.join(one.names)} | {values} |")
+    return lines
+
+
+def _section(name: str) -> list[str]:
+    framework = frameworks.FRAMEWORKS[name]
+    lines = [f"### {name}", ""]
+    if framework.versions:
+        lines += ["Versions: " + ", ".join(f"`{one}`" for one in framework.versions) + ".", ""]
+    if framework.reader is not None:
+        lines += [f'Configs: `closedform.load_recipe(path, framework="{name}")`.', ""]
+    if framework.schedules:
+        lines += ["Schedules: " + ", ".join(f"`{one}`" for one in framework.schedules) + ".", ""]
+    if framework.optimizers:
+        lines += ["Optimizers: " + ", ".join(f"`{one}`" for one in framework.optimizers) + ".", ""]
+    if name in CONFIGS:
+        lines += ["```yaml", CONFIGS[name].rstrip("\n"), "```", ""]
+    notes = dict.fromkeys(note for one in framework.schedules.values() for note in one.notes)
+    if notes:
+        lines += ["Where its values are not those that its documentation suggests:", ""]
+        lines += [*(f"- {note}" for note in notes), ""]
+    return lines
+
+
+def page() -> str:
+    """Returns the text of the page."""
+    found = curves()
+    count = sum(len(one.names) for one in found)
+    within = len({tuple(np.round(one.values[:TOTAL], 7)) for one in found})
+    lines = [
+        "# Frameworks",
+        "",
+        "`make frameworks` writes this page from the code.",
+        "",
+        "## One recipe",
+        "",
+        f"A cosine with peak {PEAK:g}, a warmup of {WARMUP} updates, {TOTAL} updates in all and "
+        f"the minimum {LOW:g}, in the form of {count} frameworks, is {len(found)} different "
+        f"curves, {within} during the run. The table has the learning rate of each update, and of "
+        "two updates after the end:",
+        "",
+        *_table(found),
+        "",
+        "![The curves](frameworks/one_recipe.svg)",
+        "",
+        "The configs are below. `closedform diff A B` compares two of them, for every update.",
+        "",
+        "## By framework",
+        "",
+    ]
+    for name in sorted(frameworks.FRAMEWORKS):
+        lines += _section(name)
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Writes the page and its plot."""
+    PAGE.write_text(page(), encoding="utf-8")
+    draw(PLOT, curves())
+
+
+if __name__ == "__main__":
+    main()

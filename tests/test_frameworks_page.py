@@ -1,0 +1,36 @@
+"""The page of frameworks: written from the code, and its curves beside formulas of their own."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from docs import build_frameworks as build
+
+
+def test_page_is_written_from_the_code() -> None:
+    assert build.PAGE.read_text(encoding="utf-8") == build.page(), "run `make frameworks`"
+
+
+def test_curves_are_those_of_the_frameworks() -> None:
+    """By hand, from the source of three frameworks that differ in the warmup alone."""
+
+    def cosine(step: int) -> float:
+        return 0.1 + 0.9 * (1 + math.cos(math.pi * (step - 4) / 6)) / 2
+
+    warmups = {
+        "levanter": [0, 0.25, 0.5, 0.75],
+        "nemo": [0.2, 0.4, 0.6, 0.8],
+        "torchtitan": [0.25, 0.5, 0.75, 1],
+    }
+    for name, warmup in warmups.items():
+        curve = next(one for one in build.curves() if name in one.names)
+        wanted = [*warmup, *(cosine(step) for step in range(4, 10))]
+        np.testing.assert_allclose(curve.values[:10], wanted, atol=2e-8)
+
+
+def test_the_plot_is_the_same_bytes_each_time(tmp_path: Path) -> None:
+    for name in ("one.svg", "two.svg"):
+        build.draw(tmp_path / name, build.curves())
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+    assert build.PLOT.stat().st_size < 100_000

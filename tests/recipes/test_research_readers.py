@@ -197,9 +197,9 @@ def test_lightning_steps_once_an_epoch(tmp_path: Path) -> None:
 def test_an_optimizer_that_the_library_lacks_is_an_error_only_when_asked_for(
     tmp_path: Path,
 ) -> None:
-    recipe = load(tmp_path, "levanter", LEVANTER.replace("warmup: 10", "type: scion"))
+    recipe = load(tmp_path, "levanter", LEVANTER.replace("warmup: 10", "type: kron"))
     assert rates(recipe, 0) == [0]
-    with pytest.raises(UnknownNameError, match="the library has no optimizer 'scion'"):
+    with pytest.raises(UnknownNameError, match="the library has no optimizer 'kron'"):
         recipe.optimizer()
 
 

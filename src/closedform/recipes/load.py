@@ -19,6 +19,12 @@ from closedform.recipes.recipe import Recipe
 
 _GENERAL = ("transformers",)
 """Frameworks that others are made on, and whose keys they have: the others go first."""
+_INCLUDES: Mapping[str, tuple[str, ...]] = {
+    "gpt-neox": ("deepspeed", "ms-swift"),
+    "ms-swift": ("megatron",),
+    "nemo": ("ms-swift",),
+}
+"""Frameworks whose configs have the keys of others as well: they go before those."""
 AGREEMENT = 1e-6
 """How far, relatively, a fact may differ from the config: facts are often rounded to float32."""
 
@@ -125,8 +131,9 @@ def _reader(document: Document, framework: str | None) -> tuple[Framework, Reade
     }
     special = {name: reader for name, reader in matching.items() if not reader.is_general}
     matching = special or matching
+    later = {other for name in matching for other in _INCLUDES.get(name, ())}
     if len(matching) > 1:
-        matching = {name: one for name, one in matching.items() if name not in _GENERAL}
+        matching = {k: v for k, v in matching.items() if k not in {*_GENERAL, *later}}
     # Frameworks that share a reader: the first one is the framework.
     if len({id(reader) for reader in matching.values()}) == 1:
         name = next(iter(matching))

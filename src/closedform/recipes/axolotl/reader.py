@@ -77,6 +77,10 @@ def _read(reading: Reading) -> Recipe:
     section.check_related(KNOWN)
     rate = base_rate(section, reading.facts, None)
     micro_batch = section.integer("micro_batch_size", 1)
+    if micro_batch < 1:
+        raise section.error(
+            f"micro_batch_size must be above 0, got {micro_batch}", "micro_batch_size"
+        )
     accumulation = section.integer("gradient_accumulation_steps", None)
     if accumulation is None:
         batch = section.integer("batch_size", micro_batch)

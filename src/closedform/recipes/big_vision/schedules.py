@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,7 +25,11 @@ def _duration(given: Arguments, name: str, context: Context) -> sp.Expr:
     where = context.where
     amounts = {unit: given.get(f"{name}_{unit}") for unit in _UNITS}
     # A negative amount counts as none.
-    found = [unit for unit, amount in amounts.items() if amount is not None and not amount < 0]
+    found = [
+        unit
+        for unit, amount in amounts.items()
+        if amount is not None and number(amount, f"{name}_{unit}", where) >= 0
+    ]
     refuse_unless(
         len(found) <= 1,
         f"only one of {', '.join(f'{name}_{unit}' for unit in found)} may be given",
@@ -33,7 +38,6 @@ def _duration(given: Arguments, name: str, context: Context) -> sp.Expr:
     if not found:
         return sp.S.Zero
     key = f"{name}_{found[0]}"
-    number(given[key], key, where)
     if found[0] == "steps":
         return exact(given[key])
     factors = {
@@ -42,6 +46,7 @@ def _duration(given: Arguments, name: str, context: Context) -> sp.Expr:
         "percent": lambda: fact(context, "total_steps"),
     }
     amount = given[key] * factors[found[0]]()
+    refuse_unless(math.isfinite(amount), f"{key} is too large: {given[key]}", where)
     return exact(max(1, round(amount)) if amount else 0)
 
 

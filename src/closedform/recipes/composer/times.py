@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -89,10 +90,14 @@ class Trainer:
         if time.unit == "dur":
             if self.given == "ep":
                 self.epochs(0)
-            return Time(int(time.value * self.length.value), self.length.unit)
+            return Time(self._whole(time.value * self.length.value, name), self.length.unit)
         value = self.epochs(time.value) if time.unit == "ep" else time.value
         unit = "ba" if time.unit == "ep" else time.unit
-        return Time(int(value * (self.ratio if ratio is None else ratio)), unit)
+        return Time(self._whole(value * (self.ratio if ratio is None else ratio), name), unit)
+
+    def _whole(self, amount: float, name: str) -> int:
+        refuse_unless(math.isfinite(amount), f"{name} is too long: {amount}", self.where)
+        return int(amount)
 
     def now(self, unit: str) -> sp.Expr:
         """Returns the timestamp of update t in a unit."""

@@ -152,6 +152,8 @@ def read_lazy(reading: Reading) -> Recipe:
     if total is None:
         (given,) = reading.facts.require("total_updates", where=document.place("train.max_iter"))
         total = int(given)
+    if total < 1:
+        raise train.error(f"max_iter must be above 0, got {total}", "max_iter")
     multiplier = _lazy(document, _root(document, "lr_multiplier"), "lr_multiplier")
     rate = optimizer.number("lr")
     decay = optimizer.number("weight_decay", 0)

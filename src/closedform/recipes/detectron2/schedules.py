@@ -126,7 +126,7 @@ def _build(given: Arguments, context: Context) -> Schedule:
     solver = options(given["SOLVER"], where, SECTION)
     check_name(name, solver["LR_SCHEDULER_NAME"], "LR_SCHEDULER_NAME", where)
     rate = group_rate(context, solver["BASE_LR"])
-    total = sp.Integer(count(solver["MAX_ITER"], "MAX_ITER", where))
+    total = _total(solver, where)
     curve = _CURVES[name](solver, where)
     updates = sp.Integer(count(solver["WARMUP_ITERS"], "WARMUP_ITERS", where))
     warmup = Warmup(
@@ -136,6 +136,12 @@ def _build(given: Arguments, context: Context) -> Schedule:
         bool(solver["RESCALE_INTERVAL"]),
     )
     return warmed_up(name, rate, total, curve, warmup, where)
+
+
+def _total(solver: Arguments, where: str) -> sp.Integer:
+    total = count(solver["MAX_ITER"], "MAX_ITER", where)
+    refuse_unless(total > 0, f"MAX_ITER must be above 0, got {total}", where)
+    return sp.Integer(total)
 
 
 def warmed_up(
@@ -195,7 +201,7 @@ def _poly(given: Arguments, context: Context) -> Schedule:
     solver = options(given["SOLVER"], where, {**SECTION, **_DEEPLAB})
     check_name(name, solver["LR_SCHEDULER_NAME"], "LR_SCHEDULER_NAME", where)
     rate = group_rate(context, solver["BASE_LR"])
-    total = sp.Integer(count(solver["MAX_ITER"], "MAX_ITER", where))
+    total = _total(solver, where)
     updates = sp.Integer(count(solver["WARMUP_ITERS"], "WARMUP_ITERS", where))
     power, last = (number(solver[key], key, where) for key in _DEEPLAB)
     start, method = number(solver["WARMUP_FACTOR"], "WARMUP_FACTOR", where), solver["WARMUP_METHOD"]

@@ -55,6 +55,8 @@ def parsed_gin(text: str, source: str) -> dict[str, Any]:
         if binding is None:
             raise ConfigError(f"this is not a line of gin: {stripped[:60]!r}", where=place)
         prefix = f"{block}." if is_indented and block else ""
+        if f"{prefix}{binding.group(1)}" == INCLUDES:
+            raise ConfigError(f"{INCLUDES} is not a name that can be bound", where=place)
         result[f"{prefix}{binding.group(1)}"] = _value(binding.group(2), place)
         if len(result) > MAX_NODES:
             raise ConfigError(TOO_LARGE, where=source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -83,7 +84,10 @@ def parsed_python(text: str, source: str) -> PythonText:
         [Call(name='SGD', args=(0.00030000000000000003,), kwargs={}, scope='')]
     """
     try:
-        tree = ast.parse(text)
+        with warnings.catch_warnings():
+            # Python warns of escapes and numbers such as "\\d" and 1or, which it reads.
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ConfigError(f"this is not Python: {error}", where=source) from error
     if sum(1 for _ in ast.walk(tree)) > 10 * MAX_NODES:

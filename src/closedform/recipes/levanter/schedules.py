@@ -120,6 +120,9 @@ def _build(given: Mapping[str, Any], context: Context) -> Schedule:
     low = rate * number(section["min_lr_ratio"], "min_lr_ratio", where)
     cooldown = section["cooldown"]
     cooldown = 0 if cooldown is None else _length(cooldown, "cooldown", run, where)
+    refuse_unless(
+        run > cooldown, f"the run must be longer than {cooldown} updates, got {run}", where
+    )
     stages: list[tuple[Callable[[], sp.Expr], int | None]] = []
     before = sp.S.Zero
     last: Curve = _fixed(rate)

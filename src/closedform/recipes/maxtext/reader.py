@@ -85,7 +85,7 @@ def read(reading: Reading) -> Recipe:
         if former in content:
             content.setdefault(name, content.pop(former))
     # Words in capitals are variables of a shell.
-    content = {key: value for key, value in content.items() if not key.isupper()}
+    content = {key: value for key, value in content.items() if not str(key).isupper()}
     silent = {key: value for key, value in reading.facts.defaults.items() if key not in content}
     top = Section(reading.document, {**silent, **content})
     top.check_related({*_RATE, *_OTHERS})

@@ -201,6 +201,10 @@ def _schedulers(top: Section, name: str, loop: _Loop, reading: Reading) -> list[
     given = top.value("param_scheduler", [])
     if name and isinstance(given, Mapping) and "type" not in given:
         given = given.get(name, [])
+    if not isinstance(given, Mapping | list | tuple):
+        raise top.error(
+            f"param_scheduler must be a list of mappings, got {given!s:.60}", "param_scheduler"
+        )
     specs = [given] if isinstance(given, Mapping) else list(given)
     if loop.has_epochs and loop.epoch_length is None and specs:
         reading.facts.require("updates_per_epoch", where=top.document.place("param_scheduler"))

@@ -109,7 +109,7 @@ def _read_megatron(reading: Reading) -> Recipe:
     flags = {flag.removeprefix("--").replace("-", "_"): flag for flag in FLAGS}
     muon = [key for key in section.content if str(key).startswith(_MUON)]
     section.check_related({*flags, *_OF_MEGATRON, *muon})
-    total = section.value("train_iters")
+    total = section.integer("train_iters", None)
     if total is None:
         total = reading.facts.total_updates
     if total is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +11,9 @@ import pytest
 import torch
 from torch.optim.lr_scheduler import EPOCH_DEPRECATION_WARNING
 
-from closedform.errors import DefinitionError
+from closedform.errors import DefinitionError, StateError
 from closedform.torch import lr_scheduler
-from tests.torch.training import parameters
+from tests.torch.training import parameters, two_groups
 
 THEIRS: Any = torch.optim.lr_scheduler
 OURS: Any = lr_scheduler
@@ -212,3 +213,58 @@ def test_warnings_are_those_that_users_of_torch_depend_on() -> None:
     changed.step = lambda closure=None: None  # type: ignore[method-assign, assignment]
     with pytest.warns(UserWarning, match=r"`optimizer.step\(\)` has been overridden"):
         scheduler.step()
+
+
+OTHER_ARGUMENTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "StepLR": ({"gamma": 0.1, "step_size": 3}, {"gamma": 0.005, "step_size": 1}),
+    "MultiStepLR": ({"milestones": [2, 5, 9]}, {"milestones": [1, 4, 6], "gamma": 0.01}),
+    "ExponentialLR": ({"gamma": 0.1}, {"gamma": 0.01}),
+    "CosineAnnealingLR": ({"T_max": 10, "eta_min": 1e-3}, {"T_max": 5}),
+    "CosineAnnealingWarmRestarts": ({"T_0": 10, "T_mult": 2}, {"T_0": 100}),
+    "OneCycleLR": ({"max_lr": 0.5, "total_steps": 30}, {"max_lr": 0.2, "total_steps": 15}),
+}
+"""The arguments of a scheduler, and those of another one that loads its state."""
+
+
+@pytest.mark.parametrize("name", OTHER_ARGUMENTS)
+def test_a_state_brings_the_arguments_of_its_scheduler(name: str) -> None:
+    arguments, others = OTHER_ARGUMENTS[name]
+    found = []
+    for library in (OURS, THEIRS):
+        optimizer = two_groups()
+        scheduler = getattr(library, name)(optimizer, **arguments)
+        for _ in range(7):
+            optimizer.step()
+            scheduler.step()
+        other = two_groups()
+        copy_of = getattr(library, name)(other, **others)
+        saved = pickle.loads(pickle.dumps(scheduler.state_dict()))
+        if library is OURS:
+            with pytest.warns(UserWarning, match=f"{name} has other arguments, which replace"):
+                copy_of.load_state_dict(saved)
+            assert copy_of.state_dict() == scheduler.state_dict()
+            assert getattr(copy_of, next(iter(arguments)), None) == next(iter(arguments.values()))
+        else:
+            copy_of.load_state_dict(saved)
+        other.load_state_dict(optimizer.state_dict())
+        rates = []
+        for _ in range(5):
+            other.step()
+            copy_of.step()
+            rates.append([group["lr"] for group in other.param_groups])
+        found.append(rates)
+    for mine, theirs in zip(*found, strict=True):
+        assert mine == pytest.approx(theirs, rel=1e-12)  # roundings of recursions of twelve steps
+
+
+def test_a_state_with_arguments_of_another_kind_changes_nothing() -> None:
+    optimizer = two_groups()
+    step = OURS.StepLR(optimizer, step_size=3)
+    before = step.state_dict()
+    with pytest.raises(StateError, match="another schedule"):
+        step.load_state_dict(OURS.ExponentialLR(two_groups(), 0.5).state_dict())
+    bases = OURS.StepLR(two_groups(lr=0.3), step_size=4).state_dict()
+    with pytest.raises(StateError, match="another schedule"):
+        step.load_state_dict(bases)
+    step.load_state_dict(bases, on_mismatch="continue")
+    assert step.state_dict() == before

@@ -30,6 +30,12 @@ class ScheduleValues:
         self._first = 0
         self._values: list[float] = []
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ScheduleValues) and self.schedule == other.schedule
+
+    def __hash__(self) -> int:
+        return hash(self.schedule)
+
     def at(self, step: int) -> float:
         """Returns the value at a step."""
         offset = step - self._first

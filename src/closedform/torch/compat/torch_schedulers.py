@@ -23,7 +23,66 @@ from closedform.torch.schedule_values import TupleValues, Values
 from closedform.torch.scheduler import ParamScheduler, ScheduledEntry
 
 
-class TorchScheduler(NamedScheduler):
+class SavedArguments(NamedScheduler):
+    """A scheduler class of torch, whose state has its arguments if they are numbers and strings.
+
+    Loading the state of a scheduler of the same class with other arguments takes these over, as in
+    torch, and warns.
+    """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the clock, the arguments, and an identification of the schedule."""
+        state, arguments = super().state_dict(), _numbers_and_strings(self.kwargs)
+        if arguments is not None:
+            state["arguments"] = {"class": self.entry.name, **arguments}
+        return state
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], on_mismatch: str = "error") -> None:
+        """Loads the clock, and the arguments of another scheduler of the class.
+
+        Raises:
+            StateError: It is not such a state, or that of another class or of other groups;
+                nothing is changed.
+            ArgumentError: ``on_mismatch`` has another value.
+        """
+        arguments = dict(state_dict.get("arguments", {})) if isinstance(state_dict, Mapping) else {}
+        is_taken = arguments.pop("class", None) == self.entry.name and on_mismatch == "error"
+        if not is_taken or arguments == _numbers_and_strings(self.kwargs):
+            super().load_state_dict(state_dict, on_mismatch)
+            return
+        before = self.kwargs, self._entries
+        try:
+            self._take(arguments, None)
+            super().load_state_dict(state_dict, on_mismatch)
+        except Exception:
+            self._take(*before)
+            raise
+        warnings.warn(
+            f"the state of {self.entry.name} has other arguments, which replace those given here: "
+            f"{arguments}, not {before[0]}",
+            UserWarning,
+            stacklevel=2,
+        )
+
+    def _take(self, arguments: dict[str, Any], entries: tuple[ScheduledEntry, ...] | None) -> None:
+        self.kwargs = arguments
+        self._keep_arguments()
+        self._entries = entries or tuple(self._built(self.optimizer, self.key, -1))
+
+
+def _numbers_and_strings(arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Arguments for a state; None if one is neither a number nor a string, nor a list of them."""
+    found = {}
+    for name, value in arguments.items():
+        number = plain(value)
+        members = number if isinstance(number, list | tuple) else [number]
+        if not all(isinstance(one, int | float | str) or one is None for one in members):
+            return None
+        found[name] = list(number) if isinstance(number, list | tuple) else number
+    return found
+
+
+class TorchScheduler(SavedArguments):
     """A scheduler class of torch; ``step(epoch)`` is deprecated, as it is there."""
 
     def step(self, epoch: int | None = None) -> None:
@@ -114,7 +173,7 @@ class OneCycle(TorchScheduler):
         return int(plain(total))
 
 
-class WarmRestarts(NamedScheduler):
+class WarmRestarts(SavedArguments):
     """``CosineAnnealingWarmRestarts``: the clock of ``step(epoch)`` may be a fraction.
 
     ``T_cur`` is the time since the last restart, and ``T_i`` the period.

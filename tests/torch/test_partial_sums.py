@@ -20,10 +20,13 @@ from closedform.language.groups import Assignment
 from closedform.language.model import GlobalSum, global_sum
 from closedform.torch.distributed.partial_sums import own_sums, shard_rule
 
-WHOLE = {"muon": {1, 2}, "adafactor": {2}, "came": {2}, "sm3": {1, 2}}
+WHOLE = {"adafactor": {2}, "came": {2}, "sm3": {1, 2}, "adamp": {2}, "sgdp": {2}}
 """Rules that need the full tensor, and for which number of axes."""
 
-NAMES = [name for name in cf.optimizers.__all__ if name.islower() and name != "muon"]
+MATRICES = ("muon", "normuon", "scion")
+"""Rules for matrices alone."""
+
+NAMES = [name for name in cf.optimizers.__all__ if name.islower() and name not in MATRICES]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -36,10 +39,12 @@ def test_most_rules_step_on_shards(name: str) -> None:
         assert made.is_gathered or not has_sums
 
 
-def test_muon_needs_the_full_matrix_and_rejects_a_vector() -> None:
-    assert shard_rule(cf.optimizers.muon(), (6, 4)).is_gathered
-    with pytest.raises(DefinitionError, match=r"rule 'muon', shape \[6\]"):
-        shard_rule(cf.optimizers.muon(), (6,))
+@pytest.mark.parametrize("name", MATRICES)
+def test_a_rule_for_matrices_needs_all_of_one_and_rejects_a_vector(name: str) -> None:
+    rule = getattr(cf.optimizers, name)()
+    assert shard_rule(rule, (6, 4)).is_gathered
+    with pytest.raises(DefinitionError, match=rf"rule '{name}', shape \[6\]"):
+        shard_rule(rule, (6,))
 
 
 def test_a_mean_is_over_the_full_tensor_even_if_it_is_empty() -> None:

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from closedform.runtime import OptimizerSession, ScheduleSession
     from closedform.verify import claims
     from closedform.verify.certificates.certificate import Certificate
+    from closedform.writing import write_recipe
 
 _HOME = {
     "ClosedFormError": "closedform.errors",
@@ -82,6 +83,7 @@ _HOME = {
     "load_recipe": "closedform.recipes",
     "load_schedules": "closedform.recipes",
     "Certificate": "closedform.verify.certificates.certificate",
+    "write_recipe": "closedform.writing",
     "OptimizerSession": "closedform.runtime",
     "ScheduleSession": "closedform.runtime",
     **dict.fromkeys(
@@ -172,6 +174,7 @@ __all__ = [
     "transforms",
     "transpose",
     "verify_file",
+    "write_recipe",
 ]
 
 

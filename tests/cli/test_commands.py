@@ -214,3 +214,31 @@ def test_run_takes_the_inputs_of_the_graph(tmp_path: Path) -> None:
     run("export", *LINEAR, "-o", path, "--input", "start")
     assert rows_of(run("run", path, "--steps", "1"))[0] == ["0", "1.0"]
     assert rows_of(run("run", path, "--steps", "1", "--start", "0.25"))[0] == ["0", "0.25"]
+
+
+def test_convert_writes_a_config_and_its_verdict(tmp_path: Path) -> None:
+    flags = tmp_path / "train.args"
+    flags.write_text("--lr 1e-3\n--train-iters 100\n--lr-warmup-iters 10\n")
+    words = [str(flags), "--to", "olmo", "--facts", "global_batch_size=8"]
+    result = CliRunner().invoke(app, ["convert", *words])
+    assert result.exit_code == 0, result.stderr
+    # OLMo counts the update itself, and its warmup cannot begin below 0.
+    assert result.stderr.startswith("olmo: nearest, largest gap 0.0")
+    assert "name: linear_with_warmup" in result.stdout
+    made = tmp_path / "made.yaml"
+    assert run("convert", flags, *words[1:-3], "automodel", *words[-2:], "-o", made) == ""
+    recipe = cf.load_recipe(made, framework="automodel")
+    assert recipe.schedule().exact(5) == cf.load_recipe(
+        flags, facts={"global_batch_size": 8}
+    ).schedule().exact(5)
+
+
+def test_convert_says_why_it_is_impossible(tmp_path: Path) -> None:
+    config = tmp_path / "train.yaml"
+    config.write_text(
+        "optimizers: {sgd: {lr: 0.1}}\nschedulers: [{multistep: {milestones: [5ba, 7ba, 9ba]}}]\n"
+        "max_duration: 10ba\n"
+    )
+    result = CliRunner().invoke(app, ["convert", str(config), "--to", "olmo"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "olmo: impossible\n  the learning rate is not a rise" in result.stderr

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from closedform import __version__
 from closedform.cli.audit import audit
+from closedform.cli.convert import convert
 from closedform.cli.diff import diff
 from closedform.cli.export import export
 from closedform.cli.listing import list_names
@@ -87,6 +88,7 @@ app.command("export", context_settings=FREE_ARGUMENTS)(export)
 app.command("run", context_settings=FREE_ARGUMENTS)(run)
 app.command("verify", context_settings=FREE_ARGUMENTS)(verify)
 app.command("audit", context_settings=FREE_ARGUMENTS)(audit)
+app.command("convert")(convert)
 app.command("diff")(diff)
 app.command("web")(web)
 app.command("gallery")(gallery)

@@ -16,6 +16,7 @@ from closedform.errors import (
     nearest,
 )
 from closedform.language import Schedule, UpdateRule
+from closedform.recipes.forms import Writer
 from closedform.recipes.reader import Reader
 
 
@@ -242,6 +243,7 @@ class Framework:
         versions: The versions whose semantics are known, the newest first; a commit may be given
             by the first 7 or more characters of its hash.
         reader: The reader of its configs, None if there is none.
+        writer: The writer of its configs, None if there is none.
     """
 
     name: str
@@ -250,6 +252,7 @@ class Framework:
     optimizers_as_implemented: Mapping[str, OptimizerEntry] = field(default_factory=dict)
     versions: tuple[str, ...] = ()
     reader: Reader | None = None
+    writer: Writer | None = None
 
 
 def own_schedule(name: str, make: Callable[..., Schedule], **defaults: Any) -> ScheduleEntry:

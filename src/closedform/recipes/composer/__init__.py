@@ -5,8 +5,14 @@ from __future__ import annotations
 from closedform.recipes.composer.optimizers import OPTIMIZERS
 from closedform.recipes.composer.reader import READER
 from closedform.recipes.composer.schedules import SCHEDULES
+from closedform.recipes.composer.writer import WRITER
 from closedform.recipes.entries import Framework
 
 FRAMEWORK = Framework(
-    "composer", SCHEDULES, OPTIMIZERS, versions=("6405188805a0", "8c8dd48f7216"), reader=READER
+    "composer",
+    SCHEDULES,
+    OPTIMIZERS,
+    versions=("6405188805a0", "8c8dd48f7216"),
+    reader=READER,
+    writer=WRITER,
 )

@@ -229,7 +229,7 @@ def _horizon(
         return None
     with config.located("max_duration"):
         run: Trainer = trainer(duration, ratio, Context("composer", SCHEDULES, facts=facts))
-        return first_from(run.update(run.length))
+        return int(first_from(run.update(run.length)))
 
 
 def _accumulation(config: Section) -> int | None:

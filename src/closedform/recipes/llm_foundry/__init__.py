@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from closedform.recipes.composer.reader import FOUNDRY_READER
 from closedform.recipes.composer.schedules import SCHEDULES
+from closedform.recipes.composer.writer import FOUNDRY_WRITER
 from closedform.recipes.entries import Framework
 
 FRAMEWORK = Framework(
-    "llm-foundry", SCHEDULES, {}, versions=("8c8dd48f7216",), reader=FOUNDRY_READER
+    "llm-foundry",
+    SCHEDULES,
+    {},
+    versions=("8c8dd48f7216",),
+    reader=FOUNDRY_READER,
+    writer=FOUNDRY_WRITER,
 )

@@ -5,7 +5,13 @@ from __future__ import annotations
 from closedform.recipes.entries import Framework
 from closedform.recipes.megatron.reader import READER
 from closedform.recipes.megatron.schedules import SCHEDULES
+from closedform.recipes.megatron.writer import WRITER
 
 FRAMEWORK = Framework(
-    "megatron", SCHEDULES, {}, versions=("d98e8a64ddf3", "core_v0.19.0"), reader=READER
+    "megatron",
+    SCHEDULES,
+    {},
+    versions=("d98e8a64ddf3", "core_v0.19.0"),
+    reader=READER,
+    writer=WRITER,
 )

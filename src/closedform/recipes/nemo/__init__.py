@@ -5,5 +5,8 @@ from __future__ import annotations
 from closedform.recipes.entries import Framework
 from closedform.recipes.nemo.reader import READER
 from closedform.recipes.nemo.schedules import SCHEDULES
+from closedform.recipes.nemo.writer import WRITER
 
-FRAMEWORK = Framework("nemo", SCHEDULES, {}, versions=("8cfedd720346",), reader=READER)
+FRAMEWORK = Framework(
+    "nemo", SCHEDULES, {}, versions=("8cfedd720346",), reader=READER, writer=WRITER
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from closedform.recipes.entries import Framework
 from closedform.recipes.transformers.arguments import Variant, reader_of
 from closedform.recipes.transformers.schedules import SCHEDULES
+from closedform.recipes.transformers.writer import WRITER
 
 FRAMEWORK = Framework(
     "transformers",
@@ -15,4 +16,5 @@ FRAMEWORK = Framework(
         "4.57.1",
     ),
     reader=reader_of(Variant("transformers", lambda section: True), is_general=True),
+    writer=WRITER,
 )

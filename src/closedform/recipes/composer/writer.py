@@ -1,0 +1,82 @@
+"""The writers of Composer's recipes and llm-foundry's, in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+
+_SHAPES = {
+    Curve.CONSTANT: ("constant", "constant_with_warmup"),
+    Curve.LINEAR: ("linear_decay", "linear_decay_with_warmup"),
+    Curve.COSINE: ("cosine_decay", "cosine_decay_with_warmup"),
+}
+_FOUNDRY = {
+    "constant": "constant_with_warmup",
+    "linear_decay": "linear_decay_with_warmup",
+    "cosine_decay": "cosine_with_warmup",
+}
+
+
+def _schedulers(form: Form) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The names of schedulers with their arguments: a warmup begins at 0."""
+    if form.curve not in _SHAPES:
+        return
+    plain, warmed = _SHAPES[form.curve]
+    arguments: dict[str, Any] = {}
+    if form.curve is not Curve.CONSTANT:
+        arguments["alpha_f"] = native(form.low / form.peak) if form.peak != 0 else 0.0
+        if whole(form.end) != form.total:
+            arguments["t_max"] = f"{whole(form.end)}ba"
+    if form.rise is None:
+        yield plain, arguments
+        return
+    for length in dict.fromkeys((whole(form.warmup()), whole(form.warmup(1)))):
+        yield warmed, {"t_warmup": f"{length}ba", **arguments}
+
+
+def _optimizer(form: Form, made: Optimizer) -> dict[str, Any]:
+    values = {key: native(one) for key, one in made.values.items() if key != "betas"}
+    if "betas" in made.values:
+        values["betas"] = [native(beta) for beta in made.values["betas"]]
+    return {"lr": native(form.peak), "weight_decay": native(made.weight_decay or 0), **values}
+
+
+def _clipping(made: Optimizer) -> dict[str, Any]:
+    if made.clipping is None:
+        return {}
+    clipping = {"clipping_type": "norm", "clipping_threshold": native(made.clipping)}
+    return {"algorithms": {"gradient_clipping": clipping}}
+
+
+def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+    del facts
+    for name, arguments in _schedulers(form):
+        yield {
+            "optimizers": {made.name or "adamw": _optimizer(form, made)},
+            "schedulers": [{name: arguments}],
+            "max_duration": f"{form.total}ba",
+            **_clipping(made),
+        }
+
+
+def _foundry_configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+    del facts
+    for name, arguments in _schedulers(form):
+        own = _FOUNDRY.get(name.removesuffix("_with_warmup"), name)
+        optimizer = _optimizer(form, made)
+        # DecoupledAdamW does not multiply its weight decay by the rate.
+        optimizer["weight_decay"] = native((made.weight_decay or 0) * form.peak)
+        yield {
+            "optimizer": {"name": "decoupled_adamw", **optimizer},
+            "scheduler": {"name": own, "t_warmup": "0ba", **arguments},
+            "max_duration": f"{form.total}ba",
+            "global_train_batch_size": 1,
+            **_clipping(made),
+        }
+
+
+WRITER = Writer(".yaml", _configs, {})
+FOUNDRY_WRITER = Writer(".yaml", _foundry_configs, {})
+"""Of llm-foundry."""

@@ -1,0 +1,67 @@
+"""The writer of DeepSpeed's JSON, whose schedulers are one update late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+
+_TYPES = {"adam": "Adam", "adamw": "AdamW", "lion": "Lion", "sgd": "SGD"}
+
+
+def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+    del facts
+    params: dict[str, Any] = {
+        "lr": native(form.peak),
+        "weight_decay": native(made.weight_decay or 0),
+        **{key: native(one) for key, one in made.values.items() if key != "betas"},
+    }
+    if "betas" in made.values:
+        params["betas"] = [native(beta) for beta in made.values["betas"]]
+    shared: dict[str, Any] = {
+        "optimizer": {"type": _TYPES.get(made.name, "AdamW"), "params": params},
+        "train_micro_batch_size_per_gpu": 1,
+    }
+    if made.clipping is not None:
+        shared["gradient_clipping"] = native(made.clipping)
+    if form.curve is Curve.CONSTANT and form.rise is None:
+        yield shared
+        return
+    warmup = max(0, whole(form.warmup(-1)) if form.rise is not None else 0)
+    rates = {
+        "warmup_min_lr": native(form.at(-1)),
+        "warmup_max_lr": native(form.peak),
+        "warmup_num_steps": warmup,
+        "warmup_type": "linear",
+    }
+    cosine = {
+        "warmup_min_ratio": native(form.at(-1) / form.peak) if form.peak != 0 else 0.0,
+        "cos_min_ratio": native(form.low / form.peak) if form.peak != 0 else 0.0,
+        "warmup_type": "linear",
+    }
+    match form.curve:
+        case Curve.CONSTANT:
+            found = [("WarmupLR", rates)]
+        case Curve.LINEAR:
+            found = [("WarmupDecayLR", {**rates, "total_num_steps": whole(form.end) - 1})]
+        case Curve.COSINE:
+            found = [
+                (
+                    "WarmupCosineLR",
+                    {
+                        **cosine,
+                        "warmup_num_steps": length,
+                        "total_num_steps": whole(form.end) - shift,
+                    },
+                )
+                for length in (warmup, warmup + 1)
+                for shift in (0, 1)
+            ]
+        case _:
+            found = []
+    for name, arguments in found:
+        yield {**shared, "scheduler": {"type": name, "params": arguments}}
+
+
+WRITER = Writer(".json", _configs, {})

@@ -1,0 +1,71 @@
+"""The writer of transformers' TrainingArguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+
+
+def _kinds(form: Form, warmup: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The schedulers of a curve, with their arguments."""
+    ratio = native(form.low / form.peak) if form.peak != 0 else 0.0
+    if form.has_plateau and form.curve in (Curve.LINEAR, Curve.COSINE):
+        yield (
+            "warmup_stable_decay",
+            {
+                "num_decay_steps": whole(form.end - form.begin),
+                "num_stable_steps": whole(form.begin) - warmup,
+                "decay_type": form.curve.value,
+                "min_lr_ratio": ratio,
+            },
+        )
+        return
+    match form.curve:
+        case Curve.CONSTANT:
+            yield ("constant_with_warmup" if warmup else "constant"), {}
+        case Curve.LINEAR if form.low == 0:
+            yield "linear", {}
+        case Curve.LINEAR:
+            yield "polynomial", {"lr_end": native(form.low), "power": 1.0}
+        case Curve.COSINE if form.low == 0:
+            yield "cosine", {}
+        case Curve.COSINE:
+            yield "cosine_with_min_lr", {"min_lr": native(form.low)}
+            yield "cosine_warmup_with_min_lr", {"min_lr": native(form.low)}
+        case Curve.INVERSE_ROOT:
+            yield "inverse_sqrt", {"timescale": whole(form.end)}
+
+
+def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+    del facts
+    warmup = whole(form.warmup()) if form.rise is not None else 0
+    end = form.total
+    if form.curve in (Curve.LINEAR, Curve.COSINE):
+        end = whole(form.end)
+    optimizer: dict[str, Any] = {
+        "optim": {"adamw": "adamw_torch", "sgd": "sgd", "lion": "lion_32bit"}.get(
+            made.name, "adamw_torch"
+        ),
+        "weight_decay": native(made.weight_decay or 0),
+        "max_grad_norm": native(made.clipping or 0),
+    }
+    for index, beta in enumerate(made.values.get("betas", ()), 1):
+        optimizer[f"adam_beta{index}"] = native(beta)
+    if "eps" in made.values:
+        optimizer["adam_epsilon"] = native(made.values["eps"])
+    for name, arguments in _kinds(form, warmup):
+        config: dict[str, Any] = {
+            "learning_rate": native(form.peak),
+            "max_steps": end,
+            "warmup_steps": warmup,
+            "lr_scheduler_type": name,
+            **optimizer,
+        }
+        if arguments:
+            config["lr_scheduler_kwargs"] = arguments
+        yield config
+
+
+WRITER = Writer(".yaml", _configs, {})

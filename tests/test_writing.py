@@ -1,0 +1,228 @@
+"""Configs written from recipes: proved equal, and checked against values of the frameworks."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sympy as sp
+
+import closedform as cf
+from closedform import schedules
+from closedform.errors import ArgumentError, UnknownNameError
+from closedform.language import Schedule
+from closedform.recipes import Recipe, load_recipe
+from closedform.recipes.forms import Curve
+from closedform.writing import Verdict, recognized, simple, writable, write_recipe
+from tests.reference.records import Row, corpus
+
+SAME = 1e-12
+"""As in tests/recipes/test_corpus.py: the frameworks compute in float64."""
+
+SYSTEMS = ("megatron", "automodel", "nemo", "torchtitan", "composer", "olmo", "llm-foundry")
+ROWS = {
+    row["file"]: row
+    for row in corpus()
+    if "expected" in row and row["file"].partition("/")[0] in SYSTEMS
+}
+
+# File -> why its own framework, as its newest version writes it, has no config for it here.
+OTHER = {
+    "composer/004-deeplabv3_ade20k_unoptimized.yaml": "a polynomial",
+    "composer/028-resnet20_cifar10.yaml": "milestones",
+    "nemo/006-marblenet_3x2x64_20ms.yaml": "a polynomial",
+    "nemo/008-fast-conformer_aed.yaml": "an inverse root after the warmup of NeMo",
+    "nemo/019-bert_pretraining_from_preprocessed_config.yaml": "a square root",
+    "nemo/023-megatron_gpt_config_hyena.yaml": "a constant phase as long as the run",
+    "nemo/056-g2p_conformer_ctc.yaml": "Noam",
+    "torchtitan/021-train_configs-debug_model.toml": "a decay over no update, of an old version",
+    "torchtitan/026-train_configs-debug_model.toml": "the formula of an old version",
+    "torchtitan/028-train_configs-llama3_70b.toml": "the formula of an old version",
+    "torchtitan/029-train_configs-llama3_8b.toml": "the formula of an old version",
+    "torchtitan/030-train_configs-debug_model.toml": "the formula of an old version",
+    "torchtitan/031-train_configs-llama3_405b.toml": "the formula of an old version",
+    "torchtitan/033-train_configs-llama3_8b.toml": "the formula of an old version",
+    "torchtitan/036-train_configs-llama2_7b.toml": "the formula of an old version",
+}
+
+
+def read(row: Row, folder: Path) -> Recipe:
+    framework, _, name = row["file"].partition("/")
+    path = folder / name
+    path.write_text(row["text"], encoding="utf-8")
+    return load_recipe(path, framework=framework, facts=row["expected"]["facts"])
+
+
+@pytest.mark.sample(every=6)
+@pytest.mark.parametrize("file", ROWS)
+def test_read_write_read_is_proved_equal(file: str, tmp_path: Path) -> None:
+    recipe = read(ROWS[file], tmp_path)
+    total = ROWS[file]["expected"]["facts"].get("total_steps", 1000)
+    written = write_recipe(recipe, recipe.framework, None if recipe.horizon else total)
+    if file in OTHER:
+        assert written.verdict in (Verdict.NEAREST, Verdict.IMPOSSIBLE)
+        return
+    assert written.verdict in (Verdict.EXACT, Verdict.UNTIL), written.why
+    path = tmp_path / f"again{written.suffix}"
+    path.write_text(written.text, encoding="utf-8")
+    again = load_recipe(path, framework=recipe.framework, facts=written.facts)
+    assert written.recipe is not None
+    assert again.schedule() == written.recipe.schedule()
+    is_same = again.horizon == (recipe.horizon or total)
+    assert is_same == ("the length of the run" not in written.left_out)
+
+
+# A config of each of five systems, all of them with a warmup and a decay.
+SAMPLES = (
+    "megatron/012-scripts-run_video_vlm_train.args",
+    "automodel/034-deepseek_v4_flash_pretrain.yaml",
+    "torchtitan/005-train_configs-deepseek_v3_671b.toml",
+    "composer/007-mnli.yaml",
+    "olmo/012-official-0724-OLMo-1B.yaml",
+)
+TARGETS = ("megatron", "automodel", "torchtitan", "composer", "olmo", "transformers", "deepspeed")
+
+
+@pytest.mark.sample(every=3)
+@pytest.mark.parametrize(("file", "target"), list(itertools.product(SAMPLES, TARGETS)))
+def test_verdicts_hold_for_the_values_of_the_framework(
+    file: str, target: str, tmp_path: Path
+) -> None:
+    data = ROWS[file]["expected"]
+    recipe = read(ROWS[file], tmp_path)
+    written = write_recipe(recipe, target)
+    if written.verdict is Verdict.IMPOSSIBLE:
+        assert (written.text, written.recipe) == ("", None)
+        assert written.why
+        return
+    assert written.recipe is not None
+    assert recipe.horizon is not None
+    pairs = [
+        (step, value)
+        for step, value in zip(data["steps"], data["lr"], strict=True)
+        if written.verdict is Verdict.EXACT or step < recipe.horizon
+        if written.verdict is not Verdict.UNTIL or step < (written.until or 0)
+    ]
+    wanted = np.array([value for _, value in pairs])
+    found = np.array([float(written.recipe.schedule()(step)) for step, _ in pairs])
+    apart = np.abs(found - wanted).max() / wanted.max()
+    if written.verdict in (Verdict.EXACT, Verdict.UNTIL):
+        assert apart <= SAME
+        return
+    assert written.gap is not None
+    assert written.at is not None
+    # The largest gap is at least that at the steps of the record, and is where it says.
+    assert apart <= written.gap * (1 + 1e-9) + SAME
+    both = [float(one.schedule()(written.at)) for one in (recipe, written.recipe)]
+    assert abs(both[0] - both[1]) == pytest.approx(written.gap * wanted.max(), rel=1e-2)
+
+
+B8 = {"global_batch_size": 8}
+
+
+def test_conversion_between_two_clocks_is_exact() -> None:
+    flags = {"lr": 1e-3, "min-lr": 1e-4, "train-iters": 100, "lr-warmup-iters": 10}
+    config = {**flags, "lr-decay-style": "cosine", "adam-beta2": 0.95, "clip-grad": 0.5}
+    recipe = load_recipe(config, framework="megatron", facts=B8)
+    written = cf.write_recipe(recipe, "transformers")
+    # After the run the Trainer's cosine rises again.
+    assert (written.verdict, written.until) == (Verdict.UNTIL, 101)
+    longer = load_recipe(
+        {**config, "train-iters": 150, "lr-decay-iters": 100}, "megatron", facts=B8
+    )
+    written = cf.write_recipe(longer, "transformers")
+    assert (written.verdict, written.until, written.at) == (Verdict.UNTIL, 101, 149)
+    assert "cosine_with_min_lr" in written.text
+    assert written.recipe is not None
+    assert written.recipe.clipping == recipe.clipping
+    assert written.recipe.optimizer().hyperparameters["beta2"] == sp.Rational(19, 20)
+
+
+def test_facts_are_those_that_the_config_does_not_have() -> None:
+    samples = {"train-samples": 1001, "lr-decay-samples": 1003, "lr-warmup-samples": 13}
+    flags = {"lr": 1e-3, "global-batch-size": 7, **samples}
+    recipe = load_recipe(flags, framework="megatron", facts={"global_batch_size": 7})
+    written = write_recipe(recipe, "megatron")
+    assert (written.verdict, written.facts) == (Verdict.EXACT, {"global_batch_size": 7})
+    assert "--lr-warmup-samples 13\n" in written.text
+
+
+@pytest.mark.parametrize(
+    ("schedule", "curve", "numbers"),
+    [
+        (schedules.constant(0.1), Curve.CONSTANT, (0.1, 0.1, 0, 100)),
+        (schedules.linear(1, 0.5, 100), Curve.LINEAR, (1, 0.5, 0, 100)),
+        (schedules.cosine(1, 0.1, 80), Curve.COSINE, (1, 0.1, 0, 80)),
+        (
+            schedules.linear(0, 0.3, 7).then(schedules.cosine(0.3, 0.01, 93)),
+            Curve.COSINE,
+            (0.3, 0.01, 7, 100),
+        ),
+        (
+            schedules.linear(0, 1, 5)
+            .then(schedules.constant(1, steps=45))
+            .then(schedules.linear(1, 0.25, 50)),
+            Curve.LINEAR,
+            (1, 0.25, 50, 100),
+        ),
+    ],
+)
+def test_form_is_recognized_with_its_parameters(
+    schedule: Schedule, curve: Curve, numbers: tuple[Any, ...]
+) -> None:
+    form = recognized(schedule, 100)
+    assert form is not None
+    assert form.curve is curve
+    assert (form.peak, form.low, form.begin, form.end) == tuple(
+        sp.Rational(str(number)) for number in numbers
+    )
+
+
+def test_numbers_of_many_digits_become_simple_ones() -> None:
+    assert simple(sp.Float("9.65e-6", 60)) == sp.Rational("9.65e-6")
+    assert simple((sp.Integer(1) / 7).evalf(60)) == sp.Rational(1, 7)
+    assert simple(sp.pi.evalf(60)) is None
+
+
+def test_recipes_that_cannot_be_written_say_why() -> None:
+    steps = {
+        "optimizers": {"adamw": {"lr": 1e-3}},
+        "schedulers": [{"multistep": {"milestones": ["10ba", "20ba", "30ba"]}}],
+        "max_duration": "100ba",
+    }
+    written = write_recipe(load_recipe(steps, framework="composer"), "olmo")
+    assert (written.verdict, written.text) == (Verdict.IMPOSSIBLE, "")
+    assert "not a rise, a plateau and one decay" in written.why
+    root = {"learning_rate": 1e-3, "max_steps": 100, "lr_scheduler_type": "inverse_sqrt"}
+    written = write_recipe(load_recipe(root, framework="transformers"), "automodel")
+    assert written.why == "automodel has no inverse root decay"
+
+
+def test_parts_that_are_not_written_are_listed() -> None:
+    config = {
+        "lr": 1e-3,
+        "train-iters": 100,
+        "decoupled-lr": 1e-2,
+        "optimizer": "muon",
+        "weight-decay-incr-style": "linear",
+        "start-weight-decay": 0,
+        "end-weight-decay": 0.1,
+    }
+    recipe = load_recipe(config, framework="megatron", facts={"global_batch_size": 1})
+    written = write_recipe(recipe, "automodel")
+    assert set(written.left_out) == {
+        "the param group 'decoupled_lr'",
+        "the schedule of the weight decay",
+        "the weight decay",
+        "the optimizer megatron muon",
+    }
+
+
+def test_mistakes_of_the_call() -> None:
+    recipe = load_recipe({"optimizer": {"_component_": "torch.optim.AdamW"}}, "torchtune")
+    with pytest.raises(ArgumentError, match="the updates of the run are needed"):
+        write_recipe(recipe, "megatron")
+    with pytest.raises(UnknownNameError, match=r"'megatrn' are not written.*'megatron'"):
+        write_recipe(recipe, "megatrn")
+    assert set(TARGETS) <= set(writable())

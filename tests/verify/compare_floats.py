@@ -5,8 +5,13 @@ For `make compare`. The unit tests run a part of the random formulas (`tests/sup
 
 from __future__ import annotations
 
+import statistics
+import time
+from pathlib import Path
+
 import pytest
 
+from closedform.api import to_onnx
 from closedform.compiler import compile_init, compile_program, compile_schedule
 from closedform.options import GraphOptions, ModelSpec
 from closedform.recipes import load_schedules
@@ -86,3 +91,19 @@ def test_random_formulas_that_are_proved_are_finite(
     assert isinstance(tally, Tally)
     assert not tally.wrong, tally.wrong
     assert tally.decided >= LEAST_DECIDED * tally.compiled
+
+
+def test_the_verdict_on_floats_costs_less_than_the_rest_of_an_export(tmp_path: Path) -> None:
+    """An export with both verdicts takes at most twice the time of one with the first alone."""
+    shares = []
+    for name, make in SCHEDULES.items():
+        schedule = make()
+        to_onnx(schedule, tmp_path / f"{name}.onnx")
+        begun = time.process_time()
+        to_onnx(schedule, tmp_path / f"{name}.onnx")
+        whole = time.process_time() - begun
+        graph = compile_schedule(schedule)
+        begun = time.process_time()
+        schedule_floats(graph, last=schedule.last_step)
+        shares.append((time.process_time() - begun) / whole)
+    assert statistics.median(shares) < 0.5

@@ -129,7 +129,6 @@ def bounded_by(number: Any) -> ModelProto:
 REFUSED: Mapping[str, tuple[Callable[[], ModelProto], str]] = {
     "40 squarings": (squarings, "more than 200000 nodes as an expression"),
     "40 squarings of a constant": (squarings_of_a_constant, "a number of more than 4,200 digits"),
-    "40 choices": (lambda: choices(40), "13 nested choices, at most 6 are written"),
     "40 choices by sines": (lambda: choices(40, by_sine=True), "nested choices, at most 6"),
     "a table of 200,000": (lambda: table(200_000), "has 200000 entries; at most 65536 are read"),
     "30 doublings": (lambda: doubling(30), "it has 536870913 nodes"),
@@ -158,6 +157,7 @@ LIMITED: Mapping[str, Callable[[], ModelProto]] = {
     "5,000 signs": lambda: repeated("Neg", 5000),
     "12 squarings": lambda: squarings(12),
     "6 choices": lambda: choices(6),
+    "40 choices": lambda: choices(40),
     "10 doublings": lambda: doubling(10),
     "a table of 20,000": lambda: table(20_000),
     "50,000 additions": lambda: repeated("Add", 50_000, "c", c=1.5),

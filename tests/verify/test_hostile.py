@@ -8,11 +8,13 @@ from pathlib import Path
 
 import onnx
 import pytest
-from onnx import ModelProto
+from onnx import ModelProto, NodeProto
 
 from closedform.errors import VerificationError
+from closedform.importers.onnx_graph import read_model
+from closedform.ir.evaluate import evaluate
 from closedform.verify.claims.files import verify_file
-from tests.verify.hostile import REFUSED, doubling, recursive, stating
+from tests.verify.hostile import REFUSED, chain, choices, doubling, node, recursive, stating
 
 
 @pytest.mark.sample(every=2)
@@ -36,3 +38,32 @@ def test_a_small_program_with_functions_is_read(tmp_path: Path) -> None:
     assert recursive().functions[0].node[0].op_type == "f0"
     onnx.save(stating("[]"), path)
     assert verify_file(path, budget=1.0)[0].exact(7) == 7
+
+
+def test_a_chain_of_choices_is_read_in_segments(tmp_path: Path) -> None:
+    """2**40 paths as a tree, two segments of steps: the values are those of the graph."""
+    path = tmp_path / "choices.onnx"
+    onnx.save(choices(40), path)
+    schedule, report = verify_file(path, budget=5.0)
+    assert not report.unknown
+    graph = read_model(choices(40))
+    for step in (0, 1, 7, 99, 100, 101, 10**6, 2**40):
+        value = float(evaluate(graph, {"step": step})["value"])
+        # 40 products by the float nearest to 7/10, each rounded.
+        assert float(schedule.exact(step)) == pytest.approx(value, rel=40 * 2**-51, abs=0)
+
+
+def test_choices_with_many_segments_are_refused(tmp_path: Path) -> None:
+    """Each choice has a limit of its own, and so a segment: more of them than are written."""
+
+    def link(i: int) -> list[NodeProto]:
+        return [
+            node("Less", [f"x{i}", f"c{i}"], [f"b{i}"]),
+            node("Add", [f"x{i}", "one"], [f"y{i}"]),
+            node("Where", [f"b{i}", f"y{i}", f"x{i}"], [f"x{i + 1}"]),
+        ]
+
+    path = tmp_path / "many.onnx"
+    onnx.save(chain(80, link, one=1.0, **{f"c{i}": 1000.0 * i for i in range(80)}), path)
+    with pytest.raises(VerificationError, match="nested choices, at most 6 are written"):
+        verify_file(path, budget=1.0)

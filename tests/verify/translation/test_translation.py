@@ -417,3 +417,18 @@ def test_open_schedules_are_validated_over_their_declarations() -> None:
     graph: Graph = compile_schedule(lr, GraphOptions(inputs=["peak", "width"]))
     assert validate(lr, graph).proved
     assert translation.BUDGET == 5.0
+
+
+def test_the_budget_holds_before_the_first_question() -> None:
+    """150 cosines and logarithms: to read their constants takes longer than the budget."""
+    branches = [
+        (sp.cos(sp.pi * t / (1000 + k)) * sp.log(k + 2), t < 10 * k + 10) for k in range(150)
+    ]
+    source = Schedule(sp.Piecewise(*branches, (0, True)))
+    graph = compile_schedule(source)
+    begun = time.process_time()
+    verdict = validate(source, graph, budget=0.2)
+    # Without a check it took 12 s; one check is passed every few milliseconds.
+    assert time.process_time() - begun < 3
+    assert verdict.unknown
+    assert verdict.reason == translation.OUT_OF_TIME

@@ -119,6 +119,8 @@ class Limits:
     chain_facts: int = 2  # branches before its own that a branch of a longer chain knows
     integer_depth: int = 5  # cases of integers within one another
     eliminations: int = 12  # symbols that equalities eliminate
+    unfolded_segments: int = 64  # segments of a term that is too large as an expression
+    unfolding_seconds: float = 1.0  # s; to find them
     few_branches: int = 8  # more branches: first proved for any number in their place
     listed_branches: int = 24  # undecided branches of a graph whose paths are listed
     reached_branches: int = 32  # branches that are asked whether they can be reached

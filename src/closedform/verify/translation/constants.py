@@ -19,7 +19,7 @@ A number that is stored in two floats, its rounding and the rest, is in a much n
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -109,6 +109,7 @@ class Constants:
     Args:
         sources: Terms in which the numbers are looked for: the source of the graph.
         numbers: More numbers, such as the ends of the lines of the source.
+        check: Called before each number is looked for; it may raise.
 
     Example:
         >>> from math import pi
@@ -117,7 +118,14 @@ class Constants:
         (1/10, (1/196000 * pi))
     """
 
-    def __init__(self, sources: Iterable[Term] = (), numbers: Iterable[fmpq] = ()) -> None:
+    def __init__(
+        self,
+        sources: Iterable[Term] = (),
+        numbers: Iterable[fmpq] = (),
+        *,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._check = check
         self._known: dict[tuple[float, DType], Term] = {}
         self._irrationals: list[tuple[Term, fmpq, fmpq]] = []
         rationals, irrationals = _numbers(sources)
@@ -125,6 +133,7 @@ class Constants:
         self._rationals = sorted(found | {-number for number in found})
         self._operands = sorted({*self._rationals, fmpq(2)})
         for term in (build.PI, *irrationals, *(build.multiply(build.PI, x) for x in irrationals)):
+            check()
             ends = enclosure(term)
             if ends is not None and (ends[0] > 0 or ends[1] < 0):
                 self._irrationals.append((term, *ends))
@@ -133,6 +142,7 @@ class Constants:
         """Returns an exact number that rounds to a float."""
         key = number, dtype
         if key not in self._known:
+            self._check()
             self._known[key] = self._recover(number, dtype)
         return self._known[key]
 

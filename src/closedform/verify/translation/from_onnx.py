@@ -5,15 +5,23 @@ from __future__ import annotations
 from os import PathLike
 from pathlib import Path
 
+import sympy as sp
 from onnx import ModelProto
 
 from closedform.errors import VerificationError
 from closedform.importers.onnx_graph import defaults_of, load_model, read_model
 from closedform.ir import Graph, Role
-from closedform.language import Schedule
+from closedform.ir.types import MAX_STEP
+from closedform.language import Schedule, t
 from closedform.verify.terms.from_graph import as_stored, terms_of_graph
+from closedform.verify.terms.limits import LIMITS, Deadline, OutOfTime
+from closedform.verify.terms.partition import partition
+from closedform.verify.terms.sympy_io import term as term_of
 from closedform.verify.terms.sympy_io import to_sympy
+from closedform.verify.terms.tree import Term, symbols
 from closedform.verify.translation.constants import Constants, with_split_constants
+
+CLOCK = term_of(t)
 
 
 def from_onnx(source: ModelProto | str | PathLike[str], *, stored: bool = False) -> Schedule:
@@ -30,9 +38,31 @@ def from_onnx(source: ModelProto | str | PathLike[str], *, stored: bool = False)
     constant = as_stored if stored else with_split_constants(Constants(), graph)
     try:
         (term,) = terms_of_graph(graph, constant=constant).values()
-        return Schedule(to_sympy(term), name=graph.name).bind(defaults_of(model))
+        return Schedule(_expression(term), name=graph.name).bind(defaults_of(model))
     except RecursionError:
         raise VerificationError("its operations are nested too deeply", where=where) from None
+
+
+def _expression(root: Term) -> sp.Basic:
+    """The expression of a term; segment by segment where it is too large with shared parts in it.
+
+    A chain of choices, each on the one before, has few segments and would be a tree without end.
+    """
+    try:
+        return to_sympy(root)
+    except VerificationError:
+        if set(symbols(root)) != {"t"}:
+            raise
+        deadline = Deadline.after(LIMITS.unfolding_seconds)
+        try:
+            segments = partition(root, CLOCK, 0, MAX_STEP + 1, check=deadline.check)
+        except OutOfTime:
+            segments = []
+        if not 0 < len(segments) <= LIMITS.unfolded_segments:
+            raise
+        *others, last = [(to_sympy(each.term(CLOCK)), each.end) for each in segments]
+        branches = [(value, t < end) for value, end in others]
+        return sp.Piecewise(*branches, (last[0], True))
 
 
 def _check_schedule(graph: Graph, where: str) -> None:

@@ -46,7 +46,7 @@ from closedform.verify.tactics.prover import prove
 from closedform.verify.terms import build, tree
 from closedform.verify.terms.definedness import obligations
 from closedform.verify.terms.from_graph import Constant, terms_of_graph
-from closedform.verify.terms.limits import LIMITS
+from closedform.verify.terms.limits import LIMITS, Deadline, OutOfTime
 from closedform.verify.terms.linear import LinearForm
 from closedform.verify.terms.partition import Segments, Value, aligned, as_term, partition
 from closedform.verify.terms.sympy_io import term
@@ -86,6 +86,7 @@ PAIRS = (
     "it computes in pairs of float32, whose second parts are the rounding errors of the first: "
     "read over the real numbers they say nothing, the certificate of numerics measures them"
 )
+OUT_OF_TIME = "the budget ended before the terms of the graph were read"
 _SPLITTER = 4097.0
 
 
@@ -126,6 +127,8 @@ def timed(decide: Callable[[], Verdict]) -> Verdict:
         verdict = decide()
     except (ClosedFormError, ArithmeticError) as error:
         verdict = Verdict(Status.UNKNOWN, reason=str(error))
+    except OutOfTime:
+        verdict = Verdict(Status.UNKNOWN, reason=OUT_OF_TIME)
     except RecursionError:
         verdict = Verdict(Status.UNKNOWN, reason="the terms are nested too deeply")
     return verdict.after(time.monotonic() - begun)
@@ -176,7 +179,7 @@ def _compared(
     tactics: dict[str, None] = {}
     open_runs: list[tuple[Pair, OpenRun]] = []
     is_paired = _computes_in_pairs(graph)
-    pairs = _pairs(wanted, exact, graph, last)
+    pairs = _pairs(wanted, exact, graph, last, Deadline(deadline).check)
     for pair in pairs:
         steps = Steps(CLOCK, 0, last)
         if is_paired and not is_rule:
@@ -249,18 +252,27 @@ def _step(graph: Graph) -> Node | None:
     return next((node for node in graph.inputs if node.attribute("role") == Role.STEP), None)
 
 
-def _pairs(wanted: Sequence[Wanted], exact: Sequence[Term], graph: Graph, last: int) -> list[Pair]:
+def _pairs(
+    wanted: Sequence[Wanted],
+    exact: Sequence[Term],
+    graph: Graph,
+    last: int,
+    check: Callable[[], None],
+) -> list[Pair]:
     """The outputs of a graph; those that differ in the name of their parameter alone once."""
     roots = [each.term for each in wanted]
     inputs = {node.attribute("name") for node in graph.inputs if node != _step(graph)}
     symbols = {name: node for name, node in tree.symbols(*roots).items() if name in inputs}
     segments = [
-        segment for root in dict.fromkeys(roots) for segment in partition(root, CLOCK, 0, last + 1)
+        segment
+        for root in dict.fromkeys(roots)
+        for segment in partition(root, CLOCK, 0, last + 1, check=check)
     ]
     curved = (segment.value for segment in segments if isinstance(segment.value, Term))
     on_segments = map(without_special_angles, curved)
     looked_at = dict.fromkeys((*roots, *exact, *on_segments, *_inverses(roots)))
-    constants = Constants(looked_at, _ends_of_lines(segments))
+    check()
+    constants = Constants(looked_at, _ends_of_lines(segments), check=check)
 
     def outputs(constant: Constant) -> Mapping[str, Term]:
         return terms_of_graph(graph, constant=constant, symbols=symbols, last=last)

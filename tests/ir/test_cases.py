@@ -133,3 +133,36 @@ def test_order_by_form() -> None:
     assert is_at_most(graph.nodes, table.known, (), less.index, square.index)
     assert not is_at_most(graph.nodes, table.known, (), more.index, square.index)
     assert not is_at_most(graph.nodes, table.known, (), square.index, less.index)
+
+
+@pytest.mark.parametrize("is_norm", [True, False])
+def test_a_part_divided_by_either_of_two_norms_is_bounded(is_norm: bool) -> None:
+    """The norm of the row or of the whole; the fault: the norm of another tensor."""
+    matrix = TensorType(DType.F32, (4, 6))
+    builder = Builder("norms")
+    x, y = (builder.input(name, matrix, Role.GRAD) for name in "xy")
+    flag = builder.input("flag", TensorType(DType.F32, ()), Role.HYPER)
+
+    def norm(value: Value, axes: tuple[int, ...]) -> Value:
+        square = builder.emit(Op.MUL, value, value)
+        total = builder.emit(Op.REDUCE_SUM, square, axes=axes, keepdims=True)
+        return builder.emit(Op.SQRT, total)
+
+    zero, least = (builder.const(each, DType.F32) for each in (0.0, 1e-8))
+    by_row = builder.emit(Op.LT, zero, flag)
+    whole = norm(x if is_norm else y, (0, 1))
+    chosen = builder.emit(Op.WHERE, by_row, norm(x, (1,)), whole)
+    quotient = builder.emit(Op.DIV, x, builder.emit(Op.ADD, chosen, least))
+    builder.output("value", quotient)
+    graph = builder.build()
+    given = {name: Interval(-(2.0**24), 2.0**24) for name in ("x", "y", "flag")}
+    interval = Ranges(graph.nodes, 0, given=given, flushes=True).of(quotient.index)
+    assert (interval.high <= 1.5) == is_norm
+    draw = np.random.default_rng(7)
+    for scale in (1e-30, 1e-20, 1.0, 1e7):
+        for row in (-1.0, 1.0):
+            tensors = {name: draw.normal(size=(4, 6)) * scale for name in "xy"}
+            inputs = {name: value.astype(np.float32) for name, value in tensors.items()}
+            inputs["flag"] = np.asarray(row, np.float32)
+            value = node_values(graph, inputs)[quotient.index]
+            assert interval.low <= value.min() <= value.max() <= interval.high

@@ -220,6 +220,10 @@ def part_of(
         case Op.MAX:
             found = (part_of(nodes, known, part, operand) for operand in node.operands)
             return next((factor for factor in found if factor is not None), None)
+        case Op.WHERE:
+            _, then, other = node.operands
+            factors = [part_of(nodes, known, part, branch) for branch in (then, other)]
+            return None if None in factors else max(filter(None, factors))
         case Op.SQRT:
             return 1.0 if _is_sum_of_squares(nodes, node.operands[0], part) else None
         case Op.DIV:

@@ -222,7 +222,7 @@ def rule_floats(
     """
     begun = time.monotonic()
     kinds = _kinds(program)
-    states = _Invariants(program, kinds, init, begun + budget)
+    states = _Invariants(program, kinds, init, begun + budget / 2)
     graphs = [part for kind in kinds for part in kind.parts if part is not None]
     graphs += [] if evaluation is None else [evaluation]
     open_ = states.find(graphs)

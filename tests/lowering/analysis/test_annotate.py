@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from fractions import Fraction
 
 import pytest
@@ -120,3 +121,16 @@ def test_a_quotient_of_fractions_is_not_an_integer_of_the_step() -> None:
     assert is_integral(floor_div(t, 3))
     assert not is_integral(floor_div(t / 2, 3))
     assert not is_integral(floor_div(X, 3))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("power", [10**9, -(10**9)])
+def test_numbers_of_a_billion_digits_are_not_written_out(sign: int, power: int) -> None:
+    number = sign * sp.exp(power)
+    begun = time.process_time()
+    found = interval(number, domain((0, 10)))
+    assert time.process_time() - begun < 5  # to write it out takes minutes
+    assert found.is_nonzero
+    assert found.is_positive is (sign > 0)
+    size = max(abs(found.low), abs(found.high))
+    assert size == math.inf if power > 0 else 0 < size < Fraction(1, 2**3000)

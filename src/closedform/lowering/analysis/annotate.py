@@ -22,6 +22,9 @@ from closedform.lowering.safe_operand import SafeOperand
 
 Rule = Callable[[sp.Expr, Domain], Interval]
 
+_BITS = 4000
+"""Binary digits, before or after the point, of a number that is written out."""
+
 
 def interval(expr: sp.Expr, domain: Domain) -> Interval:
     """Returns an interval that encloses every value of ``expr`` on a domain."""
@@ -91,10 +94,20 @@ def _number(expr: sp.Expr) -> Interval:
     value = sp.N(expr, 30)
     if not value.is_Float or not value.is_finite:
         return ALL
+    size = value._mpf_[2] + value._mpf_[3]  # |value| is between 2**(size - 1) and 2**size
+    if abs(size) > _BITS:
+        return _extreme(is_large=size > 0, is_negative=bool(value < 0))
     exact = sp.Rational(value)
     middle = Fraction(int(exact.p), int(exact.q))
     width = abs(middle) / 10**25
     return Interval(middle - width, middle + width)
+
+
+def _extreme(*, is_large: bool, is_negative: bool) -> Interval:
+    """The interval of a number that is too large, or too near to 0, to be written out."""
+    edge = Fraction(2) ** (_BITS - 1)
+    positive = Interval(edge, INFINITY) if is_large else Interval(Fraction(0), 1 / edge, True)
+    return -positive if is_negative else positive
 
 
 def _add(expr: sp.Expr, domain: Domain) -> Interval:

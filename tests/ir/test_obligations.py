@@ -222,3 +222,16 @@ def test_directions_follow_rounding() -> None:
     assert of_product is Direction.NONE
     later = Ranges(graph.nodes, 100, step_min=50)
     assert directions(graph, later)[graph.outputs[0].index] is Direction.RISING
+
+
+@pytest.mark.parametrize(("number", "is_met"), [(1e-50, False), (1e-40, True)])
+def test_a_constant_that_an_engine_takes_for_zero(number: float, is_met: bool) -> None:
+    """onnxruntime removes the addition of 1e-50 to a float64: the logarithm is that of 0 then."""
+
+    def make(builder: Builder, x: Value) -> Value:
+        far = builder.emit(Op.MAX, x, const(builder, 1.0))
+        inverse_power = builder.emit(Op.EXP, builder.emit(Op.NEG, far))
+        return builder.emit(Op.LOG, builder.emit(Op.ADD, inverse_power, const(builder, number)))
+
+    graph = of_step(make)
+    assert (not faults(graph, Ranges(graph.nodes, 2**50, flushes=True))) == is_met

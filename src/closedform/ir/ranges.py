@@ -97,9 +97,12 @@ class Ranges:
         """Returns the interval of a node, which need not be one of the graph, on earlier ones."""
         operands = tuple(self.of(operand) for operand in node.operands)
         interval = RULES[node.op](self, node, operands)
-        if self.flushes and node.type.dtype.is_float:
-            return flushed(interval, node.type.dtype)
-        return interval
+        if not self.flushes or not node.type.dtype.is_float:
+            return interval
+        left = left_without(self.nodes, node)
+        if left is not None:
+            interval = hull([interval, self.of(left)])
+        return flushed(interval, node.type.dtype)
 
     def where(self, condition: int, truth: bool, last: int | None = None) -> Ranges | None:
         """Returns the intervals where a condition has a truth; None where it never has.
@@ -158,6 +161,32 @@ class Ranges:
                 elementwise.add(index)
         inner.elementwise = frozenset(elementwise)
         return inner
+
+
+_NEUTRAL = {Op.ADD: 0.0, Op.SUB: 0.0, Op.MUL: 1.0, Op.DIV: 1.0}
+
+
+def left_without(nodes: Sequence[Node], node: Node) -> int | None:
+    """Returns the operand that is left where an engine takes a constant for neutral, else None.
+
+    onnxruntime 1.31 removes an addition of a float64 that is 0 as a float32, such as 1e-50, and a
+    product with one that is 1 as a float32 (its NoopElimination): the value is then the operand.
+    """
+    neutral = _NEUTRAL.get(node.op)
+    if neutral is None or node.type.dtype is not DType.F64:
+        return None
+    first, second = node.operands
+    places = (
+        [(first, second)] if node.op in (Op.SUB, Op.DIV) else [(first, second), (second, first)]
+    )
+    for other, constant in places:
+        inner = nodes[constant]
+        if inner.op is Op.CONST and inner.array().size == 1:
+            number = float(inner.array().ravel()[0])
+            is_near = 0 < abs(number - neutral) < 1e-6
+            if is_near and float(np.float32(number)) == neutral:
+                return other
+    return None
 
 
 def _negatives(nodes: Sequence[Node], bounded: frozenset[int]) -> dict[int, int]:

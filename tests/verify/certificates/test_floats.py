@@ -213,7 +213,7 @@ def test_adafactor_fails_in_onnxruntime_where_subnormal_numbers_are_flushed(
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=6)
 def test_values_of_rules_are_in_their_intervals(name: str) -> None:
     """All nodes of a step, for inputs at the ends of their ranges, tiny ones and random ones."""
     spec = ModelSpec(OPTIMIZERS[name](), {"w": (4, 6)})

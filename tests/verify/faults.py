@@ -253,7 +253,7 @@ def _typed(graph: Graph, inputs: dict[str, Array]) -> dict[str, Array]:
 
 def compiled(rule: UpdateRule) -> Graph:
     """The graph of a step in float64."""
-    shapes = MATRICES if rule.name.startswith("muon") else SHAPES
+    shapes = SHAPES if rule.requires == sp.true else MATRICES
     return compile_step(ModelSpec(rule, shapes), GraphOptions(dtype="f64"))
 
 

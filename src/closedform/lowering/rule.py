@@ -188,7 +188,7 @@ class RuleLowering:
                 if name in ready.definitions:
                     element = low.symbol(local(name))
                 elif given.is_number:  # its sum counts elements
-                    element = low.tensor_value(given, self.domain)
+                    element = _filled(low, low.tensor_value(given, self.domain), shape)
                 else:
                     raise low.error(f"global_sum({given}) sums no tensor")
                 value = _shaped(low, element, shape, name)
@@ -215,6 +215,9 @@ class RuleLowering:
         if is_sparing:
             taken = [*ready.definitions.values(), ready.results["param"]]
             needed = {symbol for expr in taken for symbol in expr.free_symbols}
+            definitions = ready.rule.definitions.items()
+            if any(name.startswith(naming.TOTAL) and expr.is_number for name, expr in definitions):
+                needed.add(PARAM)  # a sum that counts elements has their shape from it
         low = BodyLowering(
             self.outer,
             RULES,
@@ -300,6 +303,14 @@ def _tensor_inputs(
             is_computed_in = value.type.dtype is dtype
             values[symbol] = value if is_computed_in else builder.emit(Op.CAST, value, to=dtype)
     return values
+
+
+def _filled(low: Lowering, number: Value, shape: Shape) -> Value:
+    """A number in a shape of which a size is not known: a choice that makes no difference."""
+    if all(isinstance(size, int) for size in shape):
+        return number
+    param = low.symbol(PARAM)
+    return low.builder.emit(Op.WHERE, low.builder.emit(Op.LE, param, param), number, number)
 
 
 def _shaped(low: Lowering, value: Value, shape: Shape, name: str) -> Value:

@@ -77,6 +77,10 @@ TRANSFORMED: dict[str, Callable[[UpdateRule], UpdateRule]] = {
     "accumulate": lambda rule: transforms.accumulate(rule, 4),
     "weight_average": lambda rule: transforms.weight_average(rule, 0.99),
     "lookahead": transforms.lookahead,
+    "sam": transforms.sam,
+    "grokfast": transforms.grokfast,
+    # Parameters of so few elements have plain states: the proof of codes takes minutes.
+    "eight_bit_states": transforms.eight_bit_states,
     "cautious": transforms.cautious,
     "mask_weight_decay": transforms.mask_weight_decay,
     "sparsify": transforms.sparsify,

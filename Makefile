@@ -93,8 +93,8 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@JAX_ENABLE_X64=1 OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q \
 	  tests/recipes/compare_packages.py tests/recipes/compare_drawn.py \
 	  tests/optimizers/compare_packages.py tests/optimizers/compare_rules.py
-	@echo "== compare: transformers, timm and pytorch-accelerated, traced and proved equal"
-	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/importers/compare_tracing.py
+	@echo "== compare: the library beside its sources: installed packages, traced and proved equal"
+	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/importers/compare_library.py
 	@echo "== compare: optimizers of torch and pytorch_optimizer, traced and run beside the originals"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s \
 	  tests/importers/compare_torch_optimizers.py

@@ -36,6 +36,8 @@ TALL: dict[str, tuple[int, ...]] = {"first": (7, 5), "second": (6, 4)}
 
 # The arguments that a class needs beside its parameters.
 ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
+    # Its form for lists decides by torch.where where that for single tensors does in Python.
+    "stablespam": {"foreach": True},
     "fadam": {"momentum_dtype": torch.float64, "fim_dtype": torch.float64},
     "ranger21": {"num_iterations": 100},
 }
@@ -58,7 +60,6 @@ REFUSED = {
     "conda": "aten._linalg_svd",
     "dash": "aten.diagonal",
     "demo": "process group",
-    "distributedmuon": "process group",
     "flashadamw": "aten.cat",
     "focus": "differs from the optimizer",  # the sign of a difference that is 0 but for rounding
     "gravity": "random numbers",
@@ -72,7 +73,6 @@ REFUSED = {
     "spam": "tensors used as indices",
     "spectralsphere": "decides more than 16 times",
     "splus": "aten.eye",
-    "stablespam": "the step decides on",
     "swats": "'phase' changes",
 }
 """Those that are refused, and a part of the reason that is given."""
@@ -133,6 +133,16 @@ def largest_difference(
             gap = np.max(np.abs(session.params[name] - expected)) / np.max(np.abs(expected))
             worst = max(worst, float(gap) if np.isfinite(gap) else np.inf)
     return worst
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _group_of_one_process(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What distributed optimizers ask for; they give each process a part of the parameters."""
+    folder = tmp_path_factory.mktemp("group")
+    address = f"file://{folder / 'store'}"
+    torch.distributed.init_process_group("gloo", init_method=address, rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
 
 
 @pytest.fixture(autouse=True)

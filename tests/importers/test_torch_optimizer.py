@@ -158,6 +158,30 @@ def test_branches_on_step_and_data_become_piecewise() -> None:
     assert any(t in part.free_symbols for part in rule.param.atoms(sp.Le, sp.Lt, sp.Gt, sp.Ge))
 
 
+class DecidesOnMeans(Traced):
+    """Stops where the means of all gradients, which divide by sizes, add up to less than 0."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        (group,) = self.param_groups
+        total = sum(p.grad.sum() / p.numel() for p in group["params"])
+        if total.item() >= 0:
+            for p in group["params"]:
+                p.sub_(p.grad, alpha=group["lr"])
+
+
+def test_a_decision_on_data_and_sizes_of_all_parameters_is_one_on_data() -> None:
+    rule = rule_of(DecidesOnMeans)
+    start = {"a": np.zeros((1, 2)), "b": np.zeros((1, 1))}
+    gradients = [
+        {"a": np.array([[3.0, 3.0]]), "b": np.array([[-4.0]])},
+        {"a": np.array([[3.0, 3.0]]), "b": np.array([[-2.0]])},
+    ]
+    first, second = trajectory(rule, start, gradients)
+    assert first["param.a"].tolist() == [[0.0, 0.0]]
+    np.testing.assert_allclose(second["param.a"], [[-0.3, -0.3]], rtol=1e-15)  # one rounding
+
+
 class GlobalNorm(Traced):
     """Clips by the norm of all gradients, as torch.nn.utils.clip_grad_norm_."""
 

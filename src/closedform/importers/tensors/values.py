@@ -249,10 +249,11 @@ class Definitions:
             shape = self.shapes.get(inner)
             if not self.is_of_tensor(rest) and shape is not None:
                 own = self.shapes[PARAM]
-                if shape == own:
-                    return rest * GlobalSum(inner)
                 if math.prod(shape) == math.prod(own):
-                    return rest * GlobalSum(like_param(inner))
+                    element = inner if shape == own else like_param(inner)
+                    # A size is that of each parameter, and stays inside of the sum.
+                    is_of_shape = bool(rest.free_symbols & SHAPE_SYMBOLS)
+                    return GlobalSum(rest * element) if is_of_shape else rest * GlobalSum(element)
         rest = term / SIZE
         if not self.is_of_tensor(rest) and not rest.free_symbols & SHAPE_SYMBOLS:
             return rest * GlobalSum(sp.Integer(1))

@@ -52,7 +52,9 @@ class Run:
         """Returns the truth of a condition that has this value on the traced numbers."""
         if condition in (sp.true, sp.false):
             return bool(condition)
-        is_of_other_shape = any(s.name.startswith("other.shape") for s in condition.free_symbols)
+        of_shapes = {s for s in condition.free_symbols - set(self.hypers) if _is_of_shape(s)}
+        others = {symbol for symbol in of_shapes if symbol not in SHAPE_SYMBOLS}
+        is_of_other_shape = others and condition.free_symbols - set(self.hypers) <= of_shapes
         if is_of_other_shape or condition.has(sp.oo, -sp.oo):
             return value
         condition = self.normal(condition)
@@ -89,6 +91,10 @@ class Run:
         self.taken.append((condition, value))
         self.note(self.taken)
         return value
+
+
+def _is_of_shape(symbol: sp.Symbol) -> bool:
+    return symbol in SHAPE_SYMBOLS or symbol.name.startswith("other.shape")
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,8 @@ class Operators(TorchDispatchMode):
         name = func._schema.name.removeprefix("aten::")
         if name.startswith("profiler::"):
             return func(*args, **options)
+        if name in _COLLECTIVES:
+            return self._collective(func, args, options)
         if torch.Tag.nondeterministic_seeded in func.tags:
             raise TraceError("random numbers have no expression")
         is_list = name.startswith("_foreach_")
@@ -88,6 +90,21 @@ class Operators(TorchDispatchMode):
         value = rule(self.algebra, *args, **semantic)
         result = func(*args, **options)
         self._assign(targets if targets is not None else result, value)
+        return result
+
+    def _collective(self, func: Any, args: Sequence[Any], options: dict[str, Any]) -> Any:
+        """Gathers the tensors of a group of one process: each output is the input."""
+        count = torch.distributed.get_world_size()
+        if count != 1:
+            raise TraceError(
+                f"the step communicates among {count} processes",
+                hint="trace it in a process group of one",
+            )
+        (outputs,), (source,) = args[:2]
+        value = self.algebra.value(source)
+        result = func(*args, **options)
+        for target in outputs:
+            self._assign(target, value)
         return result
 
     def _list(
@@ -146,6 +163,9 @@ class Operators(TorchDispatchMode):
                 storages.create(one, view.read(self.algebra.value(source)))
         return result
 
+
+_COLLECTIVES = frozenset({"c10d::allgather_"})
+"""Collective operators of torch.distributed that have a value in a group of one process."""
 
 _WITHOUT_VALUE = frozenset(
     {"out", "layout", "device", "pin_memory", "memory_format", "non_blocking", "generator"}

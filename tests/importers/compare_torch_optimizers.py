@@ -59,7 +59,7 @@ REFUSED = {
     "alice": "aten.linalg_qr",
     "conda": "aten._linalg_svd",
     "dash": "aten.diagonal",
-    "demo": "process group",
+    "demo": "einops",
     "flashadamw": "aten.cat",
     "focus": "differs from the optimizer",  # the sign of a difference that is 0 but for rounding
     "gravity": "random numbers",

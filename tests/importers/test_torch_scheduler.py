@@ -92,7 +92,7 @@ def test_one_cycle_has_a_last_step(strategy: str) -> None:
     assert isinstance(traced, Schedule)
     library = cf.frameworks.schedule("torch", "OneCycleLR", kwargs, base=0.1)
     assert cf.claims.equal(traced, library, where=cf.t <= 100).verify().proved
-    with pytest.raises(cf.errors.DomainError, match="Piecewise has no value"):
+    with pytest.raises(cf.errors.DomainError, match="the schedule has no value at t = 101"):
         traced.exact(101)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from closedform.errors import ClosedFormError, TraceError
+from closedform.importers.frames import origin
 
 Tree: TypeAlias = Any
 """A pytree."""
@@ -73,13 +74,7 @@ def traced(function: Callable[..., Any], *args: Tree, where: str) -> ClosedJaxpr
 
 def place_of(error: BaseException, where: str) -> str:
     """Returns the file and line of the innermost frame of an exception that is not of JAX."""
-    frames = []
-    trace = error.__traceback__
-    while trace is not None:
-        frames.append(f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}")
-        trace = trace.tb_next
-    own = [frame for frame in frames if not any(part in frame for part in _JAX)]
-    return f"{where}, {own[-1]}" if own else where
+    return origin(error, where, lambda frame: not any(part in frame for part in _JAX))
 
 
 def source_of(equations: Sequence[Equation]) -> str:

@@ -18,6 +18,7 @@ import sympy as sp
 import torch
 
 from closedform.errors import ClosedFormError, TraceError
+from closedform.importers.frames import origin
 from closedform.importers.tensors.steps import STEPS, values_at
 from closedform.importers.tensors.values import (
     Axes,
@@ -494,14 +495,12 @@ def _located(where: str) -> Any:
 
 def _origin(error: Exception, where: str) -> str:
     """The file and line of the innermost frame that is not of torch."""
-    frames = []
-    trace = error.__traceback__
-    while trace is not None:
-        frames.append(f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}")
-        trace = trace.tb_next
-    own = [f for f in frames if "/closedform/" not in f and "/torch/" not in f]
-    own = own or [f for f in frames if "/torch/optim/" in f]
-    return f"{where}, {own[-1]}" if own else where
+    return origin(
+        error,
+        where,
+        lambda frame: "/closedform/" not in frame and "/torch/" not in frame,
+        lambda frame: "/torch/optim/" in frame,
+    )
 
 
 def _text(value: Any) -> str:

@@ -31,6 +31,7 @@ import pytest
 import closedform as cf
 from closedform.errors import TraceError
 from closedform.importers.optax.check import Original
+from closedform.importers.optax.hypers import variables_of
 from closedform.importers.optax.jaxprs import double_precision
 from closedform.importers.tensors.check import without_rounding
 
@@ -110,7 +111,6 @@ BUILT: Mapping[str, Callable[[], Any]] = {
     "contrib.sam": lambda: optax.contrib.sam(
         optax.sgd(RATE), optax.chain(optax.contrib.normalize(), optax.sgd(0.05)), sync_period=2
     ),
-    "contrib.scale_by_muon": lambda: optax.masked(optax.contrib.scale_by_muon(), matrices),
     "contrib.schedule_free": lambda: optax.contrib.schedule_free(optax.sgd(RATE), RATE),
 }
 
@@ -144,6 +144,7 @@ REFUSED: Mapping[str, str] = {
     "flatten": "tensors that are put together",
     "scale_by_lbfgs": "scatter",
     "contrib.mechanize": "belongs to no parameter",
+    "contrib.scale_by_muon": "pytree structure error",  # it is for matrices alone
 }
 """Those that are refused, and a part of the reason that is given."""
 
@@ -232,6 +233,7 @@ def largest_difference(
         original = Original(
             transformation,
             {name: jnp.asarray(value) for name, value in start.items()},
+            variables_of(transformation.update),
             is_exact=exact is not rule,
         )
         for _ in range(STEPS):

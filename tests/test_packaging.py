@@ -11,6 +11,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = ("prove", "cli", "plot", "torch")
+COMPARED = ("jax",)
+"""Extras of the environment of `make compare` alone; its requirements pin their lower bounds."""
 # Checkers and build tools do not affect the results of the tests: their lowest versions are
 # the pinned ones.
 TOOLS = {"build", "mypy", "pre-commit", "ruff", "types-pyyaml"}
@@ -37,7 +39,8 @@ def numbers(version: str) -> tuple[int, ...]:
 def bounds() -> dict[str, str]:
     """The lower bound of each dependency, those of the extras among them."""
     extras = PROJECT["optional-dependencies"]
-    wanted = [*PROJECT["dependencies"], *(line for lines in extras.values() for line in lines)]
+    own = [lines for extra, lines in extras.items() if extra not in COMPARED]
+    wanted = [*PROJECT["dependencies"], *(line for lines in own for line in lines)]
     found = {}
     for line in wanted:
         if line == f"closedform[{','.join(EXTRAS)}]":
@@ -64,5 +67,13 @@ def test_constraints_name_only_dependencies() -> None:
 
 def test_every_extra_is_part_of_dev() -> None:
     extras = PROJECT["optional-dependencies"]
-    assert set(extras) == {*EXTRAS, "dev"}
+    assert set(extras) == {*EXTRAS, *COMPARED, "dev"}
     assert extras["dev"][0] == f"closedform[{','.join(EXTRAS)}]"
+
+
+@pytest.mark.parametrize("extra", COMPARED)
+def test_the_lower_bound_of_a_compared_extra_is_what_is_compared(extra: str) -> None:
+    (line,) = PROJECT["optional-dependencies"][extra]
+    text = (ROOT / "tests" / "recipes" / "compare_requirements.txt").read_text(encoding="utf-8")
+    pins = re.findall(rf"^{extra}(?:\[\w+\])?==([\d.]+)$", text, re.MULTILINE)
+    assert line == f"{extra}>={pins[0]}"

@@ -137,7 +137,7 @@ def largest_difference(
 
 @pytest.fixture(scope="module", autouse=True)
 def _group_of_one_process(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What distributed optimizers ask for; they give each process a part of the parameters."""
+    """A process group, for distributed optimizers: each process steps a part of the parameters."""
     folder = tmp_path_factory.mktemp("group")
     address = f"file://{folder / 'store'}"
     torch.distributed.init_process_group("gloo", init_method=address, rank=0, world_size=1)

@@ -226,3 +226,17 @@ def test_mistakes_of_the_call() -> None:
     with pytest.raises(UnknownNameError, match=r"'megatrn' are not written.*'megatron'"):
         write_recipe(recipe, "megatrn")
     assert set(TARGETS) <= set(writable())
+
+
+def test_optimizers_without_a_name_are_left_out() -> None:
+    config = {
+        "optimizers": {"sgd": {"lr": 0.1, "momentum": 0.9}},
+        "schedulers": [{"cosine_decay": {}}],
+        "max_duration": "100ba",
+    }
+    recipe = load_recipe(config, framework="composer")
+    assert write_recipe(recipe, "olmo").left_out == ("the optimizer sgd",)
+    written = write_recipe(recipe, "automodel")
+    assert (written.verdict, written.left_out) == (Verdict.EXACT, ())
+    assert written.recipe is not None
+    assert written.recipe.optimizer().hyperparameters["momentum"] == sp.Rational(9, 10)

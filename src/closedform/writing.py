@@ -108,7 +108,7 @@ def write_recipe(recipe: Recipe, framework: str, total: int | None = None) -> Wr
         )
     total = int(total)
     form = recognized(recipe.schedule(), total)
-    optimizer, left_out = _optimizer(recipe)
+    optimizer, left_out = _optimizer(recipe, writer)
     if form is None:
         why = "the learning rate is not a rise, a plateau and one decay with a curve that is known"
         return _impossible(framework, writer, why, left_out)
@@ -170,7 +170,7 @@ def _rank(written: Written, total: int) -> tuple[int, float]:
             assert_never(written.verdict)
 
 
-def _optimizer(recipe: Recipe) -> tuple[Optimizer, tuple[str, ...]]:
+def _optimizer(recipe: Recipe, writer: Writer) -> tuple[Optimizer, tuple[str, ...]]:
     """The optimizer for the writer, and what of the recipe is left out."""
     left_out = [
         f"the param group {group.name!r}"
@@ -203,9 +203,9 @@ def _optimizer(recipe: Recipe) -> tuple[Optimizer, tuple[str, ...]]:
         if "beta1" in given:
             values["betas"] = (given["beta1"], given["beta2"])
         values |= {key: given[key] for key in ("eps", "momentum") if key in given}
-        if name not in ("adam", "adamw", "sgd", "lion"):
+        if name not in writer.optimizers:
             left_out.append(f"the optimizer {name}")
-            name = ""
+            name, values = "", {}
     return Optimizer(name, values, decay, threshold), tuple(left_out)
 
 

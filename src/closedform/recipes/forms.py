@@ -114,11 +114,13 @@ class Writer:
         configs: From a form, the optimizer and the facts to configs that may have that form, the
             likeliest first. Each is read back and compared: a wrong one does no harm.
         facts: Facts to read them back with, for a number that a config does not determine.
+        optimizers: The rules of the library that it has a name for.
     """
 
     suffix: str
     configs: Callable[[Form, Optimizer, Mapping[str, Any]], Iterator[Config]]
     facts: Mapping[str, Any]
+    optimizers: tuple[str, ...]
 
 
 def native(value: Any) -> Any:

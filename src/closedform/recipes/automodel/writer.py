@@ -48,4 +48,4 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
     yield config
 
 
-WRITER = Writer(".yaml", _configs, {})
+WRITER = Writer(".yaml", _configs, {}, ("adam", "adamw", "sgd"))

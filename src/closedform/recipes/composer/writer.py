@@ -77,6 +77,6 @@ def _foundry_configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> I
         }
 
 
-WRITER = Writer(".yaml", _configs, {})
-FOUNDRY_WRITER = Writer(".yaml", _foundry_configs, {})
+WRITER = Writer(".yaml", _configs, {}, ("adam", "adamw", "sgd"))
+FOUNDRY_WRITER = Writer(".yaml", _foundry_configs, {}, ("adamw",))
 """Of llm-foundry."""

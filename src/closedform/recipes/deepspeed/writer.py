@@ -64,4 +64,4 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
         yield {**shared, "scheduler": {"type": name, "params": arguments}}
 
 
-WRITER = Writer(".json", _configs, {})
+WRITER = Writer(".json", _configs, {}, ("adamw", "lion", "sgd"))

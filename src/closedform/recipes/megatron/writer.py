@@ -58,4 +58,4 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
             yield {**flags, "lr-warmup-fraction": native(warmup / scaled["lr-decay"])}
 
 
-WRITER = Writer(".args", _configs, {"global_batch_size": 1})
+WRITER = Writer(".args", _configs, {"global_batch_size": 1}, ("adamw", "lion", "sgd"))

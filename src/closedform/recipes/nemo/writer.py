@@ -61,4 +61,4 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
             }
 
 
-WRITER = Writer(".yaml", _configs, {})
+WRITER = Writer(".yaml", _configs, {}, ("adam", "adamw", "sgd"))

@@ -67,4 +67,4 @@ def _lasting(section: dict[str, Any], form: Form, peak: Any, end: Any) -> dict[s
     return section if whole(end) == form.total else {**section, "t_max": whole(end)}
 
 
-WRITER = Writer(".yaml", _configs, {"tokens_per_update": None})
+WRITER = Writer(".yaml", _configs, {"tokens_per_update": None}, ("adamw", "lion"))

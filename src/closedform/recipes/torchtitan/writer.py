@@ -45,4 +45,4 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
     yield {"optimizer": optimizer, "lr_scheduler": section, "training": training}
 
 
-WRITER = Writer(".toml", _configs, {})
+WRITER = Writer(".toml", _configs, {}, ("adam", "adamw"))

@@ -24,8 +24,8 @@ def from_text(text: str, name: str, folder: Path, **more: Any) -> Recipe:
 
 
 def test_defaults_of_the_trainer() -> None:
-    recipe = load_recipe({"per_device_train_batch_size": 2}, facts={"total_steps": 4})
-    assert recipe.framework == "transformers"
+    given = {"per_device_train_batch_size": 2}
+    recipe = load_recipe(given, "transformers", facts={"total_steps": 4})
     assert [recipe.schedule().exact(step) for step in (0, 1, 4)] == [
         sp.Rational(5, 10**5),
         sp.Rational(5, 10**5) * sp.Rational(3, 4),
@@ -127,6 +127,17 @@ def test_trl_has_defaults_by_class(tmp_path: Path) -> None:
     assert (recipe.framework, recipe.schedule().exact(0)) == ("trl", sp.Rational(1, 10**6))
     with pytest.raises(ArgumentError, match=r"missing facts: lr .*learning_rate"):
         from_text("--max_steps 3 --beta 0.1", "dpo.args", tmp_path, framework="trl")
+
+
+def test_plain_arguments_are_those_of_transformers(tmp_path: Path) -> None:
+    assert load_recipe(PLAIN).framework == "transformers"
+    with pytest.raises(ConfigError, match=r"framework of the config is not recognized"):
+        load_recipe({"per_device_train_batch_size": 2, "max_steps": 3})  # which rate?
+    line = "--learning_rate 1e-4 --max_steps 10"
+    with pytest.raises(ConfigError, match=r"framework of the config is not recognized"):
+        from_text(line, "run.args", tmp_path)  # linear, or the cosine of ms-swift
+    line += " --lr_scheduler_type cosine"
+    assert from_text(line, "run.args", tmp_path).framework == "transformers"
 
 
 def test_llama_factory_chooses_optimizers_by_switches() -> None:

@@ -49,20 +49,18 @@ _KNOWN = (
 _RULES: Mapping[str, str] = {"adam": "adamw", "adamw": "adamw", "lion": "lion", "sgd": "sgd"}
 
 
+_OF_OTHERS = ("train_iters", "train-iters", "lr_decay_style", "lr-decay-style", "trainer")
+"""Keys of frameworks whose configs hold that of DeepSpeed among their own keys."""
+
+
 def _matches(document: Document) -> bool:
     content = document.content
-    sections = [content.get(key) for key in ("optimizer", "scheduler")]
-    typed = [
-        isinstance(one, Mapping) and "type" in one and isinstance(one.get("params", {}), Mapping)
-        for one in sections
-        if one is not None
-    ]
+    sections = [content[key] for key in ("optimizer", "scheduler") if key in content]
+    typed = all(isinstance(one, Mapping) and {"type", "params"} <= one.keys() for one in sections)
+    if not sections or not typed or any(key in content for key in _OF_OTHERS):
+        return False
     own = ("train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization")
-    return (
-        bool(typed)
-        and all(typed)
-        and (any(key in content for key in own) or not content.keys() - set(_KNOWN))
-    )
+    return any(key in content for key in own) or not content.keys() - set(_KNOWN)
 
 
 def _read(reading: Reading) -> Recipe:

@@ -118,7 +118,12 @@ def _inserted(text: str, variables: Variables) -> str:
         default = found.group(2)
         return variables.get(name, found.group(0) if default is None else default)
 
-    return _VARIABLE.sub(value, text)
+    inserted = _VARIABLE.sub(value, text)
+    return inserted if len(inserted) <= MAX_WORD else text
+
+
+MAX_WORD = 100_000
+"""The most characters of a word with its variables inserted; a longer one is left open."""
 
 
 def _expanded(command: list[str], variables: Variables, source: str) -> list[str]:

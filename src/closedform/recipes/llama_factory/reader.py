@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from closedform.recipes.document import Form
 from closedform.recipes.section import Section
 from closedform.recipes.transformers.arguments import Variant, reader_of
 
@@ -19,7 +20,9 @@ _SWITCHES = ("use_adam_mini", "use_apollo", "use_badam", "use_galore", "use_muon
 
 
 def _matches(section: Section) -> bool:
-    return any(key in section for key in (*_OWN, *_SWITCHES))
+    # Flags of a command line such as --use_galore are those of ms-swift as well.
+    is_file = section.document.form is not Form.ARGUMENTS
+    return any(key in section for key in (*_OWN, *(_SWITCHES if is_file else ())))
 
 
 READER = reader_of(Variant("llama-factory", _matches, known=_KNOWN, switches=_SWITCHES))

@@ -11,7 +11,7 @@ from closedform.errors import nearest
 from closedform.language import Schedule, UpdateRule
 from closedform.recipes.build import built
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.document import Document
+from closedform.recipes.document import Document, Form
 from closedform.recipes.documents.values import Unresolved
 from closedform.recipes.megatron.ramp import Stage, along_samples, read_ramp, updates_of
 from closedform.recipes.megatron.schedules import FLAGS, SCHEDULES
@@ -140,7 +140,9 @@ def _matches(document: Document) -> bool:
         return True
     if isinstance(content.get("scheduler"), dict) and isinstance(content.get("train"), dict):
         return "train_iters" in content["train"] or "train_samples" in content["train"]
-    names = {str(key).replace("_", "-") for key in content}
+    # On a command line, underscores are those of ms-swift.
+    is_line = document.form is Form.ARGUMENTS
+    names = {str(key) if is_line else str(key).replace("_", "-") for key in content}
     return "lr" in names and bool(
         names & {"train-iters", "train-samples", "global-batch-size", "lr-warmup-samples"}
     )

@@ -9,7 +9,7 @@ from closedform.errors import ArgumentError
 from closedform.language import Schedule
 from closedform.recipes.build import built
 from closedform.recipes.clock import Clock, Unit
-from closedform.recipes.document import Document
+from closedform.recipes.document import Document, Form
 from closedform.recipes.megatron.schedules import FLAGS, SCHEDULES
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Clipping, OptimizerPlan, ParamGroup, Recipe
@@ -96,7 +96,10 @@ _VARIANT = Variant(
 
 def _matches(document: Document) -> bool:
     section = whole(document)
-    return _own_keys(section) or sum(key in section for key in _SEVERAL) >= 2
+    if document.form not in (Form.ARGUMENTS, Form.MAPPING):
+        return False
+    of_megatron = "lr" in section and any(key in section for key in _SEVERAL[2:])
+    return _own_keys(section) or of_megatron
 
 
 def _read(reading: Reading) -> Recipe:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from closedform.recipes.entries import Framework
-from closedform.recipes.transformers.arguments import Variant, reader_of
+from closedform.recipes.transformers.arguments import Variant, is_plain, reader_of
 from closedform.recipes.transformers.schedules import SCHEDULES
 from closedform.recipes.transformers.writer import WRITER
 
@@ -15,6 +15,6 @@ FRAMEWORK = Framework(
         "5.23.0",
         "4.57.1",
     ),
-    reader=reader_of(Variant("transformers", lambda section: True), is_general=True),
+    reader=reader_of(Variant("transformers", is_plain), is_general=True),
     writer=WRITER,
 )

@@ -91,6 +91,16 @@ class Variant:
     switches: tuple[str, ...] = ()
 
 
+def is_plain(section: Section) -> bool:
+    """Returns whether the schedule is the same for each program that takes these arguments.
+
+    The programs have defaults of their own: the rate has to be given, and on a command line, which
+    ms-swift has as well, the scheduler.
+    """
+    is_line = section.document.form is Form.ARGUMENTS
+    return "learning_rate" in section and (not is_line or "lr_scheduler_type" in section)
+
+
 def reader_of(variant: Variant, *, is_general: bool = False) -> Reader:
     """Returns the reader of a variant."""
 

@@ -88,6 +88,7 @@ RULES: dict[str, Callable[[], UpdateRule]] = {
 IN_FLOAT32 = {"adam_mini", "adam_mini_element", "adam_mini_heads", "sam", "asam"}
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", RULES)
 def test_trajectory_is_that_of_the_package(name: str) -> None:
     names = [key for key in NAMES if f"{name}/{key}" in ARRAYS]

@@ -71,8 +71,10 @@ SCHEDULES: dict[str, Callable[[], Schedule]] = {
     "scale": lambda: schedules.scale(LINE, 0.5),
 }
 # A schedule without a row of its own runs with its example of the gallery.
-for new in set(EXAMPLES) - set(SCHEDULES) - {"reduce_on_plateau"}:
-    SCHEDULES[new] = cast("Callable[[], Schedule]", EXAMPLES[new].make)
+# In this order: all workers must collect the same tests.
+for new, example in EXAMPLES.items():
+    if new not in SCHEDULES and new != "reduce_on_plateau":
+        SCHEDULES[new] = cast("Callable[[], Schedule]", example.make)
 
 OPTIMIZERS: dict[str, Callable[[], UpdateRule]] = {
     "sgd": lambda: optimizers.sgd(LINE, momentum=0.9, nesterov=True, weight_decay=0.01),

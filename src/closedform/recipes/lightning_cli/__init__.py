@@ -6,4 +6,4 @@ from closedform.recipes.entries import Framework
 from closedform.recipes.lightning_cli.reader import READER
 from closedform.recipes.lightning_cli.schedules import SCHEDULES
 
-FRAMEWORK = Framework("lightning-cli", SCHEDULES, {}, reader=READER)
+FRAMEWORK = Framework("lightning-cli", SCHEDULES, {}, versions=("c4d012163c7f",), reader=READER)

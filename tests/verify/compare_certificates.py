@@ -26,7 +26,7 @@ from closedform.verify.terms.limits import LIMITS
 from tests.reference.test_configs import CONFIGS, lengths
 from tests.support.study import STUDY, compile_double_float
 
-# The bars of issue 4.
+# The largest bounds that are accepted.
 ULP_OF_SCALE, ROUNDED_SHARE, ULP = 2, 0.9999, 0.51
 
 

@@ -22,7 +22,7 @@ def test_what_is_proved_has_its_meaning(name: str) -> None:
 
 
 def test_the_judge_finds_a_narrow_step() -> None:
-    """The edit of the issue: the step in 32 bits, which no rounding explains."""
+    """The step in 32 bits, which no rounding explains."""
     subject = subjects()["roots"]()
     model = type(subject.model)()
     model.CopyFrom(subject.model)

@@ -33,7 +33,7 @@ PACKAGES = BUILD / "node_modules"
 STEPS, ROWS = 60, 16
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
-# Another build of onnxruntime adds float32 products in another order: the bar.
+# Another build of onnxruntime adds float32 products in another order.
 TOLERANCE = 1e-4
 
 

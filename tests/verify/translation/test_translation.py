@@ -397,7 +397,7 @@ def test_metadata_that_were_there_stay() -> None:
 
 
 def test_validation_takes_a_tenth_of_a_second_in_the_median() -> None:
-    """The bar of the issue, over a third of the library; the rest of an export is not in it.
+    """Over a third of the library; the rest of an export is not in it.
 
     In the time of this process, whatever else the machine runs.
     """

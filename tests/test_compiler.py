@@ -60,7 +60,7 @@ INVALID: tuple[tuple[Callable[[Any], object], str], ...] = (
     (
         lambda path: cf.to_onnx(LINE, path, opset="21"),  # type: ignore[call-overload]
         "opset must be in 7..23, got '21' (graph 'linear'): "
-        "the default is 21, which onnxruntime reads from 1.18 on",
+        "the default is 21; onnxruntime 1.17 reads up to 20, later ones 21",
     ),
     *((partial(export_shape, shape), shape_error(shape)) for shape in (3, (-3,), [3], (2, 3.0))),
     (

@@ -99,7 +99,7 @@ ERRORS = [
     (
         ["export", "cosine", *COSINE, "-o", "lr.onnx", "--opset", "3"],
         "opset must be in 7..23, got 3 (graph 'cosine'): "
-        "the default is 21, which onnxruntime reads from 1.18 on",
+        "the default is 21; onnxruntime 1.17 reads up to 20, later ones 21",
     ),
     (["show", "none.yaml"], "there is no such file (none.yaml)"),
     (["plot", "adamw"], "no schedule for 'lr' (adamw)"),

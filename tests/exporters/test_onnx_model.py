@@ -103,6 +103,16 @@ def test_models_hold_standard_nodes_only_and_no_constants(graph: Graph) -> None:
     assert [value.name for value in model.graph.output] == [o.name for o in graph.outputs]
 
 
+@pytest.mark.parametrize(
+    ("opset", "lowest"), [(7, 4), (9, 4), (12, 7), (13, 7), (17, 8), (20, 9), (21, 10), (23, 11)]
+)
+def test_ir_version_is_that_of_the_release_with_the_opset(opset: int, lowest: int) -> None:
+    builder = Builder("plus")
+    step = builder.input("step", TensorType(DType.F32), Role.STEP)
+    builder.output("value", builder.emit(Op.ADD, step, builder.const(1.0, DType.F32)))
+    assert to_model(builder.build(), opset=opset).ir_version == lowest
+
+
 def test_node_counts() -> None:
     counts = {graph.name: len(to_model(graph).graph.node) for graph in GRAPHS}
     assert counts == {
@@ -244,7 +254,7 @@ INVALID = (
     (
         lambda: to_model(cosine_graph(), opset=24),
         "opset must be in 7..23, got 24 (graph 'cosine'): "
-        "the default is 21, which onnxruntime reads from 1.18 on",
+        "the default is 21; onnxruntime 1.17 reads up to 20, later ones 21",
     ),
     (
         lambda: to_model(milestones_graph(), opset=11),

@@ -15,6 +15,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto, helper
 
 from closedform.errors import ExportError, nearest
 from closedform.exporters.onnx_ops import BF16_MIN_OPSET, ELEMENT_TYPES, ONNX_OPS, Writer
+from closedform.exporters.onnx_versions import lowest_ir_version
 from closedform.ir.graph import Graph, Node, Role, input_names
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, TensorType
@@ -22,7 +23,6 @@ from closedform.options import DEFAULT_OPSET
 
 MIN_OPSET = 7
 MAX_OPSET = 23
-IR_VERSION = 10
 PRODUCER = "closedform"
 
 Number = bool | int | float
@@ -106,7 +106,7 @@ def finish_model(
     model = helper.make_model(
         body,
         opset_imports=imports,
-        ir_version=IR_VERSION,
+        ir_version=lowest_ir_version(opset, has_functions=bool(functions)),
         producer_name=PRODUCER,
         producer_version=_package_version(),
         doc_string=doc,
@@ -194,7 +194,7 @@ def check_opset(graph: Graph, opset: int) -> None:
         raise ExportError(
             f"opset must be in {MIN_OPSET}..{MAX_OPSET}, got {opset!r}",
             where=where,
-            hint=f"the default is {DEFAULT_OPSET}, which onnxruntime reads from 1.18 on",
+            hint=f"the default is {DEFAULT_OPSET}; onnxruntime 1.17 reads up to 20, later ones 21",
         )
     for node in graph.nodes:
         needed = _needed_opset(node)

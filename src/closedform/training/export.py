@@ -21,7 +21,8 @@ from closedform.compiler import (
 )
 from closedform.errors import ExportError
 from closedform.exporters.onnx_join import join_models, renamed
-from closedform.exporters.onnx_model import IR_VERSION, to_model, write_models
+from closedform.exporters.onnx_model import to_model, write_models
+from closedform.exporters.onnx_versions import lowest_ir_version
 from closedform.ir import naming
 from closedform.ir.types import DType
 from closedform.language import Schedule, UpdateRule
@@ -270,5 +271,7 @@ def _constants(
         outputs.append(helper.make_tensor_value_info(name, element, array.shape))
     graph = helper.make_graph(nodes, "values", [], outputs, initializer=initializers)
     return helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION
+        graph,
+        opset_imports=[helper.make_opsetid("", opset)],
+        ir_version=lowest_ir_version(opset),
     )

@@ -53,10 +53,26 @@ def lower_cosine(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     """Lowers a cosine."""
     turns = _reduced_angle(low, expr.args[0], domain)
     if turns is None:
-        return low.emit(Op.COS, low.real(expr.args[0], domain))
+        return _sine_of_complement(low, expr.args[0], domain)
     numerator, denominator = turns
     folded = fold_angle(numerator, denominator, domain)
     return _sine(low, denominator - 2 * folded, denominator, domain)
+
+
+def _sine_of_complement(low: Lowering, angle: sp.Expr, domain: Domain) -> Value:
+    """``cos(x)`` as ``sin(pi/2 - x)``: onnxruntime has no Cos of float64 up to 1.23.
+
+    Where x is a multiple of pi, x/pi is subtracted from 1/2, which is exact near the zero.
+    """
+    turns = sp.Add(*(term / sp.pi for term in sp.Add.make_args(angle)))
+    if turns.has(sp.pi):
+        value = low.real(angle, domain)
+        right = low.constant(sp.pi / 2, value.type.dtype)
+        return low.emit(Op.SIN, low.emit(Op.SUB, right, value))
+    value = low.real(turns, domain)
+    half = low.constant(sp.Rational(1, 2), value.type.dtype)
+    pi = low.constant(sp.pi, value.type.dtype)
+    return low.emit(Op.SIN, low.emit(Op.MUL, low.emit(Op.SUB, half, value), pi))
 
 
 def lower_sine(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:

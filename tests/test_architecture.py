@@ -72,6 +72,7 @@ LAYERS = in_order(
     {"training": ARRAYS | {"onnx", "rich", "safetensors", "torch"}},
     {"web": frozenset({"sympy"})},
     {"plotting": frozenset({"numpy", "sympy", "matplotlib"})},
+    {"targets": frozenset()},
     {"api": ARRAYS | {"jax", "sympy", "onnx", "matplotlib", "torch"}},
     {"__init__": ARRAYS | {"sympy"}},
     {
@@ -83,7 +84,7 @@ LAYERS = in_order(
 )
 
 # A file of exporters/ is named for a target: it imports the target's package and no other's.
-TARGETS = ("onnx", "torch")
+TARGETS = ("onnx", "torch", "c")
 
 # --- banned names ------------------------------------------------------------------------------
 

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     )
     from closedform.recipes import Recipe, frameworks, load_recipe, load_schedules
     from closedform.runtime import OptimizerSession, ScheduleSession
+    from closedform.targets import to_c
     from closedform.verify import claims
     from closedform.verify.certificates.certificate import Certificate
     from closedform.writing import write_recipe
@@ -83,6 +84,7 @@ _HOME = {
     "load_recipe": "closedform.recipes",
     "load_schedules": "closedform.recipes",
     "Certificate": "closedform.verify.certificates.certificate",
+    "to_c": "closedform.targets",
     "write_recipe": "closedform.writing",
     "OptimizerSession": "closedform.runtime",
     "ScheduleSession": "closedform.runtime",
@@ -168,6 +170,7 @@ __all__ = [
     "state",
     "t",
     "tensor_input",
+    "to_c",
     "to_onnx",
     "to_torch",
     "training",

@@ -180,6 +180,22 @@ def test_export_an_optimizer(tmp_path: Path) -> None:
     assert np.array_equal(session.params["b"], np.full(3, 0.5, np.float32))
 
 
+def test_export_headers(tmp_path: Path) -> None:
+    header = tmp_path / "new" / "learning_rate.h"
+    assert str(header) in run("export", *LINEAR, "-o", header, "--dtype", "f32")
+    assert "float learning_rate(int64_t t)" in header.read_text(encoding="ascii")
+    rule = tmp_path / "update.h"
+    run("export", "--optimizer", "adamw", "--lr", "0.5", "-o", rule)
+    assert "CLOSEDFORM_API void update_step(" in rule.read_text(encoding="ascii")
+
+
+def test_a_header_is_of_one_source(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["export", str(CONFIG), "-o", str(tmp_path / "x.h")])
+    assert result.exit_code == 2
+    assert "a header is of one schedule or optimizer" in " ".join(result.stderr.split())
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_export_a_config(tmp_path: Path) -> None:
     run("export", CONFIG, "-o", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["schedule.onnx"]

@@ -1,4 +1,4 @@
-"""``closedform export``: ONNX files of a schedule, an optimizer, or a whole recipe."""
+"""``closedform export``: ONNX files of a schedule, an optimizer or a recipe, and C headers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,12 @@ def export(
     context: typer.Context,
     output: Annotated[
         Path,
-        typer.Option("-o", "--output", help="A folder or, for one schedule, an .onnx file."),
+        typer.Option(
+            "-o",
+            "--output",
+            help="A folder; for one schedule an .onnx file; for C, a header .h: its name is that "
+            "of the function.",
+        ),
     ],
     name: OptionalName = None,
     optimizer: Annotated[str | None, typer.Option(help="An optimizer, instead of NAME.")] = None,
@@ -69,7 +74,7 @@ def export(
     The arguments of NAME are options: closedform export cosine --start 3e-4 --end 0 --steps 100
     -o lr.onnx, closedform export --optimizer adamw --params model.safetensors -o adamw. A function
     of your own is closedform export train.py:get_lr -o lr.onnx, which imports train.py: its code
-    is run.
+    is run. With -o lr.h a C11 header is written, of a schedule or an elementwise optimizer.
     """
     import closedform as cf
     from closedform.cli.output import tracked
@@ -86,6 +91,9 @@ def export(
         as_implemented=as_implemented,
         inputs=hyper_inputs or (),
     )
+    if output.suffix == ".h":
+        _write_header(source, output, dtype, hyper_inputs or ())
+        return
     _check(source, shapes, output)
 
     def write_schedule(schedule: Schedule, path: Path) -> None:
@@ -116,6 +124,20 @@ def export(
             write()
     for path in (path for files, _ in tasks for path in files):
         print(f"{path}  {path.stat().st_size:,} bytes")
+
+
+def _write_header(source: Source, output: Path, dtype: Dtype | None, inputs: Sequence[str]) -> None:
+    import closedform as cf
+    from closedform.language import Schedule, UpdateRule
+
+    if not isinstance(source, Schedule | UpdateRule):
+        raise typer.BadParameter(
+            "a header is of one schedule or optimizer: name one of the recipe, or use to_c"
+        )
+    header = cf.to_c(source, name=output.stem, dtype=dtype, inputs=inputs)
+    with _folder(output.parent):
+        output.write_text(header, encoding="ascii")
+    print(f"{output}  {output.stat().st_size:,} bytes")
 
 
 def _named(

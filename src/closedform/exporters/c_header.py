@@ -1,0 +1,420 @@
+"""C11 headers of schedules and rules: functions, and a comment with the formula and its clock.
+
+A header needs math.h alone, or what ``CLOSEDFORM_MATH_H`` names in its place; it allocates nothing
+and keeps no state.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import sympy as sp
+
+from closedform.compiler import CLOCK, compile_evaluation, compile_parts, has_evaluation
+from closedform.errors import ExportError
+from closedform.exporters.c_function import (
+    COLUMNS,
+    RESERVED,
+    SIZE,
+    CFunction,
+    Parameter,
+    Passing,
+    function_head,
+    identifiers,
+    write_function,
+)
+from closedform.exporters.c_ops import c_type, literal
+from closedform.ir import naming
+from closedform.ir.graph import Graph, Role
+from closedform.ir.types import LAST_STEP, DType, Shape
+from closedform.language.printing import text
+from closedform.language.schedule import Schedule
+from closedform.language.symbols import PARAM
+from closedform.language.update_rule import UpdateRule
+from closedform.options import GraphOptions, ModelSpec
+from closedform.version import __version__
+
+ANY_PARAM = "all"
+"""The name that graphs of a rule have for the parameter."""
+
+_SHAPE: Shape = ("n",)
+
+_FLAGS = (
+    "Compile with -ffp-contract=off, and without -ffast-math, for the values that are stated here; "
+    "-O3 -fno-math-errno vectorises the loops."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A C11 header.
+
+    Attributes:
+        name: The prefix of its functions.
+        functions: Its functions, without ``<name>_init`` of a rule.
+        text: Its text.
+    """
+
+    name: str
+    functions: tuple[CFunction, ...]
+    text: str
+
+
+def schedule_header(
+    schedule: Schedule,
+    graph: Graph,
+    name: str | None = None,
+    *,
+    notes: Sequence[str] = (),
+) -> Header:
+    """Returns the header of a schedule: ``<name>(t, inputs…)`` returns its value.
+
+    Args:
+        schedule: The schedule.
+        graph: Its graph, of a step of rank 0.
+        name: The name of the function; that of the schedule if not given.
+        notes: Further paragraphs of its comment, such as the bound of its error.
+
+    Raises:
+        ExportError: The name is not an identifier that is free in C.
+    """
+    name = name or schedule.name
+    _check_name(name, f"schedule {schedule.name!r}")
+    ports = [str(node.attribute("name")) for node in graph.inputs]
+    names = identifiers(ports, {p: "t" if p == naming.STEP else p for p in ports})
+    given = [
+        Parameter(names[port], port, node.type.dtype, Passing.VALUE)
+        for port, node in zip(ports, graph.inputs, strict=True)
+    ]
+    function = write_function(name, graph, given, result="value")
+    comment = [
+        f"{name}: the value of a schedule at step t.",
+        f"{name}(t) = {text(schedule.expr)}",
+        *_values(schedule.hyperparameters),
+        _clock(graph),
+        *notes,
+    ]
+    return Header(name, (function,), document(name, comment, [function.text]))
+
+
+def rule_header(
+    rule: UpdateRule,
+    options: GraphOptions,
+    name: str | None = None,
+    *,
+    notes: Sequence[str] = (),
+) -> Header:
+    """Returns the header of an elementwise rule.
+
+    - ``<name>_init(param, states…, n)`` fills the states; it is left out where there are none.
+    - ``<name>_sums_<k>(sums…, param, grad, …)`` adds the terms of some sums over all parameters.
+      Call it for each array, k by k, before any step, with sums that are 0.
+    - ``<name>_step(param, grad, states…, inputs…, n, t, …)`` updates param and states in place.
+    - ``<name>_next(t, shared…, …)`` updates the states of the model and returns the next t, after
+      the steps of all arrays; it is left out where the next t is t + 1 and there are none.
+    - ``<name>_evaluate(evaluated, param, states…, n, t)`` writes the point of evaluation, where
+      that is not the parameter; t is the number of steps done.
+
+    Hyperparameters without a value, states of the model and sums follow as numbers.
+
+    Args:
+        rule: The rule.
+        options: How it is compiled.
+        name: The prefix of the functions; the name of the rule if not given.
+        notes: Further paragraphs of its comment.
+
+    Raises:
+        ExportError: The name is not an identifier that is free in C, or the rule is not
+            elementwise, or stores its parameters in 16 bits.
+    """
+    (header,) = rule_headers({name or rule.name: rule}, options, notes=notes)
+    return header
+
+
+def rule_headers(
+    rules: Mapping[str, UpdateRule], options: GraphOptions, *, notes: Sequence[str] = ()
+) -> list[Header]:
+    """Returns the headers of the rules of one model, whose sums are over all its parameters.
+
+    Args:
+        rules: The rules by the prefix of their functions.
+        options: How they are compiled.
+        notes: Further paragraphs of each comment.
+
+    Raises:
+        ExportError: As :func:`rule_header`.
+    """
+    for name, rule in rules.items():
+        _check_rule(rule, name)
+    every = [(rule, [_SHAPE]) for rule in rules.values()]
+    compiled = compile_parts(next(iter(rules)), every, options)
+    return [
+        _RuleHeader(rule, options, name, graphs).header(notes)
+        for (name, rule), (graphs,) in zip(rules.items(), compiled, strict=True)
+    ]
+
+
+def _check_rule(rule: UpdateRule, name: str) -> None:
+    where = f"rule {rule.name!r}"
+    _check_name(name, where)
+    if not rule.is_elementwise:
+        raise ExportError(
+            "C functions are written for rules that update each element by itself, and this one "
+            "looks at shapes or at whole tensors",
+            where=where,
+            hint="export it with to_onnx",
+        )
+    if rule.stored is not None:
+        raise ExportError(
+            f"C11 has no type for {rule.stored}, in which the rule stores its parameters",
+            where=where,
+            hint="export it with to_onnx",
+        )
+
+
+class _RuleHeader:
+    """The header of a rule under construction."""
+
+    def __init__(
+        self, rule: UpdateRule, options: GraphOptions, name: str, graphs: Sequence[Graph | None]
+    ) -> None:
+        self._rule = rule
+        self._name = name
+        self._dtype = options.tensor_dtype
+        *stages, step = graphs
+        if step is None:
+            raise ExportError("the rule has no step", where=f"rule {rule.name!r}")
+        self._step = step
+        self._stages = stages
+        spec = ModelSpec(rule, {ANY_PARAM: _SHAPE})
+        self._point = compile_evaluation(spec, options) if has_evaluation(spec) else None
+        self._states = [naming.state(ANY_PARAM, label) for label in rule.states]
+        self._shared = [naming.shared(label) for label in rule.shared]
+        ports = self._all_ports()
+        self._names = identifiers(list(ports), ports)
+
+    def _all_ports(self) -> dict[str, str]:
+        """Each port of any graph with the name that it should have in C."""
+        found = {naming.param(ANY_PARAM): "param", naming.grad(ANY_PARAM): "grad"}
+        found |= {port: port.rpartition(".")[2] for port in self._states}
+        for label in self._rule.inputs:
+            found[naming.tensor_input(ANY_PARAM, label)] = label
+        found[naming.STEP] = "t"
+        found |= {naming.shared(label): label for label in self._rule.shared}
+        for graph in (*self._stages, self._step, self._point):
+            for node in () if graph is None else graph.inputs:
+                port = node.attribute("name")
+                found.setdefault(port, port.replace(".", "_"))
+        return found
+
+    def header(self, notes: Sequence[str]) -> Header:
+        """Returns the header."""
+        functions = [
+            self._sums(place, graph)
+            for place, graph in enumerate(self._stages)
+            if graph is not None
+        ]
+        functions.append(self._update())
+        if self._shared or self._is_clock_conditional():
+            functions.append(self._next())
+        if self._point is not None:
+            functions.append(self._evaluation(self._point))
+        init = self._init()
+        texts = [*([] if init is None else [init]), *(one.text for one in functions)]
+        comment = [*self._comment(), *notes]
+        return Header(self._name, tuple(functions), document(self._name, comment, texts))
+
+    # --- parameters ----------------------------------------------------------------------------
+
+    def _arrays(self, passing: Passing) -> list[Parameter]:
+        """Param, grad, states and inputs, then the number of elements."""
+        param, grad = naming.param(ANY_PARAM), naming.grad(ANY_PARAM)
+        tensors = [param, grad, *self._states]
+        tensors += [naming.tensor_input(ANY_PARAM, label) for label in self._rule.inputs]
+        found = []
+        for port in tensors:
+            is_carried = port == param or port in self._states
+            how = passing if is_carried else Passing.READ
+            found.append(Parameter(self._names[port], port, self._dtype, how))
+        return [*found, Parameter(SIZE, SIZE, DType.I64, Passing.VALUE)]
+
+    def _numbers(self, graph: Graph) -> list[Parameter]:
+        """The clock, hyperparameters, states of the model and sums."""
+        nodes = {node.attribute("name"): node for node in graph.inputs if not node.type.shape}
+        return [
+            Parameter(self._names[port], port, node.type.dtype, Passing.VALUE)
+            for port, node in nodes.items()
+        ]
+
+    # --- functions -----------------------------------------------------------------------------
+
+    def _sums(self, place: int, graph: Graph) -> CFunction:
+        sums = [output.name for output in graph.outputs if output.name.startswith(naming.TOTAL)]
+        targets = [Parameter(port.replace(".", "_"), port, DType.F64, Passing.ADD) for port in sums]
+        given = [*self._arrays(Passing.READ), *self._numbers(graph)]
+        return write_function(f"{self._name}_sums_{place}", graph, [*targets, *given])
+
+    def _update(self) -> CFunction:
+        graph = self._step
+        given = [*self._arrays(Passing.UPDATE), *self._numbers(graph)]
+        carried = [naming.param(ANY_PARAM), *self._states]
+        updates = {port: naming.following(port) for port in carried}
+        return write_function(f"{self._name}_step", graph, given, updates=updates)
+
+    def _is_clock_conditional(self) -> bool:
+        return bool(self._rule.advances != sp.true)
+
+    def _next(self) -> CFunction:
+        graph = self._step
+        dtypes = {node.attribute("name"): node.type.dtype for node in graph.inputs}
+        targets = [
+            Parameter(
+                f"next_{self._names[port]}", naming.following(port), dtypes[port], Passing.RESULT
+            )
+            for port in self._shared
+        ]
+        result = naming.following(naming.STEP)
+        given = [*targets, *self._numbers(graph)]
+        return write_function(f"{self._name}_next", graph, given, result=result)
+
+    def _evaluation(self, graph: Graph) -> CFunction:
+        inputs = {node.attribute("name"): node for node in graph.inputs}
+        target = Parameter("evaluated", naming.evaluation(ANY_PARAM), self._dtype, Passing.WRITE)
+        arrays = [
+            one for one in self._arrays(Passing.READ) if one.port in inputs or one.port == SIZE
+        ]
+        given = [target, *arrays, *self._numbers(graph)]
+        return write_function(f"{self._name}_evaluate", graph, given)
+
+    def _init(self) -> str | None:
+        """The text of the function that fills the states."""
+        if not self._rule.states:
+            return None
+        type_ = c_type(self._dtype)
+        starts = {
+            self._names[port]: (
+                "param[i]"
+                if spec.initial == PARAM
+                else literal(self._dtype.numpy.type(float(spec.initial)).item(), self._dtype)
+            )
+            for port, spec in zip(self._states, self._rule.states.values(), strict=True)
+        }
+        states = [f"{type_} *restrict {name}" for name in starts]
+        declarations = [f"const {type_} *restrict param", *states, f"size_t {SIZE}"]
+        head = function_head(f"CLOSEDFORM_API void {self._name}_init", declarations)
+        unused = [] if "param[i]" in starts.values() else ["    (void)param;"]
+        stores = [f"        {name}[i] = {value};" for name, value in starts.items()]
+        loop = [f"    for (size_t i = 0; i < {SIZE}; ++i) {{", *stores, "    }"]
+        return "\n".join([head, "{", *unused, *loop, "}"])
+
+    # --- the comment ---------------------------------------------------------------------------
+
+    def _comment(self) -> list[str]:
+        rule = self._rule
+        kind = f"{self._dtype.numpy} parameters"
+        found = [f"{self._name}: one optimizer step, for {kind}, updated in place."]
+        found += [f"{key} = {text(expr)}" for key, expr in rule.definitions.items()]
+        found += [f"next {key} = {text(expr)}" for key, expr in rule.expressions().items()]
+        for label, shared in rule.shared.items():
+            found.append(
+                f"next {label} (of the model) = {text(shared.next)}, first {shared.initial}"
+            )
+        if rule.evaluation is not None:
+            found.append(f"evaluated at {text(rule.evaluation)}")
+        found += _values(rule.hyperparameters)
+        found.append(_clock(self._step))
+        found.append(
+            "Arrays must not overlap. Numbers of the model are computed in double precision and "
+            f"rounded once to {self._dtype.numpy}; then each operation on elements is rounded "
+            "once, as IEEE 754 prescribes."
+        )
+        return found
+
+
+def _clock(graph: Graph) -> str:
+    step = next(node for node in graph.inputs if node.attribute("role") is Role.STEP)
+    return f"{CLOCK}; 0 <= t <= {LAST_STEP[step.type.dtype]}."
+
+
+def _values(hyperparameters: Mapping[str, object]) -> list[str]:
+    """The hyperparameters in a paragraph; there is none without them."""
+    known = {
+        key: text(value.bound) if isinstance(value, Schedule) else str(value)
+        for key, value in hyperparameters.items()
+        if value is not None
+    }
+    if not known:
+        return []
+    return ["with " + ", ".join(f"{key} = {value}" for key, value in known.items())]
+
+
+def _check_name(name: str, where: str) -> None:
+    is_free = name not in RESERVED and not re.match(r"_[_A-Z]", name)
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or not is_free:
+        raise ExportError(
+            f"the name must be an identifier that is free in C, got {name!r}",
+            where=where,
+            hint='give name="…", such as name="learning_rate"',
+        )
+
+
+def comment_text(paragraph: str) -> str:
+    r"""Returns text that a C comment may hold: ASCII, and neither its ends nor trigraphs.
+
+    Example:
+        >>> comment_text("a*/b /* ??/ é")
+        'a* /b / * ? ?/ \\xe9'
+    """
+    plain = " ".join(paragraph.split()).encode("ascii", "backslashreplace").decode("ascii")
+    plain = "".join(c if c.isprintable() else "?" for c in plain)
+    while (safe := re.sub(r"\*(?=/)|/(?=\*)|\?(?=\?)", r"\g<0> ", plain)) != plain:
+        plain = safe
+    return plain
+
+
+def document(name: str, comment: Sequence[str], functions: Sequence[str]) -> str:
+    """Returns the text of a header: its comment, guard and functions."""
+    guard = f"CLOSEDFORM_{name.upper()}_H"
+    paragraphs = [*comment, _FLAGS, f"Written by closedform {__version__}."]
+    lines = []
+    for paragraph in paragraphs:
+        wrapped = textwrap.wrap(
+            comment_text(paragraph), COLUMNS - 3, subsequent_indent="  ", break_on_hyphens=False
+        )
+        # A wrapped line must not end in a backslash, which would join it to the next.
+        lines += [f" * {line}".rstrip("\\").rstrip() for line in wrapped]
+    return "\n".join(
+        [
+            "/*",
+            *lines,
+            " */",
+            f"#ifndef {guard}",
+            f"#define {guard}",
+            "",
+            "#include <stddef.h>",
+            "#include <stdint.h>",
+            "#ifdef CLOSEDFORM_MATH_H",
+            "#include CLOSEDFORM_MATH_H",
+            "#else",
+            "#include <math.h>",
+            "#endif",
+            "",
+            "#if defined(__FAST_MATH__)",
+            '#error "each operation must be rounded: compile without -ffast-math"',
+            "#endif",
+            "#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0",
+            '#error "each operation must be rounded to its own type: compile with -msse2"',
+            "#endif",
+            "#ifndef CLOSEDFORM_API",
+            "#define CLOSEDFORM_API static inline",
+            "#endif",
+            "",
+            "\n\n".join(functions),
+            "",
+            "#endif",
+            "",
+        ]
+    )

@@ -1,0 +1,110 @@
+"""C headers compiled by the system's compiler and loaded into the process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from closedform.errors import SessionError
+from closedform.exporters.c_function import SIZE, CFunction, Parameter, Passing
+from closedform.exporters.c_header import Header
+from closedform.ir.types import DType
+
+BASE_FLAGS = ("-std=c11", "-ffp-contract=off", "-DCLOSEDFORM_API=", "-shared", "-fPIC")
+FAST_FLAGS = ("-O3", "-fno-math-errno", "-march=native")
+"""The flags with which loops run at the speed of memory."""
+
+_SECONDS = 120.0
+_SHOWN = 5
+
+_NUMBERS: dict[DType, Any] = {
+    DType.I32: ctypes.c_int32,
+    DType.I64: ctypes.c_int64,
+    DType.F32: ctypes.c_float,
+    DType.F64: ctypes.c_double,
+}
+
+
+class CLibrary:
+    """The functions of headers, compiled into one library and loaded.
+
+    The compiler is the command of the environment variable ``CC``, else cc, gcc or clang of the
+    path. What is written is removed before the constructor returns.
+
+    Args:
+        headers: The headers; their functions have different names.
+        flags: Flags of the compiler beside ``BASE_FLAGS``.
+
+    Raises:
+        SessionError: There is no C compiler, or it fails.
+    """
+
+    def __init__(self, headers: Sequence[Header], flags: Sequence[str] = FAST_FLAGS) -> None:
+        self._functions = {one.name: one for header in headers for one in header.functions}
+        with tempfile.TemporaryDirectory(prefix="closedform-") as folder:
+            place = Path(folder)
+            for header in headers:
+                (place / f"{header.name}.h").write_text(header.text, encoding="ascii")
+            lines = [f'#include "{header.name}.h"' for header in headers]
+            source, target = place / "library.c", place / "library.so"
+            source.write_text("\n".join([*lines, ""]), encoding="ascii")
+            _compile([*BASE_FLAGS, *flags, str(source), "-o", str(target), "-lm"])
+            self._library = ctypes.CDLL(str(target))
+
+    def function(self, name: str) -> Any:
+        """Returns a function: numbers are passed as numbers, arrays and results as addresses."""
+        described = self._functions[name]
+        found = self._library[name]
+        found.argtypes = [_type(parameter) for parameter in described.parameters]
+        found.restype = None if described.result is None else _NUMBERS[described.result]
+        return found
+
+    def described(self, name: str) -> CFunction | None:
+        """Returns the description of a function, None if there is none of this name."""
+        return self._functions.get(name)
+
+
+def _type(parameter: Parameter) -> Any:
+    if parameter.port == SIZE:
+        return ctypes.c_size_t
+    if parameter.passing is Passing.VALUE:
+        return _NUMBERS[parameter.dtype]
+    return ctypes.c_void_p
+
+
+def c_compiler() -> list[str] | None:
+    """Returns the command of the C compiler, None if there is none."""
+    given = shlex.split(os.environ.get("CC", ""))
+    if given:
+        return given if shutil.which(given[0]) else None
+    found = next((path for name in ("cc", "gcc", "clang") if (path := shutil.which(name))), None)
+    return None if found is None else [found]
+
+
+def _compile(arguments: Sequence[str]) -> None:
+    command = c_compiler()
+    if command is None:
+        wanted = os.environ.get("CC") or "cc, gcc or clang"
+        raise SessionError(
+            f"a C compiler is needed, and {wanted} is not in the path",
+            hint="install one, or set CC to its command",
+        )
+    try:
+        done = subprocess.run(
+            [*command, *arguments], capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SessionError(f"the C compiler {command[0]} failed: {error}") from None
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines()[:_SHOWN]
+        raise SessionError(
+            f"the C compiler {command[0]} failed:\n  " + "\n  ".join(lines),
+            hint="set CC to a compiler of C11 such as gcc or clang",
+        )

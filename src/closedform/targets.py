@@ -1,0 +1,106 @@
+"""The back ends that make code instead of files: C headers, torch modules.
+
+``closedform.api`` has the same names; this module joins compiler, exporters and certificates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from closedform.compiler import check_source, compile_schedule, find_nonfinite, refuse_nonfinite
+from closedform.ir.types import DType
+from closedform.language.schedule import Schedule
+from closedform.language.update_rule import UpdateRule
+from closedform.options import GraphOptions, Precision
+
+if TYPE_CHECKING:
+    from closedform.exporters.c_header import Header
+
+
+def to_c(
+    source: Schedule | UpdateRule,
+    *,
+    name: str | None = None,
+    dtype: DType | str | None = None,
+    scalar_dtype: DType | str = DType.F64,
+    step_dtype: DType | str = DType.I64,
+    inputs: Iterable[str] = (),
+    precision: Precision | str = Precision.SINGLE,
+) -> str:
+    """Returns a C11 header that computes a schedule, or one step of an elementwise rule.
+
+    A schedule is ``double NAME(int64_t t)``; hyperparameters that are inputs follow. A rule is
+    ``void NAME_step(float *restrict param, const float *grad, float *state…, size_t n, int64_t t)``
+    with ``NAME_init`` for its states; a rule with sums over all parameters or states of the model
+    has further functions (:func:`closedform.exporters.c_header.rule_header`). The functions are
+    ``static inline``, unless ``CLOSEDFORM_API`` is defined; they allocate nothing and need math.h
+    alone, or the file that ``CLOSEDFORM_MATH_H`` names in its place. The comment of the header has
+    the formula and the proved bound of the error.
+
+    Compile with ``-ffp-contract=off`` and without ``-ffast-math``; ``-O3 -fno-math-errno``
+    vectorises the loops of rules.
+
+    Args:
+        source: The schedule, or the rule.
+        name: The name of the function, or the prefix of the functions of a rule; the name of the
+            source if not given.
+        dtype: Dtype of a schedule's value (default f64), or of a rule's parameters, gradients and
+            states (default f32).
+        scalar_dtype: Dtype in which scalars are computed, f64 or f32.
+        step_dtype: Dtype of the step, i64 or i32.
+        inputs: For a schedule: names of hyperparameters that become parameters of the function.
+        precision: "single" or "double-float", which needs no double and no function of math.h,
+            see :class:`closedform.options.GraphOptions`.
+
+    Raises:
+        ExportError: An option does not apply to the source or has no such value, the name is not
+            free in C, or the rule is not elementwise.
+        LoweringError: An expression cannot be expressed in a graph, or its value is found to be
+            NaN or infinite in floats at a step of its domain.
+
+    Example:
+        >>> import closedform as cf
+        >>> header = cf.to_c(cf.schedules.linear(1, 0, 100), name="learning_rate")
+        >>> print(header[header.index("CLOSEDFORM_API double") :])
+        CLOSEDFORM_API double learning_rate(int64_t t)
+        {
+            const double v1 = (double)t;
+            const double v2 = v1 * (-0.01);
+            const double v3 = v2 + 1.0;
+            const double v4 = v3 > 0.0 ? v3 : 0.0;
+            return v4;
+        }
+        <BLANKLINE>
+        #endif
+        <BLANKLINE>
+    """
+    options = GraphOptions(
+        dtype=dtype,
+        scalar_dtype=scalar_dtype,
+        step_dtype=step_dtype,
+        inputs=inputs,
+        precision=precision,
+    )
+    return _header(source, options, name).text
+
+
+def _header(source: Schedule | UpdateRule, options: GraphOptions, name: str | None) -> Header:
+    from closedform.exporters.c_header import rule_header, schedule_header
+    from closedform.verify.certificates.notes import error_note
+
+    if isinstance(source, UpdateRule):
+        check_source(source, options, params={})
+        scheduled = {
+            key: value
+            for key, value in source.hyperparameters.items()
+            if isinstance(value, Schedule)
+        }
+        own = replace(options, dtype=options.scalar_dtype)
+        notes = [f"{key}: {error_note(value, own)}" for key, value in scheduled.items()]
+        return rule_header(source, options, name, notes=notes)
+    check_source(source, options)
+    graph = compile_schedule(source, options)
+    refuse_nonfinite(source, graph, find_nonfinite(source, graph))
+    return schedule_header(source, graph, name, notes=[error_note(source, options)])

@@ -1,0 +1,66 @@
+"""The error of a schedule in one sentence, for the files that carry it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from closedform.compiler import compile_schedule
+from closedform.ir.ops import OPS, Op
+from closedform.ir.types import LAST_STEP
+from closedform.language.schedule import Schedule
+from closedform.options import GraphOptions, Precision
+from closedform.verify.certificates.certificate import certify
+from closedform.verify.certificates.errors import bound_error
+from closedform.verify.certificates.values import Values
+from closedform.verify.terms.sympy_io import term
+
+_UNBOUNDED = 10**6
+_COMPARED = 1000
+_FUNCTIONS = (Op.EXP, Op.LOG, Op.COS, Op.SIN, Op.POW)
+
+
+def error_note(schedule: Schedule, options: GraphOptions) -> str:
+    """Returns how far the values of a graph are from the schedule, and how that is known.
+
+    In single precision the bound is proved by error analysis, for every engine whose functions are
+    as near as the op table says. Double-float arithmetic is exact where single operations are not,
+    which that analysis does not see: its steps are compared with ball arithmetic, all of them where
+    there are at most 1000.
+
+    Args:
+        schedule: The schedule.
+        options: How it is compiled; the shape of the step does not matter.
+    """
+    if schedule.open or options.inputs:
+        return "No error is stated: it depends on hyperparameters that are inputs."
+    last = int(schedule.length) if schedule.length is not None else _UNBOUNDED
+    ends = [last, LAST_STEP[options.step_dtype], schedule.last_step]
+    last = min(end for end in ends if end is not None)
+    graph = compile_schedule(schedule, replace_shape(options))
+    if options.precision is Precision.DOUBLE_FLOAT:
+        count = min(last + 1, _COMPARED)
+        steps = np.unique(np.linspace(0, last, count).astype(np.int64))
+        found = certify(schedule, graph, steps).measured
+        which = "each step" if count == last + 1 else f"{len(steps):,} steps"
+        return (
+            f"Error: at most {found.ulp.value:.4g} ulp of the value, {which} of t = 0..{last} "
+            "compared with ball arithmetic."
+        )
+    bound = bound_error(graph, 0, last, Values(term(schedule.bound)).starts)
+    if not np.isfinite(bound.absolute):
+        return f"Error: no bound for t = 0..{last} is proved."
+    relative = "" if bound.relative is None else f" ({bound.relative:.3g} of the value)"
+    used = [op for op in _FUNCTIONS if any(node.op is op for node in graph.nodes)]
+    named = " and ".join(used)
+    given = f", provided that {named} is within {OPS[used[0]].ulp:g} ulp" if used else ""
+    return (
+        f"Error: at most {bound.absolute:.3g}{relative} for t = 0..{last}, proved by error "
+        f"analysis{given}."
+    )
+
+
+def replace_shape(options: GraphOptions) -> GraphOptions:
+    """Returns the options of a graph that takes any number of steps."""
+    return replace(options, step_shape=("n",))

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from closedform.errors import ArgumentError, UnknownNameError
 from closedform.language import Schedule, t
 from closedform.language.exact import to_float
-from closedform.recipes.intervals import PartialSchedule
 from closedform.recipes.logs import Log, Logged
 from closedform.recipes.recipe import ParamGroup, Recipe
 from closedform.verify.claims.continuity import cells_of
@@ -208,10 +207,11 @@ def _end(*sides: Source) -> int:
 def _compared(one: Curve, other: Curve, end: int, *, is_limited: bool) -> CurveDifference:
     if not isinstance(one, Schedule) or not isinstance(other, Schedule):
         return _with_log(one, other)
-    partial = [side for side in (one, other) if isinstance(side, PartialSchedule)]
-    last = min([end, *(side.end for side in partial)])
+    ends = {side.last_step for side in (one, other)}
+    partial = [side for side in (one, other) if side.last_step is not None]
+    last = min([end, *(known + 1 for known in ends if known is not None)])
     empty = CurveDifference("", "", Status.UNKNOWN, last)
-    have_one_end = len(partial) == 0 or len({side.end for side in partial}) == len(partial) - 1
+    have_one_end = len(ends) == 1
     if one.bound == other.bound and have_one_end:
         return replace(empty, verdict=Status.PROVED, reason="the expressions are identical")
     steps = _sampled(one, other, last)
@@ -219,7 +219,8 @@ def _compared(one: Curve, other: Curve, end: int, *, is_limited: bool) -> CurveD
     if found.first_step is not None:
         return found
     if last < end and not have_one_end:
-        reason = min(partial, key=lambda side: side.end).reason
+        first = min(partial, key=lambda side: side.last_step or 0)
+        reason = first.ending or "its domain ends there"
         return replace(found, verdict=Status.REFUTED, first_step=last, reason=reason)
     is_limited = is_limited or bool(partial)
     return _proved(one, other, found, is_limited=is_limited)

@@ -15,7 +15,6 @@ import pytest
 from closedform import frameworks
 from closedform.errors import ClosedFormError, DomainError
 from closedform.language import Schedule
-from closedform.recipes.intervals import PartialSchedule
 from tests.reference.records import Row, framework_records
 
 TOLERANCE = 1e-12
@@ -43,7 +42,7 @@ def assert_values(row: Row) -> None:
             build(row)
         return
     schedule = build(row)
-    end = schedule.end if isinstance(schedule, PartialSchedule) else None
+    end = None if schedule.last_step is None else schedule.last_step + 1
     if error:
         assert end == error["at"]
         with pytest.raises(DomainError, match="has no value"):

@@ -9,7 +9,6 @@ import sympy as sp
 from closedform.errors import DefinitionError, DomainError
 from closedform.language import t
 from closedform.recipes.intervals import (
-    PartialSchedule,
     UndefinedError,
     by_intervals,
     first_after,
@@ -37,15 +36,14 @@ def test_a_stage_without_updates_is_not_built() -> None:
 
 def test_values_end_where_one_is_undefined() -> None:
     made = by_intervals("x", (lambda: t / 3, 4), (undefined, None))
-    assert isinstance(made, PartialSchedule)
-    assert made.end == 4
+    assert (made.last_step, made.ending) == (3, "division by zero")
     np.testing.assert_array_equal(made(np.arange(4)), np.arange(4) / 3)
     for read in (made, made.exact):
         with pytest.raises(DomainError) as caught:
             read(5)
         assert str(caught.value) == (
-            "update 5 has no value: division by zero (schedule 'x'): the last update with a value "
-            "is 3"
+            "the schedule has no value at t = 5, its last step is 3: division by zero "
+            "(schedule 'x'): splice(…) continues it with another schedule"
         )
 
 
@@ -55,11 +53,12 @@ def test_an_undefined_first_value_is_refused() -> None:
     assert str(caught.value) == "update 0 has no value: division by zero (rate)"
 
 
-def test_a_partial_schedule_is_a_value() -> None:
-    made, other = (by_intervals("x", (lambda: t, end), (undefined, None)) for end in (4, 5))
-    assert pickle.loads(pickle.dumps(made)) == made
-    assert made != other
-    assert len({made, other}) == 2
+def test_the_end_and_its_reason_are_preserved() -> None:
+    made = by_intervals("x", (lambda: t, 4), (undefined, None))
+    copied = pickle.loads(pickle.dumps(made))
+    for same in (copied, made.scale(3), made.clip(0, 9), made.rename("y")):
+        assert (same.last_step, same.ending) == (3, "division by zero")
+    assert made.shift(2).last_step == 1
 
 
 def test_first_updates_of_marks() -> None:

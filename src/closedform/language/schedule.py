@@ -59,11 +59,12 @@ class Schedule:
         3/40000
     """
 
-    __slots__ = ("_cache", "domain", "duration", "expr", "hyperparameters", "name")
+    __slots__ = ("_cache", "domain", "duration", "ending", "expr", "hyperparameters", "name")
 
     _cache: dict[str, Any]
     domain: tuple[sp.Basic, ...]
     duration: sp.Expr | None
+    ending: str
     expr: sp.Expr
     hyperparameters: dict[str, sp.Expr]
     name: str
@@ -86,6 +87,7 @@ class Schedule:
         length: Steps | None,
         domain: Iterable[sp.Basic],
         hyperparameters: Mapping[str, Number],
+        ending: str = "",
     ) -> None:
         checked = _expression(expr, name)
         symbols = _symbols(checked, name)
@@ -99,6 +101,7 @@ class Schedule:
                 "duration": _duration(length),
                 "domain": _domain(domain, symbols, values, name),
                 "hyperparameters": values,
+                "ending": ending,
             }
         )
 
@@ -111,6 +114,7 @@ class Schedule:
         name: str = "schedule",
         length: Steps | None = None,
         domain: Iterable[sp.Basic] = (),
+        ending: str = "",
     ) -> Schedule:
         """Returns a schedule whose hyperparameters may have any name, such as ``name``.
 
@@ -119,13 +123,14 @@ class Schedule:
             values: Values of symbols by name.
             name: Its name.
             length: The step at which its shape is complete.
-            domain: Conditions on the hyperparameters.
+            domain: Conditions on the hyperparameters and the clock.
+            ending: Why there is no value after the last step of the domain, for errors.
 
         Raises:
             DefinitionError: As for ``Schedule``.
         """
         made = cls.__new__(cls)
-        made._define(expr, name, length, domain, values)
+        made._define(expr, name, length, domain, values, ending)
         return made
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -200,6 +205,7 @@ class Schedule:
             name=name,
             length=self.duration,
             domain=self.domain,
+            ending=self.ending,
         )
 
     def bind(
@@ -264,8 +270,9 @@ class Schedule:
         """Raises DomainError if a step is after the last one that the domain declares."""
         last = self.memo("last", lambda: self.last_step)
         if last is not None and step > last:
+            because = f": {self.ending}" if self.ending else ""
             raise DomainError(
-                f"the schedule has no value at t = {step}, its last step is {last}",
+                f"the schedule has no value at t = {step}, its last step is {last}{because}",
                 where=f"schedule {self.name!r}",
                 hint="splice(…) continues it with another schedule",
             )
@@ -356,6 +363,7 @@ class Schedule:
             name=moved.name,
             length=moved.duration,
             domain=[*rules, *(t <= end for end in ends)],
+            ending=moved.ending,
         )
 
     def _with(
@@ -369,6 +377,7 @@ class Schedule:
             name=self.name,
             length=self.duration if length is ... else length,
             domain=[rule for rule in self.domain if {s.name for s in rule.free_symbols} <= used],
+            ending=self.ending,
         )
 
 

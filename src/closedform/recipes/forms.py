@@ -1,9 +1,9 @@
-"""The form of a learning rate that frameworks have: a rise, a plateau, one decay."""
+"""The forms of learning rates that configs have, and what a framework's writer is given."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -11,29 +11,99 @@ import sympy as sp
 
 
 class Curve(StrEnum):
-    """The curve of the decay."""
+    """The curve of a segment, or of a decay."""
 
     CONSTANT = "constant"
     LINEAR = "linear"
     COSINE = "cosine"
     INVERSE_ROOT = "inverse root"
+    POWER = "polynomial"
+    ROOT = "1 - sqrt"
+    EXPONENTIAL = "exponential"
+    LOGARITHM = "logarithmic"
+    STEPS = "multistep"
+    SEQUENCE = "piecewise"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The values from ``first`` on, before ``end``, along one curve.
+
+    With x = t, or ``stride * floor(t / stride)`` for a clock that counts epochs, the value is by
+    its curve and its ``numbers``:
+
+    - constant: (a): a
+    - linear: (a, b): a + b x
+    - cosine: (a, b, begin, length): a + b cos(pi (x - begin) / length)
+    - inverse root: (a, begin, scale): a sqrt(scale / (x - begin))
+    - polynomial: (a, b, c, d, p): a + b (c + d x)**p, where d is 1 or -1
+    - exponential: (a, b, c): a + b exp(c x)
+    - logarithmic: (a, b, c): a + b log(x + c)
+
+    Attributes:
+        first: The first update on it.
+        end: The first update after it, None for no end.
+        curve: Its curve.
+        numbers: The parameters of the curve.
+        stride: The updates that have the same value.
+    """
+
+    first: int
+    end: int | None
+    curve: Curve
+    numbers: tuple[sp.Expr, ...]
+    stride: int = 1
+
+    def value(self, step: int) -> sp.Expr:
+        """Returns the value at an update.
+
+        Example:
+            >>> Segment(0, None, Curve.LINEAR, (sp.Integer(1), sp.Integer(2))).value(3)
+            7
+        """
+        x = step - step % self.stride
+        match self.curve:
+            case Curve.CONSTANT:
+                return self.numbers[0]
+            case Curve.LINEAR:
+                return self.numbers[0] + self.numbers[1] * x
+            case Curve.COSINE:
+                middle, size, begin, length = self.numbers
+                return middle + size * sp.cos(sp.pi * (x - begin) / length)
+            case Curve.INVERSE_ROOT:
+                peak, begin, scale = self.numbers
+                return peak * sp.sqrt(scale / (x - begin))
+            case Curve.POWER:
+                low, factor, shift, way, power = self.numbers
+                return low + factor * (shift + way * x) ** power
+            case Curve.EXPONENTIAL:
+                low, factor, rate = self.numbers
+                return low + factor * sp.exp(rate * x)
+            case _:
+                low, factor, shift = self.numbers
+                return low + factor * sp.log(x + shift)
 
 
 @dataclass(frozen=True, slots=True)
 class Rise:
-    """A line that the values begin with: ``start + slope t``.
+    """The values before the peak: the line ``start + slope t``, or another curve.
 
     Attributes:
         start: Its value at t = 0, also where it begins later.
-        slope: What an update adds.
+        slope: What an update adds; of another curve than a line, what it adds on average.
         begin: The first update on it: 0, or 1 where update 0 has the value of update 1.
         end: The first update that is no longer on it.
+        curve: LINEAR; POWER for ``start + (peak - start) (t / length)**power``; LOGARITHM for
+            ``start + (peak - start) log(t) / log(length)``; CONSTANT for ``start`` throughout.
+        power: The exponent of POWER.
     """
 
     start: sp.Expr
     slope: sp.Expr
     begin: int
     end: int
+    curve: Curve = Curve.LINEAR
+    power: sp.Expr = sp.S.One
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +111,10 @@ class Form:
     """A rise, the peak, and a decay.
 
     The decay is ``low + (peak - low) c(s)`` with s = (t - begin) / (end - begin), where c is 1 - s
-    for a line and (1 + cos(pi s)) / 2 for a cosine; for an inverse root it is
-    ``peak sqrt(end / (t - begin))``, where begin and end are the shift and the scale.
+    for a line, (1 + cos(pi s)) / 2 for a cosine, (1 - s)**power for a polynomial, 1 - sqrt(s) for
+    a root. It is ``peak (low / peak)**s`` where it is exponential, and for an inverse root
+    ``peak sqrt(end / (t - begin))``, where begin and end are the shift and the scale. A multistep
+    decay has the values of ``marks``. A piecewise one is none of them: it has its segments alone.
 
     Attributes:
         rise: The line before it, None for none.
@@ -53,6 +125,13 @@ class Form:
         curve: Its curve.
         first: The first update on it.
         total: The updates of the run.
+        power: The exponent of a polynomial.
+        marks: Of a multistep decay, the first update of each value and the value.
+        stride: The updates that have one value, where the clock of the decay counts epochs.
+        cycles: How often the decay is run; each cycle is as long as the one before.
+        shrink: The factor of the values from one cycle to the next.
+        after: The value after the decay, None where the decay goes on.
+        segments: The segments that the form was recognized from.
     """
 
     rise: Rise | None
@@ -63,6 +142,13 @@ class Form:
     curve: Curve
     first: int
     total: int
+    power: sp.Expr = sp.S.One
+    marks: tuple[tuple[int, sp.Expr], ...] = ()
+    stride: int = 1
+    cycles: int = 1
+    shrink: sp.Expr = sp.S.One
+    after: sp.Expr | None = None
+    segments: tuple[Segment, ...] = ()
 
     def warmup(self, clock: int = 0) -> sp.Expr:
         """Returns the length of the rise to the peak, by a clock that counts ``t + clock``.
@@ -71,6 +157,8 @@ class Form:
         """
         if self.rise is None:
             return sp.S.Zero
+        if self.rise.slope == 0:
+            return sp.Integer(self.rise.end + clock)
         return (self.peak - self.rise.start) / self.rise.slope + clock
 
     def at(self, clock: int = 0) -> sp.Expr:
@@ -78,6 +166,11 @@ class Form:
         if self.rise is None:
             return sp.S.Zero
         return self.rise.start - clock * self.rise.slope
+
+    @property
+    def has_line(self) -> bool:
+        """Whether the rise is a line, or there is none."""
+        return self.rise is None or self.rise.curve is Curve.LINEAR
 
     @property
     def has_plateau(self) -> bool:
@@ -89,20 +182,50 @@ Config = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """A param group beside the default one, by its difference from it.
+
+    Attributes:
+        name: Its name in the config that was read.
+        patterns: The patterns on names of parameters, in the syntax of that config.
+        factor: What its learning rate is multiplied by, None if that is not a constant.
+        weight_decay: Its weight decay, None if it is that of the default group.
+        is_special: Whether it has an optimizer, or a schedule, of its own.
+    """
+
+    name: str
+    patterns: tuple[str, ...] = ()
+    factor: sp.Expr | None = sp.S.One
+    weight_decay: sp.Expr | None = None
+    is_special: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Optimizer:
     """An optimizer as writers need it.
 
     Attributes:
         name: The rule of the library; empty where it has none.
         values: Its hyperparameters: ``betas``, ``eps``, ``momentum``.
-        weight_decay: Its weight decay, None for none.
+        weight_decay: Its weight decay at update 0, None for none.
         clipping: The largest norm of the gradients, None for none.
+        groups: The other param groups.
+        schedules: The forms of what changes beside the learning rate: ``weight_decay``,
+            ``momentum``, ``beta1``, ``beta2``.
+        framework: The framework of the config that was read.
     """
 
     name: str
     values: Mapping[str, Any]
     weight_decay: Any
     clipping: Any
+    groups: tuple[Group, ...] = ()
+    schedules: Mapping[str, Form] = field(default_factory=dict)
+    framework: str = ""
+
+    def betas(self) -> list[Any]:
+        """Returns the decay rates of the moments, none where it has none."""
+        return [native(beta) for beta in self.values.get("betas", ())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +233,8 @@ class Writer:
     """The writer of a framework's configs.
 
     Attributes:
-        suffix: The ending of its files: ``.yaml``, ``.json``, ``.toml`` or ``.args``.
+        suffix: The ending of its files: ``.yaml``, ``.json``, ``.toml``, ``.py``, ``.gin`` or
+            ``.args``.
         configs: From a form, the optimizer and the facts to configs that may have that form, the
             likeliest first. Each is read back and compared: a wrong one does no harm.
         facts: Facts to read them back with, for a number that a config does not determine.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 import sympy as sp
 
-from closedform.errors import DefinitionError, DomainError
-from closedform.language import Schedule
-from closedform.language.aliases import Number
+from closedform.errors import DefinitionError
+from closedform.language import Schedule, t
 from closedform.schedules.arguments import stepwise
 
 
@@ -30,100 +29,22 @@ class UndefinedError(Exception):
     """The framework raises an exception where it would compute this value."""
 
 
-class PartialSchedule(Schedule):
-    """A schedule that a framework computes up to an update and not from there on.
+def ending(expr: sp.Expr, end: int, reason: str, name: str) -> Schedule:
+    """Returns a schedule that a framework computes before update ``end``, and not from there on.
 
-    Its expression is total, so it can be exported and joined to another schedule before ``end``;
-    a value at or after ``end`` is refused.
+    Its expression is total, so it can be exported, and joined to another schedule before the end.
 
-    Attributes:
+    Args:
+        expr: The expression.
         end: The first update without a value.
         reason: What the framework does there.
+        name: The name of the schedule.
+
+    Example:
+        >>> ending(t / 10, 11, "an assertion fails", "x").last_step
+        10
     """
-
-    __slots__ = ("end", "reason")
-
-    end: int
-    reason: str
-
-    def __init__(
-        self, expr: sp.Expr, *, name: str, end: int, reason: str, **hyperparameters: Number
-    ) -> None:
-        super().__init__(expr, name=name, length=None, domain=(), **hyperparameters)
-        object.__setattr__(self, "end", end)
-        object.__setattr__(self, "reason", reason)
-
-    def __getstate__(self) -> dict[str, Any]:
-        own = {key: getattr(self, key) for key in Schedule.__slots__ if key != "_cache"}
-        return {**own, "end": self.end, "reason": self.reason}
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, PartialSchedule):
-            return False
-        return super().__eq__(other) is True and self.end == other.end
-
-    def __hash__(self) -> int:
-        return hash((super().__hash__(), self.end))
-
-    def __call__(self, step: Any) -> Any:
-        """Returns the value at a step, or at each step of an array.
-
-        Raises:
-            DomainError: A step is at or after ``end``.
-        """
-        self._check(step)
-        return super().__call__(step)
-
-    def exact(self, step: int) -> sp.Expr:
-        """Returns the exact value at a step.
-
-        Raises:
-            DomainError: The step is at or after ``end``.
-        """
-        self._check(step)
-        return super().exact(step)
-
-    def shift(self, steps: int) -> Schedule:
-        """Returns this schedule as seen ``steps`` later; its end comes as much earlier."""
-        moved = super().shift(steps)
-        return PartialSchedule(
-            moved.expr,
-            name=self.name,
-            end=self.end - steps,
-            reason=self.reason,
-            **moved.hyperparameters,
-        )
-
-    def _with(
-        self, expr: sp.Expr, hyperparameters: Mapping[str, Any], *, length: Any = ...
-    ) -> Schedule:
-        whole = super()._with(expr, hyperparameters, length=length)
-        return PartialSchedule(
-            whole.expr,
-            name=self.name,
-            end=self.end,
-            reason=self.reason,
-            **whole.hyperparameters,
-        )
-
-    def _check(self, step: Any) -> None:
-        last = _largest(step)
-        if last is not None and last >= self.end:
-            raise DomainError(
-                f"update {int(last)} has no value: {self.reason}",
-                where=f"schedule {self.name!r}",
-                hint=f"the last update with a value is {self.end - 1}",
-            )
-
-
-def _largest(step: Any) -> Any:
-    """The largest of the steps of a number, an array, or nested lists; None if there are none."""
-    if isinstance(step, list | tuple):
-        found = [last for last in map(_largest, step) if last is not None]
-        return max(found, default=None)
-    if hasattr(step, "max"):
-        return step.max() if step.size else None
-    return step
+    return Schedule.of(expr, {}, name=name, domain=(sp.Lt(t, end),), ending=reason)
 
 
 def first_from(mark: SupportsFloor) -> int:
@@ -194,4 +115,4 @@ def _until(
 ) -> Schedule:
     if not values:
         raise DefinitionError(f"update 0 has no value: {reason}", where=name)
-    return PartialSchedule(stepwise(values, marks), name=name, end=end, reason=reason)
+    return ending(stepwise(values, marks), end, reason, name)

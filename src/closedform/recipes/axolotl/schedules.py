@@ -16,7 +16,7 @@ from closedform.recipes.entries import (
     build_schedule,
     parameters,
 )
-from closedform.recipes.intervals import PartialSchedule, by_intervals, first_after
+from closedform.recipes.intervals import by_intervals, ending, first_after
 from closedform.recipes.native import exact, fact, number, refuse_unless
 from closedform.recipes.transformers.schedules import CURVES, Run, cosine_wave, scheduled
 from closedform.schedules.blends import along_geometric, along_line
@@ -117,12 +117,7 @@ def _one_cycle(given: Arguments, run: Run) -> Schedule:
     context = Context("torch", torch.FRAMEWORK.schedules, base=run.base, as_implemented=True)
     made = build_schedule("OneCycleLR", kwargs, context)
     end = int(run.total)
-    return PartialSchedule(
-        made.bound,
-        name="one_cycle",
-        end=end + 1,
-        reason=f"ValueError: Tried to step {end + 1} times",
-    )
+    return ending(made.bound, end + 1, f"ValueError: Tried to step {end + 1} times", "one_cycle")
 
 
 def _plain(given: Arguments, run: Run) -> Schedule:

@@ -14,7 +14,6 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, t
-from closedform.recipes.intervals import PartialSchedule
 from closedform.schedules.arguments import stepwise
 
 _ENTRY = re.compile(r"([0-9.]+(?:[eE][-+]?[0-9]+)?)([KMBTkmbt]?):([0-9.]+)([KMBTkmbt]?)")
@@ -106,8 +105,9 @@ def along_samples(schedule: Schedule, stages: tuple[Stage, ...]) -> Schedule:
     Raises:
         DefinitionError: The schedule has no value from some sample on.
     """
-    if isinstance(schedule, PartialSchedule):
-        raise DefinitionError(f"sample {schedule.end} has no value: {schedule.reason}")
+    if schedule.last_step is not None:
+        end = schedule.last_step + 1
+        raise DefinitionError(f"sample {end} has no value: {schedule.ending}")
     values = [
         schedule.expr.subs(t, stage.seen + stage.batch * (t - stage.begin)) for stage in stages
     ]

@@ -18,7 +18,7 @@ def test_following_the_page_adds_the_framework(tmp_path: Path) -> None:
     for folder in ("src/closedform/recipes/modded_nanogpt", "tests/recipes"):
         (tmp_path / folder).mkdir()
     assert len(write_new_files(text, tmp_path)) == 3
-    assert len(edits(text)) == 2
+    assert len(edits(text)) == 1
     for block in edits(text):
         apply(block, tmp_path)
     done = [run(command, tmp_path) for command in commands(text)]

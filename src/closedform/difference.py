@@ -1,4 +1,7 @@
-"""Differences of two recipes: proved equal, or where and how far their schedules are apart."""
+"""Differences of two recipes: proved equal, or where and how far their schedules are apart.
+
+The prover is imported where curves are close or equal: it takes as long as all the rest.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from flint import arb
 from numpy.typing import NDArray
 
 from closedform.errors import ArgumentError, UnknownNameError
@@ -16,12 +18,6 @@ from closedform.language import Schedule, t
 from closedform.language.exact import to_float
 from closedform.recipes.logs import Log, Logged
 from closedform.recipes.recipe import ParamGroup, Recipe
-from closedform.verify.claims.continuity import cells_of
-from closedform.verify.claims.reading import CLOCK, read_schedule
-from closedform.verify.claims.values import equal_to
-from closedform.verify.terms.build import rational, substitute
-from closedform.verify.terms.evaluate import Undefined, value
-from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.verdict import Status
 
 ALL_STEPS = 1_000_000
@@ -230,6 +226,8 @@ def _sampled(one: Schedule, other: Schedule, end: int) -> Steps:
     """All updates, or the joints of both and evenly spaced ones."""
     if end <= ALL_STEPS:
         return np.arange(end)
+    from closedform.verify.claims.continuity import cells_of
+
     marks = [cell.first for side in (one, other) for cell in cells_of(side)]
     near = [mark + shift for mark in marks for shift in (-1, 0, 1) if 0 <= mark + shift < end]
     even = np.linspace(0, end - 1, ALL_STEPS // 10).astype(np.int64)
@@ -284,6 +282,12 @@ def _first(
 
 def _differ(one: Schedule, other: Schedule, step: int) -> bool:
     """Whether the exact values differ."""
+    from flint import arb
+
+    from closedform.verify.claims.reading import CLOCK, read_schedule
+    from closedform.verify.terms.build import rational, substitute
+    from closedform.verify.terms.evaluate import Undefined, value
+
     found = []
     for side in (one, other):
         at = value(substitute(read_schedule(side).value, {CLOCK: rational(step)}), {})
@@ -308,6 +312,9 @@ def _proved(
     one: Schedule, other: Schedule, found: CurveDifference, *, is_limited: bool
 ) -> CurveDifference:
     """The verdict of the prover: for all updates, or else for those of the run."""
+    from closedform.verify.claims.values import equal_to
+    from closedform.verify.terms.limits import LIMITS
+
     end = found.until
     conditions = [(t < end, f"for the updates 0 to {end - 1}")]
     if not is_limited:

@@ -1,72 +1,21 @@
 """The frameworks: their scheduler and optimizer classes, by their names, as schedules and rules.
 
-Each framework is a table from class name to entry: arguments, defaults, builder.
+Each framework is a table from class name to entry: arguments, defaults, builder. Importing this
+module imports none of them.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from closedform.deprecation import renamed_keywords
 from closedform.errors import DefinitionError, UnknownNameError, nearest
 from closedform.language import Schedule, UpdateRule
 from closedform.language.aliases import Number
-from closedform.recipes import (
-    alignment_handbook,
-    automodel,
-    axolotl,
-    big_vision,
-    cerebras,
-    composer,
-    deepspeed,
-    detectron2,
-    fairseq,
-    gpt_neox,
-    huggingface,
-    keras,
-    levanter,
-    lightning_cli,
-    litgpt,
-    llama_factory,
-    llm_c,
-    llm_foundry,
-    maxtext,
-    megatron,
-    mmengine,
-    ms_swift,
-    nanochat,
-    nanogpt,
-    nanotron,
-    nemo,
-    olmo,
-    olmo_core,
-    optax,
-    paddle,
-    pytorch_accelerated,
-    t5x,
-    timm,
-    torch,
-    torchtitan,
-    torchtune,
-    transformers,
-    trl,
-    ultralytics,
-)
 from closedform.recipes.build import built, known_version
-from closedform.recipes.cerebras.configure import (
-    configure_lr_scheduler,
-    configure_optimizer,
-    configure_optimizer_params,
-    configure_scheduler,
-    configure_scheduler_params,
-)
-from closedform.recipes.cerebras.param_groups import (
-    configure_param_groups,
-    configure_param_groups_2_2,
-    layer_decay_groups,
-)
 from closedform.recipes.entries import (
     REQUIRED,
     Context,
@@ -80,8 +29,23 @@ from closedform.recipes.entries import (
     is_touched,
     own_schedule,
 )
-from closedform.recipes.pytorch_accelerated.schedules import wsd_plan
+from closedform.recipes.registry import FRAMEWORKS
 from closedform.recipes.tags import matching_groups, read_tags
+
+if TYPE_CHECKING:
+    from closedform.recipes.cerebras.configure import (
+        configure_lr_scheduler,
+        configure_optimizer,
+        configure_optimizer_params,
+        configure_scheduler,
+        configure_scheduler_params,
+    )
+    from closedform.recipes.cerebras.param_groups import (
+        configure_param_groups,
+        configure_param_groups_2_2,
+        layer_decay_groups,
+    )
+    from closedform.recipes.pytorch_accelerated.schedules import wsd_plan
 
 __all__ = [
     "FRAMEWORKS",
@@ -106,51 +70,24 @@ __all__ = [
     "wsd_plan",
 ]
 
-FRAMEWORKS = {
-    framework.name: framework
-    for framework in (
-        alignment_handbook.FRAMEWORK,
-        automodel.FRAMEWORK,
-        axolotl.FRAMEWORK,
-        big_vision.FRAMEWORK,
-        cerebras.FRAMEWORK,
-        composer.FRAMEWORK,
-        deepspeed.FRAMEWORK,
-        detectron2.FRAMEWORK,
-        fairseq.FRAMEWORK,
-        gpt_neox.FRAMEWORK,
-        huggingface.FRAMEWORK,
-        keras.FRAMEWORK,
-        levanter.FRAMEWORK,
-        lightning_cli.FRAMEWORK,
-        litgpt.FRAMEWORK,
-        llama_factory.FRAMEWORK,
-        llm_c.FRAMEWORK,
-        llm_foundry.FRAMEWORK,
-        maxtext.FRAMEWORK,
-        megatron.FRAMEWORK,
-        mmengine.FRAMEWORK,
-        ms_swift.FRAMEWORK,
-        nanochat.FRAMEWORK,
-        nanogpt.FRAMEWORK,
-        nanotron.FRAMEWORK,
-        nemo.FRAMEWORK,
-        olmo.FRAMEWORK,
-        olmo_core.FRAMEWORK,
-        optax.FRAMEWORK,
-        paddle.FRAMEWORK,
-        pytorch_accelerated.FRAMEWORK,
-        t5x.FRAMEWORK,
-        timm.FRAMEWORK,
-        torch.FRAMEWORK,
-        torchtitan.FRAMEWORK,
-        torchtune.FRAMEWORK,
-        transformers.FRAMEWORK,
-        trl.FRAMEWORK,
-        ultralytics.FRAMEWORK,
-    )
+_HOME = {
+    **dict.fromkeys(
+        (
+            "configure_lr_scheduler",
+            "configure_optimizer",
+            "configure_optimizer_params",
+            "configure_scheduler",
+            "configure_scheduler_params",
+        ),
+        "closedform.recipes.cerebras.configure",
+    ),
+    **dict.fromkeys(
+        ("configure_param_groups", "configure_param_groups_2_2", "layer_decay_groups"),
+        "closedform.recipes.cerebras.param_groups",
+    ),
+    "wsd_plan": "closedform.recipes.pytorch_accelerated.schedules",
 }
-"""The frameworks by name."""
+"""The modules of the functions of single frameworks, which are imported at their first use."""
 
 _CONFIG_PARAMETERS = {
     "configure_lr_scheduler": (Parameter("config"), Parameter("adjust_learning_rate", None)),
@@ -421,12 +358,20 @@ def _configured(
     """The class and arguments that a config function of cerebras comes to; else as given."""
     if framework != "cerebras" or name not in _CONFIG_PARAMETERS:
         return name, config
+    from closedform.recipes.cerebras.configure import configure_lr_scheduler, configure_scheduler
+
     given = fill(_CONFIG_PARAMETERS[name], config, f"{framework} > {name}")
     if name == "configure_scheduler":
         return configure_scheduler(given["config"], own)
     return configure_lr_scheduler(
         given["config"], given["adjust_learning_rate"], as_implemented=as_implemented, own=own
     )
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:

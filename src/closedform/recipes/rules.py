@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from closedform import optimizers
 from closedform.errors import ArgumentError, UnknownNameError, nearest
 from closedform.language import Schedule, UpdateRule
 from closedform.recipes.recipe import OptimizerPlan, is_constant
@@ -36,6 +35,8 @@ def rule_of_library(name: str) -> Callable[..., UpdateRule] | None:
         >>> rule_of_library("AdamW").__name__
         'adamw'
     """
+    from closedform import optimizers
+
     plain = name.lower().replace("_", "").replace("-", "")
     plain = _SAME.get(plain, plain)
     known = {one.replace("_", ""): one for one in optimizers.__all__}
@@ -48,7 +49,7 @@ def rule_of_library(name: str) -> Callable[..., UpdateRule] | None:
 def planned(
     name: str,
     arguments: Mapping[str, Any],
-    rule: Callable[..., UpdateRule] | None = None,
+    rule: Callable[..., UpdateRule] | str | None = None,
     where: str | None = None,
     by_name: bool = True,
 ) -> OptimizerPlan:
@@ -58,7 +59,7 @@ def planned(
         name: The class in the config.
         arguments: Its arguments by the names of the library's rule: ``betas``, ``eps``,
             ``weight_decay``, …; "lr" and "weight_decay" are replaced by the schedules of the group.
-        rule: The function of the library; that of the name if not given.
+        rule: The function of the library, or its name; that of ``name`` if not given.
         where: The place in the config, for errors.
         by_name: Whether to look for a rule of that name where none is given.
 
@@ -68,10 +69,14 @@ def planned(
         >>> plan.build({"lr": constant(0.1)}).hyperparameters["beta2"]
         19/20
     """
-    found = rule_of_library(name) if rule is None and by_name else rule
 
     def build(schedules: Mapping[str, Schedule]) -> UpdateRule:
+        # The library is imported only here: a comparison of schedules builds no optimizer.
+        wanted = name if rule is None and by_name else rule
+        found = rule_of_library(wanted) if isinstance(wanted, str) else wanted
         if found is None:
+            from closedform import optimizers
+
             raise UnknownNameError(
                 f"the library has no optimizer {name!r}",
                 where=where,

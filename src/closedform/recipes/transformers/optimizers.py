@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from closedform import optimizers
 from closedform.recipes.recipe import OptimizerPlan
 from closedform.recipes.rules import planned
 from closedform.recipes.section import Section
@@ -68,6 +67,6 @@ def optimizer_plan(
         "weight_decay": section.number("weight_decay", weight_decay),
     }
     where = section.document.place(section.at(key))
-    made = getattr(optimizers, rule) if name in RULES else None
+    made = rule if name in RULES else None
     arguments = {one: values[one] for one in taken}
     return planned(name, arguments, made, where, by_name=False)

@@ -1,0 +1,48 @@
+"""Start-up: the modules that a first use imports, in processes of their own.
+
+Time is compared as a list of modules: the same on every machine, whatever its load.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+CONFIG = """\
+trainer:
+  init:
+    optimizer: {AdamW: {weight_decay: 0.1}}
+    schedulers:
+      - LinearLR: {initial_learning_rate: 1.0e-3, end_learning_rate: 0.0, total_iters: 10}
+    loop: {max_steps: 10}
+"""
+
+
+def imported(code: str, *prefixes: str) -> list[str]:
+    """The modules with one of the prefixes that are imported after the code has run."""
+    report = (
+        f"{code}\nimport sys\n"
+        f"print(*sorted(name for name in sys.modules if name.startswith({prefixes!r})))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", report], capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()
+
+
+def test_a_config_imports_its_own_framework_alone(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    code = f"import closedform as cf; cf.load_recipe({str(path)!r}, 'cerebras').schedule()(3)"
+    packages = {name.split(".")[2] for name in imported(code, "closedform.recipes.")}
+    assert "cerebras" in packages
+    assert not packages & {"megatron", "mmengine", "timm", "ultralytics"}
+
+
+def test_curves_that_differ_are_compared_without_the_prover() -> None:
+    code = (
+        "import closedform as cf\nfrom closedform.schedules import cosine, linear\n"
+        "assert cf.diff(cosine(1, 0, 9), linear(1, 0, 9)).first_step == 1"
+    )
+    found = imported(code, "closedform.verify.", "closedform.optimizers", "matplotlib", "onnx")
+    light = ("closedform.verify.terms", "closedform.verify.terms.limits")
+    assert found == [*light, "closedform.verify.terms.verdict"]

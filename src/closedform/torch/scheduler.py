@@ -90,11 +90,14 @@ class ParamScheduler(LRScheduler):
         (0.09, [0.09])
     """
 
+    __slots__ = ("_versions",)  # not among the attributes, which torch's users compare
+
     optimizer: Optimizer
     base_lrs: list[Any]
     last_epoch: int
     _step_count: int
     _entries: tuple[ScheduledEntry, ...]
+    _versions: dict[int, Any]
 
     def __init__(
         self,
@@ -128,7 +131,7 @@ class ParamScheduler(LRScheduler):
         ]
         self._group_count = len(optimizer.param_groups)
         self._last: dict[tuple[int, str], Any] = {}
-        self._versions: dict[int, Any] = {}
+        self._versions = {}
         self._watch_steps()
         self._initial_step()
 
@@ -328,10 +331,11 @@ class ParamScheduler(LRScheduler):
         return hashlib.sha256(repr(content).encode()).hexdigest()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_versions": {}}  # tensors are compared by value after a copy
+        return self.__dict__.copy()
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
+        self._versions = {}  # tensors are compared by value after a copy
         self._watch_steps()
 
 

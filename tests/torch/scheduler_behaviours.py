@@ -281,9 +281,9 @@ def initial(make: Make, entries: Sequence[str] = ()) -> Observe:
                 optimizer.step()
                 scheduler.step()
                 group = optimizer.param_groups[0]
-                kept = [float(group[name]) for name in ("initial_lr", *entries)]
+                entered = [float(group[name]) for name in ("initial_lr", *entries)]
                 assert scheduler.base_lrs[0] is not group["initial_lr"]
-                found.append([*kept, *_floats(scheduler.base_lrs)])
+                found.append([*entered, *_floats(scheduler.base_lrs)])
         return found
 
     return observe

@@ -1,7 +1,7 @@
 """torch's own optimizer suite: the inputs and errors of ``common_optimizers`` in the torch wheel.
 
-Each input of torch's tests is trained by torch's class and by ours, saved and loaded in both
-directions; each invalid input must be rejected. What is deliberately different has its reason.
+Each input of torch's tests is trained by torch's class and by ours with each backend, saved and
+loaded in both directions; each invalid input must be rejected.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from torch import Tensor, nn
 
 from closedform.errors import ClosedFormError
 from closedform.torch import optim
-from tests.torch.training import parameters, steps, values
+from closedform.torch.engine.kernels import BACKENDS
+from tests.torch.training import COMPILING, parameters, steps, values
 
 DIFFERENT = {
     "differentiable": "a step is not recorded by autograd: refused",
@@ -93,11 +94,15 @@ def _close(got: list[Tensor], wanted: list[Tensor], name: str) -> None:
         torch.testing.assert_close(one, other, rtol=bound, atol=bound)
 
 
+@pytest.mark.filterwarnings(COMPILING)
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("info", "given"), _inputs())
-def test_an_input_of_torchs_suite_trains_and_is_saved_as_there(info: Any, given: Any) -> None:
+def test_an_input_of_torchs_suite_trains_and_is_saved_as_there(
+    info: Any, given: Any, backend: str
+) -> None:
     name = info.optim_cls.__name__
     kwargs = dict(given.kwargs)
-    ours: Any = optim.OPTIMIZERS[name]
+    ours: Any = functools.partial(optim.OPTIMIZERS[name], backend=backend)
     if kwargs.get("differentiable"):
         with pytest.raises(ClosedFormError, match="differentiable=True is not supported"):
             _trained(ours, name, kwargs)

@@ -469,7 +469,7 @@ def _restart_clock(of: Library) -> Any:
 
 
 def _function_of(name: str, function: Any, entry: str) -> Observe:
-    """Which function a state has."""
+    """Returns whether a state has a function."""
 
     def observe(of: Library) -> Any:
         given = {"lr_lambda": function} if name == "LambdaLR" else {"scale_fn": function}
@@ -581,8 +581,8 @@ def _composed() -> Iterator[tuple[str, Observe]]:
     rise = _make("LinearLR", 0.4, total_iters=3)
     yield "test_chained_lr2", values(_chained(rise))
     yield "test_chained_lr3", values(_chained(rise, LATE))
-    held = _make("ConstantLR", 0.2, total_iters=4)
-    yield "test_chained_lr4", values(_chained(EXPONENTIAL, held, STEP), steps=9)
+    constant_first = _make("ConstantLR", 0.2, total_iters=4)
+    yield "test_chained_lr4", values(_chained(EXPONENTIAL, constant_first, STEP), steps=9)
     yield "test_chained_lr5", values(_chained(POLYNOMIAL, _make("ConstantLR", 0.1)))
     low = _make("LinearLR", 0.4, total_iters=4)
     pairs = {

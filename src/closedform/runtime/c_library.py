@@ -56,19 +56,23 @@ class CLibrary:
             source, target = place / "library.c", place / "library.so"
             source.write_text("\n".join([*lines, ""]), encoding="ascii")
             _compile([*BASE_FLAGS, *flags, str(source), "-o", str(target), "-lm"])
-            self._library = ctypes.CDLL(str(target))
+            library = ctypes.CDLL(str(target))
+        self._loaded = {name: _loaded(library, one) for name, one in self._functions.items()}
 
     def function(self, name: str) -> Any:
         """Returns a function: numbers are passed as numbers, arrays and results as addresses."""
-        described = self._functions[name]
-        found = self._library[name]
-        found.argtypes = [_type(parameter) for parameter in described.parameters]
-        found.restype = None if described.result is None else _NUMBERS[described.result]
-        return found
+        return self._loaded[name]
 
     def described(self, name: str) -> CFunction | None:
         """Returns the description of a function, None if there is none of this name."""
         return self._functions.get(name)
+
+
+def _loaded(library: ctypes.CDLL, described: CFunction) -> Any:
+    found = library[described.name]
+    found.argtypes = [_type(parameter) for parameter in described.parameters]
+    found.restype = None if described.result is None else _NUMBERS[described.result]
+    return found
 
 
 def _type(parameter: Parameter) -> Any:

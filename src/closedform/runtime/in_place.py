@@ -12,18 +12,18 @@ memory, an interrupt) the engine refuses to step until a state dict is loaded.
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
-from numpy.lib.array_utils import byte_bounds
 
 from closedform.errors import SessionError
 from closedform.ir import naming
 from closedform.ir.graph import Array
-from closedform.ir.naming import INPUT, SHARED, STATE, STEP, TOTAL
+from closedform.ir.naming import INPUT, STATE, STEP, TOTAL
 from closedform.runtime.double_buffer import read_only
+from closedform.runtime.memory import Memory
+from closedform.runtime.model_ports import model_ports
 from closedform.runtime.onnx_session import Port
 from closedform.runtime.step_ports import StepPorts
 from closedform.runtime.tiles import ParamGroup
@@ -81,8 +81,7 @@ class InPlace:
         ]
         self._pool = WorkerPool(max(len(workers) for workers in self._phases))
         self.arrays = {**self._scalars, **arrays}
-        bounds = sorted(byte_bounds(array) for array in arrays.values() if array.size)
-        self._starts, self._ends = [start for start, _ in bounds], [end for _, end in bounds]
+        self._memory = Memory(arrays.values())
         self.ports = self._ports(name, groups, order, kinds)
         self.views = self.ports.views(
             {port.name: read_only(self.arrays[port.name]) for port in self.ports.carried}
@@ -90,11 +89,7 @@ class InPlace:
 
     def overlaps(self, array: Array) -> bool:
         """Returns whether a step may write to the memory of this array."""
-        if array.size == 0:
-            return False
-        start, end = byte_bounds(array)
-        place = bisect.bisect_left(self._ends, start + 1)
-        return place < len(self._starts) and self._starts[place] < end
+        return self._memory.overlaps(array)
 
     def write(self, values: Mapping[str, Array]) -> None:
         """Copies values into the arrays, by input name."""
@@ -163,28 +158,6 @@ class InPlace:
         order: Sequence[str],
         kinds: Sequence[ItemSessions],
     ) -> StepPorts:
-        def port(name: str) -> Port:
-            array = self.arrays[name]
-            return Port(name, array.dtype, array.shape)
-
-        params = {name: port(naming.param(name)) for name in order}
-        states: dict[str, dict[str, Port]] = {}
-        inputs: dict[str, dict[str, Port]] = {}
-        for group in groups:
-            for label in group.rule.states:
-                names = [n for n in group.params if naming.state(n, label) in self.arrays]
-                if names:
-                    own = {name: port(naming.state(name, label)) for name in names}
-                    states.setdefault(label, {}).update(own)
-            for label in group.rule.inputs:
-                inputs.setdefault(label, {}).update(
-                    {
-                        name: Port(
-                            naming.tensor_input(name, label), params[name].dtype, array.shape
-                        )
-                        for name, array in group.params.items()
-                    }
-                )
         hypers: dict[str, Port] = {}
         optional: dict[str, Port] = {}
         others = {naming.grad(ANY_PARAM), naming.param(ANY_PARAM), *self._scalars}
@@ -197,5 +170,4 @@ class InPlace:
                 if name not in others and not name.startswith((STATE, INPUT, TOTAL))
             }
             optional |= session.optional
-        shared = {name.removeprefix(SHARED): port(name) for name in self._scalars if name != STEP}
-        return StepPorts(rule, port(STEP), params, states, hypers, optional, shared, inputs)
+        return model_ports(rule, groups, order, self.arrays, hypers, optional)

@@ -1,4 +1,4 @@
-"""An update rule in onnxruntime, on memory owned by the session.
+"""An update rule in onnxruntime or compiled C, on memory owned by the session.
 
 Elementwise rules run over tiles of flat buckets, other rules tensor by tensor (``tiles``), both in
 place. Models from files, and rules that store their parameters in 16 bits, run on double-buffered
@@ -28,6 +28,7 @@ from closedform.ir.naming import STEP
 from closedform.ir.types import Shape
 from closedform.language import Group, UpdateRule
 from closedform.options import GraphOptions, ModelSpec
+from closedform.runtime.c_engine import CompiledModel
 from closedform.runtime.checks import checked_state, checked_tensors, common_dtype, hyper_values
 from closedform.runtime.in_place import InPlace
 from closedform.runtime.onnx_session import (
@@ -45,10 +46,11 @@ from closedform.runtime.workers import ItemSessions, WorkItem, cores
 INIT_FILE = "init.onnx"
 STEP_FILE = "step.onnx"
 EVALUATION_FILE = "evaluation.onnx"
+BACKENDS = ("onnxruntime", "c")
 
 
 class OptimizerSession:
-    """Holds parameters and optimizer states, and steps them in onnxruntime.
+    """Holds parameters and optimizer states, and steps them in onnxruntime or compiled C.
 
     Args:
         rule: The rule; it is compiled here for the shapes and the dtype of ``params``.
@@ -57,12 +59,15 @@ class OptimizerSession:
         groups: Param groups with their own rule or hyperparameters.
         providers: Execution providers of onnxruntime; the CPU if None.
         threads: The number of threads of a step; one per core if None.
+        backend: "onnxruntime", or "c" for elementwise rules: their C header
+            (:func:`closedform.to_c`) is compiled by the system's C compiler and loaded.
 
     Raises:
-        SessionError: ``params`` is empty, or its values are not arrays of one supported dtype.
+        SessionError: ``params`` is empty, or its values are not arrays of one supported dtype; the
+            backend is unknown, or C without a compiler or for a rule that is not elementwise.
     """
 
-    _engine: InPlace | StepModel
+    _engine: InPlace | StepModel | CompiledModel
     _point: OnnxSession | None
 
     def __init__(
@@ -73,6 +78,7 @@ class OptimizerSession:
         groups: Sequence[Group] = (),
         providers: Sequence[str] | None = None,
         threads: int | None = None,
+        backend: str = "onnxruntime",
     ) -> None:
         if not isinstance(rule, UpdateRule):
             raise SessionError(
@@ -82,7 +88,10 @@ class OptimizerSession:
         dtype = common_dtype(params, f"rule {rule.name!r}", rule.stored)
         spec = ModelSpec(rule, {name: array.shape for name, array in params.items()}, groups)
         options = GraphOptions(dtype=dtype)
-        if all(one.rule.stored is None for one in spec.assignments):
+        _check_backend(backend, providers, f"rule {rule.name!r}")
+        if backend == "c":
+            self._engine = CompiledModel(spec, options, params, threads)
+        elif all(one.rule.stored is None for one in spec.assignments):
             self._engine = _in_place(spec, options, params, providers, threads)
         else:
             init, step = compile_init(spec, options), compile_step(spec, options)
@@ -241,6 +250,19 @@ class OptimizerSession:
         """
         self._engine.write(
             checked_state(state_dict, self._engine.ports, f"rule {self.rule_name!r}")
+        )
+
+
+def _check_backend(backend: str, providers: Sequence[str] | None, where: str) -> None:
+    if backend not in BACKENDS:
+        raise SessionError(
+            f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}", where=where
+        )
+    if backend == "c" and providers is not None:
+        raise SessionError(
+            f"providers are those of onnxruntime, got {list(providers)} with the backend 'c'",
+            where=where,
+            hint="leave them out",
         )
 
 

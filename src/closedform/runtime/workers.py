@@ -31,6 +31,7 @@ Tensors = Mapping[str, Array | None]
 """Gradients and other inputs of a step by input name; None where a parameter has no gradient."""
 
 Result = TypeVar("Result")
+Share = TypeVar("Share")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -231,7 +232,7 @@ def cores() -> int:
 
 
 class WorkerPool:
-    """Threads that run workers concurrently.
+    """Threads that run workers, or other shares of the work, concurrently.
 
     Args:
         count: The number of threads, including the calling one.
@@ -240,7 +241,7 @@ class WorkerPool:
     def __init__(self, count: int) -> None:
         self._others = ThreadPoolExecutor(max(count - 1, 1), "closedform")
 
-    def map(self, task: Callable[[Worker], Result], workers: Sequence[Worker]) -> list[Result]:
+    def map(self, task: Callable[[Share], Result], workers: Sequence[Share]) -> list[Result]:
         """Returns the result of each worker; all tasks have ended when it returns or raises."""
         first, *others = workers
         futures = [self._others.submit(task, worker) for worker in others]

@@ -1,4 +1,4 @@
-"""Which memory a session writes: arrays that overlap it would change under their owner."""
+"""The memory that a session writes: an array that overlaps it would change under its owner."""
 
 from __future__ import annotations
 

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         transpose,
     )
     from closedform.recipes import Recipe, frameworks, load_recipe, load_schedules
+    from closedform.recipes.clock import epochs, fraction, micro_batches, samples, tokens
     from closedform.runtime import OptimizerSession, ScheduleSession
     from closedform.targets import to_c
     from closedform.verify import claims
@@ -83,6 +84,9 @@ _HOME = {
     "Recipe": "closedform.recipes",
     "load_recipe": "closedform.recipes",
     "load_schedules": "closedform.recipes",
+    **dict.fromkeys(
+        ("epochs", "fraction", "micro_batches", "samples", "tokens"), "closedform.recipes.clock"
+    ),
     "Certificate": "closedform.verify.certificates.certificate",
     "to_c": "closedform.targets",
     "write_recipe": "closedform.writing",
@@ -147,9 +151,11 @@ __all__ = [
     "compile",
     "counter",
     "diff",
+    "epochs",
     "errors",
     "floor_div",
     "floor_mod",
+    "fraction",
     "frameworks",
     "from_onnx",
     "from_optax",
@@ -160,10 +166,12 @@ __all__ = [
     "load_recipe",
     "load_schedules",
     "matmul",
+    "micro_batches",
     "non_finite",
     "optimizers",
     "plot",
     "reduce_sum",
+    "samples",
     "schedules",
     "sequential",
     "shared",
@@ -173,6 +181,7 @@ __all__ = [
     "to_c",
     "to_onnx",
     "to_torch",
+    "tokens",
     "training",
     "transforms",
     "transpose",

@@ -13,13 +13,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import sympy as sp
 
 if TYPE_CHECKING:
+    from closedform.language.lengths import Length
     from closedform.language.schedule import Schedule
 
 Number: TypeAlias = int | float | Fraction | sp.Expr
 """A finite real number, exact: a float is the decimal that it prints as (``0.1`` is 1/10)."""
 
-Steps: TypeAlias = Number
-"""A number of optimizer steps, rational; the function says whether it must be an integer."""
+Steps: TypeAlias = "Number | Length"
+"""A number of optimizer steps, rational, or a length such as ``tokens(300e9)``."""
+
+Count: TypeAlias = "int | Length"
+"""A whole number of optimizer steps, or a length that is one when it is converted."""
 
 Operand: TypeAlias = Number
 """An operand of an expression: an expression, or a number."""

@@ -12,11 +12,13 @@ from closedform.errors import DefinitionError
 from closedform.language.aliases import Steps
 from closedform.language.exact import value_at
 from closedform.language.functions import floor_mod
+from closedform.language.lengths import with_lengths
 from closedform.language.schedule import Schedule, whole_steps
 from closedform.language.substitution import values_in
 from closedform.language.symbols import t
 
 
+@with_lengths
 def sequential(
     schedules: Sequence[Schedule],
     milestones: Sequence[Steps] | None = None,
@@ -73,6 +75,7 @@ def sequential(
     return Schedule.of(expr, values_in(expr, shared), name=name, length=length, domain=domain)
 
 
+@with_lengths
 def chained(schedules: Sequence[Schedule], *, name: str = "chained") -> Schedule:
     r"""Returns the first schedule times each other one relative to its first value.
 
@@ -110,6 +113,7 @@ def chained(schedules: Sequence[Schedule], *, name: str = "chained") -> Schedule
     return Schedule.of(expr, values_in(expr, shared), name=name, length=length, domain=domain)
 
 
+@with_lengths
 def product(schedules: Sequence[Schedule], *, name: str = "product") -> Schedule:
     r"""Returns the product of schedules.
 
@@ -133,6 +137,7 @@ def product(schedules: Sequence[Schedule], *, name: str = "product") -> Schedule
     return _combined("product", schedules, lambda exprs: sp.Mul(*exprs), name)
 
 
+@with_lengths
 def maximum(schedules: Sequence[Schedule], *, name: str = "maximum") -> Schedule:
     r"""Returns the largest value of schedules at each step.
 
@@ -171,6 +176,7 @@ def _combined(
     return Schedule.of(expr, values_in(expr, shared), name=name, length=length, domain=domain)
 
 
+@with_lengths
 def repeat(schedule: Schedule, every: Steps | None = None, *, name: str = "repeat") -> Schedule:
     r"""Returns a schedule that starts again every so many steps, for ever.
 
@@ -208,6 +214,7 @@ def repeat(schedule: Schedule, every: Steps | None = None, *, name: str = "repea
     return Schedule.of(expr, values, name=name, domain=domain)
 
 
+@with_lengths
 def splice(schedule: Schedule, at: Steps, new: Schedule, *, name: str = "splice") -> Schedule:
     r"""Returns a schedule that follows another one from step ``at`` on, at the same step.
 

@@ -12,6 +12,7 @@ from closedform import delegation
 from closedform.errors import DefinitionError, DomainError, nearest
 from closedform.language.aliases import Number, Steps
 from closedform.language.exact import value_at
+from closedform.language.lengths import with_lengths
 from closedform.language.numbers import exact_number, rationalize
 from closedform.language.printing import latex
 from closedform.language.substitution import substituted
@@ -197,6 +198,7 @@ class Schedule:
         """The symbols that have no value yet, by name."""
         return tuple(sorted(self.bound.free_symbols - {t}, key=lambda symbol: symbol.name))
 
+    @with_lengths
     def rename(self, name: str) -> Schedule:
         """Returns the schedule under another name."""
         return Schedule.of(
@@ -208,6 +210,7 @@ class Schedule:
             ending=self.ending,
         )
 
+    @with_lengths
     def bind(
         self, values: Mapping[str, Number] | None = None, /, **hyperparameters: Number
     ) -> Schedule:
@@ -220,6 +223,7 @@ class Schedule:
         changed = {**(values or {}), **hyperparameters}
         return self._with(self.expr, {**self.hyperparameters, **changed})
 
+    @with_lengths
     def unbind(self, *names: str) -> Schedule:
         """Returns the schedule with these hyperparameters open again; all of them if none is named.
 
@@ -277,11 +281,31 @@ class Schedule:
                 hint="splice(…) continues it with another schedule",
             )
 
+    def resolve(self, facts: object = None, /, **named: object) -> Schedule:
+        """Returns the schedule in optimizer updates.
+
+        It is this one, unless it has lengths in other units: then facts of the run convert them.
+
+        Args:
+            facts: Facts of the run, or a mapping of them by name.
+            **named: Further facts.
+
+        Raises:
+            ArgumentError: A fact is missing; the message names all that are.
+
+        Example:
+            >>> from closedform import epochs, schedules
+            >>> lr = schedules.linear(1, 0, epochs(2))
+            >>> lr.resolve(dataset_size=1000, global_batch_size=10).length
+            200
+        """
+        return self
+
     def latex(self) -> str:
         """Returns the formula in LaTeX, hyperparameters as symbols."""
         return latex(self.expr)
 
-    def _repr_latex_(self) -> str:
+    def _repr_latex_(self) -> str | None:
         return f"$\\displaystyle {self.latex()}$"
 
     def plot(self, path: str | None = None, *, steps: int | None = None) -> Figure:
@@ -317,10 +341,12 @@ class Schedule:
 
         return splice(self, at, new)
 
+    @with_lengths
     def scale(self, factor: Number) -> Schedule:
         """Returns ``factor`` times this schedule."""
         return self._with(exact_number(factor, "factor") * self.expr, self.hyperparameters)
 
+    @with_lengths
     def clip(self, low: Number | None = None, high: Number | None = None) -> Schedule:
         """Returns this schedule clamped to ``low`` and ``high``; None leaves a side open.
 
@@ -342,7 +368,8 @@ class Schedule:
             expr = sp.Min(expr, highest)
         return self._with(expr, self.hyperparameters)
 
-    def shift(self, steps: int) -> Schedule:
+    @with_lengths
+    def shift(self, steps: Steps) -> Schedule:
         """Returns this schedule as seen ``steps`` later: its value at t is that of t + steps.
 
         A negative number delays it; until then it holds its first value.

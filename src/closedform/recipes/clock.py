@@ -10,8 +10,10 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import ArgumentError, DefinitionError, nearest
-from closedform.language import exact_number, t
+from closedform.language import Schedule, exact_number, t
 from closedform.language.aliases import Number
+from closedform.language.in_units import ScheduleInUnits
+from closedform.language.lengths import Length
 
 
 class Unit(StrEnum):
@@ -180,33 +182,35 @@ class Facts:
         return tuple(exact_number(getattr(self, name), name) for name in names)
 
 
-def _product(names: tuple[str, ...], facts: Facts) -> sp.Expr:
-    return sp.Mul(*facts.require(*names))
-
-
-def _tokens(facts: Facts) -> sp.Expr:
-    if facts.tokens_per_update is not None:
-        return _product(("tokens_per_update",), facts)
-    return _product(("global_batch_size", "sequence_length"), facts)
-
-
-def _epochs(facts: Facts) -> sp.Expr:
-    if facts.updates_per_epoch is not None:
-        return 1 / _product(("updates_per_epoch",), facts)
-    samples, size = facts.require("global_batch_size", "dataset_size")
-    return samples / size
-
-
-_PER_UPDATE: Mapping[Unit, Callable[[Facts], sp.Expr]] = {
-    Unit.UPDATE: lambda facts: sp.S.One,
-    Unit.MICRO_BATCH: lambda facts: _product(("gradient_accumulation",), facts),
-    Unit.PROCESS_STEP: lambda facts: _product(("world_size",), facts),
-    Unit.SAMPLE: lambda facts: _product(("global_batch_size",), facts),
-    Unit.TOKEN: _tokens,
-    Unit.EPOCH: _epochs,
-    Unit.RUN: lambda facts: 1 / _product(("total_updates",), facts),
-    Unit.WARMUP: lambda facts: 1 / _product(("warmup_updates",), facts),
+_FACTORS: Mapping[Unit, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    Unit.UPDATE: ((), ()),
+    Unit.MICRO_BATCH: (("gradient_accumulation",), ()),
+    Unit.PROCESS_STEP: (("world_size",), ()),
+    Unit.SAMPLE: (("global_batch_size",), ()),
+    Unit.TOKEN: (("global_batch_size", "sequence_length"), ()),
+    Unit.EPOCH: (("global_batch_size",), ("dataset_size",)),
+    Unit.RUN: ((), ("total_updates",)),
+    Unit.WARMUP: ((), ("warmup_updates",)),
 }
+"""Unit -> the facts whose product is its number in an update, and those that divide it."""
+
+_GIVEN_FACTORS: Mapping[Unit, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    Unit.TOKEN: (("tokens_per_update",), ()),
+    Unit.EPOCH: ((), ("updates_per_epoch",)),
+}
+"""The facts that count instead of those of ``_FACTORS``, where they are known."""
+
+
+def _factors(unit: Unit, facts: Facts) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    given = _GIVEN_FACTORS.get(unit)
+    if given is not None and all(getattr(facts, name) is not None for name in sum(given, ())):
+        return given
+    return _FACTORS[unit]
+
+
+def _needed(unit: Unit, facts: Facts) -> tuple[str, ...]:
+    over, under = _factors(unit, facts)
+    return over + under
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +240,9 @@ class Clock:
         Raises:
             ArgumentError: A fact is missing.
         """
-        return _PER_UPDATE[self.unit](facts)
+        over, under = _factors(self.unit, facts)
+        values = facts.require(*over, *under)
+        return sp.Mul(*values[: len(over)]) / sp.Mul(*values[len(over) :])
 
     def position(self, facts: Facts) -> sp.Expr:
         """Returns the count that update ``t`` uses, as an expression in ``t``.
@@ -259,46 +265,191 @@ class Clock:
         return exact_number(amount, f"a number of {self.unit}s") / self.per_update(facts)
 
 
+class Rounding(StrEnum):
+    """The rounding of a length that is not a whole number of updates."""
+
+    EXACT = "exact"
+    FLOOR = "floor"
+    CEIL = "ceil"
+    NEAREST = "nearest"
+
+
+_ROUNDED: Mapping[Rounding, Callable[[sp.Expr], sp.Expr]] = {
+    Rounding.EXACT: lambda updates: updates,
+    Rounding.FLOOR: sp.floor,
+    Rounding.CEIL: sp.ceiling,
+    Rounding.NEAREST: lambda updates: sp.floor(updates + sp.S.Half),
+}
+
+_FUNCTIONS: Mapping[Unit, str] = {
+    Unit.MICRO_BATCH: "micro_batches",
+    Unit.SAMPLE: "samples",
+    Unit.TOKEN: "tokens",
+    Unit.EPOCH: "epochs",
+    Unit.RUN: "fraction",
+}
+
+
 @dataclass(frozen=True, slots=True)
-class Amount:
+class Amount(Length):
     """A length of a schedule in a unit, which facts convert to updates.
 
     Attributes:
-        value: The number of units.
+        value: The number of units, exact.
         unit: The unit.
+        rounding: The rounding of a length that is not a whole number of updates; ``exact`` leaves
+            it a fraction, which a schedule takes or refuses. ``nearest`` rounds halves up.
+
+    Raises:
+        DefinitionError: The number is not finite.
     """
 
     value: Number
     unit: Unit = field(default=Unit.UPDATE)
+    rounding: Rounding = field(default=Rounding.EXACT)
 
-    def updates(self, facts: Facts) -> sp.Expr:
-        """Returns the number of updates, exactly; it may be a fraction.
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", exact_number(self.value, f"a number of {self.unit}s"))
+
+    def __repr__(self) -> str:
+        name = _FUNCTIONS.get(self.unit, self.unit)
+        kind = "" if self.rounding == Rounding.EXACT else f', rounding="{self.rounding}"'
+        return f"{name}({self.value}{kind})"
+
+    def updates(self, facts: object) -> sp.Expr:
+        """Returns the number of updates, exactly; it may be a fraction where it is not rounded.
+
+        Args:
+            facts: Facts of the run, or a mapping of them by name.
 
         Raises:
-            ArgumentError: A fact is missing.
+            ArgumentError: A fact is missing, or these are not facts.
 
         Example:
             >>> tokens(300e9).updates(Facts(global_batch_size=1000, sequence_length=4000))
             75000
+            >>> tokens(1e6, rounding="floor").updates({"tokens_per_update": 30_000})
+            33
         """
-        return Clock(self.unit).updates(self.value, facts)
+        exact = Clock(self.unit).updates(self.value, _facts(facts))
+        return _ROUNDED[self.rounding](exact)
+
+    def missing(self, facts: object = None) -> tuple[str, ...]:
+        """Returns the names of the facts that the conversion needs and that are not given."""
+        known = _facts({} if facts is None else facts)
+        return tuple(name for name in _needed(self.unit, known) if getattr(known, name) is None)
+
+    def deferred(
+        self, function: Callable[..., Schedule], arguments: Mapping[str, Any]
+    ) -> ScheduleInUnits:
+        """Returns the schedule that a call with such lengths makes when the facts are known."""
+        return ScheduleInUnits(function, arguments)
 
 
-def samples(value: Number) -> Amount:
-    """Returns a length in samples."""
-    return Amount(value, Unit.SAMPLE)
+def _rounding(name: str) -> Rounding:
+    if name not in tuple(Rounding):
+        raise DefinitionError(
+            f"rounding must be one of {', '.join(Rounding)}, got {name!r}",
+            hint=nearest(str(name), Rounding),
+        )
+    return Rounding(name)
 
 
-def tokens(value: Number) -> Amount:
-    """Returns a length in tokens."""
-    return Amount(value, Unit.TOKEN)
+def _facts(given: object) -> Facts:
+    if isinstance(given, Mapping):
+        return Facts.of(given)
+    if not isinstance(given, Facts):
+        raise ArgumentError(
+            f"facts must be a mapping of names to numbers, got {type(given).__name__} {given!r}",
+            hint="give them by name: resolve(global_batch_size=…)",
+        )
+    return given
 
 
-def epochs(value: Number) -> Amount:
-    """Returns a length in epochs."""
-    return Amount(value, Unit.EPOCH)
+def micro_batches(value: Number, *, rounding: str = "exact") -> Amount:
+    """Returns a length in micro-batches of one process.
+
+    Args:
+        value: Their number.
+        rounding: ``exact``, or ``floor``, ``ceil``, ``nearest`` to whole updates.
+
+    Raises:
+        DefinitionError: The number is not finite, or the rounding is unknown.
+
+    Example:
+        >>> micro_batches(800).updates({"gradient_accumulation": 8})
+        100
+    """
+    return Amount(value, Unit.MICRO_BATCH, _rounding(rounding))
 
 
-def fraction(value: Number) -> Amount:
-    """Returns a length as a fraction of the run."""
-    return Amount(value, Unit.RUN)
+def samples(value: Number, *, rounding: str = "exact") -> Amount:
+    """Returns a length in samples.
+
+    Args:
+        value: Their number.
+        rounding: ``exact``, or ``floor``, ``ceil``, ``nearest`` to whole updates.
+
+    Raises:
+        DefinitionError: The number is not finite, or the rounding is unknown.
+
+    Example:
+        >>> samples(1000).updates({"global_batch_size": 16})
+        125/2
+        >>> samples(1000, rounding="ceil").updates({"global_batch_size": 16})
+        63
+    """
+    return Amount(value, Unit.SAMPLE, _rounding(rounding))
+
+
+def tokens(value: Number, *, rounding: str = "exact") -> Amount:
+    """Returns a length in tokens, as an argument of schedules such as ``cosine``.
+
+    Args:
+        value: Their number.
+        rounding: ``exact``, or ``floor``, ``ceil``, ``nearest`` to whole updates.
+
+    Raises:
+        DefinitionError: The number is not finite, or the rounding is unknown.
+
+    Example:
+        >>> tokens(300e9)
+        tokens(300000000000)
+        >>> tokens(300e9).updates({"tokens_per_update": 4_000_000})
+        75000
+    """
+    return Amount(value, Unit.TOKEN, _rounding(rounding))
+
+
+def epochs(value: Number, *, rounding: str = "exact") -> Amount:
+    """Returns a length in epochs.
+
+    Args:
+        value: Their number.
+        rounding: ``exact``, or ``floor``, ``ceil``, ``nearest`` to whole updates.
+
+    Raises:
+        DefinitionError: The number is not finite, or the rounding is unknown.
+
+    Example:
+        >>> epochs(3).updates({"updates_per_epoch": 500})
+        1500
+    """
+    return Amount(value, Unit.EPOCH, _rounding(rounding))
+
+
+def fraction(value: Number, *, rounding: str = "exact") -> Amount:
+    """Returns a length as a fraction of the run.
+
+    Args:
+        value: The fraction.
+        rounding: ``exact``, or ``floor``, ``ceil``, ``nearest`` to whole updates.
+
+    Raises:
+        DefinitionError: The number is not finite, or the rounding is unknown.
+
+    Example:
+        >>> fraction(0.03).updates({"total_updates": 10_000})
+        300
+    """
+    return Amount(value, Unit.RUN, _rounding(rounding))

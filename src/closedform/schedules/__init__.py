@@ -16,6 +16,7 @@ from closedform.language import (
     splice,
 )
 from closedform.language.aliases import Number
+from closedform.language.lengths import with_lengths
 from closedform.schedules.constant import constant, multi_step, piecewise_constant
 from closedform.schedules.cosine import (
     cosine,
@@ -109,6 +110,7 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
+@with_lengths
 def scale(schedule: Schedule, factor: Number) -> Schedule:
     r"""Returns ``factor`` times a schedule.
 

@@ -12,6 +12,7 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, exact_number, hyper
 from closedform.language.aliases import Number, Steps
+from closedform.language.lengths import with_lengths
 from closedform.language.substitution import values_in
 from closedform.schedules.arguments import (
     positive_steps,
@@ -21,6 +22,7 @@ from closedform.schedules.arguments import (
 )
 
 
+@with_lengths
 def constant(value: Number, steps: Steps | None = None) -> Schedule:
     r"""Returns one value at every step.
 
@@ -45,7 +47,8 @@ def constant(value: Number, steps: Steps | None = None) -> Schedule:
     return Schedule(hyper("value"), name="constant", length=length, value=value)
 
 
-def piecewise_constant(values: Sequence[Number], milestones: Sequence[Number]) -> Schedule:
+@with_lengths
+def piecewise_constant(values: Sequence[Number], milestones: Sequence[Steps]) -> Schedule:
     r"""Returns the first value until the first milestone, then the second, and so on.
 
     .. math:: f(t) = v_i \quad\text{for}\quad m_{i-1} \le t < m_i
@@ -92,7 +95,8 @@ def piecewise_constant(values: Sequence[Number], milestones: Sequence[Number]) -
     return Schedule(stepwise(exact, marks), name=where, length=marks[-1] if marks else None)
 
 
-def multi_step(value: Number, gamma: Number, milestones: Sequence[Number]) -> Schedule:
+@with_lengths
+def multi_step(value: Number, gamma: Number, milestones: Sequence[Steps]) -> Schedule:
     r"""Returns a value that is multiplied by ``gamma`` at each milestone.
 
     .. math:: f(t) = v\, \gamma^{\#\{m \le t\}}

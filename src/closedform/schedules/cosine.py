@@ -8,7 +8,8 @@ import sympy as sp
 
 from closedform.errors import DefinitionError, DomainError
 from closedform.language import Schedule, exact_number, hyper, t
-from closedform.language.aliases import Number, Steps
+from closedform.language.aliases import Count, Number, Steps
+from closedform.language.lengths import with_lengths
 from closedform.language.substitution import values_in
 from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length, whole_number
 from closedform.schedules.blends import (
@@ -19,6 +20,7 @@ from closedform.schedules.blends import (
 )
 
 
+@with_lengths
 def cosine(start: Number, end: Number, steps: Steps) -> Schedule:
     r"""Returns half a cosine from ``start`` to ``end``, which it holds.
 
@@ -44,6 +46,7 @@ def cosine(start: Number, end: Number, steps: Steps) -> Schedule:
     return _fall("cosine", along_cosine, start, end, steps)
 
 
+@with_lengths
 def cosine_annealing(start: Number, end: Number, steps: Steps) -> Schedule:
     r"""Returns a cosine between ``start`` and ``end`` that rises again: its period is 2N.
 
@@ -73,6 +76,7 @@ def cosine_annealing(start: Number, end: Number, steps: Steps) -> Schedule:
     return Schedule(expr, name=where, length=whole_length(n), start=start, end=end, steps=number)
 
 
+@with_lengths
 def cosine_with_min(start: Number, end: Number, steps: Steps, cycles: Number = 0.5) -> Schedule:
     r"""Returns ``cycles`` whole cosines between ``start`` and a least value, then the last value.
 
@@ -114,6 +118,7 @@ def cosine_with_min(start: Number, end: Number, steps: Steps, cycles: Number = 0
     )
 
 
+@with_lengths
 def flat_cosine(start: Number, end: Number, steps: Steps, flat: Steps) -> Schedule:
     r"""Returns ``start`` for a while, then half a cosine to ``end``, which it holds.
 
@@ -160,6 +165,7 @@ def flat_cosine(start: Number, end: Number, steps: Steps, flat: Steps) -> Schedu
     )
 
 
+@with_lengths
 def half_cosine(start: Number, end: Number, steps: Steps) -> Schedule:
     r"""Returns the second half of a cosine from ``start`` to ``end``, which it holds.
 
@@ -183,6 +189,7 @@ def half_cosine(start: Number, end: Number, steps: Steps) -> Schedule:
     return _fall("half_cosine", along_half_cosine, start, end, steps)
 
 
+@with_lengths
 def cosine_linear_envelope(start: Number, end: Number, steps: Steps) -> Schedule:
     r"""Returns half a cosine times a line, from ``start`` to ``end``, which it holds.
 
@@ -222,14 +229,15 @@ def _fall(
     return Schedule(expr, name=name, length=whole_length(n), start=start, end=end, steps=number)
 
 
+@with_lengths
 def cosine_k_decay(
     peak: Number,
     end: Number,
-    steps: int,
+    steps: Count,
     k: Number = 1,
-    warmup: int = 0,
+    warmup: Count = 0,
     warmup_start: Number = 0,
-    cooldown: int = 0,
+    cooldown: Count = 0,
 ) -> Schedule:
     r"""Returns a linear warmup, a cosine over a power of its time, and a cooldown at ``end``.
 

@@ -10,6 +10,7 @@ import sympy as sp
 from closedform.errors import DefinitionError, DomainError
 from closedform.language import Schedule, exact_number, floor_div, floor_mod, hyper, t
 from closedform.language.aliases import Number, Steps
+from closedform.language.lengths import with_lengths
 from closedform.language.substitution import values_in
 from closedform.schedules.arguments import check_choice, positive_steps
 
@@ -17,6 +18,7 @@ MODES = ("triangular", "triangular2", "exp_range")
 SCALE_MODES = ("cycle", "iterations")
 
 
+@with_lengths
 def cyclic(
     low: Number,
     high: Number,

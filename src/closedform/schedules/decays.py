@@ -6,10 +6,12 @@ import sympy as sp
 
 from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, hyper, t
-from closedform.language.aliases import Number, Steps
+from closedform.language.aliases import Count, Number, Steps
+from closedform.language.lengths import with_lengths
 from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length, whole_number
 
 
+@with_lengths
 def rex(start: Number, end: Number, steps: Steps) -> Schedule:
     r"""Returns a fall that is slow first and fast towards the end, which it holds.
 
@@ -37,6 +39,7 @@ def rex(start: Number, end: Number, steps: Steps) -> Schedule:
     return Schedule(expr, name="rex", length=whole_length(n), start=start, end=end, steps=number)
 
 
+@with_lengths
 def tanh_decay(
     start: Number, end: Number, steps: Steps, low: Number = -6, high: Number = 3
 ) -> Schedule:
@@ -85,6 +88,7 @@ def tanh_decay(
     )
 
 
+@with_lengths
 def hyperbolic(start: Number, infimum: Number, steps: Steps, bound: Steps) -> Schedule:
     r"""Returns a fall along a hyperbola whose first steps hardly depend on the number of steps.
 
@@ -131,7 +135,10 @@ def hyperbolic(start: Number, infimum: Number, steps: Steps, bound: Steps) -> Sc
     )
 
 
-def slanted_triangular(peak: Number, steps: int, cut: Number = 0.1, ratio: Number = 32) -> Schedule:
+@with_lengths
+def slanted_triangular(
+    peak: Number, steps: Count, cut: Number = 0.1, ratio: Number = 32
+) -> Schedule:
     r"""Returns a short rise to ``peak`` and a long fall back to where it began, which it holds.
 
     .. math:: f(t) = a\, \frac{1 + p\,(r - 1)}{r}, \qquad p = \begin{cases} t / C & t < C \\

@@ -7,9 +7,11 @@ import sympy as sp
 from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, floor_div, hyper, t
 from closedform.language.aliases import Number, Steps
+from closedform.language.lengths import with_lengths
 from closedform.schedules.arguments import positive_steps, steps_symbol
 
 
+@with_lengths
 def exponential(
     value: Number, rate: Number, steps: Steps = 1, *, staircase: bool = False
 ) -> Schedule:
@@ -41,6 +43,7 @@ def exponential(
     return _factors("exponential", value, "rate", rate, steps, staircase=staircase)
 
 
+@with_lengths
 def step_decay(value: Number, gamma: Number, steps: Steps) -> Schedule:
     r"""Returns a value that is multiplied by ``gamma`` at every N-th step.
 
@@ -67,6 +70,7 @@ def step_decay(value: Number, gamma: Number, steps: Steps) -> Schedule:
     return _factors("step_decay", value, "gamma", gamma, steps, staircase=True)
 
 
+@with_lengths
 def multiplicative(value: Number, gamma: Number) -> Schedule:
     r"""Returns a value that is multiplied by ``gamma`` at every step.
 

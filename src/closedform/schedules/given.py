@@ -11,9 +11,11 @@ from closedform import delegation
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, exact_number
 from closedform.language.aliases import Number, Steps
+from closedform.language.lengths import with_lengths
 from closedform.schedules.arguments import stepwise
 
 
+@with_lengths
 def function(
     definition: sp.Expr | Callable[..., object],
     *,
@@ -64,6 +66,7 @@ def _variables(function: Callable[..., object]) -> set[str]:
         return set()
 
 
+@with_lengths
 def table(values: Sequence[Number]) -> Schedule:
     r"""Returns one given value a step, then the last one.
 

@@ -7,9 +7,11 @@ import sympy as sp
 from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, floor_div, hyper, t
 from closedform.language.aliases import Number, Steps
+from closedform.language.lengths import with_lengths
 from closedform.schedules.arguments import NO_WARMUP, positive_steps, steps_symbol
 
 
+@with_lengths
 def inverse_square_root(value: Number = 1, scale: Number = 1, warmup: Steps = 1) -> Schedule:
     r"""Returns a value that falls with the square root of the time, after a flat start.
 
@@ -43,6 +45,7 @@ def inverse_square_root(value: Number = 1, scale: Number = 1, warmup: Steps = 1)
     )
 
 
+@with_lengths
 def inverse_time(
     value: Number, rate: Number, steps: Steps = 1, power: Number = 1, *, staircase: bool = False
 ) -> Schedule:
@@ -113,6 +116,7 @@ def falling_rate(rate: Number, name: str, where: str) -> sp.Expr:
     return number
 
 
+@with_lengths
 def power(value: Number, exponent: Number, warmup: Steps = 1) -> Schedule:
     r"""Returns a power law of the time, after a flat start.
 
@@ -141,6 +145,7 @@ def power(value: Number, exponent: Number, warmup: Steps = 1) -> Schedule:
     )
 
 
+@with_lengths
 def noam(width: Number, warmup: Steps, factor: Number = 1) -> Schedule:
     r"""Returns the schedule of the Transformer: a linear warmup, then an inverse square root.
 

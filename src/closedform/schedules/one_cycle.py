@@ -10,7 +10,8 @@ import sympy as sp
 
 from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, hyper, t
-from closedform.language.aliases import Number, Steps
+from closedform.language.aliases import Count, Number, Steps
+from closedform.language.lengths import with_lengths
 from closedform.language.substitution import values_in
 from closedform.schedules.arguments import check_choice, whole_number
 from closedform.schedules.blends import along_cosine, along_line
@@ -18,11 +19,12 @@ from closedform.schedules.blends import along_cosine, along_line
 ANNEALS = {"cos": along_cosine, "linear": along_line}
 
 
+@with_lengths
 def one_cycle(
     start: Number,
     peak: Number,
     end: Number,
-    steps: int,
+    steps: Count,
     rise: Number = 0.3,
     anneal: str = "cos",
     *,
@@ -71,10 +73,11 @@ def one_cycle(
     return _phases("one_cycle", places, values, steps, rise, anneal, clamp=clamp)
 
 
+@with_lengths
 def one_cycle_momentum(
     high: Number,
     low: Number,
-    steps: int,
+    steps: Count,
     rise: Number = 0.3,
     anneal: str = "cos",
     *,
@@ -173,7 +176,7 @@ def _phases(
     name: str,
     places: Sequence[str],
     values: dict[str, Any],
-    steps: int,
+    steps: Count,
     rise: Number,
     anneal: str,
     *,

@@ -7,9 +7,11 @@ import sympy as sp
 from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, floor_div, hyper, t
 from closedform.language.aliases import Number, Steps
+from closedform.language.lengths import with_lengths
 from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length
 
 
+@with_lengths
 def linear(start: Number, end: Number, steps: Steps) -> Schedule:
     r"""Returns a straight line from ``start`` to ``end``, which it holds.
 
@@ -39,6 +41,7 @@ def linear(start: Number, end: Number, steps: Steps) -> Schedule:
     return Schedule(expr, name="linear", length=whole_length(n), start=start, end=end, steps=number)
 
 
+@with_lengths
 def polynomial(
     start: Number, end: Number, steps: Steps, power: Number = 1, *, cycle: bool = False
 ) -> Schedule:
@@ -84,6 +87,7 @@ def polynomial(
     return Schedule(expr, name="polynomial", **given)
 
 
+@with_lengths
 def fsl(start: Number, steps: Steps, beta: Number) -> Schedule:
     r"""Returns the optimal decay of the functional scaling law, a power of the remaining time.
 

@@ -12,9 +12,11 @@ import sympy as sp
 from closedform.errors import DefinitionError, DomainError
 from closedform.language import Schedule, exact_number
 from closedform.language.aliases import Number
+from closedform.language.lengths import with_lengths
 from closedform.schedules.given import table
 
 
+@with_lengths
 def refined(
     norms: Sequence[float],
     peak: Number = 1,

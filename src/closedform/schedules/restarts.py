@@ -6,8 +6,9 @@ import sympy as sp
 
 from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, floor_mod, hyper, t
-from closedform.language.aliases import Number, Steps
+from closedform.language.aliases import Count, Number, Steps
 from closedform.language.compose import product
+from closedform.language.lengths import with_lengths
 from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length, whole_number
 from closedform.schedules.blends import along_cosine, along_line
 
@@ -15,6 +16,7 @@ from closedform.schedules.blends import along_cosine, along_line
 _LAST_RESTART = 2**50
 
 
+@with_lengths
 def warm_restarts(
     start: Number, end: Number, steps: Steps, multiplier: int = 1, restarts: int | None = None
 ) -> Schedule:
@@ -91,6 +93,7 @@ def _growing_periods(n: sp.Expr, factor: int, sums: list[int]) -> sp.Expr:
     return sp.Piecewise(*branches, (1, True))
 
 
+@with_lengths
 def cosine_hard_restarts(start: Number, end: Number, steps: Steps, cycles: Number = 1) -> Schedule:
     r"""Returns ``cycles`` half cosines from ``start`` to ``end`` within ``steps``, then ``end``.
 
@@ -132,8 +135,9 @@ def cosine_hard_restarts(start: Number, end: Number, steps: Steps, cycles: Numbe
     )
 
 
+@with_lengths
 def jagged_restarts(
-    schedule: Schedule, every: int, warmup: int = 10, anneal: int = 1, low: Number = 0.001
+    schedule: Schedule, every: Count, warmup: Count = 10, anneal: Count = 1, low: Number = 0.001
 ) -> Schedule:
     r"""Returns a schedule with short falls and new warmups, for a restart of the optimizer.
 

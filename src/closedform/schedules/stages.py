@@ -9,8 +9,9 @@ import sympy as sp
 
 from closedform.errors import DefinitionError, DomainError
 from closedform.language import Schedule, exact_number, t
-from closedform.language.aliases import Number
+from closedform.language.aliases import Count, Number
 from closedform.language.exact import value_at
+from closedform.language.lengths import with_lengths
 from closedform.schedules.arguments import check_choice, stepwise, whole_number
 from closedform.schedules.wsd import POSITIVE_SHAPES, SHAPES
 
@@ -26,16 +27,17 @@ class Stage(NamedTuple):
     """
 
     end: Number
-    steps: int
+    steps: Count
     shape: str = "linear"
     start: Number | None = None
 
 
+@with_lengths
 def stages(
     start: Number,
-    stages: Sequence[Stage | tuple[Number, int] | tuple[Number, int, str]],
-    at: int | None = None,
-    override: Stage | tuple[Number, int] | tuple[Number, int, str] | None = None,
+    stages: Sequence[Stage | tuple[Number, Count] | tuple[Number, Count, str]],
+    at: Count | None = None,
+    override: Stage | tuple[Number, Count] | tuple[Number, Count, str] | None = None,
 ) -> Schedule:
     r"""Returns stages one after the other, and a last one that may begin at any step.
 

@@ -7,10 +7,12 @@ import sympy as sp
 from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, floor_div, hyper, t
 from closedform.language.aliases import Number, Steps
+from closedform.language.lengths import with_lengths
 from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length
 from closedform.schedules.blends import along_geometric
 
 
+@with_lengths
 def geometric(start: Number, end: Number, steps: Steps) -> Schedule:
     r"""Returns a geometric sweep from ``start`` to ``end``, which it holds.
 
@@ -48,6 +50,7 @@ def geometric(start: Number, end: Number, steps: Steps) -> Schedule:
     )
 
 
+@with_lengths
 def range_test(start: Number, rate: Number, steps: Steps, *, staircase: bool = False) -> Schedule:
     r"""Returns a rise for ever by ``rate`` times ``start`` every ``steps`` steps.
 

@@ -6,15 +6,17 @@ import sympy as sp
 
 from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, hyper, t
-from closedform.language.aliases import Number, Steps
+from closedform.language.aliases import Count, Number, Steps
+from closedform.language.lengths import with_lengths
 from closedform.language.substitution import values_in
 from closedform.schedules.arguments import check_choice, positive_steps, whole_number
 from closedform.schedules.blends import along_cosine, along_inverse_root, along_line
 from closedform.schedules.wsd import POSITIVE_SHAPES, SHAPES
 
 
+@with_lengths
 def cosine_linear_tail(
-    start: Number, end: Number, steps: int, tail: int, final: Number = 0
+    start: Number, end: Number, steps: Count, tail: Count, final: Number = 0
 ) -> Schedule:
     r"""Returns half a cosine that a straight line to ``final`` cuts off.
 
@@ -57,7 +59,8 @@ def cosine_linear_tail(
     )
 
 
-def cosine_constant_tail(start: Number, end: Number, steps: int, tail: int) -> Schedule:
+@with_lengths
+def cosine_constant_tail(start: Number, end: Number, steps: Count, tail: Count) -> Schedule:
     r"""Returns half a cosine that ends before the run does, and its end from there on.
 
     .. math:: f(t) = b + \frac{a - b}{2} \left(1 + \cos \frac{\pi \min(t, N - D)}{N - D}\right)
@@ -97,12 +100,13 @@ def cosine_constant_tail(start: Number, end: Number, steps: int, tail: int) -> S
     )
 
 
+@with_lengths
 def power_with_tail(
     peak: Number,
     exponent: Number,
-    steps: int,
-    warmup: int,
-    tail: int,
+    steps: Count,
+    warmup: Count,
+    tail: Count,
     end: Number = 0,
     start: Number = 0,
     shape: str = "linear",
@@ -169,12 +173,13 @@ def power_with_tail(
     )
 
 
+@with_lengths
 def inverse_square_root_cooldown(
     peak: Number,
-    steps: int,
+    steps: Count,
     timescale: Steps,
-    warmup: int = 0,
-    cooldown: int = 0,
+    warmup: Count = 0,
+    cooldown: Count = 0,
     shift: Steps = 0,
     floor: Number = 0,
 ) -> Schedule:
@@ -244,7 +249,7 @@ def inverse_square_root_cooldown(
     )
 
 
-def _with_tail(steps: int, tail: int, where: str) -> tuple[int, int]:
+def _with_tail(steps: Count, tail: Count, where: str) -> tuple[int, int]:
     """The number of steps and that of the tail, at most as many."""
     number = whole_number(steps, "steps", where, least=1)
     falling = whole_number(tail, "tail", where, least=1)

@@ -7,10 +7,12 @@ import sympy as sp
 from closedform.errors import DomainError
 from closedform.language import Schedule, hyper, t
 from closedform.language.aliases import Number, Steps
+from closedform.language.lengths import with_lengths
 from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length
 from closedform.schedules.blends import along_line, logarithmic
 
 
+@with_lengths
 def log_warmup(start: Number, end: Number, steps: Steps) -> Schedule:
     r"""Returns a rise from ``start`` to ``end`` along a logarithm, fast first.
 
@@ -49,6 +51,7 @@ def log_warmup(start: Number, end: Number, steps: Steps) -> Schedule:
     )
 
 
+@with_lengths
 def quadratic_warmup(start: Number, end: Number, steps: Steps) -> Schedule:
     r"""Returns a rise from ``start`` to ``end`` along a parabola, slow first.
 

@@ -9,7 +9,8 @@ import sympy as sp
 
 from closedform.errors import DefinitionError, DomainError
 from closedform.language import Schedule, exact_number, hyper, t
-from closedform.language.aliases import Number
+from closedform.language.aliases import Count, Number
+from closedform.language.lengths import with_lengths
 from closedform.schedules.arguments import NO_STEPS, check_choice, whole_number
 from closedform.schedules.blends import (
     along_cosine,
@@ -35,12 +36,13 @@ POSITIVE_SHAPES = ("inverse", "exponential")
 """The shapes whose values must be above 0."""
 
 
+@with_lengths
 def wsd(
     peak: Number,
     end: Number,
-    steps: int,
-    warmup: int,
-    decay: int,
+    steps: Count,
+    warmup: Count,
+    decay: Count,
     shape: str = "linear",
     start: Number = 0,
 ) -> Schedule:
@@ -97,8 +99,9 @@ def wsd(
     return _warmed("wsd", shape, progress, (peak, end, start), rising, given, n, domain)
 
 
+@with_lengths
 def trapezoidal(
-    peak: Number, end: Number, steps: int, warmup: int, decay: int, start: Number = 0
+    peak: Number, end: Number, steps: Count, warmup: Count, decay: Count, start: Number = 0
 ) -> Schedule:
     r"""Returns a trapezium: ``wsd`` whose decay is a line.
 
@@ -127,12 +130,13 @@ def trapezoidal(
     return wsd(peak, end, steps, warmup, decay, "linear", start).rename("trapezoidal")
 
 
+@with_lengths
 def tri_stage(
     peak: Number,
     end: Number,
-    warmup: int,
-    hold: int,
-    decay: int,
+    warmup: Count,
+    hold: Count,
+    decay: Count,
     start: Number = 0,
 ) -> Schedule:
     r"""Returns a linear warmup, a flat stretch and an exponential decay: ``wsd`` by its stages.
@@ -167,13 +171,14 @@ def tri_stage(
     return wsd(peak, end, steps, whole[0], falling, "exponential", start).rename("tri_stage")
 
 
+@with_lengths
 def wsd_checkpoints(
     peak: Number,
     end: Number,
-    steps: int,
-    warmup: int = 0,
+    steps: Count,
+    warmup: Count = 0,
     ratio: Number = 0.1,
-    checkpoints: int | Sequence[int] = 1,
+    checkpoints: Count | Sequence[Count] = 1,
     shape: str = "sqrt",
     start: Number = 0,
 ) -> Schedule:
@@ -238,7 +243,7 @@ def wsd_checkpoints(
     return _warmed(where, shape, progress, (peak, end, start), rising, {}, length, ())
 
 
-def _checkpoints(checkpoints: int | Sequence[int], steps: int, where: str) -> list[int]:
+def _checkpoints(checkpoints: Count | Sequence[Count], steps: int, where: str) -> list[int]:
     """The steps of the checkpoints."""
     if not isinstance(checkpoints, Sequence):
         count = whole_number(checkpoints, "checkpoints", where, least=1)

@@ -1,0 +1,162 @@
+"""Schedules whose lengths are in samples, tokens, epochs or parts of the run."""
+
+from __future__ import annotations
+
+import inspect
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from closedform.errors import ArgumentError, DefinitionError
+from closedform.language.lengths import HasLengths, Length, lengths_in, resolved
+from closedform.language.schedule import Schedule
+
+
+class ScheduleInUnits(Schedule, HasLengths):
+    """A schedule with lengths in samples, tokens, epochs or parts of the run.
+
+    It can be composed, compared and printed. ``resolve`` converts its lengths to updates, exactly;
+    until then it has no value, and each use of its expression is an error that names the missing
+    facts.
+
+    Attributes:
+        function: The function of the library or method that makes the schedule.
+        arguments: Its arguments, by name.
+
+    Example:
+        >>> from closedform import schedules, tokens
+        >>> lr = schedules.cosine(3e-4, 3e-5, tokens(300e9))
+        >>> lr
+        cosine(start=0.0003, end=3e-05, steps=tokens(300000000000))
+        >>> lr.resolve(global_batch_size=1024, sequence_length=4096).length
+        71526
+    """
+
+    __slots__ = ("arguments", "function")
+
+    function: Callable[..., Schedule]
+    arguments: dict[str, Any]
+
+    def __init__(self, function: Callable[..., Schedule], arguments: Mapping[str, Any]) -> None:
+        self.__setstate__(
+            {"function": function, "arguments": dict(arguments), "name": function.__name__}
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: getattr(self, key) for key in ("function", "arguments", "name")}
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in Schedule.__slots__:
+            self._refuse(None)
+        raise AttributeError(name)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ScheduleInUnits):
+            return False
+        return self.function is other.function and self._given() == other._given()
+
+    def __hash__(self) -> int:
+        return hash((self.function, repr(self)))
+
+    def __repr__(self) -> str:
+        call = self._call(self.arguments)
+        given = [*map(_shown, call.args), *(f"{k}={_shown(v)}" for k, v in call.kwargs.items())]
+        return f"{self.function.__name__}({', '.join(given)})"
+
+    def _call(self, arguments: Mapping[str, Any]) -> inspect.BoundArguments:
+        signature = inspect.signature(self.function)
+        return inspect.BoundArguments(signature, OrderedDict(arguments))
+
+    def _given(self) -> dict[str, Any]:
+        """The arguments, with the defaults of those that are not given."""
+        call = self._call(self.arguments)
+        call.apply_defaults()
+        return {name: _plain(value) for name, value in call.arguments.items()}
+
+    def _refuse(self, facts: object) -> NoReturn:
+        missing = self.missing_facts(facts)
+        given = ", ".join(f"{name}=…" for name in missing)
+        raise ArgumentError(
+            f"lengths in units have no value yet, missing facts: {', '.join(missing) or 'none'}",
+            where=f"schedule {self.name!r}",
+            hint=f"convert them first: resolve({given})",
+        )
+
+    def missing_facts(self, facts: object = None) -> tuple[str, ...]:
+        """Returns the names of the facts that ``resolve`` needs and that are not given.
+
+        Args:
+            facts: Facts of the run, or a mapping of them.
+
+        Example:
+            >>> from closedform import epochs, schedules
+            >>> schedules.linear(1, 0, epochs(3)).missing_facts({"dataset_size": 1000})
+            ('global_batch_size',)
+        """
+        names = (name for length in lengths_in(self) for name in length.missing(facts))
+        return tuple(dict.fromkeys(names))
+
+    def resolve(self, facts: object = None, /, **named: object) -> Schedule:
+        """Returns the schedule in optimizer updates.
+
+        The conversion is exact. Where the schedule takes a fraction of a step, such as the end of
+        a cosine, the length remains one; where it needs a whole number, a fraction is refused:
+        give the length a ``rounding``.
+
+        Args:
+            facts: Facts of the run: a ``Facts``, or a mapping of them by name.
+            **named: Further facts.
+
+        Raises:
+            ArgumentError: A fact is missing or unknown; the message names all that are missing.
+            DefinitionError: The schedule does not take a converted length.
+        """
+        known = _merged(facts, named)
+        if self.missing_facts(known):
+            self._refuse(known)
+        call = self._call(resolved(self.arguments, known))
+        try:
+            return self.function(*call.args, **call.kwargs)
+        except DefinitionError as error:
+            fractions = [
+                f"{length} is {length.updates(known)} updates"
+                for length in lengths_in(self)
+                if not length.updates(known).is_Integer
+            ]
+            hint = "; ".join([*fractions, 'a length may be rounded: rounding="floor"'])
+            raise type(error)(
+                error.what, where=error.where, hint=hint if fractions else error.hint
+            ) from None
+
+    def _repr_latex_(self) -> None:
+        """Has no formula before its lengths are converted: notebooks print the call."""
+
+
+def _merged(facts: object, named: Mapping[str, object]) -> object:
+    if not named:
+        return {} if facts is None else facts
+    if facts is None:
+        return dict(named)
+    if isinstance(facts, Mapping):
+        return {**facts, **named}
+    raise ArgumentError(
+        f"facts must be given as one object or by name, got both: {', '.join(named)}",
+        hint="put all of them into the object",
+    )
+
+
+def _plain(value: Any) -> Any:
+    """An argument in which sequences of one content are equal."""
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Length):
+        return str(value)
+    if isinstance(value, list | tuple) and next(lengths_in(value), None) is not None:
+        return f"[{', '.join(map(_shown, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{name}: {_shown(one)}' for name, one in value.items())}}}"
+    return repr(value)

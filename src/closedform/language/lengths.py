@@ -1,0 +1,103 @@
+"""Lengths in units other than updates, as arguments of schedules.
+
+The facts of a run convert a length to updates. A call with a length is deferred until they are
+known: ``with_lengths`` returns the call itself, a ``ScheduleInUnits``.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+import sympy as sp
+
+from closedform.errors import ArgumentError
+
+P = ParamSpec("P")
+Made = TypeVar("Made")
+
+
+class Length(ABC):
+    """A length in a unit of a run, such as tokens."""
+
+    @abstractmethod
+    def updates(self, facts: object) -> sp.Expr:
+        """Returns the number of optimizer updates, exactly.
+
+        Args:
+            facts: Facts of the run, or a mapping of them.
+
+        Raises:
+            ArgumentError: A fact is missing.
+        """
+
+    @abstractmethod
+    def missing(self, facts: object = None) -> tuple[str, ...]:
+        """Returns the names of the facts that the conversion needs and that are not given."""
+
+    @abstractmethod
+    def deferred(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+        """Returns a call with such lengths, which is made when the facts are known."""
+
+
+class HasLengths(ABC):
+    """A schedule with lengths that are not converted yet."""
+
+    arguments: Mapping[str, Any]
+
+    @abstractmethod
+    def resolve(self, facts: object = None, /, **named: object) -> Any:
+        """Returns the schedule in updates."""
+
+
+def with_lengths(function: Callable[P, Made]) -> Callable[P, Made]:
+    """Returns a function whose arguments may be lengths, or schedules that have lengths.
+
+    With such an argument it returns the deferred call, else what ``function`` returns.
+    """
+
+    @functools.wraps(function)
+    def made(*args: P.args, **kwargs: P.kwargs) -> Made:
+        length = next(lengths_in((*args, *kwargs.values())), None)
+        if length is None:
+            return function(*args, **kwargs)
+        try:
+            bound = inspect.signature(function).bind(*args, **kwargs)
+        except TypeError as error:
+            raise ArgumentError(str(error), where=function.__name__) from None
+        found: Made = length.deferred(made, bound.arguments)
+        return found
+
+    return made
+
+
+def lengths_in(value: object) -> Iterator[Length]:
+    """Yields the lengths in an argument."""
+    if isinstance(value, Length):
+        yield value
+    elif isinstance(value, HasLengths):
+        yield from lengths_in(value.arguments)
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from lengths_in(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from lengths_in(one)
+
+
+def resolved(value: Any, facts: object) -> Any:
+    """Returns an argument with numbers of updates in place of its lengths."""
+    if isinstance(value, Length):
+        updates = value.updates(facts)
+        return int(updates) if updates.is_Integer else updates
+    if isinstance(value, HasLengths):
+        return value.resolve(facts)
+    if isinstance(value, Mapping):
+        return {name: resolved(one, facts) for name, one in value.items()}
+    if isinstance(value, list | tuple) and next(lengths_in(value), None) is not None:
+        items = [resolved(one, facts) for one in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value

@@ -21,6 +21,7 @@ from closedform.compiler import compile_init, compile_schedule, compile_step
 from closedform.exporters.onnx_model import serialize, to_model
 from closedform.ir.graph import Graph
 from closedform.ir.ops import Op
+from closedform.ir.scalar import scalar_function
 from closedform.ir.text import parse_graph, print_graph
 from closedform.ir.types import DType
 from closedform.language import Schedule, UpdateRule
@@ -212,3 +213,21 @@ def test_metadata_says_what_the_file_is(tmp_path: Any) -> None:
     assert "first step runs with t = 0" in facts["closedform.clock"]
     assert "3/10000" in facts["closedform.hyperparameters"]
     assert Op.WHERE in {node.op for node in compile_schedule(SCHEDULES["sequential"]()).nodes}
+
+
+STEPS = [*range(130), 1000, 10**6, 2**31, 2**50]
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_one_step_is_a_step_of_an_array(name: str) -> None:
+    schedule = SCHEDULES[name]()
+    last = schedule.last_step
+    steps = [step for step in STEPS if last is None or step <= last]
+    graph = compile_schedule(schedule, GraphOptions(step_shape=("n",)))
+    assert scalar_function(graph) is not None
+    values = np.asarray(schedule(np.array(steps)))
+    for step, value in zip(steps, values, strict=True):
+        for given in (step, np.int64(step)):
+            single = schedule(given)
+            assert type(single) is float
+            assert np.float64(single).tobytes() == value.tobytes(), given

@@ -17,6 +17,7 @@ from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Graph
 from closedform.ir.passes import DEFAULT
 from closedform.ir.program import Program, flatten, split
+from closedform.ir.scalar import ScalarFunction, UncommonError, scalar_function
 from closedform.ir.step_check import Answer, StepCheck, first_nonfinite
 from closedform.ir.types import LAST_STEP, DType, Shape
 from closedform.language.groups import Assignment, Group
@@ -243,6 +244,10 @@ def evaluate_schedule(schedule: Schedule, step: int | ArrayLike) -> float | NDAr
         DefinitionError: A step is not an integer, negative, or above ``MAX_STEP``.
         DomainError: A step is after the last one that the schedule's domain declares.
     """
+    if type(step) is int or (isinstance(step, np.integer) and step.dtype.kind in "iu"):
+        value = _value_at_step(schedule, int(step))
+        if value is not None:
+            return value
     place = f"schedule {schedule.name!r}"
     try:
         steps = np.asarray(step)
@@ -257,9 +262,32 @@ def evaluate_schedule(schedule: Schedule, step: int | ArrayLike) -> float | NDAr
         raise DefinitionError(f"steps must be in 0..{MAX_STEP}, got {wrong}", where=place)
     if steps.size:
         schedule.check_last(int(steps.max()))
-    graph = schedule.memo("graph", lambda: compile_schedule(schedule, ANY_STEPS))
+    graph = _graph_of(schedule)
     values = evaluate(graph, {"step": steps.astype(np.int64).reshape(-1)})["value"]
     return float(values[0]) if np.isscalar(step) or steps.ndim == 0 else values.reshape(steps.shape)
+
+
+def _graph_of(schedule: Schedule) -> Graph:
+    graph: Graph = schedule.memo("graph", lambda: compile_schedule(schedule, ANY_STEPS))
+    return graph
+
+
+def _value_at_step(schedule: Schedule, step: int) -> float | None:
+    """The value at one step by the function of the graph; None where it has to be evaluated."""
+    if not 0 <= step <= MAX_STEP:
+        return None
+    schedule.check_last(step)
+
+    def make() -> ScalarFunction | None:
+        return scalar_function(_graph_of(schedule))
+
+    function: ScalarFunction | None = schedule.memo("function", make)
+    if function is None:
+        return None
+    try:
+        return function(step)
+    except UncommonError:
+        return None
 
 
 def _are_integers(steps: NDArray[Any]) -> bool:

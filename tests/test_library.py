@@ -225,8 +225,8 @@ def test_one_step_is_a_step_of_an_array(name: str) -> None:
     steps = [step for step in STEPS if last is None or step <= last]
     graph = compile_schedule(schedule, GraphOptions(step_shape=("n",)))
     assert scalar_function(graph) is not None
-    values = np.asarray(schedule(np.array(steps)))
-    for step, value in zip(steps, values, strict=True):
+    together = np.asarray(schedule(np.array(steps)))
+    for step, value in zip(steps, together, strict=True):
         for given in (step, np.int64(step)):
             single = schedule(given)
             assert type(single) is float

@@ -400,5 +400,6 @@ class _Fill(ast.NodeTransformer):
 def _filled(form: str, operands: Sequence[ast.expr]) -> ast.expr:
     """The syntax tree of a form of this file with the operands in place of a, b, c."""
     tree = ast.parse(form, mode="eval").body
-    filled: ast.expr = _Fill(dict(zip("abc", operands, strict=False))).visit(tree)
+    filled = _Fill(dict(zip("abc", operands, strict=False))).visit(tree)
+    assert isinstance(filled, ast.expr)
     return filled

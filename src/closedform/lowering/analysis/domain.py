@@ -98,8 +98,22 @@ def narrow(domain: Domain, condition: sp.Basic, *, holds: bool = True) -> Domain
             return _narrow_by_each(domain, condition.args, holds)
         return _union(narrow(domain, arg, holds=holds) for arg in condition.args)
     if isinstance(condition, Relational):
+        if condition.lhs in domain.bounds and condition.rhs.is_Rational:
+            # A milestone: SymPy takes milliseconds to negate it and to find its symbols.
+            operator = condition.func if holds else _NEGATED[condition.func]
+            return _narrow_at(domain, condition.lhs, operator, Fraction(condition.rhs))
         return _narrow_by_comparison(domain, condition if holds else condition.negated)
     return domain
+
+
+_NEGATED: Mapping[type[Relational], type[Relational]] = {
+    sp.Lt: sp.Ge,
+    sp.Le: sp.Gt,
+    sp.Gt: sp.Le,
+    sp.Ge: sp.Lt,
+    sp.Eq: sp.Ne,
+    sp.Ne: sp.Eq,
+}
 
 
 def _narrow_by_each(domain: Domain, conditions: tuple[sp.Basic, ...], holds: bool) -> Domain | None:
@@ -133,8 +147,14 @@ def _narrow_by_comparison(domain: Domain, condition: Relational) -> Domain | Non
         return domain
     slope, offset = linear
     operator = condition.func if slope > 0 else condition.reversedsign.func
-    current = domain.interval(symbol)
-    interval = _cut(current, operator, -offset / slope, symbol.is_integer is True)
+    return _narrow_at(domain, symbol, operator, -offset / slope)
+
+
+def _narrow_at(
+    domain: Domain, symbol: sp.Symbol, operator: type[Relational], root: Fraction
+) -> Domain | None:
+    """The part of a domain where ``symbol operator root`` holds."""
+    interval = _cut(domain.interval(symbol), operator, root, symbol.is_integer is True)
     return None if interval is None else domain.with_interval(symbol, interval)
 
 

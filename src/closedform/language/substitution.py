@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
@@ -23,6 +24,7 @@ def substituted(expr: sp.Basic, values: Mapping[sp.Symbol, sp.Expr]) -> sp.Basic
         Piecewise((2, t < 3), (0, True))
     """
     known: dict[sp.Basic, sp.Basic] = dict(values)
+    powers = _Powers()
 
     def visit(part: sp.Basic) -> sp.Basic:
         if part in known:
@@ -30,7 +32,7 @@ def substituted(expr: sp.Basic, values: Mapping[sp.Symbol, sp.Expr]) -> sp.Basic
         if part.args:
             args = [visit(arg) for arg in part.args]
             if any(new is not old for new, old in zip(args, part.args, strict=True)):
-                known[part] = _made_again(part, args)
+                known[part] = _made_again(part, args, powers)
                 return known[part]
         known[part] = part
         return part
@@ -38,10 +40,33 @@ def substituted(expr: sp.Basic, values: Mapping[sp.Symbol, sp.Expr]) -> sp.Basic
     return visit(expr) if known else expr
 
 
-def _made_again(part: sp.Basic, args: list[sp.Basic]) -> sp.Basic:
+def _made_again(part: sp.Basic, args: list[sp.Basic], powers: _Powers) -> sp.Basic:
     if isinstance(part, sp.Piecewise) and _is_settled(part, args):
         return sp.Piecewise(*args, evaluate=False)
+    if isinstance(part, sp.Pow) and isinstance(args[0], sp.Rational) and args[1].is_Integer:
+        return powers.power(args[0], args[1])
+    if isinstance(part, sp.Mul) and all(isinstance(arg, sp.Rational) for arg in args):
+        return math.prod(args[1:], start=args[0])
     return part.func(*args)
+
+
+class _Powers:
+    """Powers of rational numbers, each from the one before: thousands have long numbers."""
+
+    def __init__(self) -> None:
+        self._last: dict[sp.Rational, tuple[int, sp.Rational]] = {}
+
+    def power(self, base: sp.Rational, exponent: sp.Integer) -> sp.Expr:
+        """Returns ``base**exponent``."""
+        wanted = int(exponent)
+        last, value = self._last.get(base, (0, sp.S.One))
+        if wanted < last or base in (0, 1, -1):
+            return base**exponent
+        further = base ** sp.Integer(wanted - last)
+        # Powers of coprime integers are coprime.
+        made = sp.Rational.from_coprime_ints(value.p * further.p, value.q * further.q)
+        self._last[base] = (wanted, made)
+        return made
 
 
 def _is_settled(piecewise: sp.Piecewise, branches: list[sp.Basic]) -> bool:

@@ -215,14 +215,14 @@ def test_metadata_says_what_the_file_is(tmp_path: Any) -> None:
     assert Op.WHERE in {node.op for node in compile_schedule(SCHEDULES["sequential"]()).nodes}
 
 
-STEPS = [*range(130), 1000, 10**6, 2**31, 2**50]
+ONE_BY_ONE = [*range(130), 1000, 10**6, 2**31, 2**50]
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_one_step_is_a_step_of_an_array(name: str) -> None:
     schedule = SCHEDULES[name]()
     last = schedule.last_step
-    steps = [step for step in STEPS if last is None or step <= last]
+    steps = [step for step in ONE_BY_ONE if last is None or step <= last]
     graph = compile_schedule(schedule, GraphOptions(step_shape=("n",)))
     assert scalar_function(graph) is not None
     together = np.asarray(schedule(np.array(steps)))

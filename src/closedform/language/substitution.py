@@ -73,7 +73,10 @@ def _is_settled(piecewise: sp.Piecewise, branches: list[sp.Basic]) -> bool:
     """Whether SymPy would leave these branches unchanged: nothing to drop, merge or flatten."""
     return (
         all(new.args[1] is old.args[1] for new, old in zip(branches, piecewise.args, strict=True))
-        and not any(value.has(sp.Piecewise) for value, _ in (branch.args for branch in branches))
+        and not any(
+            value.args and value.has(sp.Piecewise)
+            for value, _ in (branch.args for branch in branches)
+        )
         and all(one.args[0] != next_one.args[0] for one, next_one in pairwise(branches))
     )
 

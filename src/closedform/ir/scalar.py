@@ -21,7 +21,7 @@ import ast
 import bisect
 import math
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -218,18 +218,20 @@ class _Block:
     depth: int = 0
     statements: list[ast.stmt] = field(default_factory=list)
 
+    def path(self) -> Iterator[_Block]:
+        """This block and those around it, from the inside out."""
+        block: _Block | None = self
+        while block is not None:
+            yield block
+            block = block.parent
+
 
 def _join(first: _Block | None, second: _Block) -> _Block:
     """The innermost block around both."""
     if first is None or first is second:
         return second
-    one, other = first, second
-    while one is not other:
-        if one.depth < other.depth:
-            one, other = other, one
-        assert one.parent is not None
-        one = one.parent
-    return one
+    around = {id(block) for block in first.path()}
+    return next(block for block in second.path() if id(block) in around)
 
 
 class _Writer:
@@ -385,21 +387,16 @@ def _constant(node: Node) -> Any:
     return numbers[0] if _is_one(node) else tuple(numbers)
 
 
-class _Fill(ast.NodeTransformer):
-    """Puts expressions in the place of names."""
-
-    def __init__(self, operands: Mapping[str, ast.expr]) -> None:
-        self.operands = operands
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        if isinstance(node, ast.Name):
-            return self.operands.get(node.id, node)
-        return self.generic_visit(node)
-
-
 def _filled(form: str, operands: Sequence[ast.expr]) -> ast.expr:
     """The syntax tree of a form of this file with the operands in place of a, b, c."""
-    tree = ast.parse(form, mode="eval").body
-    filled = _Fill(dict(zip("abc", operands, strict=False))).visit(tree)
-    assert isinstance(filled, ast.expr)
-    return filled
+    given = dict(zip("abc", operands, strict=False))
+    tree = ast.parse(form, mode="eval")
+    for node in ast.walk(tree):
+        for label, part in ast.iter_fields(node):
+            if isinstance(part, ast.Name):
+                setattr(node, label, given.get(part.id, part))
+            elif isinstance(part, list):
+                part[:] = [
+                    given.get(one.id, one) if isinstance(one, ast.Name) else one for one in part
+                ]
+    return tree.body

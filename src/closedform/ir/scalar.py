@@ -133,7 +133,7 @@ _NAMES: Mapping[str, object] = {
     "LOW": -(2**63),
     "HIGH": 2**63 - 1,
 }
-"""What the forms name; NumPy's functions are called where they raise no floating-point flag."""
+"""The names in the forms; NumPy's functions are called where they raise no floating-point flag."""
 
 _WHOLE = "r if LOW <= (r := {}) <= HIGH else uncommon()"
 

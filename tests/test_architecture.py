@@ -75,11 +75,7 @@ LAYERS = in_order(
     {"targets": frozenset()},
     {"api": ARRAYS | {"jax", "sympy", "onnx", "matplotlib", "torch"}},
     {"__init__": ARRAYS | {"sympy"}},
-    {
-        "cli": EXACT
-        | ARRAYS
-        | {"typer", "click", "rich", "yaml", "matplotlib", "onnx", "onnxruntime", "safetensors"}
-    },
+    {"cli": EXACT | ARRAYS | {"rich", "yaml", "matplotlib", "onnx", "onnxruntime", "safetensors"}},
     {"__main__": frozenset()},
 )
 
@@ -503,7 +499,7 @@ ALLOWED = [
     ("exporters/onnx_a.py", "import onnx\nfrom closedform.exporters import onnx_ops"),
     ("exporters/torch_a.py", "import torch.nn\nfrom closedform.ir.graph import Graph"),
     ("api.py", "def _f():\n    from closedform.exporters import torch_module\n    import onnx"),
-    ("cli/a.py", "import closedform as cf\nimport typer\nprint(cf.cli)"),
+    ("cli/a.py", "import closedform as cf\nimport rich\nprint(cf.cli)"),
     ("__main__.py", "from closedform.cli import main"),
 ]
 

@@ -149,7 +149,12 @@ def plot_difference(
 
 
 def terminal_plot(
-    values: ArrayLike, *, width: int = 64, height: int = 10, last: int | None = None
+    values: ArrayLike,
+    *,
+    width: int = 64,
+    height: int = 10,
+    last: int | None = None,
+    is_ascii: bool = False,
 ) -> str:
     """Returns a line plot of the values in braille characters, with both axes labeled.
 
@@ -158,6 +163,7 @@ def terminal_plot(
         width: The width of the plot in characters, each two dots wide.
         height: The height of the plot in lines, each four dots high.
         last: The step of the last value, for the label; the number of values minus one if None.
+        is_ascii: Whether to draw with characters of ASCII: one dot per character, ``*``.
 
     Raises:
         DefinitionError: Fewer than two values, or one that is not finite.
@@ -166,20 +172,22 @@ def terminal_plot(
     if data.size < 2 or not np.isfinite(data).all():
         raise DefinitionError(f"a plot needs at least two finite values, got {data.tolist()[:8]}")
     low, high = float(data.min()), float(data.max())
-    dots = _dots(data, low, high, columns=2 * width, rows=4 * height)
+    across, down = (1, 1) if is_ascii else (2, 4)
+    dots = _dots(data, low, high, columns=across * width, rows=down * height)
+    tick, side, corner, floor = "+|+-" if is_ascii else "┤│└─"
     labels = [""] * height
     labels[0], labels[-1] = f"{high:.6g}", f"{low:.6g}"
     if low == high:
         labels = [f"{low:.6g}" if row == height // 2 else "" for row in range(height)]
     margin = max(len(label) for label in labels)
     lines = [
-        f"{label:>{margin}} ┤{line}" if label else f"{'':>{margin}} │{line}"
-        for label, line in zip(labels, _braille(dots), strict=True)
+        f"{label:>{margin}} {tick if label else side}{line}"
+        for label, line in zip(labels, _stars(dots) if is_ascii else _braille(dots), strict=True)
     ]
     end = str(data.size - 1 if last is None else last)
-    axis = f"{'':>{margin}} └{'─' * width}"
+    axis = f"{'':>{margin}} {corner}{floor * width}"
     steps = f"{'':>{margin}}  0{end:>{width - 1}}"
-    return "\n".join([*(line.rstrip("\u2800") for line in lines), axis, steps])
+    return "\n".join([*(line.rstrip("\u2800 ") for line in lines), axis, steps])
 
 
 def _changes(expr: sp.Expr) -> Iterator[int | None]:
@@ -360,6 +368,10 @@ def _dots(
         passed = np.concatenate([at_edges[column : column + 2], within])
         dots[round(passed.min()) : round(passed.max()) + 1, column] = True
     return dots
+
+
+def _stars(dots: NDArray[np.bool_]) -> list[str]:
+    return ["".join("*" if dot else " " for dot in row) for row in dots]
 
 
 def _braille(dots: NDArray[np.bool_]) -> list[str]:

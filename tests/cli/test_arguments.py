@@ -1,9 +1,9 @@
 from typing import Any
 
 import pytest
-import typer
 
 from closedform.cli.arguments import free_arguments, parse_literal, parse_shapes, parse_steps
+from closedform.cli.parser import UsageError
 from closedform.errors import ArgumentError
 
 
@@ -81,7 +81,7 @@ def test_free_arguments(words: list[str], arguments: dict[str, Any]) -> None:
     ],
 )
 def test_invalid_arguments(words: list[str], message: str) -> None:
-    with pytest.raises(typer.BadParameter, match=message):
+    with pytest.raises(UsageError, match=message):
         free_arguments(words)
 
 
@@ -110,7 +110,7 @@ def test_steps(text: str, steps: range) -> None:
     ],
 )
 def test_invalid_steps(text: str, message: str) -> None:
-    with pytest.raises(typer.BadParameter, match=message):
+    with pytest.raises(UsageError, match=message):
         parse_steps(text)
 
 
@@ -133,5 +133,5 @@ def test_shapes() -> None:
     ],
 )
 def test_invalid_shapes(words: list[str], message: str) -> None:
-    with pytest.raises(typer.BadParameter, match=message):
+    with pytest.raises(UsageError, match=message):
         parse_shapes(words)

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from typer.testing import CliRunner
 
-from closedform.cli import app
+from tests.support.commands import CliRunner
 
 TRAIN = """
 import math
@@ -54,7 +53,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*words: str) -> Any:
-    return CliRunner().invoke(app, words, env={"COLUMNS": "100", "NO_COLOR": "1"})
+    return CliRunner().invoke(words, env={"COLUMNS": "100", "NO_COLOR": "1"})
 
 
 def test_a_function_is_exported(folder: Path) -> None:

@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-import typer
 from safetensors.numpy import save_file
-from typer.testing import CliRunner
 
-from closedform.cli import app
 from closedform.cli.arguments import parse_shapes
+from closedform.cli.parser import UsageError
+from tests.support.commands import CliRunner
 
 TENSORS: dict[str, Any] = {
     "layer.weight": np.zeros((3, 4), np.float32),
@@ -39,7 +38,7 @@ def test_files_without_shapes(tmp_path: Path) -> None:
         (["none.npz"], "none.npz': No such file or directory"),
         (["one.npz", "one.npz"], "parameter 'layer.weight' is given twice"),
     ):
-        with pytest.raises(typer.BadParameter, match=message):
+        with pytest.raises(UsageError, match=message):
             parse_shapes([str(tmp_path / word) for word in words])
 
 
@@ -47,14 +46,14 @@ def test_export_of_an_optimizer_for_the_tensors_of_a_file(tmp_path: Path) -> Non
     save_file(TENSORS, tmp_path / "model.safetensors")
     words = ["--optimizer", "adafactor", "--lr", "1e-3", "--params"]
     given = [*words, str(tmp_path / "model.safetensors"), "-o", str(tmp_path / "made")]
-    result = CliRunner().invoke(app, ["export", *given])
+    result = CliRunner().invoke(["export", *given])
     assert result.exit_code == 0, result.output
     model = onnx.load(tmp_path / "made" / "step.onnx")
     inputs = {value.name for value in model.graph.input}
     rows = "state.layer.weight.exp_avg_sq_row"
     assert {"param.layer.weight", rows, "state.scale.exp_avg_sq"} <= inputs
     assert model.functions
-    flat = CliRunner().invoke(app, ["export", *given, "--inline"])
+    flat = CliRunner().invoke(["export", *given, "--inline", "--force"])
     assert flat.exit_code == 0
     assert not onnx.load(tmp_path / "made" / "step.onnx").functions
 
@@ -65,14 +64,14 @@ def test_export_needs_one_name(tmp_path: Path) -> None:
         (["adam", "--optimizer", "sgd", "-o", str(tmp_path)], "got 'adam' and --optimizer"),
         (["--optimizer", "cosine", "-o", str(tmp_path)], "no optimizer 'cosine'"),
     ):
-        result = CliRunner().invoke(app, ["export", *words])
+        result = CliRunner().invoke(["export", *words])
         assert result.exit_code != 0
         output = " ".join((result.output + str(result.exception)).replace("│", " ").split())
         assert message in output
 
 
 def test_show_prints_the_formulas_of_an_optimizer() -> None:
-    result = CliRunner().invoke(app, ["show", "optimizer:adamw", "--weight-decay", "0.1"])
+    result = CliRunner().invoke(["show", "optimizer:adamw", "--weight-decay", "0.1"])
     assert result.exit_code == 0
     assert "exp_avg_sq <- beta2*state.exp_avg_sq + grad**2*(1 - beta2)" in result.output
     assert "exp_avg starts at 0, shape of param" in result.output

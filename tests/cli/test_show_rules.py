@@ -1,13 +1,11 @@
 """``closedform show`` of a rule: shared states, evaluation point, other inputs."""
 
-from typer.testing import CliRunner
-
-from closedform.cli import app
+from tests.support.commands import CliRunner
 
 
 def shown(*words: str) -> list[str]:
     environment = {"COLUMNS": "100", "NO_COLOR": "1"}
-    result = CliRunner().invoke(app, ["show", *words], env=environment)
+    result = CliRunner().invoke(["show", *words], env=environment)
     assert result.exit_code == 0, result.stderr
     return result.stdout.splitlines()
 

@@ -8,11 +8,10 @@ from pathlib import Path
 import onnx
 import pytest
 from onnx import helper
-from typer.testing import CliRunner
 
 import closedform as cf
-from closedform.cli import app
 from closedform.cli.verify import summary, weight
+from tests.support.commands import CliRunner
 
 CONFIGS = Path(__file__).parents[1] / "reference" / "configs"
 CONFIG = Path(__file__).parents[2] / "examples" / "configs" / "gpt3_111m.yaml"
@@ -23,7 +22,7 @@ STAIRS = ["step_decay", "--value", "1", "--gamma", "0.5", "--steps", "10"]
 
 def run(*words: object) -> tuple[int, str]:
     environment = {"COLUMNS": "160", "NO_COLOR": "1"}
-    result = CliRunner().invoke(app, [str(word) for word in words], env=environment)
+    result = CliRunner().invoke([str(word) for word in words], env=environment)
     return result.exit_code, result.stdout + result.stderr
 
 
@@ -31,7 +30,7 @@ def test_a_schedule_is_proved() -> None:
     code, text = run("verify", *LINEAR)
     assert code == 0
     assert text.startswith("linear\nverdict")
-    assert "PROVED    the value is >= 0 and <= 1 " in text
+    assert "PROVED   the value is >= 0 and <= 1 " in text
     assert "10 proved, in " in text
 
 
@@ -48,7 +47,7 @@ def test_a_claim_that_is_refuted_is_exit_code_1() -> None:
 def test_a_negative_answer_is_not_a_failure() -> None:
     code, text = run("verify", *STAIRS, "--strict")
     assert code == 0
-    assert "NO        the value does not jump" in text
+    assert "NO       the value does not jump" in text
     assert "from 1 to 1/2 at step 10" in text
     assert "1 answered no" in text
 
@@ -62,7 +61,7 @@ def test_unknown_is_exit_code_3_if_strict(tmp_path: Path) -> None:
     onnx.save(model, path)
     code, text = run("verify", path)
     assert code == 0
-    assert "UNKNOWN   stated in the file: it is best" in text
+    assert "UNKNOWN  stated in the file: it is best" in text
     assert "1 unknown, in " in text
     assert run("verify", path, "--strict")[0] == 3
 
@@ -91,7 +90,7 @@ def test_claims_of_a_file_are_verified(tmp_path: Path) -> None:
     onnx.save(model, path)
     code, text = run("verify", path)
     assert code == 1
-    assert "REFUTED   the value is <= 1/2" in text
+    assert "REFUTED  the value is <= 1/2" in text
     assert text.startswith("lr.onnx\n")
 
 
@@ -121,7 +120,7 @@ def test_a_config_and_its_optimizer() -> None:
 def test_an_optimizer_alone() -> None:
     code, text = run("verify", "adam")
     assert code == 0
-    assert "PROVED    state.exp_avg_sq >= 0 before every step" in text
+    assert "PROVED   state.exp_avg_sq >= 0 before every step" in text
 
 
 def test_a_class_of_a_framework() -> None:
@@ -219,7 +218,7 @@ def test_a_file_beside_its_source(tmp_path: Path, against: str, status: str, cod
     found, text = run("verify", path, "--against", source)
     assert found == code
     if not is_rule:
-        assert f"{status:<8}  the file is 'linear'" in text
+        assert f"{status:<7}  the file is 'linear'" in text
         assert "stated, not checked: the file says PROVED" in text
     assert status in text
 

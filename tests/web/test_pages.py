@@ -12,11 +12,9 @@ import numpy as np
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
-from typer.testing import CliRunner
 
 from closedform import schedules, transforms
 from closedform.api import to_onnx
-from closedform.cli import app
 from closedform.errors import ExportError
 from closedform.runtime.onnx_session import open_session
 from closedform.schedules.examples import EXAMPLES
@@ -24,6 +22,7 @@ from closedform.training import export
 from closedform.web.folder import find_package, write_folder
 from closedform.web.gallery import write_gallery
 from closedform.web.training import write_training_page
+from tests.support.commands import CliRunner
 from tests.training.models import CASES, batches
 from tests.training.test_training import made
 
@@ -261,7 +260,7 @@ def test_the_commands_print_the_path_of_the_page(
 ) -> None:
     site = tmp_path / "site"
     words = ["web", str(trained), "-o", str(site), "--packages", str(packages)]
-    result = CliRunner().invoke(app, words)
+    result = CliRunner().invoke(words)
     assert result.exit_code == 0
     assert f"wrote {site / 'index.html'}" in result.stdout.replace("\n", "")
     assert f"python -m http.server --directory {site} 8000" in result.stdout.replace("\n", "")

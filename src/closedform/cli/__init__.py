@@ -1,45 +1,36 @@
-"""The command line ``closedform``: list, show, plot, export, run, verify, audit, diff, web.
+"""The command line ``closedform``.
 
-It needs the extra ``cli`` (typer and rich); importing this package does not.
+It needs no extra package; with rich (the extra ``cli``), tables on a terminal are folded to its
+width.
+
+=========  =======================================================================================
+exit code  when
+=========  =======================================================================================
+0          done; of ``verify`` and ``diff``: nothing is refuted
+1          refuted: a claim has a counterexample, curves differ, a conversion is impossible
+2          usage: an option, a name or the value of an argument is wrong, or a file exists already
+3          something is UNKNOWN, with ``--strict``
+4          a file cannot be read or written, or its content is not valid
+=========  =======================================================================================
 """
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-if TYPE_CHECKING:
-    import typer
-
-    app: typer.Typer
-
-__all__ = ["app", "main"]
-
-_REQUIRED = ("rich", "typer")
+__all__ = ["main"]
 
 
-def main() -> None:
-    """Runs the command line; the console script ``closedform`` calls this."""
-    try:
-        from closedform.cli.application import app
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in _REQUIRED:
-            raise
-        sys.stderr.write(
-            f"error: the command line requires the package {missing!r}, which is not installed: "
-            'pip install "closedform[cli]"\n'
-        )
-        raise SystemExit(2) from None
-    app(prog_name="closedform")
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line and exits with its code; the console script ``closedform``.
 
+    Args:
+        arguments: The words after ``closedform``; those of ``sys.argv`` if not given.
+    """
+    from closedform.cli.application import run
 
-def __getattr__(name: str) -> object:
-    if name != "app":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from closedform.cli.application import app
-
-    return app
+    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
 
 
 def __dir__() -> list[str]:

@@ -1,94 +1,140 @@
-"""The application ``closedform``: its commands, global options and error output.
+"""The application ``closedform``: its commands, global options, errors and exit codes.
 
-``closedform --help`` imports only typer and rich; each command imports the rest when it runs.
+Only the module of the command that runs is imported.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import importlib
+import os
+import sys
+from collections.abc import Sequence
 
-import typer
-from typer.core import TyperGroup
+from closedform.cli.output import error_line, prepare
+from closedform.cli.parser import UsageError
+from closedform.errors import (
+    ArgumentError,
+    ClosedFormError,
+    DefinitionError,
+    ExportError,
+    LoweringError,
+    UnknownNameError,
+    nearest,
+)
+from closedform.version import __version__
 
-from closedform import __version__
-from closedform.cli.audit import audit
-from closedform.cli.convert import convert
-from closedform.cli.diff import diff
-from closedform.cli.export import export
-from closedform.cli.listing import list_names
-from closedform.cli.output import error_line
-from closedform.cli.plot import plot
-from closedform.cli.run import run
-from closedform.cli.show import show
-from closedform.cli.verify import verify
-from closedform.cli.web import gallery, web
-from closedform.errors import ClosedFormError
+USAGE, UNREADABLE = 2, 4
+INTERRUPTED, CLOSED_PIPE = 130, 141
+"""As a shell reports the signals SIGINT and SIGPIPE."""
 
-FREE_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True}
-"""The context settings of commands whose options are arguments of a schedule or graph."""
+COMMANDS = {
+    "list": ("listing", "List schedules and optimizers of the library, or of a framework."),
+    "show": ("show", "Show formula, values at the boundaries and graph."),
+    "plot": ("plot", "Plot one or several schedules and logs, in the terminal or a file."),
+    "export": ("export", "Write ONNX files."),
+    "run": ("run", "Run an exported schedule in onnxruntime."),
+    "verify": ("verify", "Prove or refute claims about a schedule, a rule or an ONNX file."),
+    "audit": ("audit", "Compare a schedule with the same settings in other frameworks."),
+    "diff": ("diff", "Compare two recipes, schedules or logs."),
+    "convert": ("convert", "Write a config as that of another framework."),
+    "web": ("web", "Write a page that trains in the browser."),
+    "gallery": ("gallery", "Write a page with every schedule."),
+    "completion": ("completion", "Print the completion script of a shell."),
+}
+"""The module and the summary of each command."""
 
-_EXAMPLES = """
+_HELP = """\
+usage: closedform [--version] [--traceback] COMMAND ...
+
 Compile training schedules and optimizer steps to static graphs.
 
-closedform show cosine --start 3e-4 --end 0 --steps 100
+commands:
+{commands}
 
-closedform plot torch:LinearLR --total-iters 30 --base-value 0.1
+options:
+  -h, --help   Show this help; also closedform COMMAND --help.
+  --version    Show the version.
+  --traceback  Show the traceback of an error.
 
-closedform export recipe.yaml -o build --params w=64x10 --params b=10
+examples:
+  closedform show cosine --start 3e-4 --end 0 --steps 100
+  closedform plot torch:LinearLR --total-iters 30 --base-value 0.1
+  closedform diff recipe.yaml "cosine --start 3e-4 --end 0 --steps 100"
+  closedform export recipe.yaml -o build --params w=64x10 --params b=10
+
+exit codes:
+  0 done   1 refuted   2 wrong usage   3 unknown, with --strict   4 unreadable file
 """
 
-
-class Group(TyperGroup):
-    """Commands that report an error as one line on stderr, with exit code 1."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Runs the command; with --traceback, errors are raised."""
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            raise
-        except (ClosedFormError, OSError) as error:
-            if ctx.params.get("traceback"):
-                raise
-            error_line(error)
-            raise typer.Exit(1) from None
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        print(f"closedform {__version__}")
-        raise typer.Exit
-
-
-def options(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
-    ] = False,
-    traceback: Annotated[
-        bool, typer.Option("--traceback", help="Show the traceback of an error.")
-    ] = False,
-) -> None:
-    """Declares the global options, which ``Group`` reads."""
-
-
-app = typer.Typer(
-    cls=Group,
-    help=_EXAMPLES,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+_USAGE_ERRORS = (
+    UsageError,
+    ArgumentError,
+    DefinitionError,
+    ExportError,
+    LoweringError,
+    UnknownNameError,
 )
-app.callback()(options)
-app.command("list")(list_names)
-app.command("show", context_settings=FREE_ARGUMENTS)(show)
-app.command("plot", context_settings=FREE_ARGUMENTS)(plot)
-app.command("export", context_settings=FREE_ARGUMENTS)(export)
-app.command("run", context_settings=FREE_ARGUMENTS)(run)
-app.command("verify", context_settings=FREE_ARGUMENTS)(verify)
-app.command("audit", context_settings=FREE_ARGUMENTS)(audit)
-app.command("convert")(convert)
-app.command("diff")(diff)
-app.command("web")(web)
-app.command("gallery")(gallery)
+
+
+def run(words: Sequence[str]) -> int:
+    """Runs a command and returns the exit code.
+
+    Args:
+        words: The words after ``closedform``.
+    """
+    prepare()
+    is_traced = False
+    try:
+        while words and words[0] == "--traceback":
+            is_traced, words = True, words[1:]
+        return _run(words)
+    except BrokenPipeError:
+        # The reader has ended, such as `head`; nothing more is written when Python exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED_PIPE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except (ClosedFormError, OSError) as error:
+        if is_traced:
+            raise
+        error_line(error)
+        return code_of(error)
+
+
+def code_of(error: Exception) -> int:
+    """Returns the exit code of an error: wrong usage, or an input that cannot be read.
+
+    Example:
+        >>> code_of(UsageError("x")), code_of(FileNotFoundError())
+        (2, 4)
+    """
+    return USAGE if isinstance(error, _USAGE_ERRORS) else UNREADABLE
+
+
+def help_text() -> str:
+    """Returns the help of the application."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {summary}" for name, (_, summary) in COMMANDS.items()]
+    return _HELP.format(commands="\n".join(lines))
+
+
+def _run(words: Sequence[str]) -> int:
+    if not words or words[0] in ("-h", "--help"):
+        print(help_text(), end="")
+        return 0 if words else USAGE
+    if words[0] == "--version":
+        print(f"closedform {__version__}")
+        return 0
+    name, *rest = words
+    if name not in COMMANDS:
+        what = "option" if name.startswith("-") else "command"
+        known = ("--help", "--version", "--traceback") if what == "option" else COMMANDS
+        raise UsageError(f"there is no {what} {name!r}", hint=nearest(name, known))
+    command = importlib.import_module(f"closedform.cli.{COMMANDS[name][0]}")
+    parser = command.parser(f"closedform {name}")
+    try:
+        values = parser.parse(rest)
+    except SystemExit as ended:  # --help
+        return int(ended.code or 0)
+    code: int | None = command.run(**values)
+    return code or 0

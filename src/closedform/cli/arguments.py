@@ -13,30 +13,77 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import shlex
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from closedform.cli.parser import Parser, UsageError
 from closedform.errors import ArgumentError
 
-_NAME_HELP = (
-    "A name of the library, FRAMEWORK:CLASS, a config file, or FILE.py:FUNCTION, which is imported."
+NAME_HELP = (
+    "a name of the library, FRAMEWORK:CLASS, a config or .onnx file, or FILE.py:FUNCTION, which is "
+    "imported"
 )
-Name = Annotated[str, typer.Argument(help=_NAME_HELP)]
-OptionalName = Annotated[str | None, typer.Argument(help=_NAME_HELP)]
 
-Key = Annotated[
-    str, typer.Option(help="The scheduled hyperparameter, for a framework's class or a config.")
-]
-BaseValue = Annotated[
-    float | None, typer.Option(help="The optimizer's own value, for a class that scales it.")
-]
-AsImplemented = Annotated[
-    bool, typer.Option("--as-implemented", help="Reproduce the defects of the framework.")
-]
+
+def add_source_options(parser: Parser) -> None:
+    """Declares the options that say how NAME is read."""
+    parser.add_argument(
+        "--key",
+        default="lr",
+        help="the scheduled hyperparameter, for a framework's class or a config (lr)",
+    )
+    parser.add_argument(
+        "--base-value",
+        type=float,
+        help="the optimizer's own value, for a class that scales it",
+    )
+    parser.add_argument(
+        "--as-implemented",
+        action="store_true",
+        help="reproduce the defects of the framework",
+    )
+    parser.add_argument("--framework", help="the framework of a config, also with @version")
+    parser.add_argument(
+        "--facts",
+        action="append",
+        metavar="NAME=VALUE",
+        help="facts of the run for a config, such as total_steps=1000; repeated or several",
+    )
+
+
+def parse_facts(words: Sequence[str] | None) -> dict[str, Any]:
+    """Returns facts from words such as ``total_steps=1000``, also several in one word.
+
+    Raises:
+        UsageError: A word has another form.
+
+    Example:
+        >>> parse_facts(["total_steps=1000 global_batch_size=8"])
+        {'total_steps': 1000, 'global_batch_size': 8}
+    """
+    found: dict[str, Any] = {}
+    for word in [part for text in words or () for part in split_words(text)]:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise UsageError(f"expected name=value, got {word!r}")
+        found[name] = parse_literal(value)
+    return found
+
+
+def split_words(text: str) -> list[str]:
+    """Returns the words of a text in the quoting of a shell.
+
+    Raises:
+        UsageError: A quotation is not closed.
+    """
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{text!r} cannot be split into words: {error}") from None
+
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -76,7 +123,7 @@ def free_arguments(words: Sequence[str]) -> dict[str, Any]:
     A name in kebab-case becomes snake_case; ``--no-flag`` is False.
 
     Raises:
-        typer.BadParameter: A value has no name, or a name occurs twice.
+        UsageError: A value has no name, or a name occurs twice.
 
     Example:
         >>> free_arguments(["--total-iters", "100", "--min=-1", "--cycle"])
@@ -87,7 +134,7 @@ def free_arguments(words: Sequence[str]) -> dict[str, Any]:
     while rest:
         word = rest.pop(0)
         if not word.startswith("--") or len(word) < 3:
-            raise typer.BadParameter(f"expected --name value, got {word!r}")
+            raise UsageError(f"expected --name value, got {word!r}")
         key, equals, text = word[2:].partition("=")
         if equals:
             value = parse_literal(text)
@@ -98,7 +145,7 @@ def free_arguments(words: Sequence[str]) -> dict[str, Any]:
             key = key.removeprefix("no-")
         name = key.replace("-", "_")
         if name in found:
-            raise typer.BadParameter(f"--{key} is given twice")
+            raise UsageError(f"--{key} is given twice")
         found[name] = value
     return found
 
@@ -107,16 +154,16 @@ def parse_steps(text: str) -> range:
     """Returns the steps of ``stop``, ``start:stop`` or ``start:stop:stride``.
 
     Raises:
-        typer.BadParameter: ``text`` does not consist of integers >= 0 in this form, or the range is
+        UsageError: ``text`` does not consist of integers >= 0 in this form, or the range is
             empty.
     """
     parts = text.replace("_", "").split(":")
     if not 1 <= len(parts) <= 3 or not all(part.isdecimal() for part in parts):
-        raise typer.BadParameter(f"steps must be start:stop:stride in integers, got {text!r}")
+        raise UsageError(f"steps must be start:stop:stride in integers, got {text!r}")
     numbers = [int(part) for part in parts]
     steps = range(*numbers) if len(numbers) < 3 or numbers[2] > 0 else range(0)
     if not steps:
-        raise typer.BadParameter(f"the range of steps {text!r} is empty")
+        raise UsageError(f"the range of steps {text!r} is empty")
     return steps
 
 
@@ -126,7 +173,7 @@ def parse_shapes(words: Sequence[str]) -> Shapes:
     ``s=`` is a scalar; a .npz or .safetensors file gives the shapes of all its tensors.
 
     Raises:
-        typer.BadParameter: A word has another form, a file cannot be read or contains no tensors,
+        UsageError: A word has another form, a file cannot be read or contains no tensors,
             or a name occurs twice.
     """
     shapes: Shapes = {}
@@ -134,7 +181,7 @@ def parse_shapes(words: Sequence[str]) -> Shapes:
         is_file = word.lower().endswith(TENSOR_FILES) and "=" not in word
         for name, shape in _shapes_in(Path(word)) if is_file else [_shape(word)]:
             if name in shapes:
-                raise typer.BadParameter(f"parameter {name!r} is given twice")
+                raise UsageError(f"parameter {name!r} is given twice")
             shapes[name] = shape
     return shapes
 
@@ -143,7 +190,7 @@ def _shape(word: str) -> tuple[str, tuple[int, ...]]:
     name, equals, text = word.partition("=")
     sizes = text.split("x") if text else []
     if not name or not equals or not all(size.isdecimal() and int(size) for size in sizes):
-        raise typer.BadParameter(
+        raise UsageError(
             f"expected name=64x10 with positive sizes, or a file {' or '.join(TENSOR_FILES)}, "
             f"got {word!r}"
         )
@@ -154,9 +201,9 @@ def _shapes_in(path: Path) -> list[tuple[str, tuple[int, ...]]]:
     try:
         found = _npz_shapes(path) if path.suffix.lower() == ".npz" else _safetensors_shapes(path)
     except OSError as error:
-        raise typer.BadParameter(f"cannot read {str(path)!r}: {error.strerror}") from None
+        raise UsageError(f"cannot read {str(path)!r}: {error.strerror}") from None
     if not found:
-        raise typer.BadParameter(f"{str(path)!r} contains no tensors")
+        raise UsageError(f"{str(path)!r} contains no tensors")
     return found
 
 
@@ -167,7 +214,7 @@ def _npz_shapes(path: Path) -> list[tuple[str, tuple[int, ...]]]:
         with np.load(path, allow_pickle=False) as arrays:
             return [(name, arrays[name].shape) for name in arrays.files]
     except (ValueError, zipfile.BadZipFile) as error:
-        raise typer.BadParameter(f"{str(path)!r} is not a valid npz file: {error}") from None
+        raise UsageError(f"{str(path)!r} is not a valid npz file: {error}") from None
 
 
 def _safetensors_shapes(path: Path) -> list[tuple[str, tuple[int, ...]]]:
@@ -178,9 +225,7 @@ def _safetensors_shapes(path: Path) -> list[tuple[str, tuple[int, ...]]]:
             names = list(tensors.keys())
             return [(name, tuple(tensors.get_slice(name).get_shape())) for name in names]
     except SafetensorError as error:
-        raise typer.BadParameter(
-            f"{str(path)!r} is not a valid safetensors file: {error}"
-        ) from None
+        raise UsageError(f"{str(path)!r} is not a valid safetensors file: {error}") from None
 
 
 def _number(word: str) -> int | float | None:

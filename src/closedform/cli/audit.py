@@ -2,63 +2,129 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from closedform.cli.arguments import AsImplemented, BaseValue, Key, Name
+from closedform.cli.arguments import NAME_HELP, add_source_options, parse_facts
+from closedform.cli.parser import Parser, UsageError, positive
 
 if TYPE_CHECKING:
     from closedform.audit import Audit, Comparison, Difference
     from closedform.language import Schedule
 
 _SHOWN_JUMPS = 20
+_HELP = """\
+Audit the schedules of NAME: values around warmup W and end T, peak, area, jumps.
+
+Also compares the same settings (start, peak, end, warmup, decay) in other frameworks: the first
+step that differs, and the step that differs most.
+
+The arguments of NAME are options: closedform audit cosine --start 3e-4 --end 0 --steps 100.
+"""
 
 
-def audit(
-    context: typer.Context,
-    name: Name,
-    until: Annotated[
-        int | None, typer.Option(help="The number of steps T of the run.", min=1)
-    ] = None,
-    key: Key = "lr",
-    base_value: BaseValue = None,
-    as_implemented: AsImplemented = False,
+def parser(prog: str) -> Parser:
+    """Returns the parser of the command."""
+    found = Parser(prog, _HELP, has_arguments=True)
+    found.add_argument("name", help=NAME_HELP)
+    found.add_argument("--until", type=positive, help="the number of steps T of the run")
+    found.add_argument("--json", dest="as_json", action="store_true", help="print JSON")
+    add_source_options(found)
+    return found
+
+
+def run(
+    *,
+    name: str,
+    words: list[str],
+    until: int | None,
+    as_json: bool,
+    key: str,
+    base_value: float | None,
+    as_implemented: bool,
+    framework: str | None,
+    facts: list[str] | None,
 ) -> None:
-    """Audit the schedules of NAME: values around warmup W and end T, peak, area, jumps.
-
-    Also compares the same settings (start, peak, end, warmup, decay) in other frameworks: the first
-    step that differs, and the step that differs most.
-
-    The arguments of NAME are options: closedform audit cosine --start 3e-4 --end 0 --steps 100.
-    """
+    """Prints the audits."""
     from closedform.audit import audit as audit_of
     from closedform.cli.output import heading
 
-    schedules, total = _schedules(
-        name, context.args, key=key, base=base_value, as_implemented=as_implemented
-    )
-    for scheduled, schedule in schedules.items():
-        heading(f"{scheduled}: {schedule.name}")
-        _show(audit_of(schedule, until or total))
+    given = parse_facts(facts)
+    options = {"key": key, "base": base_value, "as_implemented": as_implemented}
+    schedules, total = _schedules(name, words, framework, given, options)
+    for schedule in schedules.values():
+        if schedule.length is None and not (until or total):
+            raise UsageError(
+                f"the schedule {schedule.name!r} has no length",
+                hint="give the number of steps of the run, such as --until 1000",
+            )
+    found = {key: audit_of(schedule, until or total) for key, schedule in schedules.items()}
+    if as_json:
+        data = {key: _plain(each) for key, each in found.items()}
+        print(json.dumps(data, indent=1, ensure_ascii=False))
+        return
+    for scheduled, each in found.items():
+        heading(f"{scheduled}: {each.schedule.name}")
+        _show(each)
+
+
+def _plain(found: Audit) -> dict[str, Any]:
+    """An audit as JSON; numbers are the nearest floats."""
+    from closedform.language.exact import to_float
+
+    steps = sorted({*found.values, found.peak})
+    return {
+        "schedule": found.schedule.name,
+        "total": found.total,
+        "warmup": found.warmup,
+        "peak": found.peak,
+        "area": found.area,
+        "values": {step: to_float(found.schedule.exact(step)) for step in steps},
+        "jumps": [str(jump) for jump in found.jumps],
+        "comparisons": [
+            {
+                "framework": each.framework,
+                "is_proved": each.is_proved,
+                "first": _plain_difference(each.first),
+                "largest": _plain_difference(each.largest),
+            }
+            for each in found.comparisons
+        ],
+    }
+
+
+def _plain_difference(found: Difference | None) -> dict[str, Any] | None:
+    from closedform.language.exact import to_float
+
+    if found is None:
+        return None
+    return {
+        "step": found.step,
+        "ours": to_float(found.ours),
+        "theirs": to_float(found.theirs),
+    }
 
 
 def _schedules(
-    name: str, words: list[str], *, key: str, base: float | None, as_implemented: bool
+    name: str,
+    words: list[str],
+    framework: str | None,
+    facts: Mapping[str, Any],
+    options: Mapping[str, Any],
 ) -> tuple[Mapping[str, Schedule], int | None]:
     """The schedules by key, and the number of steps of the run if a config specifies it."""
     import closedform as cf
     from closedform.cli.sources import CONFIG_SUFFIXES, load_source, schedules_of
 
-    if name.lower().endswith(CONFIG_SUFFIXES) and not words:
+    if name.lower().endswith(CONFIG_SUFFIXES) and not words and not framework and not facts:
         # Not load_recipe: an audit needs no optimizer, and a config may name one that is unknown.
         return cf.load_schedules(Path(name))
-    source = load_source(name, words, key=key, base=base, as_implemented=as_implemented)
+    source = load_source(name, words, framework=framework, facts=facts, **options)
     found = schedules_of(source)
     if not found:
-        raise typer.BadParameter(f"{name} has no schedule to audit")
+        raise UsageError(f"{name} has no schedule to audit")
     return found, getattr(source, "max_steps", None)
 
 

@@ -2,61 +2,70 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
-import typer
+from closedform.cli.arguments import parse_facts
+from closedform.cli.parser import Parser, positive
 
 if TYPE_CHECKING:
     from closedform.writing import Written
 
+_HELP = """\
+Convert a config to that of another framework: exact (proved), exact until, nearest.
 
-def convert(
-    source: Annotated[Path, typer.Argument(help="A config of a framework.")],
-    to: Annotated[str, typer.Option("--to", help="The framework to write the config for.")],
-    framework: Annotated[
-        str | None, typer.Option("--from", help="The framework of the config, if not clear.")
-    ] = None,
-    facts: Annotated[
-        list[str] | None,
-        typer.Option("--facts", help="A number of the run, as in --facts global_batch_size=512."),
-    ] = None,
-    total: Annotated[
-        int | None, typer.Option(help="The updates of the run, if the config has none.", min=1)
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The file to write; standard output.")
-    ] = None,
-) -> None:
-    """Convert a config to that of another framework: exact (proved), exact until, nearest.
+The config is read back by the framework's own semantics and compared. The verdict goes to standard
+error; the exit code is 1 if the conversion is impossible.
+"""
 
-    The config is read back by the framework's own semantics and compared. The verdict goes to
-    standard error.
-    """
+
+def parser(prog: str) -> Parser:
+    """Returns the parser of the command."""
+    found = Parser(prog, _HELP)
+    found.add_argument("source", type=Path, help="a config of a framework")
+    found.add_argument("--to", required=True, help="the framework to write the config for")
+    found.add_argument("--from", dest="framework", help="the framework of the config, if not clear")
+    found.add_argument(
+        "--facts",
+        action="append",
+        metavar="NAME=VALUE",
+        help="a number of the run, as in --facts global_batch_size=512",
+    )
+    found.add_argument(
+        "--total", type=positive, help="the updates of the run, if the config has none"
+    )
+    found.add_argument("-o", "--output", type=Path, help="the file to write; standard output")
+    found.add_argument("--force", action="store_true", help="overwrite the file")
+    return found
+
+
+def run(
+    *,
+    source: Path,
+    to: str,
+    framework: str | None,
+    facts: list[str] | None,
+    total: int | None,
+    output: Path | None,
+    force: bool,
+) -> int:
+    """Writes the config of another framework."""
+    from closedform.cli.output import check_free
     from closedform.recipes.load import load_recipe
     from closedform.writing import Verdict, write_recipe
 
-    recipe = load_recipe(source, framework=framework, facts=_facts(facts or []))
+    recipe = load_recipe(source, framework=framework, facts=parse_facts(facts))
     written = write_recipe(recipe, to, total)
-    typer.echo(_verdict(written), err=True)
+    print(_verdict(written), file=sys.stderr)
     if written.verdict is Verdict.IMPOSSIBLE:
-        raise typer.Exit(1)
+        return 1
     if output is None:
-        typer.echo(written.text, nl=False)
-    else:
-        output.write_text(written.text, encoding="utf-8")
-
-
-def _facts(words: list[str]) -> dict[str, Any]:
-    from closedform.recipes.documents.scalars import word
-
-    found: dict[str, Any] = {}
-    for one in words:
-        name, equals, value = one.partition("=")
-        if not equals:
-            raise typer.BadParameter(f"a fact must be name=value, got {one!r}")
-        found[name] = word(value)
-    return found
+        print(written.text, end="")
+        return 0
+    check_free(output, force=force)
+    output.write_text(written.text, encoding="utf-8")
+    return 0
 
 
 def _verdict(written: Written) -> str:

@@ -3,63 +3,91 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from closedform.cli.arguments import BaseValue
+from closedform.cli.arguments import parse_facts, split_words
+from closedform.cli.parser import Parser, positive
 
 if TYPE_CHECKING:
     from closedform.difference import CurveDifference, Difference, Source
 
-Facts = Annotated[
-    list[str] | None,
-    typer.Option(help="Facts of the run, such as total_steps=1000; for both, repeated or several."),
-]
+DIFFERENT, UNDECIDED = 1, 3
+"""Exit codes."""
+
+_HELP = """\
+Compare A and B: proved equal, or the first update that differs, the largest gap, the area.
+
+Each is a config file, an ONNX file, a function of a Python file (train.py:get_lr), a log (CSV or
+JSON lines with step and lr), or a name with its arguments in quotes:
+closedform diff recipe.yaml "cosine --start 3e-4 --end 0 --steps 100".
+
+The exit code is 0 if no curve differs, 1 if one does, and 3 with --strict if no difference was
+found but none was excluded either.
+"""
 
 
-def diff(
-    a: Annotated[str, typer.Argument(metavar="A", help="The first one.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="The second one.")],
-    facts: Facts = None,
-    facts_a: Annotated[list[str] | None, typer.Option(help="Facts of A alone.")] = None,
-    facts_b: Annotated[list[str] | None, typer.Option(help="Facts of B alone.")] = None,
-    framework_a: Annotated[
-        str | None, typer.Option(help="The framework of the config A, also with @version.")
-    ] = None,
-    framework_b: Annotated[
-        str | None, typer.Option(help="The framework of the config B, also with @version.")
-    ] = None,
-    key: Annotated[str | None, typer.Option(help="Only this key, such as lr.")] = None,
-    until: Annotated[int | None, typer.Option(help="The number of updates.", min=1)] = None,
-    log_offset: Annotated[
-        int, typer.Option(help="The step that a log gives to update 0: 0 or 1.")
-    ] = 0,
-    base_value: BaseValue = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    plot: Annotated[
-        Path | None, typer.Option(help="Write both curves and their difference to this file.")
-    ] = None,
-) -> None:
-    """Compare A and B: proved equal, or the first update that differs, the largest gap, the area.
+def parser(prog: str) -> Parser:
+    """Returns the parser of the command."""
+    found = Parser(prog, _HELP)
+    found.add_argument("a", metavar="A", help="the first one")
+    found.add_argument("b", metavar="B", help="the second one")
+    for name, side in (("--facts", "both"), ("--facts-a", "A"), ("--facts-b", "B")):
+        text = f"facts of the run for {side}, such as total_steps=1000; repeated or several"
+        found.add_argument(name, action="append", metavar="NAME=VALUE", help=text)
+    for side in ("a", "b"):
+        text = f"the framework of the config {side.upper()}, also with @version"
+        found.add_argument(f"--framework-{side}", metavar="FRAMEWORK", help=text)
+    found.add_argument("--key", help="only this key, such as lr")
+    found.add_argument("--until", type=positive, help="the number of updates")
+    found.add_argument(
+        "--log-offset",
+        type=int,
+        default=0,
+        help="the step that a log gives to update 0: 0 or 1 (0)",
+    )
+    found.add_argument(
+        "--base-value", type=float, help="the optimizer's own value, for a class that scales it"
+    )
+    found.add_argument("--strict", action="store_true", help="exit with 3 if a curve is undecided")
+    found.add_argument("--json", dest="as_json", action="store_true", help="print JSON")
+    found.add_argument(
+        "--plot", type=Path, help="write both curves and their difference to this file"
+    )
+    found.add_argument("--force", action="store_true", help="overwrite the file")
+    return found
 
-    Each is a config file, an ONNX file, a function of a Python file (train.py:get_lr), a log (CSV
-    or JSON lines with step and lr), or a name with its arguments in quotes:
-    closedform diff recipe.yaml "cosine --start 3e-4 --end 0 --steps 100".
 
-    The exit code is 0 if no curve differs, and 1 otherwise.
-    """
-    from closedform.cli.output import note_line
+def run(
+    *,
+    a: str,
+    b: str,
+    facts: list[str] | None,
+    facts_a: list[str] | None,
+    facts_b: list[str] | None,
+    framework_a: str | None,
+    framework_b: str | None,
+    key: str | None,
+    until: int | None,
+    log_offset: int,
+    base_value: float | None,
+    strict: bool,
+    as_json: bool,
+    plot: Path | None,
+    force: bool,
+) -> int:
+    """Prints the differences."""
+    from closedform.cli.output import check_free, note_line
     from closedform.difference import diff as difference_of
     from closedform.errors import UnknownNameError, nearest
     from closedform.verify.terms.verdict import Status
 
-    shared = _facts(facts)
-    one = _loaded(a, framework_a, {**shared, **_facts(facts_a)}, base_value, log_offset)
-    other = _loaded(b, framework_b, {**shared, **_facts(facts_b)}, base_value, log_offset)
+    if plot is not None:
+        check_free(plot, force=force)
+    shared = parse_facts(facts)
+    one = load_curve(a, framework_a, {**shared, **parse_facts(facts_a)}, base_value, log_offset)
+    other = load_curve(b, framework_b, {**shared, **parse_facts(facts_b)}, base_value, log_offset)
     found = difference_of(one, other, until)
     curves = [curve for curve in found.curves if key is None or curve.key == key]
     if not curves:
@@ -75,35 +103,25 @@ def diff(
     if plot is not None:
         _plot(one, other, curves[0], plot, (a, b))
     if any(curve.verdict is Status.REFUTED for curve in curves):
-        raise typer.Exit(1)
+        return DIFFERENT
+    is_undecided = any(curve.verdict is Status.UNKNOWN for curve in curves)
+    return UNDECIDED if strict and is_undecided else 0
 
 
-def _facts(words: list[str] | None) -> dict[str, Any]:
-    """Facts from words such as ``total_steps=1000``, also several in one word."""
-    from closedform.cli.arguments import parse_literal
-
-    found: dict[str, Any] = {}
-    for word in [part for text in words or () for part in shlex.split(text)]:
-        name, equals, value = word.partition("=")
-        if not equals or not name:
-            raise typer.BadParameter(f"expected name=value, got {word!r}")
-        found[name] = parse_literal(value)
-    return found
-
-
-def _loaded(
+def load_curve(
     text: str,
     framework: str | None,
     facts: Mapping[str, Any],
     base: float | None,
     log_offset: int,
 ) -> Source:
+    """Returns the recipe, schedule or log that a text denotes, which may have arguments."""
     from closedform.cli.sources import load_source
     from closedform.errors import ArgumentError
     from closedform.language import UpdateRule
     from closedform.recipes.logs import LOG_SUFFIXES, read_log
 
-    name, *words = [text] if Path(text).is_file() else shlex.split(text)
+    name, *words = [text] if Path(text).is_file() else split_words(text)
     if name.lower().endswith(LOG_SUFFIXES) or _is_json_log(Path(name)):
         return read_log(name, log_offset)
     found = load_source(name, words, base=base, framework=framework, facts=facts)

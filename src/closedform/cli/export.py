@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from closedform.cli.arguments import AsImplemented, BaseValue, Key, OptionalName, parse_shapes
+from closedform.cli.arguments import NAME_HELP, add_source_options, parse_facts, parse_shapes
+from closedform.cli.parser import Parser, UsageError
 
 if TYPE_CHECKING:
     from closedform.language import Schedule, UpdateRule
@@ -19,69 +17,102 @@ if TYPE_CHECKING:
 
     Source = Schedule | UpdateRule | Recipe
 
+_HELP = """\
+Export NAME to ONNX: schedule.onnx, and with --params init.onnx and step.onnx.
 
-class Dtype(StrEnum):
-    """The dtype of a schedule's value, or of parameters and states."""
+The arguments of NAME are options: closedform export cosine --start 3e-4 --end 0 --steps 100
+-o lr.onnx, closedform export --optimizer adamw --params model.safetensors -o adamw. A function of
+your own is closedform export train.py:get_lr -o lr.onnx, which imports train.py: its code is run.
+With -o lr.h a C11 header is written, of a schedule or an elementwise optimizer.
+"""
 
-    F32 = "f32"
-    F64 = "f64"
+
+def parser(prog: str) -> Parser:
+    """Returns the parser of the command."""
+    found = Parser(prog, _HELP, has_arguments=True)
+    found.add_argument("name", nargs="?", help=NAME_HELP)
+    found.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        help="a folder; for one schedule an .onnx file; for C, a header .h: its name is that of "
+        "the function",
+    )
+    found.add_argument("--force", action="store_true", help="overwrite existing files")
+    found.add_argument("--optimizer", help="an optimizer, instead of NAME")
+    found.add_argument(
+        "--params",
+        action="append",
+        metavar="NAME=SHAPE",
+        help="name and shape of a parameter, such as w=64x10, or an npz or safetensors file; "
+        "repeat for each",
+    )
+    found.add_argument(
+        "--inline",
+        action="store_true",
+        help="write step.onnx as one flat graph, without functions",
+    )
+    found.add_argument(
+        "--input",
+        dest="inputs",
+        action="append",
+        help="a hyperparameter that becomes an input; repeat for each",
+    )
+    found.add_argument("--vector", action="store_true", help="the schedule takes a vector of steps")
+    found.add_argument(
+        "--dtype",
+        choices=("f32", "f64"),
+        help="of a schedule's value (f64), or of parameters and states (f32)",
+    )
+    found.add_argument(
+        "--scalar-dtype",
+        choices=("f32", "f64"),
+        default="f64",
+        help="in which scalars are computed (f64)",
+    )
+    found.add_argument(
+        "--step-dtype", choices=("i32", "i64"), default="i64", help="of the step (i64)"
+    )
+    found.add_argument("--opset", type=int, default=21, help="the ONNX opset (21)")
+    found.add_argument(
+        "--claims",
+        action="store_true",
+        help="verify schedules; write verdicts into the files",
+    )
+    add_source_options(found)
+    return found
 
 
-def export(
-    context: typer.Context,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "-o",
-            "--output",
-            help="A folder; for one schedule an .onnx file; for C, a header .h: its name is that "
-            "of the function.",
-        ),
-    ],
-    name: OptionalName = None,
-    optimizer: Annotated[str | None, typer.Option(help="An optimizer, instead of NAME.")] = None,
-    params: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Name and shape of a parameter, such as w=64x10, or an npz or safetensors file; "
-            "repeat for each."
-        ),
-    ] = None,
-    inline: Annotated[
-        bool, typer.Option("--inline", help="Write step.onnx as one flat graph, without functions.")
-    ] = False,
-    hyper_inputs: Annotated[
-        list[str] | None,
-        typer.Option("--input", help="A hyperparameter that becomes an input; repeat for each."),
-    ] = None,
-    vector: Annotated[
-        bool, typer.Option("--vector", help="The schedule takes a vector of steps.")
-    ] = False,
-    dtype: Annotated[
-        Dtype | None, typer.Option(help="Default: f64 for a schedule, f32 for parameters.")
-    ] = None,
-    opset: Annotated[int, typer.Option(help="The ONNX opset.")] = 21,
-    claims: Annotated[
-        bool,
-        typer.Option("--claims", help="Verify schedules; write verdicts into the files."),
-    ] = False,
-    key: Key = "lr",
-    base_value: BaseValue = None,
-    as_implemented: AsImplemented = False,
+def run(
+    *,
+    name: str | None,
+    words: Sequence[str],
+    output: Path,
+    force: bool,
+    optimizer: str | None,
+    params: list[str] | None,
+    inline: bool,
+    inputs: list[str] | None,
+    vector: bool,
+    dtype: str | None,
+    scalar_dtype: str,
+    step_dtype: str,
+    opset: int,
+    claims: bool,
+    key: str,
+    base_value: float | None,
+    as_implemented: bool,
+    framework: str | None,
+    facts: list[str] | None,
 ) -> None:
-    """Export NAME to ONNX: schedule.onnx, and with --params init.onnx and step.onnx.
-
-    The arguments of NAME are options: closedform export cosine --start 3e-4 --end 0 --steps 100
-    -o lr.onnx, closedform export --optimizer adamw --params model.safetensors -o adamw. A function
-    of your own is closedform export train.py:get_lr -o lr.onnx, which imports train.py: its code
-    is run. With -o lr.h a C11 header is written, of a schedule or an elementwise optimizer.
-    """
+    """Writes the files and prints their names."""
     import closedform as cf
-    from closedform.cli.output import tracked
+    from closedform.cli.output import check_free, tracked
     from closedform.cli.sources import load_source, schedules_of
     from closedform.language import Schedule, UpdateRule
 
-    name, words = _named(name, optimizer, context.args)
+    name, words = _named(name, optimizer, words)
     shapes = parse_shapes(params or [])
     source = load_source(
         name,
@@ -89,10 +120,13 @@ def export(
         key=key,
         base=base_value,
         as_implemented=as_implemented,
-        inputs=hyper_inputs or (),
+        inputs=inputs or (),
+        framework=framework,
+        facts=parse_facts(facts),
     )
     if output.suffix == ".h":
-        _write_header(source, output, dtype, hyper_inputs or ())
+        check_free(output, force=force)
+        _write_header(source, output, dtype, inputs or ())
         return
     _check(source, shapes, output)
 
@@ -102,7 +136,9 @@ def export(
             path,
             step_shape=("n",) if vector else (),
             dtype=dtype,
-            inputs=hyper_inputs or (),
+            scalar_dtype=scalar_dtype,
+            step_dtype=step_dtype,
+            inputs=inputs or (),
             opset=opset,
             claims=schedule.verify() if claims else None,
         )
@@ -115,9 +151,19 @@ def export(
     if shapes and not isinstance(source, Schedule):
         rule = source if isinstance(source, UpdateRule) else source.optimizer()
         write_rule = partial(
-            cf.to_onnx, rule, output, params=shapes, dtype=dtype, inline=inline, opset=opset
+            cf.to_onnx,
+            rule,
+            output,
+            params=shapes,
+            dtype=dtype,
+            scalar_dtype=scalar_dtype,
+            step_dtype=step_dtype,
+            inline=inline,
+            opset=opset,
         )
         tasks.append(((output / "init.onnx", output / "step.onnx"), write_rule))
+    for path in (path for files, _ in tasks for path in files):
+        check_free(path, force=force)
     folder = output.parent if _is_file(output) else output
     with _folder(folder):
         for _, write in tracked(tasks, "compile and export"):
@@ -126,12 +172,12 @@ def export(
         print(f"{path}  {path.stat().st_size:,} bytes")
 
 
-def _write_header(source: Source, output: Path, dtype: Dtype | None, inputs: Sequence[str]) -> None:
+def _write_header(source: Source, output: Path, dtype: str | None, inputs: Sequence[str]) -> None:
     import closedform as cf
     from closedform.language import Schedule, UpdateRule
 
     if not isinstance(source, Schedule | UpdateRule):
-        raise typer.BadParameter(
+        raise UsageError(
             "a header is of one schedule or optimizer: name one of the recipe, or use to_c"
         )
     header = cf.to_c(source, name=output.stem, dtype=dtype, inputs=inputs)
@@ -146,10 +192,10 @@ def _named(
     """The name to export, and the words that are its arguments."""
     if optimizer is None:
         if name is None:
-            raise typer.BadParameter("nothing to export: give NAME or --optimizer")
+            raise UsageError("nothing to export: give NAME or --optimizer")
         return name, words
     if name is not None and not name.startswith("-"):
-        raise typer.BadParameter(f"give either NAME or --optimizer, got {name!r} and --optimizer")
+        raise UsageError(f"give either NAME or --optimizer, got {name!r} and --optimizer")
     full = optimizer if ":" in optimizer else f"optimizer:{optimizer}"
     return full, words if name is None else [name, *words]
 
@@ -173,11 +219,14 @@ def _check(source: Source, shapes: Mapping[str, tuple[int, ...]], output: Path) 
     from closedform.language import Schedule, UpdateRule
 
     if isinstance(source, UpdateRule) and not shapes:
-        raise typer.BadParameter("an optimizer needs the shapes of parameters: --params w=64x10")
+        raise UsageError("an optimizer needs the shapes of parameters: --params w=64x10")
     if isinstance(source, Schedule) and shapes:
-        raise typer.BadParameter("a schedule has no parameters: omit --params")
+        raise UsageError("a schedule has no parameters: omit --params")
     if _is_file(output) and not isinstance(source, Schedule):
-        raise typer.BadParameter("several files are written: -o must be a folder")
+        raise UsageError("several files are written: -o must be a folder")
+    if output.suffix[1:].isalpha() and not _is_file(output) and not output.is_dir():
+        form = "an .onnx file" if isinstance(source, Schedule) else "a folder"
+        raise UsageError(f"-o must be {form}, got {str(output)!r}", hint="files end in .onnx")
 
 
 def _is_file(output: Path) -> bool:

@@ -3,73 +3,115 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Annotated, Any
+import json
+from typing import TYPE_CHECKING, Any
 
-import typer
+from closedform.cli.parser import Parser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from closedform.recipes.entries import Parameter
 
+_HELP = "List schedules and optimizers by family, with their names in other frameworks."
 
-def list_names(
-    framework: Annotated[
-        str | None, typer.Argument(help="List the classes of this framework, such as torch.")
-    ] = None,
-) -> None:
-    """List schedules and optimizers by family, with their names in other frameworks."""
+
+def parser(prog: str) -> Parser:
+    """Returns the parser of the command."""
+    found = Parser(prog, _HELP)
+    found.add_argument(
+        "framework", nargs="?", help="list the classes of this framework, such as torch"
+    )
+    found.add_argument("--json", dest="as_json", action="store_true", help="print JSON")
+    return found
+
+
+def run(*, framework: str | None, as_json: bool) -> None:
+    """Prints the names."""
+    if framework is not None:
+        _list_framework(framework, as_json=as_json)
+        return
+    data = {kind: [_entry(*each) for each in _sorted(kind)] for kind in ("schedules", "optimizers")}
+    if as_json:
+        print(json.dumps(data, indent=1, ensure_ascii=False))
+        return
     from closedform.cli.output import heading, table
 
-    if framework is not None:
-        _list_framework(framework)
-        return
     heading("schedules")
-    rows = [(*_row(function, name), _elsewhere(name)) for name, function in _sorted("schedules")]
+    rows = [
+        (e["family"], e["name"], e["description"], _lines(e["frameworks"]))
+        for e in data["schedules"]
+    ]
     table(("family", "name", "description", "in other frameworks"), rows)
     print()
     heading("optimizers")
-    rules = [_row(function, name) for name, function in _sorted("optimizers")]
+    rules = [(e["family"], e["name"], e["description"]) for e in data["optimizers"]]
     table(("family", "name", "description"), rules)
     print("\nclosedform show NAME, closedform show FRAMEWORK:CLASS, closedform list FRAMEWORK")
 
 
-def _list_framework(name: str) -> None:
+def _list_framework(name: str, *, as_json: bool) -> None:
     """Prints the classes of a framework, with their arguments and library equivalents."""
     import closedform as cf
     from closedform.cli.output import heading, table
 
     known = cf.frameworks.names(name)
     framework = cf.frameworks.FRAMEWORKS[name]
+    schedulers = [framework.schedules[each] for each in known.schedules]
+    optimizers = [framework.optimizers[each] for each in known.optimizers]
+    if as_json:
+        data = {
+            "framework": name,
+            "schedulers": [
+                {"name": e.name, "builds": list(e.builds), "arguments": _defaults(e.parameters)}
+                for e in schedulers
+            ],
+            "optimizers": [
+                {"name": e.name, "arguments": _defaults(e.parameters)} for e in optimizers
+            ],
+        }
+        print(json.dumps(data, indent=1, ensure_ascii=False))
+        return
     heading(f"{name}: closedform show {name}:CLASS")
-    classes = (framework.schedules[each] for each in known.schedules)
-    rows = [(e.name, ", ".join(e.builds), _arguments(e.parameters)) for e in classes]
+    rows = [(e.name, ", ".join(e.builds), _arguments(e.parameters)) for e in schedulers]
     table(("scheduler", "library equivalent", "arguments"), rows)
-    if known.optimizers:
+    if optimizers:
         print()
-        rules = (framework.optimizers[each] for each in known.optimizers)
-        table(("optimizer", "arguments"), ((e.name, _arguments(e.parameters)) for e in rules))
+        rules = [(e.name, _arguments(e.parameters)) for e in optimizers]
+        table(("optimizer", "arguments"), rules)
 
 
-def _arguments(parameters: Sequence[Parameter]) -> str:
+def _defaults(parameters: Sequence[Parameter]) -> dict[str, str | None]:
+    """The default of each argument as text, None where it is required."""
     import closedform as cf
 
     required = cf.frameworks.REQUIRED
-    return ", ".join(
-        p.name if p.default is required else f"{p.name}={p.default}" for p in parameters
-    )
+    return {p.name: None if p.default is required else str(p.default) for p in parameters}
 
 
-def _elsewhere(name: str) -> str:
-    """The names in other frameworks, one framework per line."""
+def _arguments(parameters: Sequence[Parameter]) -> str:
+    defaults = _defaults(parameters)
+    return ", ".join(name if text is None else f"{name}={text}" for name, text in defaults.items())
+
+
+def _entry(name: str, function: Callable[..., Any]) -> dict[str, Any]:
+    """A function of the library; schedules with their names in other frameworks."""
     import closedform as cf
 
-    known = cf.frameworks.known_as(name).items()
-    return "\n".join(f"{framework}:{', '.join(classes)}" for framework, classes in known)
+    found: dict[str, Any] = {
+        "family": _family(function),
+        "name": name,
+        "description": _summary(function),
+    }
+    if name in cf.schedules.__all__:
+        known = cf.frameworks.known_as(name).items()
+        found["frameworks"] = {framework: list(classes) for framework, classes in known}
+    return found
 
 
-def _row(function: Callable[..., Any], name: str) -> tuple[str, str, str]:
-    return _family(function), name, _summary(function)
+def _lines(frameworks: dict[str, list[str]]) -> str:
+    """The names in other frameworks, one framework per line."""
+    return "\n".join(f"{name}:{', '.join(classes)}" for name, classes in frameworks.items())
 
 
 def _sorted(kind: str) -> list[tuple[str, Callable[..., Any]]]:

@@ -1,45 +1,147 @@
-"""Output of the commands: tables, headings, errors and progress bars."""
+"""Output of the commands: tables, headings, errors and progress bars.
+
+On a terminal, tables are folded to its width by rich, if it is installed. Elsewhere each row is one
+line, for ``grep`` and ``awk``. Characters that the encoding of a stream does not have are written
+in ASCII.
+"""
 
 from __future__ import annotations
 
+import codecs
+import importlib.util
+import io
+import os
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
-from rich.console import Console
-from rich.text import Text
+from closedform.cli.parser import UsageError
 
 Item = TypeVar("Item")
+
+_ASCII = str.maketrans(
+    {"…": "...", "–": "-", "—": "-", "─": "-", "│": "|", "┤": "+", "└": "+", "π": "pi", "≤": "<="}
+    | {"≥": ">=", "×": "x", "β": "beta", "√": "sqrt", "∞": "inf"}
+)
+
+
+def prepare() -> None:
+    """Makes the streams write a character that their encoding lacks as one of ASCII."""
+    codecs.register_error("closedform.ascii", _in_ascii)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not is_unicode(stream.encoding):
+            stream.reconfigure(errors="closedform.ascii")
+
+
+def is_unicode(encoding: str | None) -> bool:
+    """Returns whether an encoding has all characters.
+
+    Example:
+        >>> is_unicode("utf-8"), is_unicode("ascii"), is_unicode(None)
+        (True, False, True)
+    """
+    try:
+        "⣿┤─…".encode(encoding or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(_ASCII)
+    return text.encode("ascii", "replace").decode("ascii"), error.end
 
 
 def error_line(error: Exception) -> None:
     """Prints an error on stderr as one line, in color on a terminal."""
-    message = " ".join(str(error).split()) or type(error).__name__
-    line = Text("error: ", style="bold red").append(message, style="not bold red")
-    Console(stderr=True, soft_wrap=True).print(line)
+    _line("error", " ".join(str(error).split()) or type(error).__name__, "1;31")
 
 
 def note_line(text: str) -> None:
     """Prints a note on stderr, in color on a terminal."""
-    line = Text("note: ", style="bold cyan").append(text, style="not bold default")
-    Console(stderr=True, soft_wrap=True).print(line)
+    _line("note", text, "1;36")
+
+
+def _line(kind: str, text: str, color: str) -> None:
+    is_colored = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    start = f"\x1b[{color}m{kind}:\x1b[0m" if is_colored else f"{kind}:"
+    print(f"{start} {text}", file=sys.stderr)
 
 
 def heading(text: str) -> None:
     """Prints a heading, in bold on a terminal."""
-    Console(soft_wrap=True).print(Text(text, style="bold"))
+    is_bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    print(f"\x1b[1m{text}\x1b[0m" if is_bold else text)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool = False) -> None:
-    """Prints a table.
+    """Prints a table: folded on a terminal, else one line per row.
 
     Args:
         columns: The column titles.
         rows: The rows, each with one cell per column.
         numbers: Whether to right-align all columns but the last.
     """
+    if sys.stdout.isatty() and is_unicode(sys.stdout.encoding) and _has_rich():
+        _folded(columns, rows, numbers=numbers)
+        return
+    for line in lines(columns, rows, numbers=numbers):
+        print(line)
+
+
+def lines(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool = False
+) -> list[str]:
+    """Returns a table as lines of text: the titles, and one line per row.
+
+    Example:
+        >>> lines(("step", "value"), [("0", "1.0"), ("10", "0.5")], numbers=True)
+        ['step  value', '   0  1.0', '  10  0.5']
+    """
+    cells = [[*columns], *([cell.replace("\n", "; ") for cell in row] for row in rows)]
+    widths = [max(len(row[index]) for row in cells) for index in range(len(columns))]
+    last = len(columns) - 1
+    return [
+        "  ".join(
+            f"{cell:>{width}}" if numbers and index < last else f"{cell:<{width}}"
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def tracked(items: Sequence[Item], description: str) -> Iterable[Item]:
+    """Returns the items, with a progress bar on stderr while they are used, on a terminal."""
+    if not sys.stderr.isatty() or not _has_rich():
+        return items
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(items, description, console=Console(stderr=True), transient=True)
+
+
+def check_free(path: Path, *, force: bool) -> None:
+    """Refuses to overwrite a file.
+
+    Raises:
+        UsageError: The file exists, and ``force`` is not given.
+    """
+    if path.exists() and not path.is_dir() and not force:
+        raise UsageError(f"the file {str(path)!r} exists", hint="add --force to overwrite it")
+
+
+def _has_rich() -> bool:
+    return importlib.util.find_spec("rich") is not None
+
+
+def _folded(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool) -> None:
     from rich import box
+    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for index, column in enumerate(columns):
@@ -48,12 +150,3 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: boo
     for row in rows:
         grid.add_row(*(Text(cell) for cell in row))
     Console().print(grid)
-
-
-def tracked(items: Sequence[Item], description: str) -> Iterable[Item]:
-    """Returns the items, with a progress bar on stderr while they are used, on a terminal."""
-    from rich.progress import track
-
-    is_hidden = not sys.stderr.isatty()
-    console = Console(stderr=True)
-    return track(items, description, console=console, transient=True, disable=is_hidden)

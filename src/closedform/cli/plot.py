@@ -2,35 +2,58 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from closedform.cli.arguments import NAME_HELP, add_source_options, parse_facts
+from closedform.cli.parser import Parser, positive
 
-from closedform.cli.arguments import AsImplemented, BaseValue, Key, Name
+_HELP = """\
+Plot the schedule NAME in the terminal, or write it to a file with -o.
+
+The arguments of NAME are options: closedform plot cosine --start 3e-4 --end 0 --steps 100.
+"""
 
 
-def plot(
-    context: typer.Context,
-    name: Name,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="A .png, .svg or .pdf file.")
-    ] = None,
-    until: Annotated[int | None, typer.Option(help="The last step of the plot.", min=1)] = None,
-    key: Key = "lr",
-    base_value: BaseValue = None,
-    as_implemented: AsImplemented = False,
+def parser(prog: str) -> Parser:
+    """Returns the parser of the command."""
+    found = Parser(prog, _HELP, has_arguments=True)
+    found.add_argument("name", help=NAME_HELP)
+    found.add_argument("-o", "--output", type=Path, help="a .png, .svg or .pdf file")
+    found.add_argument("--force", action="store_true", help="overwrite the file")
+    found.add_argument("--until", type=positive, help="the last step of the plot")
+    add_source_options(found)
+    return found
+
+
+def run(
+    *,
+    name: str,
+    words: list[str],
+    output: Path | None,
+    force: bool,
+    until: int | None,
+    key: str,
+    base_value: float | None,
+    as_implemented: bool,
+    framework: str | None,
+    facts: list[str] | None,
 ) -> None:
-    """Plot the schedule NAME in the terminal, or write it to a file with -o.
-
-    The arguments of NAME are options: closedform plot cosine --start 3e-4 --end 0 --steps 100.
-    """
-    from closedform.cli.output import heading
+    """Draws the plot."""
+    from closedform.cli.output import check_free, heading, is_unicode
     from closedform.cli.sources import load_source, schedule_of
     from closedform.plotting import even_steps, last_step, plot_schedule, terminal_plot
 
+    if output is not None:
+        check_free(output, force=force)
     source = load_source(
-        name, context.args, key=key, base=base_value, as_implemented=as_implemented
+        name,
+        words,
+        key=key,
+        base=base_value,
+        as_implemented=as_implemented,
+        framework=framework,
+        facts=parse_facts(facts),
     )
     schedule = schedule_of(source, name, key)
     title = schedule.name if source is schedule else f"{key} of {Path(name).name}"
@@ -39,6 +62,7 @@ def plot(
         plot_schedule(schedule, output, steps=end, title=title)
         print(output)
         return
-    text = terminal_plot(schedule(even_steps(end)), last=end)
+    is_ascii = not is_unicode(sys.stdout.encoding)
+    text = terminal_plot(schedule(even_steps(end)), last=end, is_ascii=is_ascii)
     heading(title)
     print(text)

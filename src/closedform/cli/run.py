@@ -2,46 +2,46 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from closedform.cli.parser import Parser
 
 _CHUNK = 65_536
+_HELP = """\
+Run an exported schedule in onnxruntime and print its value at each step.
+
+Inputs of the graph are options: closedform run lr.onnx --steps 0:1000:10 --peak 3e-4.
+"""
 
 
-class Format(StrEnum):
-    """The output format of ``run``."""
-
-    TABLE = "table"
-    CSV = "csv"
+def parser(prog: str) -> Parser:
+    """Returns the parser of the command."""
+    found = Parser(prog, _HELP, has_arguments=True)
+    found.add_argument("file", type=Path, help="an .onnx file of an exported schedule")
+    found.add_argument("--steps", default="0:10", help="start:stop:stride, stop excluded (0:10)")
+    found.add_argument(
+        "--format", dest="form", choices=("table", "csv"), default="table", help="the output format"
+    )
+    found.add_argument("-o", "--output", type=Path, help="write CSV to this file")
+    found.add_argument("--force", action="store_true", help="overwrite the file")
+    return found
 
 
 def run(
-    context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="An .onnx file of an exported schedule.")],
-    steps: Annotated[str, typer.Option(help="start:stop:stride, stop excluded.")] = "0:10",
-    form: Annotated[Format, typer.Option("--format", help="The output format.")] = Format.TABLE,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write CSV to this file.")
-    ] = None,
+    *, file: Path, steps: str, form: str, output: Path | None, force: bool, words: list[str]
 ) -> None:
-    """Run an exported schedule in onnxruntime and print its value at each step.
-
-    Inputs of the graph are options: closedform run lr.onnx --steps 0:1000:10 --peak 3e-4.
-    """
+    """Prints or writes the values."""
     import numpy as np
 
     import closedform as cf
     from closedform.cli.arguments import free_arguments, parse_steps
-    from closedform.cli.output import table, tracked
+    from closedform.cli.output import check_free, table, tracked
 
     wanted = parse_steps(steps)
-    inputs = free_arguments(context.args)
+    inputs = free_arguments(words)
+    if output is not None:
+        check_free(output, force=force)
     session = cf.ScheduleSession(file)
     rows: list[tuple[str, str]] = []
     for begin in tracked(range(0, len(wanted), _CHUNK), "run"):
@@ -51,13 +51,16 @@ def run(
     if output is not None:
         output.write_text(_csv(rows), encoding="utf-8")
         print(output)
-    elif form is Format.CSV:
+    elif form == "csv":
         sys.stdout.write(_csv(rows))
     else:
         table(("step", "value"), rows, numbers=True)
 
 
 def _csv(rows: list[tuple[str, str]]) -> str:
+    import csv
+    import io
+
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("step", "value"))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import json
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from closedform.cli.arguments import AsImplemented, BaseValue, Key, Name
+from closedform.cli.arguments import NAME_HELP, add_source_options, parse_facts, parse_shapes
+from closedform.cli.parser import Parser, positive
 
 if TYPE_CHECKING:
     import sympy as sp
@@ -14,47 +14,105 @@ if TYPE_CHECKING:
     from closedform.language import Schedule, UpdateRule
 
 _MAX_ROWS = 60
+_HELP = """\
+Show the formula, the values at the boundaries and the graph of NAME.
+
+The arguments of NAME are options: closedform show cosine --start 3e-4 --end 0 --steps 100.
+"""
 
 
-def show(
-    context: typer.Context,
-    name: Name,
-    latex: Annotated[bool, typer.Option("--latex", help="Print formulas in LaTeX.")] = False,
-    ir: Annotated[bool, typer.Option("--ir", help="Also print the graph.")] = False,
-    until: Annotated[int | None, typer.Option(help="The last step of the table.", min=1)] = None,
-    params: Annotated[
-        list[str] | None,
-        typer.Option(help="For the graph of an optimizer: w=4x3; repeat for each parameter."),
-    ] = None,
-    key: Key = "lr",
-    base_value: BaseValue = None,
-    as_implemented: AsImplemented = False,
+def parser(prog: str) -> Parser:
+    """Returns the parser of the command."""
+    found = Parser(prog, _HELP, has_arguments=True)
+    found.add_argument("name", help=NAME_HELP)
+    found.add_argument("--latex", action="store_true", help="print formulas in LaTeX")
+    found.add_argument("--ir", action="store_true", help="also print the graph")
+    found.add_argument("--until", type=positive, help="the last step of the table")
+    found.add_argument(
+        "--params",
+        action="append",
+        metavar="NAME=SHAPE",
+        help="for the graph of an optimizer: w=4x3; repeat for each parameter",
+    )
+    found.add_argument("--json", dest="as_json", action="store_true", help="print JSON")
+    add_source_options(found)
+    return found
+
+
+def run(
+    *,
+    name: str,
+    words: list[str],
+    latex: bool,
+    ir: bool,
+    until: int | None,
+    params: list[str] | None,
+    as_json: bool,
+    key: str,
+    base_value: float | None,
+    as_implemented: bool,
+    framework: str | None,
+    facts: list[str] | None,
 ) -> None:
-    """Show the formula, the values at the boundaries and the graph of NAME.
-
-    The arguments of NAME are options: closedform show cosine --start 3e-4 --end 0 --steps 100.
-    """
-    from closedform.cli.arguments import parse_shapes
+    """Prints the schedules and the rule."""
     from closedform.cli.output import heading
     from closedform.cli.sources import load_source, schedules_of
     from closedform.language import Schedule, UpdateRule
 
     shapes = parse_shapes(params or ["w=4x3"])
     source = load_source(
-        name, context.args, key=key, base=base_value, as_implemented=as_implemented
+        name,
+        words,
+        key=key,
+        base=base_value,
+        as_implemented=as_implemented,
+        framework=framework,
+        facts=parse_facts(facts),
     )
-    if isinstance(source, Schedule):
-        heading(source.name)
-        _show_schedule(source, latex=latex, ir=ir, until=until)
+    schedules = schedules_of(source)
+    until = until or getattr(source, "max_steps", None)
+    rule = None
+    if not isinstance(source, Schedule):
+        rule = source if isinstance(source, UpdateRule) else source.optimizer()
+    if as_json:
+        data: dict[str, Any] = {
+            "schedules": {k: _schedule_data(each, until) for k, each in schedules.items()}
+        }
+        if rule is not None:
+            data["optimizer"] = _rule_data(rule)
+        print(json.dumps(data, indent=1, ensure_ascii=False))
         return
-    for scheduled, schedule in schedules_of(source).items():
-        heading(f"{scheduled}: {schedule.name}")
-        _show_schedule(
-            schedule, latex=latex, ir=ir, until=until or getattr(source, "max_steps", None)
-        )
-    rule = source if isinstance(source, UpdateRule) else source.optimizer()
-    heading(f"optimizer: {rule.name}")
-    _show_rule(rule, latex=latex, shapes=shapes if ir else None)
+    for scheduled, schedule in schedules.items():
+        heading(schedule.name if rule is None else f"{scheduled}: {schedule.name}")
+        _show_schedule(schedule, latex=latex, ir=ir, until=until)
+    if rule is not None:
+        heading(f"optimizer: {rule.name}")
+        _show_rule(rule, latex=latex, shapes=shapes if ir else None)
+
+
+def _schedule_data(schedule: Schedule, until: int | None) -> dict[str, Any]:
+    from closedform.language.printing import text
+
+    values = [] if schedule.open else _values(schedule, until)
+    return {
+        "name": schedule.name,
+        "formula": text(schedule.expr),
+        "hyperparameters": {k: str(v) for k, v in schedule.hyperparameters.items()},
+        "open": [str(symbol) for symbol in schedule.open],
+        "values": [{"step": step, "value": value, "remark": note} for step, value, note in values],
+    }
+
+
+def _rule_data(rule: UpdateRule) -> dict[str, Any]:
+    from closedform.language.printing import text
+
+    return {
+        "name": rule.name,
+        "formulas": {name: text(expr) for name, expr in rule.expressions().items()},
+        "local": {name: text(expr) for name, expr in rule.definitions.items()},
+        "states": {name: str(state.initial) for name, state in rule.states.items()},
+        "hyperparameters": {k: _shown(value) for k, value in rule.hyperparameters.items()},
+    }
 
 
 def _show_schedule(schedule: Schedule, *, latex: bool, ir: bool, until: int | None) -> None:
@@ -73,8 +131,11 @@ def _show_schedule(schedule: Schedule, *, latex: bool, ir: bool, until: int | No
         print(print_graph(cf.compile(schedule)))
 
 
-def _show_values(schedule: Schedule, until: int | None) -> None:
-    from closedform.cli.output import table
+def _values(schedule: Schedule, until: int | None) -> list[tuple[int, float, str]]:
+    """The steps at and beside the boundaries, their values and remarks.
+
+    The values are the float64 values nearest to the exact ones, for comparison with the formula.
+    """
     from closedform.language.exact import to_float
     from closedform.plotting import boundaries, last_step
 
@@ -83,14 +144,17 @@ def _show_values(schedule: Schedule, until: int | None) -> None:
     steps = sorted({0, end, *(step for mark in marks for step in (mark - 1, mark, mark + 1))})
     remarks = {0: "start"} | dict.fromkeys(marks, "boundary")
     remarks[end] = "boundary, end" if end in marks else "end"
-    # The float64 values nearest to the exact ones, for comparison with the formula.
-    rows = [
-        (f"{step:,}", repr(to_float(schedule.exact(step))), remarks.get(step, ""))
-        for step in steps[:_MAX_ROWS]
-    ]
+    return [(step, to_float(schedule.exact(step)), remarks.get(step, "")) for step in steps]
+
+
+def _show_values(schedule: Schedule, until: int | None) -> None:
+    from closedform.cli.output import table
+
+    values = _values(schedule, until)
+    rows = [(f"{step:,}", repr(value), remark) for step, value, remark in values[:_MAX_ROWS]]
     table(("step", "value", ""), rows, numbers=True)
-    if len(steps) > _MAX_ROWS:
-        print(f"… and {len(steps) - _MAX_ROWS} more rows; use --until to shorten the table")
+    if len(values) > _MAX_ROWS:
+        print(f"… and {len(values) - _MAX_ROWS} more rows; use --until to shorten the table")
     print()
 
 

@@ -9,16 +9,14 @@ import functools
 import importlib.util
 import inspect
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 import closedform as cf
 from closedform.cli.arguments import free_arguments
+from closedform.cli.parser import UsageError
 from closedform.errors import ArgumentError, UnknownNameError, nearest
-from closedform.recipes.group_values import NEEDS_BASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,16 +59,16 @@ def load_source(
         facts: For a config file, numbers of the run that it does not contain.
 
     Raises:
-        typer.BadParameter: The words are not arguments.
+        UsageError: The words are not arguments.
         ClosedFormError: The name is unknown, or the arguments do not fit it.
     """
     if name.startswith("-"):
-        raise typer.BadParameter(f"the name must precede its options, got {name!r}")
+        raise UsageError(f"the name must precede its options, got {name!r}")
     arguments = free_arguments(words)
     is_python_config = framework is not None and name.lower().endswith(".py")
     if name.lower().endswith(CONFIG_SUFFIXES) or is_python_config:
         if arguments:
-            raise typer.BadParameter(f"a config file takes no --{next(iter(arguments))}")
+            raise UsageError(f"a config file takes no {option(next(iter(arguments)))}")
         own, _, version = (framework or "").partition("@")
         return cf.load_recipe(Path(name), own or None, version or None, facts)
     if name.lower().endswith(".onnx"):
@@ -83,25 +81,68 @@ def load_source(
         return _from_library(own, arguments, (f"{kind}s",))
     if not colon:
         return _from_library(name, arguments)
-    known = cf.frameworks.names(kind)
-    if own in known.optimizers:
-        return cf.frameworks.optimizer(kind, own, arguments, as_implemented=as_implemented)
-    if own not in known.schedules:
+    return _from_framework(kind, own, arguments, key, base, as_implemented=as_implemented)
+
+
+def _from_framework(
+    framework: str,
+    name: str,
+    arguments: Mapping[str, Any],
+    key: str,
+    base: float | None,
+    *,
+    as_implemented: bool,
+) -> Schedule | UpdateRule:
+    """The schedule or rule of a class of a framework."""
+    from closedform.recipes.group_values import NEEDS_BASE
+
+    known = cf.frameworks.names(framework)
+    entries = cf.frameworks.FRAMEWORKS[framework]
+    if name in known.optimizers:
+        _refuse_unknown(arguments, [p.name for p in entries.optimizers[name].parameters], name)
+        return cf.frameworks.optimizer(framework, name, arguments, as_implemented=as_implemented)
+    if name not in known.schedules:
         raise UnknownNameError(
-            f"{kind} has no scheduler or optimizer {own!r}",
-            hint=nearest(own, (*known.schedules, *known.optimizers)),
+            f"{framework} has no scheduler or optimizer {name!r}",
+            hint=nearest(name, (*known.schedules, *known.optimizers)),
         )
+    entry = entries.schedules[name]
+    if entry.parameters:
+        _refuse_unknown(arguments, [p.name for p in entry.parameters], name)
     try:
-        if cf.frameworks.FRAMEWORKS[kind].schedules[own].rule is not None:
-            return cf.frameworks.metric_rule(kind, own, arguments, base=base)
+        if entry.rule is not None:
+            return cf.frameworks.metric_rule(framework, name, arguments, base=base)
         return cf.frameworks.schedule(
-            kind, own, arguments, key=key, base=base, as_implemented=as_implemented
+            framework, name, arguments, key=key, base=base, as_implemented=as_implemented
         )
     except ArgumentError as error:
         if error.hint != NEEDS_BASE:
             raise
         hint = "give --base-value, such as --base-value 0.1"
         raise ArgumentError(error.what, where=error.where, hint=hint) from None
+
+
+def _refuse_unknown(arguments: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+    """Refuses an option that is not an argument, with the name as it is written here."""
+    names = {option(name): name for name in known}
+    for key in arguments:
+        if key not in names.values():
+            hint = nearest(option(key), [*names, *_COMMON]).replace("'", "")
+            raise ArgumentError(f"unknown argument {option(key)}", where=where, hint=hint)
+
+
+_COMMON = ("--as-implemented", "--base-value", "--force", "--json", "--key", "--output", "--until")
+"""Options of several commands, for hints."""
+
+
+def option(name: str) -> str:
+    """Returns the option of an argument.
+
+    Example:
+        >>> option("total_iters")
+        '--total-iters'
+    """
+    return f"--{name.replace('_', '-')}"
 
 
 def schedule_of(source: Schedule | UpdateRule | Recipe, name: str, key: str = "lr") -> Schedule:
@@ -146,32 +187,36 @@ def library(kind: str) -> dict[str, Callable[..., Any]]:
     }
 
 
+def _function(kind: str, name: str) -> Callable[..., Any] | None:
+    """A function of the library; optimizers are imported only where they are asked for."""
+    module: ModuleType = getattr(cf, kind)
+    found = getattr(module, name) if name in module.__all__ else None
+    return found if inspect.isfunction(found) else None
+
+
 def _from_library(
     name: str, arguments: Mapping[str, Any], kinds: Sequence[str] = KINDS
 ) -> Schedule | UpdateRule:
-    known = {key: make for kind in kinds for key, make in library(kind).items()}
-    if name not in known:
+    function = next((found for kind in kinds if (found := _function(kind, name))), None)
+    if function is None:
         what = " or ".join(kind.removesuffix("s") for kind in kinds)
+        known = [each for kind in kinds for each in library(kind)]
         raise UnknownNameError(
             f"the library has no {what} {name!r}",
             hint=f"{_in_frameworks(name) or nearest(name, known)} `closedform list` shows all",
         )
-    function = known[name]
     signature = inspect.signature(function)
     given = {key: _with_schedules(value) for key, value in arguments.items()}
-    for key in given:
-        if key not in signature.parameters:
-            raise ArgumentError(
-                f"unknown argument --{key.replace('_', '-')}",
-                where=name,
-                hint=nearest(key, signature.parameters),
-            )
+    _refuse_unknown(given, signature.parameters, name)
     try:
         signature.bind(**given)
     except TypeError as error:
-        names = ((f"--{p.name.replace('_', '-')}", p) for p in signature.parameters.values())
+        names = ((option(p.name), p) for p in signature.parameters.values())
         options = " ".join(n if p.default is p.empty else f"[{n}]" for n, p in names)
-        raise ArgumentError(str(error), where=name, hint=f"its options are {options}") from None
+        what = str(error)
+        for each in signature.parameters:
+            what = what.replace(repr(each), option(each))
+        raise ArgumentError(what, where=name, hint=f"its options are {options}") from None
     result: Schedule | UpdateRule = function(**given)
     return result
 
@@ -190,7 +235,7 @@ def _from_python(
     found = getattr(module, name)
     if isinstance(found, Schedule | UpdateRule):
         if arguments:
-            raise typer.BadParameter(f"{name} takes no --{next(iter(arguments))}")
+            raise UsageError(f"{name} takes no {option(next(iter(arguments)))}")
         return found
     symbols = [key for key in inputs if key not in arguments]
     numbers = {key: arguments[key] for key in inputs if key in arguments}

@@ -1,31 +1,17 @@
-"""``closedform verify``: verdicts on claims about a schedule, rule, recipe or ONNX file.
-
-=========  =======================================================================================
-exit code  when
-=========  =======================================================================================
-0          everything that was claimed is proved, or nothing is refuted
-1          something that was claimed is refuted
-2          usage: an option, a name or an argument is wrong
-3          something is UNKNOWN, with ``--strict``
-4          the input cannot be read
-=========  =======================================================================================
-"""
+"""``closedform verify``: verdicts on claims about a schedule, rule, recipe or ONNX file."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from closedform.cli.arguments import AsImplemented, BaseValue, Key
-from closedform.errors import ArgumentError, ClosedFormError, UnknownNameError
+from closedform.cli.arguments import NAME_HELP, add_source_options, parse_facts
+from closedform.cli.parser import Parser, UsageError, at_least_a_tenth
 
 if TYPE_CHECKING:
     from closedform.language import Schedule, UpdateRule
@@ -33,12 +19,19 @@ if TYPE_CHECKING:
     from closedform.verify.claims.foreign import Row
     from closedform.verify.claims.report import Report
 
-Subject = Annotated[
-    str,
-    typer.Argument(help="A name of the library, FRAMEWORK:CLASS, a config file, or an .onnx file."),
-]
-REFUTED, USAGE, UNKNOWN, UNREADABLE = 1, 2, 3, 4
+REFUTED, UNKNOWN = 1, 3
 """Exit codes."""
+
+_HELP = """\
+Verify claims about NAME: each is proved, refuted by a counterexample, or undecided.
+
+The exit code is 0, 1 if a claim is refuted, 2 for a wrong request, 3 with --strict if a claim is
+undecided, and 4 if the input cannot be read. NO answers a question, such as whether a schedule
+jumps, and is not a failure. STATED repeats what a file says, which is not checked.
+
+The arguments of NAME are options: closedform verify cosine --start 3e-4 --end 0 --steps 100.
+An .onnx file is read in a process of its own, with limits of time and memory.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,93 +45,104 @@ class _Checked:
     schedule: Schedule | None = None
 
 
-def verify(
-    context: typer.Context,
-    name: Subject,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="A .png, .svg or .pdf plot with counterexamples."),
-    ] = None,
-    symbolic: Annotated[
-        bool, typer.Option("--symbolic", help="Verify for all values of the hyperparameters.")
-    ] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with code 3 if a claim is undecided.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            help="Compare an .onnx file with a source: a name with its options in quotes, "
-            "a config file, or FILE.py:NAME, which is run."
-        ),
-    ] = None,
-    proof: Annotated[
-        Path | None,
-        typer.Option(help="A folder for the proved goals, as SMT-LIB 2 scripts."),
-    ] = None,
-    budget: Annotated[float, typer.Option(help="Seconds per claim.", min=0.1)] = 10.0,
-    seconds: Annotated[float, typer.Option(help="Seconds for an .onnx file.", min=0.1)] = 60.0,
-    memory: Annotated[float, typer.Option(help="GiB of memory for an .onnx file.", min=0.1)] = 2.0,
-    key: Key = "lr",
-    base_value: BaseValue = None,
-    as_implemented: AsImplemented = False,
-) -> None:
-    """Verify claims about NAME: each is proved, refuted by a counterexample, or undecided.
+def parser(prog: str) -> Parser:
+    """Returns the parser of the command."""
+    found = Parser(prog, _HELP, has_arguments=True)
+    found.add_argument("name", help=NAME_HELP)
+    found.add_argument(
+        "-o", "--output", type=Path, help="a .png, .svg or .pdf plot with counterexamples"
+    )
+    found.add_argument("--force", action="store_true", help="overwrite the plot")
+    found.add_argument(
+        "--symbolic", action="store_true", help="verify for all values of the hyperparameters"
+    )
+    found.add_argument(
+        "--strict", action="store_true", help="exit with code 3 if a claim is undecided"
+    )
+    found.add_argument(
+        "--json", dest="as_json", action="store_true", help="print the verdicts as JSON"
+    )
+    found.add_argument(
+        "--against",
+        help="compare an .onnx file with a source: a name with its options in quotes, a config "
+        "file, or FILE.py:NAME, which is run",
+    )
+    found.add_argument(
+        "--proof", type=Path, help="a folder for the proved goals, as SMT-LIB 2 scripts"
+    )
+    found.add_argument(
+        "--budget", type=at_least_a_tenth, default=10.0, help="seconds per claim (10)"
+    )
+    found.add_argument(
+        "--seconds", type=at_least_a_tenth, default=60.0, help="seconds for an .onnx file (60)"
+    )
+    found.add_argument(
+        "--memory", type=at_least_a_tenth, default=2.0, help="GiB of memory for an .onnx file (2)"
+    )
+    add_source_options(found)
+    return found
 
-    The exit code is 0, 1 if a claim is refuted, 2 for a wrong request, 3 with --strict if a claim
-    is undecided, and 4 if the input cannot be read. NO answers a question, such as whether a
-    schedule jumps, and is not a failure. STATED repeats what a file says, which is not checked.
 
-    The arguments of NAME are options: closedform verify cosine --start 3e-4 --end 0 --steps 100.
-    An .onnx file is read in a process of its own, with limits of time and memory.
-    """
+def run(
+    *,
+    name: str,
+    words: list[str],
+    output: Path | None,
+    force: bool,
+    symbolic: bool,
+    strict: bool,
+    as_json: bool,
+    against: str | None,
+    proof: Path | None,
+    budget: float,
+    seconds: float,
+    memory: float,
+    key: str,
+    base_value: float | None,
+    as_implemented: bool,
+    framework: str | None,
+    facts: list[str] | None,
+) -> int:
+    """Prints the verdicts."""
+    from closedform.cli.output import check_free
     from closedform.cli.sources import load_source
 
     is_file = name.lower().endswith(".onnx")
-    if is_file and context.args:
-        raise typer.BadParameter(f"an .onnx file takes no {context.args[0]}")
+    if is_file and words:
+        raise UsageError(f"an .onnx file takes no {words[0]}")
     if against is not None and not is_file:
-        raise typer.BadParameter(f"--against is for an .onnx file, got {name!r}")
-    with _exit_codes(is_traced=bool(context.find_root().params.get("traceback"))):
-        if is_file:
-            size = int(memory * 2**30)
-            checked = [
-                _check_file(Path(name), against, key, budget, seconds, size, proof, strict=strict)
-            ]
-        else:
-            source = load_source(
-                name, context.args, key=key, base=base_value, as_implemented=as_implemented
-            )
-            found = _check_source(source, symbolic=symbolic, budget=budget)
-            checked = [_of_report(*each, strict=strict, proof=proof) for each in found]
+        raise UsageError(f"--against is for an .onnx file, got {name!r}")
+    if output is not None:
+        check_free(output, force=force)
+    if is_file:
+        size = int(memory * 2**30)
+        checked = [
+            _check_file(Path(name), against, key, budget, seconds, size, proof, strict=strict)
+        ]
+    else:
+        source = load_source(
+            name,
+            words,
+            key=key,
+            base=base_value,
+            as_implemented=as_implemented,
+            framework=framework,
+            facts=parse_facts(facts),
+        )
+        found = _check_source(source, symbolic=symbolic, budget=budget)
+        checked = [_of_report(*each, strict=strict, proof=proof) for each in found]
     if as_json:
         print(json.dumps([_as_data(each) for each in checked], indent=1, ensure_ascii=False))
     for each in () if as_json else checked:
         _show(each)
     if output is not None:
         _draw(checked, name, key, output)
-    raise typer.Exit(max((each.code for each in checked), key=weight))
+    return max((each.code for each in checked), key=weight)
 
 
 def weight(code: int) -> int:
     """Returns the rank of an exit code: a refutation (1) outranks an undecided claim (3)."""
     return (0, UNKNOWN, REFUTED).index(code)
-
-
-@contextmanager
-def _exit_codes(*, is_traced: bool) -> Iterator[None]:
-    """Prints an error as one line and exits with its code: a wrong request, or what is not read."""
-    from closedform.cli.output import error_line
-
-    try:
-        yield
-    except (ClosedFormError, OSError) as error:
-        if is_traced:
-            raise
-        error_line(error)
-        is_usage = isinstance(error, UnknownNameError | ArgumentError)
-        raise typer.Exit(USAGE if is_usage else UNREADABLE) from None
 
 
 def _check_file(
@@ -242,14 +246,12 @@ def _draw(checked: list[_Checked], name: str, key: str, output: Path) -> None:
     plottable = [(each, _schedule_of(each, name)) for each in checked]
     found = [(each, schedule) for each, schedule in plottable if schedule is not None]
     if not found:
-        raise typer.BadParameter("there is no schedule to plot: omit -o")
+        raise UsageError("there is no schedule to plot: omit -o")
     named = {each.title.partition(":")[0]: (each, schedule) for each, schedule in found}
     chosen, schedule = named.get(key, found[0])
     schedule = _with_values(schedule, chosen.rows)
     if schedule.open:
-        raise typer.BadParameter(
-            f"{schedule.open[0]} has no value to plot with: omit -o or --symbolic"
-        )
+        raise UsageError(f"{schedule.open[0]} has no value to plot with: omit -o or --symbolic")
     remarks = _remarks(chosen.rows)
     end = max(last_step(schedule), *remarks) if remarks else last_step(schedule)
     plot_schedule(schedule, output, steps=end, title=chosen.title, remarks=remarks)

@@ -1,45 +1,47 @@
-"""``closedform web`` and ``closedform gallery``: static pages that run graphs in the browser."""
+"""``closedform web``: a static page that trains in the browser."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from closedform.cli.parser import Parser
 
-Packages = Annotated[
-    Path | None,
-    typer.Option(
-        help="The node_modules folder with onnxruntime-web; default: searched for upward."
-    ),
-]
-Output = Annotated[Path, typer.Option("--output", "-o", help="The folder of the page.")]
+_HELP = """\
+Write a static page that trains with TRAIN in the browser.
+
+closedform web build/train.onnx -o site --data digits.safetensors
+"""
 
 
-def web(
-    train: Annotated[Path, typer.Argument(help="train.onnx, in the same folder as init.onnx.")],
-    output: Output,
-    data: Annotated[
-        Path | None, typer.Option(help="The safetensors file that the page loads initially.")
-    ] = None,
-    packages: Packages = None,
-) -> None:
-    """Write a static page that trains with TRAIN in the browser.
+def parser(prog: str) -> Parser:
+    """Returns the parser of the command."""
+    found = Parser(prog, _HELP)
+    found.add_argument("train", type=Path, help="train.onnx, in the same folder as init.onnx")
+    found.add_argument(
+        "--data", type=Path, help="the safetensors file that the page loads initially"
+    )
+    add_page_options(found)
+    return found
 
-    closedform web build/train.onnx -o site --data digits.safetensors
-    """
+
+def add_page_options(found: Parser) -> None:
+    """Declares the options of a page."""
+    found.add_argument("-o", "--output", type=Path, required=True, help="the folder of the page")
+    found.add_argument(
+        "--packages",
+        type=Path,
+        help="the node_modules folder with onnxruntime-web; default: searched for upward",
+    )
+
+
+def run(*, train: Path, output: Path, data: Path | None, packages: Path | None) -> None:
+    """Writes the page."""
     from closedform.web.training import write_training_page
 
-    _print_page(write_training_page(train, output, data=data, packages=packages))
+    print_page(write_training_page(train, output, data=data, packages=packages))
 
 
-def gallery(output: Output, packages: Packages = None) -> None:
-    """Write a static page with every schedule, its curve computed by its ONNX graph."""
-    from closedform.web.gallery import write_gallery
-
-    _print_page(write_gallery(output, packages=packages))
-
-
-def _print_page(page: Path) -> None:
+def print_page(page: Path) -> None:
+    """Prints where a page is, and how to look at it."""
     print(f"wrote {page}")
     print(f"serve it with: python -m http.server --directory {page.parent} 8000")

@@ -25,9 +25,6 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
             source = _source(request["against"], request["key"], request["path"])
     except ClosedFormError as error:
         return {"error": [error.what, error.where, error.hint], "is_usage": True}
-    except Exception as error:  # what typer raises for other words than options
-        what = f"the source {request['against']!r} cannot be read: {error}"
-        return {"error": [what, None, None], "is_usage": True}
     try:
         report = check_file(
             request["path"], source, budget=request["budget"], proof=request["proof"]

@@ -8,16 +8,15 @@ from pathlib import Path
 import pytest
 import sympy as sp
 import z3
-from typer.testing import CliRunner
 
 import closedform as cf
 from closedform import claims, schedules, t
-from closedform.cli.application import app
 from closedform.errors import VerificationError
 from closedform.verify.claims.core import Goal
 from closedform.verify.claims.scripts import MANIFEST, script_of, write_proofs
 from closedform.verify.terms import build
 from closedform.verify.terms.sympy_io import term
+from tests.support.commands import CliRunner
 
 LR = schedules.linear(0, 3e-4, 20).then(schedules.cosine(3e-4, 3e-5, 80))
 
@@ -101,7 +100,7 @@ def test_the_command_writes_proofs(tmp_path: Path) -> None:
         [str(tmp_path / "lr.onnx"), "--proof", str(out)],
         ["linear", "--start", "0", "--end", "1", "--steps", "10", "--proof", str(out)],
     ):
-        result = CliRunner().invoke(app, ["verify", *words])
+        result = CliRunner().invoke(["verify", *words])
         assert result.exit_code == 0, result.output
     assert (out / MANIFEST).exists()
     assert (out / "linear" / MANIFEST).exists()

@@ -1,0 +1,123 @@
+"""The parser of a command: argparse, with options of two kinds.
+
+A command has options of its own; in commands with a NAME, all others are arguments of what is
+named: ``closedform show cosine --start 1 --end 0 --steps 10 --json``. A positional argument of
+argparse would take the values of such options, and so they are set aside before it runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from closedform.errors import ClosedFormError, nearest
+
+
+class UsageError(ClosedFormError):
+    """The words of a command line are wrong."""
+
+
+class Parser(argparse.ArgumentParser):
+    """The parser of one command.
+
+    Args:
+        prog: The words that call the command.
+        description: Its help.
+        has_arguments: Whether options that are not declared are arguments of NAME.
+    """
+
+    def __init__(self, prog: str, description: str, *, has_arguments: bool = False) -> None:
+        self.known: dict[str, argparse.Action] = {}
+        self.positionals: list[argparse.Action] = []
+        self.has_arguments = has_arguments
+        super().__init__(
+            prog=prog,
+            description=description,
+            add_help=False,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            usage=f"{prog} %(options)s" if prog == "closedform" else None,
+        )
+        self.add_argument("-h", "--help", action="help", help="Show this help.")
+
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
+        """Declares an argument, as argparse does, and records it."""
+        action = super().add_argument(*names, **options)
+        self.known.update(dict.fromkeys(action.option_strings, action))
+        if not action.option_strings:
+            self.positionals.append(action)
+        return action
+
+    def error(self, message: str) -> NoReturn:
+        """Raises an error of usage instead of printing the usage."""
+        raise UsageError(message, hint=f"see {self.prog} --help")
+
+    def parse(self, words: Sequence[str]) -> dict[str, Any]:
+        """Returns the values by name; ``words`` has the arguments of NAME, if it has any.
+
+        Raises:
+            UsageError: An option is unknown, or a value is missing or wrong.
+        """
+        own, rest = self._set_apart(words)
+        end = next((at for at, word in enumerate(rest) if _is_option(word)), len(rest))
+        if self.has_arguments:
+            many = any(action.nargs == "+" for action in self.positionals)
+            end = end if many else min(end, len(self.positionals))
+            needed = any(action.nargs != "?" for action in self.positionals)
+            asks_for_help = bool({"-h", "--help"} & set(own))
+            if not end and rest and needed and not asks_for_help:
+                raise UsageError(f"the name must precede its options, got {rest[0]!r}")
+        elif end < len(rest):
+            word = rest[end].partition("=")[0]
+            raise UsageError(f"unknown option {word}", hint=self.near(word))
+        values = vars(self.parse_args([*own, "--", *rest[:end]]))
+        return {**values, "words": rest[end:]} if self.has_arguments else values
+
+    def near(self, word: str) -> str:
+        """Returns a hint with the option of this command that is closest to a word."""
+        names = {name for name in self.known if name.startswith("--")}
+        return nearest(word, names).replace("'", "")
+
+    def _set_apart(self, words: Sequence[str]) -> tuple[list[str], list[str]]:
+        """The options of this command with their values, and all other words."""
+        own: list[str] = []
+        rest: list[str] = []
+        queue = deque(words)
+        while queue:
+            word = queue.popleft()
+            name, equals, _ = word.partition("=")
+            is_attached = not word.startswith("--") and word[:2] in self.known and len(word) > 2
+            action = self.known.get(word[:2] if is_attached else name)
+            if action is None:
+                rest.append(word)
+                continue
+            if action.nargs == 0 or equals or is_attached or not queue or queue[0] in self.known:
+                own.append(word)
+            elif word.startswith("--"):
+                own.append(f"{word}={queue.popleft()}")
+            else:
+                own += [f"{word}{queue.popleft()}"]
+        return own, rest
+
+
+def _is_option(word: str) -> bool:
+    """Whether a word is an option: it begins with a dash, and is not a number."""
+    return len(word) > 1 and word[0] == "-" and not (word[1].isdigit() or word[1] == ".")
+
+
+def positive(text: str) -> int:
+    """Returns an integer above 0, the type of an option."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"it must be at least 1, got {number}")
+    return number
+
+
+def at_least_a_tenth(text: str) -> float:
+    """Returns a number of at least 0.1, the type of a limit."""
+    number = float(text)
+    if not number >= 0.1:
+        raise argparse.ArgumentTypeError(f"it must be at least 0.1, got {text}")
+    return number

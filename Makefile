@@ -141,7 +141,7 @@ compare-torch: $(STAMP)
 	@echo "== compare-torch: the optimizer suite that ships in the torch wheel; torch's schedulers"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s --exhaustive tests/torch/compare_torch_suites.py \
 	  tests/torch/test_torch_schedulers.py tests/torch/test_scheduler_behaviours.py \
-	  tests/torch/test_changed_groups.py
+	  tests/torch/test_changed_groups.py tests/torch/test_complex_and_sparse.py
 
 compare-web: $(STAMP)
 	@echo "== compare-web: training and the gallery in Node and Chromium (needs node, npm, chromium)"

@@ -28,8 +28,7 @@ from tests.torch.training import COMPILING, parameters, steps, values
 
 DIFFERENT = {
     "differentiable": "a step is not recorded by autograd: refused",
-    "complex": "complex parameters are refused",
-    "sparse": "sparse gradients are refused; SparseAdam is not offered",
+    "SparseAdam": "steps the rows that a sparse gradient has: not offered",
     "LBFGS": "a step of several evaluations of the model is not an update rule: not offered",
 }
 """The deliberate differences from torch, and their reasons."""

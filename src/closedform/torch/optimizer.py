@@ -40,6 +40,7 @@ from closedform.torch.engine.kernels import (
     TorchKernel,
     is_joint,
     named_arguments,
+    real_view,
     step_graph,
 )
 from closedform.torch.engine.ort import OrtKernel, ort_kernel
@@ -55,7 +56,13 @@ from closedform.torch.engine.specialize import (
 )
 from closedform.torch.engine.tracing import outside_traces
 from closedform.torch.evaluation import TrainEvalOptimizer
-from closedform.torch.param_groups import check_all, check_parameter, place, with_gradients
+from closedform.torch.param_groups import (
+    check_all,
+    check_complex,
+    check_parameter,
+    place,
+    with_gradients,
+)
 from closedform.torch.states import STEP, adapted_states, completed_states, group_states
 
 Work = tuple[Any, Mapping[str, Tensor], Sequence[Tensor]]
@@ -81,7 +88,7 @@ class Optimizer(TrainEvalOptimizer):
 
     Raises:
         ArgumentError: ``rule`` is not an UpdateRule, the backend is unknown, or a parameter is
-            complex, not of a floating-point dtype, on another device than the first one, or not
+            not of a floating-point or complex dtype, on another device than the first one, or not
             supported by onnxruntime.
         DefinitionError: A hyperparameter is out of its range.
         UnknownNameError: A group has no value for a hyperparameter that needs one.
@@ -180,6 +187,8 @@ class Optimizer(TrainEvalOptimizer):
         values = self._checked_values({**group, **scheduled}, where)
         rule = self._specializer.rule(values, where)
         self._check_rule(rule, group, where)
+        if any(parameter.is_complex() for parameter in group["params"]):
+            check_complex(rule, where)
         if self._is_fused(group):
             proved_kernel(rule, group["params"], where)
         made = group_states(rule, group, index, type(self).__name__)
@@ -364,7 +373,8 @@ class Optimizer(TrainEvalOptimizer):
     def _work_of(self, index: int) -> list[Work]:
         """The kernel of each parameter of a group with a gradient, or one for all parameters."""
         group = self.param_groups[index]
-        wanted = with_gradients(group, index, type(self).__name__)
+        may_be_sparse = self._source.takes_sparse
+        wanted = with_gradients(group, index, type(self).__name__, may_be_sparse=may_be_sparse)
         values = self._values_of(index)
         known = self._compiled.get(index)
         if known is None or not known.specialization.matches(values):
@@ -426,9 +436,11 @@ class Optimizer(TrainEvalOptimizer):
     def _tensors(self, param: Tensor) -> ParamTensors:
         """The local tensors of a parameter; a step calls this for each parameter."""
         grad = param.grad
-        if is_dtensor(param) or grad is None or grad.requires_grad:
+        if is_dtensor(param) or grad is None or grad.requires_grad or grad.is_sparse:
             grad = gradient_of(param)
         found = {PARAM: param, GRAD: grad, **self.state[param]}
+        if param.is_complex():
+            return {name: real_view(value.detach()) for name, value in found.items()}
         return {name: local(value) for name, value in found.items()} if is_dtensor(param) else found
 
     def _shard_tensors(self, hypers: Mapping[str, Tensor], param: Tensor) -> ShardTensors:
@@ -438,8 +450,9 @@ class Optimizer(TrainEvalOptimizer):
         self, made: Specialization, hypers: Mapping[str, Tensor], params: Sequence[Tensor]
     ) -> OrtKernel | TorchKernel:
         """The kernel of a parameter, or of several; torch's are those of all optimizers."""
-        rule, dtype = made.rule.rule, params[0].dtype
-        shapes = tuple(tuple(local(param.detach()).shape) for param in params)
+        parts = [real_view(local(param.detach())) for param in params]
+        rule, dtype = made.rule.rule, parts[0].dtype
+        shapes = tuple(tuple(part.shape) for part in parts)
         if self._backend == "onnxruntime":
             key = id(made), shapes, dtype
             if key not in self._kernels:

@@ -6,17 +6,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from closedform.errors import ArgumentError, ClosedFormError
-from closedform.torch.distributed.shards import check_gradient, check_placement, is_plain
-from closedform.torch.engine.kernels import COMPUTE_DTYPES
+from closedform.language import UpdateRule
+from closedform.torch.distributed.shards import (
+    check_gradient,
+    check_placement,
+    is_plain,
+    steps_by_shards,
+)
+from closedform.torch.engine.kernels import COMPUTE_DTYPES, has_one_graph, real_view
 from closedform.torch.engine.ort import check_ort_support
 
 TRAIN_MODE = "train_mode"
 """The entry of a group that is False while its parameters are at the point of evaluation."""
 
-_ACCEPTED = f"dtypes are {', '.join(str(dtype) for dtype in COMPUTE_DTYPES)}"
+_COMPLEX = (torch.complex64, torch.complex128)
+_ACCEPTED = f"dtypes are {', '.join(str(dtype) for dtype in (*COMPUTE_DTYPES, *_COMPLEX))}"
 
 
 def is_training(group: Mapping[str, Any]) -> bool:
@@ -99,12 +107,17 @@ def check_parameter(
         providers: The execution providers of onnxruntime.
         where: The parameter's place, for errors.
     """
-    if parameter.dtype not in COMPUTE_DTYPES:
-        kind = "complex" if parameter.is_complex() else str(parameter.dtype)
+    if parameter.dtype not in (*COMPUTE_DTYPES, *_COMPLEX):
         raise ArgumentError(
-            f"a parameter must be a real floating-point tensor, got {kind}",
+            f"a parameter must be a floating-point or complex tensor, got {parameter.dtype}",
             where=where,
             hint=_ACCEPTED,
+        )
+    if parameter.is_complex() and not is_plain(parameter):
+        raise ArgumentError(
+            "a complex parameter must be a plain tensor, got a DTensor",
+            where=where,
+            hint="distribute torch.view_as_real of it",
         )
     if parameter.device != first.device:
         raise ArgumentError(
@@ -114,16 +127,31 @@ def check_parameter(
         )
     check_placement(parameter, where)
     if backend == "onnxruntime":
-        check_ort_support(parameter, providers, where)
+        check_ort_support(real_view(parameter), providers, where)
 
 
-def with_gradients(group: Mapping[str, Any], index: int, owner: str) -> list[tuple[int, Tensor]]:
+def check_complex(rule: UpdateRule, where: str) -> None:
+    """Raises ArgumentError for a rule that does not step complex parameters."""
+    is_elementwise = has_one_graph(rule) or steps_by_shards(rule)
+    if not is_elementwise or rule.evaluation is not None:
+        raise ArgumentError(
+            f"the rule {rule.name!r} steps real parameters: a complex one is stepped as its real "
+            "and imaginary parts, by elementwise rules that have no point of evaluation",
+            where=where,
+            hint="make torch.view_as_real of it the parameter",
+        )
+
+
+def with_gradients(
+    group: Mapping[str, Any], index: int, owner: str, *, may_be_sparse: bool = False
+) -> list[tuple[int, Tensor]]:
     """Returns the parameters of a group that have a gradient, with their indices.
 
     Args:
         group: The group.
         index: Its index.
         owner: The class of the optimizer, for errors.
+        may_be_sparse: Whether sparse gradients are stepped as dense ones.
 
     Raises:
         ArgumentError: A gradient is sparse, or is not distributed like its parameter.
@@ -133,7 +161,8 @@ def with_gradients(group: Mapping[str, Any], index: int, owner: str) -> list[tup
     ]
     for number, param in found:
         if not (is_plain(param.grad) and is_plain(param)):
-            check_gradient(param, param.grad, f"{owner}, {place(group, index, number)}")
+            spot = f"{owner}, {place(group, index, number)}"
+            check_gradient(param, param.grad, spot, may_be_sparse=may_be_sparse)
     return found
 
 

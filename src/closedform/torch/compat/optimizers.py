@@ -22,6 +22,8 @@ from closedform.torch.compat.namespaces import (
 )
 from closedform.torch.optimizer import Optimizer
 
+_TAKE_SPARSE = ("SGD", "Adagrad")
+
 
 @dataclass(frozen=True, slots=True)
 class FrameworkRule:
@@ -54,6 +56,11 @@ class FrameworkRule:
         entry = FRAMEWORKS[self.system].optimizers[self.optimizer]
         switches = (p for p in entry.parameters if p.default is None or p.default is False)
         return {**entry.fixed, **{parameter.name: parameter.default for parameter in switches}}
+
+    @property
+    def takes_sparse(self) -> bool:
+        """Whether the class of torch takes sparse gradients, for which it gives the same values."""
+        return self.system == "torch" and self.optimizer in _TAKE_SPARSE
 
     def build(self, values: Mapping[str, Any]) -> UpdateRule:
         """Returns the rule of the class with these arguments."""

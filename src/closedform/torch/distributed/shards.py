@@ -89,8 +89,13 @@ def redistributed_like(value: Tensor, like: Tensor) -> Tensor:
 
 
 def gradient_of(param: Tensor) -> Tensor:
-    """Returns the gradient of a parameter, distributed like it; the parameter if it has none."""
+    """Returns the gradient of a parameter, dense and distributed like it.
+
+    It is the parameter itself if there is none.
+    """
     given = (param if param.grad is None else param.grad).detach()
+    if given.layout is torch.sparse_coo:
+        given = given.to_dense()
     if not is_dtensor(param) or _placements(given) == _placements(param):
         return given
     return redistributed_like(given, param)
@@ -116,13 +121,14 @@ def is_plain(value: Tensor) -> bool:
     return value.layout is torch.strided and not is_dtensor(value)
 
 
-def check_gradient(param: Tensor, grad: Tensor, where: str) -> None:
+def check_gradient(param: Tensor, grad: Tensor, where: str, *, may_be_sparse: bool) -> None:
     """Raises ArgumentError if a gradient is sparse, or is not distributed like its parameter."""
-    if grad.layout is not torch.strided:
+    is_taken = may_be_sparse and grad.layout is torch.sparse_coo and not is_dtensor(param)
+    if grad.layout is not torch.strided and not is_taken:
         raise ArgumentError(
             f"the gradient must be dense, got {grad.layout}",
             where=where,
-            hint="make the layer with sparse=False",
+            hint="make the layer with sparse=False, or use SGD or Adagrad",
         )
     kinds = ["a DTensor" if is_dtensor(value) else "a plain tensor" for value in (param, grad)]
     if kinds[0] != kinds[1]:

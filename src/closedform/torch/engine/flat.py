@@ -124,7 +124,8 @@ def segments(sizes: Sequence[int]) -> list[range]:
 
 def is_flat(param: Tensor) -> bool:
     """Returns whether a parameter may be stepped as a part of a vector."""
-    return param.is_cpu and is_plain(param) and param.is_contiguous()
+    is_real_on_cpu = param.is_cpu and not param.is_complex()
+    return is_real_on_cpu and is_plain(param) and param.is_contiguous()
 
 
 def pack_states(params: Sequence[Tensor], states: Sequence[dict[str, Tensor]]) -> None:

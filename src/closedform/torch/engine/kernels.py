@@ -102,17 +102,32 @@ def state_label(name: str, number: int = 0) -> str:
     return name if is_common else f"state.{LABEL}{number}.{name}"
 
 
+def real_view(value: Tensor) -> Tensor:
+    """Returns a complex tensor as its real and imaginary parts, in its memory; a real one itself.
+
+    The parts are the last axis. A gradient may be a conjugate that is not computed yet.
+    """
+    return torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
+
+
 def state_maker(rule: UpdateRule) -> Callable[[Tensor], dict[str, Tensor]]:
     """Returns the function from a parameter to its states before its first step, on its device.
 
     Model-wide states are included as ``shared.<name>``: each parameter has a copy, and all copies
     are equal. The states of a DTensor are distributed like it, or replicated if they have another
-    shape.
+    shape. Those of a complex parameter are complex, as in torch: each is that of its real part and
+    that of its imaginary part.
     """
     is_zero = _starts_at_zero(rule)
     has_shape = {name: spec.shape == "param" for name, spec in rule.states.items()}
 
     def make(param: Tensor) -> dict[str, Tensor]:
+        if param.is_complex():
+            parts = real_view(param.detach())
+            return {
+                name: torch.view_as_complex(one) if one.shape == parts.shape else one
+                for name, one in make(parts).items()
+            }
         if not is_zero or is_dtensor(param):
             return _initial_states(rule, param)
         dtype, device = COMPUTE_DTYPES[param.dtype], param.device

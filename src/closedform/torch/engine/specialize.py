@@ -58,6 +58,10 @@ class RuleSource(Protocol):
     def optional(self) -> Mapping[str, Any]:
         """The entries that a saved group may lack, with the values that they have then."""
 
+    @property
+    def takes_sparse(self) -> bool:
+        """Whether a sparse gradient is stepped as a dense one with zeros."""
+
     def build(self, values: Mapping[str, Any]) -> UpdateRule:
         """Returns the rule for these values of the entries."""
 
@@ -82,6 +86,11 @@ class HyperSource:
     def optional(self) -> Mapping[str, Any]:
         """None of them."""
         return {}
+
+    @property
+    def takes_sparse(self) -> bool:
+        """No: most rules move a parameter whose gradient is zero."""
+        return False
 
     def build(self, values: Mapping[str, Any]) -> UpdateRule:
         """Returns the rule with these values of its hyperparameters."""

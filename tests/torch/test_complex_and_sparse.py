@@ -46,7 +46,7 @@ def _close(got: list[nn.Parameter], wanted: list[nn.Parameter]) -> None:
 @pytest.mark.parametrize("name", CLASSES)
 def test_complex_parameters_are_stepped_as_torch_does(name: str, backend: str) -> None:
     got, wanted = _parameters(), _parameters()
-    kwargs = {"momentum": 0.9} if name == "SGD" else {}
+    kwargs: dict[str, Any] = {"momentum": 0.9} if name == "SGD" else {}
     ours: Any = optim.OPTIMIZERS[name](got, backend=backend, **kwargs)
     theirs: Any = getattr(torch.optim, name)(wanted, **kwargs)
     _steps(ours, got, 3, seed=1)

@@ -46,7 +46,7 @@ def test_the_update_is_proved(tmp_path: Path) -> None:
 
 
 def test_another_update_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("closedform.training.export")
+    module = importlib.import_module("closedform.training.assembly")
     made = module.compile_step
     other = optimizers.sgd(0.2)
     monkeypatch.setattr(

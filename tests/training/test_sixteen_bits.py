@@ -205,7 +205,8 @@ def refused(model: nn.Module, rule: UpdateRule, folder: Path, **options: Any) ->
 def test_what_has_no_kernel_is_refused_with_what_to_do(tmp_path: Path) -> None:
     rule = transforms.master_weights(optimizers.sgd(0.1), "bf16")
     assert refused(nn.Sequential(nn.ReLU(), mlp()).bfloat16(), rule, tmp_path) == (
-        "onnxruntime does not compute aten.relu.default in bfloat16, in 0 (ReLU) "
+        "onnxruntime does not compute the operator aten.relu.default of "
+        "torch.nn.functional.relu in bfloat16, in 0 (ReLU) "
         '(model Sequential): give compute_dtype="f32": parameters stay bfloat16, and forward and '
         "backward run in float32"
     )

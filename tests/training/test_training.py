@@ -19,7 +19,7 @@ from torch.nn import functional
 from closedform import UpdateRule, optimizers, schedules, transforms
 from closedform.errors import ExportError, SessionError, StateError
 from closedform.training import StepResult, TrainSession, export
-from closedform.training.tracing.forward import batch_names
+from closedform.training.tracing.batch import read_batch
 from tests.support.torch_exporter import traced_once
 from tests.training.models import CASES, STEPS, Case, batches, mlp, vectors
 
@@ -397,14 +397,14 @@ class Unsupported(nn.Module):
 
 
 class Draws(nn.Module):
-    """A random operator other than dropout."""
+    """A random operator without a formula of a fixed number of draws."""
 
     def __init__(self) -> None:
         super().__init__()
         self.layer = nn.Linear(64, 10)
 
     def forward(self, x: torch.Tensor) -> Any:
-        return self.layer(x + torch.randn_like(x))
+        return self.layer(x) * torch.multinomial(torch.ones(10), 10)
 
 
 def _scalars(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -419,9 +419,14 @@ BAD_MODELS: dict[str, tuple[nn.Module, Any, Any, str]] = {
         nn.Sequential(nn.Linear(64, 64), Unsupported()),
         functional.cross_entropy,
         EXAMPLE,
-        r"operator aten.special_i0e.default has no ONNX form, in 1 \(Unsupported\)",
+        r"operator prims.bessel_i0e.default of torch.special.i0e has no ONNX form, in 1 \(Unsupp",
     ),
-    "random": (Draws(), functional.cross_entropy, EXAMPLE, r"random operator aten.randn_like"),
+    "random": (
+        Draws(),
+        functional.cross_entropy,
+        EXAMPLE,
+        "random operator aten.multinomial.default is not .*, in torch.multinomial in the model",
+    ),
     "loss": (mlp(), _scalars, EXAMPLE, r"the loss must be a scalar tensor, got \[4\]"),
     "row": (mlp(), functional.cross_entropy, ROW, "two rows or more, got 1"),
     "target": (mlp(), functional.cross_entropy, EXAMPLE[:1], "1 targets, got a batch of 1 tensors"),
@@ -465,7 +470,8 @@ BAD_MODELS: dict[str, tuple[nn.Module, Any, Any, str]] = {
 
 
 def test_a_loss_of_the_output_alone_takes_no_targets() -> None:
-    assert batch_names(mlp(), lambda output: output.mean(), EXAMPLE[:1], "model") == ["input"]
+    batch = read_batch(mlp(), lambda output: output.mean(), EXAMPLE[:1], "model")
+    assert batch.inputs == list(batch.tensors) == ["input"]
 
 
 @pytest.mark.parametrize("name", BAD_MODELS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,9 @@ CPU = ("CPUExecutionProvider",)
 
 _DTYPES: dict[str, type[np.generic]] = {
     "tensor(bool)": np.bool_,
+    "tensor(uint8)": np.uint8,
+    "tensor(int8)": np.int8,
+    "tensor(int16)": np.int16,
     "tensor(int32)": np.int32,
     "tensor(int64)": np.int64,
     "tensor(float16)": np.float16,
@@ -37,11 +40,15 @@ _ELEMENT_TYPES = {DType.BF16.numpy: TensorProto.BFLOAT16}
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """An input or output of a model: name, dtype and shape; a size of None is dynamic."""
+    """An input or output of a model: name, dtype and shape; a size of None is dynamic.
+
+    ``symbols`` holds the names of dynamic sizes, by axis, and None for the others.
+    """
 
     name: str
     dtype: np.dtype[Any]
     shape: tuple[int | None, ...]
+    symbols: tuple[str | None, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
         sizes = ",".join("n" if size is None else str(size) for size in self.shape)
@@ -159,7 +166,9 @@ def _ports(arguments: Sequence[Any], where: str) -> dict[str, Port]:
                 hint="cast it to f32 inside the graph",
             )
         shape = tuple(size if isinstance(size, int) else None for size in argument.shape)
-        ports[argument.name] = Port(argument.name, np.dtype(_DTYPES[argument.type]), shape)
+        symbols = tuple(size if isinstance(size, str) else None for size in argument.shape)
+        dtype = np.dtype(_DTYPES[argument.type])
+        ports[argument.name] = Port(argument.name, dtype, shape, symbols)
     return ports
 
 

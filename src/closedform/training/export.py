@@ -8,32 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
-from onnx import ModelProto, helper, numpy_helper
+from onnx import ModelProto
 
 from closedform.compiler import (
     CLOCK,
-    compile_evaluation,
-    compile_init,
-    compile_schedule,
-    compile_step,
-    has_evaluation,
 )
 from closedform.errors import ExportError
-from closedform.exporters.onnx_join import join_models, renamed
-from closedform.exporters.onnx_model import to_model, write_models
-from closedform.exporters.onnx_versions import lowest_ir_version
-from closedform.ir import naming
-from closedform.ir.types import DType
-from closedform.language import Schedule, UpdateRule
+from closedform.exporters.onnx_model import write_models
+from closedform.language import UpdateRule
 from closedform.language.functions import STORED
+from closedform.language.groups import Group
 from closedform.options import GraphOptions, ModelSpec
 from closedform.runtime.onnx_session import open_session, run_into
 from closedform.training.session import (
-    EVAL_FILE,
     INIT_FILE,
-    LEARNING_RATE,
-    LOSS,
     TRAIN_FILE,
 )
 from closedform.version import __version__
@@ -44,11 +32,14 @@ if TYPE_CHECKING:
 
 def export(
     model: torch.nn.Module,
-    loss: Callable[..., torch.Tensor],
-    example_inputs: Sequence[torch.Tensor],
+    loss: Callable[..., Any] | None,
+    example_inputs: Sequence[Any] | Mapping[str, Any],
     rule: UpdateRule,
     path: str | os.PathLike[str],
     *,
+    groups: Sequence[Group] = (),
+    dynamic_axes: Mapping[str, Mapping[int, str]] | None = None,
+    targets: Sequence[str] = (),
     opset: int = 21,
     scalar_dtype: str = "f64",
     compute_dtype: str | None = None,
@@ -58,11 +49,17 @@ def export(
 
     ``train.onnx`` is ``(step, param.*, state.*, shared.*, buffer.*, batch.*, random.*) ->
     (next.step, next.param.*, next.state.*, next.shared.*, next.buffer.*, loss, learning_rate)``.
-    Its random inputs are uniform numbers in [0, 1), one for each dropout; hyperparameters of the
-    rule without a value are inputs with their names. ``init.onnx`` has no inputs and returns the
-    step, the current parameters, the buffers and the initial states. ``eval.onnx`` is the
+    Its random inputs are the numbers of random operators: uniform on [0, 1) (``random.0``, for a
+    dropout), standard normal (``random.normal.1``) or exponential (``random.exponential.2``);
+    hyperparameters of the rule without a value are inputs with their names. ``init.onnx`` has no
+    inputs and returns the step, the current parameters, the buffers and the initial states.
+    ``eval.onnx`` is the
     forward in evaluation mode, at the rule's point of evaluation if it has one (averages,
-    schedule-free). The batch size is free.
+    schedule-free). The sizes named
+    in ``dynamic_axes`` are free.
+
+    Each module runs in the mode that it is in: dropout and batch normalisation of a module in
+    evaluation mode do not train. The model is as before afterwards.
 
     A model in 16 bits is trained by a rule with ``transforms.master_weights`` of its dtype: the
     masters are states. Where the rule has a dynamic loss scale, the loss is multiplied by it before
@@ -70,11 +67,21 @@ def export(
 
     Args:
         model: A module; frozen parameters (``requires_grad=False``) stay as they are.
-        loss: Called with the model's output and the last tensors of the batch, one for each further
-            parameter without a default; returns a scalar tensor.
-        example_inputs: A batch of two rows or more, such as ``(images, labels)``.
+        loss: Called with the model's output and the last entries of the batch, one for each further
+            parameter without a default; returns a scalar tensor, or it and further results, which
+            are outputs ``metric.*``. A module's own parameters are trained, too, as ``loss.*``.
+            None for a model that returns its loss (as its output, as ``.loss``, or first).
+        example_inputs: A batch of two rows or more, such as ``(images, labels)``, or a mapping with
+            the arguments of the model and of the loss by name; an argument is a tensor, or nested
+            containers of tensors.
         rule: The update rule; schedules in it are inside the graph.
         path: The folder, made if it does not exist.
+        groups: Parameters with a rule, or hyperparameters, of their own; the first group that
+            matches a name wins.
+        dynamic_axes: Names of the free sizes by tensor and axis, such as
+            ``{"input_ids": {0: "batch", 1: "sequence"}}``; None for the first of each tensor.
+        targets: Names of arguments of the model that only its loss depends on, which ``eval.onnx``
+            does not take.
         opset: ONNX opset.
         scalar_dtype: The dtype of schedules and bias corrections: ``"f64"``, or ``"f32"`` for
             devices without float64.
@@ -92,6 +99,8 @@ def export(
 
     Source: torch.fx traces the step, torch's own exporter writes the operators.
     """
+    from closedform.training.assembly import assemble
+    from closedform.training.tracing.isolation import unchanged
     from closedform.training.tracing.trace import LOSS_SCALE, trace
 
     if not isinstance(rule, UpdateRule):
@@ -115,60 +124,31 @@ def export(
             hint="leave it out, and forward and backward run in the dtype of the model",
         )
     options = GraphOptions(dtype=dtype, scalar_dtype=scalar_dtype)
-    traced = trace(
-        model,
-        loss,
-        example_inputs,
-        opset=opset,
-        is_widened=compute_dtype is not None,
-        scale_dtype=options.scalar_dtype if LOSS_SCALE in rule.shared else None,
-    )
-    shapes = {name: array.shape for name, array in traced.params.items()}
     facts = {
         "closedform.version": __version__,
         "closedform.clock": CLOCK,
         "closedform.rule": rule.name,
         "closedform.model": type(model).__name__,
     }
-    spec = ModelSpec(rule, shapes)
-    step = compile_step(spec, options)
-    update = to_model(step, opset=opset)
-    parts = {"model": traced.step, "update": update}
-    rate = _learning_rate(rule, opset, options.scalar_dtype)
-    if rate is not None:
-        parts["schedule"] = rate
-    carried = [value.name for value in update.graph.output]
-    outputs = [*carried, *(naming.following(naming.buffer(name)) for name in traced.changed), LOSS]
-    if rate is not None:
-        outputs.append(LEARNING_RATE)
-    start = to_model(compile_init(spec, options), opset=opset)
-    if validate:
-        from closedform.verify.translation.artefact import validate_rule
-
-        own = {"step": update, "init": start}
-        validate_rule(spec, options, own)
-    values = _constants(traced.params, traced.buffers, opset)
-    begun = [output.name for of in (values, start) for output in of.graph.output]
-    models = {
-        TRAIN_FILE: join_models(parts, "train", outputs=outputs, metadata=facts | _verdict(update)),
-        INIT_FILE: join_models(
-            {"values": values, "states": start},
-            "init",
-            outputs=begun,
-            metadata=facts | _verdict(start),
-        ),
-        EVAL_FILE: _evaluation(spec, options, traced.forward, opset),
-    }
+    with unchanged(model):
+        traced = trace(
+            model,
+            loss,
+            example_inputs,
+            dynamic_axes=dynamic_axes,
+            targets=targets,
+            opset=opset,
+            is_widened=compute_dtype is not None,
+            scale_dtype=options.scalar_dtype if LOSS_SCALE in rule.shared else None,
+        )
+        shapes = {name: array.shape for name, array in traced.params.items()}
+        spec = ModelSpec(rule, shapes, groups)
+        models = assemble(traced, spec, options, facts, opset=opset, validate=validate)
     if rule.stored is not None:
         _try(models, rule.stored, where)
-    hint = "a training step is written as three files: name a folder for them"
+    hint = "a training step is written as several files: name a folder for them"
     write_models(models, Path(path), hint)
     return models
-
-
-def _verdict(part: ModelProto) -> dict[str, str]:
-    """The metadata that validation wrote to a part, as entries of the whole."""
-    return {f"{entry.key}.rule": entry.value for entry in part.metadata_props}
 
 
 _WORDS = {
@@ -227,51 +207,3 @@ def _try(models: Mapping[str, ModelProto], stored: str, where: str) -> None:
             hint='give compute_dtype="f32": parameters stay as they are, and forward and backward '
             "run in float32",
         ) from error
-
-
-def _learning_rate(rule: UpdateRule, opset: int, dtype: DType) -> ModelProto | None:
-    """The learning rate as a model of its own; None if it is an input, or the rule has none."""
-    value = rule.hyperparameters.get("lr")
-    if value is None:
-        return None
-    schedule = value if isinstance(value, Schedule) else Schedule(value, name="lr")
-    graph = compile_schedule(schedule, GraphOptions(dtype=dtype, scalar_dtype=dtype))
-    model = to_model(graph, opset=opset)
-    return renamed(model, {model.graph.output[0].name: LEARNING_RATE})
-
-
-def _evaluation(
-    spec: ModelSpec,
-    options: GraphOptions,
-    forward: ModelProto,
-    opset: int,
-) -> ModelProto:
-    """The forward at the point of evaluation of the rule, if it has one."""
-    parts = {"model": forward}
-    if has_evaluation(spec):
-        point = to_model(compile_evaluation(spec, options), opset=opset)
-        at_point = {naming.param(name): naming.evaluation(name) for name in spec.params}
-        parts = {"point": point, "model": renamed(forward, at_point)}
-    outputs = [output.name for output in forward.graph.output]
-    return join_models(parts, "eval", outputs=outputs)
-
-
-def _constants(
-    params: Mapping[str, NDArray[Any]], buffers: Mapping[str, NDArray[Any]], opset: int
-) -> ModelProto:
-    """A model without inputs that gives parameters and buffers."""
-    named = {naming.param(name): array for name, array in params.items()}
-    named |= {naming.buffer(name): array for name, array in buffers.items()}
-    nodes, outputs, initializers = [], [], []
-    for name, array in named.items():
-        value = np.ascontiguousarray(array).reshape(array.shape)
-        initializers.append(numpy_helper.from_array(value, f"value/{name}"))
-        nodes.append(helper.make_node("Identity", [f"value/{name}"], [name]))
-        element = helper.np_dtype_to_tensor_dtype(array.dtype)
-        outputs.append(helper.make_tensor_value_info(name, element, array.shape))
-    graph = helper.make_graph(nodes, "values", [], outputs, initializer=initializers)
-    return helper.make_model(
-        graph,
-        opset_imports=[helper.make_opsetid("", opset)],
-        ir_version=lowest_ir_version(opset),
-    )

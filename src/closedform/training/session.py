@@ -17,7 +17,8 @@ from closedform.ir.graph import Array
 from closedform.ir.naming import BATCH, BUFFER, PARAM, RANDOM, SHARED, STATE, STEP
 from closedform.runtime.checks import check_array, check_names, hyper_values
 from closedform.runtime.double_buffer import DoubleBuffer
-from closedform.runtime.onnx_session import OnnxSession, Port, open_session, run_into, run_on
+from closedform.runtime.onnx_session import OnnxSession, open_session, run_into, run_on
+from closedform.training.feeds import Batch, contiguous, draw, read_batch, read_sizes
 from closedform.training.state_file import read_state, write_state
 
 TRAIN_FILE, INIT_FILE, EVAL_FILE = "train.onnx", "init.onnx", "eval.onnx"
@@ -135,7 +136,7 @@ class TrainSession:
         found = {n.removeprefix(prefix): v for n, v in views.items() if n.startswith(prefix)}
         return MappingProxyType(found)
 
-    def step(self, batch: Sequence[Array] | Mapping[str, Array], **hyper: float) -> StepResult:
+    def step(self, batch: Batch, **hyper: float) -> StepResult:
         """Performs one training step. After a failure, nothing has changed.
 
         Args:
@@ -146,10 +147,11 @@ class TrainSession:
             SessionError: A tensor or hyperparameter is missing, unknown or does not fit, or
                 onnxruntime fails.
         """
-        named = self._checked(batch)
-        rows = next(iter(named.values())).shape[0]
+        named = read_batch(batch, self._batch, self._where)
+        sizes = read_sizes(named, self._batch, self._where)
+        numbers = draw(self._random, sizes, (self._seed, self.t), self._where)
         given = hyper_values(hyper, self._hypers, self._session.optional, self._where)
-        self._buffer.run({**named, **self._draw(rows), **given})
+        self._buffer.run({**named, **numbers, **given})
         rate = self._reported.get(LEARNING_RATE)
         return StepResult(
             self.t, float(self._reported[LOSS]), None if rate is None else float(rate)
@@ -157,7 +159,7 @@ class TrainSession:
 
     def fit(
         self,
-        batches: Iterable[Sequence[Array] | Mapping[str, Array]],
+        batches: Iterable[Batch],
         *,
         progress: bool | None = None,
         total: int | None = None,
@@ -213,7 +215,7 @@ class TrainSession:
                 f"the model takes {len(wanted)} inputs, got {len(inputs)}", where=self._where
             )
         pairs = zip(wanted.items(), inputs, strict=True)
-        feeds = {name: _contiguous(given, port, self._where) for (name, port), given in pairs}
+        feeds = {name: contiguous(given, port, self._where) for (name, port), given in pairs}
         now = self._buffer.arrays
         feeds |= {name: now[name] for name in self._forward.inputs if name in now}
         try:
@@ -244,46 +246,3 @@ class TrainSession:
         for name, port in self._carried.items():
             check_array(found[name], port, repr(name), where, StateError)
         self._buffer.write(found)
-
-    def _checked(self, batch: Sequence[Array] | Mapping[str, Array]) -> dict[str, Array]:
-        names = [name.removeprefix(BATCH) for name in self._batch]
-        if not isinstance(batch, Mapping | list | tuple):
-            raise SessionError(
-                f"a batch must be a tuple of arrays ({', '.join(names)}) or a mapping of them "
-                f"by name, got {type(batch).__name__}",
-                where=self._where,
-            )
-        if not isinstance(batch, Mapping) and len(batch) != len(names):
-            raise SessionError(
-                f"a batch must have {len(names)} tensors ({', '.join(names)}), got {len(batch)}",
-                where=self._where,
-            )
-        given = batch if isinstance(batch, Mapping) else dict(zip(names, batch, strict=True))
-        check_names(given, dict.fromkeys(names), "tensor", f"the batch, {self._where}")
-        ordered = {
-            key: _contiguous(given[name], port, self._where)
-            for name, (key, port) in zip(names, self._batch.items(), strict=True)
-        }
-        rows = {array.shape[0] for array in ordered.values()}
-        if len(rows) != 1 or 0 in rows:
-            raise SessionError(
-                f"the tensors of a batch must have one nonzero first size, got {sorted(rows)}",
-                where=self._where,
-            )
-        return ordered
-
-    def _draw(self, rows: int) -> dict[str, Array]:
-        """Uniform numbers for the random inputs, from a stream of this step."""
-        if not self._random:
-            return {}
-        generator = np.random.default_rng((self._seed, self.t))
-        return {
-            name: generator.random([rows if n is None else n for n in port.shape]).astype(
-                port.dtype
-            )
-            for name, port in self._random.items()
-        }
-
-
-def _contiguous(array: object, port: Port, where: str) -> Array:
-    return np.ascontiguousarray(check_array(array, port, repr(port.name), where))

@@ -1,17 +1,17 @@
-"""Backward and random operators of torch, in terms of those that its ONNX exporter supports.
+"""Backward operators of torch, in terms of those that its ONNX exporter supports.
 
-Each entry is equivalent to the operator, with operators of the core set. Random operators of ONNX
-differ between runtimes, so every draw becomes a comparison with uniform numbers that are an input
-of the graph.
+Each entry is equivalent to the operator, with operators of the core set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch._decomp import core_aten_decompositions, get_decompositions
+
+from closedform.training.tracing.random_operators import Draw, random_decompositions
 
 _ATEN = torch.ops.aten
 
@@ -26,38 +26,19 @@ _NORMALISATION = (
 """Batch normalisation, whose decompositions are not in torch's core set."""
 
 
-def decompositions(uniform: Iterable[torch.Tensor]) -> dict[Any, Callable[..., Any]]:
-    """Returns the decompositions of a training step, by operator.
+def decompositions(draw: Draw) -> dict[Any, Callable[..., Any]]:
+    """Returns the decompositions of a training step, by operator: torch's own, and ours.
 
     Args:
-        uniform: Tensors of uniform numbers in [0, 1), one for each random draw, in their order.
+        draw: Gives the numbers of a random operator.
     """
-    draws = iter(uniform)
-
-    def bernoulli(like: torch.Tensor, probability: float, **_: Any) -> torch.Tensor:
-        return (next(draws) < probability).to(like.dtype)
-
-    def bernoulli_(target: torch.Tensor, probability: float = 0.5, **_: Any) -> torch.Tensor:
-        return target.copy_(next(draws) < probability)
-
-    def dropout(
-        value: torch.Tensor, probability: float, train: bool | None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        if train is False or probability == 0:
-            return value, torch.ones_like(value, dtype=torch.bool)
-        mask = next(draws) < 1 - probability
-        factor = 0.0 if probability == 1 else 1 / (1 - probability)
-        return value * mask * factor, mask
-
     return {
         **core_aten_decompositions(),
         **get_decompositions(list(_NORMALISATION)),
         _ATEN.native_layer_norm.default: layer_norm,
         **{operator: _in_float32(operator) for operator in _SUMS},
         **_BACKWARD,
-        _ATEN.bernoulli.p: bernoulli,
-        _ATEN.bernoulli_.float: bernoulli_,
-        _ATEN.native_dropout.default: dropout,
+        **random_decompositions(draw),
     }
 
 
@@ -90,14 +71,6 @@ def _in_float32(operator: Any) -> Callable[..., Any]:
 _SUMS = (_ATEN.sum.dim_IntList, _ATEN.scatter_add.default, _ATEN.index_put.default)
 """In 16 bits, onnxruntime 1.31 does not scatter sums, and torch 2.13 leaves sums that are outputs
 of the graph in float32."""
-
-
-RANDOM: Mapping[Any, int] = {
-    _ATEN.bernoulli_.float: 0,
-    _ATEN.bernoulli.p: 0,
-    _ATEN.native_dropout.default: 0,
-}
-"""Random operators that become inputs, and the argument with the shape of the draw."""
 
 
 def convolution_backward(

@@ -3,44 +3,75 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import onnx
 import torch
+from torch.export import graph_signature
+from torch.onnx._internal.exporter import _core, _fx_passes, _ir_passes
+from torch.onnx._internal.exporter._decomp import (
+    create_onnx_friendly_decomposition_table,
+    get_onnx_implemented_overloads,
+)
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from closedform.errors import ExportError
+from closedform.training.tracing.places import operator_of, place_of
 
 Tensors = dict[str, torch.Tensor]
 
-BATCH = "batch"
-"""The name of the free size of a batch."""
 
-FREE = ("batch", "random")
-"""Kinds of inputs whose first size is free."""
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """The part of an ``ExportedProgram`` that torch's translation to ONNX reads."""
 
-PLACE = "custom"
-"""The key of an operator's metadata that holds the calling module."""
+    graph_module: torch.fx.GraphModule
+    graph_signature: graph_signature.ExportGraphSignature
+    range_constraints: Mapping[Any, Any]
+    constants: Mapping[str, torch.Tensor]
+
+    def named_parameters(self) -> tuple[()]:
+        return ()
+
+    def named_buffers(self) -> tuple[()]:
+        return ()
+
+
+@functools.cache
+def registry(opset: int) -> ONNXRegistry:
+    """Returns torch's table of operators with an ONNX form."""
+    with quiet():
+        return ONNXRegistry.from_torchlib(opset_version=opset)
+
+
+@functools.cache
+def onnx_decompositions(opset: int) -> dict[Any, Any]:
+    """Returns torch's decompositions of operators without an ONNX form."""
+    known = set(get_onnx_implemented_overloads(registry(opset)))
+    with quiet():
+        return create_onnx_friendly_decomposition_table(known)
 
 
 def write_onnx(
     traced: torch.fx.GraphModule,
-    arguments: tuple[Tensors, ...],
-    kinds: Sequence[str],
+    inputs: Sequence[str],
     outputs: Sequence[str],
+    symbols: Mapping[str, str],
     opset: int,
     where: str,
 ) -> onnx.ModelProto:
     """Returns the ONNX model of traced operators.
 
     Args:
-        traced: The operators.
-        arguments: Example tensors by name, a group for each kind.
-        kinds: The kinds of the groups; an input is ``<kind>.<name>``.
+        traced: The operators, without writes, with one tensor for each input and output.
+        inputs: Names of the inputs.
         outputs: Names of the outputs.
+        symbols: Names of free sizes, by their symbols in the trace.
         opset: ONNX opset.
         where: The model, named in errors.
 
@@ -48,33 +79,81 @@ def write_onnx(
         ExportError: An operator has no ONNX form, or onnxruntime does not support its dtype.
     """
     _check_dtypes(traced, where)
-
-    class Traced(torch.nn.Module):
-        def forward(self, values: list[torch.Tensor]) -> Any:
-            left = iter(values)
-            return traced(*({name: next(left) for name in of} for of in arguments))
-
-    named = [(kind, name) for kind, of in zip(kinds, arguments, strict=True) for name in of]
-    size = torch.export.Dim(BATCH)
+    exporter: Any = _core
+    program = _program(traced)
     try:
-        with quiet():
-            program = torch.onnx.export(
-                Traced(),
-                ([value for of in arguments for value in of.values()],),
-                dynamo=True,
-                opset_version=opset,
-                dynamic_shapes=([{0: size} if kind in FREE else None for kind, _ in named],),
-                input_names=[f"{kind}.{name}" for kind, name in named],
-                output_names=list(outputs),
-                verbose=False,
-            )
-    except torch.onnx.OnnxExporterError as error:
+        with quiet(), _zero_one_free():
+            _fx_passes.insert_type_promotion_nodes(traced)
+            _fx_passes.remove_assertion_nodes(traced)
+            made: Any = _core._exported_program_to_onnx_program(program, registry=registry(opset))  # type: ignore[arg-type]
+            made.model = exporter.onnxscript_apis.convert_version(made.model, opset)
+            _ir_passes.rename_axis(made.model, dict(symbols.items()))
+            made.optimize()
+    except Exception as error:
         raise _unsupported(traced, opset, error, where) from error
-    if program is None:
-        raise ExportError("torch wrote no ONNX model", where=where)
-    model: onnx.ModelProto = program.model_proto
+    _ir_passes.rename_inputs(made.model, inputs)
+    _ir_passes.rename_outputs(made.model, outputs)
+    model: onnx.ModelProto = made.model_proto
     _strip_metadata(model)
     return model
+
+
+def _zero_one_free() -> Any:
+    """Has torch treat sizes 0 and 1 as others, in what runs the operators once more."""
+    config: Any = torch.fx.experimental._config
+    return config.patch(backed_size_oblivious=True)
+
+
+def _program(traced: torch.fx.GraphModule) -> _Program:
+    """The operators with the signature that torch's translation asks for."""
+    _separate_outputs(traced)
+    graph = traced.graph
+    for node in graph.nodes:
+        if node.op == "get_attr":  # a constant, whose values the translation takes from here
+            node.meta["val"] = _attribute(traced, str(node.target)).detach()
+    (result,) = graph.find_nodes(op="output")
+    argument = graph_signature.TensorArgument
+    signature = graph_signature.ExportGraphSignature(
+        [
+            graph_signature.InputSpec(
+                graph_signature.InputKind.USER_INPUT, argument(node.name), None
+            )
+            for node in graph.find_nodes(op="placeholder")
+        ],
+        [
+            graph_signature.OutputSpec(
+                graph_signature.OutputKind.USER_OUTPUT, argument(node.name), None
+            )
+            for node in result.args[0]
+        ],
+    )
+    return _Program(traced, signature, {}, {})
+
+
+def _attribute(module: torch.nn.Module, path: str) -> torch.Tensor:
+    found: Any = module
+    for name in path.split("."):
+        found = getattr(found, name)
+    tensor: torch.Tensor = found
+    return tensor
+
+
+def _separate_outputs(traced: torch.fx.GraphModule) -> None:
+    """Gives each output a node of its own: ONNX has no input or constant as an output."""
+    graph = traced.graph
+    (result,) = graph.find_nodes(op="output")
+    seen, own = set(), []
+    for node in result.args[0]:
+        if node in seen or node.op != "call_function":
+            with graph.inserting_before(result):
+                copy = graph.call_function(torch.ops.aten.clone.default, (node,))
+            copy.meta = dict(node.meta)
+            own.append(copy)
+        else:
+            own.append(node)
+        seen.add(node)
+    result.args = (tuple(own),)
+    traced.recompile()
 
 
 def _strip_metadata(model: onnx.ModelProto) -> None:
@@ -121,17 +200,12 @@ def _check_dtypes(traced: torch.fx.GraphModule, where: str) -> None:
             continue
         if str(target.overloadpacket) not in _MOVES:
             raise ExportError(
-                f"onnxruntime does not compute {target} in bfloat16, in {_place(node)}",
+                f"onnxruntime does not compute {operator_of(node)} in bfloat16, "
+                f"in {place_of(node)}",
                 where=where,
                 hint='give compute_dtype="f32": parameters stay bfloat16, and forward and '
                 "backward run in float32",
             )
-
-
-def _place(node: torch.fx.Node) -> str:
-    """The module that calls an operator."""
-    noted: str = (node.meta.get(PLACE) or {}).get("module", "the loss or the backward pass")
-    return noted
 
 
 def _unsupported(
@@ -141,21 +215,20 @@ def _unsupported(
 
     Some operators without a rule are decomposed by torch: moves, and those not in its message.
     """
-    with quiet():
-        registry = ONNXRegistry.from_torchlib(opset_version=opset)
+    known = registry(opset)
     without = [
         node
         for node in traced.graph.nodes
         if isinstance(node.target, torch._ops.OpOverload)
         and str(node.target.overloadpacket) not in _MOVES
-        and not registry.is_registered(node.target)
+        and not known.is_registered(node.target)
     ]
     message = "".join(map(str, _chain(error)))
     without.sort(key=lambda node: repr(node.target) not in message)
     if not without:
-        return explained(error, where)
+        return explained(error, where, "a traced operator")
     return ExportError(
-        f"the operator {without[0].target} has no ONNX form, in {_place(without[0])}",
+        f"{operator_of(without[0])} has no ONNX form, in {place_of(without[0])}",
         where=where,
         hint="write it with other operators",
     )
@@ -177,18 +250,18 @@ def quiet() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def explained(error: Exception, where: str) -> ExportError:
-    """Returns an error of torch in one line, with a hint."""
+def explained(error: Exception, where: str, place: str) -> ExportError:
+    """Returns an error of torch in one line, with its place and a hint."""
     *_, cause = _chain(error)
     kind = type(cause).__name__
     text = str(cause).strip().splitlines()[0] if str(cause).strip() else kind
     if "DataDependent" in kind or "data-dependent" in str(cause) or "Unbacked" in kind:
         return ExportError(
-            f"the model has control flow that depends on data: {text}",
+            f"the model has control flow that depends on data: {text}, in {place}",
             where=where,
             hint="write it with torch.where; a graph has no control flow",
         )
-    return ExportError(f"torch cannot trace the model: {kind}: {text}", where=where)
+    return ExportError(f"torch cannot trace the model: {kind}: {text}, in {place}", where=where)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -1,33 +1,31 @@
 """A model and its loss as ONNX: forward and loss with all gradients, and the forward alone.
 
-torch traces both for any batch size. Parameters and buffers become inputs with their names, buffers
-that the forward changes (running statistics) also become outputs, and every random draw becomes an
-input of uniform numbers.
+torch traces both with symbols for the free sizes. Parameters and buffers become inputs with their
+names, buffers that the forward changes (running statistics) also become outputs, and every random
+draw becomes an input of numbers with a distribution.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import onnx
 import torch
 from numpy.typing import NDArray
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx import traceback as fx_traceback
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from closedform.errors import ExportError
 from closedform.exporters.torch_ops import TORCH_DTYPES
 from closedform.ir import naming
 from closedform.ir.types import DType
-from closedform.training.tracing.decompositions import RANDOM, decompositions
-from closedform.training.tracing.forward import Forward, Loss, batch_names, target_count
-from closedform.training.tracing.onnx_program import FREE, Tensors, explained, quiet, write_onnx
+from closedform.training.tracing.batch import DynamicAxes, Loss, read_batch
+from closedform.training.tracing.forward import Forward
+from closedform.training.tracing.isolation import unchanged
+from closedform.training.tracing.onnx_program import Tensors, explained, write_onnx
+from closedform.training.tracing.probe import Run, run_eagerly
+from closedform.training.tracing.symbolic import Symbols, drop_unchanged, traced_operators
 
 LOSS_SCALE = "loss_scale"
 """The state of transforms.dynamic_loss_scaling, which multiplies the loss."""
@@ -39,12 +37,16 @@ class Trace:
 
     Attributes:
         step: Inputs ``param.*``, ``buffer.*``, ``batch.*``, ``random.*`` and, on request,
-            ``shared.loss_scale``; outputs ``loss``, ``grad.*`` and ``next.buffer.*``.
+            ``shared.loss_scale``; outputs ``loss``, ``metric.*``, ``grad.*``, ``next.buffer.*``
+            and, for parameters that the forward writes to, ``written.*``.
         forward: Inputs ``param.*``, ``buffer.*`` and those of the batch that the model takes, in
             evaluation mode; outputs ``output`` or ``output.0``, ``output.1``, ….
         params: The parameters that are trained, by name.
         buffers: Buffers and frozen parameters by name.
         changed: Names of the buffers that a step changes.
+        written: Names of the parameters that the forward writes to.
+        metrics: Names of the further results of the loss.
+        bounds: The least and the largest value of free sizes that the forward restricts.
     """
 
     step: onnx.ModelProto
@@ -52,203 +54,164 @@ class Trace:
     params: dict[str, NDArray[Any]]
     buffers: dict[str, NDArray[Any]]
     changed: tuple[str, ...]
+    written: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+    bounds: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
 
 
 def trace(
     model: torch.nn.Module,
-    loss: Loss,
-    example_inputs: Sequence[torch.Tensor],
+    loss: Loss | None,
+    example_inputs: object,
     *,
     opset: int = 21,
     is_widened: bool = False,
     scale_dtype: DType | None = None,
+    dynamic_axes: DynamicAxes | None = None,
+    targets: Sequence[str] = (),
 ) -> Trace:
     """Returns the graphs of a model and its loss.
 
+    Modules run in the mode that each is in, and are as before afterwards.
+
     Args:
-        model: Called with the first tensors of the batch.
-        loss: Called with the model's output and the other tensors of the batch, whose number is
-            that of its other required parameters. Returns a scalar.
-        example_inputs: A batch; the first size of each tensor is the batch size, which is free in
-            the graph.
+        model: Called with the first entries of the batch, or with those of its names.
+        loss: Called with the model's output and the other entries of the batch; returns a scalar,
+            or a scalar and further results. None if the model computes its loss.
+        example_inputs: A batch: a sequence or a mapping of tensors, or of containers of tensors.
         opset: ONNX opset.
         is_widened: Whether tensors of 16 bits are cast to float32 for the model.
         scale_dtype: The dtype of an input ``shared.loss_scale``, by which the loss is multiplied
             before its gradients are computed; None for no such input.
+        dynamic_axes: Names of free sizes by tensor and axis; None for the first of each tensor.
+        targets: Names of arguments of the model that only its loss depends on.
 
     Raises:
         ExportError: The batch does not match, the model has control flow that depends on data, the
-            loss is not a scalar, or an operator has no ONNX form.
+            loss is not a scalar, a size is not free, or an operator has no ONNX form.
     """
     where = f"model {type(model).__name__}"
-    names = batch_names(model, loss, example_inputs, where)
-    batch = dict(zip(names, example_inputs, strict=True))
-    count = len(batch) - target_count(loss, where)
-    params, fixed = _parameters(model, where)
-    of = Forward(model, loss, count, is_widened, where)
-    shared = (
-        {} if scale_dtype is None else {LOSS_SCALE: torch.ones((), dtype=TORCH_DTYPES[scale_dtype])}
+    batch = read_batch(
+        model, loss, example_inputs, where, dynamic_axes=dynamic_axes, targets=targets
     )
-    is_training = model.training
-    try:
-        model.train()
-        step, changed = _trace_step(of, params, fixed, batch, shared, opset)
-        model.eval()
-        inputs = dict(list(batch.items())[:count])
-        forward = _trace_forward(of, params, fixed, inputs, opset)
-    except ExportError:
-        raise
-    except Exception as error:
-        raise explained(error, where) from error
-    finally:
-        model.train(is_training)
-    return Trace(step, forward, _arrays(params), _arrays(fixed), changed)
-
-
-def _trace_step(
-    of: Forward, params: Tensors, fixed: Tensors, batch: Tensors, shared: Tensors, opset: int
-) -> tuple[onnx.ModelProto, tuple[str, ...]]:
-    random, changed = _probe(of, params, fixed, batch)
-
-    def step(
-        params: Tensors, fixed: Tensors, batch: Tensors, random: Tensors, shared: Tensors
-    ) -> tuple[torch.Tensor, Tensors, Tensors]:
-        leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
-        value, after = of.loss_of(leaves, fixed, batch)
-        scale = shared[LOSS_SCALE].to(value.dtype) if shared else None
-        grads = torch.autograd.grad(value, list(leaves.values()), scale, materialize_grads=True)
-        named = dict(zip(leaves, grads, strict=True))
-        following = {name: after[name].to(fixed[name].dtype) for name in changed}
-        return value.detach(), named, following
-
-    arguments = params, fixed, batch, random, shared
-    traced = _traced(step, arguments, uniform_of=lambda given: given[3].values())
-    outputs = [
-        "loss",
-        *(naming.grad(name) for name in params),
-        *(naming.following(naming.buffer(name)) for name in changed),
-    ]
-    return write_onnx(traced, arguments, _KINDS, outputs, opset, of.where), changed
-
-
-_KINDS = ("param", "buffer", "batch", "random", "shared")
-
-
-def _trace_forward(
-    of: Forward, params: Tensors, fixed: Tensors, batch: Tensors, opset: int
-) -> onnx.ModelProto:
-    def forward(params: Tensors, fixed: Tensors, batch: Tensors) -> Any:
-        return of.output(params, of.copies(fixed), list(batch.values()))
-
-    arguments = params, fixed, batch
-    with torch.no_grad():
-        traced = _traced(forward, arguments, uniform_of=lambda _: ())
-        example = forward(*arguments)
-    leaves = torch.utils._pytree.tree_leaves(example)
-    outputs = [f"output.{index}" for index in range(len(leaves))] if len(leaves) > 1 else ["output"]
-    return write_onnx(traced, arguments, _KINDS[:3], outputs, opset, of.where)
-
-
-class _RandomOperators(TorchDispatchMode):
-    """Records the shape of every random draw."""
-
-    def __init__(self, where: str) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.where = where
-        self.shapes: list[torch.Size] = []
-
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        if function in RANDOM:
-            self.shapes.append(args[RANDOM[function]].shape)
-        elif torch.Tag.nondeterministic_seeded in function.tags:
-            raise ExportError(
-                f"the random operator {function} is not supported as an input of the graph",
-                where=self.where,
-                hint="draw the numbers outside and pass them with the batch",
-            )
-        return function(*args, **(kwargs or {}))
-
-
-def _probe(
-    of: Forward, params: Tensors, fixed: Tensors, batch: Tensors
-) -> tuple[Tensors, tuple[str, ...]]:
-    """Runs the forward once: examples of the random inputs, names of the buffers that it changes.
-
-    A change is detected by the version counter of the tensor, or by its value, since some kernels
-    do not increment the counter.
-    """
-    before = of.copies(fixed)
-    with _RandomOperators(of.where) as seen, torch.no_grad():
-        _, after = of.loss_of(params, fixed, batch)
-    random = {f"{index}": torch.rand(shape) for index, shape in enumerate(seen.shapes)}
-    changed = tuple(
-        name
-        for name, value in after.items()
-        if value._version > 0 or not torch.equal(value, before[name])
-    )
-    return random, changed
-
-
-def _traced(
-    function: Callable[..., Any],
-    arguments: tuple[Tensors, ...],
-    uniform_of: Callable[[tuple[Tensors, ...]], Any],
-) -> torch.fx.GraphModule:
-    """The core operators of a function, with symbolic sizes."""
-    given: list[torch.Tensor] = []
-    table = decompositions(_Deferred(given))
-
-    def with_random(*arguments: Tensors) -> Any:
-        given[:] = uniform_of(arguments)
-        return function(*arguments)
-
-    with quiet(), fx_traceback.preserve_node_meta():
-        result: torch.fx.GraphModule = make_fx(
-            with_random, tracing_mode="symbolic", decomposition_table=table
-        )(*_fake(arguments))
-    return result
-
-
-def _fake(arguments: tuple[Tensors, ...]) -> tuple[Tensors, ...]:
-    """Tensors without data, with a symbolic batch size."""
-    mode = FakeTensorMode(shape_env=ShapeEnv())
-
-    def of(tensor: torch.Tensor, is_free: bool) -> torch.Tensor:
-        sizes = [DimDynamic.STATIC] * tensor.dim()
-        if is_free:
-            sizes[0] = DimDynamic.DYNAMIC
-        result: torch.Tensor = mode.from_tensor(
-            tensor, symbolic_context=StatelessSymbolicContext(sizes)
-        )
-        return result
-
-    return tuple(
-        {name: of(tensor, kind in FREE) for name, tensor in tensors.items()}
-        for kind, tensors in zip(_KINDS, arguments, strict=False)
-    )
-
-
-class _Deferred:
-    """Iterates over a list with the content that it has at the first iteration."""
-
-    def __init__(self, items: list[torch.Tensor]) -> None:
-        self.items = items
-
-    def __iter__(self) -> Iterator[torch.Tensor]:
-        yield from self.items
-
-
-def _parameters(model: torch.nn.Module, where: str) -> tuple[Tensors, Tensors]:
-    """The parameters to train, and all other tensors that the model reads."""
-    trained = {n: p.detach() for n, p in model.named_parameters() if p.requires_grad}
-    frozen = {n: p.detach() for n, p in model.named_parameters() if not p.requires_grad}
-    if not trained:
+    of = Forward(model, loss, batch, is_widened, where)
+    params, fixed = of.tensors()
+    if not params:
         raise ExportError(
             "no parameter of the model is trained", where=where, hint="set requires_grad"
         )
-    return trained, {**frozen, **dict(model.named_buffers())}
+    shared = (
+        {} if scale_dtype is None else {LOSS_SCALE: torch.ones((), dtype=TORCH_DTYPES[scale_dtype])}
+    )
+    symbols = Symbols(batch)
+    with unchanged(*of.modules()):
+        try:
+            run = run_eagerly(of, params, fixed, batch.tensors)
+            step, found = _step(of, symbols, params, fixed, shared, run, opset)
+            for module in of.modules():
+                module.eval()
+            forward = _forward(of, symbols, params, fixed, targets, opset)
+        except ExportError:
+            raise
+        except Exception as error:
+            raise explained(error, where, of.places.here()) from error
+    return Trace(
+        step,
+        forward,
+        _arrays(params),
+        _arrays(fixed),
+        changed=found["next.buffer."],
+        written=found["written."],
+        metrics=tuple(run.metrics),
+        bounds=symbols.bounds(where),
+    )
+
+
+def _step(
+    of: Forward,
+    symbols: Symbols,
+    params: Tensors,
+    fixed: Tensors,
+    shared: Tensors,
+    run: Run,
+    opset: int,
+) -> tuple[onnx.ModelProto, dict[str, tuple[str, ...]]]:
+    def step(
+        params: Tensors, fixed: Tensors, batch: Tensors, shared: Tensors
+    ) -> list[torch.Tensor]:
+        leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
+        found = of.outcome(leaves, fixed, _copies(batch))
+        scale = shared[LOSS_SCALE].to(found.loss.dtype) if shared else None
+        grads = torch.autograd.grad(
+            found.loss, list(leaves.values()), scale, materialize_grads=True
+        )
+        following = [found.buffers[name].to(value.dtype) for name, value in fixed.items()]
+        written = [leaf.detach() for leaf in leaves.values()]
+        return [found.loss.detach(), *found.metrics.values(), *grads, *following, *written]
+
+    kinds = {
+        naming.PARAM: params,
+        naming.BUFFER: fixed,
+        naming.BATCH: of.batch.tensors,
+        naming.SHARED: shared,
+    }
+    names = [
+        "loss",
+        *(f"{METRIC}{name}" for name in run.metrics),
+        *(naming.grad(name) for name in params),
+        *(naming.following(naming.buffer(name)) for name in fixed),
+        *(f"{WRITTEN}{name}" for name in params),
+    ]
+    traced, inputs = traced_operators(step, kinds, symbols, of, opset)
+    sources = {
+        **{naming.following(naming.buffer(name)): naming.buffer(name) for name in fixed},
+        **{f"{WRITTEN}{name}": naming.param(name) for name in params},
+    }
+    outputs = drop_unchanged(traced, inputs, names, sources)
+    found = {
+        kind: tuple(n.removeprefix(kind) for n in outputs if n.startswith(kind))
+        for kind in ("next.buffer.", WRITTEN)
+    }
+    return write_onnx(traced, inputs, outputs, symbols.names, opset, of.where), found
+
+
+METRIC, WRITTEN = "metric.", "written."
+"""Prefixes of outputs: further results of the loss, and parameters that the forward writes to."""
+
+
+def _forward(
+    of: Forward,
+    symbols: Symbols,
+    params: Tensors,
+    fixed: Tensors,
+    targets: Sequence[str],
+    opset: int,
+) -> onnx.ModelProto:
+    tensors = of.batch.tensors
+    inputs = {name: tensors[name] for name in of.batch.inputs}
+    count = 0
+
+    def forward(params: Tensors, fixed: Tensors, batch: Tensors, _: Tensors) -> list[torch.Tensor]:
+        nonlocal count
+        output = of.output(_copies(params), of.copies(fixed), _copies(batch))
+        leaves = [
+            leaf
+            for leaf in torch.utils._pytree.tree_leaves(output)
+            if isinstance(leaf, torch.Tensor)
+        ]
+        count = len(leaves)
+        return leaves
+
+    kinds = {naming.PARAM: params, naming.BUFFER: fixed, naming.BATCH: inputs, naming.SHARED: {}}
+    with torch.no_grad():
+        traced, names = traced_operators(forward, kinds, symbols, of, opset)
+    outputs = [f"output.{index}" for index in range(count)] if count > 1 else ["output"]
+    return write_onnx(traced, names, outputs, symbols.names, opset, of.where)
+
+
+def _copies(tensors: Tensors) -> Tensors:
+    """Tensors that a forward may write to."""
+    return {name: value.clone() for name, value in tensors.items()}
 
 
 def _arrays(tensors: Tensors) -> dict[str, NDArray[Any]]:

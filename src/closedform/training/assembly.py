@@ -1,0 +1,140 @@
+"""A traced model and its update rule as the files of a training run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto, helper, numpy_helper
+
+from closedform.compiler import (
+    compile_evaluation,
+    compile_init,
+    compile_schedule,
+    compile_step,
+    has_evaluation,
+)
+from closedform.exporters.onnx_join import join_models, renamed
+from closedform.exporters.onnx_model import to_model
+from closedform.exporters.onnx_versions import lowest_ir_version
+from closedform.ir import naming
+from closedform.ir.types import DType
+from closedform.language import Schedule, UpdateRule
+from closedform.options import GraphOptions, ModelSpec
+from closedform.training.session import (
+    EVAL_FILE,
+    INIT_FILE,
+    LEARNING_RATE,
+    LOSS,
+    TRAIN_FILE,
+)
+from closedform.training.tracing.trace import METRIC, WRITTEN, Trace
+
+
+def assemble(
+    traced: Trace,
+    spec: ModelSpec,
+    options: GraphOptions,
+    facts: Mapping[str, str],
+    *,
+    opset: int,
+    validate: bool,
+) -> dict[str, ModelProto]:
+    """Returns the models of a training run by file name.
+
+    Args:
+        traced: The model with its loss and gradients.
+        spec: The rules of its parameters.
+        options: The options of the update.
+        facts: The metadata.
+        opset: ONNX opset.
+        validate: Whether to prove that the update is the rule; the verdicts go to the metadata.
+
+    Raises:
+        VerificationError: The update is not the rule.
+    """
+    update = to_model(compile_step(spec, options), opset=opset)
+    start = to_model(compile_init(spec, options), opset=opset)
+    if validate:
+        from closedform.verify.translation.artefact import validate_rule
+
+        validate_rule(spec, options, {"step": update, "init": start})
+    written = {naming.param(name): f"{WRITTEN}{name}" for name in traced.written}
+    parts = {"model": traced.step, "update": renamed(update, written)}
+    rate = _learning_rate(spec.rule, opset, options.scalar_dtype)
+    if rate is not None:
+        parts["schedule"] = rate
+    outputs = [
+        *(value.name for value in update.graph.output),
+        *(naming.following(naming.buffer(name)) for name in traced.changed),
+        LOSS,
+        *(f"{METRIC}{name}" for name in traced.metrics),
+        *([] if rate is None else [LEARNING_RATE]),
+    ]
+    values = _constants(traced.params, traced.buffers, opset)
+    begun = [output.name for of in (values, start) for output in of.graph.output]
+    return {
+        TRAIN_FILE: join_models(
+            parts, "train", outputs=outputs, metadata={**facts, **_verdict(update)}
+        ),
+        INIT_FILE: join_models(
+            {"values": values, "states": start},
+            "init",
+            outputs=begun,
+            metadata={**facts, **_verdict(start)},
+        ),
+        EVAL_FILE: _evaluation(spec, options, traced.forward, opset),
+    }
+
+
+def _verdict(part: ModelProto) -> dict[str, str]:
+    """The metadata that validation wrote to a part, as entries of the whole."""
+    return {f"{entry.key}.rule": entry.value for entry in part.metadata_props}
+
+
+def _learning_rate(rule: UpdateRule, opset: int, dtype: DType) -> ModelProto | None:
+    """The learning rate as a model of its own; None if it is an input, or the rule has none."""
+    value = rule.hyperparameters.get("lr")
+    if value is None:
+        return None
+    schedule = value if isinstance(value, Schedule) else Schedule(value, name="lr")
+    graph = compile_schedule(schedule, GraphOptions(dtype=dtype, scalar_dtype=dtype))
+    model = to_model(graph, opset=opset)
+    return renamed(model, {model.graph.output[0].name: LEARNING_RATE})
+
+
+def _evaluation(
+    spec: ModelSpec,
+    options: GraphOptions,
+    forward: ModelProto,
+    opset: int,
+) -> ModelProto:
+    """The forward at the point of evaluation of the rule, if it has one."""
+    parts = {"model": forward}
+    if has_evaluation(spec):
+        point = to_model(compile_evaluation(spec, options), opset=opset)
+        at_point = {naming.param(name): naming.evaluation(name) for name in spec.params}
+        parts = {"point": point, "model": renamed(forward, at_point)}
+    outputs = [output.name for output in forward.graph.output]
+    return join_models(parts, "eval", outputs=outputs)
+
+
+def _constants(
+    params: Mapping[str, NDArray[Any]], buffers: Mapping[str, NDArray[Any]], opset: int
+) -> ModelProto:
+    """A model without inputs that gives parameters and buffers."""
+    named = {naming.param(name): array for name, array in params.items()}
+    named |= {naming.buffer(name): array for name, array in buffers.items()}
+    nodes, outputs, initializers = [], [], []
+    for name, array in named.items():
+        value = np.ascontiguousarray(array).reshape(array.shape)
+        initializers.append(numpy_helper.from_array(value, f"value/{name}"))
+        nodes.append(helper.make_node("Identity", [f"value/{name}"], [name]))
+        element = helper.np_dtype_to_tensor_dtype(array.dtype)
+        outputs.append(helper.make_tensor_value_info(name, element, array.shape))
+    graph = helper.make_graph(nodes, "values", [], outputs, initializer=initializers)
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=lowest_ir_version(opset)
+    )

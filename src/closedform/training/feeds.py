@@ -1,0 +1,176 @@
+"""The further inputs of a step: a batch and random numbers."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from closedform.errors import SessionError
+from closedform.ir.graph import Array
+from closedform.ir.naming import BATCH, RANDOM
+from closedform.runtime.checks import check_array, check_names
+from closedform.runtime.onnx_session import Port
+
+Batch = Sequence[Any] | Mapping[str, Any]
+"""Arrays, or nested containers of arrays, in the order of the export or by name."""
+
+
+def read_batch(batch: Batch, ports: Mapping[str, Port], where: str) -> dict[str, Array]:
+    """Returns the contiguous arrays of a batch by the names of their inputs.
+
+    Raises:
+        SessionError: A tensor is missing, unknown or does not fit, or sizes of one name differ.
+    """
+    names = [name.removeprefix(BATCH) for name in ports]
+    given = _by_name(batch, names, where)
+    check_names(given, dict.fromkeys(names), "tensor", f"the batch, {where}")
+    arrays = {
+        key: contiguous(given[name], port, where)
+        for name, (key, port) in zip(names, ports.items(), strict=True)
+    }
+    read_sizes(arrays, ports, where)
+    return arrays
+
+
+def _by_name(batch: Batch, names: Sequence[str], where: str) -> dict[str, Any]:
+    listed = ", ".join(names)
+    if not isinstance(batch, Mapping | list | tuple):
+        raise SessionError(
+            f"a batch must be a tuple of arrays ({listed}) or a mapping of them "
+            f"by name, got {type(batch).__name__}",
+            where=where,
+        )
+    tops = list(dict.fromkeys(name.split(".")[0] for name in names))
+    if not isinstance(batch, Mapping):
+        if len(batch) not in (len(tops), len(names)):
+            raise SessionError(
+                f"a batch must have {len(tops)} tensors ({', '.join(tops)}), got {len(batch)}",
+                where=where,
+            )
+        batch = dict(zip(tops if len(batch) == len(tops) else names, batch, strict=True))
+    found = {}
+    for name, value in batch.items():
+        inner = [leaf for leaf in names if leaf.startswith(f"{name}.")]
+        if not isinstance(value, Mapping | list | tuple) or not inner:
+            found[name] = value
+            continue
+        for leaf in inner:
+            found[leaf] = _at(value, leaf.removeprefix(f"{name}.").split("."), leaf, where)
+    return found
+
+
+def _at(value: Any, path: Sequence[str], name: str, where: str) -> Any:
+    """The array at a path of keys and places in nested containers."""
+    for key in path:
+        if isinstance(value, Mapping) and key in value:
+            value = value[key]
+        elif isinstance(value, list | tuple) and key.isdigit() and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            raise SessionError(f"the batch has no tensor {name!r}", where=where)
+    return value
+
+
+def contiguous(array: object, port: Port, where: str) -> Array:
+    """Returns a contiguous array that fits the port."""
+    checked = check_array(array, port, repr(port.name), where)
+    return np.ascontiguousarray(checked).reshape(checked.shape)  # which keeps a scalar a scalar
+
+
+def read_sizes(
+    arrays: Mapping[str, Array], ports: Mapping[str, Port], where: str
+) -> dict[str, int]:
+    """Returns the free sizes of a batch by name.
+
+    Raises:
+        SessionError: Sizes of one name differ, or one is zero.
+    """
+    found: dict[str, list[int]] = {}
+    for name, port in ports.items():
+        for axis, symbol in enumerate(port.symbols):
+            if symbol is not None:
+                found.setdefault(symbol, []).append(arrays[name].shape[axis])
+    for symbol, sizes in found.items():
+        different = sorted(set(sizes))
+        if len(different) == 1 and 0 not in different:
+            continue
+        what = (
+            "the tensors of a batch must have one nonzero first size"
+            if symbol == "batch"
+            else f"the sizes {symbol!r} of a batch must be equal and not zero"
+        )
+        raise SessionError(f"{what}, got {different}", where=where)
+    return {symbol: sizes[0] for symbol, sizes in found.items()}
+
+
+def draw(
+    ports: Mapping[str, Port], sizes: Mapping[str, int], seed: Sequence[int], where: str
+) -> dict[str, Array]:
+    """Returns numbers for the random inputs: uniform, or of the distribution in their names.
+
+    Args:
+        ports: The inputs: ``random.0`` is uniform on [0, 1), ``random.normal.1`` standard normal,
+            ``random.exponential.2`` exponential of rate 1.
+        sizes: The free sizes.
+        seed: The seed of the stream.
+        where: The model, named in errors.
+    """
+    generator = np.random.default_rng(seed)
+    return {
+        name: _numbers(generator, name, _shape(port, sizes, where)).astype(port.dtype)
+        for name, port in ports.items()
+    }
+
+
+def _numbers(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> Array:
+    kind = name.removeprefix(RANDOM).split(".")[0]
+    if kind == "normal":
+        return generator.standard_normal(shape)
+    if kind == "exponential":
+        return generator.standard_exponential(shape)
+    return generator.random(shape)
+
+
+def _shape(port: Port, sizes: Mapping[str, int], where: str) -> tuple[int, ...]:
+    return tuple(
+        size if size is not None else _value(symbol, sizes, port, where)
+        for size, symbol in zip(port.shape, port.symbols, strict=True)
+    )
+
+
+_OPERATIONS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+
+
+def _value(text: str | None, sizes: Mapping[str, int], port: Port, where: str) -> int:
+    """The value of a size such as ``batch`` or ``sequence + 1``."""
+
+    def of(node: ast.expr) -> int:
+        match node:
+            case ast.Name(id=name) if name in sizes:
+                return sizes[name]
+            case ast.Constant(value=int(value)):
+                return value
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
+                return _OPERATIONS[type(op)](of(left), of(right))
+            case _:
+                raise SessionError(
+                    f"cannot compute the size {text!r} of {port.name!r} from those of the batch "
+                    f"({', '.join(sizes)})",
+                    where=where,
+                )
+
+    try:
+        return of(ast.parse(text or "", mode="eval").body)
+    except SyntaxError:
+        raise SessionError(
+            f"the size {text!r} of {port.name!r} is not a formula", where=where
+        ) from None

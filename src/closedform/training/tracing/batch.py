@@ -1,0 +1,297 @@
+"""A batch: its tensors by name, their free sizes, and which of them the model and the loss take."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from closedform.errors import ExportError, nearest
+
+Loss = Callable[..., Any]
+"""Called with the output of the model and the targets."""
+
+ROWS = "batch"
+"""The name of the free first size of the tensors of a batch."""
+
+DynamicAxes = Mapping[str, Mapping[int, str]]
+"""Names of free sizes by tensor and axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One argument of the model or of the loss.
+
+    Attributes:
+        name: Its name in the batch.
+        is_target: Whether the loss takes it.
+        is_keyword: Whether it is passed by name.
+        value: Tensors, and containers of tensors and constants.
+    """
+
+    name: str
+    is_target: bool
+    is_keyword: bool
+    value: Any
+
+    def leaves(self) -> dict[str, torch.Tensor]:
+        """The tensors by name: that of the entry, then the path within it."""
+        found, _ = pytree.tree_flatten_with_path(self.value)
+        return {
+            ".".join((self.name, *map(key_text, path))): leaf
+            for path, leaf in found
+            if isinstance(leaf, torch.Tensor)
+        }
+
+    def rebuilt(self, tensors: Mapping[str, torch.Tensor]) -> Any:
+        """The value with other tensors."""
+        found, spec = pytree.tree_flatten_with_path(self.value)
+        names = [".".join((self.name, *map(key_text, path))) for path, _ in found]
+        leaves = [tensors.get(name, leaf) for name, (_, leaf) in zip(names, found, strict=True)]
+        return pytree.tree_unflatten(leaves, spec)
+
+
+def key_text(key: Any) -> str:
+    """Returns a key of a path within containers."""
+    for attribute in ("idx", "key", "name"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return str(key)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The arguments of a model and its loss.
+
+    Attributes:
+        entries: The arguments in their order.
+        sizes: Names of the free sizes, by tensor and axis.
+    """
+
+    entries: tuple[Entry, ...]
+    sizes: DynamicAxes
+
+    @property
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """All tensors by name, those of the model first."""
+        return {name: leaf for entry in self.entries for name, leaf in entry.leaves().items()}
+
+    @property
+    def symbols(self) -> dict[str, int]:
+        """The free sizes by name, with their values in the example."""
+        tensors = self.tensors
+        return {
+            symbol: tensors[name].shape[axis]
+            for name, axes in self.sizes.items()
+            for axis, symbol in axes.items()
+        }
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names of the tensors that the model takes."""
+        return [name for entry in self.entries if not entry.is_target for name in entry.leaves()]
+
+    def arguments(
+        self, tensors: Mapping[str, torch.Tensor], *, is_target: bool
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Returns the arguments of the model, or those of the loss, with these tensors."""
+        own = [entry for entry in self.entries if entry.is_target == is_target]
+        positional = [entry.rebuilt(tensors) for entry in own if not entry.is_keyword]
+        return positional, {e.name: e.rebuilt(tensors) for e in own if e.is_keyword}
+
+
+def read_batch(
+    model: torch.nn.Module,
+    loss: Loss | None,
+    example: object,
+    where: str,
+    *,
+    dynamic_axes: DynamicAxes | None = None,
+    targets: Sequence[str] = (),
+) -> Batch:
+    """Returns the arguments of a model and its loss.
+
+    Args:
+        model: The model.
+        loss: The loss; None if the model computes it.
+        example: A batch: a sequence with the arguments of the model, then those of the loss, or
+            a mapping with them by name. An argument is a tensor, or nested containers of tensors.
+        where: The model, named in errors.
+        dynamic_axes: Names of free sizes by tensor and axis; the first of each tensor if None.
+        targets: Names of arguments of the model that only its loss depends on.
+
+    Raises:
+        ExportError: The arguments do not match the signatures, a value is not a tensor, or sizes
+            of one name differ.
+    """
+    if isinstance(example, Mapping):
+        entries = _by_name(model, loss, example, where)
+    else:
+        entries = _by_place(model, loss, example, where)
+    unknown = [name for name in targets if name not in {entry.name for entry in entries}]
+    if unknown:
+        raise ExportError(
+            f"targets must be names of the batch, got {unknown[0]!r}",
+            where=where,
+            hint=nearest(unknown[0], [entry.name for entry in entries]),
+        )
+    for entry in entries:
+        _check_values(entry, example, where)
+    batch = Batch(tuple(entries), {})
+    if not batch.tensors:
+        raise ExportError("the batch holds no tensor", where=where)
+    return Batch(batch.entries, _sizes(batch.tensors, dynamic_axes, where))
+
+
+def target_count(loss: Loss | None, where: str) -> int:
+    """The number of arguments that the loss takes in addition to the model's output."""
+    return 0 if loss is None else len(_required(_called(loss), where)) - 1
+
+
+def _called(loss: Loss) -> Callable[..., Any]:
+    return loss.forward if isinstance(loss, torch.nn.Module) else loss
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _parameters(function: Callable[..., Any], where: str) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        raise ExportError(
+            f"cannot read the parameters of {function!r}", where=where, hint="wrap it in a lambda"
+        ) from None
+
+
+def _required(function: Callable[..., Any], where: str) -> list[str]:
+    parameters = _parameters(function, where)
+    return [p.name for p in parameters if p.kind in _POSITIONAL and p.default is p.empty]
+
+
+def _by_place(
+    model: torch.nn.Module, loss: Loss | None, example: object, where: str
+) -> list[Entry]:
+    if not isinstance(example, list | tuple):
+        raise _not_tensors(example, where)
+    wanted = target_count(loss, where)
+    count = len(example) - wanted
+    if wanted < 0 or count < 1:
+        raise ExportError(
+            f"the loss takes an output and {wanted} targets, got a batch of {len(example)} tensors",
+            where=where,
+            hint="the batch holds the model's inputs, then the loss's targets",
+        )
+    positional = [p.name for p in _parameters(model.forward, where) if p.kind in _POSITIONAL]
+    inputs = positional if len(positional) >= count else [f"input{i}" for i in range(count)]
+    names = inputs[:count]
+    if loss is not None:
+        names = [*names, *_required(_called(loss), where)[1:]]
+    if len(set(names)) != len(names):
+        names = [f"{name}{index}" for index, name in enumerate(names)]
+    return [
+        Entry(name, index >= count, False, value)
+        for index, (name, value) in enumerate(zip(names, example, strict=True))
+    ]
+
+
+def _by_name(
+    model: torch.nn.Module, loss: Loss | None, example: Mapping[Any, Any], where: str
+) -> list[Entry]:
+    forward = _parameters(model.forward, where)
+    targets = [] if loss is None else _parameters(_called(loss), where)[1:]
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in forward)
+    own, required = ({p.name for p in ps if p.kind not in _REST} for ps in (forward, targets))
+    entries = []
+    for name, value in example.items():
+        if not isinstance(name, str) or not (name in own | required or takes_all):
+            known = sorted(own | required)
+            raise ExportError(
+                f"neither the model nor the loss takes {name!r}",
+                where=where,
+                hint=nearest(str(name), known) if known else "it takes none",
+            )
+        entries.append(Entry(name, name in required and name not in own, True, value))
+    return sorted(entries, key=lambda entry: entry.is_target)
+
+
+_REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _check_values(entry: Entry, example: object, where: str) -> None:
+    for leaf in pytree.tree_leaves(entry.value):
+        if not isinstance(leaf, torch.Tensor | int | float | str | None):
+            raise _not_tensors(example, where)
+
+
+def _not_tensors(example: object, where: str) -> ExportError:
+    parts = ""
+    if isinstance(example, list | tuple):
+        parts = f" of {', '.join(type(value).__name__ for value in example)}"
+    return ExportError(
+        f"example_inputs must be a tuple of tensors, got {type(example).__name__}{parts}",
+        where=where,
+        hint="give a batch, such as (images, labels), with torch.from_numpy of arrays",
+    )
+
+
+def _sizes(
+    tensors: Mapping[str, torch.Tensor], given: DynamicAxes | None, where: str
+) -> dict[str, dict[int, str]]:
+    if given is not None:
+        return _named_sizes(tensors, given, where)
+    first = {name: tensor.shape[0] for name, tensor in tensors.items() if tensor.dim()}
+    if len(set(first.values())) != 1:
+        raise ExportError(
+            f"the tensors of a batch must have the same first size, got {list(first.values())}",
+            where=where,
+            hint='name the free sizes: dynamic_axes={"input": {0: "batch"}, …}',
+        )
+    _check_free(ROWS, first.values(), where)
+    return {name: {0: ROWS} for name in first}
+
+
+def _named_sizes(
+    tensors: Mapping[str, torch.Tensor], given: DynamicAxes, where: str
+) -> dict[str, dict[int, str]]:
+    found: dict[str, list[int]] = {}
+    for name, axes in given.items():
+        if name not in tensors:
+            raise ExportError(
+                f"dynamic_axes must name tensors of the batch, got {name!r}",
+                where=where,
+                hint=nearest(str(name), list(tensors)),
+            )
+        for axis, symbol in axes.items():
+            dims = tensors[name].dim()
+            if type(axis) is not int or not 0 <= axis < dims:
+                raise ExportError(
+                    f"an axis of {name!r} must be in 0..{dims - 1}, got {axis!r}", where=where
+                )
+            if not isinstance(symbol, str) or not symbol.isidentifier():
+                raise ExportError(
+                    f"the name of a free size must be an identifier, got {symbol!r}",
+                    where=f"{where}, axis {axis} of {name!r}",
+                )
+            found.setdefault(symbol, []).append(tensors[name].shape[axis])
+    for symbol, sizes in found.items():
+        if len(set(sizes)) != 1:
+            raise ExportError(
+                f"the sizes named {symbol!r} must be equal in the example, got {sizes}",
+                where=where,
+            )
+        _check_free(symbol, sizes, where)
+    return {name: dict(axes) for name, axes in given.items()}
+
+
+def _check_free(symbol: str, sizes: Iterable[int], where: str) -> None:
+    if (size := next(iter(sizes))) > 1:
+        return
+    what = "batch must hold two rows or more" if symbol == ROWS else f"size {symbol!r} must be > 1"
+    raise ExportError(
+        f"the example {what}, got {size}", where=where, hint="torch treats sizes 0 and 1 as fixed"
+    )

@@ -1,0 +1,160 @@
+"""Tracing without a trace: modules are as they were, and what a graph cannot hold is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator, MutableMapping, MutableSequence, MutableSet
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from torch.utils import checkpoint
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from closedform.errors import ExportError
+from closedform.training.tracing.places import Places
+
+
+@contextlib.contextmanager
+def unchanged(*modules: torch.nn.Module) -> Iterator[None]:
+    """Restores modules and random generators on exit.
+
+    It restores each attribute of each module (parameters, buffers, flags, hooks, and attributes
+    that a forward assigns), and the generators of torch, NumPy and Python. The content of tensors
+    is not restored: a forward runs on other tensors, and ``Writes`` refuses what it reaches apart
+    from these.
+    """
+    known = {id(part): part for module in modules for part in module.modules()}
+    attributes = [(part, dict(part.__dict__)) for part in known.values()]
+    containers = [
+        (value, value.copy())
+        for _, named in attributes
+        for value in named.values()
+        if isinstance(value, dict | list | set)
+    ]
+    generators = torch.get_rng_state(), random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        for part, named in attributes:
+            part.__dict__.clear()
+            part.__dict__.update(named)
+        for container, content in containers:
+            _refill(container, content)
+        torch.set_rng_state(generators[0])
+        random.setstate(generators[1])
+        np.random.set_state(generators[2])  # noqa: NPY002
+
+
+def _refill(container: Any, content: Any) -> None:
+    container.clear()
+    if isinstance(container, MutableMapping | MutableSet):
+        container |= content
+    elif isinstance(container, MutableSequence):
+        container.extend(content)
+
+
+@contextlib.contextmanager
+def no_other_randomness(where: str) -> Iterator[None]:
+    """Raises ExportError where the forward draws from the generators of Python or NumPy."""
+    before = random.getstate(), np.random.get_state()  # noqa: NPY002
+    yield
+    after = random.getstate(), np.random.get_state()  # noqa: NPY002
+    for name, old, new in zip(("Python's random", "numpy.random"), before, after, strict=True):
+        if str(old) != str(new):
+            raise ExportError(
+                f"the forward draws numbers from {name}, which a graph would repeat in each step",
+                where=where,
+                hint="draw them with torch, such as torch.rand, and decide with torch.where",
+            )
+
+
+@contextlib.contextmanager
+def plain_kernels() -> Iterator[None]:
+    """Calls the definitions of layers, not their fused kernels.
+
+    Recurrent layers are traced as products and sums, attention and encoders without their fast
+    paths, and a checkpointed segment is called once: what is stored is up to onnxruntime.
+    """
+
+    def called(function: Callable[..., Any], _preserve: bool, *arguments: Any) -> Any:
+        return function(*arguments)
+
+    def no_recomputation(*_arguments: Any, **_options: Any) -> Iterator[None]:
+        yield
+
+    def is_causal_mask(_mask: Any, is_causal: bool | None = None, _size: Any = None) -> bool:
+        return is_causal is True  # otherwise the mask itself is added
+
+    backends = torch.nn.attention
+    fast_path = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with (
+            backends.sdpa_kernel(backends.SDPBackend.MATH),
+            torch.backends.mkldnn.flags(enabled=False),
+            mock.patch.object(checkpoint.CheckpointFunction, "apply", called),
+            mock.patch.object(
+                checkpoint, "_checkpoint_without_reentrant_generator", no_recomputation
+            ),
+            mock.patch.object(
+                torch.nn.modules.transformer, "_detect_is_causal_mask", is_causal_mask
+            ),
+        ):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast_path)
+
+
+class Writes(TorchDispatchMode):
+    """Raises ExportError before an operator writes to a tensor that is not a state of the step.
+
+    Args:
+        places: The calling modules, for the message.
+        allowed: Tensors that may be written to: copies of parameters and buffers.
+        where: The model, named in errors.
+    """
+
+    def __init__(self, places: Places, allowed: dict[str, torch.Tensor], where: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._places, self._where = places, where
+        self._known = {_storage(tensor): tensor for tensor in allowed.values()}
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        given = {**dict(zip(_names(function), args, strict=False)), **(kwargs or {})}
+        for argument in function._schema.arguments:
+            if argument.alias_info is None or not argument.alias_info.is_write:
+                continue
+            for tensor in torch.utils._pytree.tree_leaves(given.get(argument.name)):
+                self._check(tensor, function)
+        result = function(*args, **(kwargs or {}))
+        for tensor in torch.utils._pytree.tree_leaves(result):
+            if isinstance(tensor, torch.Tensor) and not _aliases(function):
+                self._known.setdefault(_storage(tensor), tensor)
+        return result
+
+    def _check(self, tensor: object, function: Any) -> None:
+        if isinstance(tensor, torch.Tensor) and _storage(tensor) not in self._known:
+            raise ExportError(
+                f"{function} writes to a tensor {list(tensor.shape)} that is neither a parameter "
+                f"nor a buffer, in {self._places.here()}",
+                where=self._where,
+                hint="register it with register_buffer, so that a step can carry it",
+            )
+
+
+def _names(function: Any) -> list[str]:
+    return [argument.name for argument in function._schema.arguments]
+
+
+def _aliases(function: Any) -> bool:
+    """Whether a result shares the memory of an argument."""
+    return any(result.alias_info is not None for result in function._schema.returns)
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)

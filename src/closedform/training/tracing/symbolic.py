@@ -1,0 +1,257 @@
+"""Traces with symbols for the free sizes: operators of aten without writes."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch._dispatch.python import enable_python_dispatcher
+from torch._dynamo.source import ConstantSource
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.func import functionalize
+from torch.fx import traceback
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.utils._sympy.numbers import int_oo
+
+from closedform.errors import ExportError
+from closedform.ir import naming
+from closedform.training.tracing.batch import Batch
+from closedform.training.tracing.decompositions import decompositions
+from closedform.training.tracing.forward import Forward
+from closedform.training.tracing.onnx_program import Tensors, onnx_decompositions, quiet
+from closedform.training.tracing.random_operators import Distribution, Drawn, Sizes
+
+Function = Callable[[Tensors, Tensors, Tensors, Tensors], list[torch.Tensor]]
+"""Of parameters, buffers, the batch, and states of the model."""
+
+
+class Symbols:
+    """The free sizes of a batch in a trace.
+
+    Attributes:
+        mode: Makes tensors without data.
+        names: Names of the free sizes by their symbols in the trace.
+    """
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self._environment = ShapeEnv(duck_shape=False)
+        self.mode = FakeTensorMode(shape_env=self._environment, allow_non_fake_inputs=True)
+        self._sizes: dict[str, Any] = {}
+        self.names: dict[str, str] = {}
+        for name, value in batch.symbols.items():
+            source = ConstantSource(f"size_{name}")
+            symbol = self._environment.create_symbol(value, source, DimDynamic.DYNAMIC)
+            self._sizes[name] = self._environment.create_symintnode(
+                symbol, hint=value, source=source
+            )
+            self.names[str(symbol)] = name
+
+    def fake(self, tensors: Tensors, kind: str) -> list[torch.Tensor]:
+        """Returns tensors without data; those of a batch have symbols for sizes."""
+        free = self._batch.sizes if kind == naming.BATCH else {}
+        return [
+            self.empty(
+                tuple(
+                    self._sizes[free[name][axis]] if axis in free.get(name, {}) else size
+                    for axis, size in enumerate(tensor.shape)
+                ),
+                tensor.dtype,
+            )
+            for name, tensor in tensors.items()
+        ]
+
+    def empty(self, shape: Sizes, dtype: torch.dtype) -> torch.Tensor:
+        """Returns a tensor without data."""
+        with self.mode:
+            return torch.empty(shape, dtype=dtype)
+
+    def split(self, shape: Sizes) -> Sizes:
+        """Returns a shape with as many elements, whose sizes are symbols and numbers.
+
+        A size 4·batch becomes batch, 4. A sum stays as it is.
+        """
+        by_symbol = {s.node.expr: s for s in self._sizes.values()}
+        result: list[int | torch.SymInt] = []
+        for size in shape:
+            if not isinstance(size, torch.SymInt):
+                result.append(size)
+                continue
+            expression = self._environment.simplify(size.node.expr)
+            powers = expression.as_powers_dict()
+            rest = {base: power for base, power in powers.items() if not base.is_Integer}
+            is_product = all(b in by_symbol and p == int(p) > 0 for b, p in rest.items())
+            coefficient = math.prod(base**p for base, p in powers.items() if base.is_Integer)
+            if not rest:
+                result.append(int(expression))
+            elif is_product and coefficient == int(coefficient):
+                result += [
+                    by_symbol[base] for base, power in rest.items() for _ in range(int(power))
+                ]
+                result += [int(coefficient)] if coefficient != 1 else []
+            else:
+                result.append(size)
+        return tuple(result)
+
+    def bounds(self, where: str) -> dict[str, tuple[int, int | None]]:
+        """Returns the range of each size that the trace restricts, apart from sizes 0 and 1.
+
+        Raises:
+            ExportError: A size is fixed.
+        """
+        found = {}
+        for name, size in self._sizes.items():
+            symbol = size.node._expr
+            bound = self._environment.bound_sympy(self._environment.replace(symbol))
+            lower, upper = bound.lower, bound.upper
+            if self._environment.replace(symbol).is_number or lower == upper:
+                raise ExportError(
+                    f"the size {name!r} is not free: the model fixes it to "
+                    f"{self._environment.replace(symbol)}",
+                    where=where,
+                    hint="compute with x.shape instead of a number, or leave it out of "
+                    "dynamic_axes",
+                )
+            top = None if upper == int_oo or upper > 2**40 else int(upper)
+            if top is not None or lower > 2:
+                found[name] = (int(lower) if lower > 2 else 1, top)
+        return found
+
+
+def traced_operators(
+    function: Function, kinds: Mapping[str, Tensors], symbols: Symbols, of: Forward, opset: int
+) -> tuple[torch.fx.GraphModule, list[str]]:
+    """Returns the operators of a function, and names of their inputs.
+
+    Args:
+        function: The function.
+        kinds: Its arguments, by the prefix of their names.
+        symbols: The free sizes.
+        of: The forward that it calls.
+        opset: The ONNX opset whose operators need no decomposition.
+    """
+    arguments = [symbols.fake(tensors, kind) for kind, tensors in kinds.items()]
+    names = [f"{kind}{name}" for kind, tensors in kinds.items() for name in tensors]
+    draws = _draws(function, arguments, kinds, symbols, of)
+    names += [f"{naming.RANDOM}{label}" for label in draws]
+    flat = [*(value for values in arguments for value in values), *draws.values()]
+    left: list[torch.Tensor] = []
+
+    def draw(distribution: Distribution, shape: Sizes, dtype: torch.dtype) -> torch.Tensor:
+        del distribution, dtype
+        return left.pop(0).reshape(shape)
+
+    table = decompositions(draw)
+
+    def called(*tensors: torch.Tensor) -> list[torch.Tensor]:
+        rest = iter(tensors)
+        named = [{name: next(rest) for name in tensors} for tensors in kinds.values()]
+        left[:] = rest
+        return function(*named)
+
+    with quiet(), traceback.preserve_node_meta():
+        first = make_fx(called, tracing_mode="symbolic", decomposition_table=table)(*flat)
+        first.graph.eliminate_dead_code()
+        interpreter = torch.fx.Interpreter(first)
+        second = make_fx(
+            functionalize(interpreter.run),
+            tracing_mode="symbolic",
+            decomposition_table={**onnx_decompositions(opset), **table},
+        )(*flat)
+        _expand_element_counts(second)
+        second.graph.eliminate_dead_code()
+    result: torch.fx.GraphModule = second
+    return result, names
+
+
+def _expand_element_counts(traced: torch.fx.GraphModule) -> None:
+    """Replaces the number of elements of a tensor, which has no ONNX form, by that of its sizes."""
+    graph = traced.graph
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.sym_numel.default):
+        (tensor,) = node.args
+        count: Any = 1
+        value: Any = 1
+        with graph.inserting_before(node):
+            for axis, size in enumerate(tensor.meta["val"].shape):
+                factor: Any = size
+                if isinstance(size, torch.SymInt):
+                    factor = graph.call_function(torch.ops.aten.sym_size.int, (tensor, axis))
+                    factor.meta = {**node.meta, "val": size}
+                value = value * size
+                if isinstance(count, int) and isinstance(factor, int):
+                    count *= factor
+                    continue
+                count = graph.call_function(operator.mul, (count, factor))
+                count.meta = {**node.meta, "val": value}
+        if isinstance(count, int):
+            continue
+        node.replace_all_uses_with(count)
+        graph.erase_node(node)
+    traced.recompile()
+
+
+def _draws(
+    function: Function,
+    arguments: list[list[torch.Tensor]],
+    kinds: Mapping[str, Tensors],
+    symbols: Symbols,
+    of: Forward,
+) -> Tensors:
+    """Inputs for the random draws of a function, by name."""
+    found: Tensors = {}
+
+    def draw(distribution: Distribution, shape: Sizes, dtype: torch.dtype) -> torch.Tensor:
+        kind = "" if distribution is Distribution.UNIFORM else f"{distribution}."
+        found[f"{kind}{len(found)}"] = symbols.empty(symbols.split(shape), dtype)
+        return symbols.empty(shape, dtype)
+
+    named = [
+        dict(zip(tensors, values, strict=True))
+        for tensors, values in zip(kinds.values(), arguments, strict=True)
+    ]
+    with quiet(), symbols.mode, enable_python_dispatcher(), Drawn(draw, of.places, of.where):
+        function(*named)
+    return found
+
+
+def drop_unchanged(
+    traced: torch.fx.GraphModule,
+    inputs: list[str],
+    outputs: list[str],
+    sources: Mapping[str, str],
+) -> list[str]:
+    """Removes outputs that are the input named in ``sources``; returns the names that remain."""
+    graph = traced.graph
+    of = dict(zip(graph.find_nodes(op="placeholder"), inputs, strict=True))
+    (result,) = graph.find_nodes(op="output")
+    remaining = [
+        (name, node)
+        for name, node in zip(outputs, result.args[0], strict=True)
+        if name not in sources or of.get(_origin(node)) != sources[name]
+    ]
+    result.args = (tuple(node for _, node in remaining),)
+    graph.eliminate_dead_code()
+    traced.recompile()
+    return [name for name, _ in remaining]
+
+
+_COPIES = frozenset(
+    {
+        torch.ops.aten.clone.default,
+        torch.ops.aten.detach.default,
+        torch.ops.aten.alias.default,
+        torch.ops.aten._to_copy.default,
+        torch.ops.aten.lift_fresh_copy.default,
+    }
+)
+
+
+def _origin(node: torch.fx.Node) -> torch.fx.Node:
+    """The node that a node is a copy of, in another dtype or the same."""
+    while node.op == "call_function" and node.target in _COPIES:
+        node = node.all_input_nodes[0]
+    return node

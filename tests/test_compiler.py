@@ -54,7 +54,7 @@ INVALID: tuple[tuple[Callable[[Any], object], str], ...] = (
         "a schedule has no parameters, got params or groups (schedule 'linear')",
     ),
     (
-        lambda path: cf.to_onnx(LINE, path, inline=True),  # type: ignore[call-overload]
+        lambda path: cf.to_onnx(LINE, path, inline=False),  # type: ignore[call-overload]
         "inline and split are options of rules, got a schedule (schedule 'linear'): leave them out",
     ),
     (

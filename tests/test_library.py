@@ -164,6 +164,18 @@ def test_every_entry_of_the_library_is_here() -> None:
     assert {make().name for make in OPTIMIZERS.values()} == set(optimizers.__all__)
 
 
+def drawn_inputs(graph: Graph) -> dict[str, Any]:
+    """Returns random inputs of one step of a rule at t = 25."""
+    rng = np.random.default_rng(0)
+    inputs: dict[str, Any] = {"step": np.array(25, graph.inputs[0].type.dtype.numpy)}
+    for node in graph.inputs[1:]:
+        key = node.attribute("name")
+        shape = tuple(int(dim) for dim in node.type.shape)
+        drawn = rng.normal(size=shape).astype(node.type.dtype.numpy)
+        inputs[key] = np.abs(drawn) if POSITIVE.search(key) else drawn
+    return inputs
+
+
 def check_artefacts(graph: Graph) -> None:
     assert parse_graph(print_graph(graph)) == graph
     # ONNX has reshapes to a size of 0 from opset 14 on.
@@ -194,13 +206,7 @@ def test_optimizer_in_every_back_end(name: str) -> None:
     graph = compile_step(ModelSpec(rule, shapes))
     check_artefacts(graph)
     check_artefacts(compile_init(ModelSpec(rule, shapes)))
-    rng = np.random.default_rng(0)
-    inputs: dict[str, Any] = {"step": np.array(25)}
-    for node in graph.inputs[1:]:
-        key = node.attribute("name")
-        shape = tuple(int(dim) for dim in node.type.shape)
-        drawn = rng.normal(size=shape).astype(node.type.dtype.numpy)
-        inputs[key] = np.abs(drawn) if POSITIVE.search(key) else drawn
+    inputs = drawn_inputs(graph)
     # States of the model are float64; those that follow from sums of float32 err as those.
     assert not differences(name, graph, inputs, DType.F32, INSTALLED)
 

@@ -31,7 +31,7 @@ from closedform.ir.types import DType, Shape
 from closedform.language.groups import Group
 from closedform.language.schedule import Schedule
 from closedform.language.update_rule import UpdateRule
-from closedform.options import ANY_STEPS, DEFAULT_OPSET, GraphOptions, ModelSpec, Precision
+from closedform.options import ANY_STEPS, GraphOptions, ModelSpec, Precision
 from closedform.verify.terms.limits import LIMITS
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
     from torch.optim.lr_scheduler import LRScheduler
 
+    from closedform.exporters.onnx_targets import OnnxFormat
     from closedform.exporters.torch_module import ScheduleModule
     from closedform.importers.optax.subject import Transformation
     from closedform.importers.python import TracedSchedule
@@ -61,7 +62,8 @@ def to_onnx(
     step_dtype: DType | str = ...,
     inputs: Iterable[str] = ...,
     precision: Precision | str = ...,
-    opset: int = ...,
+    opset: int | None = ...,
+    target: str | None = ...,
     validate: bool = ...,
     claims: Report | None = ...,
 ) -> onnx.ModelProto: ...
@@ -77,7 +79,8 @@ def to_onnx(
     step_dtype: DType | str = ...,
     inline: bool = ...,
     split: bool = ...,
-    opset: int = ...,
+    opset: int | None = ...,
+    target: str | None = ...,
     validate: bool = ...,
 ) -> dict[str, onnx.ModelProto]: ...
 def to_onnx(
@@ -92,9 +95,10 @@ def to_onnx(
     step_dtype: DType | str = DType.I64,
     inputs: Iterable[str] = (),
     precision: Precision | str = Precision.SINGLE,
-    inline: bool = False,
+    inline: bool = True,
     split: bool = False,
-    opset: int = DEFAULT_OPSET,
+    opset: int | None = None,
+    target: str | None = None,
     validate: bool = True,
     claims: Report | None = None,
     parts: bool | None = None,
@@ -121,11 +125,16 @@ def to_onnx(
         precision: For a schedule: "single" or "double-float", see
             :class:`closedform.options.GraphOptions`.
         inline: For a rule: whether ``step.onnx`` is one flat graph; otherwise the step of each kind
-            of tensor is a local function.
+            of tensor is a local function, which onnxruntime reads, and tract and OpenVINO do not.
         split: For a rule: whether the graphs of single tensors are written as files of their own,
             for tensors that are sharded or on several devices; see
             :func:`closedform.exporters.onnx_files.split_files`.
-        opset: ONNX opset, 7 to 23; one that does not have an op of the graph is refused.
+        opset: ONNX opset, 7 to 23; one that does not have an op of the graph is refused. The
+            default is that of the target, or 21. The IR version is the lowest that it needs.
+        target: The runtime that reads the files, such as ``"onnxruntime>=1.17"``: a name of
+            ``closedform.exporters.onnx_targets.TARGETS``, with the lowest version if that matters.
+            ``"32-bit"`` is a device without float64 and int64: a file with a value or constant of
+            another dtype than f32, i32 and bool is refused.
         validate: Whether each file is read back and proved equal to its source, and its floats
             finite; both verdicts are written into its metadata, as ``closedform.translation`` and
             ``closedform.floats``. A file that is refuted is not written.
@@ -137,13 +146,15 @@ def to_onnx(
 
     Raises:
         ExportError: An option does not apply to the source or has no such value, the folder does
-            not exist or cannot be made, or the opset does not have an op.
+            not exist or cannot be made, the opset does not have an op, or the target is unknown or
+            does not have the opset, local functions or a dtype.
         LoweringError: An expression cannot be expressed in a graph, or the value of a schedule
             that is validated is NaN or infinite in floats at a step of its domain.
         VerificationError: A file is not its source.
     """
     from closedform.exporters.onnx_files import schedule_model
     from closedform.exporters.onnx_model import write_model
+    from closedform.exporters.onnx_targets import onnx_format
     from closedform.verify.translation.artefact import validate_model
 
     if parts is not None:
@@ -162,23 +173,22 @@ def to_onnx(
         precision=precision,
     )
     check_source(source, options, params=params, groups=groups)
+    form = onnx_format(opset=opset, inline=inline, target=target)
     if isinstance(source, UpdateRule):
         if claims is not None:
             raise ExportError(
                 "claims are written for a schedule, got a rule", where=f"rule {source.name!r}"
             )
         spec = ModelSpec(source, params or {}, groups)
-        return _write_rule(
-            spec, options, path, inline=inline, split=split, opset=opset, validate=validate
-        )
-    if inline or split:
+        return _write_rule(spec, options, path, form, split=split, validate=validate)
+    if not inline or split:
         raise ExportError(
             "inline and split are options of rules, got a schedule",
             where=f"schedule {source.name!r}",
             hint="leave them out",
         )
     stated = None if claims is None else claims.as_metadata()
-    model = schedule_model(source, options, opset=opset, claims=stated)
+    model = schedule_model(source, options, form=form, claims=stated)
     if validate:
         validate_model(source, model)
     write_model(model, path)
@@ -189,10 +199,9 @@ def _write_rule(
     spec: ModelSpec,
     options: GraphOptions,
     path: str | os.PathLike[str],
+    form: OnnxFormat,
     *,
-    inline: bool,
     split: bool,
-    opset: int,
     validate: bool,
 ) -> dict[str, onnx.ModelProto]:
     """Writes the files of a rule into a folder, and returns the models by name."""
@@ -200,13 +209,13 @@ def _write_rule(
     from closedform.exporters.onnx_model import write_models
     from closedform.verify.translation.artefact import validate_rule
 
-    models, program = rule_models(spec, options, inline=inline, opset=opset)
+    models, program = rule_models(spec, options, form)
     if validate:
         validate_rule(spec, options, models, program=program)
     folder = Path(path)
     calls = None
     if split:
-        parts, calls = split_models(spec, program, opset)
+        parts, calls = split_models(spec, program, form)
         models |= parts
     files = {f"{name}.onnx": model for name, model in models.items()}
     write_models(files, folder, "a rule is written as several files: give the path of a folder")

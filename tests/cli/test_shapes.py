@@ -52,10 +52,13 @@ def test_export_of_an_optimizer_for_the_tensors_of_a_file(tmp_path: Path) -> Non
     inputs = {value.name for value in model.graph.input}
     rows = "state.layer.weight.exp_avg_sq_row"
     assert {"param.layer.weight", rows, "state.scale.exp_avg_sq"} <= inputs
+    assert not model.functions
+    words = [*given, "--functions", "--target", "onnxruntime>=1.17", "--force"]
+    called = CliRunner().invoke(["export", *words])
+    assert called.exit_code == 0
+    model = onnx.load(tmp_path / "made" / "step.onnx")
     assert model.functions
-    flat = CliRunner().invoke(["export", *given, "--inline", "--force"])
-    assert flat.exit_code == 0
-    assert not onnx.load(tmp_path / "made" / "step.onnx").functions
+    assert model.opset_import[0].version == 20
 
 
 def test_export_needs_one_name(tmp_path: Path) -> None:

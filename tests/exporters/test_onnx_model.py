@@ -261,9 +261,9 @@ INVALID = (
         "le of bool[3] needs opset 12, got 11 (graph 'milestones'): export with opset=12 or later",
     ),
     (
-        lambda: to_model(momentum_step(SHAPES), opset=12),
-        "reduce_sum of f32[] needs opset 13, got 12 (graph 'momentum'): "
-        "export with opset=13 or later",
+        lambda: to_model(momentum_step(SHAPES), opset=10),
+        "reduce_sum of f32[] needs opset 11, got 10 (graph 'momentum'): "
+        "export with opset=11 or later",
     ),
     (
         lambda: to_model(stored_bf16(), opset=12),

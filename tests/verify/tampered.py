@@ -22,6 +22,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from closedform import optimizers, schedules, transforms
 from closedform.errors import ClosedFormError
 from closedform.exporters.onnx_files import rule_models, schedule_model
+from closedform.exporters.onnx_targets import OnnxFormat
 from closedform.importers.onnx_graph import read_model
 from closedform.language import Schedule, UpdateRule
 from closedform.options import GraphOptions, ModelSpec
@@ -131,7 +132,7 @@ def subject_of_rule(name: str, *, is_flat: bool) -> Subject:
     rule = RULES[name]()
     options = GraphOptions(dtype="f64")
     spec = ModelSpec(rule, SHAPES)
-    models, _ = rule_models(spec, options, inline=is_flat)
+    models, _ = rule_models(spec, options, OnnxFormat(inline=is_flat))
     members = [(one.rule, one.params) for one in spec.assignments]
     kinds = Kinds(options.tensor_dtype, options.scalar_dtype)
 

@@ -49,9 +49,9 @@ def parser(prog: str) -> Parser:
         "repeat for each",
     )
     found.add_argument(
-        "--inline",
+        "--functions",
         action="store_true",
-        help="write step.onnx as one flat graph, without functions",
+        help="write step.onnx with a local function for each kind of tensor, not as a flat graph",
     )
     found.add_argument(
         "--input",
@@ -74,7 +74,10 @@ def parser(prog: str) -> Parser:
     found.add_argument(
         "--step-dtype", choices=("i32", "i64"), default="i64", help="of the step (i64)"
     )
-    found.add_argument("--opset", type=int, default=21, help="the ONNX opset (21)")
+    found.add_argument("--opset", type=int, help="the ONNX opset (that of the target, or 21)")
+    found.add_argument(
+        "--target", help='the runtime that reads the files, such as "onnxruntime>=1.17"'
+    )
     found.add_argument(
         "--claims",
         action="store_true",
@@ -92,13 +95,14 @@ def run(
     force: bool,
     optimizer: str | None,
     params: list[str] | None,
-    inline: bool,
+    functions: bool,
     inputs: list[str] | None,
     vector: bool,
     dtype: str | None,
     scalar_dtype: str,
     step_dtype: str,
-    opset: int,
+    opset: int | None,
+    target: str | None,
     claims: bool,
     key: str,
     base_value: float | None,
@@ -140,6 +144,7 @@ def run(
             step_dtype=step_dtype,
             inputs=inputs or (),
             opset=opset,
+            target=target,
             claims=schedule.verify() if claims else None,
         )
 
@@ -158,8 +163,9 @@ def run(
             dtype=dtype,
             scalar_dtype=scalar_dtype,
             step_dtype=step_dtype,
-            inline=inline,
+            inline=not functions,
             opset=opset,
+            target=target,
         )
         tasks.append(((output / "init.onnx", output / "step.onnx"), write_rule))
     for path in (path for files, _ in tasks for path in files):

@@ -19,14 +19,17 @@ from closedform.compiler import (
 )
 from closedform.exporters.onnx_model import to_model
 from closedform.exporters.onnx_program import to_program_model
+from closedform.exporters.onnx_targets import OnnxFormat
 from closedform.ir.graph import Graph, Role
 from closedform.ir.program import Program, Stage, flatten
 from closedform.language.exact import to_float
 from closedform.language.printing import latex
 from closedform.language.schedule import Schedule
 from closedform.language.update_rule import UpdateRule
-from closedform.options import DEFAULT_OPSET, GraphOptions, ModelSpec
+from closedform.options import GraphOptions, ModelSpec
 from closedform.version import __version__
+
+DEFAULT_FORMAT = OnnxFormat()
 
 CALLS_FILE = "calls.json"
 """The file that says which parameter takes which graph of a split step."""
@@ -58,7 +61,7 @@ def schedule_model(
     schedule: Schedule,
     options: GraphOptions,
     *,
-    opset: int = DEFAULT_OPSET,
+    form: OnnxFormat = DEFAULT_FORMAT,
     claims: str | None = None,
 ) -> ModelProto:
     """Returns the checked model of a schedule.
@@ -66,18 +69,19 @@ def schedule_model(
     Args:
         schedule: The schedule.
         options: How it is compiled. An input that has a value keeps it as its default.
-        opset: ONNX opset.
+        form: How the graph is written.
         claims: A report of claims in JSON, for the metadata.
 
     Raises:
-        ExportError: The opset does not have an op.
+        ExportError: The opset does not have an op, or the target does not have a dtype.
     """
     graph = compile_schedule(schedule, options)
     values = {name: str(value) for name, value in schedule.hyperparameters.items()}
     stated = {} if claims is None else {"closedform.claims": claims}
     return to_model(
         graph,
-        opset=opset,
+        opset=form.opset,
+        dtypes=form.dtypes,
         metadata={**stated, **_metadata(schedule.expr, values)},
         defaults=input_defaults(schedule, graph),
         docs={"step": CLOCK, "value": f"value of schedule {schedule.name}"},
@@ -100,11 +104,7 @@ def input_defaults(schedule: Schedule, graph: Graph) -> dict[str, float]:
 
 
 def rule_models(
-    spec: ModelSpec,
-    options: GraphOptions,
-    *,
-    inline: bool = False,
-    opset: int = DEFAULT_OPSET,
+    spec: ModelSpec, options: GraphOptions, form: OnnxFormat = DEFAULT_FORMAT
 ) -> tuple[dict[str, ModelProto], Program]:
     """Returns the models of a rule by name, and the step that they were made of.
 
@@ -114,34 +114,38 @@ def rule_models(
     Args:
         spec: The parameters and their rules.
         options: How they are compiled.
-        inline: Whether ``step`` is one flat graph; else the step of a kind of tensor is a local
-            function that each of them calls.
-        opset: ONNX opset.
+        form: How the graphs are written: ``step`` as one flat graph, or the step of a kind of
+            tensor as a local function that each of them calls.
 
     Raises:
-        ExportError: The opset does not have an op.
+        ExportError: The opset does not have an op, or the target does not have a dtype.
     """
     program = compile_program(spec, options)
     facts = rule_facts(spec)
+
+    def written(graph: Graph) -> ModelProto:
+        return to_model(graph, opset=form.opset, dtypes=form.dtypes, **facts)
+
     models = {
-        "init": to_model(compile_init(spec, options), opset=opset, **facts),
-        "step": to_model(flatten(program), opset=opset, **facts)
-        if inline
-        else to_program_model(program, opset=opset, **facts),
+        "init": written(compile_init(spec, options)),
+        "step": written(flatten(program))
+        if form.inline
+        else to_program_model(program, opset=form.opset, **facts),
     }
     if has_evaluation(spec):
-        models["evaluation"] = to_model(compile_evaluation(spec, options), opset=opset, **facts)
+        models["evaluation"] = written(compile_evaluation(spec, options))
     return models, program
 
 
 def split_models(
-    spec: ModelSpec, program: Program, opset: int = DEFAULT_OPSET
+    spec: ModelSpec, program: Program, form: OnnxFormat = DEFAULT_FORMAT
 ) -> tuple[dict[str, ModelProto], Calls]:
     """Returns the step of a rule as models of single tensors by file name, and their calls."""
     graphs, calls = split_files(program)
     metadata = rule_facts(spec)["metadata"]
     models = {
-        name: to_model(graph, opset=opset, metadata=metadata) for name, graph in graphs.items()
+        name: to_model(graph, opset=form.opset, dtypes=form.dtypes, metadata=metadata)
+        for name, graph in graphs.items()
     }
     return models, calls
 

@@ -15,7 +15,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto, helper
 
 from closedform.errors import ExportError, nearest
 from closedform.exporters.onnx_ops import BF16_MIN_OPSET, ELEMENT_TYPES, ONNX_OPS, Writer
-from closedform.exporters.onnx_versions import lowest_ir_version
+from closedform.exporters.onnx_targets import ALL_DTYPES, check_dtypes, lowest_ir_version
 from closedform.ir.graph import Graph, Node, Role, input_names
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, TensorType
@@ -32,6 +32,7 @@ def to_model(
     graph: Graph,
     *,
     opset: int = DEFAULT_OPSET,
+    dtypes: frozenset[DType] = ALL_DTYPES,
     metadata: Mapping[str, str] | None = None,
     docs: Mapping[str, str] | None = None,
     defaults: Mapping[str, Number] | None = None,
@@ -44,34 +45,40 @@ def to_model(
     Args:
         graph: A checked graph.
         opset: 7 to 23; an op that needs a later one raises.
+        dtypes: The dtypes that the file may contain, constants included.
         metadata: The metadata_props, written in the order of their keys.
         docs: Doc strings by input or output name; that under the graph's name is the model's.
         defaults: Values of inputs with the role hyper, which become optional inputs.
 
     Raises:
         ExportError: The opset is out of range or too old for an op, a name in ``docs`` or
-            ``defaults`` is unknown, a default does not fit its input, or ONNX refuses the model.
+            ``defaults`` is unknown, a default does not fit its input, the dtype of a value is not
+            in ``dtypes``, or ONNX refuses the model.
     """
     check_opset(graph, opset)
     docs = dict(docs or {})
     _check_known("doc string", docs, (graph.name, *_interface(graph)), graph)
-    writer, outputs = written(graph, opset)
+    writer, outputs = written(graph, opset, dtypes)
     _write_defaults(writer, dict(defaults or {}))
     for value in (*writer.inputs, *outputs):
         value.doc_string = docs.get(value.name, "")
     body = helper.make_graph(
         writer.nodes, graph.name, writer.inputs, outputs, initializer=writer.initializers
     )
-    return finish_model(body, opset, metadata, doc=docs.get(graph.name, ""))
+    model = finish_model(body, opset, metadata, doc=docs.get(graph.name, ""))
+    check_dtypes(model, dtypes)
+    return model
 
 
-def written(graph: Graph, opset: int) -> tuple[Writer, list[ValueInfoProto]]:
+def written(
+    graph: Graph, opset: int, dtypes: frozenset[DType] = ALL_DTYPES
+) -> tuple[Writer, list[ValueInfoProto]]:
     """Returns the inputs, initializers and nodes of a graph, and its outputs.
 
     Raises:
         ExportError: An input and an output share a name.
     """
-    writer = Writer(graph, _value_names(graph), opset)
+    writer = Writer(graph, _value_names(graph), opset, dtypes)
     for node, name in zip(graph.nodes, writer.names, strict=True):
         operands = tuple(writer.names[operand] for operand in node.operands)
         ONNX_OPS[node.op].emit(writer, node, operands, name)

@@ -19,7 +19,7 @@ import numpy as np
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper
 
 from closedform.errors import ExportError
-from closedform.ir.graph import Graph, Node
+from closedform.ir.graph import Array, Graph, Node
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, Shape, TensorType
 
@@ -42,11 +42,13 @@ class Writer:
         graph: The graph that is written.
         names: The ONNX value name of each node of ``graph``, by index.
         opset: The opset that the model will declare.
+        dtypes: The dtypes that the model may contain.
     """
 
     graph: Graph
     names: list[str]
     opset: int
+    dtypes: frozenset[DType] = frozenset(DType)
     inputs: list[ValueInfoProto] = field(default_factory=list)
     initializers: list[TensorProto] = field(default_factory=list)
     nodes: list[NodeProto] = field(default_factory=list)
@@ -69,7 +71,7 @@ class Writer:
         )
         self._constants.setdefault((type_, data), name)
 
-    def constant(self, value: int | Sequence[int], dtype: DType) -> str:
+    def constant(self, value: int | Sequence[int] | Array, dtype: DType) -> str:
         """Returns the name of an initializer that holds ``value``, adding it when it is new."""
         array = np.asarray(value, dtype.numpy)
         type_ = TensorType(dtype, array.shape)
@@ -193,35 +195,39 @@ def _cast(writer: Writer, node: Node, operands: tuple[str, ...], result: str) ->
 
 
 def _reduce_sum(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
-    axes = node.attribute("axes")
-    if not axes:
+    if not node.attribute("axes"):
         writer.call("Identity", *operands, into=result)
         return
+    _reduction(writer, node, operands, "ReduceSum", 13, result)
+
+
+def _reduction(
+    writer: Writer,
+    node: Node,
+    operands: tuple[str, ...],
+    operator: str,
+    since: int,
+    result: str | None = None,
+) -> str:
+    """A reduction: its axes are an operand from the opset ``since`` on, an attribute before."""
+    axes = sizes(node.attribute("axes"))
     keepdims = int(node.attribute("keepdims"))
-    listed = writer.constant(sizes(axes), DType.I64)
-    writer.call("ReduceSum", *operands, listed, into=result, keepdims=keepdims)
+    if writer.opset < since:
+        return writer.call(operator, *operands, into=result, axes=axes, keepdims=keepdims)
+    listed = writer.constant(axes, DType.I64)
+    return writer.call(operator, *operands, listed, into=result, keepdims=keepdims)
 
 
 def _reduce_max(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
-    """ReduceMax, and of floats the NaN that it drops: a sum of absolute values is NaN for it alone.
-
-    The axes are an attribute before opset 18, an operand since.
-    """
-    axes = node.attribute("axes")
-    if not axes:
+    """ReduceMax, and of floats the NaN that it drops: for it alone a sum of sizes is NaN."""
+    if not node.attribute("axes"):
         writer.call("Identity", *operands, into=result)
         return
-    keepdims = int(node.attribute("keepdims"))
-    listed = writer.constant(sizes(axes), DType.I64)
-    is_float = node.type.dtype.is_float
-    name = None if is_float else result
-    if writer.opset < 18:
-        found = writer.call("ReduceMax", *operands, into=name, axes=sizes(axes), keepdims=keepdims)
-    else:
-        found = writer.call("ReduceMax", *operands, listed, into=name, keepdims=keepdims)
-    if not is_float:
+    if not node.type.dtype.is_float:
+        _reduction(writer, node, operands, "ReduceMax", 18, result)
         return
-    total = writer.call("ReduceSum", writer.call("Abs", *operands), listed, keepdims=keepdims)
+    found = _reduction(writer, node, operands, "ReduceMax", 18)
+    total = _reduction(writer, node, (writer.call("Abs", *operands),), "ReduceSum", 13)
     writer.call("Where", writer.call("Equal", total, total), found, total, into=result)
 
 
@@ -236,6 +242,11 @@ def _transpose(writer: Writer, node: Node, operands: tuple[str, ...], result: st
 def _reshape(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
     """A named size is -1; a size of 0 needs allowzero, which ONNX forbids next to -1."""
     shape = node.attribute("shape")
+    if DType.I64 not in writer.dtypes and _without_ones(shape) == _without_ones(
+        writer.operand(node, 0).type.shape
+    ):
+        _unit_axes(writer, node, operands, result)
+        return
     wanted = [dim if isinstance(dim, int) else -1 for dim in shape]
     if 0 not in wanted:
         writer.call("Reshape", *operands, writer.constant(wanted, DType.I64), into=result)
@@ -252,8 +263,14 @@ def _reshape(writer: Writer, node: Node, operands: tuple[str, ...], result: str)
 
 
 def _broadcast_to(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
-    """Expand; bf16 goes through f32, which holds it exactly (onnxruntime has no bf16 Expand)."""
+    """Expand; bf16 goes through f32, which holds it exactly (onnxruntime has no bf16 Expand).
+
+    In files without int64 a product with ones: a vector of ones for each axis that is expanded.
+    """
     (operand,) = operands
+    if DType.I64 not in writer.dtypes and node.type.dtype is not DType.BOOL:
+        _times_ones(writer, node, operand, result)
+        return
     target = writer.constant(sizes(node.attribute("shape")), DType.I64)
     if node.type.dtype is not DType.BF16:
         writer.call("Expand", operand, target, into=result)
@@ -261,6 +278,37 @@ def _broadcast_to(writer: Writer, node: Node, operands: tuple[str, ...], result:
     wide = writer.call("Cast", operand, to=TensorProto.FLOAT)
     expanded = writer.call("Expand", wide, target)
     writer.call("Cast", expanded, into=result, to=TensorProto.BFLOAT16)
+
+
+def _without_ones(shape: Shape) -> list[int | str]:
+    return [dim for dim in shape if dim != 1]
+
+
+def _unit_axes(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
+    """Squeeze and Unsqueeze, whose axes are attributes before opset 13."""
+    (operand,) = operands
+    for operator, shape, into in (
+        ("Squeeze", writer.operand(node, 0).type.shape, None),
+        ("Unsqueeze", node.type.shape, result),
+    ):
+        axes = [axis for axis, dim in enumerate(shape) if dim == 1]
+        if axes:
+            operand = writer.call(operator, operand, into=into, axes=axes)
+    if operand != result:
+        writer.call("Identity", operand, into=result)
+
+
+def _times_ones(writer: Writer, node: Node, operand: str, result: str) -> None:
+    shape = sizes(node.type.shape)
+    given = [1] * (len(shape) - writer.operand(node, 0).type.rank)
+    given += sizes(writer.operand(node, 0).type.shape)
+    expanded = [axis for axis, size in enumerate(shape) if size != given[axis]]
+    for axis in expanded or [-1] * bool(len(shape) > writer.operand(node, 0).type.rank):
+        ones = [1] * len(shape)
+        ones[axis] = shape[axis] if expanded else 1
+        factor = writer.constant(np.ones(ones), node.type.dtype)
+        operand = writer.call("Mul", operand, factor)
+    writer.call("Identity", operand, into=result)
 
 
 ONNX_OPS: Mapping[Op, OnnxRow] = {
@@ -291,8 +339,8 @@ ONNX_OPS: Mapping[Op, OnnxRow] = {
     Op.NOT: _direct("Not", 1),
     Op.WHERE: _direct("Where", 9),
     Op.CAST: OnnxRow(9, _cast),
-    Op.REDUCE_SUM: OnnxRow(13, _reduce_sum),
-    Op.REDUCE_MAX: OnnxRow(13, _reduce_max),
+    Op.REDUCE_SUM: OnnxRow(11, _reduce_sum),
+    Op.REDUCE_MAX: OnnxRow(12, _reduce_max),
     Op.MATMUL: _direct("MatMul", 1),
     Op.TRANSPOSE: OnnxRow(1, _transpose),
     Op.RESHAPE: OnnxRow(5, _reshape),

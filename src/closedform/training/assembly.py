@@ -18,7 +18,7 @@ from closedform.compiler import (
 )
 from closedform.exporters.onnx_join import join_models, renamed
 from closedform.exporters.onnx_model import to_model
-from closedform.exporters.onnx_versions import lowest_ir_version
+from closedform.exporters.onnx_targets import lowest_ir_version
 from closedform.ir import naming
 from closedform.ir.types import DType
 from closedform.language import Schedule, UpdateRule

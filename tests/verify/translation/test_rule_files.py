@@ -138,7 +138,7 @@ def test_groups_are_proofs_of_their_own(tmp_path: Path) -> None:
 
 def test_a_thousand_parameters_cost_little_more_than_one(tmp_path: Path) -> None:
     params = {f"layer.{place}": (8,) for place in range(1000)}
-    models = cf.to_onnx(optimizers.sgd(RATE, momentum=0.9), tmp_path, params=params)
+    models = cf.to_onnx(optimizers.sgd(RATE, momentum=0.9), tmp_path, params=params, inline=False)
     assert isinstance(models, dict)
     assert parts_of(models["step"]) == {"": 0, "layer.0": 1000}
 
@@ -148,7 +148,7 @@ def test_a_thousand_parameters_cost_little_more_than_one(tmp_path: Path) -> None
 
 def test_a_node_of_a_function_that_is_wrong_is_refuted(tmp_path: Path) -> None:
     rule = optimizers.adamw(RATE)
-    models = exported(rule, tmp_path, validate=False)
+    models = exported(rule, tmp_path, validate=False, inline=False)
     nodes = [node for each in models["step"].functions for node in each.node]
     (root,) = [node for node in nodes if node.op_type == "Sqrt"]
     root.op_type = "Abs"
@@ -162,7 +162,7 @@ def test_a_node_of_a_function_that_is_wrong_is_refuted(tmp_path: Path) -> None:
 def test_operands_of_another_parameter_are_refuted(tmp_path: Path) -> None:
     """One call of a thousand that is wired otherwise is no longer one of the others' kind."""
     rule = optimizers.sgd(RATE, momentum=0.9)
-    models = exported(rule, tmp_path, validate=False)
+    models = exported(rule, tmp_path, validate=False, inline=False)
     call = next(node for node in models["step"].graph.node if "param.v" in node.input)
     call.input[list(call.input).index("grad.v")] = "grad.w"
     with pytest.raises(VerificationError, match=r"next\.param\.v is "):
@@ -171,7 +171,7 @@ def test_operands_of_another_parameter_are_refuted(tmp_path: Path) -> None:
 
 def test_a_sum_without_one_of_its_parts_is_not_proved(tmp_path: Path) -> None:
     rule = transforms.clip_by_global_norm(optimizers.sgd(RATE), 1)
-    models = exported(rule, tmp_path, validate=False)
+    models = exported(rule, tmp_path, validate=False, inline=False)
     (*_, last) = [
         node
         for node in models["step"].graph.node

@@ -66,7 +66,7 @@ LAYERS = in_order(
     {"config": frozenset(), "dialects": frozenset()},  # deprecated names of recipes
     {"verify": EXACT | ARRAYS | {"flint", "z3", "onnx", "onnxruntime"}},
     {"audit": ARRAYS | {"sympy", "flint"}, "difference": ARRAYS | {"flint"}},
-    {"writing": frozenset({"sympy", "yaml"})},
+    {"writing": ARRAYS | {"sympy", "yaml"}},
     {"runtime": ARRAYS | {"onnx", "onnxruntime"}},
     {"torch": ARRAYS | {"onnx", "onnxscript", "sympy", "torch"}},
     {"training": ARRAYS | {"onnx", "rich", "safetensors", "torch"}},

@@ -255,6 +255,16 @@ def test_convert_writes_a_config_and_its_verdict(tmp_path: Path) -> None:
     ).schedule().exact(5)
 
 
+def test_convert_writes_an_extension(tmp_path: Path) -> None:
+    flags = tmp_path / "train.args"
+    flags.write_text("--lr 1e-3\n--train-iters 100\n--lr-warmup-iters 10\n")
+    words = [str(flags), "--to", "transformers", "--facts", "global_batch_size=8"]
+    result = CliRunner().invoke(["convert", *words, "--as", "extension"])
+    assert result.exit_code == 0, result.stderr
+    assert "def learning_rate(t):\n    if t < 11:\n" in result.stdout
+    assert result.stderr.startswith("transformers: exact\n")
+
+
 def test_convert_says_why_it_is_impossible(tmp_path: Path) -> None:
     config = tmp_path / "train.yaml"
     config.write_text(

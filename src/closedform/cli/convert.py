@@ -35,6 +35,14 @@ def parser(prog: str) -> Parser:
     found.add_argument(
         "--total", type=positive, help="the updates of the run, if the config has none"
     )
+    found.add_argument(
+        "--as",
+        dest="kind",
+        choices=("config", "table", "extension"),
+        default="config",
+        help="config; table, the values of the run as CSV; or extension, Python source with the "
+        "closed form for the framework's extension point",
+    )
     found.add_argument("-o", "--output", type=Path, help="the file to write; standard output")
     found.add_argument("--force", action="store_true", help="overwrite the file")
     return found
@@ -47,6 +55,7 @@ def run(
     framework: str | None,
     facts: list[str] | None,
     total: int | None,
+    kind: str,
     output: Path | None,
     force: bool,
 ) -> int:
@@ -56,7 +65,7 @@ def run(
     from closedform.writing import Verdict, write_recipe
 
     recipe = load_recipe(source, framework=framework, facts=parse_facts(facts))
-    written = write_recipe(recipe, to, total)
+    written = write_recipe(recipe, to, total, kind)
     print(_verdict(written), file=sys.stderr)
     if written.verdict is Verdict.IMPOSSIBLE:
         return 1
@@ -80,4 +89,5 @@ def _verdict(written: Written) -> str:
         used = ", ".join(f"{name}={value}" for name, value in written.facts.items())
         lines.append(f"  facts to read it with: {used}")
     lines += [f"  not written: {what}" for what in written.left_out]
+    lines += [f"  made by {written.framework}: {what}" for what in written.added]
     return "\n".join(lines)

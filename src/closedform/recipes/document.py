@@ -97,13 +97,13 @@ class Document:
         return "recipe" if self.form is Form.MAPPING else Path(self.source).stem
 
 
-def read_document(source: str | PathLike[str] | Mapping[str, Any]) -> Document:
+def read_document(source: str | PathLike[str] | Mapping[str, Any] | Document) -> Document:
     """Returns a config as plain data; a mapping is copied, never changed.
 
     Args:
         source: The path of a file of at most 1 MB, whose ending is its form: ``.yaml``, ``.yml``,
             ``.json``, ``.toml``, ``.args`` or ``.sh`` for a command line, ``.py``, ``.gin``; or a
-            mapping, as YAML would have it.
+            mapping, as YAML would have it; a document is returned as it is.
 
     Raises:
         ConfigError: The file cannot be read, is not of its form, or holds what is refused.
@@ -112,6 +112,8 @@ def read_document(source: str | PathLike[str] | Mapping[str, Any]) -> Document:
         >>> read_document({"a": (1, 2)}).content
         {'a': [1, 2]}
     """
+    if isinstance(source, Document):
+        return source
     if isinstance(source, Mapping):
         content = _copied(source, "", Budget("<mapping>"))
         return Document(content, "<mapping>")
@@ -121,12 +123,28 @@ def read_document(source: str | PathLike[str] | Mapping[str, Any]) -> Document:
             hint="give the path of a file",
         )
     path = Path(source)
-    name = str(path)
-    text = _text(path)
-    form = SUFFIXES.get(path.suffix.lower())
+    return document_of(_text(path), path.suffix, str(path))
+
+
+def document_of(text: str, suffix: str, name: str) -> Document:
+    """Returns the text of a config as plain data.
+
+    Args:
+        text: The text.
+        suffix: The ending of its file, which is its form.
+        name: The name of the file, for errors.
+
+    Raises:
+        ConfigError: The text is not of its form, or holds what is refused.
+
+    Example:
+        >>> document_of("lr = 0.1", ".toml", "run.toml").content
+        {'lr': 0.1}
+    """
+    form = SUFFIXES.get(suffix.lower())
     if form is None:
         raise ConfigError(
-            f"the ending of a config must be one of {', '.join(SUFFIXES)}, got {path.suffix!r}",
+            f"the ending of a config must be one of {', '.join(SUFFIXES)}, got {suffix!r}",
             where=name,
         )
     if form is Form.PYTHON:

@@ -9,6 +9,8 @@ from typing import Any
 
 import sympy as sp
 
+from closedform.recipes.recipe import Clipping, OptimizerPlan
+
 
 class Curve(StrEnum):
     """The curve of a segment, or of a decay."""
@@ -91,7 +93,8 @@ class Rise:
     Attributes:
         start: Its value at t = 0, also where it begins later.
         slope: What an update adds; of another curve than a line, what it adds on average.
-        begin: The first update on it: 0, or 1 where update 0 has the value of update 1.
+        begin: The first update on it: 0; 1 where update 0 has the value of update 1; later where
+            the values are at least a minimum.
         end: The first update that is no longer on it.
         curve: LINEAR; POWER for ``start + (peak - start) (t / length)**power``; LOGARITHM for
             ``start + (peak - start) log(t) / log(length)``; CONSTANT for ``start`` throughout.
@@ -190,14 +193,22 @@ class Group:
         patterns: The patterns on names of parameters, in the syntax of that config.
         factor: What its learning rate is multiplied by, None if that is not a constant.
         weight_decay: Its weight decay, None if it is that of the default group.
-        is_special: Whether it has an optimizer, or a schedule, of its own.
+        form: The form of its learning rate, where that is not a multiple of the default one.
+        is_special: Whether it has an optimizer of its own.
     """
 
     name: str
     patterns: tuple[str, ...] = ()
     factor: sp.Expr | None = sp.S.One
     weight_decay: sp.Expr | None = None
+    form: Form | None = None
     is_special: bool = False
+
+    def peak(self, default: sp.Expr) -> sp.Expr | None:
+        """Returns the peak of its learning rate, from that of the default group."""
+        if self.factor is not None:
+            return self.factor * default
+        return None if self.form is None else self.form.peak
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +222,11 @@ class Optimizer:
         clipping: The largest norm of the gradients, None for none.
         groups: The other param groups.
         schedules: The forms of what changes beside the learning rate: ``weight_decay``,
-            ``momentum``, ``beta1``, ``beta2``.
-        framework: The framework of the config that was read.
+            ``momentum``, ``beta1``, ``beta2``, and ``clipping`` for the largest norm.
+        own: The class and the arguments of an optimizer that is not one of the library's, where
+            the config that was read is of the same framework.
+        limit: The clipping of the recipe, also where it is not that of the norm of all gradients.
+        version: The version of the framework that the config was read by, where it is the same one.
     """
 
     name: str
@@ -221,11 +235,26 @@ class Optimizer:
     clipping: Any
     groups: tuple[Group, ...] = ()
     schedules: Mapping[str, Form] = field(default_factory=dict)
-    framework: str = ""
+    own: OptimizerPlan | None = None
+    limit: Clipping | None = None
+    version: str = ""
+
+    def argument(self, default: str) -> str:
+        """Returns the class of an optimizer of its own, or else the default."""
+        return default if self.own is None else self.own.name
+
+    def arguments(self, *left_out: str) -> dict[str, Any]:
+        """Returns the arguments of an optimizer of its own."""
+        given = {} if self.own is None else self.own.arguments
+        return {key: plain(one) for key, one in given.items() if key not in left_out}
 
     def betas(self) -> list[Any]:
         """Returns the decay rates of the moments, none where it has none."""
         return [native(beta) for beta in self.values.get("betas", ())]
+
+
+RUN = "of the run"
+"""The value of a fact of a writer that is that of the run: its updates, or those of an epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,14 +266,17 @@ class Writer:
             ``.args``.
         configs: From a form, the optimizer and the facts to configs that may have that form, the
             likeliest first. Each is read back and compared: a wrong one does no harm.
-        facts: Facts to read them back with, for a number that a config does not determine.
+        facts: Facts to read them back with, for a number that a config does not determine, and
+            what they are if the recipe does not know them; ``RUN`` for what the recipe has.
         optimizers: The rules of the library that it has a name for.
+        text: From a config to the text of its file, where the suffix does not determine it.
     """
 
     suffix: str
     configs: Callable[[Form, Optimizer, Mapping[str, Any]], Iterator[Config]]
     facts: Mapping[str, Any]
     optimizers: tuple[str, ...]
+    text: Callable[[Config], str] | None = None
 
 
 def native(value: Any) -> Any:
@@ -257,6 +289,29 @@ def native(value: Any) -> Any:
     if isinstance(value, int | float):
         return value
     return int(value) if value.is_Integer else float(value)
+
+
+def literal(value: Any) -> str:
+    """Returns a value as Python writes it; mappings with names as keys are calls of dict.
+
+    Example:
+        >>> literal({"type": "SGD", "lr": 0.1, "steps": [1, 2]})
+        "dict(type='SGD', lr=0.1, steps=[1, 2])"
+    """
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) and key.isidentifier() for key in value):
+            return f"dict({', '.join(f'{key}={literal(one)}' for key, one in value.items())})"
+        return "{" + ", ".join(f"{key!r}: {literal(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{', '.join(literal(one) for one in value)}]"
+    return repr(value)
+
+
+def plain(value: Any) -> Any:
+    """Returns a value in the types of a config: numbers of SymPy and tuples are converted."""
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return native(value) if isinstance(value, sp.Expr) else value
 
 
 def whole(value: sp.Expr) -> int:

@@ -30,7 +30,7 @@ AGREEMENT = 1e-6
 
 
 def load_recipe(
-    source: str | PathLike[str] | Mapping[str, Any],
+    source: str | PathLike[str] | Mapping[str, Any] | Document,
     framework: str | None = None,
     version: str | None = None,
     facts: Mapping[str, Any] | Facts | None = None,

@@ -195,16 +195,16 @@ def _line(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
 def _cosine(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
     """From values at equal distances: y(c+h) + y(c-h) is k y(c) + d, with k = 2 cos(pi h/L).
 
-    A distance beyond a whole wave gives another wave, so that one update is tried as well.
+    A distance beyond a period gives another period, so that one update is tried as well.
     """
     blocks = part.count // part.stride
     for distance in dict.fromkeys(((blocks - 1) // 5, 1)):
-        found = _wave(part, distance * part.stride) if blocks >= 5 and distance else None
+        found = _from_distance(part, distance * part.stride) if blocks >= 5 and distance else None
         if found is not None:
             yield found
 
 
-def _wave(part: Part, distance: int) -> Numbers:
+def _from_distance(part: Part, distance: int) -> Numbers:
     at = [part.value(part.first + index * distance) for index in range(5)]
     ends = [at[index - 1] + at[index + 1] for index in (1, 3)]
     pi = sp.pi.evalf(DIGITS)
@@ -249,7 +249,7 @@ def _inverse_root(part: Part) -> Iterator[tuple[sp.Expr, ...]]:
     if begin is None:
         return
     # The simplest of the values and scales that have this product.
-    for scale in (first - begin, sp.S.One):
+    for scale in (first - begin, first - begin - 1, sp.S.One):
         peak = simple(sp.sqrt(1 / (slope * scale)).evalf(DIGITS))
         if peak is not None and scale > 0:
             yield peak, begin, scale
@@ -261,7 +261,11 @@ def _moving(part: Part) -> list[sp.Expr]:
     floors = {one: one.args[0] / one.args[1] for one in bound.atoms(FloorDiv)}
     bound = bound.xreplace(floors)
     found = {one for one in sp.preorder_traversal(bound) if one.has(t)}
-    lines = [one for one in found if isinstance(one, sp.Expr) and _is_line(one)]
+    for choice in bound.atoms(sp.Min, sp.Max):
+        for arg in choice.args:
+            chosen = bound.xreplace({choice: arg})
+            found |= {one.base for one in chosen.atoms(sp.Pow) if one.base.has(t)}
+    lines = {sp.expand(one) for one in found if isinstance(one, sp.Expr) and _is_line(one)}
     return sorted(lines, key=sp.count_ops)[:MOST_BASES]
 
 

@@ -16,7 +16,8 @@ from closedform.difference import diff
 from closedform.errors import ArgumentError, ClosedFormError, UnknownNameError, nearest
 from closedform.language import Schedule, UpdateRule, exact_number
 from closedform.language.exact import to_float
-from closedform.recipes.forms import Config, Form, Group, Optimizer, Writer
+from closedform.recipes.document import document_of
+from closedform.recipes.forms import RUN, Config, Form, Group, Optimizer, Writer
 from closedform.recipes.frameworks import FRAMEWORKS
 from closedform.recipes.load import load_recipe
 from closedform.recipes.recipe import ClippingKind, ParamGroup, Recipe, is_constant
@@ -24,7 +25,10 @@ from closedform.verify.claims.continuity import cells_of
 from closedform.verify.claims.values import equal_to
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.verdict import Status
+from closedform.writing.extension import extension_source, other_rates
+from closedform.writing.python_text import read_back
 from closedform.writing.recognition import recognized
+from closedform.writing.table import table_text
 from closedform.writing.texts import rendered
 
 AFTER = 1000
@@ -38,6 +42,18 @@ class Verdict(StrEnum):
     UNTIL = "exact until"
     NEAREST = "nearest"
     IMPOSSIBLE = "impossible"
+
+
+class Kind(StrEnum):
+    """The text that a recipe is written as.
+
+    ``config`` is the native config of the framework; ``table`` the values of the run as CSV;
+    ``extension`` Python source with the closed form, for the framework's extension point.
+    """
+
+    CONFIG = "config"
+    TABLE = "table"
+    EXTENSION = "extension"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +74,7 @@ class Written:
         facts: The facts to read the config back with.
         left_out: What of the recipe the config does not have.
         added: The param groups that the framework makes beside, and the recipe does not have.
+        version: The version of the framework that it is written for; empty for the newest.
         recipe: The recipe as the framework's reader reads the config back.
     """
 
@@ -72,19 +89,28 @@ class Written:
     facts: Mapping[str, Any] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
+    version: str = ""
     recipe: Recipe | None = None
 
 
-def write_recipe(recipe: Recipe, framework: str, total: int | None = None) -> Written:
-    """Returns a recipe as the config of a framework.
+def write_recipe(
+    recipe: Recipe, framework: str, total: int | None = None, kind: str = Kind.CONFIG
+) -> Written:
+    """Returns a recipe as the config of a framework, or as a table or source for it.
+
+    A config is read back by the framework's reader, and each of its curves is compared with that of
+    the recipe; an extension is read back as expressions, and proved; a table has the values of the
+    run as float64 computes them.
 
     Args:
-        recipe: The recipe; its default param group is written.
-        framework: A framework that has a writer: ``closedform.writing.writable()``.
+        recipe: The recipe.
+        framework: A framework that has a writer: ``closedform.writing.writable()``. For a table any
+            name; for an extension any framework, ``torch`` or ``optax``.
         total: The updates of the run; the horizon of the recipe if not given.
+        kind: ``config``, ``table`` or ``extension``.
 
     Raises:
-        UnknownNameError: There is no such framework, or it has no writer.
+        UnknownNameError: There is no such framework or kind, or it has no writer.
         ArgumentError: The recipe has no horizon, and no total is given.
 
     Example:
@@ -94,18 +120,22 @@ def write_recipe(recipe: Recipe, framework: str, total: int | None = None) -> Wr
         >>> written.verdict.value, written.recipe.schedule().exact(5)
         ('exact', 1/2000)
     """
+    if kind not in set(Kind):
+        raise UnknownNameError(f"there is no kind {kind!r}", hint=nearest(kind, list(Kind)))
+    if kind != Kind.CONFIG:
+        return written_values(recipe, framework, run_length(recipe, total), Kind(kind))
     writer = _writer(framework)
     total = run_length(recipe, total)
     form = recognized(recipe.schedule(), total)
-    optimizer = _optimizer(recipe, writer, total)
+    optimizer = _optimizer(recipe, framework, writer, total)
     if form is None:
         return _impossible(framework, writer, UNKNOWN_CURVE, ())
-    known = _known_facts(recipe, writer)
+    known = _known_facts(recipe, writer, form)
     given = {**writer.facts, **known}
-    facts = {name: value for name, value in given.items() if value is not None}
+    facts = {name: value for name, value in given.items() if value not in (None, RUN)}
     best = _impossible(framework, writer, f"{framework} has no {described(form)}", ())
     for config in writer.configs(form, optimizer, known):
-        found = _tried(recipe, framework, writer, config, facts, total)
+        found = _tried(recipe, framework, writer, config, facts, total, optimizer.version)
         if _rank(found, total) < _rank(best, total):
             best = found
         if best.verdict is Verdict.EXACT and not best.left_out:
@@ -149,6 +179,38 @@ def described(form: Form) -> str:
     return f"{form.curve} decay{epochs}{repeated}{rise}"
 
 
+def written_values(recipe: Recipe, framework: str, total: int, kind: Kind) -> Written:
+    """Returns the values of a recipe as a table, or as source for an extension point.
+
+    Raises:
+        UnknownNameError: There is no such framework.
+        ArgumentError: A table would be too long.
+    """
+    if framework not in FRAMEWORKS:
+        raise UnknownNameError(
+            f"there is no framework {framework!r}", hint=nearest(framework, FRAMEWORKS)
+        )
+    if kind is Kind.TABLE:
+        why = "the values are those of float64, and the table ends with the run"
+        text = table_text(recipe, total)
+        left = tuple(f"the param group {name!r}" for name in other_rates(recipe))
+        return Written(framework, text, ".csv", Verdict.UNTIL, total, why=why, left_out=left)
+    rates = [recipe.schedule(), *other_rates(recipe).values()]
+    try:
+        text = extension_source(recipe, framework, total)
+        proofs = [
+            equal_to(one, read_back(one)).verify(budget=LIMITS.audit_seconds) for one in rates
+        ]
+    except ClosedFormError as error:
+        return Written(framework, "", ".py", Verdict.IMPOSSIBLE, why=error.what)
+    driven = [key for key in recipe.driven if key != "lr"]
+    left = tuple(f"the schedule of the {key.replace('_', ' ')}" for key in driven)
+    exact = Written(framework, text, ".py", Verdict.EXACT, left_out=left)
+    if all(one.proved for one in proofs):
+        return exact
+    return replace(exact, verdict=Verdict.NEAREST, why="the source is not proved equal")
+
+
 def writable() -> tuple[str, ...]:
     """Returns the frameworks whose configs can be written.
 
@@ -168,9 +230,14 @@ def _writer(framework: str) -> Writer:
     return found.writer
 
 
-def _known_facts(recipe: Recipe, writer: Writer) -> dict[str, Any]:
+def _known_facts(recipe: Recipe, writer: Writer, form: Form) -> dict[str, Any]:
     """The facts of the recipe that the writer has use for."""
     found = {name: getattr(recipe.facts, name) for name in writer.facts}
+    if writer.facts.get("total_updates") == RUN:
+        found["total_updates"] = form.total
+    lengths = {one.stride for one in form.segments if one.stride > 1}
+    if writer.facts.get("updates_per_epoch") == RUN and lengths:
+        found["updates_per_epoch"] = lengths.pop()
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -199,12 +266,15 @@ _FALLS_OUT = ("lr", "weight_decay")
 """Hyperparameters of a rule that are schedules of the param group, and compared as such."""
 
 
-def _optimizer(recipe: Recipe, writer: Writer, total: int) -> Optimizer:
+def _optimizer(recipe: Recipe, framework: str, writer: Writer, total: int) -> Optimizer:
     """The optimizer, the param groups and the other schedules for the writer."""
-    threshold = None
-    if recipe.clipping is not None and recipe.clipping.kind is ClippingKind.NORM:
-        given = recipe.clipping.threshold
-        threshold = None if isinstance(given, Schedule) else given
+    threshold, changing = None, dict(recipe.schedules)
+    limit = recipe.clipping
+    if limit is not None and limit.kind is ClippingKind.NORM:
+        if isinstance(limit.threshold, Schedule):
+            changing["clipping"] = limit.threshold
+        else:
+            threshold = limit.threshold
     name, values = "", {}
     rule = _rule(recipe)
     if rule is not None and rule.name in writer.optimizers:
@@ -214,20 +284,23 @@ def _optimizer(recipe: Recipe, writer: Writer, total: int) -> Optimizer:
         for key in ("eps", "momentum", "dampening"):
             if key in given and not isinstance(given[key], Schedule):
                 values[key] = given[key]
-    changing = {
+    forms = {
         key: recognized(made, total)
-        for key, made in recipe.schedules.items()
+        for key, made in changing.items()
         if key != "lr" and not is_constant(made)
     }
+    is_own = not name and recipe.framework == framework
     decay = recipe.schedules.get("weight_decay")
     return Optimizer(
         name,
         values,
         None if decay is None else decay.exact(0),
         threshold,
-        groups=tuple(_group(recipe, one) for one in recipe.param_groups[1:]),
-        schedules={key: form for key, form in changing.items() if form is not None},
-        framework=recipe.framework,
+        groups=tuple(_group(recipe, one, total) for one in recipe.param_groups[1:]),
+        schedules={key: form for key, form in forms.items() if form is not None},
+        own=recipe.param_groups[0].optimizer if is_own else None,
+        limit=limit,
+        version=recipe.version if recipe.framework == framework else "",
     )
 
 
@@ -238,15 +311,18 @@ def _rule(recipe: Recipe) -> UpdateRule | None:
         return None
 
 
-def _group(recipe: Recipe, group: ParamGroup) -> Group:
+def _group(recipe: Recipe, group: ParamGroup, total: int | None = None) -> Group:
     first = recipe.param_groups[0]
     factor = _factor(first.schedules["lr"], group.schedules["lr"])
     ours, theirs = (one.schedules.get("weight_decay") for one in (first, group))
     decay = None
     if theirs is not None and ours is not None and theirs != ours and is_constant(theirs):
         decay = theirs.exact(0)
-    is_special = factor is None or group.optimizer.name != first.optimizer.name
-    return Group(group.name, group.patterns, factor, decay, is_special)
+    form = None
+    if factor is None and total is not None:
+        form = recognized(group.schedules["lr"], total)
+    is_special = group.optimizer.name != first.optimizer.name
+    return Group(group.name, group.patterns, factor, decay, form, is_special)
 
 
 def _factor(first: Schedule, other: Schedule) -> Any:
@@ -269,11 +345,13 @@ def _tried(
     config: Config,
     facts: Mapping[str, Any],
     total: int,
+    version: str,
 ) -> Written:
     """A config, read back and compared; impossible where the framework refuses it."""
-    text = rendered(config, writer.suffix)
+    text = rendered(config, writer.suffix) if writer.text is None else writer.text(config)
     try:
-        back = load_recipe(config, framework=framework, facts=facts)
+        document = document_of(text, writer.suffix, f"<{framework}>")
+        back = load_recipe(document, framework, version or None, facts)
     except ClosedFormError as error:
         return _impossible(framework, writer, f"{framework} refuses it: {error.what}", ())
     exact = Written(
@@ -283,7 +361,8 @@ def _tried(
         Verdict.EXACT,
         facts=dict(facts),
         left_out=tuple(_left_out(recipe, back, total)),
-        added=tuple(_added(recipe, back)),
+        added=tuple(_added(recipe, back, total)),
+        version=version,
         recipe=back,
     )
     return _judged(exact, recipe.schedule(), back.schedule(), total)
@@ -296,7 +375,7 @@ def _left_out(recipe: Recipe, back: Recipe, total: int) -> Iterator[str]:
     """Yields the parts of the recipe that the config, as it is read back, does not have."""
     for group in recipe.param_groups[1:]:
         if _is_other(recipe, group) and not any(
-            _are_alike(recipe, group, back, one) for one in back.param_groups[1:]
+            _are_alike(recipe, group, back, one, total) for one in back.param_groups[1:]
         ):
             yield f"the param group {group.name!r}"
     for key, ours in recipe.schedules.items():
@@ -312,11 +391,11 @@ def _left_out(recipe: Recipe, back: Recipe, total: int) -> Iterator[str]:
         yield "the length of the run"
 
 
-def _added(recipe: Recipe, back: Recipe) -> Iterator[str]:
+def _added(recipe: Recipe, back: Recipe, total: int) -> Iterator[str]:
     """The param groups that the framework makes, and that the recipe does not have."""
     for group in back.param_groups[1:]:
         if _is_other(back, group) and not any(
-            _are_alike(back, group, recipe, one) for one in recipe.param_groups[1:]
+            _are_alike(back, group, recipe, one, total) for one in recipe.param_groups[1:]
         ):
             yield f"the param group {group.name!r}"
 
@@ -327,16 +406,17 @@ def _is_other(recipe: Recipe, group: ParamGroup) -> bool:
     return group.schedules != first.schedules or group.optimizer.name != first.optimizer.name
 
 
-def _are_alike(recipe: Recipe, group: ParamGroup, other: Recipe, one: ParamGroup) -> bool:
+def _are_alike(
+    recipe: Recipe, group: ParamGroup, other: Recipe, one: ParamGroup, total: int
+) -> bool:
     """Whether two param groups differ from their default groups in the same way."""
     if group.name != one.name and recipe.framework == other.framework:
         return False
     ours, theirs = _group(recipe, group), _group(other, one)
-    return (ours.factor, ours.weight_decay, ours.is_special) == (
-        theirs.factor,
-        theirs.weight_decay,
-        theirs.is_special,
-    )
+    is_same = (ours.weight_decay, ours.is_special) == (theirs.weight_decay, theirs.is_special)
+    if ours.factor is not None or theirs.factor is not None:
+        return is_same and ours.factor == theirs.factor
+    return is_same and _are_equal(group.schedules["lr"], one.schedules["lr"], total)
 
 
 def _optimizer_difference(recipe: Recipe, back: Recipe) -> Iterator[str]:

@@ -75,13 +75,15 @@ def segments_of(
     for index, first in enumerate(marks):
         end = marks[index + 1] if index + 1 < len(marks) else None
         last = max(total, first + LOOK_AHEAD)
+        if end is None and schedule.last_step is not None:
+            end = max(schedule.last_step, first) + 1
         segment = fitted(schedule, first, end, last, found[-1] if found else None)
         if segment is None:
             if first >= total:
                 break
             return None
         if found and _is_one_curve(found[-1], segment):
-            segment = replace(segment, first=found.pop().first)
+            segment = replace(found.pop(), end=segment.end)
         found.append(segment)
         later -= int(first >= total)
         if not later:
@@ -147,7 +149,7 @@ def _at(rise: Rise, step: int) -> sp.Expr:
 
 def _only_rising(rise: Rise, total: int) -> Form:
     """A run that ends within its warmup."""
-    peak = _at(rise, rise.end)
+    peak = _at(rise, min(rise.end, total))
     zero, end = sp.S.Zero, sp.Integer(total)
     return Form(rise, peak, peak, zero, end, Curve.CONSTANT, rise.end, total)
 
@@ -171,14 +173,25 @@ def _split(segments: Sequence[Segment]) -> tuple[Rise | None, list[Segment]]:
     """The rise, and the other segments."""
     rest = list(segments)
     is_point = len(rest) > 1 and rest[0].end == 1
-    if is_point and rest[1].curve is Curve.COSINE and 0 < rest[1].numbers[2] < 1:
-        # A rise over a part of one update: its line meets the peak where the decay begins.
+    if is_point and rest[1].curve is Curve.COSINE and 0 < rest[1].numbers[2] <= 1:
+        # A rise over one update, or a part: its line meets the peak where the decay begins.
         middle, size, meeting, _ = rest[1].numbers
         start = rest[0].value(0)
-        return Rise(start, (middle + size - start) / meeting, 0, 1), rest[1:]
+        if start < middle + size:
+            return Rise(start, (middle + size - start) / meeting, 0, 1), rest[1:]
+    if len(rest) > 2 and rest[0].curve is rest[1].curve is Curve.CONSTANT:
+        # A factor of the peak, which comes at once.
+        start, end = rest[0].numbers[0], rest[0].end
+        if start < rest[1].numbers[0] and end is not None:
+            return Rise(start, sp.S.Zero, 0, end, Curve.CONSTANT), rest[1:]
     begin = 0
-    if is_point and _is_rising(rest[1]) and rest[1].end is not None:
-        begin, rest = 1, rest[1:]
+    is_flat = len(rest) > 1 and rest[0].curve is Curve.CONSTANT and rest[0].stride == 1
+    if is_flat and _is_rising(rest[1]) and rest[1].end is not None:
+        # The first values are equal: that of update 1, or a minimum that the line starts below.
+        rest = rest[1:]
+        begin = rest[0].first
+        if begin > 1 and rest[0].value(1) == segments[0].value(0):
+            begin = 1
     first = rest[0]
     if not _is_rising(first):
         return None, rest
@@ -231,6 +244,8 @@ def _with_decay(
     match decay.curve:
         case Curve.INVERSE_ROOT:
             peak, begin, scale = decay.numbers
+            if plateau is not None and peak != plateau.numbers[0]:
+                scale, peak = scale * (peak / plateau.numbers[0]) ** 2, plateau.numbers[0]
             zero = sp.S.Zero
             made = Form(rise, peak, zero, begin, scale, decay.curve, decay.first, total)
         case Curve.COSINE:
@@ -261,6 +276,10 @@ def _line(
     peak = start
     if plateau is not None:
         peak = plateau.numbers[0]
+    elif rise is not None and rise.curve is not Curve.LINEAR:
+        peak = simple(decay.value(decay.first).evalf(DIGITS))
+        if peak is None:
+            return None
     elif rise is not None:
         if rise.slope == slope:
             return None
@@ -285,11 +304,15 @@ def _power(
             return None
         end = length - shift
         return Form(rise, peak, low, -shift, end, Curve.ROOT, decay.first, total)
-    begin = _beginning(rise, plateau, decay)
-    peak = _value_at(decay, begin)
-    if peak is None or factor < 0 or power < 0:
+    if factor < 0 or power < 0:
         return None
-    return Form(rise, peak, low, begin, shift, decay.curve, decay.first, total, power=power)
+    # Some curves begin with the run, whatever comes before them.
+    for begin in (_beginning(rise, plateau, decay), sp.S.Zero):
+        peak = _value_at(decay, begin)
+        if peak is not None:
+            first = decay.first
+            return Form(rise, peak, low, begin, shift, decay.curve, first, total, power=power)
+    return None
 
 
 def _exponential(

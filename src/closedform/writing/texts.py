@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
 
-from closedform.recipes.forms import Config
+from closedform.recipes.forms import Config, literal
 
 
 def rendered(config: Config, suffix: str) -> str:
@@ -26,10 +26,8 @@ def rendered(config: Config, suffix: str) -> str:
             return json.dumps(config, indent=2) + "\n"
         case ".toml":
             return "\n".join(_toml(config))
-        case ".py":
-            return "".join(f"{key} = {_python(value)}\n" for key, value in config.items())
-        case ".gin":
-            return "".join(f"{key} = {_python(value)}\n" for key, value in config.items())
+        case ".py" | ".gin":
+            return "".join(f"{key} = {literal(value)}\n" for key, value in config.items())
         case _:
             return yaml.safe_dump(dict(config), sort_keys=False)
 
@@ -46,14 +44,3 @@ def _toml(config: Config) -> Iterator[str]:
         for key, value in section.items():
             yield f"{key} = {json.dumps(value)}"
         yield ""
-
-
-def _python(value: Any) -> str:
-    """A literal: mappings with names as keys are calls of dict, as MMEngine writes them."""
-    if isinstance(value, Mapping):
-        if all(isinstance(key, str) and key.isidentifier() for key in value):
-            return f"dict({', '.join(f'{key}={_python(one)}' for key, one in value.items())})"
-        return "{" + ", ".join(f"{key!r}: {_python(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, list):
-        return f"[{', '.join(_python(one) for one in value)}]"
-    return repr(value)

@@ -31,7 +31,7 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
             "lr_wsd_decay_style": _STYLES[form.curve],
         }
     optimizer: dict[str, Any] = {
-        "_target_": f"torch.optim.{_CLASSES.get(made.name, 'AdamW')}",
+        "_target_": made.argument(f"torch.optim.{_CLASSES.get(made.name, 'AdamW')}"),
         "lr": native(form.peak),
         "weight_decay": native(made.weight_decay or 0),
         **{key: native(one) for key, one in made.values.items() if key != "betas"},

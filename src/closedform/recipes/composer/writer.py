@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import sympy as sp
+
 from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
 
 _SHAPES = {
     Curve.CONSTANT: ("constant", "constant_with_warmup"),
     Curve.LINEAR: ("linear_decay", "linear_decay_with_warmup"),
     Curve.COSINE: ("cosine_decay", "cosine_decay_with_warmup"),
+    Curve.POWER: ("polynomial", "polynomial_with_warmup"),
 }
 _FOUNDRY = {
     "constant": "constant_with_warmup",
@@ -21,6 +24,9 @@ _FOUNDRY = {
 
 def _schedulers(form: Form) -> Iterator[tuple[str, dict[str, Any]]]:
     """The names of schedulers with their arguments: a warmup begins at 0."""
+    if form.curve in (Curve.STEPS, Curve.EXPONENTIAL) or form.cycles > 1:
+        yield from _others(form)
+        return
     if form.curve not in _SHAPES:
         return
     plain, warmed = _SHAPES[form.curve]
@@ -29,11 +35,32 @@ def _schedulers(form: Form) -> Iterator[tuple[str, dict[str, Any]]]:
         arguments["alpha_f"] = native(form.low / form.peak) if form.peak != 0 else 0.0
         if whole(form.end) != form.total:
             arguments["t_max"] = f"{whole(form.end)}ba"
+    if form.curve is Curve.POWER:
+        arguments["power"] = native(form.power)
     if form.rise is None:
         yield plain, arguments
         return
     for length in dict.fromkeys((whole(form.warmup()), whole(form.warmup(1)))):
         yield warmed, {"t_warmup": f"{length}ba", **arguments}
+
+
+def _others(form: Form) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Steps, an exponential, and a cosine in cycles."""
+    if form.curve is Curve.STEPS:
+        values = [value for _, value in form.marks]
+        gamma = native(values[1] / values[0]) if values[0] != 0 else 0.0
+        steps = {"milestones": [f"{first}ba" for first, _ in form.marks[1:]], "gamma": gamma}
+        if form.rise is None:
+            yield "multistep", steps
+        else:
+            yield "multistep_with_warmup", {"t_warmup": f"{whole(form.warmup())}ba", **steps}
+    elif form.rise is None and form.curve is Curve.EXPONENTIAL:
+        gamma = (form.low / form.peak) ** (sp.S.One / (form.end - form.begin))
+        number = float(sp.N(gamma, 30))
+        yield "exponential", {"gamma": number, "decay_period": "1ba"}
+    elif form.rise is None and form.begin == 0:
+        length = f"{whole(form.end - form.begin)}ba"
+        yield "cosine_warmrestart", {"t_0": length, "alpha_f": native(form.low / form.peak)}
 
 
 def _optimizer(form: Form, made: Optimizer) -> dict[str, Any]:
@@ -66,8 +93,9 @@ def _foundry_configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> I
     for name, arguments in _schedulers(form):
         own = _FOUNDRY.get(name.removesuffix("_with_warmup"), name)
         optimizer = _optimizer(form, made)
-        # DecoupledAdamW does not multiply its weight decay by the rate.
-        optimizer["weight_decay"] = native((made.weight_decay or 0) * form.peak)
+        if made.name != "decoupled_adamw":
+            # DecoupledAdamW does not multiply its weight decay by the rate.
+            optimizer["weight_decay"] = native((made.weight_decay or 0) * form.peak)
         yield {
             "optimizer": {"name": "decoupled_adamw", **optimizer},
             "scheduler": {"name": own, "t_warmup": "0ba", **arguments},
@@ -77,6 +105,7 @@ def _foundry_configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> I
         }
 
 
-WRITER = Writer(".yaml", _configs, {}, ("adam", "adamw", "sgd"))
-FOUNDRY_WRITER = Writer(".yaml", _foundry_configs, {}, ("adamw",))
+_RULES = ("adam", "adamw", "decoupled_adamw", "decoupled_sgdw", "sgd")
+WRITER = Writer(".yaml", _configs, {}, _RULES)
+FOUNDRY_WRITER = Writer(".yaml", _foundry_configs, {}, ("adamw", "decoupled_adamw"))
 """Of llm-foundry."""

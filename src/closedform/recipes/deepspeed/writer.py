@@ -17,16 +17,20 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
         "weight_decay": native(made.weight_decay or 0),
         **{key: native(one) for key, one in made.values.items() if key != "betas"},
     }
-    if "betas" in made.values:
-        params["betas"] = [native(beta) for beta in made.values["betas"]]
+    if made.betas():
+        params["betas"] = made.betas()
+    params |= made.arguments("lr", "weight_decay")
     shared: dict[str, Any] = {
-        "optimizer": {"type": _TYPES.get(made.name, "AdamW"), "params": params},
+        "optimizer": {"type": made.argument(_TYPES.get(made.name, "AdamW")), "params": params},
         "train_micro_batch_size_per_gpu": 1,
     }
     if made.clipping is not None:
         shared["gradient_clipping"] = native(made.clipping)
     if form.curve is Curve.CONSTANT and form.rise is None:
         yield shared
+        return
+    if form.rise is not None and form.rise.curve is Curve.LOGARITHM:
+        yield from _logarithmic(form, shared)
         return
     warmup = max(0, whole(form.warmup(-1)) if form.rise is not None else 0)
     rates = {
@@ -62,6 +66,24 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
             found = []
     for name, arguments in found:
         yield {**shared, "scheduler": {"type": name, "params": arguments}}
+
+
+def _logarithmic(form: Form, shared: Mapping[str, Any]) -> Iterator[Config]:
+    """The warmup of DeepSpeed's default type: log(t) / log(length), one update late."""
+    if form.rise is None or form.curve not in (Curve.CONSTANT, Curve.LINEAR):
+        return
+    for length in (form.rise.end - 1, form.rise.end, form.rise.end + 1):
+        rates: dict[str, Any] = {
+            "warmup_min_lr": native(form.rise.start),
+            "warmup_max_lr": native(form.peak),
+            "warmup_num_steps": length,
+            "warmup_type": "log",
+        }
+        name = "WarmupLR"
+        if form.curve is Curve.LINEAR:
+            name = "WarmupDecayLR"
+            rates["total_num_steps"] = whole(form.end) - 1
+        yield {**shared, "scheduler": {"type": name, "params": rates}}
 
 
 WRITER = Writer(".json", _configs, {}, ("adamw", "lion", "sgd"))

@@ -5,5 +5,8 @@ from __future__ import annotations
 from closedform.recipes.entries import Framework
 from closedform.recipes.gpt_neox.reader import READER
 from closedform.recipes.gpt_neox.schedules import SCHEDULES
+from closedform.recipes.gpt_neox.writer import WRITER
 
-FRAMEWORK = Framework("gpt-neox", SCHEDULES, {}, versions=("ea7aefd8f8e1",), reader=READER)
+FRAMEWORK = Framework(
+    "gpt-neox", SCHEDULES, {}, versions=("ea7aefd8f8e1",), reader=READER, writer=WRITER
+)

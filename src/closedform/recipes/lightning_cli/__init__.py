@@ -5,5 +5,8 @@ from __future__ import annotations
 from closedform.recipes.entries import Framework
 from closedform.recipes.lightning_cli.reader import READER
 from closedform.recipes.lightning_cli.schedules import SCHEDULES
+from closedform.recipes.lightning_cli.writer import WRITER
 
-FRAMEWORK = Framework("lightning-cli", SCHEDULES, {}, versions=("c4d012163c7f",), reader=READER)
+FRAMEWORK = Framework(
+    "lightning-cli", SCHEDULES, {}, versions=("c4d012163c7f",), reader=READER, writer=WRITER
+)

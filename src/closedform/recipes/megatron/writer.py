@@ -10,12 +10,26 @@ import sympy as sp
 from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
 
 _STYLES = {Curve.LINEAR: "linear", Curve.COSINE: "cosine", Curve.CONSTANT: "constant"}
+_TAILS = {**_STYLES, Curve.EXPONENTIAL: "exponential", Curve.ROOT: "minus_sqrt"}
+"""The decays after a constant phase."""
 
 
 def _optimizer(made: Optimizer) -> dict[str, Any]:
     flags: dict[str, Any] = {"clip-grad": native(made.clipping or 0)}
     if made.weight_decay is not None:
         flags["weight-decay"] = native(made.weight_decay)
+    changing = made.schedules.get("weight_decay")
+    if changing is not None and changing.curve in (Curve.LINEAR, Curve.COSINE, Curve.CONSTANT):
+        first, last = changing.peak, changing.low
+        style = changing.curve.value
+        if changing.rise is not None:
+            # An increase is all rise.
+            first, last, style = changing.rise.start, changing.peak, "linear"
+        flags |= {
+            "weight-decay-incr-style": style,
+            "start-weight-decay": native(first),
+            "end-weight-decay": native(last),
+        }
     if "betas" in made.values:
         prefix = "lion" if made.name == "lion" else "adam"
         for index, beta in enumerate(made.values["betas"], 1):
@@ -27,21 +41,52 @@ def _optimizer(made: Optimizer) -> dict[str, Any]:
     return {**flags, "adam-eps": native(made.values.get("eps", 1e-8))}
 
 
+def _groups(form: Form, made: Optimizer) -> dict[str, Any]:
+    """The rate of embeddings and output layers."""
+    for group in made.groups:
+        peak = group.peak(form.peak)
+        if group.name != "decoupled_lr" or peak is None:
+            continue
+        low = form.low * group.factor if group.form is None else group.form.low
+        return {"decoupled-lr": native(peak), "decoupled-min-lr": native(low)}
+    return {}
+
+
+def _inverse_root(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+    """The root of the warmup over the update, at least the minimum."""
+    if form.begin != 0 or form.rise is None:
+        return
+    flags = {"lr": native(form.peak), "min-lr": native(form.after or form.low)}
+    if "global_batch_size" in facts:
+        flags["global-batch-size"] = int(facts["global_batch_size"])
+    yield {
+        **flags,
+        **_optimizer(made),
+        "lr-decay-style": "inverse-square-root",
+        "train-iters": form.total,
+        "lr-decay-iters": form.total,
+        "lr-warmup-iters": whole(form.warmup()),
+    }
+
+
 def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
-    if form.curve not in _STYLES:
+    if form.curve is Curve.INVERSE_ROOT:
+        yield from _inverse_root(form, made, facts)
+        return
+    if form.curve not in _TAILS:
         return
     batch = sp.Integer(facts.get("global_batch_size", 1))
     lengths = {"train": sp.Integer(form.total), "lr-decay": form.end, "lr-warmup": form.warmup()}
-    style = {"lr-decay-style": _STYLES[form.curve]}
+    style = {"lr-decay-style": _TAILS[form.curve]}
     if form.curve is Curve.CONSTANT:
         lengths["lr-decay"] = max(lengths["train"], lengths["lr-warmup"] + 1)
-    elif form.has_plateau:
+    elif form.has_plateau or form.curve not in _STYLES:
         lengths["lr-wsd-decay"] = form.end - form.begin
-        style = {"lr-decay-style": "WSD", "lr-wsd-decay-style": _STYLES[form.curve]}
+        style = {"lr-decay-style": "WSD", "lr-wsd-decay-style": _TAILS[form.curve]}
     rates = {"lr": native(form.peak), "min-lr": native(form.low), **style}
     if form.rise is not None and form.at() != 0:
         rates["lr-warmup-init"] = native(form.at())
-    shared = {**rates, **_optimizer(made)}
+    shared = {**rates, **_optimizer(made), **_groups(form, made)}
     if "global_batch_size" in facts:
         shared["global-batch-size"] = int(batch)
     for unit, factor in (("iters", sp.S.One), ("samples", batch)):

@@ -5,5 +5,8 @@ from __future__ import annotations
 from closedform.recipes.entries import Framework
 from closedform.recipes.mmengine.reader import READER
 from closedform.recipes.mmengine.schedules import SCHEDULES
+from closedform.recipes.mmengine.writer import WRITER
 
-FRAMEWORK = Framework("mmengine", SCHEDULES, {}, versions=("254342938d9b",), reader=READER)
+FRAMEWORK = Framework(
+    "mmengine", SCHEDULES, {}, versions=("254342938d9b",), reader=READER, writer=WRITER
+)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from closedform.recipes.entries import Framework
 from closedform.recipes.ms_swift.reader import READER
+from closedform.recipes.ms_swift.writer import WRITER
 from closedform.recipes.transformers import FRAMEWORK as TRANSFORMERS
 
-FRAMEWORK = Framework("ms-swift", {}, {}, versions=TRANSFORMERS.versions, reader=READER)
+FRAMEWORK = Framework(
+    "ms-swift", {}, {}, versions=TRANSFORMERS.versions, reader=READER, writer=WRITER
+)

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import sympy as sp
+
 from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
 
 _NAMES = {
     Curve.CONSTANT: "WarmupPolicy",
     Curve.COSINE: "CosineAnnealing",
     Curve.LINEAR: "PolynomialDecayAnnealing",
+    Curve.POWER: "PolynomialDecayAnnealing",
+    Curve.ROOT: "WarmupHoldAnnealOneMinusSquareRoot",
+    Curve.INVERSE_ROOT: "InverseSquareRootAnnealing",
 }
 
 
@@ -44,10 +49,24 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
             "name": "WarmupHoldAnnealLinear",
             "hold_steps": whole(form.begin) - warmup,
         }
+    if form.curve is Curve.ROOT:
+        sched["hold_steps"] = whole(form.begin) - warmup
+    elif form.curve is Curve.POWER:
+        sched["power"] = native(form.power)
+        if form.has_plateau:
+            sched |= {
+                "name": "PolynomialHoldDecayAnnealing",
+                "hold_steps": whole(form.begin) - warmup,
+            }
+    elif form.curve is Curve.INVERSE_ROOT:
+        sched |= {"max_steps": form.total, "min_lr": native(form.after or form.low)}
     if sched["max_steps"] != form.total:
         # The trainer's number of updates would replace that of the schedule.
         trainer = {**trainer, "max_steps": -1}
-    yield {"model": {"optim": optim}, "trainer": trainer}
+    yield {"model": {"optim": optim, **_encoder(form, made)}, "trainer": trainer}
+    for other, rate in _more(form, sched, warmup):
+        own = {**optim, "lr": native(rate), "sched": other}
+        yield {"model": {"optim": own}, "trainer": {**trainer, "max_steps": -1}}
     if form.rise is None or form.at() == 0:
         constant = {**sched, "name": "CosineAnnealing"}
         if form.curve is Curve.COSINE:
@@ -59,6 +78,33 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
                 "model": {"optim": {**optim, "sched": constant}},
                 "trainer": {**trainer, "max_steps": longer},
             }
+
+
+def _encoder(form: Form, made: Optimizer) -> dict[str, Any]:
+    """The rates of parts of the model."""
+    own = {
+        one.name: {"lr": native(peak)}
+        for one in made.groups
+        if (peak := one.peak(form.peak)) not in (None, form.peak) and one.name.isidentifier()
+    }
+    return {"optim_param_groups": own} if own else {}
+
+
+def _more(
+    form: Form, sched: Mapping[str, Any], warmup: int
+) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Policies whose curve counts from update 0, with the rate of the optimizer."""
+    if form.curve is Curve.POWER and form.power == sp.S.Half:
+        # The root of what is left of the whole run.
+        for rate in {form.peak * sp.sqrt(form.end / (form.end - form.begin)), form.peak}:
+            own = {key: one for key, one in sched.items() if key != "power"}
+            yield {**own, "name": "SquareRootAnnealing"}, rate
+    if form.curve is Curve.INVERSE_ROOT and form.begin == 0:
+        rate = form.peak * sp.sqrt(form.end)
+        low = native(form.after or form.low)
+        yield {"name": "NoamAnnealing", "d_model": 1, "warmup_steps": warmup, "min_lr": low}, rate
+        policy = {"name": "NoamHoldAnnealing", "decay_rate": 0.5, "hold_steps": 0}
+        yield {**sched, **policy, "warmup_steps": warmup}, form.peak
 
 
 WRITER = Writer(".yaml", _configs, {}, ("adam", "adamw", "sgd"))

@@ -26,13 +26,29 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
     if "eps" in made.values:
         optimizer["eps"] = native(made.values["eps"])
     more = {} if made.clipping is None else {"max_grad_norm": native(made.clipping)}
+    spared = " ".join(pattern for one in made.groups for pattern in one.patterns)
+    optimizer["decay_norm_and_bias"] = "norm" not in spared and "bias" not in spared
+    optimizer["decay_embeddings"] = "embed" not in spared
+    clipping: dict[str, Any] = {}
+    limit = made.schedules.get("clipping")
+    if limit is not None and len(limit.marks) == 2:
+        (_, first), (mark, last) = limit.marks
+        more = {"max_grad_norm": native(last)}
+        clipping = {"grad_clip_warmup_steps": mark, "grad_clip_warmup_factor": native(first / last)}
     for section, peak in _schedulers(form, facts.get("tokens_per_update")):
         yield {
             "optimizer": {**optimizer, "learning_rate": native(peak)},
-            "scheduler": section,
+            "scheduler": {**section, **_scaled(clipping, section, facts)},
             "max_duration": form.total,
             **more,
         }
+
+
+def _scaled(clipping: Config, section: Config, facts: Mapping[str, Any]) -> Config:
+    """The warmup of the clipping in the unit of the scheduler."""
+    each = int(facts.get("tokens_per_update", 1)) if section.get("units") == "tokens" else 1
+    key = "grad_clip_warmup_steps"
+    return {**clipping, key: clipping[key] * each} if clipping else {}
 
 
 def _schedulers(form: Form, tokens: Any) -> Iterator[tuple[dict[str, Any], Any]]:

@@ -5,5 +5,8 @@ from __future__ import annotations
 from closedform.recipes.entries import Framework
 from closedform.recipes.olmo_core.reader import READER
 from closedform.recipes.olmo_core.schedules import SCHEDULES
+from closedform.recipes.olmo_core.writer import WRITER
 
-FRAMEWORK = Framework("olmo_core", SCHEDULES, {}, versions=("fa6c5014c9f6",), reader=READER)
+FRAMEWORK = Framework(
+    "olmo_core", SCHEDULES, {}, versions=("fa6c5014c9f6",), reader=READER, writer=WRITER
+)

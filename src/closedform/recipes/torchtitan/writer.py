@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+from closedform.recipes.torchtitan.schedules import VERSIONS
 
+_MINIMUM = dict.fromkeys(VERSIONS[1:4], "lr_min")
 _TYPES = {Curve.LINEAR: "linear", Curve.COSINE: "cosine", Curve.CONSTANT: "linear"}
 
 
@@ -42,7 +45,37 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
     training: dict[str, Any] = {"steps": form.total}
     if made.clipping is not None:
         training["max_norm"] = native(made.clipping)
-    yield {"optimizer": optimizer, "lr_scheduler": section, "training": training}
+    shared = {"optimizer": optimizer, "training": training}
+    if made.version in VERSIONS[1:]:
+        yield from _formerly(form, shared, section, made.version)
+    else:
+        yield {**shared, "lr_scheduler": section}
+
+
+def _formerly(
+    form: Form, shared: Mapping[str, Any], section: Mapping[str, Any], version: str
+) -> Iterator[Config]:
+    """The configs of a version before June 2025, whose divisors differ by one update."""
+    low = section["min_lr_factor"]
+    optimizer = dict(shared["optimizer"])
+    if form.rise is not None and not form.has_plateau and form.rise.start > 0:
+        # The peak is not reached.
+        optimizer["lr"] = native(form.rise.start * (form.rise.end + 1))
+    for warmup, shift in itertools.product((0, 1), (0, -1, 1)):
+        length = form.rise.end - warmup if form.rise is not None else 0
+        end = form.total if form.curve is Curve.CONSTANT else whole(form.end) + shift
+        if end < 1:
+            continue
+        training = {**shared["training"], "steps": end}
+        scheduler = {"decay_type": section["decay_type"]}
+        if version in VERSIONS[4:]:
+            training["warmup_steps"] = length
+        else:
+            scheduler |= {"warmup_steps": length, _MINIMUM[version]: low}
+            if form.has_plateau:
+                scheduler["decay_ratio"] = whole(form.end - form.begin + shift) / end
+        made = {"optimizer": optimizer, "training": training}
+        yield {**made, "lr_scheduler": scheduler}
 
 
 WRITER = Writer(".toml", _configs, {}, ("adam", "adamw"))

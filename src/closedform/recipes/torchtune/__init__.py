@@ -5,5 +5,8 @@ from __future__ import annotations
 from closedform.recipes.entries import Framework
 from closedform.recipes.torchtune.reader import READER
 from closedform.recipes.torchtune.schedules import SCHEDULES
+from closedform.recipes.torchtune.writer import WRITER
 
-FRAMEWORK = Framework("torchtune", SCHEDULES, {}, versions=("bd2a0fc7c",), reader=READER)
+FRAMEWORK = Framework(
+    "torchtune", SCHEDULES, {}, versions=("bd2a0fc7c",), reader=READER, writer=WRITER
+)

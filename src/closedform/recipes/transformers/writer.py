@@ -7,17 +7,20 @@ from typing import Any
 
 from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
 
+_SWITCHES = ("adam_mini", "apollo", "badam", "galore", "muon")
+"""Optimizers that a flag of LLaMA-Factory or ms-swift chooses."""
 
-def _kinds(form: Form, warmup: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The schedulers of a curve, with their arguments."""
+
+def kinds(form: Form, warmup: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields the schedulers of a curve, with their arguments."""
     ratio = native(form.low / form.peak) if form.peak != 0 else 0.0
-    if form.has_plateau and form.curve in (Curve.LINEAR, Curve.COSINE):
+    if form.has_plateau and form.curve in (Curve.LINEAR, Curve.COSINE, Curve.ROOT):
         yield (
             "warmup_stable_decay",
             {
                 "num_decay_steps": whole(form.end - form.begin),
                 "num_stable_steps": whole(form.begin) - warmup,
-                "decay_type": form.curve.value,
+                "decay_type": "1-sqrt" if form.curve is Curve.ROOT else form.curve.value,
                 "min_lr_ratio": ratio,
             },
         )
@@ -27,10 +30,16 @@ def _kinds(form: Form, warmup: int) -> Iterator[tuple[str, dict[str, Any]]]:
             yield ("constant_with_warmup" if warmup else "constant"), {}
         case Curve.LINEAR if form.low == 0:
             yield "linear", {}
-        case Curve.LINEAR:
-            yield "polynomial", {"lr_end": native(form.low), "power": 1.0}
+        case Curve.LINEAR | Curve.POWER:
+            yield "polynomial", {"lr_end": native(form.low), "power": native(form.power)}
+        case Curve.COSINE if form.cycles > 1 and form.low == 0:
+            yield "cosine_with_restarts", {"num_cycles": form.cycles}
         case Curve.COSINE if form.low == 0:
             yield "cosine", {}
+            length = form.end - form.begin
+            if warmup < form.total and length > 0:
+                # A cosine that does not end with the run, by its number of cycles.
+                yield "cosine", {"num_cycles": native((form.total - warmup) / (2 * length))}
         case Curve.COSINE:
             yield "cosine_with_min_lr", {"min_lr": native(form.low)}
             yield "cosine_warmup_with_min_lr", {"min_lr": native(form.low)}
@@ -42,20 +51,20 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
     del facts
     warmup = whole(form.warmup()) if form.rise is not None else 0
     end = form.total
-    if form.curve in (Curve.LINEAR, Curve.COSINE):
+    if form.curve in (Curve.LINEAR, Curve.COSINE, Curve.POWER) and form.cycles == 1:
         end = whole(form.end)
     optimizer: dict[str, Any] = {
-        "optim": {"adamw": "adamw_torch", "sgd": "sgd", "lion": "lion_32bit"}.get(
-            made.name, "adamw_torch"
-        ),
+        "optim": made.argument("sgd" if made.name == "sgd" else "adamw_torch"),
         "weight_decay": native(made.weight_decay or 0),
         "max_grad_norm": native(made.clipping or 0),
     }
+    if made.argument("") in _SWITCHES:
+        optimizer = {**optimizer, "optim": "adamw_torch", f"use_{made.argument('')}": True}
     for index, beta in enumerate(made.values.get("betas", ()), 1):
         optimizer[f"adam_beta{index}"] = native(beta)
     if "eps" in made.values:
         optimizer["adam_epsilon"] = native(made.values["eps"])
-    for name, arguments in _kinds(form, warmup):
+    for name, arguments in kinds(form, warmup):
         config: dict[str, Any] = {
             "learning_rate": native(form.peak),
             "max_steps": end,
@@ -65,6 +74,12 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
         }
         if arguments:
             config["lr_scheduler_kwargs"] = arguments
+        if "num_cycles" in arguments:
+            config["max_steps"] = form.total
+        for key in ("aligner_lr", "vit_lr"):
+            factors = [one.factor for one in made.groups if one.name == key]
+            if factors and factors[0] is not None:
+                config[key] = native(factors[0] * form.peak)
         yield config
 
 

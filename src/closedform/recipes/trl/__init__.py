@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from closedform.recipes.entries import Framework
 from closedform.recipes.transformers import FRAMEWORK as TRANSFORMERS
+from closedform.recipes.transformers.writer import WRITER
 from closedform.recipes.trl.reader import READER
 
-FRAMEWORK = Framework("trl", {}, {}, versions=TRANSFORMERS.versions, reader=READER)
+FRAMEWORK = Framework("trl", {}, {}, versions=TRANSFORMERS.versions, reader=READER, writer=WRITER)

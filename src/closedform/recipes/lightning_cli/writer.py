@@ -1,0 +1,81 @@
+"""The writer of LightningCLI's configs: schedulers by epochs, or by updates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import sympy as sp
+
+from closedform.recipes.forms import RUN, Config, Curve, Form, Optimizer, Writer, native, whole
+
+_CLASSES = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
+_OWN = {
+    Curve.COSINE: "CosineWithWarmup",
+    Curve.CONSTANT: "ConstantWithWarmup",
+    Curve.LINEAR: "LinearWithWarmup",
+}
+"""The schedulers of ModelGenerator, by their curve."""
+_MODULE = "modelgenerator.lr_schedulers"
+
+
+def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+    del facts
+    arguments: dict[str, Any] = {
+        "lr": native(form.peak),
+        "weight_decay": native(made.weight_decay or 0),
+        **{key: native(one) for key, one in made.values.items() if key != "betas"},
+    }
+    if made.betas():
+        arguments["betas"] = made.betas()
+    path = f"torch.optim.{_CLASSES.get(made.name, 'AdamW')}"
+    optimizer = {"class_path": path, "init_args": arguments}
+    trainer: dict[str, Any] = {"max_steps": form.total}
+    if made.clipping is not None:
+        trainer["gradient_clip_val"] = native(made.clipping)
+    if form.curve is Curve.CONSTANT and form.rise is None:
+        yield {"trainer": trainer, "optimizer": optimizer}
+        return
+    for name, given in _by_epochs(form):
+        block = {"class_path": f"torch.optim.lr_scheduler.{name}", "init_args": given}
+        yield {"trainer": trainer, "optimizer": optimizer, "lr_scheduler": block}
+    if form.stride == 1 and form.curve in _OWN and not form.has_plateau:
+        given = {"num_warmup_steps": whole(form.warmup())}
+        block = {"class_path": f"{_MODULE}.{_OWN[form.curve]}", "init_args": given}
+        inner = {"optimizer": optimizer, "lr_scheduler": block}
+        model = {"class_path": "modelgenerator.tasks.MLM", "init_args": inner}
+        yield {"trainer": trainer, "model": model}
+
+
+def _by_epochs(form: Form) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Torch's schedulers, which are stepped after each epoch."""
+    each = form.stride
+    if form.rise is not None:
+        return
+    match form.curve:
+        case Curve.COSINE if form.cycles == 1 and form.begin == 0:
+            curve = {"T_max": whole(form.end / each), "eta_min": native(form.low)}
+            yield "CosineAnnealingLR", curve
+        case Curve.STEPS:
+            values = [value for _, value in form.marks]
+            marks = [native(sp.Integer(first) / each) for first, _ in form.marks[1:]]
+            gamma = native(values[1] / values[0]) if values[0] != 0 else 0
+            yield "MultiStepLR", {"milestones": marks, "gamma": gamma}
+        case Curve.EXPONENTIAL:
+            gamma = (form.low / form.peak) ** (sp.Integer(each) / (form.end - form.begin))
+            yield "ExponentialLR", {"gamma": float(sp.N(gamma, 30))}
+        case Curve.LINEAR if form.begin == 0 and form.peak != 0:
+            factor = native(form.low / form.peak)
+            length = whole(form.end / each)
+            line = {"start_factor": 1.0, "end_factor": factor, "total_iters": length}
+            yield "LinearLR", line
+        case Curve.POWER if form.begin == 0 and form.low == 0:
+            yield (
+                "PolynomialLR",
+                {"total_iters": whole(form.end / each), "power": native(form.power)},
+            )
+        case _:
+            return
+
+
+WRITER = Writer(".yaml", _configs, {"updates_per_epoch": RUN}, ("adam", "adamw", "sgd"))

@@ -1,0 +1,75 @@
+"""The writer of OLMo-core's configs, as checkpoints have them; the clock counts t + 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
+
+_CLASSES = {"adam": "AdamConfig", "adamw": "AdamWConfig", "lion": "LionConfig"}
+_MODULE = "olmo_core.optim"
+
+
+def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
+    del facts
+    optim: dict[str, Any] = {
+        "_CLASS_": f"{_MODULE}.{_CLASSES.get(made.name, 'AdamWConfig')}",
+        "weight_decay": native(made.weight_decay or 0),
+        **{key: native(one) for key, one in made.values.items() if key != "betas"},
+    }
+    if made.betas():
+        optim["betas"] = made.betas()
+    overrides = [
+        {"params": list(one.patterns or (one.name,)), "opts": {"weight_decay": native(decay)}}
+        for one in made.groups
+        if (decay := one.weight_decay) is not None and one.factor == 1
+    ]
+    if overrides:
+        optim["group_overrides"] = overrides
+    for scheduler, peak in _schedulers(form):
+        module: dict[str, Any] = {"optim": {**optim, "lr": native(peak)}, "scheduler": scheduler}
+        if made.clipping is not None:
+            module["max_grad_norm"] = native(made.clipping)
+        duration = {"_CLASS_": "olmo_core.train.Duration", "value": form.total, "unit": "steps"}
+        yield {"train_module": module, "trainer": {"max_duration": duration}}
+
+
+def _named(name: str, **fields: Any) -> dict[str, Any]:
+    return {"_CLASS_": f"{_MODULE}.scheduler.{name}", **fields}
+
+
+def _schedulers(form: Form) -> Iterator[tuple[dict[str, Any], Any]]:
+    """The scheduler, and the rate of the optimizer."""
+    rise = {"warmup": whole(form.warmup(1)) if form.rise is not None else 0}
+    if form.rise is not None:
+        rise["warmup_min_lr"] = native(form.at(1))
+    ratio = native(form.low / form.peak) if form.peak != 0 else 0.0
+    # The clock counts t + 1.
+    last = whole(form.end) + 1 if form.curve is not Curve.INVERSE_ROOT else form.total
+    length = {} if last == form.total else {"t_max": last}
+    match form.curve:
+        case Curve.CONSTANT:
+            if form.rise is None:
+                yield _named("ConstantScheduler"), form.peak
+            else:
+                yield _named("ConstantWithWarmup", **rise), form.peak
+        case Curve.COSINE | Curve.LINEAR if not form.has_plateau:
+            name = "CosWithWarmup" if form.curve is Curve.COSINE else "LinearWithWarmup"
+            yield _named(name, **rise, alpha_f=ratio, **length), form.peak
+            if form.rise is None and form.curve is Curve.LINEAR:
+                # The line goes on to where the clock is 0.
+                share = (form.begin + 1) / (form.end - form.begin)
+                peak = form.peak + (form.peak - form.low) * share
+                part = native(form.low / peak)
+                yield _named(name, **rise, alpha_f=part, **length), peak
+        case Curve.LINEAR:
+            decay = whole(form.end - form.begin)
+            fields = {"decay": decay, "decay_fraction": None, "decay_min_lr": native(form.low)}
+            yield _named("WSD", **rise, **fields), form.peak
+        case Curve.INVERSE_ROOT:
+            for part in (0.0, ratio):
+                yield _named("InvSqrtWithWarmup", **rise, alpha_f=part), form.peak
+
+
+WRITER = Writer(".json", _configs, {}, ("adam", "adamw", "lion"))

@@ -20,7 +20,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 export MPLBACKEND := Agg
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint format types doctests units wheel-smoke golden gallery frameworks theorems compare compare-web compare-torch bench clean
+.PHONY: help demo test lint format types doctests units wheel-smoke golden gallery frameworks theorems compare compare-web compare-torch docs bench bench-check clean
 .NOTPARALLEL:
 
 help:
@@ -39,7 +39,9 @@ help:
 	@echo "make compare      the library beside the reference values and the installed packages"
 	@echo "make compare-torch  the suites of torch beside the drop-ins"
 	@echo "make compare-web  training and the gallery in Node and headless Chromium"
-	@echo "make bench        every script of benchmarks/"
+	@echo "make docs         the site, into build/site; a broken link or a warning is an error"
+	@echo "make bench        every script of benchmarks/; writes benchmarks/RESULTS.md"
+	@echo "make bench-check  the benchmarks again; a ratio worse than the stored one, beyond its noise, is an error"
 	@echo "make clean        remove .venv, .venv-compare, build outputs and caches"
 
 demo: $(STAMP)
@@ -148,6 +150,12 @@ compare-web: $(STAMP)
 	@mkdir -p build/web && cd build/web && npm install --silent --no-fund --no-audit --ignore-scripts \
 	  --prefix . onnxruntime-web@1.30 katex@0.19 playwright-core@1.65
 	@$(BIN)/python -m pytest tests/web/compare_browser.py
+
+docs: $(STAMP)
+	@echo "== docs: the site, strictly"
+	@$(BIN)/python -m pip install -qq ".[docs]" -c $(CONSTRAINTS)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 bench: $(STAMP)
 	@echo "== bench: beside their peers; writes benchmarks/RESULTS.md"

@@ -13,9 +13,18 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 EXTRAS = ("prove", "cli", "plot", "torch")
 COMPARED = ("jax",)
 """Extras of the environment of `make compare` alone; its requirements pin their lower bounds."""
+EVERYTHING = f"closedform[{','.join(EXTRAS)}]"
 # Checkers and build tools do not affect the results of the tests: their lowest versions are
 # the pinned ones.
-TOOLS = {"build", "mypy", "pre-commit", "ruff", "types-pyyaml"}
+TOOLS = {
+    "build",
+    "mkdocs-material",
+    "mkdocstrings-python",
+    "mypy",
+    "pre-commit",
+    "ruff",
+    "types-pyyaml",
+}
 
 
 def canonical(name: str) -> str:
@@ -43,7 +52,7 @@ def bounds() -> dict[str, str]:
     wanted = [*PROJECT["dependencies"], *(line for lines in own for line in lines)]
     found = {}
     for line in wanted:
-        if line == f"closedform[{','.join(EXTRAS)}]":
+        if line == EVERYTHING:
             continue
         match = re.fullmatch(r"([\w-]+)>=([\d.]+)", line)
         assert match, f"{line}: a dependency has one lower bound"
@@ -67,8 +76,41 @@ def test_constraints_name_only_dependencies() -> None:
 
 def test_every_extra_is_part_of_dev() -> None:
     extras = PROJECT["optional-dependencies"]
-    assert set(extras) == {*EXTRAS, *COMPARED, "dev"}
-    assert extras["dev"][0] == f"closedform[{','.join(EXTRAS)}]"
+    assert set(extras) == {*EXTRAS, *COMPARED, "all", "dev", "docs"}
+    assert extras["dev"][0] == EVERYTHING
+    assert extras["all"] == [EVERYTHING]
+
+
+def test_classifiers_name_the_versions_that_ci_runs() -> None:
+    named = {line.rpartition(" ")[2] for line in PROJECT["classifiers"] if ":: 3." in line}
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    assert named == set(re.findall(r'"(3\.\d+)"', text))
+    assert PROJECT["requires-python"] == f">={min(named, key=numbers)}"
+
+
+def test_addresses_are_those_of_the_project() -> None:
+    """Links of README.md are absolute, for PyPI; those into the repository lead to files."""
+    home = PROJECT["urls"]["Repository"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)\s]+)\)", readme)
+    assert links
+    raw = home.replace("github.com", "raw.githubusercontent.com") + "/main/"
+    for link in links:
+        assert link.startswith("https://"), link
+        for base in (f"{home}/blob/main/", f"{home}/tree/main/", raw):
+            path = link.removeprefix(base).partition("#")[0]
+            assert path == link or (ROOT / path).exists(), link
+    for name in ("CITATION.cff", ".github/ISSUE_TEMPLATE/config.yml"):
+        assert home in (ROOT / name).read_text(encoding="utf-8")
+    for name, address in PROJECT["urls"].items():
+        assert name == "Documentation" or address.startswith(home)
+
+
+def test_every_file_of_the_manifest_exists() -> None:
+    for line in (ROOT / "MANIFEST.in").read_text(encoding="utf-8").splitlines():
+        command, *names = line.split()
+        if command in {"graft", "include", "prune"}:
+            assert all((ROOT / name).exists() for name in names), line
 
 
 @pytest.mark.parametrize("extra", COMPARED)

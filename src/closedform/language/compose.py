@@ -189,7 +189,7 @@ def repeat(schedule: Schedule, every: Steps | None = None, *, name: str = "repea
 
     Raises:
         DefinitionError: ``every`` is not an integer above 0, or f has no length where it is not
-        given.
+            given.
 
     Example:
         >>> from closedform.schedules import linear

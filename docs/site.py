@@ -1,0 +1,106 @@
+"""Pages of the site that are made from other files: `mkdocs.yml` names this file as a hook.
+
+The front page is README.md, the benchmarks and the changelog are their files. The reference has an
+entry for each name in ``__all__`` of the public packages, so that a name cannot be left out.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+import closedform
+
+ROOT = Path(__file__).parents[1]
+COPIES = {
+    "index.md": "README.md",
+    "changelog.md": "CHANGELOG.md",
+    "benchmarks.md": "benchmarks/RESULTS.md",
+}
+OUTSIDE = (
+    "",
+    "https://github.com/closedform/closedform/blob/main/",
+    "https://raw.githubusercontent.com/closedform/closedform/main/",
+)
+"""How files outside docs/ link to a page in it."""
+PACKAGES = {
+    "core": ("closedform", "The functions and classes of the package itself."),
+    "schedules": ("closedform.schedules", "Schedules of the library; see also the gallery."),
+    "optimizers": ("closedform.optimizers", "Update rules of the library."),
+    "transforms": ("closedform.transforms", "Update rules made from update rules."),
+    "claims": ("closedform.claims", "Claims that `verify` proves or refutes."),
+    "frameworks": ("closedform.frameworks", "Schedules and optimizers of other frameworks."),
+    "training": ("closedform.training", "A whole training step as one graph."),
+    "torch": ("closedform.torch", "Drop-in schedulers and optimizers for torch."),
+    "errors": ("closedform.errors", "Exceptions."),
+}
+
+
+def public_names(package: str) -> list[str]:
+    """Returns the public names of a package that are not modules."""
+    module = _module(package)
+    names = getattr(module, "__all__", None) or [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+    ]
+    return sorted(name for name in names if not inspect.ismodule(getattr(module, name)))
+
+
+def _module(package: str) -> Any:
+    parent, _, name = package.rpartition(".")
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError:
+        return getattr(importlib.import_module(parent), name)
+
+
+def entries(package: str) -> Iterator[str]:
+    """Yields the directive or the line of each public name."""
+    module = _module(package)
+    for name in public_names(package):
+        value = getattr(module, name)
+        home = getattr(value, "__module__", None)
+        if package == "closedform" and home == "closedform.errors":
+            continue  # on its own page
+        if (inspect.isclass(value) or inspect.isfunction(value)) and home is not None:
+            yield f"::: {home}.{value.__qualname__}\n"
+        else:
+            yield f"### `{name}`\n\n{_description(package, name, value)}\n"
+
+
+def _description(package: str, name: str, value: object) -> str:
+    """A constant: its value or kind."""
+    kind = type(value).__name__
+    shown = repr(value)
+    return f"`{package}.{name}`, {kind}: `{shown if len(shown) < 100 else kind}`"
+
+
+def page(title: str) -> str:
+    """Returns the text of a page of the reference."""
+    package, sentence = PACKAGES[title]
+    heading = f"# `{package}`\n\n{sentence}\n\n"
+    return heading + "\n".join(entries(package))
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Adds the generated pages."""
+    for path, source in COPIES.items():
+        text = (ROOT / source).read_text(encoding="utf-8")
+        for base in OUTSIDE:
+            text = text.replace(f"]({base}docs/", "](")
+        files.append(File.generated(config, path, content=text))
+    for title in PACKAGES:
+        files.append(File.generated(config, f"api/{title}.md", content=page(title)))
+    rows = "\n".join(
+        f"- [`{package}`]({title}.md): {sentence}"
+        for title, (package, sentence) in PACKAGES.items()
+    )
+    text = f"# Reference\n\nclosedform {closedform.__version__}.\n\n{rows}\n"
+    files.append(File.generated(config, "api/index.md", content=text))
+    return files

@@ -105,6 +105,9 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	  tests/importers/test_optax.py \
 	  "tests/test_readme.py::test_page_runs[docs/bring_your_own_schedule.md]" \
 	  "tests/test_readme.py::test_page_runs[docs/bring_your_own_optimizer.md]"
+	@echo "== compare: every schedule and rule in JAX beside onnxruntime and optax"
+	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q --exhaustive tests/exporters/test_jax.py \
+	  "tests/test_readme.py::test_page_runs[docs/jax.md]"
 	@echo "== compare: training loops of other packages; published tests of pytorch-accelerated"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s \
 	  tests/torch/compare_clients.py tests/torch/compare_pytorch_accelerated.py

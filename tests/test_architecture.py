@@ -56,7 +56,7 @@ LAYERS = in_order(
     {"options": frozenset()},
     {"lowering": EXACT | ARRAYS},
     {"compiler": EXACT | ARRAYS},
-    {"exporters": ARRAYS | {"sympy", "onnx", "torch"}},
+    {"exporters": ARRAYS | {"sympy", "onnx", "torch", "jax", "optax"}},
     {name: frozenset({"sympy"}) for name in ("schedules", "optimizers")},
     {"transforms": frozenset({"sympy"})},
     {
@@ -72,7 +72,7 @@ LAYERS = in_order(
     {"training": ARRAYS | {"onnx", "rich", "safetensors", "torch"}},
     {"web": frozenset({"sympy"})},
     {"plotting": frozenset({"numpy", "sympy", "matplotlib"})},
-    {"targets": frozenset()},
+    {"targets": frozenset({"optax"})},
     {"api": ARRAYS | {"jax", "sympy", "onnx", "matplotlib", "torch"}},
     {"__init__": ARRAYS | {"sympy"}},
     {"cli": EXACT | ARRAYS | {"rich", "yaml", "matplotlib", "onnx", "onnxruntime", "safetensors"}},
@@ -80,7 +80,7 @@ LAYERS = in_order(
 )
 
 # A file of exporters/ is named for a target: it imports the target's package and no other's.
-TARGETS = ("onnx", "torch", "c")
+TARGETS = ("onnx", "torch", "c", "jax")
 
 # --- banned names ------------------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from closedform.recipes import Recipe, frameworks, load_recipe, load_schedules
     from closedform.recipes.clock import epochs, fraction, micro_batches, samples, tokens
     from closedform.runtime import OptimizerSession, ScheduleSession
-    from closedform.targets import to_c
+    from closedform.targets import to_c, to_jax
     from closedform.verify import claims
     from closedform.verify.certificates.certificate import Certificate
     from closedform.writing import write_recipe
@@ -89,6 +89,7 @@ _HOME = {
     ),
     "Certificate": "closedform.verify.certificates.certificate",
     "to_c": "closedform.targets",
+    "to_jax": "closedform.targets",
     "write_recipe": "closedform.writing",
     "OptimizerSession": "closedform.runtime",
     "ScheduleSession": "closedform.runtime",
@@ -179,6 +180,7 @@ __all__ = [
     "t",
     "tensor_input",
     "to_c",
+    "to_jax",
     "to_onnx",
     "to_torch",
     "tokens",

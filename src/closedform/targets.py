@@ -1,4 +1,4 @@
-"""The back ends that make code instead of files: C headers, torch modules.
+"""The back ends that make code instead of files: C headers, functions and optimizers of JAX.
 
 ``closedform.api`` has the same names; this module joins compiler, exporters and certificates.
 """
@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from closedform.compiler import check_source, compile_schedule, find_nonfinite, refuse_nonfinite
+from closedform.errors import ExportError
 from closedform.ir.types import DType
 from closedform.language.schedule import Schedule
 from closedform.language.update_rule import UpdateRule
 from closedform.options import GraphOptions, Precision
 
 if TYPE_CHECKING:
+    import optax
+
     from closedform.exporters.c_header import Header
+    from closedform.exporters.jax_schedule import JaxSchedule
 
 
 def to_c(
@@ -104,3 +108,67 @@ def _header(source: Schedule | UpdateRule, options: GraphOptions, name: str | No
     graph = compile_schedule(source, options)
     refuse_nonfinite(source, graph, find_nonfinite(source, graph))
     return schedule_header(source, graph, name, notes=[error_note(source, options)])
+
+
+@overload
+def to_jax(
+    source: Schedule, *, dtype: DType | str | None = ..., inputs: Iterable[str] = ...
+) -> JaxSchedule: ...
+@overload
+def to_jax(source: UpdateRule) -> optax.GradientTransformationExtraArgs: ...
+def to_jax(
+    source: Schedule | UpdateRule,
+    *,
+    dtype: DType | str | None = None,
+    inputs: Iterable[str] = (),
+) -> JaxSchedule | optax.GradientTransformationExtraArgs:
+    """Returns a schedule as a function of the count, or a rule as a transformation of optax.
+
+    The function ``value(count, **hyper)`` takes a count or an array of counts, the number of
+    updates done, and may be traced: ``optax.sgd(learning_rate=value)``, ``jax.jit``, ``jax.vmap``,
+    ``optax.inject_hyperparams``. In 64 bits it computes in float64; with 32 bits, JAX's default, in
+    pairs of float32 on integers, to 0.501 ulp.
+
+    The transformation has the updates of ``optax.apply_updates``, the differences of the
+    parameters, and works in ``optax.chain``, ``optax.masked`` and ``jax.jit``. Its state is
+    ``(count, states, shared)``; hyperparameters without a value are arguments of ``update``.
+
+    Args:
+        source: The schedule, or the rule.
+        dtype: For a schedule: dtype of the value, f64 or f32; by default that of JAX's floats.
+        inputs: For a schedule: names of hyperparameters that become arguments of the function; one
+            that has a value keeps it as its default.
+
+    Raises:
+        ExportError: jax or optax is not installed, or an option does not apply.
+        LoweringError: An expression cannot be expressed in a graph.
+
+    Example:
+        >>> import closedform as cf
+        >>> lr = cf.to_jax(cf.schedules.cosine(1, 0, 100))  # doctest: +SKIP
+        >>> float(lr(50))  # doctest: +SKIP
+        0.5
+        >>> optimizer = cf.to_jax(cf.optimizers.adamw(lr=1e-3))  # doctest: +SKIP
+        >>> state = optimizer.init(params)  # doctest: +SKIP
+    """
+    options = GraphOptions(dtype=dtype, inputs=inputs)
+    try:
+        import optax  # noqa: F401
+
+        from closedform.exporters.jax_rule import jax_rule
+        from closedform.exporters.jax_schedule import jax_schedule
+    except ImportError as error:
+        raise ExportError(
+            f"{error.name} is not installed", hint='pip install "closedform[jax]"'
+        ) from None
+    if isinstance(source, UpdateRule):
+        check_source(source, options, params={})
+        if dtype is not None:
+            raise ExportError(
+                f"dtype is an option of schedules, got {dtype!r} for a rule",
+                where=f"rule {source.name!r}",
+                hint="the parameters have one",
+            )
+        return jax_rule(source)
+    check_source(source, options)
+    return jax_schedule(source, options.dtype, options.inputs)

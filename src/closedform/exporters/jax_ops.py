@@ -1,0 +1,202 @@
+"""The JAX table: for each op of the graph language the function of arrays with the same values.
+
+Where XLA differs from the graph language, the row says so: a conversion of a float that does not
+fit the integer saturates, and the remainder of floats has the sign of the dividend. XLA flushes
+subnormal numbers to zero on some devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from closedform.errors import ExportError
+from closedform.ir.graph import Graph, Node
+from closedform.ir.ops import Op
+from closedform.ir.types import COMPUTED_FLOATS, DType
+
+JAX_DTYPES: Mapping[DType, Any] = {
+    DType.BOOL: jnp.bool_,
+    DType.I32: jnp.int32,
+    DType.I64: jnp.int64,
+    DType.F16: jnp.float16,
+    DType.BF16: jnp.bfloat16,
+    DType.F32: jnp.float32,
+    DType.F64: jnp.float64,
+}
+
+_WIDE = frozenset({DType.I64, DType.F64})
+
+Emitter = Callable[[Node, tuple[Array, ...]], Array]
+
+
+def run_graph(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Returns the outputs of a graph by name; the inputs are arrays of exactly the declared dtypes.
+
+    It may be traced by ``jax.jit``, ``vmap`` and ``grad``.
+
+    Raises:
+        ExportError: The graph has types of 64 bits, which JAX computes only where they are enabled.
+    """
+    if not is_x64():
+        wide = sorted({node.type.dtype for node in graph.nodes} & _WIDE)
+        if wide:
+            raise ExportError(
+                f"the graph computes in {' and '.join(wide)}, which JAX has switched off",
+                where=f"graph {graph.name!r}",
+                hint='jax.config.update("jax_enable_x64", True), or compile it for 32 bits',
+            )
+    values: list[Array] = []
+    for node in graph.nodes:
+        if node.op is Op.INPUT:
+            operands: tuple[Array, ...] = (inputs[node.attribute("name")],)
+        else:
+            operands = tuple(values[operand] for operand in node.operands)
+        if node.op is Op.DIV and graph.nodes[node.operands[0]].op is Op.DIV:
+            # XLA rewrites (a / b) / c as a / (b * c), where b * c may underflow: 0/0 is NaN.
+            operands = lax.optimization_barrier(operands)
+        values.append(JAX_OPS[node.op](node, operands))
+    return {output.name: values[output.index] for output in graph.outputs}
+
+
+def is_x64() -> bool:
+    """Returns whether JAX computes in 64 bits."""
+    return bool(jax.config.jax_enable_x64)
+
+
+def _direct(function: Callable[..., Any]) -> Emitter:
+    """An op that is one function of the same operands."""
+
+    def emit(_: Node, operands: tuple[Array, ...]) -> Array:
+        result: Array = function(*operands)
+        return result
+
+    return emit
+
+
+def _identity(_: Node, operands: tuple[Array, ...]) -> Array:
+    return operands[0]
+
+
+def _const(node: Node, _: tuple[Array, ...]) -> Array:
+    """A constant; a subnormal one is the least normal number, which XLA does not take as zero.
+
+    Divisions by powers of two would give 0/0 elsewhere.
+    """
+    values = node.array()
+    if node.type.dtype in COMPUTED_FLOATS:
+        least = np.finfo(values.dtype).tiny
+        is_subnormal = (values != 0) & (np.abs(values) < least)
+        values = np.where(is_subnormal, np.copysign(least, values), values)
+    return jnp.asarray(values, JAX_DTYPES[node.type.dtype])
+
+
+def _floor_mod(_: Node, operands: tuple[Array, ...]) -> Array:
+    """``lax.rem``, plus the divisor where the rest is not 0 and the signs differ."""
+    dividend, divisor = jnp.broadcast_arrays(*operands)
+    rest = lax.rem(dividend, divisor)
+    zero = jnp.zeros((), rest.dtype)
+    is_off = (rest != zero) & ((rest < zero) != (divisor < zero))
+    return jnp.where(is_off, rest + divisor, rest)
+
+
+def _cast(node: Node, operands: tuple[Array, ...]) -> Array:
+    """A conversion; a float that does not fit the integer gives the least one."""
+    (operand,) = operands
+    target = node.type.dtype
+    if target is DType.BOOL:
+        return operand != jnp.zeros((), operand.dtype)
+    if target is DType.BF16 and operand.dtype == jnp.float64:
+        operand = operand.astype(jnp.float32)  # as onnxruntime and torch round
+    converted = operand.astype(JAX_DTYPES[target])
+    if not (target.is_integer and jnp.issubdtype(operand.dtype, jnp.floating)):
+        return converted
+    info = np.iinfo(target.numpy)
+    wide = operand if operand.dtype == jnp.float64 else operand.astype(jnp.float32)
+    whole = jnp.trunc(wide)
+    bound = jnp.asarray(float(info.min), wide.dtype)
+    fits = (whole >= bound) & (whole < -bound)
+    return jnp.where(fits, converted, jnp.asarray(info.min, converted.dtype))
+
+
+def _reduce_sum(node: Node, operands: tuple[Array, ...]) -> Array:
+    (operand,) = operands
+    axes = tuple(node.attribute("axes"))
+    keepdims = bool(node.attribute("keepdims"))
+    return jnp.sum(operand, axis=axes, keepdims=keepdims, dtype=operand.dtype)
+
+
+def _reduce_max(node: Node, operands: tuple[Array, ...]) -> Array:
+    axes = tuple(node.attribute("axes"))
+    return jnp.max(operands[0], axis=axes, keepdims=bool(node.attribute("keepdims")))
+
+
+def _matmul(_: Node, operands: tuple[Array, ...]) -> Array:
+    """The product at full precision: the default of accelerators is bfloat16 or TF32."""
+    return jnp.matmul(*operands, precision=lax.Precision.HIGHEST)
+
+
+def _transpose(node: Node, operands: tuple[Array, ...]) -> Array:
+    return jnp.transpose(operands[0], tuple(node.attribute("permutation")))
+
+
+def _reshape(node: Node, operands: tuple[Array, ...]) -> Array:
+    """The one named size is what the other sizes leave; sizes of arrays are known."""
+    shape = node.attribute("shape")
+    known = 1
+    for dim in shape:
+        known *= dim if isinstance(dim, int) else 1
+    rest = operands[0].size // known if known else 0
+    return jnp.reshape(operands[0], tuple(d if isinstance(d, int) else rest for d in shape))
+
+
+def _broadcast_to(node: Node, operands: tuple[Array, ...]) -> Array:
+    return jnp.broadcast_to(operands[0], tuple(node.attribute("shape")))
+
+
+def _lookup(_: Node, operands: tuple[Array, ...]) -> Array:
+    table, index = operands
+    return table.at[index].get(mode="promise_in_bounds")
+
+
+JAX_OPS: Mapping[Op, Emitter] = {
+    Op.INPUT: _identity,
+    Op.CONST: _const,
+    Op.ADD: _direct(jnp.add),
+    Op.SUB: _direct(jnp.subtract),
+    Op.MUL: _direct(jnp.multiply),
+    Op.NEG: _direct(jnp.negative),
+    Op.ABS: _direct(jnp.abs),
+    Op.DIV: _direct(jnp.divide),
+    Op.FLOOR_DIV: _direct(jnp.floor_divide),
+    Op.FLOOR_MOD: _floor_mod,
+    Op.MIN: _direct(jnp.minimum),
+    Op.MAX: _direct(jnp.maximum),
+    Op.FLOOR: _direct(jnp.floor),
+    Op.SQRT: _direct(jnp.sqrt),
+    Op.EXP: _direct(jnp.exp),
+    Op.LOG: _direct(jnp.log),
+    Op.COS: _direct(jnp.cos),
+    Op.SIN: _direct(jnp.sin),
+    Op.POW: _direct(jnp.power),
+    Op.LT: _direct(jnp.less),
+    Op.LE: _direct(jnp.less_equal),
+    Op.EQ: _direct(jnp.equal),
+    Op.AND: _direct(jnp.logical_and),
+    Op.OR: _direct(jnp.logical_or),
+    Op.NOT: _direct(jnp.logical_not),
+    Op.WHERE: _direct(jnp.where),
+    Op.CAST: _cast,
+    Op.REDUCE_SUM: _reduce_sum,
+    Op.REDUCE_MAX: _reduce_max,
+    Op.MATMUL: _matmul,
+    Op.TRANSPOSE: _transpose,
+    Op.RESHAPE: _reshape,
+    Op.BROADCAST_TO: _broadcast_to,
+    Op.LOOKUP: _lookup,
+}

@@ -1,0 +1,255 @@
+"""Update rules as transformations of optax: updates to be added, and a state of arrays.
+
+The states have the structure of the parameters; where a parameter does not have a state, its place
+is ``optax.MaskedNode()``. The step of a model is traced as one graph of scalars and one graph for
+each kind of tensor, so ``jax.jit`` fuses it as it does the transformations of optax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from closedform.compiler import compile_program
+from closedform.errors import SessionError
+from closedform.exporters.jax_ops import JAX_DTYPES, is_x64, run_graph
+from closedform.ir import naming
+from closedform.ir.graph import Graph, Role
+from closedform.ir.program import Call, Program
+from closedform.ir.types import DType, Shape
+from closedform.language.symbols import PARAM
+from closedform.language.update_rule import UpdateRule
+from closedform.options import GraphOptions, ModelSpec
+
+
+class RuleState(NamedTuple):
+    """The state of a rule.
+
+    Attributes:
+        count: The number of updates done, of int32.
+        states: The states by name, each of the structure of the parameters.
+        shared: The states of the whole model by name.
+    """
+
+    count: Any
+    states: dict[str, Any]
+    shared: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A parameter: its name in graphs, its shape there, and the rule for it."""
+
+    name: str
+    shape: Shape
+    rule: UpdateRule
+
+
+def jax_rule(rule: UpdateRule) -> optax.GradientTransformationExtraArgs:
+    """Returns a rule as a transformation of optax.
+
+    ``update(grads, state, params, **values)`` returns the differences of the parameters and the
+    next state. Values are those of hyperparameters without one, by name, and pytrees of the further
+    tensors that the rule takes.
+
+    Parameters of float64 are computed in float64, all others in float32. Scalars such as bias
+    corrections are computed in float64 where JAX computes in 64 bits, else in float32.
+    """
+    programs: dict[tuple[object, ...], Program] = {}
+
+    def program(leaves: Sequence[_Leaf], dtype: DType) -> Program:
+        key = is_x64(), dtype, *((leaf.name, leaf.shape) for leaf in leaves)
+        if key not in programs:
+            wide = DType.F64 if is_x64() else DType.F32
+            options = GraphOptions(dtype=dtype, scalar_dtype=wide, step_dtype=DType.I32)
+            shapes = {leaf.name: leaf.shape for leaf in leaves}
+            programs[key] = compile_program(ModelSpec(rule, shapes), options)
+        return programs[key]
+
+    def init(params: Any) -> RuleState:
+        leaves = _leaves(rule, params)
+        arrays, structure = jax.tree.flatten(params)
+        states = {}
+        for label, spec in rule.states.items():
+            made: list[Any] = []
+            for leaf, array in zip(leaves, arrays, strict=True):
+                if label not in leaf.rule.states:
+                    made.append(optax.MaskedNode())
+                    continue
+                dtype = JAX_DTYPES[_dtype([array])]
+                if spec.initial == PARAM:
+                    made.append(jnp.array(array, dtype, copy=True))
+                    continue
+                shape = leaf.rule.state_shape(label, jnp.shape(array))
+                sizes = tuple(int(size) for size in shape)
+                made.append(jnp.full(sizes, float(spec.initial), dtype))
+            states[label] = jax.tree.unflatten(structure, made)
+        shared = {
+            label: jnp.asarray(int(spec.initial), jnp.int32)
+            if spec.is_counter
+            else jnp.asarray(float(spec.initial), jnp.float64 if is_x64() else jnp.float32)
+            for label, spec in rule.shared.items()
+        }
+        return RuleState(jnp.zeros((), jnp.int32), states, shared)
+
+    def update(
+        updates: Any, state: RuleState, params: Any = None, **values: Any
+    ) -> tuple[Any, RuleState]:
+        if params is None:
+            raise SessionError(
+                "the current parameters are needed, got none",
+                where=f"rule {rule.name!r}",
+                hint="update(grads, state, params)",
+            )
+        leaves = _leaves(rule, params)
+        arrays, structure = jax.tree.flatten(params)
+        dtype = _dtype(arrays)
+        made = program(leaves, dtype)
+        given = _given(rule, made, leaves, structure, dtype, (arrays, updates, state, values))
+        results = _run(made, given)
+        differences = []
+        for leaf, array in zip(leaves, arrays, strict=True):
+            after = results[naming.following(naming.param(leaf.name))].reshape(jnp.shape(array))
+            before = jnp.asarray(array)
+            differences.append((after - before.astype(after.dtype)).astype(before.dtype))
+        states = {}
+        for label in rule.states:
+            old = structure.flatten_up_to(state.states[label])
+            states[label] = jax.tree.unflatten(
+                structure,
+                [
+                    jnp.reshape(
+                        results[naming.following(naming.state(leaf.name, label))], jnp.shape(before)
+                    )
+                    if label in leaf.rule.states
+                    else before
+                    for leaf, before in zip(leaves, old, strict=True)
+                ],
+            )
+        shared = {label: results[naming.following(naming.shared(label))] for label in rule.shared}
+        count = results[naming.following(naming.STEP)]
+        return jax.tree.unflatten(structure, differences), RuleState(count, states, shared)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _leaves(rule: UpdateRule, params: Any) -> list[_Leaf]:
+    """The parameters of a pytree; those of an elementwise rule are flat and share a graph."""
+    found = []
+    for path, array in jax.tree_util.tree_leaves_with_path(params):
+        name = jax.tree_util.keystr(path, simple=True, separator=".") or "param"
+        shape = tuple(jnp.shape(array))
+        own = rule if rule.is_elementwise else rule.for_shape(shape, name)
+        found.append(_Leaf(name, ("n",) if rule.is_elementwise else shape, own))
+    names = [leaf.name for leaf in found]
+    if not names:
+        raise SessionError("there are no parameters", where=f"rule {rule.name!r}")
+    if len(set(names)) == len(names):
+        return found
+    return [_Leaf(f"{place}", leaf.shape, leaf.rule) for place, leaf in enumerate(found)]
+
+
+def _dtype(arrays: Sequence[Any]) -> DType:
+    """The dtype that parameters are computed in."""
+    is_wide = any(jnp.result_type(array) == jnp.float64 for array in arrays)
+    return DType.F64 if is_wide else DType.F32
+
+
+def _given(
+    rule: UpdateRule,
+    program: Program,
+    leaves: Sequence[_Leaf],
+    structure: Any,
+    dtype: DType,
+    arguments: tuple[Sequence[Any], Any, RuleState, Mapping[str, Any]],
+) -> dict[str, Array]:
+    """The inputs of the step by name."""
+    arrays, updates, state, values = arguments
+    given: dict[str, Any] = {naming.STEP: state.count}
+    given |= {naming.shared(label): value for label, value in state.shared.items()}
+    given |= _hypers(rule, program, values)
+
+    def add(port: str, leaf: _Leaf, array: Any) -> None:
+        cast = jnp.asarray(array).astype(JAX_DTYPES[dtype])
+        given[port] = cast.reshape(-1) if rule.is_elementwise else cast
+
+    grads = structure.flatten_up_to(updates)
+    for leaf, array, grad in zip(leaves, arrays, grads, strict=True):
+        add(naming.param(leaf.name), leaf, array)
+        add(naming.grad(leaf.name), leaf, grad)
+    for label in rule.states:
+        for leaf, array in zip(leaves, structure.flatten_up_to(state.states[label]), strict=True):
+            if label in leaf.rule.states:
+                add(naming.state(leaf.name, label), leaf, array)
+    for label in rule.inputs:
+        tensors = structure.flatten_up_to(values[label])
+        for leaf, array in zip(leaves, tensors, strict=True):
+            add(naming.tensor_input(leaf.name, label), leaf, array)
+    return given
+
+
+def _hypers(rule: UpdateRule, program: Program, values: Mapping[str, Any]) -> dict[str, Array]:
+    """The hyperparameters without a value, of the dtypes that the graphs take."""
+    where = f"rule {rule.name!r}"
+    wanted = {name for name, value in rule.hyperparameters.items() if value is None}
+    known = sorted({*wanted, *rule.inputs})
+    for name in known:
+        if name not in values:
+            what = "tensors" if name in rule.inputs else "hyperparameter"
+            raise SessionError(
+                f"{what} {name!r} missing", where=where, hint=f"update(…, params, {name}=…)"
+            )
+    nodes = [
+        node
+        for graph in (program.scalars, *(stage.scalars for stage in program.stages))
+        for node in graph.inputs
+        if node.attribute("role") == Role.HYPER and node.attribute("name") in wanted
+    ]
+    # Other values are those of other transformations of a chain, which all get them.
+    return {
+        str(node.attribute("name")): jnp.asarray(
+            values[node.attribute("name")], JAX_DTYPES[node.type.dtype]
+        )
+        for node in nodes
+    }
+
+
+def _run(program: Program, given: Mapping[str, Array]) -> dict[str, Array]:
+    """The outputs of a whole step by name."""
+    known = dict(given)
+    for stage in program.stages:
+        scalars = _outputs(stage.scalars, known)
+        totals: dict[str, Array] = {}
+        for call in stage.calls:
+            for name, part in _called(stage.bodies, call, scalars, known).items():
+                totals[name] = part if name not in totals else totals[name] + part
+        known |= totals
+    scalars = _outputs(program.scalars, known)
+    results = {name: value for name, value in scalars.items() if not name.startswith(naming.SCALAR)}
+    for call in program.calls:
+        for name, value in _called(program.bodies, call, scalars, known).items():
+            results[naming.outer_name(name, call.param)] = value
+    return results
+
+
+def _outputs(graph: Graph, known: Mapping[str, Array]) -> dict[str, Array]:
+    return run_graph(graph, known) if graph.outputs else {}
+
+
+def _called(
+    bodies: Sequence[Graph], call: Call, scalars: Mapping[str, Array], known: Mapping[str, Array]
+) -> dict[str, Array]:
+    """The outputs of the graph of one parameter."""
+    body = bodies[call.body]
+    given = {naming.scalar(place): scalars[name] for place, name in enumerate(call.scalars)}
+    for node in body.inputs:
+        name = str(node.attribute("name"))
+        if not name.startswith(naming.SCALAR):
+            given[name] = known[naming.outer_name(name, call.param)]
+    return run_graph(body, given)

@@ -1,0 +1,106 @@
+"""Schedules as functions of the count in JAX, as optax takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+
+from closedform.compiler import compile_schedule
+from closedform.errors import ExportError, SessionError, nearest
+from closedform.exporters.jax_ops import JAX_DTYPES, is_x64, run_graph
+from closedform.ir.graph import Graph, Role
+from closedform.ir.types import DType
+from closedform.language.exact import to_float
+from closedform.language.schedule import Schedule
+from closedform.options import GraphOptions, Precision
+
+JaxSchedule = Callable[..., Array]
+
+
+def jax_schedule(
+    schedule: Schedule, dtype: DType | None = None, inputs: tuple[str, ...] = ()
+) -> JaxSchedule:
+    """Returns the function ``value(count, **hyper)`` of a schedule.
+
+    Where JAX computes in 64 bits, the value is computed in float64; elsewhere in pairs of float32
+    on integers of 32 bits, so that large counts lose nothing. It is compiled when it is first
+    called.
+
+    Args:
+        schedule: The schedule.
+        dtype: The dtype of the value; f64 where JAX computes in 64 bits, else f32, if not given.
+        inputs: Names of hyperparameters that become arguments; one with a value keeps it as its
+            default.
+
+    Raises:
+        ExportError: A hyperparameter that is no input has no value.
+    """
+    graphs: dict[tuple[bool, int], Graph] = {}
+    known = schedule.hyperparameters
+    defaults = {name: to_float(known[name]) for name in inputs if name in known}
+    where = f"schedule {schedule.name!r}"
+
+    def compiled(rank: int) -> Graph:
+        key = is_x64(), min(rank, 1)
+        if key not in graphs:
+            graphs[key] = compile_schedule(schedule, _options(key[0], key[1], dtype, inputs))
+        return graphs[key]
+
+    def value(count: Any, **hyper: Any) -> Array:
+        counts = jnp.asarray(count)
+        if not jnp.issubdtype(counts.dtype, jnp.integer):
+            raise SessionError(
+                f"count must be an integer, got {counts.dtype}",
+                where=where,
+                hint="count the updates done in int32, as optax does",
+            )
+        graph = compiled(counts.ndim)
+        given = _hypers(graph, {**defaults, **hyper}, where)
+        step = next(node for node in graph.inputs if node.attribute("role") == Role.STEP)
+        flat = counts if counts.ndim == 0 else counts.reshape(-1)
+        given[str(step.attribute("name"))] = flat.astype(JAX_DTYPES[step.type.dtype])
+        result = run_graph(graph, given)["value"]
+        return jnp.broadcast_to(result, flat.shape).reshape(counts.shape)
+
+    compiled(0)
+    value.__name__ = value.__qualname__ = schedule.name
+    value.__doc__ = f"Returns the value of schedule {schedule.name!r} at counts."
+    return value
+
+
+def _options(wide: bool, rank: int, dtype: DType | None, inputs: tuple[str, ...]) -> GraphOptions:
+    shape = ("n",) if rank else ()
+    if wide:
+        return GraphOptions(dtype=dtype, step_shape=shape, inputs=inputs)
+    if dtype is DType.F64:
+        raise ExportError(
+            "float64 is switched off in JAX, got dtype f64",
+            hint='jax.config.update("jax_enable_x64", True), or leave dtype out',
+        )
+    return GraphOptions(
+        dtype=DType.F32,
+        scalar_dtype=DType.F32,
+        step_dtype=DType.I32,
+        step_shape=shape,
+        inputs=inputs,
+        precision=Precision.DOUBLE_FLOAT,
+    )
+
+
+def _hypers(graph: Graph, given: Mapping[str, Any], where: str) -> dict[str, Array]:
+    wanted = {
+        str(node.attribute("name")): JAX_DTYPES[node.type.dtype]
+        for node in graph.inputs
+        if node.attribute("role") == Role.HYPER
+    }
+    for name in given:
+        if name not in wanted:
+            hint = nearest(name, wanted) if wanted else "it has none"
+            raise SessionError(f"unknown hyper input {name!r}", where=where, hint=hint)
+    for name in wanted:
+        if name not in given:
+            raise SessionError(f"hyper input {name!r} is missing", where=where)
+    return {name: jnp.asarray(given[name], dtype) for name, dtype in wanted.items()}

@@ -1,0 +1,348 @@
+"""JAX: every schedule and rule beside onnxruntime, optax's own rules, transformations, StableHLO.
+
+jax is not a development dependency: these tests run where it is installed, as in the environment of
+`make compare`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import closedform as cf
+from closedform.compiler import compile_schedule
+from closedform.errors import ClosedFormError, ExportError, SessionError
+from closedform.language import PARAM, Schedule, UpdateRule
+from closedform.options import ANY_STEPS
+from closedform.runtime import OptimizerSession
+from closedform.schedules.examples import EXAMPLES
+from tests.exporters.op_cases import CASES, Case
+from tests.support.backends import tolerance
+from tests.support.engines import run_evaluator, run_onnxruntime, steps_apart
+
+jax: Any = pytest.importorskip("jax")
+optax: Any = pytest.importorskip("optax")
+jnp: Any = jax.numpy
+
+SCHEDULES = sorted(set(EXAMPLES) - {"reduce_on_plateau"})
+RULES = sorted(cf.optimizers.__all__)
+WARMUP_COSINE = cf.schedules.linear(0, 3e-4, 2000).then(cf.schedules.cosine(3e-4, 3e-5, 98_000))
+
+SIGNS = {"lion", "signum", "rprop", "tiger", "muon", "normuon", "scion", "decoupled_lionw"}
+"""Rules with a sign, or bfloat16 iterations: an ulp before it is a whole step after it."""
+GROWING = {"prodigy", "d_adapt_adam", "d_adapt_sgd"}
+"""Rules whose rate is a state, grown from sums over the model: an error there grows with it."""
+
+
+@pytest.fixture(params=[False, True], ids=["x32", "x64"])
+def wide(request: pytest.FixtureRequest) -> Iterator[bool]:
+    with jax.enable_x64(request.param):
+        yield request.param
+
+
+@pytest.fixture
+def x64() -> Iterator[None]:
+    with jax.enable_x64(True):
+        yield
+
+
+def schedule(name: str) -> Schedule:
+    made = EXAMPLES[name].make()
+    assert isinstance(made, Schedule)
+    return made
+
+
+# --- ops ---------------------------------------------------------------------------------------
+
+
+def without_subnormals(array: np.ndarray) -> np.ndarray:
+    """XLA on CPUs takes subnormal numbers as zero; the graph language leaves them as they are."""
+    if not np.issubdtype(array.dtype, np.floating):
+        return array
+    is_subnormal = (array != 0) & (np.abs(array) < np.finfo(array.dtype).tiny)
+    return np.where(is_subnormal, array.dtype.type(0), array)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_op(case: Case) -> None:
+    from closedform.exporters.jax_ops import run_graph
+    from closedform.ir.ops import OPS
+
+    inputs = {name: without_subnormals(array) for name, array in case.inputs.items()}
+    given = {name: jnp.asarray(array) for name, array in inputs.items()}
+    actual = np.asarray(jax.jit(lambda values: run_graph(case.graph, values))(given)["y"])
+    expected = without_subnormals(run_evaluator(case.graph, inputs)["y"])
+    assert steps_apart(actual, expected, unit=case.unit) <= OPS[case.op].ulp
+
+
+def test_the_table_is_total() -> None:
+    from closedform.exporters.jax_ops import JAX_DTYPES, JAX_OPS
+    from closedform.ir.ops import Op
+    from closedform.ir.types import DType
+
+    assert set(JAX_OPS) == set(Op)
+    assert set(JAX_DTYPES) == set(DType)
+
+
+def test_quotients_of_subnormal_numbers_are_zero() -> None:
+    """The powers of two of a double-float exponential go below those that XLA distinguishes."""
+    with jax.enable_x64(False):
+        value = cf.to_jax(schedule("chained"))
+        assert np.asarray(jax.jit(value)(np.array([900, 2**20, 2**31 - 1], np.int32))).tolist() == [
+            pytest.approx(schedule("chained")(900), rel=2e-7),
+            0,
+            0,
+        ]
+
+
+def test_graphs_of_64_bits_need_them() -> None:
+    from closedform.exporters.jax_ops import run_graph
+
+    graph = cf.compile(WARMUP_COSINE)
+    with jax.enable_x64(False), pytest.raises(ExportError) as caught:
+        run_graph(graph, {"step": jnp.asarray(3)})
+    assert str(caught.value) == (
+        "the graph computes in f64 and i64, which JAX has switched off (graph 'sequential'): "
+        'jax.config.update("jax_enable_x64", True), or compile it for 32 bits'
+    )
+
+
+# --- schedules ---------------------------------------------------------------------------------
+
+
+@pytest.mark.sample(every=6)
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_every_schedule_beside_onnxruntime(name: str, wide: bool) -> None:
+    made = schedule(name)
+    far = [step for step in (2**24 + 1, 2**30 + 7, 2**31 - 1) if step <= (made.last_step or step)]
+    counts = np.array([*range(EXAMPLES[name].steps + 1), *far])
+    graph = compile_schedule(made, ANY_STEPS)
+    expected = run_onnxruntime(graph, {"step": counts})["value"]
+    value = cf.to_jax(made)
+    actual = np.asarray(jax.jit(value)(counts.astype(np.int32)))
+    assert actual.dtype == (np.float64 if wide else np.float32)
+    if wide:
+        near = tolerance(graph, float(np.abs(expected).max()), ANY_STEPS.value_dtype)
+        np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=near)
+    else:
+        # 0.501 ulp of float32, and what cancels in pairs; values below 2**-126 are zero.
+        np.testing.assert_allclose(actual, expected, rtol=1.3e-7, atol=1e-13)
+    # XLA's vector code of exp and pow is its own.
+    assert float(jax.jit(value)(7)) == pytest.approx(float(actual[7]), rel=1e-14 if wide else 2e-7)
+
+
+def test_counts_in_optax(wide: bool) -> None:
+    value = cf.to_jax(WARMUP_COSINE)
+    counts = jnp.arange(1990, 2010, dtype=jnp.int32).reshape(4, 5)
+    together = value(counts)
+    assert together.shape == (4, 5)
+    each = jax.vmap(jax.vmap(jax.jit(value)))(counts)
+    np.testing.assert_allclose(each, together, rtol=1e-14 if wide else 2e-7)
+    optimizer = optax.inject_hyperparams(optax.sgd)(learning_rate=value)
+    params = {"w": jnp.ones(3, jnp.float32)}
+    state = optimizer.init(params)
+    for count in range(3):
+        grads = {"w": jnp.full(3, 2.0, jnp.float32)}
+        updates, state = jax.jit(optimizer.update)(grads, state, params)
+        wanted = -2 * np.float32(WARMUP_COSINE(count))
+        assert np.asarray(updates["w"])[0] == pytest.approx(wanted, rel=1e-6)
+    assert bool(wide) == (state.hyperparams["learning_rate"].dtype == jnp.float64)
+
+
+def test_inputs_of_schedules(wide: bool) -> None:
+    peak = cf.hyper("peak")
+    made = Schedule(peak / (cf.t + 1), name="open", peak=0.5)
+    value = cf.to_jax(made, inputs=["peak"])
+    assert float(value(1)) == 0.25
+    assert float(jax.jit(value)(1, peak=jnp.asarray(3.0))) == 1.5
+    slope = jax.grad(lambda p: value(3, peak=p))(1.0)
+    assert float(slope) == pytest.approx(0.25, rel=1e-6)
+    with pytest.raises(SessionError, match="unknown hyper input 'peek'"):
+        value(1, peek=2.0)
+    assert bool(wide) == (value(1).dtype == jnp.float64)
+
+
+def test_arguments_that_are_refused() -> None:
+    value = cf.to_jax(WARMUP_COSINE)
+    with pytest.raises(SessionError) as caught:
+        value(0.5)
+    assert str(caught.value) == (
+        "count must be an integer, got float32 (schedule 'sequential'): count the updates done in "
+        "int32, as optax does"
+    )
+    with jax.enable_x64(False), pytest.raises(ExportError, match="float64 is switched off in JAX"):
+        cf.to_jax(WARMUP_COSINE, dtype="f64")
+    with pytest.raises(ExportError, match="dtype is an option of schedules, got 'f32' for a rule"):
+        cf.to_jax(cf.optimizers.sgd(0.1), dtype="f32")  # type: ignore[call-overload]
+    with pytest.raises(ExportError, match="the source must be a Schedule or an UpdateRule"):
+        cf.to_jax(3)  # type: ignore[call-overload]
+
+
+# --- rules -------------------------------------------------------------------------------------
+
+SHAPES: dict[str, tuple[int, ...]] = {"w": (6, 4), "v": (5, 6), "b": (4,), "s": ()}
+
+
+def fitting(rule: UpdateRule) -> dict[str, tuple[int, ...]]:
+    """The shapes that a rule is for."""
+    found = {}
+    for name, shape in SHAPES.items():
+        try:
+            rule.for_shape(shape)
+        except ClosedFormError:
+            continue
+        found[name] = shape
+    return found
+
+
+def draw(seed: int, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {name: np.asarray(rng.normal(size=s), np.float32) for name, s in shapes.items()}
+
+
+@pytest.mark.sample(every=9)
+@pytest.mark.parametrize("name", RULES)
+def test_every_rule_beside_onnxruntime(name: str, wide: bool) -> None:
+    rule = getattr(cf.optimizers, name)()
+    shapes = fitting(rule)
+    start = draw(1, shapes)
+    session = OptimizerSession(rule, start, threads=1)
+    optimizer = cf.to_jax(rule)
+    params: Any = {key: jnp.asarray(value) for key, value in start.items()}
+    state = optimizer.init(params)
+    update = jax.jit(optimizer.update)
+    for seed in range(2, 5):
+        grads = draw(seed, shapes)
+        others = {label: draw(seed + 10, shapes) for label in rule.inputs}
+        session.step({**grads}, {key: {**value} for key, value in others.items()})
+        updates, state = update(grads, state, params, **others)
+        params = optax.apply_updates(params, updates)
+    assert int(state.count) == session.t == 3
+    # A step rounds some ten times. Scalars in float32 lose what 1 - beta**t cancels.
+    near = 2e-6 if wide else 2e-5
+    near = near if name not in GROWING else 1e-3
+    for key, expected in session.params.items():
+        actual = np.asarray(params[key])
+        if name in SIGNS:
+            assert np.mean(np.abs(actual - expected) <= 2e-6 + near * np.abs(expected)) > 0.9, key
+        else:
+            np.testing.assert_allclose(actual, expected, rtol=near, atol=near, err_msg=key)
+    for label, by_name in session.states.items():
+        for key, expected in by_name.items():
+            assert state.states[label][key].shape == expected.shape, (label, key)
+
+
+OWN = {
+    "adam": (lambda lr: optax.adam(lr), lambda lr: cf.optimizers.adam(lr)),
+    "adamw": (
+        lambda lr: optax.adamw(lr, weight_decay=0.1),
+        lambda lr: cf.optimizers.adamw(lr, weight_decay=0.1),
+    ),
+    "sgd": (lambda lr: optax.sgd(lr), lambda lr: cf.optimizers.sgd(lr)),
+    "momentum": (
+        lambda lr: optax.sgd(lr, momentum=0.9),
+        lambda lr: cf.optimizers.sgd(lr, momentum=0.9),
+    ),
+    "adabelief": (lambda lr: optax.adabelief(lr), lambda lr: cf.from_optax(optax.adabelief(lr))),
+    "yogi": (lambda lr: optax.yogi(lr), lambda lr: cf.from_optax(optax.yogi(lr))),
+    "rmsprop": (lambda lr: optax.rmsprop(lr), lambda lr: cf.from_optax(optax.rmsprop(lr))),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_rules_of_optax(name: str) -> None:
+    """100 steps of parameters of the size of weights: at most 1e-6 apart, 20 roundings of them."""
+    theirs, ours = OWN[name]
+    with jax.enable_x64(False):
+        transformations = theirs(1e-3), cf.to_jax(ours(1e-3))
+        start = {key: jnp.asarray(value / 8) for key, value in draw(3, SHAPES).items()}
+        params: list[Any] = [start, start]
+        states = [one.init(start) for one in transformations]
+        updates = [jax.jit(one.update) for one in transformations]
+        for seed in range(100):
+            grads = draw(100 + seed, SHAPES)
+            for k in range(2):
+                change, states[k] = updates[k](grads, states[k], params[k])
+                params[k] = optax.apply_updates(params[k], change)
+    apart = max(float(jnp.abs(params[0][key] - params[1][key]).max()) for key in start)
+    moved = max(float(jnp.abs(start[key] - params[1][key]).max()) for key in start)
+    assert apart <= 1e-6
+    assert moved > 1e-3
+
+
+def test_chain_mask_and_clip() -> None:
+    shapes = {"w": (2, 3), "b": (3,)}
+    rule = cf.optimizers.sgd(0.5)
+    ours = optax.chain(
+        optax.clip_by_global_norm(1.0), optax.masked(cf.to_jax(rule), {"w": True, "b": False})
+    )
+    theirs = optax.chain(
+        optax.clip_by_global_norm(1.0), optax.masked(optax.sgd(0.5), {"w": True, "b": False})
+    )
+    params = {key: jnp.asarray(value) for key, value in draw(4, shapes).items()}
+    grads = draw(5, shapes)
+    results = [one.update(grads, one.init(params), params)[0] for one in (ours, theirs)]
+    for key in shapes:
+        np.testing.assert_allclose(results[0][key], results[1][key], rtol=1e-6, atol=2e-7)
+
+
+def test_nested_parameters_of_16_bits_keep_their_dtype() -> None:
+    params = {"layer": [jnp.ones((2, 2), jnp.bfloat16), jnp.zeros(2, jnp.float32)]}
+    optimizer = cf.to_jax(cf.optimizers.adamw(lr=0.5))
+    state = optimizer.init(params)
+    updates, state = optimizer.update(params, state, params)
+    dtypes = [leaf.dtype for leaf in jax.tree.leaves(updates)]
+    assert dtypes == [jnp.bfloat16, jnp.float32]
+    assert {leaf.dtype for leaf in jax.tree.leaves(state.states)} == {jnp.dtype("float32")}
+    assert jax.tree.structure(state.states["exp_avg"]) == jax.tree.structure(params)
+
+
+def test_hyperparameters_without_a_value_are_arguments() -> None:
+    rule = UpdateRule("descent", PARAM - cf.hyper("lr") * cf.GRAD, {}, {"lr": None})
+    optimizer = cf.to_jax(rule)
+    params = jnp.ones(3)
+    state = optimizer.init(params)
+    updates, state = jax.jit(optimizer.update)(params, state, params, lr=0.25, other="x" and 1)
+    assert np.asarray(updates).tolist() == [-0.25] * 3
+    with pytest.raises(SessionError) as caught:
+        optimizer.update(params, state, params)
+    assert str(caught.value) == (
+        "hyperparameter 'lr' missing (rule 'descent'): update(…, params, lr=…)"
+    )
+    with pytest.raises(SessionError) as caught:
+        optimizer.update(params, state)
+    assert str(caught.value) == (
+        "the current parameters are needed, got none (rule 'descent'): update(grads, state, params)"
+    )
+    with pytest.raises(SessionError, match="there are no parameters"):
+        optimizer.init({})
+
+
+def test_stablehlo_of_adamw_with_a_warmup_and_a_cosine_runs() -> None:
+    with jax.enable_x64(False):
+        optimizer = cf.to_jax(cf.optimizers.adamw(lr=WARMUP_COSINE, weight_decay=0.1))
+        params = {key: jnp.asarray(value) for key, value in draw(7, SHAPES).items()}
+        grads = {key: jnp.asarray(value) for key, value in draw(8, SHAPES).items()}
+        state = optimizer.init(params)
+
+        def step(grads: Any, state: Any, params: Any) -> Any:
+            updates, (count, states, _) = optimizer.update(grads, state_of(*state), params)
+            return optax.apply_updates(params, updates), (count, states)
+
+        def state_of(count: Any, states: Any) -> Any:
+            return type(state)(count, states, {})
+
+        from jax import export
+
+        plain = state.count + 2500, state.states
+        exported = export.export(jax.jit(step))(grads, plain, params)
+        assert "stablehlo" in exported.mlir_module()
+        loaded = export.deserialize(exported.serialize())
+        after, (count, _) = loaded.call(grads, plain, params)
+        assert int(count) == 2501
+        wanted, _ = jax.jit(step)(grads, plain, params)
+        for key, value in wanted.items():
+            assert np.array_equal(np.asarray(after[key]), np.asarray(value))
+            assert not np.array_equal(np.asarray(value), np.asarray(params[key]))

@@ -234,7 +234,7 @@ def test_every_rule_beside_onnxruntime(name: str, wide: bool) -> None:
             assert state.states[label][key].shape == expected.shape, (label, key)
 
 
-OWN = {
+OWN: dict[str, tuple[Any, Any]] = {
     "adam": (lambda lr: optax.adam(lr), lambda lr: cf.optimizers.adam(lr)),
     "adamw": (
         lambda lr: optax.adamw(lr, weight_decay=0.1),
@@ -256,7 +256,7 @@ def test_rules_of_optax(name: str) -> None:
     """100 steps of parameters of the size of weights: at most 1e-6 apart, 20 roundings of them."""
     theirs, ours = OWN[name]
     with jax.enable_x64(False):
-        transformations = theirs(1e-3), cf.to_jax(ours(1e-3))
+        transformations: list[Any] = [theirs(1e-3), cf.to_jax(ours(1e-3))]
         start = {key: jnp.asarray(value / 8) for key, value in draw(3, SHAPES).items()}
         params: list[Any] = [start, start]
         states = [one.init(start) for one in transformations]

@@ -36,7 +36,7 @@ def jax_schedule(
             default.
 
     Raises:
-        ExportError: A hyperparameter that is no input has no value.
+        LoweringError: A hyperparameter has no value and is not among the inputs.
     """
     graphs: dict[tuple[bool, int], Graph] = {}
     known = schedule.hyperparameters

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from closedform.recipes.entries import Framework
+from closedform.recipes.ultralytics.reader import READER
 from closedform.recipes.ultralytics.schedules import SCHEDULES
 
-FRAMEWORK = Framework("ultralytics", SCHEDULES, {}, versions=("8.4.190",))
+FRAMEWORK = Framework("ultralytics", SCHEDULES, {}, versions=("8.4.190",), reader=READER)

@@ -21,6 +21,32 @@ FACTS = {
 }
 
 
+# Configs of frameworks that the corpus does not have.
+OTHERS: tuple[Row, ...] = (
+    {
+        "file": "ultralytics/train.yaml",
+        "text": "epochs: 20\nbatch: 16\noptimizer: SGD\nlr0: 0.01\nlrf: 0.1\ncos_lr: True\n"
+        "momentum: 0.9\nweight_decay: 0.0005\nwarmup_epochs: 2.0\nwarmup_bias_lr: 0.1\nnbs: 64\n",
+    },
+    {
+        "file": "ultralytics/auto.yaml",
+        "text": "epochs: 3\nbatch: 8\noptimizer: auto\nlr0: 0.01\nlrf: 0.01\nnc: 80\n",
+    },
+    {
+        "file": "paddle/resnet.yaml",
+        "text": "Global:\n  epochs: 12\nOptimizer:\n  name: Momentum\n  momentum: 0.9\n  lr:\n"
+        "    name: Cosine\n    learning_rate: 0.4\n    warmup_epoch: 5\n    by_epoch: False\n"
+        "  regularizer:\n    name: 'L2'\n    coeff: 0.0001\n",
+    },
+    {
+        "file": "paddle/steps.yaml",
+        "text": "Global: {epochs: 12}\nOptimizer:\n  name: AdamW\n  beta1: 0.9\n  clip_norm: 10\n"
+        "  no_weight_decay_name: norm bias\n  lr:\n    name: Piecewise\n"
+        "    decay_epochs: [3, 6, 9]\n    values: [0.1, 0.01, 0.001, 0.0001]\n",
+    },
+)
+
+
 class Mutant(NamedTuple):
     """A changed config, with the facts of the original."""
 
@@ -31,7 +57,7 @@ class Mutant(NamedTuple):
 
 def mutants(count: int, seed: int) -> Iterator[Mutant]:
     """Yields changed configs, from as many frameworks as there are in turn."""
-    rows = corpus()
+    rows = [*corpus(), *OTHERS]
     names = sorted({row["file"].partition("/")[0] for row in rows})
     groups = [[row for row in rows if row["file"].startswith(f"{name}/")] for name in names]
     for index in range(count):

@@ -33,6 +33,9 @@ def parser(prog: str) -> Parser:
         help="a number of the run, as in --facts global_batch_size=512",
     )
     found.add_argument(
+        "--files", type=Path, help="the directory of the files that the config inherits from"
+    )
+    found.add_argument(
         "--total", type=positive, help="the updates of the run, if the config has none"
     )
     found.add_argument(
@@ -54,6 +57,7 @@ def run(
     to: str,
     framework: str | None,
     facts: list[str] | None,
+    files: Path | None,
     total: int | None,
     kind: str,
     output: Path | None,
@@ -64,7 +68,8 @@ def run(
     from closedform.recipes.load import load_recipe
     from closedform.writing import Verdict, write_recipe
 
-    recipe = load_recipe(source, framework=framework, facts=parse_facts(facts))
+    known = parse_facts(facts)
+    recipe = load_recipe(source, framework=framework, facts=known, files=files)
     written = write_recipe(recipe, to, total, kind)
     print(_verdict(written), file=sys.stderr)
     if written.verdict is Verdict.IMPOSSIBLE:

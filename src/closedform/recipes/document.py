@@ -123,7 +123,7 @@ def read_document(source: str | PathLike[str] | Mapping[str, Any] | Document) ->
             hint="give the path of a file",
         )
     path = Path(source)
-    return document_of(_text(path), path.suffix, str(path))
+    return document_of(text_of(path), path.suffix, str(path))
 
 
 def document_of(text: str, suffix: str, name: str) -> Document:
@@ -158,7 +158,12 @@ def document_of(text: str, suffix: str, name: str) -> Document:
     return Document(parsed, name, form)
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """Returns the text of a file of at most ``MAX_BYTES``.
+
+    Raises:
+        ConfigError: There is none, it is larger, or it is not UTF-8.
+    """
     if not path.is_file():
         raise ConfigError("there is no such file", where=str(path))
     try:

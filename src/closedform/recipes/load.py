@@ -14,6 +14,7 @@ from closedform.recipes.clock import CHECKED, Facts
 from closedform.recipes.document import Document, read_document
 from closedform.recipes.entries import Framework
 from closedform.recipes.frameworks import FRAMEWORKS
+from closedform.recipes.inheritance import Given, merged
 from closedform.recipes.reader import Reader, Reading
 from closedform.recipes.recipe import Recipe
 
@@ -35,6 +36,7 @@ def load_recipe(
     version: str | None = None,
     facts: Mapping[str, Any] | Facts | None = None,
     as_implemented: bool = True,
+    files: Given | None = None,
 ) -> Recipe:
     """Returns the recipe of a config.
 
@@ -47,6 +49,8 @@ def load_recipe(
             :class:`~closedform.recipes.clock.Facts` or of the framework.
         as_implemented: True for what the framework computes, defects included and named in
             ``recipe.notes``; False for its documented formula.
+        files: The files that the config inherits from or includes: a directory, or texts by their
+            paths. See :func:`~closedform.recipes.inheritance.merged`.
 
     Raises:
         ConfigError: The file cannot be read, its framework is not clear, a class, key or argument
@@ -78,6 +82,8 @@ def load_recipe(
         ('adamw', 1/2000, 100)
     """
     document = read_document(source)
+    if files is not None:
+        document = merged(document, files)
     found, reader = _reader(document, framework)
     known = facts if isinstance(facts, Facts) else Facts.of(facts or {})
     reading = Reading(

@@ -74,7 +74,9 @@ def _read_section(reading: Reading) -> Recipe:
     top = whole(reading.document)
     if "_BASE_" in top:
         raise top.error(
-            "the config inherits from _BASE_", "_BASE_", hint="merge it first: cfg.dump()"
+            "the config inherits from _BASE_",
+            "_BASE_",
+            hint="give the files, as in load_recipe(…, files=directory)",
         )
     solver = top.section("SOLVER")
     solver.check({**SECTION, **_OTHERS})

@@ -157,7 +157,7 @@ def _check(top: Section) -> None:
         raise top.error(
             "the config inherits from _base_",
             "_base_",
-            hint="merge it first: Config.fromfile(…).dump(…)",
+            hint="give the files, as in load_recipe(…, files=directory)",
         )
     for key in _OF_MMCV:
         if key in top:

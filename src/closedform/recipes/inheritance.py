@@ -1,0 +1,269 @@
+"""Configs that inherit from others, merged from files that the user names: nothing else is read.
+
+MMEngine's ``_base_`` and Detectron2's ``_BASE_``, Hydra's ``defaults``, and gin's ``include``. A
+path is that of a file of the given ones: by its name in a mapping, or below a directory, symbolic
+links resolved. Nothing is run.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from closedform.errors import ConfigError, nearest
+from closedform.recipes.document import Document, Form, document_of, text_of
+from closedform.recipes.documents.limits import MAX_BYTES
+
+MAX_FILES = 200
+"""The most files of one config, each counted as often as it is merged."""
+
+_BASES = ("_base_", "_BASE_")
+_DELETE = "_delete_"
+_DEFAULTS, _SELF = "defaults", "_self_"
+_PACKAGE = re.compile(r"\A\s*#\s*@package\s+(\S+)")
+_PACKAGE_KEY = "@package"
+"""The entry of a file's content that holds the package of its header."""
+_GIN_INCLUDE = re.compile(r"^\s*include\s+['\"]([^'\"]+)['\"]\s*$", re.MULTILINE)
+_NOT_FILES = re.compile(r"\$\{|://")
+
+Given = str | PathLike[str] | Mapping[str, str]
+"""A directory, or the texts of files by their paths."""
+
+
+@dataclass(slots=True)
+class Files:
+    """The files that may be read.
+
+    Attributes:
+        texts: Path -> text, or the directory that the files are in.
+        source: The config, for errors.
+        count: The files that were read.
+    """
+
+    texts: Mapping[str, str] | Path
+    source: str
+    count: int = 0
+
+    def text(self, path: str) -> str:
+        """Returns the text of a file by its path, relative to the given files.
+
+        Raises:
+            ConfigError: There is none, it is outside of the directory, or there are too many.
+        """
+        self.count += 1
+        if self.count > MAX_FILES:
+            raise ConfigError(
+                f"a config must have at most {MAX_FILES} further files, or one includes itself",
+                where=self.source,
+            )
+        if path.startswith(("/", "../")) or path == "..":
+            raise ConfigError(
+                f"the file {path!r} is outside of the given files",
+                where=self.source,
+                hint="name a directory that holds all files",
+            )
+        if isinstance(self.texts, Mapping):
+            if path not in self.texts:
+                raise ConfigError(
+                    f"the further file {path!r} is not given",
+                    where=self.source,
+                    hint=nearest(path, list(self.texts)) if self.texts else None,
+                )
+            text = self.texts[path]
+            if len(text) > MAX_BYTES:
+                raise ConfigError(f"{path} must have at most {MAX_BYTES} bytes", where=self.source)
+            return text
+        found = (self.texts / path).resolve()
+        if not found.is_relative_to(self.texts):
+            raise ConfigError(
+                f"the file {path!r} is outside of {self.texts}",
+                where=self.source,
+                hint="name a directory that holds all files",
+            )
+        return text_of(found)
+
+    def has(self, path: str) -> bool:
+        """Returns whether there is a file of a path."""
+        if isinstance(self.texts, Mapping):
+            return path in self.texts
+        return not path.startswith(("/", "..")) and (self.texts / path).is_file()
+
+
+def merged(document: Document, given: Given) -> Document:
+    """Returns a config with the files that it inherits from, the file itself winning.
+
+    Args:
+        document: The config.
+        given: A directory, below which the files are, or their texts by their paths. Where the
+            config is a file of the directory, paths are relative to it, otherwise to the directory.
+
+    Raises:
+        ConfigError: A file is missing or outside of those given, there are too many, two bases
+            have the same key, or an entry is not one of the kinds that are read.
+
+    Example:
+        >>> from closedform.recipes.document import read_document
+        >>> config = read_document({"_base_": "a.yaml", "train": {"lr": 1}})
+        >>> merged(config, {"a.yaml": "train: {lr: 2, steps: 3}"}).content
+        {'train': {'lr': 1, 'steps': 3}}
+    """
+    if isinstance(given, Mapping):
+        files = Files(given, document.source)
+        place = ""
+    else:
+        folder = Path(given).resolve()
+        if not folder.is_dir():
+            raise ConfigError(f"{str(given)!r} is not a directory", where=document.source)
+        files = Files(folder, document.source)
+        path = Path(document.source).resolve()
+        is_inside = document.form is not Form.MAPPING and path.is_relative_to(folder)
+        place = path.relative_to(folder).parent.as_posix() if is_inside else ""
+    if document.form is Form.GIN:
+        text = text_of(Path(document.source))
+        return document_of(_inlined(text, place, files), ".gin", document.source)
+    return replace(document, content=_resolved(document.content, place, files))
+
+
+def _joined(place: str, path: str) -> str:
+    return posixpath.normpath(posixpath.join(place, path))
+
+
+def _read(path: str, files: Files) -> dict[str, Any]:
+    """The content of a file, with that of those that it inherits from."""
+    text = files.text(path)
+    content = document_of(text, posixpath.splitext(path)[1], path).content
+    found = _resolved(content, posixpath.dirname(path), files)
+    package = _PACKAGE.match(text)
+    return {_PACKAGE_KEY: package.group(1), **found} if package else found
+
+
+def _resolved(content: Mapping[str, Any], place: str, files: Files) -> dict[str, Any]:
+    for key in _BASES:
+        if content.get(key) is not None:
+            return _with_bases(content, key, place, files)
+    if isinstance(content.get(_DEFAULTS), list):
+        return _with_defaults(content, place, files)
+    return dict(content)
+
+
+def _with_bases(content: Mapping[str, Any], key: str, place: str, files: Files) -> dict[str, Any]:
+    """The bases in their order, which may not have one key twice, and the file over them."""
+    named = content[key]
+    paths = named if isinstance(named, list) else [named]
+    base: dict[str, Any] = {}
+    for path in paths:
+        if not isinstance(path, str) or _NOT_FILES.search(path):
+            raise ConfigError(f"{key} must name files, got {path!r:.60}", where=files.source)
+        found = _read(_joined(place, path), files)
+        found.pop(_PACKAGE_KEY, None)
+        twice = sorted(set(map(str, base)) & set(map(str, found)))
+        if twice and key == "_base_":
+            raise ConfigError(
+                f"two files of _base_ have the key {twice[0]!r}, which MMEngine refuses",
+                where=files.source,
+            )
+        base = _over(base, found)
+    own = {name: value for name, value in content.items() if name != key}
+    return _over(base, own)
+
+
+def _over(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Mappings entry by entry, the second one winning; ``_delete_`` drops those of the first."""
+    result = dict(base)
+    for key, value in own.items():
+        before = result.get(key)
+        if isinstance(value, Mapping):
+            is_new = bool(value.get(_DELETE)) or not isinstance(before, Mapping)
+            inner = {name: one for name, one in value.items() if name != _DELETE}
+            result[key] = _over({} if is_new else before or {}, inner)
+        else:
+            result[key] = value
+    return result
+
+
+def _with_defaults(content: Mapping[str, Any], place: str, files: Files) -> dict[str, Any]:
+    """The composition of Hydra 1.1 and later: the file itself comes last, or at ``_self_``."""
+    own = {name: value for name, value in content.items() if name != _DEFAULTS}
+    entries = list(content[_DEFAULTS])
+    if _SELF not in entries:
+        entries.append(_SELF)
+    chosen = dict(_choices(entries, files.source))
+    result: dict[str, Any] = {}
+    for entry in entries:
+        if entry == _SELF:
+            result = _over(result, own)
+            continue
+        for group, name, package, is_optional in _entry(entry, chosen, files.source):
+            path = _joined(place, posixpath.join(group, f"{name}.yaml"))
+            if is_optional and not files.has(path):
+                continue
+            found = _read(path, files)
+            header = found.pop(_PACKAGE_KEY, None)
+            result = _over(result, _placed(found, package or header or group.replace("/", ".")))
+    return result
+
+
+def _choices(entries: list[Any], source: str) -> Iterator[tuple[str, Any]]:
+    """The overrides of the list: a group and its choice."""
+    for entry in entries:
+        if isinstance(entry, Mapping) and len(entry) == 1:
+            ((key, name),) = entry.items()
+            words = str(key).split()
+            if words and words[0] == "override":
+                if len(words) != 2:
+                    raise ConfigError(f"cannot read the default {entry!r:.60}", where=source)
+                yield words[1].lstrip("/").partition("@")[0], name
+
+
+def _entry(
+    entry: Any, chosen: Mapping[str, Any], source: str
+) -> Iterator[tuple[str, str, str, bool]]:
+    """The group, the name, the package and whether it is optional, of an entry; none for null."""
+    key, name = "", entry
+    if isinstance(entry, Mapping) and len(entry) == 1:
+        ((key, name),) = entry.items()
+    words = str(key).split()
+    if words and words[0] == "override":
+        return
+    is_optional = bool(words) and words[0] == "optional"
+    group, _, package = (words[-1] if words else "").lstrip("/").partition("@")
+    name = chosen.get(group, name) if group else name
+    if name is None:
+        return
+    if not isinstance(name, str) or _NOT_FILES.search(name):
+        raise ConfigError(f"cannot read the default {entry!r:.60}", where=source)
+    if not group:
+        name, _, package = name.lstrip("/").partition("@")
+        group, name = posixpath.split(name)
+    yield group, name.removesuffix(".yaml"), package, is_optional
+
+
+def _placed(content: dict[str, Any], package: str) -> dict[str, Any]:
+    """A content under its package."""
+    if package in ("", "_global_"):
+        return content
+    for part in reversed(package.split(".")):
+        content = {part: content}
+    return content
+
+
+def _inlined(text: str, place: str, files: Files) -> str:
+    """The text of a gin file with those that it includes; paths are of the given files first."""
+
+    def included(match: re.Match[str]) -> str:
+        path = posixpath.normpath(match.group(1))
+        if not files.has(path):
+            path = _joined(place, match.group(1))
+        return _inlined(files.text(path), posixpath.dirname(path), files)
+
+    result = _GIN_INCLUDE.sub(included, text)
+    if len(result) > MAX_BYTES:
+        raise ConfigError(
+            f"the files must have at most {MAX_BYTES} bytes together", where=files.source
+        )
+    return result

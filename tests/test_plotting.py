@@ -120,8 +120,8 @@ def test_schedule_plot_is_the_same_figure(tmp_path: Path) -> None:
     [
         ({"path": "lr.jpg"}, ExportError, r"must be .pdf, .png, .svg, got '.jpg' \(lr.jpg\)"),
         ({"path": "lr"}, ExportError, r"got 'no suffix' \(lr\)"),
-        ({"steps": 0}, DefinitionError, r"steps must be positive, got 0 \(plot 'sequential'\)"),
-        ({"steps": -4}, DefinitionError, "steps must be positive, got -4"),
+        ({"steps": 0}, DefinitionError, r"steps must be an integer above 0, got int 0 \(plot\)"),
+        ({"steps": -4}, DefinitionError, "steps must be an integer above 0, got int -4"),
     ],
 )
 def test_invalid_figure(arguments: Mapping[str, Any], kind: type[Exception], message: str) -> None:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         from_optax,
         from_python,
         from_torch,
-        plot,
         to_onnx,
         to_torch,
         verify_file,
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
         tensor_input,
         transpose,
     )
+    from closedform.plotting import plot
     from closedform.recipes import Recipe, frameworks, load_recipe, load_schedules
     from closedform.recipes.clock import epochs, fraction, micro_batches, samples, tokens
     from closedform.runtime import OptimizerSession, ScheduleSession
@@ -73,7 +73,6 @@ _HOME = {
             "from_optax",
             "from_python",
             "from_torch",
-            "plot",
             "to_onnx",
             "to_torch",
             "verify_file",
@@ -81,6 +80,7 @@ _HOME = {
         "closedform.api",
     ),
     "diff": "closedform.difference",
+    "plot": "closedform.plotting",
     "Recipe": "closedform.recipes",
     "load_recipe": "closedform.recipes",
     "load_schedules": "closedform.recipes",
@@ -206,7 +206,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(_MODULES[name])
     if name not in _HOME:
-        return _deprecated(name)
+        return _deprecated(name, __all__)
     return getattr(importlib.import_module(_HOME[name]), name)
 
 

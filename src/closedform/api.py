@@ -25,17 +25,18 @@ from closedform.compiler import (
     refuse_nonfinite,
 )
 from closedform.deprecation import REMOVED_IN
-from closedform.errors import ArgumentError, ExportError, VerificationError
+from closedform.errors import ArgumentError, ExportError, VerificationError, shown
 from closedform.ir.graph import Graph
 from closedform.ir.types import DType, Shape
 from closedform.language.groups import Group
-from closedform.language.schedule import Schedule
+from closedform.language.schedule import Schedule, check_schedule
 from closedform.language.update_rule import UpdateRule
 from closedform.options import ANY_STEPS, GraphOptions, ModelSpec, Precision
 from closedform.verify.terms.limits import LIMITS
 
 if TYPE_CHECKING:
     import onnx
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike, NDArray
     from torch.optim import Optimizer
@@ -153,7 +154,7 @@ def to_onnx(
         VerificationError: A file is not its source.
     """
     from closedform.exporters.onnx_files import schedule_model
-    from closedform.exporters.onnx_model import write_model
+    from closedform.exporters.onnx_model import checked_path, write_model
     from closedform.exporters.onnx_targets import onnx_format
     from closedform.verify.translation.artefact import validate_model
 
@@ -173,6 +174,7 @@ def to_onnx(
         precision=precision,
     )
     check_source(source, options, params=params, groups=groups)
+    checked_path(path)
     form = onnx_format(opset=opset, inline=inline, target=target)
     if isinstance(source, UpdateRule):
         if claims is not None:
@@ -556,6 +558,8 @@ def verify_file(
     from closedform.verify.claims.foreign import FileReport, unknown_report
     from closedform.verify.isolation import Ended, run_limited
 
+    if not isinstance(path, str | os.PathLike):
+        raise ArgumentError(f"path must be the path of an ONNX file, got {shown(path)}")
     request = {
         "path": os.fspath(path),
         "against": against,
@@ -619,6 +623,7 @@ def certify(
     """
     from closedform.verify.certificates.certificate import certify as certify_graph
 
+    check_schedule(schedule, "certify takes a Schedule")
     options = GraphOptions(
         dtype=dtype,
         scalar_dtype=scalar_dtype,
@@ -637,14 +642,21 @@ def certify(
     return certify_graph(schedule, graph, steps, engine=engine)
 
 
-def plot(schedule: Schedule, path: str | None = None, *, steps: int | None = None) -> Figure:
-    """Draws a schedule with matplotlib; see :func:`closedform.plotting.plot_schedule`.
+def plot(
+    schedule: Schedule,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    steps: int | None = None,
+    ax: Axes | None = None,
+) -> Figure:
+    """Draws one schedule, as its method ``plot`` does; see :func:`closedform.plot`.
 
     Args:
         schedule: The schedule.
         path: A file to write, .png, .svg or .pdf.
-        steps: How many steps are drawn.
+        steps: The last step of the plot.
+        ax: The axes of matplotlib to draw in.
     """
-    from closedform.plotting import plot_schedule
+    from closedform.plotting import plot as plot_curves
 
-    return plot_schedule(schedule, path, steps=steps)
+    return plot_curves(schedule, path, steps=steps, ax=ax)

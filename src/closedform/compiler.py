@@ -256,7 +256,9 @@ def evaluate_schedule(schedule: Schedule, step: int | ArrayLike) -> float | NDAr
             f"steps must be an integer or an array of one shape, got {step!r}", where=place
         ) from None
     if steps.size and not _are_integers(steps):
-        raise DefinitionError(f"steps must be integers, got {steps.dtype} {step!r}", where=place)
+        raise DefinitionError(
+            f"steps must be integers, got {steps.dtype} {step!r:.60}", where=place
+        )
     if steps.size and (steps.min() < 0 or steps.max() > MAX_STEP):
         wrong = steps.min() if steps.min() < 0 else steps.max()
         raise DefinitionError(f"steps must be in 0..{MAX_STEP}, got {wrong}", where=place)

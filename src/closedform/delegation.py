@@ -6,12 +6,14 @@ package root registers where their implementations are, and a method looks them 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
     import sympy as sp
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike, NDArray
 
@@ -42,7 +44,15 @@ class Functions(Protocol):
     ) -> Schedule:
         """Returns the schedule that a Python function computes."""
 
-    def plot(self, schedule: Schedule, path: str | None = None, /, *, steps: int | None) -> Figure:
+    def plot(
+        self,
+        schedule: Schedule,
+        path: str | os.PathLike[str] | None = None,
+        /,
+        *,
+        steps: int | None,
+        ax: Axes | None,
+    ) -> Figure:
         """Draws a schedule."""
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import importlib
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -15,7 +16,7 @@ REMOVED_IN = "0.3"
 """The release that removes the names that are deprecated today."""
 
 
-def deprecated_names(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+def deprecated_names(module: str, names: Mapping[str, str]) -> Callable[..., Any]:
     """Returns a module's ``__getattr__`` that resolves its deprecated names.
 
     Args:
@@ -34,9 +35,11 @@ def deprecated_names(module: str, names: Mapping[str, str]) -> Callable[[str], A
         closedform.old.lift is deprecated and will be removed in 0.3; use math.floor
     """
 
-    def resolve(name: str) -> Any:
+    def resolve(name: str, known: Iterable[str] = ()) -> Any:
         if name not in names:
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f": did you mean {near[0]!r}?" if near else ""
+            raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}")
         path = names[name]
         warnings.warn(
             f"{module}.{name} is deprecated and will be removed in {REMOVED_IN}; "

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from closedform.errors import ArgumentError, UnknownNameError
+from closedform.errors import ArgumentError, UnknownNameError, shown
 from closedform.language import Schedule, t
 from closedform.language.exact import to_float
 from closedform.recipes.logs import Log, Logged
@@ -137,8 +137,15 @@ def diff(a: Source, b: Source, until: int | None = None) -> Difference:
         >>> found.verdict, found.first_step, found.at, round(found.max_gap, 3)
         (<Status.REFUTED: 'REFUTED'>, 1, 2, 0.105)
     """
-    if until is not None and until < 1:
-        raise ArgumentError(f"until must be at least 1, got {until}")
+    for name, side in (("a", a), ("b", b)):
+        if not isinstance(side, Schedule | Recipe | Log):
+            raise ArgumentError(
+                f"{name} must be a Schedule, a Recipe or a log, got {shown(side)}",
+                where="diff",
+                hint="load_recipe reads a config, from_onnx an ONNX file, `closedform diff` both",
+            )
+    if until is not None and (isinstance(until, bool) or not isinstance(until, int) or until < 1):
+        raise ArgumentError(f"until must be an integer of at least 1, got {until!r}")
     left, right = _curves(a), _curves(b)
     names = [name for name in left if name in right]
     if not names:

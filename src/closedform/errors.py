@@ -25,6 +25,7 @@ __all__ = [
     "UnknownNameError",
     "VerificationError",
     "nearest",
+    "shown",
 ]
 
 
@@ -101,6 +102,17 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if match:
         return f"did you mean {by_lower[match[0]]!r}?"
     return f"known are {', '.join(names[:12])}{', …' if len(names) > 12 else ''}"
+
+
+def shown(value: object, most: int = 60) -> str:
+    """Returns the type and the value of an argument, for errors; a long value is cut.
+
+    Example:
+        >>> shown(3e-4), shown([1] * 99, most=12)
+        ('float 0.0003', 'list [1, 1, 1, 1…')
+    """
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= most else text[:most] + '…'}"
 
 
 def __dir__() -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
-from closedform.errors import ExportError
+from closedform.errors import ExportError, shown
 from closedform.ir.types import DType, Shape
 from closedform.language.groups import Assignment, Group, assign
 from closedform.language.update_rule import UpdateRule
@@ -78,7 +78,7 @@ class GraphOptions:
             "dtype": None if dtype is None else _choice("dtype", dtype, _FLOATS),
             "scalar_dtype": _choice("scalar_dtype", scalar_dtype, _FLOATS),
             "step_dtype": _choice("step_dtype", step_dtype, _INTEGERS),
-            "step_shape": step_shape,
+            "step_shape": _shape(step_shape),
             "inputs": tuple(inputs),
             "precision": _precision(precision),
         }
@@ -112,6 +112,20 @@ def _choice(argument: str, value: DType | str, choices: Sequence[DType]) -> DTyp
     if value not in choices:
         raise ExportError(f"{argument} must be {' or '.join(choices)}, got {value!r}")
     return DType(value)
+
+
+def _shape(value: object) -> Shape:
+    if isinstance(value, tuple) and all(map(_is_size, value)):
+        return value
+    name = value if isinstance(value, str) and value.isidentifier() else "n"
+    raise ExportError(
+        f"step_shape must be a tuple of integers >= 0 and names, got {shown(value)}",
+        hint=f'give () for one step, or ("{name}",) for any number of steps',
+    )
+
+
+def _is_size(size: object) -> bool:
+    return size.isidentifier() if isinstance(size, str) else type(size) is int and size >= 0
 
 
 def _precision(value: Precision | str) -> Precision:
@@ -154,6 +168,20 @@ class ModelSpec:
 
     def __post_init__(self) -> None:
         where = f"rule {self.rule.name!r}"
+        if not isinstance(self.params, Mapping):
+            raise ExportError(
+                f"params must be a mapping from name to shape, got {shown(self.params)}",
+                where=where,
+                hint='give params={"w": (3, 4), …}',
+            )
+        if not isinstance(self.groups, Sequence) or not all(
+            isinstance(group, Group) for group in self.groups
+        ):
+            raise ExportError(
+                f"groups must be a list of Groups, got {shown(self.groups)}",
+                where=where,
+                hint='make each with closedform.Group("*.bias", changes={"weight_decay": 0})',
+            )
         if not self.params:
             raise ExportError(
                 "a rule is compiled for parameters, got none",

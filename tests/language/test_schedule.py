@@ -212,11 +212,11 @@ def test_latex_and_notebook() -> None:
         (lambda: chained([FALL, RAMP]), "divided by its first value, which is 0 .*member 1"),
         (
             lambda: sequential(["a", "b"]),  # type: ignore[list-item]
-            r"sequential takes a list of Schedules, got \['a', 'b'\]",
+            r"sequential takes Schedules, got str 'a' \(member 0\)",
         ),
         (
             lambda: chained(3),  # type: ignore[arg-type]
-            "chained takes a list of Schedules, got 3",
+            "chained takes a list of Schedules, got int 3",
         ),
         (lambda: Schedule(t * N, n=0), "n must be above 0, got 0 .*schedule 'schedule'"),
         (lambda: Schedule(t * N, n=0.5), "n must be an integer, got 0.5"),

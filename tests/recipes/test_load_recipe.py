@@ -194,7 +194,7 @@ FILE_ERRORS = {
     "a: 1:30": "the number '1:30' is not read (c.yaml: a): write it in decimals",
     "a: " + "1" * 5000: f"the number {'1' * 40!r} is not read (c.yaml: a): write it in decimals",
     "- 1": "a config must be a mapping, got list (c.yaml)",
-    "": "a config must be a mapping, got NoneType (c.yaml)",
+    "": "the file is empty, expected a config (c.yaml)",
     "[" * 100 + "]" * 100: f"{LIMITS} (c.yaml, line 1)",
     "x" * 1_000_001: "a config must have at most 1000000 bytes, got more (c.yaml)",
 }

@@ -101,11 +101,8 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_file_that_is_not_a_model_is_named(tmp_path: Path) -> None:
     path = tmp_path / "lr.onnx"
     path.write_text("peak: 0.1")
-    with pytest.raises(
-        SessionError, match=r"^onnxruntime cannot load the model: .*lr\.onnx"
-    ) as caught:
+    with pytest.raises(SessionError, match=r"^it is not an ONNX model \(file '.*lr\.onnx'\): "):
         open_session(path)
-    assert caught.value.hint == "export it again with opset=21 or lower"
 
 
 def test_a_missing_provider_is_named() -> None:

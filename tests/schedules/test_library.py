@@ -25,7 +25,7 @@ VALUES: dict[str, tuple[Schedule, int | None, dict[int, Any]]] = {
         {0: 0, 1: Fraction(1, 4), 3: Fraction(3, 4), 4: 1, 5: 1},
     ),
     "decay": (library.linear(1, 0, 4), 4, {0: 1, 3: Fraction(1, 4), 4: 0, 99: 0}),
-    "linear over 5/2 steps": (library.linear(0, 5, 2.5), 3, {0: 0, 2: 4, 3: 5}),
+    "linear over 5/2 steps": (library.linear(0, 5, Fraction(5, 2)), 3, {0: 0, 2: 4, 3: 5}),
     "linear through zero": (library.linear(-1, 1, 2), 2, {0: -1, 1: 0, 2: 1}),
     "square": (library.polynomial(1, 0, 10, 2), 10, {0: 1, 5: Fraction(1, 4), 10: 0}),
     "power 0 jumps": (library.polynomial(1, HALF, 8, 0), 8, {7: 1, 8: HALF}),

@@ -119,10 +119,10 @@ def load_curve(
     from closedform.cli.sources import load_source
     from closedform.errors import ArgumentError
     from closedform.language import UpdateRule
-    from closedform.recipes.logs import LOG_SUFFIXES, read_log
+    from closedform.recipes.logs import read_log
 
     name, *words = [text] if Path(text).is_file() else split_words(text)
-    if name.lower().endswith(LOG_SUFFIXES) or _is_json_log(Path(name)):
+    if is_log(name):
         return read_log(name, log_offset)
     found = load_source(name, words, base=base, framework=framework, facts=facts)
     if isinstance(found, UpdateRule):
@@ -130,6 +130,13 @@ def load_curve(
             f"{name} is an optimizer, not a schedule", hint="name a schedule, or a config"
         )
     return found
+
+
+def is_log(name: str) -> bool:
+    """Returns whether a name is that of a log, by its ending or its content."""
+    from closedform.recipes.logs import LOG_SUFFIXES
+
+    return name.lower().endswith(LOG_SUFFIXES) or _is_json_log(Path(name))
 
 
 def _is_json_log(path: Path) -> bool:

@@ -1,38 +1,71 @@
-"""``closedform plot``: a plot of a schedule, in a file or in the terminal."""
+"""``closedform plot``: schedules and logs in one plot, in a file or in the terminal."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from closedform.cli.arguments import NAME_HELP, add_source_options, parse_facts
-from closedform.cli.parser import Parser, positive
+from closedform.cli.parser import Parser, UsageError, positive
+
+if TYPE_CHECKING:
+    from closedform.language import Schedule
+    from closedform.recipes.logs import Log
 
 _HELP = """\
-Plot the schedule NAME in the terminal, or write it to a file with -o.
+Plot schedules and logs in the terminal, or write the plot to a file with -o.
 
-The arguments of NAME are options: closedform plot cosine --start 3e-4 --end 0 --steps 100.
+The arguments of one NAME are options: closedform plot cosine --start 3e-4 --end 0 --steps 100.
+Several are plotted together, their arguments in quotes, and the values of a log as points:
+closedform plot recipe.yaml "cosine --start 3e-4 --end 0 --steps 100" log.csv --compare -o lr.png.
 """
+_CLOCKS = ("updates", "micro-batches", "samples", "tokens", "epochs")
 
 
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
     found = Parser(prog, _HELP, has_arguments=True)
-    found.add_argument("name", help=NAME_HELP)
+    found.add_argument("names", nargs="+", metavar="name", help=f"{NAME_HELP}, or a log")
     found.add_argument("-o", "--output", type=Path, help="a .png, .svg or .pdf file")
     found.add_argument("--force", action="store_true", help="overwrite the file")
     found.add_argument("--until", type=positive, help="the last step of the plot")
+    found.add_argument(
+        "--clock",
+        choices=_CLOCKS,
+        default="updates",
+        help="the unit of the horizontal axis; it needs --facts, such as tokens_per_update=4e6",
+    )
+    found.add_argument("--log", choices=("x", "y", "xy"), default="", help="logarithmic axes")
+    found.add_argument("--area", action="store_true", help="fill the area and write its sum")
+    found.add_argument(
+        "--no-milestones", action="store_true", help="do not mark where a branch changes"
+    )
+    found.add_argument(
+        "--compare", action="store_true", help="draw the differences from the first one below"
+    )
+    found.add_argument("--title", help="the title")
+    found.add_argument(
+        "--log-offset", type=int, default=0, help="the step that a log gives to update 0: 0 or 1"
+    )
     add_source_options(found)
     return found
 
 
 def run(
     *,
-    name: str,
+    names: list[str],
     words: list[str],
     output: Path | None,
     force: bool,
     until: int | None,
+    clock: str,
+    log: str,
+    area: bool,
+    no_milestones: bool,
+    compare: bool,
+    title: str | None,
+    log_offset: int,
     key: str,
     base_value: float | None,
     as_implemented: bool,
@@ -40,29 +73,79 @@ def run(
     facts: list[str] | None,
 ) -> None:
     """Draws the plot."""
-    from closedform.cli.output import check_free, heading, is_unicode
-    from closedform.cli.sources import load_source, schedule_of
-    from closedform.plotting import even_steps, last_step, plot_schedule, terminal_plot
+    from closedform.cli.output import check_free
 
     if output is not None:
         check_free(output, force=force)
-    source = load_source(
-        name,
-        words,
-        key=key,
-        base=base_value,
-        as_implemented=as_implemented,
-        framework=framework,
-        facts=parse_facts(facts),
-    )
-    schedule = schedule_of(source, name, key)
-    title = schedule.name if source is schedule else f"{key} of {Path(name).name}"
-    end = last_step(schedule) if until is None else until
-    if output is not None:
-        plot_schedule(schedule, output, steps=end, title=title)
-        print(output)
+    if len(names) > 1 and words:
+        raise UsageError(
+            f"{words[0]} can be an argument of several names",
+            hint=f'put a name and its arguments in quotes: "{names[0]} {words[0]} …"',
+        )
+    given = parse_facts(facts)
+    options: dict[str, Any] = {"base": base_value, "framework": framework}
+    options |= {"facts": given, "as_implemented": as_implemented}
+    curves: dict[str, Schedule | Log] = {}
+    for name in names:
+        label, curve = _curve(name, words, key, log_offset, options)
+        curves[f"{label} #{len(curves) + 1}" if label in curves else label] = curve
+    if output is None:
+        drawings = {"clock": clock != "updates", "log": bool(log), "area": area}
+        drawings |= {"compare": compare}
+        for option, is_given in drawings.items():
+            if is_given:
+                raise UsageError(f"--{option} is for a file", hint="give one, such as -o lr.png")
+        _print(curves, until)
         return
+    from closedform.plotting import plot
+
+    single = next(iter(curves)) if len(curves) == 1 else None
+    plot(
+        curves,
+        output,
+        steps=until,
+        key=key,
+        clock=clock,
+        facts={name: value for name, value in given.items() if clock != "updates"},
+        log=log,
+        area=area,
+        milestones=not no_milestones,
+        compare=compare,
+        title=title or single,
+    )
+    print(output)
+
+
+def _curve(
+    text: str, words: list[str], key: str, log_offset: int, options: dict[str, Any]
+) -> tuple[str, Schedule | Log]:
+    """The label and the curve of a name, which may have its arguments behind it."""
+    from closedform.cli.arguments import split_words
+    from closedform.cli.diff import is_log
+    from closedform.cli.sources import load_source, schedule_of
+
+    name, *own = [text] if Path(text).is_file() else split_words(text)
+    if is_log(name):
+        from closedform.recipes.logs import read_log
+
+        return Path(name).name, read_log(name, log_offset)
+    source = load_source(name, [*own, *words], key=key, **options)
+    schedule = schedule_of(source, name, key)
+    if source is not schedule:
+        return f"{key} of {Path(name).name}", schedule
+    return text if own else schedule.name, schedule
+
+
+def _print(curves: dict[str, Schedule | Log], until: int | None) -> None:
+    """Prints each schedule as a plot of characters."""
+    from closedform.cli.output import heading, is_unicode
+    from closedform.language import Schedule
+    from closedform.plotting import even_steps, last_step, terminal_plot
+
     is_ascii = not is_unicode(sys.stdout.encoding)
-    text = terminal_plot(schedule(even_steps(end)), last=end, is_ascii=is_ascii)
-    heading(title)
-    print(text)
+    for label, curve in curves.items():
+        if not isinstance(curve, Schedule):
+            raise UsageError(f"the log {label!r} is plotted in a file", hint="give -o lr.png")
+        end = last_step(curve) if until is None else until
+        heading(label)
+        print(terminal_plot(curve(even_steps(end)), last=end, is_ascii=is_ascii))

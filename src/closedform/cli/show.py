@@ -137,7 +137,7 @@ def _values(schedule: Schedule, until: int | None) -> list[tuple[int, float, str
     The values are the float64 values nearest to the exact ones, for comparison with the formula.
     """
     from closedform.language.exact import to_float
-    from closedform.plotting import boundaries, last_step
+    from closedform.plotting.steps import boundaries, last_step
 
     end = last_step(schedule) if until is None else until
     marks = [mark for mark in boundaries(schedule) if mark <= end]

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto, helper
 
-from closedform.errors import ExportError, nearest
+from closedform.errors import ExportError, nearest, shown
 from closedform.exporters.onnx_ops import BF16_MIN_OPSET, ELEMENT_TYPES, ONNX_OPS, Writer
 from closedform.exporters.onnx_targets import ALL_DTYPES, check_dtypes, lowest_ir_version
 from closedform.ir.graph import Graph, Node, Role, input_names
@@ -143,7 +143,7 @@ def write_model(model: ModelProto, path: str | os.PathLike[str]) -> Path:
     Raises:
         ExportError: The folder does not exist, the path is a folder, or writing failed.
     """
-    target = Path(path)
+    target = checked_path(path)
     where = f"file {str(target)!r}"
     if not target.parent.is_dir():
         raise ExportError(
@@ -157,6 +157,16 @@ def write_model(model: ModelProto, path: str | os.PathLike[str]) -> Path:
         hint = "look at the rights and the free space of the folder"
         raise ExportError(f"cannot write the model: {error}", where=where, hint=hint) from error
     return target
+
+
+def checked_path(path: object) -> Path:
+    """Returns the path to write to; ExportError if it is not one."""
+    if not isinstance(path, str | os.PathLike) or isinstance(path, bytes):
+        raise ExportError(
+            f"path must be the path of a file or folder, got {shown(path)}",
+            hint='give one, such as "lr.onnx"; closedform.compile writes no file',
+        )
+    return Path(path)
 
 
 def write_models(models: Mapping[str, ModelProto], folder: Path, hint: str) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.errors import DefinitionError
+from closedform.errors import DefinitionError, shown
 from closedform.language.aliases import Steps
 from closedform.language.exact import value_at
 from closedform.language.functions import floor_mod
 from closedform.language.lengths import with_lengths
-from closedform.language.schedule import Schedule, whole_steps
+from closedform.language.schedule import Schedule, check_schedule, whole_steps
 from closedform.language.substitution import values_in
 from closedform.language.symbols import t
 
@@ -135,6 +135,27 @@ def product(schedules: Sequence[Schedule], *, name: str = "product") -> Schedule
     Source: the factors of ``create_learning_rate_scheduler`` of T5X.
     """
     return _combined("product", schedules, lambda exprs: sp.Mul(*exprs), name)
+
+
+@with_lengths
+def total(schedules: Sequence[Schedule], *, name: str = "sum") -> Schedule:
+    r"""Returns the sum of schedules at each step; ``a + b`` calls it.
+
+    .. math:: f(t) = \sum_i f_i(t)
+
+    Args:
+        schedules: At least one.
+        name: Name of the result.
+
+    Raises:
+        DefinitionError: No schedules.
+
+    Example:
+        >>> from closedform.schedules import constant, linear
+        >>> total([linear(0, 1, 10), constant(3)]).exact(5)
+        7/2
+    """
+    return _combined("total", schedules, lambda exprs: sp.Add(*exprs), name)
 
 
 @with_lengths
@@ -264,11 +285,13 @@ def _merge(
     composition: str, schedules: Sequence[Schedule]
 ) -> tuple[list[_Member], dict[str, sp.Expr]]:
     """The members, and the values of all their hyperparameters."""
-    if not isinstance(schedules, Sequence) or not all(isinstance(s, Schedule) for s in schedules):
+    if not isinstance(schedules, Sequence) or isinstance(schedules, str):
         raise DefinitionError(
-            f"{composition} takes a list of Schedules, got {schedules!r}",
-            hint="make each with closedform.Schedule or closedform.schedules",
+            f"{composition} takes a list of Schedules, got {shown(schedules)}",
+            hint=f"give a list: {composition}([first, second])",
         )
+    for index, schedule in enumerate(schedules):
+        check_schedule(schedule, f"{composition} takes Schedules", f"member {index}")
     if not schedules:
         raise DefinitionError(f"{composition} needs at least one schedule, got none")
     meanings: dict[str, set[tuple[sp.Symbol, sp.Expr | None]]] = {}

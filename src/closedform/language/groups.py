@@ -9,7 +9,7 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.errors import DefinitionError, nearest
+from closedform.errors import DefinitionError, nearest, shown
 from closedform.language.numbers import exact_number
 from closedform.language.schedule import Schedule
 from closedform.language.shapes import SHAPE_SYMBOLS, Shape, shape_values
@@ -37,6 +37,14 @@ class Group:
     changes: Mapping[str, Any] = field(default_factory=dict)
     factors: Mapping[str, Any] = field(default_factory=dict)
     shapes: sp.Basic = sp.true
+
+    def __post_init__(self) -> None:
+        names = [self.params] if isinstance(self.params, str) else self.params
+        if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+            raise DefinitionError(
+                f"params of a group must be names or globs, got {shown(self.params)}",
+                hint='give "*.bias" or ("*.bias", "*norm*")',
+            )
 
     @property
     def globs(self) -> tuple[str, ...]:

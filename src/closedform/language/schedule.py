@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import sympy as sp
 from sympy.logic.boolalg import Boolean
 
 from closedform import delegation
-from closedform.errors import DefinitionError, DomainError, nearest
+from closedform.errors import ArgumentError, DefinitionError, DomainError, nearest, shown
 from closedform.language.aliases import Number, Steps
 from closedform.language.exact import value_at
 from closedform.language.lengths import with_lengths
@@ -20,6 +22,7 @@ from closedform.language.symbols import GRAD, PARAM, t
 
 if TYPE_CHECKING:
     import numpy as np
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike, NDArray
 
@@ -252,6 +255,14 @@ class Schedule:
         """
         return delegation.functions().evaluate(self, step)
 
+    def __float__(self) -> float:
+        """Raises an error: the value depends on the step."""
+        raise ArgumentError(
+            "a Schedule is a function of the step, and not a number",
+            where=f"schedule {self.name!r}",
+            hint="call it with a step, such as lr(0)",
+        )
+
     def exact(self, step: int) -> sp.Expr:
         """Returns the exact value at a step as a SymPy number.
 
@@ -308,9 +319,21 @@ class Schedule:
     def _repr_latex_(self) -> str | None:
         return f"$\\displaystyle {self.latex()}$"
 
-    def plot(self, path: str | None = None, *, steps: int | None = None) -> Figure:
-        """Draws the schedule with matplotlib; see :func:`closedform.plot`."""
-        return delegation.functions().plot(self, path, steps=steps)
+    def plot(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        steps: int | None = None,
+        ax: Axes | None = None,
+    ) -> Figure:
+        """Draws the schedule with matplotlib; see :func:`closedform.plot`, which has more options.
+
+        Args:
+            path: A .png, .svg or .pdf file.
+            steps: The last step of the plot.
+            ax: The axes to draw in.
+        """
+        return delegation.functions().plot(self, path, steps=steps, ax=ax)
 
     def verify(
         self, *claims: Claim, assume: Iterable[sp.Basic] = (), budget: float = 10.0
@@ -327,6 +350,7 @@ class Schedule:
         """
         from closedform.language.compose import sequential
 
+        check_schedule(other, "then takes a Schedule", f"schedule {self.name!r}")
         return sequential((self, other), None if at is None else (at,))
 
     def repeat(self, every: Steps | None = None) -> Schedule:
@@ -345,6 +369,53 @@ class Schedule:
     def scale(self, factor: Number) -> Schedule:
         """Returns ``factor`` times this schedule."""
         return self._with(exact_number(factor, "factor") * self.expr, self.hyperparameters)
+
+    def __mul__(self, other: Schedule | Number) -> Schedule:
+        """Returns ``factor`` times this schedule, or the product of two schedules."""
+        from closedform.language.compose import product
+
+        if not _is_operand(other):
+            return NotImplemented
+        return product((self, other)) if isinstance(other, Schedule) else self.scale(other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: Number) -> Schedule:
+        """Returns this schedule divided by a number other than 0."""
+        if isinstance(divisor, Schedule) or not _is_operand(divisor):
+            return NotImplemented
+        number = exact_number(divisor, "the divisor")
+        if number == 0:
+            raise DefinitionError(
+                "the divisor must not be 0, got 0", where=f"schedule {self.name!r}"
+            )
+        return self.scale(1 / number)
+
+    def __add__(self, other: Schedule | Number) -> Schedule:
+        """Returns this schedule plus a number or a schedule, at each step."""
+        from closedform.language.compose import total
+
+        if not _is_operand(other):
+            return NotImplemented
+        return total((self, other)) if isinstance(other, Schedule) else self._raised(other)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Schedule:
+        """Returns this schedule with the other sign."""
+        return self.scale(-1)
+
+    def __sub__(self, other: Schedule | Number) -> Schedule:
+        """Returns this schedule minus a number or a schedule, at each step."""
+        return self + -other if _is_operand(other) else NotImplemented
+
+    def __rsub__(self, other: Number) -> Schedule:
+        """Returns a number minus this schedule, at each step."""
+        return -self + other if _is_operand(other) else NotImplemented
+
+    @with_lengths
+    def _raised(self, number: Number) -> Schedule:
+        return self._with(exact_number(number, "the summand") + self.expr, self.hyperparameters)
 
     @with_lengths
     def clip(self, low: Number | None = None, high: Number | None = None) -> Schedule:
@@ -406,6 +477,26 @@ class Schedule:
             domain=[rule for rule in self.domain if {s.name for s in rule.free_symbols} <= used],
             ending=self.ending,
         )
+
+
+def _is_operand(value: object) -> bool:
+    """Whether a value can be added to a schedule or multiplied with it."""
+    numbers = int | float | Fraction | sp.Expr | Schedule
+    return isinstance(value, numbers) and not isinstance(value, bool)
+
+
+def check_schedule(value: object, what: str, where: str | None = None) -> None:
+    """Refuses a value that is not a Schedule; ``what`` says what was expected, for the error."""
+    if isinstance(value, Schedule):
+        return
+    is_number = isinstance(value, int | float | Fraction | sp.Number)
+    raise DefinitionError(
+        f"{what}, got {shown(value)}",
+        where=where,
+        hint=f"closedform.schedules.constant({value}) is one"
+        if is_number
+        else "make one with closedform.schedules or closedform.Schedule",
+    )
 
 
 def _symbols(expr: sp.Expr, name: str) -> dict[str, sp.Symbol]:

@@ -30,7 +30,7 @@ def hyper(name: str, *, integer: bool = False, positive: bool | None = None) -> 
     Raises:
         DefinitionError: The name is not an identifier or is reserved.
     """
-    if not name.isidentifier() or name in _RESERVED:
+    if not isinstance(name, str) or not name.isidentifier() or name in _RESERVED:
         raise DefinitionError(
             f"a hyperparameter's name must be an identifier other than {sorted(_RESERVED)}, "
             f"got {name!r}",

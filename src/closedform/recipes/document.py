@@ -152,6 +152,8 @@ def document_of(text: str, suffix: str, name: str) -> Document:
         return Document(module.names, name, form, module)
     parsed = _PARSERS[form](text, name)
     if not isinstance(parsed, dict):
+        if parsed is None:
+            raise ConfigError("the file is empty, expected a config", where=name)
         raise ConfigError(f"a config must be a mapping, got {type(parsed).__name__}", where=name)
     if form in (Form.JSON, Form.TOML):
         parsed = _copied(parsed, "", Budget(name))

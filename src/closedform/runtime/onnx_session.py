@@ -38,6 +38,10 @@ _ELEMENT_TYPES = {DType.BF16.numpy: TensorProto.BFLOAT16}
 """The element type that onnxruntime expects for a dtype that NumPy itself does not have."""
 
 
+_NOT_A_MODEL = ("INVALID_PROTOBUF", "No graph was found")
+"""Parts of onnxruntime's errors about bytes that are not a model."""
+
+
 @dataclass(frozen=True, slots=True)
 class Port:
     """An input or output of a model: name, dtype and shape; a size of None is dynamic.
@@ -114,6 +118,10 @@ def open_session(
     try:
         raw = ort.InferenceSession(model, options, providers=chosen)
     except Exception as error:  # onnxruntime's errors share no other base
+        if any(sign in str(error) for sign in _NOT_A_MODEL):
+            raise SessionError(
+                "it is not an ONNX model", where=where, hint="to_onnx writes one, of any schedule"
+            ) from error
         raise SessionError(
             f"onnxruntime cannot load the model: {error}",
             where=where,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import sympy as sp
@@ -32,6 +33,25 @@ def positive_steps(value: object, name: str, where: str, hint: str = NO_STEPS) -
     if number <= 0:
         raise DomainError(f"{name} must be above 0, got {value!r}", where=where, hint=hint)
     return number
+
+
+def run_length(value: object, name: str, where: str, hint: str = NO_STEPS) -> sp.Rational:
+    """Returns a length in steps above 0: a whole number, or an exact fraction.
+
+    A float that is not whole is most often another argument, such as a rate.
+
+    Raises:
+        DefinitionError: It is a bool, a string, a float that is not whole, or not a finite
+            rational number.
+        DomainError: It is not above 0.
+    """
+    if isinstance(value, float) and math.inf > value > 0 and not value.is_integer():
+        raise DefinitionError(
+            f"{name} must be a whole number of steps, got {value!r}",
+            where=where,
+            hint="look at the order of the arguments; a part of a step is a Fraction",
+        )
+    return positive_steps(value, name, where, hint)
 
 
 def whole_number(value: object, name: str, where: str, *, least: int) -> int:

@@ -14,12 +14,7 @@ from closedform.language import Schedule, exact_number, hyper
 from closedform.language.aliases import Number, Steps
 from closedform.language.lengths import with_lengths
 from closedform.language.substitution import values_in
-from closedform.schedules.arguments import (
-    positive_steps,
-    rational_milestones,
-    stepwise,
-    whole_length,
-)
+from closedform.schedules.arguments import rational_milestones, run_length, stepwise, whole_length
 
 
 @with_lengths
@@ -43,7 +38,7 @@ def constant(value: Number, steps: Steps | None = None) -> Schedule:
 
     Source: ``ConstantLR`` of cerebras.pytorch 2.10; that of torch is ``piecewise_constant``.
     """
-    length = None if steps is None else whole_length(positive_steps(steps, "steps", "constant"))
+    length = None if steps is None else whole_length(run_length(steps, "steps", "constant"))
     return Schedule(hyper("value"), name="constant", length=length, value=value)
 
 

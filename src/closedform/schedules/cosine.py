@@ -11,7 +11,13 @@ from closedform.language import Schedule, exact_number, hyper, t
 from closedform.language.aliases import Count, Number, Steps
 from closedform.language.lengths import with_lengths
 from closedform.language.substitution import values_in
-from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length, whole_number
+from closedform.schedules.arguments import (
+    positive_steps,
+    run_length,
+    steps_symbol,
+    whole_length,
+    whole_number,
+)
 from closedform.schedules.blends import (
     along_cosine,
     along_envelope,
@@ -70,7 +76,7 @@ def cosine_annealing(start: Number, end: Number, steps: Steps) -> Schedule:
     identical, neither is clamped.
     """
     where = "cosine_annealing"
-    number = positive_steps(steps, "steps", where)
+    number = run_length(steps, "steps", where)
     n = steps_symbol(number)
     expr = along_cosine(hyper("start"), hyper("end"), t / n)
     return Schedule(expr, name=where, length=whole_length(n), start=start, end=end, steps=number)
@@ -102,7 +108,7 @@ def cosine_with_min(start: Number, end: Number, steps: Steps, cycles: Number = 0
     there the cosine goes on beyond N.
     """
     where = "cosine_with_min"
-    number = positive_steps(steps, "steps", where)
+    number = run_length(steps, "steps", where)
     count = positive_steps(cycles, "cycles", where, "1/2 is a plain fall")
     n, c = steps_symbol(number), hyper("cycles", positive=True)
     a, b = hyper("start"), hyper("end")
@@ -142,7 +148,7 @@ def flat_cosine(start: Number, end: Number, steps: Steps, flat: Steps) -> Schedu
 
     Source: ``fit_flat_cos`` of fastai 2, where the flat part is 3/4 of all steps.
     """
-    number = positive_steps(steps, "steps", "flat_cosine")
+    number = run_length(steps, "steps", "flat_cosine")
     flat_steps = exact_number(flat, "flat of flat_cosine")
     if not flat_steps.is_Rational:
         raise DefinitionError(f"flat must be a rational number, got {flat!r}", where="flat_cosine")
@@ -223,7 +229,7 @@ def _fall(
     steps: Steps,
 ) -> Schedule:
     """An interpolation over ``steps``, whose end is held."""
-    number = positive_steps(steps, "steps", name)
+    number = run_length(steps, "steps", name)
     n = steps_symbol(number)
     expr = blend(hyper("start"), hyper("end"), sp.Min(t, n) / n)
     return Schedule(expr, name=name, length=whole_length(n), start=start, end=end, steps=number)

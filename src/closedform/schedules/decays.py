@@ -8,7 +8,13 @@ from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, hyper, t
 from closedform.language.aliases import Count, Number, Steps
 from closedform.language.lengths import with_lengths
-from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length, whole_number
+from closedform.schedules.arguments import (
+    positive_steps,
+    run_length,
+    steps_symbol,
+    whole_length,
+    whole_number,
+)
 
 
 @with_lengths
@@ -32,7 +38,7 @@ def rex(start: Number, end: Number, steps: Steps) -> Schedule:
 
     Source: Chen, Wolfe and Kyrillidis, REX (2022), eq. 2.
     """
-    number = positive_steps(steps, "steps", "rex")
+    number = run_length(steps, "steps", "rex")
     n = steps_symbol(number)
     a, b, done = hyper("start"), hyper("end"), sp.Min(t, n)
     expr = b + 2 * (a - b) * (n - done) / (2 * n - done)
@@ -69,7 +75,7 @@ def tanh_decay(
     Source: Hsueh, Li and Wu, Stochastic gradient descent with hyperbolic-tangent decay (2019),
     HTD(-6, 3); ``TanhLRScheduler`` of timm has L = -7, U = 3 and b from step N on.
     """
-    number = positive_steps(steps, "steps", "tanh_decay")
+    number = run_length(steps, "steps", "tanh_decay")
     if exact_number(high, "high of tanh_decay") <= exact_number(low, "low of tanh_decay"):
         raise DomainError(f"high must be above low, got {high!r} and {low!r}", where="tanh_decay")
     n = steps_symbol(number)
@@ -113,7 +119,7 @@ def hyperbolic(start: Number, infimum: Number, steps: Steps, bound: Steps) -> Sc
 
     Source: Kim, HyperbolicLR (2024).
     """
-    number = positive_steps(steps, "steps", "hyperbolic")
+    number = run_length(steps, "steps", "hyperbolic")
     most = positive_steps(bound, "bound", "hyperbolic", "give the largest number of steps")
     if most < number:
         raise DomainError(

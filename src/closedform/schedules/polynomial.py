@@ -8,7 +8,7 @@ from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, floor_div, hyper, t
 from closedform.language.aliases import Number, Steps
 from closedform.language.lengths import with_lengths
-from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length
+from closedform.schedules.arguments import run_length, steps_symbol, whole_length
 
 
 @with_lengths
@@ -35,7 +35,7 @@ def linear(start: Number, end: Number, steps: Steps) -> Schedule:
     Source: ``LinearLR`` of cerebras.pytorch 2.10; torch's ``LinearLR`` is the same line between
     base*start_factor and base*end_factor.
     """
-    number = positive_steps(steps, "steps", "linear")
+    number = run_length(steps, "steps", "linear")
     a, b, n = hyper("start"), hyper("end"), steps_symbol(number)
     expr = sp.Piecewise((a + (b - a) * t / n, t < n), (b, True))
     return Schedule(expr, name="linear", length=whole_length(n), start=start, end=end, steps=number)
@@ -73,7 +73,7 @@ def polynomial(
 
     Source: ``PolynomialLR`` of cerebras.pytorch 2.10, whose ``cycle`` has no effect as implemented.
     """
-    number = positive_steps(steps, "steps", "polynomial")
+    number = run_length(steps, "steps", "polynomial")
     exact_number(power, "power of polynomial")
     a, b, k = hyper("start"), hyper("end"), hyper("power")
     n = steps_symbol(number)

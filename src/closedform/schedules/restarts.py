@@ -9,7 +9,13 @@ from closedform.language import Schedule, exact_number, floor_mod, hyper, t
 from closedform.language.aliases import Count, Number, Steps
 from closedform.language.compose import product
 from closedform.language.lengths import with_lengths
-from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length, whole_number
+from closedform.schedules.arguments import (
+    positive_steps,
+    run_length,
+    steps_symbol,
+    whole_length,
+    whole_number,
+)
 from closedform.schedules.blends import along_cosine, along_line
 
 # The last step of the clock (lowering/analysis/domain.py): restarts beyond it are never met.
@@ -52,7 +58,7 @@ def warm_restarts(
     of cerebras.pytorch 2.10 is constant in each period after the first, as implemented.
     """
     where = "warm_restarts"
-    number = positive_steps(steps, "steps", where)
+    number = run_length(steps, "steps", where)
     factor = whole_number(multiplier, "multiplier", where, least=1)
     count = None if restarts is None else whole_number(restarts, "restarts", where, least=0)
     n = steps_symbol(number)
@@ -119,7 +125,7 @@ def cosine_hard_restarts(start: Number, end: Number, steps: Steps, cycles: Numbe
     warmup: put ``linear`` before it.
     """
     where = "cosine_hard_restarts"
-    number = positive_steps(steps, "steps", where)
+    number = run_length(steps, "steps", where)
     count = positive_steps(cycles, "cycles", where, "1 is a plain cosine")
     n, c = steps_symbol(number), hyper("cycles", positive=True)
     a, b = hyper("start"), hyper("end")

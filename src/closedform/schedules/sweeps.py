@@ -8,7 +8,7 @@ from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, floor_div, hyper, t
 from closedform.language.aliases import Number, Steps
 from closedform.language.lengths import with_lengths
-from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length
+from closedform.schedules.arguments import run_length, steps_symbol, whole_length
 from closedform.schedules.blends import along_geometric
 
 
@@ -34,7 +34,7 @@ def geometric(start: Number, end: Number, steps: Steps) -> Schedule:
 
     Source: ``find_lr`` of fastai; ``ExponentialScheduler`` of OLMo-core.
     """
-    number = positive_steps(steps, "steps", "geometric")
+    number = run_length(steps, "steps", "geometric")
     for name, given in (("start", start), ("end", end)):
         if exact_number(given, f"{name} of geometric") <= 0:
             raise DomainError(f"{name} must be above 0, got {given!r}", where="geometric")
@@ -77,7 +77,7 @@ def range_test(start: Number, rate: Number, steps: Steps, *, staircase: bool = F
     Source: Smith, A disciplined approach to neural network hyper-parameters (2018);
     ``LRRangeTest`` of DeepSpeed.
     """
-    number = positive_steps(steps, "steps", "range_test")
+    number = run_length(steps, "steps", "range_test")
     n = steps_symbol(number)
     elapsed = floor_div(t, n) if staircase else t / n
     return Schedule(

@@ -8,7 +8,7 @@ from closedform.errors import DomainError
 from closedform.language import Schedule, hyper, t
 from closedform.language.aliases import Number, Steps
 from closedform.language.lengths import with_lengths
-from closedform.schedules.arguments import positive_steps, steps_symbol, whole_length
+from closedform.schedules.arguments import run_length, steps_symbol, whole_length
 from closedform.schedules.blends import along_line, logarithmic
 
 
@@ -34,7 +34,7 @@ def log_warmup(start: Number, end: Number, steps: Steps) -> Schedule:
 
     Source: ``WarmupLR`` of DeepSpeed with ``warmup_type="log"``.
     """
-    number = positive_steps(steps, "steps", "log_warmup")
+    number = run_length(steps, "steps", "log_warmup")
     if number <= 1:
         raise DomainError(
             f"steps must be above 1, got {steps!r}", where="log_warmup", hint="log(1) is 0"
@@ -73,7 +73,7 @@ def quadratic_warmup(start: Number, end: Number, steps: Steps) -> Schedule:
 
     Source: ``lr_quadratic_warmup`` of axolotl.
     """
-    number = positive_steps(steps, "steps", "quadratic_warmup")
+    number = run_length(steps, "steps", "quadratic_warmup")
     n = steps_symbol(number)
     return Schedule(
         along_line(hyper("start"), hyper("end"), (sp.Min(t, n) / n) ** 2),

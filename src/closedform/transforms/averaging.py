@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import sympy as sp
 
-from closedform.language import PARAM, State, UpdateRule, floor_div, floor_mod, state, t
+from closedform.language import PARAM, Schedule, State, UpdateRule, floor_div, floor_mod, state, t
 from closedform.language.aliases import Number
 from closedform.optimizers.arguments import choice
 from closedform.transforms.substitution import (
-    bounded,
     check_rule,
     counted,
+    varied,
     with_evaluation,
     with_following_param,
     with_states,
@@ -23,7 +23,7 @@ FIRST = ("copy", "blend")
 
 def weight_average(
     rule: UpdateRule,
-    decay: Number | None = None,
+    decay: Number | Schedule | None = None,
     *,
     start: int = 0,
     every: int = 1,
@@ -64,7 +64,7 @@ def weight_average(
         count = since if period == 1 else floor_div(since, period)
         mean = average + (moved - average) / (sp.Max(count, 0) + 1)
     else:
-        mean = average + (1 - bounded(decay, "decay", where, 0, 1)) * (moved - average)
+        mean = average + (1 - varied(decay, "decay", where, 0, 1)) * (moved - average)
         if first == "copy":
             mean = sp.Piecewise((moved, sp.Eq(since, 0)), (mean, True))
     branches = [(mean, True)]
@@ -78,7 +78,7 @@ def weight_average(
     return with_evaluation(averaged, where, average)
 
 
-def lookahead(rule: UpdateRule, steps: int = 5, rate: Number = 0.5) -> UpdateRule:
+def lookahead(rule: UpdateRule, steps: int = 5, rate: Number | Schedule = 0.5) -> UpdateRule:
     r"""Returns a rule with slow parameters, which the fast ones return to.
 
     .. math::
@@ -101,7 +101,7 @@ def lookahead(rule: UpdateRule, steps: int = 5, rate: Number = 0.5) -> UpdateRul
     """
     check_rule(rule, "lookahead")
     period = counted(steps, "steps", "lookahead")
-    size = bounded(rate, "rate", "lookahead", 0, 1)
+    size = varied(rate, "rate", "lookahead", 0, 1)
     following, moved = with_following_param(rule)
     slow = state("slow")
     synced = slow + size * (moved - slow)

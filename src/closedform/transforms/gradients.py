@@ -10,6 +10,7 @@ from closedform.language import (
     GRAD,
     PARAM,
     RANK,
+    Schedule,
     Shared,
     State,
     UpdateRule,
@@ -26,6 +27,7 @@ from closedform.transforms.substitution import (
     check_rule,
     counted,
     unless,
+    varied,
     with_gradient,
     with_states,
 )
@@ -35,7 +37,7 @@ FIRST = ("copy", "zero")
 _LARGEST_RANK = 6
 
 
-def clip_by_value(rule: UpdateRule, value: Number) -> UpdateRule:
+def clip_by_value(rule: UpdateRule, value: Number | Schedule) -> UpdateRule:
     r"""Returns a rule whose gradient is clamped to [-v, v], element by element.
 
     Args:
@@ -53,11 +55,13 @@ def clip_by_value(rule: UpdateRule, value: Number) -> UpdateRule:
     Source: ``clip_grad_value_`` of torch 2.13.
     """
     check_rule(rule, "clip_by_value")
-    bound = bounded(value, "value", "clip_by_value", 0)
+    bound = varied(value, "value", "clip_by_value", 0)
     return with_gradient(rule, sp.Max(sp.Min(GRAD, bound), -bound))
 
 
-def clip_by_global_norm(rule: UpdateRule, max_norm: Number, eps: Number = 1e-6) -> UpdateRule:
+def clip_by_global_norm(
+    rule: UpdateRule, max_norm: Number | Schedule, eps: Number = 1e-6
+) -> UpdateRule:
     r"""Returns a rule whose gradients together have at most a norm.
 
     .. math:: g' = g \min\left(1, \frac{M}{G + \epsilon}\right),
@@ -78,7 +82,7 @@ def clip_by_global_norm(rule: UpdateRule, max_norm: Number, eps: Number = 1e-6) 
     optax 0.2.8.
     """
     check_rule(rule, "clip_by_global_norm")
-    bound = bounded(max_norm, "max_norm", "clip_by_global_norm", 0)
+    bound = varied(max_norm, "max_norm", "clip_by_global_norm", 0)
     small = bounded(eps, "eps", "clip_by_global_norm", 0)
     if bound == 0:
         return with_gradient(rule, 0 * GRAD)
@@ -87,7 +91,11 @@ def clip_by_global_norm(rule: UpdateRule, max_norm: Number, eps: Number = 1e-6) 
 
 
 def clip_by_unit_norm(
-    rule: UpdateRule, clipping: Number = 0.01, eps: Number = 1e-3, *, units: str = "first"
+    rule: UpdateRule,
+    clipping: Number | Schedule = 0.01,
+    eps: Number = 1e-3,
+    *,
+    units: str = "first",
 ) -> UpdateRule:
     r"""Returns a rule with adaptive gradient clipping (AGC): unit by unit, relative to the weights.
 
@@ -111,7 +119,7 @@ def clip_by_unit_norm(
     """
     where = "clip_by_unit_norm"
     check_rule(rule, where)
-    ratio, least = bounded(clipping, "clipping", where, 0), bounded(eps, "eps", where, 0)
+    ratio, least = varied(clipping, "clipping", where, 0), bounded(eps, "eps", where, 0)
     choice(units, "units", where, UNITS)
     bound = ratio * sp.Max(_unit_norm(PARAM, units), least)
     norm = _unit_norm(GRAD, units)
@@ -171,7 +179,11 @@ def accumulate(rule: UpdateRule, steps: int) -> UpdateRule:
 
 
 def grokfast(
-    rule: UpdateRule, alpha: Number = 0.98, factor: Number = 2, *, first: str = "copy"
+    rule: UpdateRule,
+    alpha: Number | Schedule = 0.98,
+    factor: Number | Schedule = 2,
+    *,
+    first: str = "copy",
 ) -> UpdateRule:
     r"""Returns a rule whose gradient has its slow part amplified.
 
@@ -200,8 +212,8 @@ def grokfast(
     """
     where = "grokfast"
     check_rule(rule, where)
-    decay = bounded(alpha, "alpha", where, 0, 1)
-    weight = bounded(factor, "factor", where, 0)
+    decay = varied(alpha, "alpha", where, 0, 1)
+    weight = varied(factor, "factor", where, 0)
     slow = state("slow_gradient")
     mean = slow + (1 - decay) * (GRAD - slow)
     if choice(first, "first", where, FIRST) == "copy":

@@ -9,6 +9,7 @@ import sympy as sp
 from closedform.language import (
     GRAD,
     PARAM,
+    Schedule,
     Shared,
     State,
     UpdateRule,
@@ -23,13 +24,14 @@ from closedform.transforms.substitution import (
     check_rule,
     substituted,
     unless,
+    varied,
     with_evaluation,
     with_states,
 )
 
 
 def sam(
-    rule: UpdateRule, rho: Number = 0.05, eps: Number = 1e-12, *, adaptive: bool = False
+    rule: UpdateRule, rho: Number | Schedule = 0.05, eps: Number = 1e-12, *, adaptive: bool = False
 ) -> UpdateRule:
     r"""Returns a rule that takes two gradients to a step, the second one where the loss is worst.
 
@@ -66,7 +68,7 @@ def sam(
     """
     where = "sam"
     check_rule(rule, where)
-    distance, least = bounded(rho, "rho", where, 0), bounded(eps, "eps", where, 0)
+    distance, least = varied(rho, "rho", where, 0), bounded(eps, "eps", where, 0)
     phase, origin = counter("ascent"), state("origin")
     is_step = sp.Eq(phase, 1)
     weight = PARAM**2 if flag(adaptive, "adaptive", where) else sp.Integer(1)

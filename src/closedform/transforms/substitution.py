@@ -11,6 +11,7 @@ from closedform.errors import DefinitionError
 from closedform.language import (
     GRAD,
     PARAM,
+    Schedule,
     Shared,
     State,
     UpdateRule,
@@ -144,6 +145,27 @@ def bounded(value: object, name: str, where: str, low: int, high: int | None = N
         wanted = f">= {low}" if high is None else f"in [{low}, {high}]"
         raise DefinitionError(f"{name} must be {wanted}, got {value!r}", where=where)
     return number
+
+
+def varied(value: object, name: str, where: str, low: int, high: int | None = None) -> sp.Expr:
+    """Returns an exact number as :func:`bounded` does, or the expression of a Schedule.
+
+    The values of a schedule are not compared with the range: its claims are
+    (:func:`closedform.claims.bounded`).
+
+    Raises:
+        DefinitionError: It is neither, a number out of the range, or a schedule with a
+            hyperparameter that has no value.
+    """
+    if not isinstance(value, Schedule):
+        return bounded(value, name, where, low, high)
+    if value.open:
+        raise DefinitionError(
+            f"the schedule of {name} has no value for {value.open[0]}",
+            where=where,
+            hint="give it one with bind()",
+        )
+    return value.bound
 
 
 def counted(value: object, name: str, where: str, low: int = 1) -> sp.Integer:

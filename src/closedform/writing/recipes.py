@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, assert_never
 
 from closedform.difference import diff
-from closedform.errors import ArgumentError, ClosedFormError, UnknownNameError, nearest
+from closedform.errors import ArgumentError, ClosedFormError, UnknownNameError, nearest, shown
 from closedform.language import Schedule, UpdateRule, exact_number
 from closedform.language.exact import to_float
 from closedform.recipes.document import document_of
@@ -120,6 +120,10 @@ def write_recipe(
         >>> written.verdict.value, written.recipe.schedule().exact(5)
         ('exact', 1/2000)
     """
+    if not isinstance(recipe, Recipe):
+        raise ArgumentError(
+            f"write_recipe takes a Recipe, got {shown(recipe)}", hint="load_recipe reads a config"
+        )
     if kind not in set(Kind):
         raise UnknownNameError(f"there is no kind {kind!r}", hint=nearest(kind, list(Kind)))
     if kind != Kind.CONFIG:

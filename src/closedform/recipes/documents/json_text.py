@@ -14,6 +14,8 @@ def parsed_json(text: str, source: str) -> Any:
 
     Raises:
         ConfigError: It is not a JSON file, or a key occurs twice.
+
+    The content of an empty file is None.
     """
 
     def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -24,6 +26,8 @@ def parsed_json(text: str, source: str) -> Any:
             result[key] = value
         return result
 
+    if not text.strip():
+        return None
     try:
         return json.loads(text, object_pairs_hook=mapping)
     except (ValueError, RecursionError) as error:

@@ -1,0 +1,39 @@
+"""Plots of schedules and logs: figures of matplotlib, or characters for a terminal.
+
+The names are imported when they are used: the steps of a table need neither NumPy nor matplotlib.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from closedform.plotting.figure import plot, plot_difference, plot_schedule
+    from closedform.plotting.steps import boundaries, even_steps, last_step
+    from closedform.plotting.terminal import terminal_plot
+
+__all__ = [
+    "boundaries",
+    "even_steps",
+    "last_step",
+    "plot",
+    "plot_difference",
+    "plot_schedule",
+    "terminal_plot",
+]
+
+_MODULES = {"terminal_plot": "terminal"} | dict.fromkeys(
+    ("boundaries", "even_steps", "last_step"), "steps"
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"closedform.plotting.{_MODULES.get(name, 'figure')}")
+    return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -65,7 +65,11 @@ LAYERS = in_order(
     },
     {"config": frozenset(), "dialects": frozenset()},  # deprecated names of recipes
     {"verify": EXACT | ARRAYS | {"flint", "z3", "onnx", "onnxruntime"}},
-    {"audit": ARRAYS | {"sympy", "flint"}, "difference": ARRAYS | {"flint"}},
+    {
+        "audit": ARRAYS | {"sympy", "flint"},
+        "difference": ARRAYS | {"flint"},
+        "recovery": ARRAYS | {"sympy"},
+    },
     {"writing": ARRAYS | {"sympy", "yaml"}},
     {"runtime": ARRAYS | {"onnx", "onnxruntime"}},
     {"torch": ARRAYS | {"onnx", "onnxscript", "sympy", "torch"}},

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from closedform.plotting import plot
     from closedform.recipes import Recipe, frameworks, load_recipe, load_schedules
     from closedform.recipes.clock import epochs, fraction, micro_batches, samples, tokens
+    from closedform.recovery import recover
     from closedform.runtime import OptimizerSession, ScheduleSession
     from closedform.targets import to_c, to_jax
     from closedform.verify import claims
@@ -81,6 +82,7 @@ _HOME = {
     ),
     "diff": "closedform.difference",
     "plot": "closedform.plotting",
+    "recover": "closedform.recovery",
     "Recipe": "closedform.recipes",
     "load_recipe": "closedform.recipes",
     "load_schedules": "closedform.recipes",
@@ -171,6 +173,7 @@ __all__ = [
     "non_finite",
     "optimizers",
     "plot",
+    "recover",
     "reduce_sum",
     "samples",
     "schedules",

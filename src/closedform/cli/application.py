@@ -36,6 +36,7 @@ COMMANDS = {
     "verify": ("verify", "Prove or refute claims about a schedule, a rule or an ONNX file."),
     "audit": ("audit", "Compare a schedule with the same settings in other frameworks."),
     "diff": ("diff", "Compare two recipes, schedules or logs."),
+    "recover": ("recover", "Find the schedule that reproduces a log."),
     "convert": ("convert", "Write a config as that of another framework."),
     "web": ("web", "Write a page that trains in the browser."),
     "gallery": ("gallery", "Write a page with every schedule."),

@@ -86,7 +86,7 @@ def read_log(path: str | PathLike[str], offset: int = 0) -> Log:
             hint=f"name them {STEPS[0]} and {KEYS['lr'][0]}",
         )
     steps = [_integer(row.get(step_name)) for row in rows]
-    columns = {key: _logged([row.get(name) for row in rows]) for key, name in found.items()}
+    columns = {key: logged([row.get(name) for row in rows]) for key, name in found.items()}
     chosen = [
         index
         for index, step in enumerate(steps)
@@ -164,7 +164,7 @@ class _Printed:
     exponent: int
 
 
-def _logged(cells: list[str | None]) -> tuple[Logged | None, ...]:
+def logged(cells: list[str | None]) -> tuple[Logged | None, ...]:
     """The numbers of a column, with the precision of its format.
 
     The format has the most digits that occur, after the point or in all: shorter numbers have

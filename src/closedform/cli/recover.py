@@ -1,0 +1,66 @@
+"""``closedform recover``: the shortest schedule that reproduces a log."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from closedform.cli.parser import Parser, positive
+
+if TYPE_CHECKING:
+    from closedform.recovery import Recovered
+
+NOT_FOUND = 1
+"""Exit code if no schedule reproduces the values."""
+
+_HELP = """\
+Find the shortest schedule of the library that reproduces the values of a log.
+
+LOG is a CSV file or JSON lines with the columns step and lr, or the state of a trainer. The exit
+code is 1 if no schedule of the library reproduces all values within their digits.
+"""
+
+
+def parser(prog: str) -> Parser:
+    """Returns the parser of the command."""
+    found = Parser(prog, _HELP)
+    found.add_argument("log", metavar="LOG", help="the log")
+    found.add_argument("--digits", type=positive, help="significant digits of the values")
+    found.add_argument("--key", default="lr", help="lr, weight_decay or momentum (lr)")
+    found.add_argument(
+        "--log-offset",
+        type=int,
+        default=0,
+        help="the step that a log gives to update 0: 0 or 1 (0)",
+    )
+    found.add_argument("--json", dest="as_json", action="store_true", help="print JSON")
+    return found
+
+
+def run(*, log: str, digits: int | None, key: str, log_offset: int, as_json: bool) -> int:
+    """Prints the schedule."""
+    from closedform.recovery import recover
+
+    found = recover(log, digits=digits, key=key, offset=log_offset)
+    if as_json:
+        print(json.dumps(_plain(found), indent=2))
+    elif found.schedule is None:
+        print(f"no schedule of the library reproduces the {found.points} values")
+    else:
+        print(found.call)
+        print(
+            f"reproduces {found.points} values, updates {found.first} to {found.last}; "
+            f"largest distance {found.residual:.3g}"
+        )
+    return NOT_FOUND if found.schedule is None else 0
+
+
+FIELDS = ("call", "residual", "precisions", "points", "first", "last")
+"""The fields that ``--json`` prints."""
+
+
+def _plain(found: Recovered) -> dict[str, Any]:
+    fields = {name: getattr(found, name) for name in FIELDS}
+    if found.schedule is None:
+        fields |= dict.fromkeys(("call", "residual", "precisions"))
+    return fields

@@ -1,0 +1,370 @@
+"""Compositions that reproduce a curve: stretches in a row, floors, steps, repetitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from closedform import schedules
+from closedform.errors import ClosedFormError
+from closedform.language import Schedule
+from closedform.recovery.marks import Points, flat_runs, linear_prefix
+from closedform.recovery.search import Call, Search, call_text, cost_of, residual_of, written
+from closedform.recovery.simplest import candidates, digits
+from closedform.recovery.starts import Features, features
+
+MOST_STRETCHES = 8
+"""Stretches of a curve that are searched."""
+
+MOST_ARGUMENTS = 4
+"""Arguments of a schedule that is a part of a composition."""
+
+MOST_LEVELS = 40
+"""Values of a curve that is constant between jumps."""
+
+
+GOOD = 15.0
+"""A description of this length is not compared with compositions."""
+
+MOST_SEARCHES = 8
+"""Curves that are searched among all structures of the library for one log."""
+
+
+def shortest(points: Points) -> Call | None:
+    """Returns the shortest schedule or composition that was found to reproduce the points."""
+    return _Composer().whole(points, float("inf"), MOST_STRETCHES)
+
+
+class _Composer:
+    """The search for compositions of one log, which searches a limited number of curves."""
+
+    def __init__(self) -> None:
+        self.left = MOST_SEARCHES
+
+    def single(self, points: Points, limit: float, most: int = MOST_ARGUMENTS) -> Call | None:
+        """Returns the shortest schedule of the library below a limit."""
+        if self.left == 0:
+            return None
+        self.left -= 1
+        return Search(points).best(limit, most)
+
+    def whole(self, points: Points, limit: float, depth: int) -> Call | None:
+        """Returns the shortest schedule of the library or composition below a limit."""
+        curve = features(points)
+        found = _levels(points, curve)
+        if found is not None and len(curve.jumps) > 0 and not curve.periods:
+            return found
+        found = found if found is not None and found.cost < limit else None
+        most = 99 if depth == MOST_STRETCHES else MOST_ARGUMENTS
+        single = self.single(points, limit if found is None else found.cost, most)
+        found = single or found
+        if depth < 2 or (found is not None and (found.cost <= GOOD or curve.is_stepwise)):
+            return found
+        limit = limit if found is None else found.cost
+        for search in (self._repeated, self._chained, self._stretches):
+            other = search(points, curve, limit, depth)
+            if other is not None and other.cost < limit:
+                return other
+        return found
+
+    def _repeated(self, points: Points, curve: Features, limit: float, depth: int) -> Call | None:
+        """A curve with a period, of which the log has at least two."""
+        if not curve.is_dense or points.steps[0] != 0 or not curve.jumps:
+            return None
+        v, e = points.values, points.errors
+        for step in dict.fromkeys((*curve.jumps[:4], *curve.periods[:3])):
+            period = int(step)
+            if not 2 <= period <= len(v) // 2:
+                continue
+            if np.any(np.abs(v[period:] - v[:-period]) > 1.01 * (e[period:] + e[:-period])):
+                continue
+            inner = self.single(points.select(points.steps < period), limit - 3)
+            if inner is None:
+                continue
+            made = inner.schedule.repeat(period)
+            cost = inner.cost + 1 + digits(Fraction(period))
+            found = _checked(f"{inner.text}.repeat({period})", made, cost, points)
+            if found is not None:
+                return found
+        return None
+
+    def _chained(self, points: Points, curve: Features, limit: float, depth: int) -> Call | None:
+        """A smooth curve times a factor at each multiple of a number of steps."""
+        if (
+            not curve.has_jumps
+            or curve.is_stepwise
+            or points.steps[0] != 0
+            or depth < MOST_STRETCHES
+        ):
+            return None
+        t, v = points.steps, points.values
+        place = int(np.searchsorted(t, curve.jumps[0]))
+        if place < 3 or place + 2 >= len(v):
+            return None
+        before = 2 * v[place - 1] - v[place - 2]
+        before += v[place - 1] - 2 * v[place - 2] + v[place - 3]
+        if before == 0:
+            return None
+        ratio = float(v[place] / before)
+        near = [
+            n
+            for n in candidates(ratio, is_integer=False)
+            if abs(float(n) - ratio) < 0.01 * abs(ratio)
+        ]
+        for period in curve.periods[:2]:
+            for gamma in near[:2]:
+                factor = float(gamma) ** np.floor(t / period)
+                if np.any(factor == 0):
+                    continue
+                smooth = Points(t, v / factor, points.errors / np.abs(factor))
+                inner = self.single(smooth, limit - 6)
+                if inner is None:
+                    continue
+                steps = schedules.step_decay(1, gamma, int(period))
+                given = {"value": Fraction(1), "gamma": gamma, "steps": Fraction(int(period))}
+                text = f"chained([{inner.text}, {call_text('step_decay', given)}])"
+                cost = inner.cost + 6 + digits(gamma) + digits(Fraction(period))
+                found = _checked(text, schedules.chained([inner.schedule, steps]), cost, points)
+                if found is not None:
+                    return found
+        return None
+
+    def _stretches(self, points: Points, curve: Features, limit: float, depth: int) -> Call | None:
+        """A first stretch, and the rest from a step on: in its own time, or in that of the run."""
+        if points.steps[0] != 0:
+            return None
+        best: Call | None = None
+        for mark in _milestones(points, curve):
+            before, after = points.steps < mark, points.steps >= mark
+            if before.sum() < 2 or after.sum() < 3:
+                continue
+            head, tail = points.select(before), points.select(after)
+            local = Points(tail.steps - mark, tail.values, tail.errors)
+            first = _line(head, mark, float(tail.values[0]))
+            is_line = first is not None
+            if first is None and depth >= MOST_STRETCHES - 2 and head.steps.size >= 6:
+                first = self.single(head, limit - 4)
+            if first is None:
+                continue
+            for found in self._continued(
+                points, first, local, tail, mark, limit, depth, is_line=is_line
+            ):
+                if found.cost < limit:
+                    best, limit = found, found.cost
+            if best is not None:
+                return best
+        return best
+
+    def _continued(
+        self,
+        points: Points,
+        first: Call,
+        local: Points,
+        tail: Points,
+        mark: int,
+        limit: float,
+        depth: int,
+        *,
+        is_line: bool,
+    ) -> Iterator[Call]:
+        size = 1 + digits(Fraction(mark))
+        level = _level(tail, 0, len(tail.steps))
+        if level is not None:
+            for name in ("low", "high"):
+                made = first.schedule.clip(**{name: level})
+                cost = first.cost + 1 + digits(level)
+                found = _checked(f"{first.text}.clip({name}={written(level)})", made, cost, points)
+                if found is not None:
+                    yield found
+                    return
+        rest = self.whole(local, limit - first.cost, depth - 1)
+        if rest is not None:
+            is_length = first.schedule.length == mark
+            at = "" if is_length else f", at={mark}"
+            made = first.schedule.then(rest.schedule, at=mark)
+            cost = first.cost + rest.cost + (0 if is_length else size)
+            found = _checked(f"{first.text}.then({rest.text}{at})", made, cost, points)
+            if found is not None:
+                yield found
+                return
+        if depth < MOST_STRETCHES:
+            return
+        later = self.single(tail, limit - 3)
+        if later is None:
+            return
+        factor = _factor(points, later.schedule, mark)
+        if factor is not None:
+            made = schedules.product([factor.schedule, later.schedule])
+            text = f"product([{factor.text}, {later.text}])"
+            found = _checked(text, made, factor.cost + later.cost + 1, points)
+            if found is not None:
+                yield found
+        made = first.schedule.splice(mark, later.schedule)
+        text = f"{first.text}.splice({mark}, {later.text})"
+        found = _checked(text, made, first.cost + later.cost + size, points)
+        if found is not None:
+            yield found
+
+
+# --- levels --------------------------------------------------------------------------------------
+
+
+def _levels(points: Points, curve: Features) -> Call | None:
+    """A curve that is constant between jumps: multi_step or piecewise_constant."""
+    if not curve.is_stepwise:
+        return None
+    starts = [0, *(int(np.searchsorted(points.steps, step)) for step in curve.jumps)]
+    if len(starts) > MOST_LEVELS:
+        return None
+    values = [
+        _level(points, a, b) for a, b in zip(starts, [*starts[1:], len(points.steps)], strict=True)
+    ]
+    marks = [_between(points.steps[place - 1], points.steps[place]) for place in starts[1:]]
+    if any(value is None for value in values):
+        return None
+    levels = [value for value in values if value is not None]
+    found = _powers(points, levels, marks, curve)
+    if found is not None:
+        return found
+    text = (
+        f"piecewise_constant(values=[{', '.join(map(written, levels))}], "
+        f"milestones=[{', '.join(map(str, marks))}])"
+    )
+    schedule = schedules.piecewise_constant(levels, marks)
+    cost = 3 + sum(1 + digits(one) for one in levels) + sum(1 + digits(Fraction(m)) for m in marks)
+    return _checked(text, schedule, cost, points)
+
+
+def _powers(
+    points: Points, levels: list[Fraction], marks: list[int], curve: Features
+) -> Call | None:
+    if len(levels) < 2 or levels[0] == 0:
+        return None
+    guess = (
+        float(levels[-1] / levels[0]) ** (1 / (len(levels) - 1))
+        if levels[-1] / levels[0] > 0
+        else 0
+    )
+    for gamma in candidates(guess, is_integer=False)[:12]:
+        try:
+            schedule = schedules.multi_step(levels[0], gamma, marks)
+        except ClosedFormError:
+            continue
+        text = (
+            f"multi_step(value={written(levels[0])}, gamma={written(gamma)}, "
+            f"milestones=[{', '.join(map(str, marks))}])"
+        )
+        cost = 4 + digits(levels[0]) + digits(gamma) + sum(1 + digits(Fraction(m)) for m in marks)
+        found = _checked(text, schedule, cost, points)
+        if found is not None:
+            return found
+    return None
+
+
+def _level(points: Points, first: int, stop: int) -> Fraction | None:
+    """The simplest value of a flat stretch."""
+    v, e = points.values[first:stop], points.errors[first:stop]
+    low, high = float(np.max(v - e)), float(np.min(v + e))
+    if low > high * (1 + 1e-12) + 1e-300:
+        return None
+    return next(
+        (
+            number
+            for number in candidates((low + high) / 2, is_integer=False)
+            if low <= float(number) <= high
+        ),
+        None,
+    )
+
+
+def _between(low: float, high: float) -> int:
+    """The simplest integer above one number and at most another."""
+    return int(
+        min(
+            _round_integers(int(low) + 1, int(high)),
+            key=lambda n: (digits(Fraction(n)), -n),
+        )
+    )
+
+
+def _round_integers(low: int, high: int) -> Iterator[int]:
+    """Integers from one to another: the roundest ones."""
+    unit = 1
+    while unit * 10 <= max(high - low, 1):
+        unit *= 10
+    yield from {low, high}
+    for size in (unit, unit * 10, unit * 100):
+        first = -(-low // size) * size
+        yield from range(first, high + 1, size)
+
+
+def _milestones(points: Points, curve: Features) -> list[int]:
+    """The steps at which a first stretch may end, the likeliest first."""
+    t = points.steps
+    count = linear_prefix(points)
+    found: list[int] = []
+    if count < len(t):
+        around = [count, count - 1, count + 1] if curve.is_dense else [count, count + 1]
+        found += [
+            int(t[place]) if curve.is_dense else _between(t[place - 1], t[place])
+            for place in around
+            if 2 <= place < len(t)
+        ]
+    for first, last in sorted(flat_runs(points), key=lambda run: run[0] - run[1])[:2]:
+        found += [int(t[first])] + ([int(t[last + 1])] if last + 1 < len(t) else [])
+    found += [int(mark) for mark in (*curve.jumps[:2], *curve.marks)]
+    return [mark for mark in dict.fromkeys(found) if mark >= 1][:8]
+
+
+def _line(points: Points, steps: int, end: float) -> Call | None:
+    """The line of a first stretch, to a simple value at its end."""
+    if linear_prefix(points) < len(points.steps):
+        return None
+    t, v, e = points.steps, points.values, points.errors
+    slope, start = np.polyfit(t, v, 1, w=1 / e)
+    level = _level(points, 0, len(t))
+    if level is not None:
+        made = schedules.constant(level, steps)
+        found = _checked(
+            f"constant(value={written(level)}, steps={steps})",
+            made,
+            3 + digits(level) + digits(Fraction(steps)),
+            points,
+        )
+        if found is not None:
+            return found
+    spread = float(np.max(e))
+    ends = [
+        *candidates(end, is_integer=False)[:12],
+        *candidates(start + slope * steps, is_integer=False),
+    ]
+    starts = [
+        n for n in candidates(float(start), is_integer=False) if abs(float(n) - start) < 6 * spread
+    ]
+    for first in starts[:8]:
+        for last in ends:
+            line = float(first) + (float(last) - float(first)) * t / steps
+            if np.all(np.abs(line - v) <= e * (1 + 1e-9) + 1e-14 * np.abs(v)):
+                arguments = {"start": first, "end": last, "steps": Fraction(steps)}
+                made = schedules.linear(first, last, steps)
+                cost = cost_of(arguments, float(steps))
+                return _checked(call_text("linear", arguments), made, cost, points)
+    return None
+
+
+def _factor(points: Points, later: Schedule, mark: int) -> Call | None:
+    """The line to 1 by which a schedule is multiplied before a step."""
+    head = points.select(points.steps < mark)
+    from_later = np.asarray(later(head.steps.astype(np.int64)), dtype=np.float64)
+    if np.any(from_later == 0):
+        return None
+    ratios = Points(head.steps, head.values / from_later, head.errors / np.abs(from_later))
+    found = _line(ratios, mark, 1.0)
+    return found if found is not None and found.schedule(mark) == 1 else None
+
+
+def _checked(text: str, schedule: Schedule, cost: float, points: Points) -> Call | None:
+    residual = residual_of(schedule, points)
+    return Call(text, schedule, cost, residual) if residual <= 1 + 1e-9 else None

@@ -1,0 +1,127 @@
+"""The steps at which a logged curve changes its form: kinks, jumps, ends of flat stretches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Logged values.
+
+    Attributes:
+        steps: The steps, increasing.
+        values: The values.
+        errors: How far the true values may be from them.
+    """
+
+    steps: Values
+    values: Values
+    errors: Values
+
+    def select(self, chosen: NDArray[np.int64] | NDArray[np.bool_]) -> Points:
+        """Returns some of the points."""
+        return Points(self.steps[chosen], self.values[chosen], self.errors[chosen])
+
+
+def flat_runs(points: Points) -> list[tuple[int, int]]:
+    """Returns the stretches of constant values: the positions of their first and last point."""
+    v, e = points.values, points.errors
+    same = np.abs(np.diff(v)) <= e[1:] + e[:-1]
+    same &= np.abs(np.diff(v)) <= 0.02 * (e[1:] + e[:-1])
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], same, [False]]).astype(int)))
+    return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]
+
+
+def jumps(points: Points) -> list[int]:
+    """Returns the positions of the points after a jump."""
+    t, v, e = points.steps, points.values, points.errors
+    if len(t) < 4:
+        return []
+    slope = np.diff(v) / np.diff(t)
+    noise = (e[1:] + e[:-1]) / np.diff(t)
+    before = np.concatenate([[np.inf], np.abs(slope[:-1])])
+    after = np.concatenate([np.abs(slope[1:]), [np.inf]])
+    around = np.where(
+        np.isinf(before), after, np.where(np.isinf(after), before, np.maximum(before, after))
+    )
+    found = np.flatnonzero(np.abs(slope) > 4 * around + 4 * noise)
+    return [int(index) + 1 for index in found]
+
+
+def linear_prefix(points: Points) -> int:
+    """Returns the number of first points that one line can pass through."""
+    t, v, e = points.steps, points.values, points.errors
+    if len(t) < 3:
+        return len(t)
+    # Slopes of lines through each pair of intervals with the first point: a narrowing cone.
+    gap = t[1:] - t[0]
+    low = (v[1:] - e[1:] - v[0] - e[0]) / gap
+    high = (v[1:] + e[1:] - v[0] + e[0]) / gap
+    empty = np.maximum.accumulate(low) > np.minimum.accumulate(high)
+    return int(np.argmax(empty)) + 1 if empty.any() else len(t)
+
+
+def kinks(points: Points, most: int = 6) -> list[int]:
+    """Returns the positions of points at which the slope changes more than around them."""
+    found: dict[int, float] = {}
+    count = len(points.steps)
+    for stride in (1, 3, 10, 30):
+        if count // stride < 6:
+            break
+        index = np.arange(0, count, stride)
+        part = points.select(index)
+        t, v, e = part.steps, part.values, part.errors
+        slope = np.diff(v) / np.diff(t)
+        noise = (e[1:] + e[:-1]) / np.diff(t)
+        change = np.abs(np.diff(slope))
+        floor = noise[1:] + noise[:-1]
+        near = np.full(len(change), np.inf)
+        near[2:] = np.minimum(near[2:], change[:-2])
+        near[:-2] = np.minimum(near[:-2], change[2:])
+        score = change / (floor + near)
+        for place in np.argsort(score)[::-1][:most]:
+            if score[place] > 2:
+                position = int(index[place + 1])
+                found[position] = max(found.get(position, 0.0), float(score[place]))
+    return sorted(found, key=lambda place: -found[place])[: 2 * most]
+
+
+def extremes(points: Points) -> list[int]:
+    """Returns the positions of the first and last of the largest and smallest values."""
+    v = points.values
+    return [
+        int(np.argmax(v)),
+        len(v) - 1 - int(np.argmax(v[::-1])),
+        int(np.argmin(v)),
+        len(v) - 1 - int(np.argmin(v[::-1])),
+    ]
+
+
+def marks(points: Points, most: int = 8) -> list[float]:
+    """Returns the steps at which the curve may change its form, the likeliest first.
+
+    Args:
+        points: The points.
+        most: The largest number of steps.
+    """
+    t = points.steps
+    places: list[int] = []
+    runs = sorted(flat_runs(points), key=lambda run: run[0] - run[1])[:3]
+    for first, last in runs:
+        places += [first, min(last + 1, len(t) - 1)]
+    places.append(min(linear_prefix(points), len(t) - 1))
+    places += jumps(points)[:3]
+    places += extremes(points)
+    places += kinks(points)
+    found: list[float] = []
+    for place in places:
+        step = float(t[place])
+        if 0 < step < t[-1] + 1 and step not in found:
+            found.append(step)
+    return found[:most]

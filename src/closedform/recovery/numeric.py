@@ -1,0 +1,206 @@
+"""Values of an expression in NumPy, for many values of its hyperparameters at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import sympy as sp
+from numpy.typing import NDArray
+
+from closedform.language import FloorDiv, FloorMod, t
+
+Values = NDArray[np.float64]
+Function = Callable[..., Any]
+
+
+def _product(*args: Any) -> Any:
+    result = args[0]
+    for arg in args[1:]:
+        result = result * arg
+    return result
+
+
+def _sum(*args: Any) -> Any:
+    result = args[0]
+    for arg in args[1:]:
+        result = result + arg
+    return result
+
+
+def _largest(*args: Any) -> Any:
+    result = args[0]
+    for arg in args[1:]:
+        result = np.maximum(result, arg)
+    return result
+
+
+def _smallest(*args: Any) -> Any:
+    result = args[0]
+    for arg in args[1:]:
+        result = np.minimum(result, arg)
+    return result
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    if isinstance(exponent, float):
+        if exponent == 0.5:
+            return np.sqrt(base)
+        if exponent == -0.5:
+            return 1 / np.sqrt(base)
+        if exponent == -1:
+            return 1 / base
+        if exponent == 2:
+            return base * base
+    return np.power(base, exponent)
+
+
+FUNCTIONS: Mapping[type[sp.Basic], Function] = {
+    sp.Add: _sum,
+    sp.Mul: _product,
+    sp.Pow: _power,
+    sp.Min: _smallest,
+    sp.Max: _largest,
+    sp.Abs: np.abs,
+    sp.cos: np.cos,
+    sp.sin: np.sin,
+    sp.exp: np.exp,
+    sp.log: np.log,
+    sp.tanh: np.tanh,
+    sp.floor: np.floor,
+    sp.ceiling: np.ceil,
+    FloorDiv: lambda a, b: np.floor(a / b),
+    FloorMod: lambda a, b: a - b * np.floor(a / b),
+    sp.StrictLessThan: np.less,
+    sp.LessThan: np.less_equal,
+    sp.StrictGreaterThan: np.greater,
+    sp.GreaterThan: np.greater_equal,
+    sp.And: lambda *args: np.logical_and.reduce(np.broadcast_arrays(*args)),
+    sp.Or: lambda *args: np.logical_or.reduce(np.broadcast_arrays(*args)),
+}
+"""Class of SymPy -> its function in NumPy."""
+
+
+def is_supported(expr: sp.Basic) -> bool:
+    """Returns whether ``values_of`` has all functions of an expression."""
+    if not expr.args:
+        return True
+    known = isinstance(expr, sp.Piecewise) or type(expr) in FUNCTIONS
+    pairs = expr.args
+    if isinstance(expr, sp.Piecewise):
+        pairs = tuple(part for branch in expr.args for part in branch.args)
+    return known and all(map(is_supported, pairs))
+
+
+def _branches(*args: Any) -> Any:
+    """A Piecewise: values and conditions in turn, the first condition that holds."""
+    result: Any = np.nan
+    for value, condition in reversed(list(zip(args[::2], args[1::2], strict=True))):
+        result = value if condition is True else np.where(condition, value, result)
+    return result
+
+
+class Program:
+    """An expression as a list of calls in NumPy, of which equal parts are computed once.
+
+    Args:
+        expr: An expression that ``is_supported``.
+        linear: Symbols that ``columns`` sets one at a time.
+        values: Values of symbols that do not change.
+    """
+
+    def __init__(
+        self,
+        expr: sp.Basic,
+        linear: Sequence[sp.Symbol] = (),
+        values: Mapping[sp.Symbol, float] | None = None,
+    ) -> None:
+        self._values = values or {}
+        self.inputs: dict[int, sp.Symbol] = {}
+        self.constants: dict[int, Any] = {}
+        self.calls: list[tuple[int, Function, tuple[int, ...]]] = []
+        self.linear = tuple(linear)
+        self._places: dict[sp.Basic, int] = {}
+        self.result = self._add(expr)
+        places = {self._places[one] for one in linear if one in self._places}
+        for place, _, args in self.calls:
+            if places.intersection(args):
+                places.add(place)
+        self.early = [call for call in self.calls if call[0] not in places]
+        self.late = [call for call in self.calls if call[0] in places]
+
+    def _add(self, part: sp.Basic) -> int:
+        if part in self._places:
+            return self._places[part]
+        args: tuple[int, ...] = ()
+        if isinstance(part, sp.Piecewise):
+            args = tuple(self._add(one) for branch in part.args for one in branch.args)
+        elif part.args:
+            args = tuple(map(self._add, part.args))
+        place = len(self._places)
+        self._places[part] = place
+        if isinstance(part, sp.Symbol) and part in self._values:
+            self.constants[place] = self._values[part]
+        elif isinstance(part, sp.Symbol):
+            self.inputs[place] = part
+        elif isinstance(part, sp.Piecewise):
+            self.calls.append((place, _branches, args))
+        elif part.args:
+            self.calls.append((place, FUNCTIONS[type(part)], args))
+        else:
+            is_truth = part in (sp.true, sp.false)
+            self.constants[place] = bool(part) if is_truth else float(part)
+        return place
+
+    def columns(self, symbols: Mapping[sp.Symbol, Values], steps: Values) -> list[Values]:
+        """Returns the values with all linear symbols 0, and with each of them 1 and the others 0.
+
+        Args:
+            symbols: Other hyperparameter -> its values, of shape (sets, 1).
+            steps: The steps, of shape (steps,).
+
+        Returns:
+            Values of shape (sets, steps) or ones that broadcast to it; not finite where the
+            expression has no value.
+        """
+        given: Mapping[sp.Symbol, Any] = {t: steps, **symbols}
+        known: dict[int, Any] = dict(self.constants)
+        for place, symbol in self.inputs.items():
+            if symbol not in self.linear:
+                known[place] = given[symbol]
+        found = []
+        with np.errstate(all="ignore"):
+            for place, function, args in self.early:
+                known[place] = function(*(known[arg] for arg in args))
+            for chosen in (None, *self.linear):
+                for one in self.linear:
+                    if one in self._places:
+                        known[self._places[one]] = 1.0 if one is chosen else 0.0
+                for place, function, args in self.late:
+                    known[place] = function(*(known[arg] for arg in args))
+                found.append(np.asarray(known[self.result], dtype=np.float64))
+        return found
+
+
+def values_of(expr: sp.Basic, steps: Values) -> Values:
+    """Returns the values of an expression without open hyperparameters at steps."""
+    return np.broadcast_to(Program(expr).columns({}, steps)[0], steps.shape)
+
+
+def degree(expr: sp.Basic, symbols: frozenset[sp.Symbol]) -> float:
+    """Returns the degree of an expression as a polynomial in symbols; infinity if it is none."""
+    if expr in symbols:
+        return 1
+    if not expr.free_symbols & symbols:
+        return 0
+    if isinstance(expr, sp.Add):
+        return max(degree(arg, symbols) for arg in expr.args)
+    if isinstance(expr, sp.Mul):
+        return sum(degree(arg, symbols) for arg in expr.args)
+    if isinstance(expr, sp.Piecewise):
+        pairs = [branch.args for branch in expr.args]
+        if any(condition.free_symbols & symbols for _, condition in pairs):
+            return float("inf")
+        return max(degree(value, symbols) for value, _ in pairs)
+    return float("inf")

@@ -1,0 +1,333 @@
+"""The search for the shortest schedule that reproduces logged values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from closedform.errors import ClosedFormError
+from closedform.language import Schedule
+from closedform.recovery.fit import Fits, Problem
+from closedform.recovery.marks import Points
+from closedform.recovery.numeric import values_of
+from closedform.recovery.simplest import MOST_DIGITS, candidates, digits
+from closedform.recovery.starts import Features, features, starts
+from closedform.recovery.structures import Role, Structure, forms, structure
+
+Values = NDArray[np.float64]
+
+SCREENED = 48
+"""Points that the first screening of starts sees."""
+
+FITTED = 160
+"""Points that parameters are fitted to; the result is checked at all."""
+
+_CLOSE = 1.4
+"""Largest residual of a fit that may yet be a reproduction: its parameters are not rounded."""
+
+
+_FAR = 3e-3
+"""Deviation, as a part of the largest value, of a fit that a few steps do not bring close."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A schedule of the library with its arguments.
+
+    Attributes:
+        text: The call, as it is written.
+        schedule: The schedule.
+        cost: The length of the description: the digits of its numbers and its arguments.
+        residual: The largest distance from a logged value, in units of its precision.
+    """
+
+    text: str
+    schedule: Schedule
+    cost: float
+    residual: float
+
+
+def written(value: Any) -> str:
+    """Returns an argument as Python code: a decimal, or a Fraction."""
+    if isinstance(value, Fraction):
+        if value.denominator == 1:
+            return str(value.numerator)
+        number = float(value)
+        return repr(number) if Fraction(repr(number)) == value else f"Fraction({str(value)!r})"
+    return repr(value).replace("'", '"')
+
+
+def call_text(name: str, arguments: Mapping[str, Any]) -> str:
+    """Returns a call with keyword arguments."""
+    return f"{name}({', '.join(f'{key}={written(value)}' for key, value in arguments.items())})"
+
+
+def cost_of(arguments: Mapping[str, Any], end: float) -> float:
+    """Returns the length of a description.
+
+    Each argument counts one and its digits; a number of steps beyond the log is not attested, and
+    counts two more.
+    """
+    total = 1.0
+    for name, value in arguments.items():
+        total += 1
+        if isinstance(value, Fraction):
+            total += digits(value)
+            total += 2 if name in ("steps", "bound") and value > end * 1.02 + 1 else 0
+    return total
+
+
+def residual_of(schedule: Schedule, points: Points) -> float:
+    """Returns the largest distance of a schedule from the points, in units of their precision."""
+    found = values_of(schedule.bound, points.steps)
+    apart = np.abs(found - points.values)
+    slack = 1e-14 * np.abs(points.values)
+    return (
+        float(np.max(np.maximum(apart - slack, 0) / points.errors))
+        if np.all(np.isfinite(apart))
+        else np.inf
+    )
+
+
+def spread(points: Points, curve: Features | None, count: int) -> Points:
+    """Returns at most so many points, with those around changes of form."""
+    size = len(points.steps)
+    if size <= count:
+        return points
+    chosen = set(np.linspace(0, size - 1, count - count // 4).astype(int).tolist())
+    places = np.searchsorted(points.steps, list(curve.marks if curve else ()))
+    for place in places.tolist():
+        chosen.update(p for p in (place - 1, place, place + 1) if 0 <= p < size)
+        if len(chosen) >= count:
+            break
+    return points.select(np.array(sorted(chosen)))
+
+
+class Search:
+    """The search among the structures of the library for one curve.
+
+    Args:
+        points: The points, at least one.
+    """
+
+    def __init__(self, points: Points) -> None:
+        self.points = points
+        self.curve = features(points)
+        self.few = spread(points, self.curve, SCREENED)
+        self.many = spread(points, self.curve, FITTED)
+        typical = float(np.median(points.errors))
+        self.far = max(50.0, _FAR * float(np.max(np.abs(points.values))) / typical)
+
+    def best(self, limit: float = float("inf"), most: int = 99) -> Call | None:
+        """Returns the shortest call that reproduces the points, if one is below ``limit``.
+
+        Args:
+            limit: The cost that it must be below.
+            most: The largest number of parameters.
+        """
+        found: Call | None = None
+        for form in forms():
+            if 1 + 2 * form.size >= limit:
+                break
+            if form.size > most:
+                break
+            made = structure(form)
+            if made is None or not self._may_be(made):
+                continue
+            call = self.fitted(made, limit)
+            if call is not None and call.cost < limit:
+                found, limit = call, call.cost
+        return found
+
+    def _may_be(self, made: Structure) -> bool:
+        """Whether a structure can have the jumps of the curve."""
+        restarts = made.fixed.get("restarts")
+        if made.is_stepwise or restarts is not None or made.name == "warm_restarts":
+            return bool(self.curve.jumps) and restarts in (None, len(self.curve.jumps))
+        return made.has_jumps or not self.curve.has_jumps
+
+    def fitted(self, made: Structure, limit: float = float("inf")) -> Call | None:
+        """Returns the call of a structure with the simplest arguments that reproduce the points."""
+        if len(made.parameters) > len(self.points.steps):
+            return None
+        theta = starts(made, self.curve)
+        if len(theta) == 0:
+            return None
+        screen = Problem(made, self.few).project(theta)
+        theta = theta[screen.best(6)]
+        problem = Problem(made, self.many)
+        theta, fits = problem.refine(theta, 8)
+        if float(np.min(fits.costs)) > self.far:
+            return None
+        theta = theta[fits.best(2)]
+        theta, fits = problem.refine(theta, 30)
+        for index in fits.best(2):
+            if fits.largest[index] > _CLOSE * 3:
+                continue
+            for arguments in self.simplified(made, theta, fits, int(index)):
+                call = self.checked(made, arguments)
+                if call is not None:
+                    return call
+        return None
+
+    def checked(self, made: Structure, numbers: Mapping[str, Fraction]) -> Call | None:
+        """Returns the call with these arguments, if it reproduces all points."""
+        arguments = {**numbers, **made.fixed}
+        plain = {
+            name: int(value) if isinstance(value, Fraction) and value.denominator == 1 else value
+            for name, value in arguments.items()
+        }
+        try:
+            schedule = made.make(**plain)
+        except ClosedFormError:
+            return None
+        residual = residual_of(schedule, self.points)
+        if not residual <= 1 + 1e-9:
+            return None
+        text = call_text(made.name, arguments)
+        return Call(text, schedule, cost_of(arguments, self.curve.end), residual)
+
+    def simplified(
+        self, made: Structure, theta: Values, fits: Fits, index: int
+    ) -> Iterator[dict[str, Fraction]]:
+        """Yields arguments in simple numbers, the best determined parameters rounded first."""
+        problem = Problem(made, self.many, is_projected=False)
+        row = np.array([[fits.values[one.name][index] for one in problem.others]])
+        yield from self._rounded(problem, row, {}, wide=3)
+
+    def _rounded(
+        self, problem: Problem, row: Values, known: dict[int, Fraction], wide: int
+    ) -> Iterator[dict[str, Fraction]]:
+        others = problem.others
+        width = len(others)
+        frozen = np.array([index in known for index in range(width)])
+        if len(known) == width:
+            yield {others[index].name: known[index] for index in range(width)}
+            return
+        deviations = self._deviations(problem, row, frozen)
+        relative = np.where(frozen, np.inf, deviations / (np.abs(row[0]) + 1e-12))
+        # A value of 0 has no relative deviation: its own is compared with the other values.
+        scale = float(np.max(np.abs(self.points.values))) or 1.0
+        for index, one in enumerate(others):
+            if one.role is Role.VALUE and not frozen[index]:
+                relative[index] = deviations[index] / max(abs(row[0, index]), 1e-3 * scale)
+        place = int(np.argmin(relative))
+        loose = [i for i in range(width) if not frozen[i] and relative[i] > 0.05]
+        if loose and wide > 0:
+            place = next((i for i in loose if others[i].role is Role.STEPS), loose[0])
+            if others[place].name == "width":
+                pass
+            options = self._simple_options(problem, row, frozen, place)
+            for value, moved in options[:wide]:
+                yield from self._rounded(problem, moved, {**known, place: value}, wide - 1)
+            return
+        one = others[place]
+        near = [
+            number
+            for number in candidates(float(row[0, place]), is_integer=one.is_integer)
+            if abs(float(number) - row[0, place])
+            <= 6 * deviations[place] + 1e-9 * abs(row[0, place]) + (0.51 if one.is_integer else 0)
+        ]
+        if not near:
+            return
+        count = 0
+        is_last = len(known) == width - 1
+        tried = np.repeat(row, len(near), axis=0)
+        tried[:, place] = [float(number) for number in near]
+        frozen[place] = True
+        tried, fits = problem.refine(tried, 6, frozen)
+        bound = 1.02 if is_last else _CLOSE
+        for position, number in enumerate(near):
+            if fits.largest[position] > bound:
+                continue
+            yield from self._rounded(problem, tried[[position]], {**known, place: number}, wide)
+            count += 1
+            if count >= (1 if is_last else 2):
+                return
+
+    def _simple_options(
+        self, problem: Problem, row: Values, frozen: NDArray[np.bool_], place: int
+    ) -> list[tuple[Fraction, Values]]:
+        """Simple values of a parameter that the points do not determine, and the others' values."""
+        one = problem.others[place]
+        guess = float(row[0, place])
+        numbers = _simple_numbers(guess, one.is_integer or one.role is Role.STEPS, self.curve.end)
+        tried = np.repeat(row, len(numbers), axis=0)
+        for index, other in enumerate(problem.others):
+            if other.role is Role.FACTOR and not frozen[index] and one.role is Role.STEPS:
+                tried[:, index] = _along(problem.structure.name, row[0, index], guess, numbers)
+        tried[:, place] = [float(number) for number in numbers]
+        fixed = frozen.copy()
+        fixed[place] = True
+        tried, fits = problem.refine(tried, 12, fixed)
+        found = []
+        for index, number in enumerate(numbers):
+            if fits.largest[index] > _CLOSE:
+                continue
+            moved = tried[[index]]
+            deviations = self._deviations(problem, moved, fixed)
+            length = digits(number) + sum(
+                _digits_within(float(moved[0, i]), float(deviations[i]))
+                for i in range(len(fixed))
+                if not fixed[i]
+            )
+            found.append((length, number, moved))
+        found.sort(key=lambda option: (option[0], abs(float(option[1]) - guess)))
+        return [(number, moved) for _, number, moved in found]
+
+    def _deviations(self, problem: Problem, row: Values, frozen: NDArray[np.bool_]) -> Values:
+        """How far each free parameter may be from its value, in the least squares sense."""
+        residuals = problem.project(row).residuals
+        jacobian = problem.jacobian(row, residuals)[0]
+        free = np.flatnonzero(~frozen)
+        result = np.zeros(len(frozen))
+        if free.size == 0:
+            return result
+        part = jacobian[:, free]
+        scale = np.sqrt(np.sum(part**2, axis=0)) + 1e-300
+        _, singular, right = np.linalg.svd(part / scale, full_matrices=False)
+        inverse = np.where(singular > 1e-9 * singular[0], 1 / np.maximum(singular, 1e-300), 1e12)
+        with np.errstate(over="ignore"):
+            spreads = np.sqrt(np.sum((right.T * inverse) ** 2, axis=1)) / scale
+        result[free] = spreads
+        return result
+
+
+def _along(name: str, rate: float, guess: float, numbers: list[Fraction]) -> Values:
+    """The factor over another number of steps that gives the same curve."""
+    ratio = np.array([float(number) for number in numbers]) / guess
+    if name in ("range_test", "inverse_time"):
+        return np.asarray(rate * ratio, dtype=np.float64)
+    return np.asarray(np.abs(rate) ** ratio, dtype=np.float64)
+
+
+def _simple_numbers(guess: float, is_integer: bool, end: float) -> list[Fraction]:
+    """Simple numbers within two orders of magnitude of a guess."""
+    found: set[Fraction] = set()
+    if is_integer:
+        top = max(int(min(4 * max(guess, end), 1e6)), 10)
+        found.update(Fraction(n) for n in range(1, min(top, 200) + 1))
+        power = 10
+        while power <= top:
+            found.update(Fraction(n * power) for n in range(1, 100) if n * power <= top)
+            power *= 10
+        found.update(Fraction(2**n) for n in range(15))
+    else:
+        exponent = int(np.floor(np.log10(abs(guess) or 1)))
+        for shift in (-2, -1, 0, 1):
+            unit = Fraction(10) ** (exponent + shift)
+            found.update(n * unit for n in range(1, 100))
+    return sorted(found, key=lambda number: (digits(number), abs(float(number) - guess)))
+
+
+def _digits_within(value: float, deviation: float) -> int:
+    """The fewest digits of a decimal that is this close to a value."""
+    for count in range(1, MOST_DIGITS):
+        if abs(float(f"{value:.{count - 1}e}") - value) <= 2.5 * deviation:
+            return digits(Fraction(f"{value:.{count - 1}e}"))
+    return MOST_DIGITS

@@ -1,0 +1,57 @@
+"""Simple numbers: few digits, or a quotient of small integers."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+MOST_DIGITS = 9
+_DENOMINATORS = (3, 6, 7, 9, 11, 12)
+
+
+def digits(number: Fraction) -> int:
+    """Returns the significant digits of a decimal; of a quotient, those of both sides and one.
+
+    Example:
+        >>> [digits(Fraction(n)) for n in ("3e-4", "2000", "0.25", "1/3", "0")]
+        [1, 1, 2, 3, 1]
+    """
+    bottom = number.denominator
+    for factor in (2, 5):
+        while bottom % factor == 0:
+            bottom //= factor
+    if bottom == 1:
+        scaled = number
+        while scaled.denominator != 1:
+            scaled *= 10
+        return max(len(str(abs(scaled.numerator)).rstrip("0")), 1)
+    return len(str(abs(number.numerator))) + len(str(number.denominator)) + 1
+
+
+def rounded(value: float, count: int) -> Fraction:
+    """Returns the decimal with ``count`` significant digits that is nearest to a number."""
+    return Fraction(f"{value:.{count - 1}e}") if value else Fraction(0)
+
+
+def candidates(value: float, *, is_integer: bool) -> list[Fraction]:
+    """Returns simple numbers near a value, those with fewer digits first.
+
+    Args:
+        value: The value.
+        is_integer: Whether only integers are asked for.
+
+    Example:
+        >>> [str(n) for n in candidates(0.33333, is_integer=False)[:3]]
+        ['3/10', '33/100', '1/3']
+    """
+    if not math.isfinite(value):
+        return []
+    found = {Fraction(0)}
+    for count in range(1, MOST_DIGITS + 1):
+        found.add(rounded(value, count))
+    if not is_integer and 1e-3 < abs(value) < 1e3:
+        found.update(Fraction(round(value * bottom), bottom) for bottom in _DENOMINATORS)
+    if is_integer:
+        found = {number for number in found if number.denominator == 1}
+        found.update(Fraction(n) for n in (math.floor(value), math.ceil(value), round(value)))
+    return sorted(found, key=lambda n: (n != 0, digits(n), abs(float(n) - value)))

@@ -1,0 +1,171 @@
+"""Schedules from logs: simple numbers, forms of the library, files, and logs without a schedule."""
+
+import csv
+import inspect
+import json
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sympy as sp
+
+import closedform as cf
+from closedform import schedules
+from closedform.errors import ArgumentError, ConfigError, UnknownNameError
+from closedform.language import Schedule
+from closedform.recovery import recover
+from closedform.recovery.marks import Points, linear_prefix
+from closedform.recovery.numeric import Program, degree
+from closedform.recovery.simplest import candidates, digits
+from closedform.recovery.structures import NOT_RECOVERED, forms, structure
+from tests.recovery.draws import ARGUMENTS, COMPOSITIONS, NOT_DRAWN, Drawer, draw, is_right
+from tests.support.commands import CliRunner
+
+
+def logged(schedule: Schedule, steps: range, count: int = 6) -> dict[int, float]:
+    return {step: float(f"{schedule(step):.{count}g}") for step in steps}
+
+
+# One cheap draw of each kind of schedule: compare_recover.py has 20 of all.
+SAMPLE = ["constant", "cosine", "linear", "multi_step", "polynomial", "step_decay"]
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_drawn_schedules_are_recovered(name: str) -> None:
+    drawn = draw(name, 0)
+    found = recover(drawn.logged())
+    assert is_right(drawn, found.schedule), found.call
+    assert found.precisions <= 1 + 1e-9
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", sorted({*ARGUMENTS, *COMPOSITIONS}))
+def test_a_draw_of_each_schedule_is_recovered(name: str) -> None:
+    drawn = draw(name, 1)
+    assert is_right(drawn, recover(drawn.logged()).schedule)
+
+
+def test_a_log_with_gaps_that_begins_late_and_ends_early() -> None:
+    lr = schedules.cosine(3e-4, 3e-5, 2000)
+    values = logged(lr, range(300, 1500, 50))
+    del values[800]
+    assert recover(values).call == "cosine(start=0.0003, end=3e-05, steps=2000)"
+
+
+def test_a_warmup_in_a_log_of_every_tenth_update() -> None:
+    lr = schedules.linear(0, 6e-4, 150).then(schedules.cosine(6e-4, 6e-5, 1850))
+    found = recover(logged(lr, range(0, 2100, 10)))
+    assert found.schedule is not None
+    assert cf.diff(found.schedule, lr, until=2500).max_gap == 0
+
+
+def test_fewer_digits_are_enough_and_are_given() -> None:
+    lr = schedules.linear(0.01, 0.001, 333)
+    assert recover(logged(lr, range(400), 4)).call == "linear(start=0.01, end=0.001, steps=333)"
+    exact = {step: float(lr(step)) + 1e-7 * math.sin(step) for step in range(400)}
+    assert recover(exact, digits=3).call == "linear(start=0.01, end=0.001, steps=333)"
+
+
+def test_a_log_that_no_schedule_reproduces(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    values = {step: float(f"{value:.6g}") for step, value in enumerate(random.random(9))}
+    found = recover(values)
+    assert found.schedule is None
+    assert found.residual == math.inf
+    path = tmp_path / "log.jsonl"
+    rows = [json.dumps({"step": step, "lr": value}) for step, value in values.items()]
+    path.write_text("\n".join(rows), encoding="utf-8")
+    result = CliRunner().invoke(["recover", str(path)])
+    assert result.exit_code == 1
+    assert result.stdout == "no schedule of the library reproduces the 9 values\n"
+
+
+def test_the_command(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    lr = schedules.linear(0, 1e-3, 50)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["step", "lr"])
+        rows.writerows((step + 1, f"{lr(step):.6g}") for step in range(80))
+    result = CliRunner().invoke(["recover", str(path), "--log-offset", "1"])
+    assert result.exit_code == 0, result.output
+    first, second = result.stdout.splitlines()
+    assert first == "linear(start=0, end=0.001, steps=50)"
+    assert second.startswith("reproduces 80 values, updates 0 to 79; largest distance ")
+    found = json.loads(CliRunner().invoke(["recover", str(path), "--json"]).stdout)
+    assert (found["points"], found["first"], found["last"]) == (80, 1, 80)
+
+
+def test_refused_logs(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="at least 3 values, got 2"):
+        recover({0: 1.0, 1: 0.5})
+    with pytest.raises(ArgumentError, match="digits must be from 1 to 17, got 18"):
+        recover({0: 1.0}, digits=18)
+    path = tmp_path / "log.csv"
+    path.write_text("step,lr\n0,1\n1,1\n2,1\n", encoding="utf-8")
+    with pytest.raises(UnknownNameError, match="the log has no values of 'momentum'"):
+        recover(path, key="momentum")
+    with pytest.raises(ConfigError, match="there is no such file"):
+        recover(tmp_path / "missing.csv")
+
+
+def test_every_schedule_of_the_library_has_forms_or_a_reason() -> None:
+    names = {form.name for form in forms()}
+    assert names | set(NOT_RECOVERED) == set(schedules.__all__)
+    assert not names & set(NOT_RECOVERED)
+    assert {*ARGUMENTS, *COMPOSITIONS, *NOT_DRAWN} >= set(schedules.__all__)
+
+
+@pytest.mark.parametrize("name", sorted({form.name for form in forms()}))
+def test_structures_are_the_schedules(name: str) -> None:
+    """The program of a structure has the values of the schedule that it makes."""
+    form = next(form for form in forms() if form.name == name and structure(form) is not None)
+    made = structure(form)
+    assert made is not None
+    given = ARGUMENTS[name](Drawer(f"{name} structure")) if name in ARGUMENTS else {}
+    chosen = {one.name: given[one.name] for one in made.parameters if one.name in given}
+    if len(chosen) < len(made.parameters):
+        return
+    schedule = made.make(**chosen, **made.fixed)
+    steps = np.arange(0, 300)
+    symbols = {one.symbol: np.array([[float(chosen[one.name])]]) for one in made.parameters}
+    found = made.program(is_projected=False).columns(symbols, steps.astype(float))[0]
+    expected = np.asarray(schedule(steps), dtype=np.float64)
+    assert np.allclose(np.broadcast_to(found, (1, 300))[0], expected, rtol=1e-11, atol=1e-15)
+
+
+def test_simple_numbers() -> None:
+    assert [str(n) for n in candidates(0.099998, is_integer=False)[:2]] == ["0", "1/10"]
+    assert Fraction(1, 3) in candidates(0.333333, is_integer=False)
+    assert candidates(71525.6, is_integer=True)[-1].denominator == 1
+    assert candidates(math.inf, is_integer=False) == []
+    assert [digits(Fraction(n)) for n in ("0.00030", "71526", "2/3")] == [1, 5, 3]
+
+
+def test_linear_prefix() -> None:
+    steps = np.arange(40.0)
+    values = np.minimum(steps / 25, 1.0)
+    points = Points(steps, values, np.full(40, 1e-9))
+    assert linear_prefix(points) == 26
+
+
+def test_degree_and_columns() -> None:
+    a, b = sp.symbols("a b", real=True)
+    expr = sp.Piecewise((a + b * cf.t, cf.t < 5), (a * 3, True))
+    assert degree(expr, frozenset({a, b})) == 1
+    assert degree(a * b, frozenset({a, b})) == 2
+    assert degree(sp.cos(a), frozenset({a})) == math.inf
+    steps = np.array([0.0, 2.0, 7.0])
+    base, of_a, of_b = Program(expr, (a, b)).columns({}, steps)
+    assert base.tolist() == [0, 0, 0]
+    assert of_a.tolist() == [1, 1, 3]
+    assert of_b.tolist() == [0, 2, 0]
+
+
+def test_signatures_have_no_unknown_parameters() -> None:
+    """A new parameter of a schedule needs a role, or a default that is left unchanged."""
+    for form in forms():
+        function = getattr(schedules, form.name)
+        assert {*form.free, *dict(form.fixed)} <= set(inspect.signature(function).parameters)

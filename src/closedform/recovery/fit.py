@@ -153,12 +153,17 @@ class Problem:
         """Returns the derivatives of the residuals, of shape (starts, points, parameters)."""
         count, width = theta.shape
         span = float(self.points.steps[-1] - self.points.steps[0]) + 1
+        level = float(np.max(np.abs(self.points.values))) or 1.0
         moved = np.repeat(theta, width, axis=0).reshape(count, width, width)
         sizes = np.empty((count, width))
         for index, one in enumerate(self.others):
-            size = 1e-6 * np.maximum(np.abs(theta[:, index]), 1e-3)
-            if one.role is Role.STEPS:
-                size = 1e-6 * np.maximum(np.abs(theta[:, index]), 0.01 * span)
+            least = {
+                Role.STEPS: 0.01 * span,
+                Role.VALUE: 1e-3 * level,
+                Role.FACTOR: 1e-12,
+                Role.NUMBER: 1e-12,
+            }.get(one.role, 1e-3)
+            size = 1e-6 * np.maximum(np.abs(theta[:, index]), least)
             sizes[:, index] = size
             moved[:, index, index] += size
         found = self.project(moved.reshape(count * width, width)).residuals

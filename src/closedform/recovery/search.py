@@ -217,7 +217,7 @@ class Search:
             if one.role is Role.VALUE and not frozen[index]:
                 relative[index] = deviations[index] / max(abs(row[0, index]), 1e-3 * scale)
         place = int(np.argmin(relative))
-        loose = [i for i in range(width) if not frozen[i] and relative[i] > 0.05]
+        loose = [i for i in range(width) if not frozen[i] and relative[i] > 0.01]
         if loose and wide > 0:
             place = next((i for i in loose if others[i].role is Role.STEPS), loose[0])
             if others[place].name == "width":
@@ -265,11 +265,15 @@ class Search:
         fixed = frozen.copy()
         fixed[place] = True
         tried, fits = problem.refine(tried, 12, fixed)
+        roles = [i for i, other in enumerate(problem.others) if other.role is Role.FACTOR]
         found = []
         for index, number in enumerate(numbers):
             if fits.largest[index] > _CLOSE:
                 continue
             moved = tried[[index]]
+            factors = [moved[0, i] for i in roles if not fixed[i]]
+            if any(not 1e-4 < factor < 1e4 for factor in factors):
+                continue
             deviations = self._deviations(problem, moved, fixed)
             length = digits(number) + sum(
                 _digits_within(float(moved[0, i]), float(deviations[i]))
@@ -291,7 +295,7 @@ class Search:
         part = jacobian[:, free]
         scale = np.sqrt(np.sum(part**2, axis=0)) + 1e-300
         _, singular, right = np.linalg.svd(part / scale, full_matrices=False)
-        inverse = np.where(singular > 1e-9 * singular[0], 1 / np.maximum(singular, 1e-300), 1e12)
+        inverse = np.where(singular > 3e-6 * singular[0], 1 / np.maximum(singular, 1e-300), 1e12)
         with np.errstate(over="ignore"):
             spreads = np.sqrt(np.sum((right.T * inverse) ** 2, axis=1)) / scale
         result[free] = spreads

@@ -64,8 +64,8 @@ INVALID: tuple[tuple[Callable[[Any], object], str], ...] = (
     ),
     *((partial(export_shape, shape), shape_error(shape)) for shape in (3, (-3,), [3], (2, 3.0))),
     (
-        lambda _: cf.to_torch(RULE),  # type: ignore[arg-type]
-        "to_torch takes a Schedule, got UpdateRule: run an UpdateRule with OptimizerSession",
+        lambda _: cf.to_torch(RULE),  # type: ignore[call-overload]
+        "a rule is compiled for parameters, got none (rule 'sgd'): give params={\"w\": (3, 4), …}",
     ),
 )
 

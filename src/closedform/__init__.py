@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         from_python,
         from_torch,
         to_onnx,
-        to_torch,
         verify_file,
     )
     from closedform.compiler import compile
@@ -59,7 +58,7 @@ if TYPE_CHECKING:
     from closedform.recipes.clock import epochs, fraction, micro_batches, samples, tokens
     from closedform.recovery import recover
     from closedform.runtime import OptimizerSession, ScheduleSession
-    from closedform.targets import to_c, to_jax
+    from closedform.targets import to_c, to_jax, to_torch
     from closedform.verify import claims
     from closedform.verify.certificates.certificate import Certificate
     from closedform.writing import write_recipe
@@ -75,7 +74,6 @@ _HOME = {
             "from_python",
             "from_torch",
             "to_onnx",
-            "to_torch",
             "verify_file",
         ),
         "closedform.api",
@@ -92,6 +90,7 @@ _HOME = {
     "Certificate": "closedform.verify.certificates.certificate",
     "to_c": "closedform.targets",
     "to_jax": "closedform.targets",
+    "to_torch": "closedform.targets",
     "write_recipe": "closedform.writing",
     "OptimizerSession": "closedform.runtime",
     "ScheduleSession": "closedform.runtime",

@@ -21,8 +21,6 @@ from closedform.compiler import (
     check_source,
     compile_schedule,
     evaluate_schedule,
-    find_nonfinite,
-    refuse_nonfinite,
 )
 from closedform.deprecation import REMOVED_IN
 from closedform.errors import ArgumentError, ExportError, VerificationError, shown
@@ -32,6 +30,7 @@ from closedform.language.groups import Group
 from closedform.language.schedule import Schedule, check_schedule
 from closedform.language.update_rule import UpdateRule
 from closedform.options import ANY_STEPS, GraphOptions, ModelSpec, Precision
+from closedform.targets import to_torch as to_torch
 from closedform.verify.terms.limits import LIMITS
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from torch.optim.lr_scheduler import LRScheduler
 
     from closedform.exporters.onnx_targets import OnnxFormat
-    from closedform.exporters.torch_module import ScheduleModule
     from closedform.importers.optax.subject import Transformation
     from closedform.importers.python import TracedSchedule
     from closedform.verify.certificates.certificate import Certificate, Engine
@@ -225,52 +223,6 @@ def _write_rule(
         text = json.dumps(calls, indent=1)
         (folder / CALLS_FILE).write_text(text + "\n", encoding="utf-8")
     return models
-
-
-def to_torch(
-    schedule: Schedule,
-    *,
-    dtype: DType | str | None = None,
-    scalar_dtype: DType | str = DType.F64,
-    step_dtype: DType | str = DType.I64,
-    inputs: Iterable[str] = (),
-    precision: Precision | str = Precision.SINGLE,
-) -> ScheduleModule:
-    """Returns a torch module: integer steps of any shape to values of the same shape.
-
-    Args:
-        schedule: The schedule.
-        dtype: Dtype of the value, f64 or f32.
-        scalar_dtype: Dtype in which it is computed, f64 or f32.
-        step_dtype: Dtype of the step, i64 or i32.
-        inputs: Names of hyperparameters that become inputs of the module; one that has a value
-            keeps it as its default.
-        precision: "single" or "double-float", see :class:`closedform.options.GraphOptions`.
-
-    Raises:
-        ExportError: ``schedule`` is not a Schedule, or an option has no such value.
-        LoweringError: An expression cannot be expressed in a graph, or its value is found to be
-            NaN or infinite in floats at a step of its domain.
-    """
-    from closedform.exporters.onnx_files import input_defaults
-    from closedform.exporters.torch_module import ScheduleModule
-
-    if not isinstance(schedule, Schedule):
-        raise ExportError(
-            f"to_torch takes a Schedule, got {type(schedule).__name__}",
-            hint="run an UpdateRule with OptimizerSession",
-        )
-    options = GraphOptions(
-        dtype=dtype,
-        scalar_dtype=scalar_dtype,
-        step_dtype=step_dtype,
-        step_shape=("n",),
-        inputs=inputs,
-        precision=precision,
-    )
-    graph = compile_schedule(schedule, options)
-    refuse_nonfinite(schedule, graph, find_nonfinite(schedule, graph))
-    return ScheduleModule(graph, input_defaults(schedule, graph))
 
 
 def from_onnx(

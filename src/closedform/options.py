@@ -108,10 +108,20 @@ _FLOATS = (DType.F64, DType.F32)
 _INTEGERS = (DType.I64, DType.I32)
 
 
+_LONG_NAMES = {
+    "float32": DType.F32,
+    "float64": DType.F64,
+    "int32": DType.I32,
+    "int64": DType.I64,
+}
+"""Names of NumPy and torch."""
+
+
 def _choice(argument: str, value: DType | str, choices: Sequence[DType]) -> DType:
-    if value not in choices:
+    named = _LONG_NAMES.get(value, value)
+    if named not in choices:
         raise ExportError(f"{argument} must be {' or '.join(choices)}, got {value!r}")
-    return DType(value)
+    return DType(named)
 
 
 def _shape(value: object) -> Shape:

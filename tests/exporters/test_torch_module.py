@@ -111,15 +111,23 @@ def test_a_constant_of_both_zeros_keeps_their_signs() -> None:
     assert result.tolist() == [np.inf, -np.inf]
 
 
-def test_a_module_has_no_state_and_its_constants_keep_their_dtype() -> None:
+def test_a_module_has_no_state_and_rounds_once_to_the_dtype_that_it_is_moved_to() -> None:
     module = ScheduleModule(cosine_graph(N))
     assert module.state_dict() == {}
     assert list(module.parameters()) == []
     assert list(module.buffers()) == []
-    for changed in (module.half(), module.float(), module.bfloat16(), module.to(torch.float16)):
-        value = changed(torch.tensor(37))
-        assert value.dtype is torch.float64
-        assert value == expected_at(37)
+    whole = nn.Sequential(module)
+    for move, dtype in (
+        (whole.half, torch.float16),
+        (module.float, torch.float32),
+        (lambda: whole.to(torch.bfloat16), torch.bfloat16),
+        (lambda: module.to(torch.float64), torch.float64),
+    ):
+        move()
+        value = module(torch.tensor(37))
+        assert value.dtype is dtype
+        assert value == torch.tensor(expected_at(37), dtype=torch.float64).to(dtype)
+        assert copy.deepcopy(module)(torch.tensor(37)).dtype is dtype
 
 
 def expected_at(step: int) -> float:

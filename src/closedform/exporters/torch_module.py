@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, fx, nn
@@ -126,6 +126,9 @@ def _may_alias(graph: Graph, node: Node) -> bool:
 class ScheduleModule(nn.Module):
     """A schedule as a torch module: integer steps of any shape in, values of that shape out.
 
+    It is computed in the dtypes of the graph. ``.to(dtype)``, ``.half()``, ``.float()`` and so on,
+    also of a module that contains it, choose the dtype to which values are rounded at the end.
+
     Args:
         graph: A graph with one step input of shape ``("n",)``, one output of that shape, and
             otherwise only hyper inputs of rank 0.
@@ -147,6 +150,12 @@ class ScheduleModule(nn.Module):
         step = next(node for node in graph.inputs if node.attribute("role") == Role.STEP)
         self.step_name = str(step.attribute("name"))
         self.step_dtype = TORCH_DTYPES[step.type.dtype]
+        self.value_dtype = TORCH_DTYPES[graph.nodes[graph.outputs[0].index].type.dtype]
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        self.value_dtype = fn(torch.empty(0, dtype=self.value_dtype)).dtype
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
 
     def forward(self, step: Tensor, **hyper: Tensor | float) -> Tensor:
         """Returns the value at each step.
@@ -168,6 +177,7 @@ class ScheduleModule(nn.Module):
         given = self._hyper_values(hyper, step.device)
         given[self.step_name] = step.to(self.step_dtype).reshape(-1)
         value: Tensor = self.program(*(given[name] for name in self.program.input_names))
+        value = value.to(self.value_dtype)
         if value.dim() == 0:
             return value.expand(step.shape).clone()
         return value.reshape(step.shape)

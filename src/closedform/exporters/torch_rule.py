@@ -1,0 +1,127 @@
+"""Update rules as functional torch modules: (params, grads, states, step) to (params, states)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import sympy as sp
+import torch
+from torch import Tensor, nn
+
+from closedform.compiler import compile_init, compile_step
+from closedform.errors import ExportError, SessionError
+from closedform.exporters.torch_module import to_module
+from closedform.ir import naming
+from closedform.language.update_rule import UpdateRule
+from closedform.options import GraphOptions, ModelSpec
+
+SHARED = "shared"
+"""The key of the states of the whole model among the states."""
+
+States = Mapping[str, Mapping[str, Tensor]]
+
+
+class RuleModule(nn.Module):
+    """One optimizer step as a pure function, without parameters, buffers or control flow.
+
+    It may be compiled, exported (``torch.export``, AOTInductor, ExecuTorch) and differentiated.
+    Tensors have exactly the shapes and dtypes that it was made for; no result shares memory with an
+    argument.
+
+    Args:
+        spec: The parameters and their rules.
+        options: How they are compiled.
+
+    Raises:
+        ExportError: A rule decides whether its step counts, or takes tensors beside the gradient.
+    """
+
+    def __init__(self, spec: ModelSpec, options: GraphOptions) -> None:
+        super().__init__()
+        for one in spec.assignments:
+            _check(one.rule)
+        self.name = spec.rule.name
+        self.program = to_module(compile_step(spec, options))
+        self.initial = to_module(compile_init(spec, options))
+        self.param_names = tuple(spec.params)
+        carried = (naming.STATE, naming.SHARED)
+        self.carried = tuple(n for n in self.initial.output_names if n.startswith(carried))
+        taken = {naming.STEP, *self.carried}
+        taken |= {made(name) for name in spec.params for made in (naming.param, naming.grad)}
+        self.hyper_names = tuple(name for name in self.program.input_names if name not in taken)
+
+    def initial_states(self, params: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+        """Returns the states before the first step, by state name, then by parameter name.
+
+        States of the whole model are at ``"shared"``.
+        """
+        given = {naming.param(name): value for name, value in params.items()}
+        results = self.initial(*(given[name] for name in self.initial.input_names))
+        values = results if isinstance(results, tuple) else (results,)
+        named = dict(zip(self.initial.output_names, values, strict=True))
+        return self._nested({name: named[name] for name in self.carried})
+
+    def forward(
+        self,
+        params: Mapping[str, Tensor],
+        grads: Mapping[str, Tensor],
+        states: States,
+        step: Tensor,
+        **hyper: Tensor | float,
+    ) -> tuple[dict[str, Tensor], dict[str, dict[str, Tensor]]]:
+        """Returns the parameters and states after a step.
+
+        Args:
+            params: The parameters by name.
+            grads: Their gradients by name.
+            states: The states by state name, then by parameter name, as ``initial_states`` returns
+                them.
+            step: The number of steps done, an int64 of rank 0.
+            **hyper: Hyperparameters without a value.
+
+        Raises:
+            SessionError: A hyperparameter, parameter, gradient or state is missing.
+        """
+        given: dict[str, Tensor] = {naming.STEP: step}
+        given |= {naming.param(name): value for name, value in params.items()}
+        given |= {naming.grad(name): value for name, value in grads.items()}
+        for label, by_name in states.items():
+            for name, value in by_name.items():
+                is_shared = label == SHARED
+                given[naming.shared(name) if is_shared else naming.state(name, label)] = value
+        dtypes = dict(zip(self.program.input_names, self.program.input_dtypes, strict=True))
+        for name, number in hyper.items():
+            given[name] = torch.as_tensor(number, dtype=dtypes.get(name), device=step.device)
+        missing = [name for name in self.program.input_names if name not in given]
+        if missing:
+            raise SessionError(f"{missing[0]!r} is missing", where=f"rule {self.name!r}")
+        results = self.program(*(given[name] for name in self.program.input_names))
+        named = dict(zip(self.program.output_names, results, strict=True))
+        after = {name: named[naming.following(naming.param(name))] for name in self.param_names}
+        return after, self._nested({name: named[naming.following(name)] for name in self.carried})
+
+    def _nested(self, states: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+        found: dict[str, dict[str, Tensor]] = {}
+        for name, value in states.items():
+            if name.startswith(naming.SHARED):
+                found.setdefault(SHARED, {})[name.removeprefix(naming.SHARED)] = value
+                continue
+            param, _, label = name.removeprefix(naming.STATE).rpartition(".")
+            found.setdefault(label, {})[param] = value
+        return found
+
+
+def _check(rule: UpdateRule) -> None:
+    where = f"rule {rule.name!r}"
+    if rule.advances != sp.true:
+        raise ExportError(
+            "a functional module counts every step, and this rule decides whether a step counts",
+            where=where,
+            hint="use closedform.torch.Optimizer",
+        )
+    if rule.inputs:
+        raise ExportError(
+            f"a functional module takes gradients alone, and this rule takes {rule.inputs[0]!r}",
+            where=where,
+            hint="use closedform.torch.Optimizer",
+        )

@@ -46,3 +46,19 @@ def test_curves_that_differ_are_compared_without_the_prover() -> None:
     found = imported(code, "closedform.verify.", "closedform.optimizers", "matplotlib", "onnx")
     light = ("closedform.verify.terms", "closedform.verify.terms.limits")
     assert found == [*light, "closedform.verify.terms.verdict"]
+
+
+def test_showing_a_schedule_imports_sympy_and_the_schedules_alone() -> None:
+    words = ["show", "cosine", "--start", "3e-4", "--end", "0", "--steps", "100"]
+    code = f"from closedform.cli.application import run\nassert run({words!r}) == 0\nprint('END')"
+    prefixes = ("numpy", "onnx", "typer", "rich", "yaml", "matplotlib", "torch", "z3")
+    own = ("closedform.recipes", "closedform.optimizers", "closedform.verify", "closedform.ir")
+    found = imported(code, *prefixes, *own, "closedform.plotting.")
+    assert found[found.index("END") + 1 :] == ["closedform.plotting.steps"]
+
+
+def test_the_package_and_the_help_import_no_library() -> None:
+    heavy = ("sympy", "numpy", "onnx", "flint", "rich", "closedform.language", "closedform.cli.s")
+    assert imported("import closedform as cf; dir(cf)", *heavy) == []
+    code = "from closedform.cli.application import help_text; help_text()"
+    assert imported(code, *heavy) == []

@@ -164,9 +164,9 @@ BAD: dict[str, tuple[Callable[[], Schedule], type[Exception], str]] = {
         "steps must be a rational number, got pi (linear)",
     ),
     "fractional cycle": (
-        lambda: library.polynomial(1, 0, 7.5, cycle=True),
+        lambda: library.polynomial(1, 0, Fraction(15, 2), cycle=True),
         DomainError,
-        "steps must be an integer where cycle is set, got 7.5 (polynomial)",
+        "steps must be an integer where cycle is set, got Fraction(15, 2) (polynomial)",
     ),
     "infinite value": (
         lambda: library.constant(math.inf),

@@ -25,6 +25,7 @@ from closedform.language import Schedule, UpdateRule
 from closedform.options import GraphOptions, ModelSpec
 from closedform.training.session import (
     EVAL_FILE,
+    EVAL_LOSS_FILE,
     INIT_FILE,
     LEARNING_RATE,
     LOSS,
@@ -73,6 +74,9 @@ def assemble(
         *(f"{METRIC}{name}" for name in traced.metrics),
         *([] if rate is None else [LEARNING_RATE]),
     ]
+    more = {}
+    if traced.evaluation_loss is not None:
+        more = {EVAL_LOSS_FILE: _evaluation(spec, options, traced.evaluation_loss, opset)}
     values = _constants(traced.params, traced.buffers, opset)
     begun = [output.name for of in (values, start) for output in of.graph.output]
     return {
@@ -86,6 +90,7 @@ def assemble(
             metadata={**facts, **_verdict(start)},
         ),
         EVAL_FILE: _evaluation(spec, options, traced.forward, opset),
+        **more,
     }
 
 

@@ -40,6 +40,7 @@ def export(
     groups: Sequence[Group] = (),
     dynamic_axes: Mapping[str, Mapping[int, str]] | None = None,
     targets: Sequence[str] = (),
+    evaluation_loss: bool = False,
     opset: int = 21,
     scalar_dtype: str = "f64",
     compute_dtype: str | None = None,
@@ -82,12 +83,15 @@ def export(
             ``{"input_ids": {0: "batch", 1: "sequence"}}``; None for the first of each tensor.
         targets: Names of arguments of the model that only its loss depends on, which ``eval.onnx``
             does not take.
+        evaluation_loss: Whether to write ``eval_loss.onnx``: the loss and its further results of a
+            batch in evaluation mode.
         opset: ONNX opset.
         scalar_dtype: The dtype of schedules and bias corrections: ``"f64"``, or ``"f32"`` for
             devices without float64.
         compute_dtype: The dtype of the forward and backward of a model in 16 bits: None for that
             of its parameters, ``"f32"`` for float32 with only parameters and gradients in 16 bits.
-        validate: Whether to prove that the update is the rule; the verdicts go to the metadata.
+        validate: Whether to prove that the update is the rule (the verdicts go to the metadata),
+            and to compare a step with torch, for the example and for other free sizes.
 
     Returns:
         The checked models by file name.
@@ -137,7 +141,9 @@ def export(
             example_inputs,
             dynamic_axes=dynamic_axes,
             targets=targets,
+            evaluation_loss=evaluation_loss,
             opset=opset,
+            check=validate,
             is_widened=compute_dtype is not None,
             scale_dtype=options.scalar_dtype if LOSS_SCALE in rule.shared else None,
         )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Iterable, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,12 +17,17 @@ from closedform.ir.graph import Array
 from closedform.ir.naming import BATCH, BUFFER, PARAM, RANDOM, SHARED, STATE, STEP
 from closedform.runtime.checks import check_array, check_names, hyper_values
 from closedform.runtime.double_buffer import DoubleBuffer
-from closedform.runtime.onnx_session import OnnxSession, open_session, run_into, run_on
+from closedform.runtime.onnx_session import OnnxSession, Port, open_session, run_into, run_on
 from closedform.training.feeds import Batch, contiguous, draw, read_batch, read_sizes
 from closedform.training.state_file import read_state, write_state
 
 TRAIN_FILE, INIT_FILE, EVAL_FILE = "train.onnx", "init.onnx", "eval.onnx"
-LOSS, LEARNING_RATE = "loss", "learning_rate"
+EVAL_LOSS_FILE = "eval_loss.onnx"
+LOSS, LEARNING_RATE, METRIC = "loss", "learning_rate", "metric."
+if TYPE_CHECKING:
+    import torch
+    from onnx import ModelProto
+
 _CARRIED = (STEP, PARAM, STATE, SHARED, BUFFER)
 
 
@@ -34,11 +39,13 @@ class StepResult:
         step: The number of steps done, this one included.
         loss: The loss of the batch, before the update.
         learning_rate: The learning rate of this step; None if it is an input of the graph.
+        metrics: The further results of the loss by name.
     """
 
     step: int
     loss: float
     learning_rate: float | None
+    metrics: Mapping[str, Array] = field(default_factory=dict)
 
 
 class TrainSession:
@@ -71,6 +78,7 @@ class TrainSession:
         self._options: dict[str, Any] = {"providers": providers, "threads": threads}
         self._session = open_session(train, **self._options)
         self._forward: OnnxSession | None = None
+        self._evaluation: OnnxSession | None = None
         if type(seed) is not int or seed < 0:
             raise SessionError(f"seed must be an integer >= 0, got {seed!r}", where=self._where)
         self._seed = seed
@@ -87,7 +95,9 @@ class TrainSession:
                 hint="export it with closedform.training.export",
             )
         self._reported = {
-            n: np.zeros((), outputs[n].dtype) for n in (LOSS, LEARNING_RATE) if n in outputs
+            name: np.zeros([size or 0 for size in port.shape], port.dtype)
+            for name, port in outputs.items()
+            if name in (LOSS, LEARNING_RATE) or (name.startswith(METRIC) and None not in port.shape)
         }
         carried = tuple(self._carried.values())
         self._buffer = DoubleBuffer(self._session, carried, self._where, self._reported)
@@ -154,7 +164,14 @@ class TrainSession:
         self._buffer.run({**named, **numbers, **given})
         rate = self._reported.get(LEARNING_RATE)
         return StepResult(
-            self.t, float(self._reported[LOSS]), None if rate is None else float(rate)
+            self.t,
+            float(self._reported[LOSS]),
+            None if rate is None else float(rate),
+            {
+                name.removeprefix(METRIC): value.copy()
+                for name, value in self._reported.items()
+                if name.startswith(METRIC)
+            },
         )
 
     def fit(
@@ -216,13 +233,98 @@ class TrainSession:
             )
         pairs = zip(wanted.items(), inputs, strict=True)
         feeds = {name: contiguous(given, port, self._where) for (name, port), given in pairs}
+        outputs = self._ran(self._forward, feeds)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def evaluate(self, batch: Batch) -> StepResult:
+        """Returns loss and metrics of a batch in evaluation mode; nothing changes.
+
+        Raises:
+            SessionError: ``eval_loss.onnx`` is missing (export with ``evaluation_loss=True``), a
+                tensor does not fit, or onnxruntime fails.
+        """
+        if self._evaluation is None:
+            self._evaluation = open_session(self._folder / EVAL_LOSS_FILE, **self._options)
+        ports = {n: p for n, p in self._evaluation.inputs.items() if n.startswith(BATCH)}
+        outputs = self._ran(self._evaluation, read_batch(batch, ports, self._where))
+        named = dict(zip(self._evaluation.outputs, outputs, strict=True))
+        metrics = {n.removeprefix(METRIC): v for n, v in named.items() if n.startswith(METRIC)}
+        return StepResult(self.t, float(named[LOSS]), None, metrics)
+
+    def _ran(self, session: OnnxSession, feeds: dict[str, Array]) -> list[Array]:
+        """The outputs of a model that reads the current arrays."""
         now = self._buffer.arrays
-        feeds |= {name: now[name] for name in self._forward.inputs if name in now}
+        feeds |= {name: now[name] for name in session.inputs if name in now}
         try:
-            outputs = run_on(self._forward, feeds)
+            return run_on(session, feeds)
         except Exception as error:  # onnxruntime's errors share no other base
             raise SessionError(f"onnxruntime failed: {error}", where=self._where) from error
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def flat_params(self) -> Array:
+        """Returns all parameters as one vector, in the order of ``params``.
+
+        Federated averaging exchanges such vectors.
+        """
+        return np.concatenate([array.reshape(-1) for array in self.params.values()])
+
+    def set_flat_params(self, vector: Array) -> None:
+        """Sets all parameters from a vector as ``flat_params`` returns it.
+
+        Raises:
+            SessionError: It is not a vector of that size and dtype.
+        """
+        sizes = {f"{PARAM}{name}": array.size for name, array in self.params.items()}
+        ports = [self._carried[name] for name in sizes]
+        whole = Port("the vector", ports[0].dtype, (sum(sizes.values()),))
+        given = check_array(vector, whole, "the vector", self._where)
+        parts = np.split(given, np.cumsum(list(sizes.values()))[:-1])
+        self._buffer.write(
+            {
+                name: part.reshape(self._buffer.arrays[name].shape)
+                for name, part in zip(sizes, parts, strict=True)
+            }
+        )
+
+    def to_onnx(self, path: str | os.PathLike[str]) -> ModelProto:
+        """Writes the model with its current weights as one ONNX file for inference.
+
+        It is in evaluation mode, at the rule's point of evaluation if it has one (averages), and
+        its inputs have the names of the model's arguments.
+
+        Raises:
+            SessionError: ``eval.onnx`` is missing, or the file cannot be written.
+        """
+        from closedform.training.inference import with_weights
+
+        source = self._folder / EVAL_FILE
+        return with_weights(source, self._buffer.arrays, Path(path), self._where)
+
+    def to_torch(
+        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None
+    ) -> None:
+        """Copies parameters and buffers into a torch model, and the states into its optimizer.
+
+        Raises:
+            StateError: The model does not have these tensors; nothing has changed then.
+        """
+        from closedform.training import torch_exchange
+
+        torch_exchange.to_model(self._buffer.arrays, model, self._where)
+        if optimizer is not None:
+            torch_exchange.to_optimizer(self._buffer.arrays, optimizer, model)
+
+    def from_torch(
+        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None
+    ) -> None:
+        """Takes parameters and buffers from a torch model, and the states from its optimizer.
+
+        Raises:
+            StateError: A tensor or state is missing or does not fit; nothing has changed then.
+        """
+        from closedform.training import torch_exchange
+
+        now = self._buffer.arrays
+        self._buffer.write(torch_exchange.from_torch(now, model, optimizer, self._where))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes step, parameters, states and buffers as a safetensors file.

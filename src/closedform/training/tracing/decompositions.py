@@ -38,8 +38,15 @@ def decompositions(draw: Draw) -> dict[Any, Callable[..., Any]]:
         _ATEN.native_layer_norm.default: layer_norm,
         **{operator: _in_float32(operator) for operator in _SUMS},
         **_BACKWARD,
+        _ATEN.empty_permuted.default: _zeros,
+        _ATEN.empty.memory_format: _zeros,
         **random_decompositions(draw),
     }
+
+
+def _zeros(size: Any, *_: Any, dtype: Any = None, **__: Any) -> torch.Tensor:
+    """Memory that is overwritten."""
+    return torch.zeros(size, dtype=dtype)
 
 
 _LAYER_NORM = get_decompositions([_ATEN.native_layer_norm])[_ATEN.native_layer_norm.default]
@@ -177,12 +184,9 @@ def avg_pool2d_backward(
 ) -> torch.Tensor:
     """Returns the gradient of an average pooling: a transposed convolution with a constant kernel.
 
-    Raises:
-        NotImplementedError: Windows of unequal counts (``ceil_mode``, or padding not counted).
+    Windows have equal counts: ``forms`` has the others.
     """
-    padded = any(padding) if padding else False
-    if ceil_mode or (padded and not count_include_pad):
-        raise NotImplementedError("avg_pool2d with ceil_mode or uncounted padding")
+    del ceil_mode, count_include_pad
     height, width = kernel_size if len(kernel_size) == 2 else kernel_size * 2
     step = [height, width] if not stride else (stride if len(stride) == 2 else stride * 2)
     pad = padding if len(padding) == 2 else (padding or [0]) * 2

@@ -32,17 +32,31 @@ class Run:
 
 
 def run_eagerly(
-    of: Forward, params: Tensors, fixed: Tensors, tensors: Tensors, *, seed: int = 0
+    of: Forward,
+    params: Tensors,
+    fixed: Tensors,
+    tensors: Tensors,
+    draws: list[torch.Tensor] | None = None,
 ) -> Run:
     """Returns the loss and the gradients of a batch; the tensors given are not changed.
+
+    Args:
+        of: The model and its loss.
+        params: The parameters to train.
+        fixed: Buffers and frozen parameters.
+        tensors: The batch.
+        draws: The random numbers, in the order of the draws; drawn if None.
 
     Raises:
         ExportError: The forward draws numbers apart from torch, or writes to other tensors.
     """
-    generator = torch.Generator().manual_seed(seed)
-    draws: list[torch.Tensor] = []
+    generator = torch.Generator().manual_seed(0)
+    given = iter(draws) if draws is not None else None
+    drawn: list[torch.Tensor] = []
 
     def draw(distribution: Distribution, shape: Sizes, dtype: torch.dtype) -> torch.Tensor:
+        if given is not None:
+            return next(given).reshape(shape)
         numbers = torch.empty(shape, dtype=dtype)
         match distribution:
             case Distribution.UNIFORM:
@@ -51,7 +65,7 @@ def run_eagerly(
                 numbers.normal_(generator=generator)
             case Distribution.EXPONENTIAL:
                 numbers.exponential_(generator=generator)
-        draws.append(numbers)
+        drawn.append(numbers)
         return numbers
 
     leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
@@ -69,5 +83,5 @@ def run_eagerly(
         found.metrics,
         dict(zip(leaves, grads, strict=True)),
         found.buffers,
-        draws,
+        drawn,
     )

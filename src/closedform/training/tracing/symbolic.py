@@ -21,6 +21,7 @@ from closedform.errors import ExportError
 from closedform.ir import naming
 from closedform.training.tracing.batch import Batch
 from closedform.training.tracing.decompositions import decompositions
+from closedform.training.tracing.forms import forms_of_operators
 from closedform.training.tracing.forward import Forward
 from closedform.training.tracing.onnx_program import Tensors, onnx_decompositions, quiet
 from closedform.training.tracing.random_operators import Distribution, Drawn, Sizes
@@ -153,7 +154,7 @@ def traced_operators(
         left[:] = rest
         return function(*named)
 
-    with quiet(), traceback.preserve_node_meta():
+    with quiet(), forms_of_operators(), traceback.preserve_node_meta():
         first = make_fx(called, tracing_mode="symbolic", decomposition_table=table)(*flat)
         first.graph.eliminate_dead_code()
         interpreter = torch.fx.Interpreter(first)
@@ -213,7 +214,8 @@ def _draws(
         dict(zip(tensors, values, strict=True))
         for tensors, values in zip(kinds.values(), arguments, strict=True)
     ]
-    with quiet(), symbols.mode, enable_python_dispatcher(), Drawn(draw, of.places, of.where):
+    drawn = Drawn(draw, of.places, of.where)
+    with quiet(), forms_of_operators(), symbols.mode, enable_python_dispatcher(), drawn:
         function(*named)
     return found
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import onnx
 import torch
 from numpy.typing import NDArray
@@ -20,7 +19,9 @@ from closedform.errors import ExportError
 from closedform.exporters.torch_ops import TORCH_DTYPES
 from closedform.ir import naming
 from closedform.ir.types import DType
+from closedform.training.tracing.arrays import array_of
 from closedform.training.tracing.batch import DynamicAxes, Loss, read_batch
+from closedform.training.tracing.beside import check_step
 from closedform.training.tracing.forward import Forward
 from closedform.training.tracing.isolation import unchanged
 from closedform.training.tracing.onnx_program import Tensors, explained, write_onnx
@@ -47,6 +48,8 @@ class Trace:
         written: Names of the parameters that the forward writes to.
         metrics: Names of the further results of the loss.
         bounds: The least and the largest value of free sizes that the forward restricts.
+        evaluation_loss: Inputs ``param.*``, ``buffer.*`` and ``batch.*``; outputs ``loss`` and
+            ``metric.*`` in evaluation mode, on request.
     """
 
     step: onnx.ModelProto
@@ -57,6 +60,7 @@ class Trace:
     written: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     bounds: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+    evaluation_loss: onnx.ModelProto | None = None
 
 
 def trace(
@@ -69,6 +73,8 @@ def trace(
     scale_dtype: DType | None = None,
     dynamic_axes: DynamicAxes | None = None,
     targets: Sequence[str] = (),
+    check: bool = True,
+    evaluation_loss: bool = False,
 ) -> Trace:
     """Returns the graphs of a model and its loss.
 
@@ -85,6 +91,8 @@ def trace(
             before its gradients are computed; None for no such input.
         dynamic_axes: Names of free sizes by tensor and axis; None for the first of each tensor.
         targets: Names of arguments of the model that only its loss depends on.
+        evaluation_loss: Whether to trace the loss in evaluation mode, too.
+        check: Whether to compare the step with torch, for the example and for other sizes.
 
     Raises:
         ExportError: The batch does not match, the model has control flow that depends on data, the
@@ -108,9 +116,17 @@ def trace(
         try:
             run = run_eagerly(of, params, fixed, batch.tensors)
             step, found = _step(of, symbols, params, fixed, shared, run, opset)
+            bounds = symbols.bounds(where)
+            if check:
+                check_step(step, of, params, fixed, shared)
             for module in of.modules():
                 module.eval()
             forward = _forward(of, symbols, params, fixed, targets, opset)
+            loss_only = (
+                _evaluation_loss(of, symbols, params, fixed, tuple(run.metrics), opset)
+                if evaluation_loss
+                else None
+            )
         except ExportError:
             raise
         except Exception as error:
@@ -118,12 +134,13 @@ def trace(
     return Trace(
         step,
         forward,
-        _arrays(params),
-        _arrays(fixed),
+        {name: array_of(value) for name, value in params.items()},
+        {name: array_of(value) for name, value in fixed.items()},
         changed=found["next.buffer."],
         written=found["written."],
         metrics=tuple(run.metrics),
-        bounds=symbols.bounds(where),
+        bounds=bounds,
+        evaluation_loss=loss_only,
     )
 
 
@@ -209,17 +226,30 @@ def _forward(
     return write_onnx(traced, names, outputs, symbols.names, opset, of.where)
 
 
+def _evaluation_loss(
+    of: Forward,
+    symbols: Symbols,
+    params: Tensors,
+    fixed: Tensors,
+    metrics: tuple[str, ...],
+    opset: int,
+) -> onnx.ModelProto:
+    def loss(params: Tensors, fixed: Tensors, batch: Tensors, _: Tensors) -> list[torch.Tensor]:
+        found = of.outcome(_copies(params), fixed, _copies(batch))
+        return [found.loss, *(found.metrics[name] for name in metrics)]
+
+    kinds = {
+        naming.PARAM: params,
+        naming.BUFFER: fixed,
+        naming.BATCH: of.batch.tensors,
+        naming.SHARED: {},
+    }
+    with torch.no_grad():
+        traced, names = traced_operators(loss, kinds, symbols, of, opset)
+    outputs = ["loss", *(f"{METRIC}{name}" for name in metrics)]
+    return write_onnx(traced, names, outputs, symbols.names, opset, of.where)
+
+
 def _copies(tensors: Tensors) -> Tensors:
     """Tensors that a forward may write to."""
     return {name: value.clone() for name, value in tensors.items()}
-
-
-def _arrays(tensors: Tensors) -> dict[str, NDArray[Any]]:
-    return {name: _array(tensor.detach().cpu()) for name, tensor in tensors.items()}
-
-
-def _array(tensor: torch.Tensor) -> NDArray[Any]:
-    if tensor.dtype is torch.bfloat16:  # NumPy has none of its own
-        bits: NDArray[Any] = np.array(tensor.contiguous().view(torch.int16).numpy())
-        return bits.view(DType.BF16.numpy)
-    return np.array(tensor.numpy())

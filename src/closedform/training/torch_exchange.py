@@ -1,0 +1,151 @@
+"""Parameters, buffers and states of a session to and from torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from closedform.errors import StateError
+from closedform.ir import naming
+from closedform.ir.graph import Array
+from closedform.ir.types import DType
+
+if TYPE_CHECKING:
+    import torch
+
+_STEP = "step"
+"""The key of torch's optimizers for the number of steps."""
+
+_WITHOUT_STEP = frozenset({"SGD", "Muon"})
+"""Optimizers of torch whose state has no number of steps."""
+
+
+def to_model(arrays: Mapping[str, Array], model: torch.nn.Module, where: str) -> None:
+    """Copies parameters and buffers into a model; nothing is copied unless all of them fit.
+
+    Raises:
+        StateError: The model has no such tensor, or one of another shape.
+    """
+    import torch
+
+    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    given = _model_arrays(arrays)
+    for name, array in given.items():
+        if name.startswith("loss."):
+            continue
+        found = tensors.get(name)
+        if found is None or tuple(found.shape) != array.shape:
+            got = "none" if found is None else f"one of shape {list(found.shape)}"
+            raise StateError(
+                f"the model must have a tensor {name!r} of shape {list(array.shape)}, got {got}",
+                where=where,
+                hint="give the model that was exported",
+            )
+    with torch.no_grad():
+        for name, array in given.items():
+            if not name.startswith("loss."):
+                tensors[name].copy_(tensor_of(array))
+
+
+def to_optimizer(
+    arrays: Mapping[str, Array], optimizer: torch.optim.Optimizer, model: torch.nn.Module
+) -> None:
+    """Writes the states of the rule as the states of an optimizer of torch.
+
+    The labels of the states are torch's own (``exp_avg``, ``momentum_buffer``, …).
+    """
+    import torch
+
+    has_step = type(optimizer).__name__ not in _WITHOUT_STEP
+    for name, parameter in model.named_parameters():
+        states = _states(arrays, name)
+        if not states:
+            continue
+        own: dict[str, Any] = {label: tensor_of(array) for label, array in states.items()}
+        if has_step:
+            own[_STEP] = torch.tensor(float(arrays[naming.STEP]))
+        optimizer.state[parameter] = own
+
+
+def from_torch(
+    arrays: Mapping[str, Array],
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer | None,
+    where: str,
+) -> dict[str, Array]:
+    """Returns the arrays of a session as a model, and an optimizer, of torch have them.
+
+    Raises:
+        StateError: A tensor or a state is missing or has another shape, or numbers of steps differ.
+    """
+    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    found: dict[str, Array] = {}
+    for name, array in _model_arrays(arrays).items():
+        kind = naming.param if naming.param(name) in arrays else naming.buffer
+        if name in tensors:
+            found[kind(name)] = _fitting(tensors[name], array, name, where)
+    if optimizer is None:
+        return found
+    steps: set[int] = set()
+    for name, parameter in model.named_parameters():
+        own = optimizer.state.get(parameter, {})
+        for label, array in _states(arrays, name).items():
+            if own.get(label) is None:
+                raise StateError(
+                    f"the optimizer has no state {label!r} of {name!r}, only "
+                    f"{', '.join(own) or 'none'}",
+                    where=where,
+                    hint="give the optimizer of the same rule, after a step",
+                )
+            found[naming.state(name, label)] = _fitting(own[label], array, name, where)
+        if _STEP in own:
+            steps.add(int(own[_STEP]))
+    if len(steps) > 1:
+        raise StateError(
+            f"the parameters must have one number of steps, got {sorted(steps)}", where=where
+        )
+    for step in steps:
+        found[naming.STEP] = np.asarray(step, arrays[naming.STEP].dtype)
+    return found
+
+
+def _model_arrays(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    return {
+        name.removeprefix(prefix): array
+        for prefix in (naming.PARAM, naming.BUFFER)
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
+
+
+def _states(arrays: Mapping[str, Array], param: str) -> dict[str, Array]:
+    prefix = naming.state(param, "")
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix) and "." not in name.removeprefix(prefix)
+    }
+
+
+def _fitting(tensor: torch.Tensor, array: Array, name: str, where: str) -> Array:
+    from closedform.training.tracing.arrays import array_of
+
+    given = array_of(tensor)
+    if given.shape != array.shape or given.dtype != array.dtype:
+        raise StateError(
+            f"{name!r} must be {array.dtype}{list(array.shape)}, got "
+            f"{given.dtype}{list(given.shape)}",
+            where=where,
+        )
+    return given
+
+
+def tensor_of(array: Array) -> torch.Tensor:
+    """Returns a copy of an array as a tensor."""
+    import torch
+
+    if array.dtype == DType.BF16.numpy:
+        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(np.array(array))

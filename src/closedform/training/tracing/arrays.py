@@ -1,0 +1,20 @@
+"""Tensors as arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from closedform.ir.types import DType
+
+
+def array_of(tensor: torch.Tensor) -> NDArray[Any]:
+    """Returns a copy of a tensor as an array of its dtype."""
+    tensor = tensor.detach().cpu()
+    if tensor.dtype is torch.bfloat16:  # NumPy has none of its own
+        bits: NDArray[Any] = np.array(tensor.contiguous().view(torch.int16).numpy())
+        return bits.view(DType.BF16.numpy)
+    return np.array(tensor.numpy())

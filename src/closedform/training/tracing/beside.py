@@ -1,0 +1,223 @@
+"""A traced step beside torch: the same numbers for the example, and for other sizes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+
+from closedform.errors import ExportError
+from closedform.ir import naming
+from closedform.ir.graph import Array
+from closedform.runtime.onnx_session import OnnxSession, open_session, run_on
+from closedform.training.tracing.arrays import array_of
+from closedform.training.tracing.decompositions import NARROW
+from closedform.training.tracing.forward import Forward
+from closedform.training.tracing.onnx_program import Tensors
+from closedform.training.tracing.probe import Run, run_eagerly
+
+TOLERANCE: Mapping[torch.dtype, float] = {torch.float64: 1e-8, torch.float32: 1e-3}
+"""The largest difference of a gradient, relative to its largest value. Sums in another order differ
+by some hundred roundings; another formula, or a size of the example, by a part of the value."""
+
+
+def check_step(
+    model: onnx.ModelProto, of: Forward, params: Tensors, fixed: Tensors, shared: Tensors
+) -> None:
+    """Raises ExportError if a traced step is not the step of torch, for the example or other sizes.
+
+    Sizes that the model itself cannot run are left out. Where float32 in torch is as far from
+    float64 as the graph is, or the example has equal numbers whose order no engine defines (as in
+    a maximum over zeros), the graph is accepted.
+    """
+    if any(value.dtype in NARROW for value in params.values()):
+        return  # the export runs a step of these; their roundings leave nothing to compare
+    session = open_session(model)
+    for sizes, tensors in _examples(of):
+        run = _run(of, params, fixed, tensors)
+        if run is None:
+            continue
+        found = _differences(session, run, params, fixed, tensors, shared)
+        if not found:
+            continue
+        other = _spread(tensors)
+        again = _run(of, params, fixed, other)
+        if again is not None and not _differences(session, again, params, fixed, other, shared):
+            continue
+        if _is_ill_conditioned(session, of, params, fixed, tensors, shared, run):
+            continue
+        name, distance = found[0]
+        raise ExportError(
+            f"the traced step differs from torch in {name!r} by {distance:.2g} of its largest "
+            f"value at sizes {sizes}",
+            where=of.where,
+            hint="this is a defect of closedform, or a size or value of the example that the model "
+            "computes with; please report it",
+        )
+
+
+def _examples(of: Forward) -> Iterator[tuple[dict[str, int], Tensors]]:
+    """The example, and the first of some other sizes that the model can run."""
+    tensors, symbols = of.batch.tensors, of.batch.symbols
+    yield symbols, tensors
+    for factor, added in ((1, 1), (2, 0), (1, -1)):
+        sizes = {name: max(factor * size + added, 1) for name, size in symbols.items()}
+        resized = _resized(tensors, of.batch.sizes, sizes)
+        params, fixed = of.tensors()
+        if symbols and _run(of, params, fixed, resized) is not None:
+            yield sizes, resized
+            return
+
+
+def _resized(tensors: Tensors, axes: Mapping[str, Mapping[int, str]], sizes: Any) -> Tensors:
+    """Tensors with other sizes, their rows repeated."""
+    result = {}
+    for name, tensor in tensors.items():
+        for axis, symbol in axes.get(name, {}).items():
+            places = torch.arange(sizes[symbol]) % tensor.shape[axis]
+            tensor = tensor.index_select(axis, places)
+        result[name] = tensor
+    return result
+
+
+def _spread(tensors: Tensors) -> Tensors:
+    """Tensors whose floats are spread over their range, or over [0, 1) if they are all the same."""
+    generator = torch.Generator().manual_seed(0)
+
+    def of(tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_floating_point() or not tensor.numel():
+            return tensor
+        low, high = tensor.min(), tensor.max()
+        width = high - low if high > low else torch.ones_like(low)
+        numbers = torch.rand(tensor.shape, generator=generator, dtype=torch.float64)
+        return (numbers * width + low).to(tensor.dtype)
+
+    return {name: of(tensor) for name, tensor in tensors.items()}
+
+
+def _run(
+    of: Forward, params: Tensors, fixed: Tensors, tensors: Tensors, draws: Any = None
+) -> Run | None:
+    """A step in torch; None if it cannot do it, or its loss is not finite."""
+    try:
+        run = run_eagerly(of, params, fixed, tensors, draws=draws)
+    except Exception:  # of any kind: the code of the model is not ours
+        return None
+    finite = (run.loss, *run.grads.values())
+    return run if all(bool(value.isfinite().all()) for value in finite) else None
+
+
+def _results(
+    session: OnnxSession,
+    run: Run,
+    params: Tensors,
+    fixed: Tensors,
+    tensors: Tensors,
+    shared: Tensors,
+) -> dict[str, Array]:
+    given = {
+        **{naming.param(name): value for name, value in params.items()},
+        **{naming.buffer(name): value for name, value in fixed.items()},
+        **{f"{naming.BATCH}{name}": value for name, value in tensors.items()},
+        **{naming.shared(name): value for name, value in shared.items()},
+    }
+    feeds = {name: array_of(given[name]) for name in session.inputs if name in given}
+    numbers = [name for name in session.inputs if name.startswith(naming.RANDOM)]
+    places = [int(name.rsplit(".", 1)[-1]) for name in numbers]
+    for name, place in zip(numbers, places, strict=True):
+        port, drawn = session.inputs[name], run.draws[place]
+        known = [size for size in port.shape if size is not None]
+        free = drawn.numel() // int(np.prod(known, dtype=np.int64)) if known else drawn.numel()
+        shape = _filled(port.shape, free, drawn)
+        feeds[name] = array_of(drawn).astype(port.dtype).reshape(shape)
+    feeds = {
+        name: np.ascontiguousarray(array).reshape(array.shape) for name, array in feeds.items()
+    }
+    return dict(zip(session.outputs, run_on(session, feeds), strict=True))
+
+
+def _filled(
+    shape: tuple[int | None, ...], free: int, drawn: torch.Tensor
+) -> tuple[int, ...] | torch.Size:
+    """The shape of a random input for this draw: that of the draw itself, or its only free size."""
+    if len(shape) == drawn.dim() and all(
+        size in (None, own) for size, own in zip(shape, drawn.shape, strict=True)
+    ):
+        return drawn.shape
+    return tuple(free if size is None else size for size in shape)
+
+
+def _differences(
+    session: OnnxSession,
+    run: Run,
+    params: Tensors,
+    fixed: Tensors,
+    tensors: Tensors,
+    shared: Tensors,
+) -> list[tuple[str, float]]:
+    """Returns the results that differ by more than the tolerance, with their distances."""
+    try:
+        results = _results(session, run, params, fixed, tensors, shared)
+    except Exception as error:  # the errors of onnxruntime have no base of their own
+        return [(f"onnxruntime: {str(error).splitlines()[0]}", float("inf"))]
+    largest = max(
+        (float(grad.abs().max()) for grad in run.grads.values() if grad.numel()), default=0
+    )
+    found = []
+    for name, wanted in _wanted(run, fixed).items():
+        if name not in results or not wanted.is_floating_point() or not wanted.numel():
+            continue
+        own = results[name].astype(np.float64)
+        exact = wanted.detach().double().numpy()
+        # A gradient that is zero but for roundings is compared with the largest one.
+        scale = max(float(np.abs(exact).max()), 1e-3 * largest, 1e-30)
+        distance = float(np.abs(own - exact).max()) / scale if own.shape == exact.shape else 1.0
+        tolerance = max(TOLERANCE.get(dtype, 0.1) for dtype in (wanted.dtype, run.loss.dtype))
+        if not distance <= tolerance:
+            found.append((name, distance))
+    return found
+
+
+def _wanted(run: Run, fixed: Tensors) -> Tensors:
+    return {
+        "loss": run.loss,
+        **{f"metric.{name}": value for name, value in run.metrics.items()},
+        **{naming.grad(name): value for name, value in run.grads.items()},
+        **{
+            naming.following(naming.buffer(name)): value.to(fixed[name].dtype)
+            for name, value in run.buffers.items()
+        },
+    }
+
+
+def _is_ill_conditioned(
+    session: OnnxSession,
+    of: Forward,
+    params: Tensors,
+    fixed: Tensors,
+    tensors: Tensors,
+    shared: Tensors,
+    run: Run,
+) -> bool:
+    """Whether torch in float32 is as far from float64 as the graph is, up to a factor of 16."""
+
+    def wide(values: Tensors) -> Tensors:
+        return {n: v.double() if v.is_floating_point() else v for n, v in values.items()}
+
+    exact = _run(of, wide(params), wide(fixed), wide(tensors), [d.double() for d in run.draws])
+    if exact is None:
+        return False
+    try:
+        results = _results(session, run, params, fixed, tensors, shared)
+    except Exception:  # the errors of onnxruntime have no base of their own
+        return False
+    for name, grad in run.grads.items():
+        reference = exact.grads[name].numpy()
+        own = np.abs(results[naming.grad(name)] - reference).max(initial=0)
+        in_torch = np.abs(grad.double().numpy() - reference).max(initial=0)
+        if not own <= 16 * in_torch + TOLERANCE[torch.float32] * np.abs(reference).max(initial=0):
+            return False
+    return True

@@ -1,0 +1,400 @@
+"""Operators whose backward torch does not decompose, in terms of operators with simple gradients.
+
+A form replaces an operator before its gradient is recorded, so it needs no backward of its own. The
+sizes that it loops over or indexes by must be static.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._C import DispatchKey
+from torch._decomp.decompositions import affine_grid_generator, grid_sampler_2d
+
+_ATEN = torch.ops.aten
+
+Tensor = torch.Tensor
+
+
+def adaptive_average(value: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Returns the means of windows that partition each of the last axes, as products of matrices.
+
+    Window i of n over k values is [floor(i·k/n), ceil((i + 1)·k/n)).
+    """
+    for axis, size in zip(range(-len(sizes), 0), sizes, strict=True):
+        length = _static(value.shape[axis])
+        windows = _windows(length, size)
+        table = [[(s <= i < e) / (e - s) for s, e in windows] for i in range(length)]
+        weights = torch.tensor(table, dtype=value.dtype)
+        value = (value.movedim(axis, -1) @ weights).movedim(-1, axis)
+    return value
+
+
+def _windows(length: int, size: int) -> list[tuple[int, int]]:
+    return [(i * length // size, -((-(i + 1) * length) // size)) for i in range(size)]
+
+
+def _static(size: Any) -> int:
+    """A size that is a number; a symbol is fixed, which the trace reports by its name."""
+    return int(size)
+
+
+def adaptive_maximum(value: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Returns the maxima of the windows of ``adaptive_average``, and their places."""
+    lengths = [_static(size) for size in value.shape[-len(sizes) :]]
+    along = [
+        [list(range(start, end)) for start, end in _windows(length, size)]
+        for length, size in zip(lengths, sizes, strict=True)
+    ]
+    return _maxima(value, lengths, along)
+
+
+def max_pool(
+    value: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    ceil_mode: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Returns the maxima of windows, and their places."""
+    axes = 3
+    kernel, padding, dilation = (_repeated(of, axes) for of in (kernel, padding, dilation))
+    stride = _repeated(stride or kernel, axes)
+    lengths = [_static(size) for size in value.shape[-axes:]]
+    along = [
+        [
+            [place for place in window if 0 <= place < length]
+            for window in _pool_windows(length, *geometry, ceil_mode=ceil_mode)
+        ]
+        for length, *geometry in zip(lengths, kernel, stride, padding, dilation, strict=True)
+    ]
+    return _maxima(value, lengths, along)
+
+
+def _repeated(sizes: Sequence[int], axes: int) -> list[int]:
+    return list(sizes) if len(sizes) == axes else list(sizes) * axes
+
+
+def _pool_windows(
+    length: int, kernel: int, stride: int, pad: int, spread: int, *, ceil_mode: bool
+) -> list[list[int]]:
+    """The places of each window of a pooling, those in the padding included."""
+    span = length + 2 * pad - spread * (kernel - 1) - 1
+    count = (-(-span // stride) if ceil_mode else span // stride) + 1
+    if ceil_mode and (count - 1) * stride >= length + pad:
+        count -= 1  # the last window begins in the padding on the right
+    return [[i * stride - pad + spread * k for k in range(kernel)] for i in range(count)]
+
+
+def _maxima(
+    value: Tensor, lengths: Sequence[int], along: Sequence[Sequence[Sequence[int]]]
+) -> tuple[Tensor, Tensor]:
+    """The maxima of windows that are products of places along the axes; the first of equal ones."""
+    axes = len(lengths)
+    steps = [math.prod(lengths[axis + 1 :]) for axis in range(axes)]
+    places = [
+        [sum(map(int.__mul__, place, steps)) for place in itertools.product(*window)]
+        for window in itertools.product(*along)
+    ]
+    most = max(map(len, places))
+    # The first place again: a repeated value changes neither the maximum nor the first place.
+    table = torch.tensor([[*window, *[window[0]] * (most - len(window))] for window in places])
+    flat = value.flatten(-axes)
+    found = flat.index_select(-1, table.flatten()).unflatten(-1, table.shape)
+    top, which = found.max(-1)
+    sizes = [len(windows) for windows in along]
+    index = torch.gather(table.expand(*which.shape, most), -1, which.unsqueeze(-1)).squeeze(-1)
+    return top.unflatten(-1, sizes), index.unflatten(-1, sizes)
+
+
+def average_pool(
+    value: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    *,
+    axes: int,
+) -> Tensor:
+    """Returns the means of windows, as a product of matrices for each axis."""
+    kernel, padding = _repeated(kernel, axes), _repeated(padding, axes)
+    stride = _repeated(stride or kernel, axes)
+    counts: Any = torch.ones((), dtype=value.dtype)
+    for place, axis in enumerate(range(-axes, 0)):
+        length, pad = _static(value.shape[axis]), padding[place]
+        windows = _pool_windows(length, kernel[place], stride[place], pad, 1, ceil_mode=ceil_mode)
+        table = [[float(i in window) for window in windows] for i in range(length)]
+        weights = torch.tensor(table, dtype=value.dtype)
+        first, last = (-pad, length + pad) if count_include_pad else (0, length)
+        sizes = [sum(first <= i < last for i in window) for window in windows]
+        size = torch.tensor(sizes, dtype=value.dtype)
+        value = (value.movedim(axis, -1) @ weights).movedim(-1, axis)
+        counts = counts.unsqueeze(-1) * size
+    return value / (counts if divisor_override is None else float(divisor_override))
+
+
+def _average_pool(axes: int) -> Callable[..., Tensor]:
+    def pool(*arguments: Any, **options: Any) -> Tensor:
+        return average_pool(*arguments, **options, axes=axes)
+
+    return pool
+
+
+def product(value: Tensor, axis: int, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """Returns the product along an axis by halves, whose gradient needs no division."""
+    value = value if dtype is None else value.to(dtype)
+    while (count := _static(value.shape[axis])) > 1:
+        half = count // 2
+        rest = value.narrow(axis, 2 * half, count - 2 * half)
+        value = torch.cat(
+            [value.narrow(axis, 0, half) * value.narrow(axis, half, half), rest], axis
+        )
+    result: Tensor = value if keepdim else value.squeeze(axis)
+    return result
+
+
+def product_of_all(value: Tensor, *, dtype: Any = None) -> Tensor:
+    """Returns the product of all values."""
+    return product(value.flatten(), 0, dtype=dtype)
+
+
+def cumulative_product(value: Tensor, axis: int, *, dtype: Any = None) -> Tensor:
+    """Returns the products of the first values along an axis, in log2(n) steps."""
+    value = value if dtype is None else value.to(dtype)
+    count, distance = _static(value.shape[axis]), 1
+    while distance < count:
+        left = count - distance
+        later = value.narrow(axis, distance, left) * value.narrow(axis, 0, left)
+        value = torch.cat([value.narrow(axis, 0, distance), later], axis)
+        distance *= 2
+    return value
+
+
+def distances(first: Tensor, second: Tensor, p: float, mode: int | None = None) -> Tensor:
+    """Returns the p-norms of the differences of rows; the gradient at 0 is 0, as torch has it."""
+    del mode
+    apart = (first.unsqueeze(-2) - second.unsqueeze(-3)).abs()
+    if p == 0:
+        return (apart != 0).to(first.dtype).sum(-1)
+    if p == 1:
+        return apart.sum(-1)
+    if math.isinf(p):
+        return apart.amax(-1)
+    total = (apart * apart if p == 2 else apart**p).sum(-1)
+    is_apart = total > 0
+    root = torch.where(is_apart, total, 1.0) ** (1 / p)
+    return torch.where(is_apart, root, 0.0)
+
+
+def weight_norm(direction: Tensor, scale: Tensor, axis: int = 0) -> tuple[Tensor, Tensor]:
+    """Returns scale · v / |v|, with norms over all axes but one, and the norms."""
+    others = [i for i in range(direction.dim()) if i != axis]
+    norm = (direction * direction).sum(others, keepdim=True).sqrt()
+    return direction * (scale / norm), norm
+
+
+def unfold(
+    value: Tensor,
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Tensor:
+    """Returns the windows of images as columns."""
+    padded = torch.nn.functional.pad(value, [padding[1], padding[1], padding[0], padding[0]])
+    table, _ = _columns([_static(n) for n in padded.shape[-2:]], kernel, dilation, stride)
+    found = padded.flatten(-2).index_select(-1, table.flatten()).unflatten(-1, table.shape)
+    result: Tensor = found.flatten(-3, -2)
+    return result
+
+
+def fold(
+    value: Tensor,
+    size: Sequence[int],
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Tensor:
+    """Returns images whose windows add up the columns: the transpose of ``unfold``."""
+    lengths = [n + 2 * pad for n, pad in zip(size, padding, strict=True)]
+    table, _ = _columns(lengths, kernel, dilation, stride)
+    channels = _static(value.shape[-2]) // math.prod(kernel)
+    found = value.unflatten(-2, (channels, math.prod(kernel))).flatten(-2)
+    image: Tensor = torch.zeros((), dtype=value.dtype)
+    image = image.expand(*found.shape[:-1], math.prod(lengths))
+    image = image.index_add(-1, table.flatten(), found).unflatten(-1, lengths)
+    for axis, (length, pad) in enumerate(zip(size, padding, strict=True), -2):
+        image = image.narrow(axis, pad, length)
+    return image
+
+
+def _columns(
+    lengths: Sequence[int], kernel: Sequence[int], dilation: Sequence[int], stride: Sequence[int]
+) -> tuple[Tensor, list[int]]:
+    """The places of each window of flattened images: kernel places × windows."""
+    rows, columns = (
+        [
+            [i * step + spread * k for i in range((n - spread * (of - 1) - 1) // step + 1)]
+            for k in range(of)
+        ]
+        for n, of, spread, step in zip(lengths, kernel, dilation, stride, strict=True)
+    )
+    places = [
+        [r * lengths[1] + c for r in row for c in column] for row in rows for column in columns
+    ]
+    return torch.tensor(places), [len(rows[0]), len(columns[0])]
+
+
+def embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Returns sums (mode 0), means (1) or maxima (2) of rows of a table over bags of indices.
+
+    Raises:
+        NotImplementedError: The gradient is to be scaled by frequencies.
+    """
+    del sparse
+    if scale_grad_by_freq:
+        raise NotImplementedError("embedding_bag with scale_grad_by_freq")
+    if include_last_offset:
+        offsets = offsets[:-1]
+    places = torch.arange(indices.shape[0])
+    bag = (places.unsqueeze(1) >= offsets.unsqueeze(0)).sum(1) - 1
+    rows = weight.index_select(0, indices)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(1)
+    counted = (indices != padding_idx).to(weight.dtype)
+    members = (bag.unsqueeze(0) == torch.arange(offsets.shape[0]).unsqueeze(1)).to(weight.dtype)
+    members = members * counted
+    sizes = members.sum(1)
+    if mode == 2:
+        low = torch.finfo(weight.dtype).min
+        inside = torch.where(members.unsqueeze(-1) > 0, rows.unsqueeze(0), low)
+        result = inside.max(1)[0]
+        result = torch.where(sizes.unsqueeze(1) > 0, result, 0.0)
+    else:
+        result = members @ rows
+        if mode == 1:
+            result = result / sizes.clamp(min=1).unsqueeze(1)
+    return result, bag, sizes.to(indices.dtype), offsets
+
+
+def _padding(is_reflection: bool) -> Callable[..., Tensor]:
+    """A padding with values of the border: each axis by its places."""
+
+    def pad(value: Tensor, padding: Sequence[int]) -> Tensor:
+        for place in range(len(padding) // 2):
+            axis = -1 - place
+            length = _static(value.shape[axis])
+            before, after = padding[2 * place : 2 * place + 2]
+            places = range(-before, length + after)
+            if is_reflection:
+                index = [length - 1 - abs(length - 1 - abs(i)) for i in places]
+            else:
+                index = [min(max(i, 0), length - 1) for i in places]
+            value = value.index_select(axis, torch.tensor(index))
+        return value
+
+    return pad
+
+
+def average_pool2d(
+    value: Tensor,
+    kernel: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """Returns ``average_pool`` where windows have unequal counts, else the operator of torch."""
+    given = kernel, stride, padding, ceil_mode, count_include_pad, divisor_override
+    if ceil_mode or (any(padding) and not count_include_pad):
+        return average_pool(value, *given, axes=2)
+    operator = _ATEN.avg_pool2d.default
+    form = operator.py_kernels.copy()
+    operator.py_kernels.clear()
+    operator._dispatch_cache.clear()
+    try:
+        result: Tensor = operator(value, *given)
+    finally:
+        operator.py_kernels.update(form)
+        operator._dispatch_cache.clear()
+    return result
+
+
+def grid_sampler(value: Tensor, grid: Tensor, *how: Any) -> Tensor:
+    """Returns values of images at places between pixels, with torch's own decomposition.
+
+    Raises:
+        NotImplementedError: The images have three dimensions.
+    """
+    if value.dim() != 4:
+        raise NotImplementedError("grid_sample in three dimensions")
+    result: Tensor = grid_sampler_2d(value, grid, *how)
+    return result
+
+
+FORMS: Mapping[Any, Callable[..., Any]] = {
+    _ATEN._adaptive_avg_pool2d.default: adaptive_average,
+    _ATEN._adaptive_avg_pool3d.default: adaptive_average,
+    _ATEN.adaptive_max_pool2d.default: adaptive_maximum,
+    _ATEN.adaptive_max_pool3d.default: adaptive_maximum,
+    _ATEN.max_pool3d_with_indices.default: max_pool,
+    _ATEN.avg_pool2d.default: average_pool2d,
+    _ATEN.avg_pool3d.default: _average_pool(3),
+    _ATEN.prod.dim_int: product,
+    _ATEN.prod.default: product_of_all,
+    _ATEN.cumprod.default: cumulative_product,
+    _ATEN._cdist_forward.default: distances,
+    _ATEN._weight_norm_interface.default: weight_norm,
+    _ATEN.im2col.default: unfold,
+    _ATEN.col2im.default: fold,
+    _ATEN._embedding_bag.default: embedding_bag,
+    _ATEN._embedding_bag_forward_only.default: embedding_bag,
+    _ATEN.grid_sampler.default: grid_sampler,
+    _ATEN.grid_sampler_2d.default: grid_sampler,
+    _ATEN.affine_grid_generator.default: affine_grid_generator,
+    _ATEN.reflection_pad1d.default: _padding(True),
+    _ATEN.reflection_pad2d.default: _padding(True),
+    _ATEN.reflection_pad3d.default: _padding(True),
+    _ATEN.replication_pad1d.default: _padding(False),
+    _ATEN.replication_pad2d.default: _padding(False),
+    _ATEN.replication_pad3d.default: _padding(False),
+}
+"""Forms by the operator that they replace."""
+
+_KEYS = (DispatchKey.AutogradCPU, DispatchKey.AutogradMeta)
+
+
+@contextlib.contextmanager
+def forms_of_operators() -> Iterator[None]:
+    """Has torch's Python dispatcher call the forms instead of the operators."""
+    saved = {operator: dict(operator.py_kernels) for operator in FORMS}
+    try:
+        for operator, form in FORMS.items():
+            operator.py_kernels.update(dict.fromkeys(_KEYS, form))
+            operator._dispatch_cache.clear()
+        yield
+    finally:
+        for operator, kernels in saved.items():
+            operator.py_kernels.clear()
+            operator.py_kernels.update(kernels)
+            operator._dispatch_cache.clear()

@@ -1,0 +1,15 @@
+"""Every entry of the zoo: exported and equal to torch, or refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.training.zoo import ZOO
+from tests.training.zoo_check import check
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_entry_equals_torch_or_is_refused(name: str, tmp_path: Path) -> None:
+    print(f"\n{name}: {check(ZOO[name], tmp_path)}")

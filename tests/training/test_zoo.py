@@ -1,0 +1,29 @@
+"""The cheapest entries of the zoo; compare_zoo.py has all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.training.zoo import ZOO
+from tests.training.zoo_check import check
+
+CHEAP = (
+    "max_norm",
+    "captured tensor",
+    "drop path",
+    "own loss",
+    "nested batch",
+    "written attribute",
+)
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_entry_equals_torch_or_is_refused(name: str, tmp_path: Path) -> None:
+    check(ZOO[name], tmp_path)
+
+
+def test_the_zoo_is_large() -> None:
+    assert len(ZOO) >= 60
+    assert sum(entry.refused is None for entry in ZOO.values()) >= 57

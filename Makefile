@@ -34,7 +34,7 @@ help:
 	@echo "make units        pytest: tests, README, docs and examples"
 	@echo "make golden       rewrite tests/golden from what the code says now"
 	@echo "make gallery      rewrite docs/gallery.md and its plots from the code"
-	@echo "make frameworks   rewrite docs/frameworks.md and its plot from the code"
+	@echo "make frameworks   rewrite docs/frameworks.md, its plot and docs/frameworks/ from the code"
 	@echo "make theorems     rewrite docs/theorems.md from its tables, by the prover"
 	@echo "make compare      the library beside the reference values and the installed packages"
 	@echo "make compare-torch  the suites of torch beside the drop-ins"
@@ -140,7 +140,7 @@ gallery: $(STAMP)
 
 frameworks: $(STAMP)
 	@echo "== frameworks: rewrite docs/frameworks.md; review the change with git diff"
-	@$(BIN)/python docs/build_frameworks.py
+	@$(BIN)/python -m docs.build_frameworks
 
 theorems: $(STAMP)
 	@echo "== theorems: rewrite docs/theorems.md; review the change with git diff"

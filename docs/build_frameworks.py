@@ -1,4 +1,4 @@
-"""Writes docs/frameworks.md: one recipe in many frameworks, and what each framework offers.
+"""Writes docs/frameworks.md and a page for each framework with its defects.
 
 `make frameworks` runs it. Each config of the recipe is in the framework's own form, and its values
 are those that the framework computes.
@@ -15,8 +15,12 @@ import numpy as np
 import yaml
 from matplotlib import colormaps, pyplot, rc_context
 
+from closedform.difference import CurveDifference, diff
 from closedform.language import Schedule
-from closedform.recipes import frameworks, load_recipe
+from closedform.recipes import Recipe, frameworks, load_recipe
+from closedform.recipes.document import document_of
+from closedform.writing import writable
+from docs.defects import DEFECTS, Defect
 
 DOCS = Path(__file__).parent
 PAGE = DOCS / "frameworks.md"
@@ -248,6 +252,10 @@ def _section(name: str) -> list[str]:
         lines += ["Schedules: " + ", ".join(f"`{one}`" for one in framework.schedules) + ".", ""]
     if framework.optimizers:
         lines += ["Optimizers: " + ", ".join(f"`{one}`" for one in framework.optimizers) + ".", ""]
+    if name in writable():
+        lines += [f'Written by `closedform.write_recipe(recipe, "{name}")`.', ""]
+    if any(one.framework == name for one in DEFECTS):
+        lines += [f"[Defects, with counterexamples](frameworks/{name}.md).", ""]
     if name in CONFIGS:
         lines += ["```yaml", CONFIGS[name].rstrip("\n"), "```", ""]
     notes = dict.fromkeys(note for one in framework.schedules.values() for note in one.notes)
@@ -288,9 +296,77 @@ def page() -> str:
     return "\n".join(lines)
 
 
+def read(defect: Defect) -> Recipe:
+    """Returns the recipe of a counterexample."""
+    document = document_of(defect.config, defect.suffix, f"config{defect.suffix}")
+    return load_recipe(document, framework=defect.framework, facts=defect.facts)
+
+
+def difference(defect: Defect) -> CurveDifference:
+    """Returns the difference of the expected rate and the computed one."""
+    recipe = read(defect)
+    found = diff(defect.expected(), recipe.schedule(), defect.until or recipe.horizon)
+    return found.curves[0]
+
+
+def _defect(defect: Defect) -> list[str]:
+    recipe, found = read(defect), difference(defect)
+    form = {".gin": "text"}.get(defect.suffix, defect.suffix.removeprefix("."))
+    # Python in a page would be run: these configs belong to other packages.
+    lines = [f"## {defect.title.rstrip('.')}", "", f"```{'text' if form == 'py' else form}"]
+    lines += [defect.config.rstrip("\n"), "```", ""]
+    if defect.facts:
+        facts = ", ".join(f"`{key}={value}`" for key, value in defect.facts.items())
+        lines += [f"Facts: {facts}.", ""]
+    first, widest = found.first_step or 0, found.at or 0
+    shown = sorted({0, max(0, first - 1), first, first + 1, widest, found.until - 1})
+    shown = [step for step in shown if step < found.until]
+    rows = [("expected", defect.expected()), ("computed", recipe.schedule())]
+    lines += [f"Expected: {defect.suggests}.", ""]
+    lines += ["| update | " + " | ".join(str(step) for step in shown) + " |"]
+    lines += ["| --- " * (len(shown) + 1) + "|"]
+    for label, made in rows:
+        values = " | ".join(f"{float(made(step)):.4g}" for step in shown)
+        lines.append(f"| {label} | {values} |")
+    lines += [
+        "",
+        f"The first update that differs is {first}; the largest difference is {found.max_gap:.4g}, "
+        f"at update {widest}.",
+        "",
+    ]
+    return lines
+
+
+def framework_page(name: str) -> str:
+    """Returns the text of a framework's page."""
+    lines = [
+        f"# {name}: defects",
+        "",
+        "`make frameworks` writes this page from the table in docs/defects.py. The computed values "
+        "are those of the framework's code, which `closedform.load_recipe` reads from the config.",
+        "",
+    ]
+    for defect in DEFECTS:
+        if defect.framework == name:
+            lines += _defect(defect)
+    notes = frameworks.FRAMEWORKS[name].schedules.values()
+    known = dict.fromkeys(note for one in notes for note in one.notes)
+    if known:
+        lines += ["## All known defects", "", *(f"- {note}" for note in known), ""]
+    return "\n".join(lines)
+
+
+def pages() -> dict[Path, str]:
+    """Returns the pages that this file writes, with their texts."""
+    names = sorted({one.framework for one in DEFECTS})
+    own = {DOCS / "frameworks" / f"{name}.md": framework_page(name) for name in names}
+    return {PAGE: page(), **own}
+
+
 def main() -> None:
-    """Writes the page and its plot."""
-    PAGE.write_text(page(), encoding="utf-8")
+    """Writes the pages and the plot."""
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
     draw(PLOT, curves())
 
 

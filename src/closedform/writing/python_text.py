@@ -103,11 +103,11 @@ def python_expression(expr: sp.Expr) -> str:
 
 def branches(schedule: Schedule) -> Iterator[tuple[sp.Basic, sp.Expr]]:
     """Yields the conditions of a schedule with its values, the last one being always true."""
-    bound = schedule.bound
-    if isinstance(bound, sp.Piecewise):
-        yield from ((condition, value) for value, condition in bound.args)
+    factor, rest = schedule.bound.as_coeff_Mul()
+    if isinstance(rest, sp.Piecewise):
+        yield from ((condition, factor * value) for value, condition in rest.args)
     else:
-        yield sp.true, bound
+        yield sp.true, schedule.bound
 
 
 def python_function(schedule: Schedule, name: str) -> str:

@@ -1,0 +1,508 @@
+"""Defects of frameworks, each with a counterexample: a config, and the schedule that it suggests.
+
+docs/build_frameworks.py computes the differences and writes a page for each framework. A defect is
+a difference between the values and those that a reader of the config's keys, or of the framework's
+documentation, expects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy as sp
+
+from closedform.language import Schedule, t
+from closedform.schedules import constant, cosine, linear
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """A defect of a framework.
+
+    Attributes:
+        framework: The framework.
+        title: The defect, as a sentence.
+        config: The text of the config.
+        expected: The schedule that the config suggests.
+        suggests: The reason, as the rest of a sentence that begins with "Expected:".
+        facts: The facts of the run.
+        until: The updates that are compared; those of the run if not given.
+        suffix: The ending of the config's file.
+    """
+
+    framework: str
+    title: str
+    config: str
+    expected: Callable[[], Schedule]
+    suggests: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    until: int | None = None
+    suffix: str = ".yaml"
+
+
+def recipe(end: int = 10, low: float = 0.1) -> Schedule:
+    """The cosine with peak 1, a warmup of 4 updates, and the minimum from update ``end`` on."""
+    fall = cosine(1, low, end - 4).then(constant(low), at=end - 4)
+    return linear(0, 1, 4).then(fall, at=4)
+
+
+ONE_RECIPE = "a line from 0 to 1 in 4 updates, a cosine to 0.1 at update 10, then 0.1"
+
+DEFECTS: tuple[Defect, ...] = (
+    Defect(
+        "automodel",
+        "A warmup begins at a tenth of the rate unless init_lr is given.",
+        """\
+step_scheduler: {max_steps: 10, num_epochs: 1}
+optimizer: {_target_: torch.optim.AdamW, lr: 1.0}
+lr_scheduler: {lr_decay_style: cosine, lr_warmup_steps: 4, min_lr: 0.1}
+""",
+        recipe,
+        ONE_RECIPE,
+        {"total_updates": 10},
+    ),
+    Defect(
+        "automodel",
+        "The minimum is a hundredth of the rate unless min_lr is given.",
+        """\
+step_scheduler: {max_steps: 10, num_epochs: 1}
+optimizer: {_target_: torch.optim.AdamW, lr: 1.0}
+lr_scheduler: {lr_decay_style: linear, lr_warmup_steps: 0}
+""",
+        lambda: linear(1, 0, 10),
+        "a line from 1 to 0 in the 10 updates of the run, and then 0",
+        {"total_updates": 10},
+        11,
+    ),
+    Defect(
+        "axolotl",
+        "A warmup of one update becomes one of two.",
+        """\
+learning_rate: 1.0
+lr_scheduler: constant_with_warmup
+optimizer: adamw_torch
+warmup_steps: 1
+max_steps: 10
+micro_batch_size: 1
+""",
+        lambda: linear(0, 1, 1).then(constant(1), at=1),
+        "0 in update 0, and 1 from update 1 on",
+    ),
+    Defect(
+        "axolotl",
+        "After the run, a cosine with a minimum rises again.",
+        """\
+learning_rate: 1.0
+lr_scheduler: cosine
+cosine_min_lr_ratio: 0.1
+optimizer: adamw_torch
+warmup_steps: 4
+max_steps: 10
+micro_batch_size: 1
+""",
+        recipe,
+        ONE_RECIPE,
+        {},
+        16,
+    ),
+    Defect(
+        "composer",
+        "Schedulers do not multiply, as documented: the last one decides.",
+        """\
+optimizers: {adamw: {lr: 1.0}}
+schedulers:
+- multistep: {milestones: [5ba], gamma: 0.1}
+- linear_decay: {alpha_f: 0.0}
+max_duration: 10ba
+""",
+        lambda: Schedule(sp.Piecewise((1, t < 5), (sp.Rational(1, 10), True)) * (1 - t / 10)),
+        "the product of the steps and the line",
+    ),
+    Defect(
+        "deepspeed",
+        "The scheduler is one update late: updates 0 and 1 have the same rate.",
+        """\
+train_batch_size: 1
+optimizer: {type: Adam, params: {lr: 1.0}}
+scheduler:
+  type: WarmupLR
+  params: {warmup_min_lr: 0.0, warmup_max_lr: 1.0, warmup_num_steps: 4, warmup_type: linear}
+""",
+        lambda: linear(0, 1, 4).then(constant(1), at=4),
+        "a line from 0 to 1 in 4 updates, and then 1",
+        {"total_updates": 10},
+    ),
+    Defect(
+        "deepspeed",
+        "The default warmup is logarithmic.",
+        """\
+train_batch_size: 1
+optimizer: {type: Adam, params: {lr: 1.0}}
+scheduler:
+  type: WarmupLR
+  params: {warmup_min_lr: 0.0, warmup_max_lr: 1.0, warmup_num_steps: 100}
+""",
+        lambda: linear(0, 1, 100).then(constant(1), at=100),
+        "a line from 0 to 1 in 100 updates, and then 1",
+        {"total_updates": 200},
+    ),
+    Defect(
+        "detectron2",
+        "The cosine begins with the run, so that the warmup ends below the peak.",
+        """\
+SOLVER:
+  {BASE_LR: 1.0, BASE_LR_END: 0.1, MAX_ITER: 10, LR_SCHEDULER_NAME: WarmupCosineLR,
+   WARMUP_ITERS: 4, WARMUP_FACTOR: 0.0}
+""",
+        recipe,
+        ONE_RECIPE,
+        {},
+        10,
+    ),
+    Defect(
+        "fairseq",
+        "After its period a cosine restarts lower, and its minimum shrinks as well.",
+        """\
+optimization: {max_update: 10, lr: [1.0]}
+optimizer: {_name: adam}
+lr_scheduler: {_name: cosine, warmup_updates: 4, warmup_init_lr: 0.0, min_lr: 0.1,
+  lr_period_updates: 3}
+""",
+        lambda: recipe(7),
+        "a cosine to the minimum in the 3 updates of lr_period_updates, and then the minimum",
+    ),
+    Defect(
+        "gpt-neox",
+        "Updates 0 and 1 have the same rate.",
+        """\
+optimizer: {type: Adam, params: {lr: 1.0}}
+min_lr: 0.1
+lr_decay_style: cosine
+lr_decay_iters: 10
+train_iters: 10
+warmup: 0.4
+""",
+        recipe,
+        ONE_RECIPE,
+    ),
+    Defect(
+        "levanter",
+        "A warmup of 1 is the whole run.",
+        """\
+trainer: {num_train_steps: 10}
+optimizer: {learning_rate: 1.0, lr_schedule: linear, warmup: 1, min_lr_ratio: 0.0}
+""",
+        lambda: linear(0, 1, 1).then(linear(1, 0, 9), at=1),
+        "a warmup of one update, as 4 is one of 4 updates",
+    ),
+    Defect(
+        "litgpt",
+        "Finetuning ignores min_lr.",
+        """\
+train: {max_steps: 10, lr_warmup_steps: 4, min_lr: 0.1}
+optimizer: {class_path: torch.optim.AdamW, init_args: {lr: 1.0}}
+""",
+        recipe,
+        ONE_RECIPE,
+        {},
+        10,
+    ),
+    Defect(
+        "maxtext",
+        "The last update has the final rate, so that the decay is one update shorter.",
+        """\
+learning_rate: 1.0
+lr_schedule_type: cosine
+learning_rate_final_fraction: 0.1
+warmup_steps_fraction: 0.4
+learning_rate_schedule_steps: -1
+steps: 10
+""",
+        recipe,
+        ONE_RECIPE,
+        {},
+        10,
+    ),
+    Defect(
+        "maxtext",
+        "A run that is longer than the schedule goes on at rate 0.",
+        """\
+learning_rate: 1.0
+lr_schedule_type: cosine
+learning_rate_final_fraction: 0.5
+warmup_steps_fraction: 0.0
+learning_rate_schedule_steps: 5
+steps: 10
+""",
+        lambda: cosine(1, 0.5, 4).then(constant(0.5), at=4),
+        "a cosine to half of the rate, which then stays",
+    ),
+    Defect(
+        "megatron",
+        "A warmup that is a fraction of the decay is not rounded to whole updates.",
+        """\
+lr: 1.0
+lr_decay_style: linear
+train_iters: 10
+lr_warmup_fraction: 0.25
+global_batch_size: 1
+""",
+        lambda: linear(0, 1, 3).then(linear(1, 0, 7), at=3),
+        "a warmup of a whole number of updates: the fraction of 2.5 is rounded to 3",
+    ),
+    Defect(
+        "mmengine",
+        "CosineAnnealingLR stops one step short of its minimum.",
+        """\
+optim_wrapper: {optimizer: {type: SGD, lr: 1.0}}
+param_scheduler: [{type: CosineAnnealingLR, by_epoch: false, begin: 0, end: 8, eta_min: 0.1}]
+train_cfg: {type: IterBasedTrainLoop, max_iters: 10}
+""",
+        lambda: cosine(1, 0.1, 8).then(constant(0.1), at=8),
+        "a cosine to eta_min at update 8, which then stays",
+    ),
+    Defect(
+        "mmengine",
+        "LinearLR reaches the rate one step before its end.",
+        """\
+optim_wrapper: {optimizer: {type: SGD, lr: 1.0}}
+param_scheduler: [{type: LinearLR, start_factor: 0.2, by_epoch: false, begin: 0, end: 5}]
+train_cfg: {type: IterBasedTrainLoop, max_iters: 10}
+""",
+        lambda: linear(0.2, 1, 5).then(constant(1), at=5),
+        "a line from 0.2 to 1 in 5 updates",
+    ),
+    Defect(
+        "ms-swift",
+        "After the run the cosine rises again.",
+        """\
+tuner_type: full
+learning_rate: 1.0
+lr_scheduler_type: cosine
+warmup_steps: 4
+max_steps: 10
+""",
+        lambda: recipe(10, 0.0),
+        "a line from 0 to 1 in 4 updates, a cosine to 0 at update 10, then 0",
+        {},
+        16,
+    ),
+    Defect(
+        "nanotron",
+        "Without min_decay_lr there is no decay.",
+        """\
+optimizer:
+  learning_rate_scheduler:
+    {learning_rate: 1.0, lr_decay_style: linear, lr_decay_steps: 6, lr_warmup_style: linear,
+     lr_warmup_steps: 4}
+  optimizer_factory: {name: adamW, adam_beta1: 0.9, adam_beta2: 0.95, adam_eps: 1.0e-8}
+tokens: {train_steps: 10}
+""",
+        lambda: linear(0, 1, 4).then(linear(1, 0, 6), at=4),
+        "a line to 0 in the last 6 updates",
+    ),
+    Defect(
+        "nemo",
+        "A warmup of W updates rises from 1/(W + 1) of the rate.",
+        """\
+model:
+  optim: {name: adamw, lr: 1.0, sched: {name: CosineAnnealing, warmup_steps: 4, min_lr: 0.1}}
+trainer: {max_steps: 10}
+""",
+        recipe,
+        ONE_RECIPE,
+    ),
+    Defect(
+        "nemo",
+        "SquareRootAnnealing counts from update 0: the rate jumps after the warmup.",
+        """\
+model:
+  optim: {name: adamw, lr: 1.0, sched: {name: SquareRootAnnealing, warmup_steps: 4, min_lr: 0.0}}
+trainer: {max_steps: 10}
+""",
+        lambda: Schedule(
+            sp.Piecewise(
+                ((t + 1) / 5, t < 5),
+                (sp.sqrt((10 - sp.Min(10, t)) / sp.Integer(6)), True),
+            )
+        ),
+        "after NeMo's warmup, the square root of what is left of the other 6 updates",
+        {},
+        10,
+    ),
+    Defect(
+        "olmo",
+        "The clock counts the update itself, and a warmup begins at a tenth of the rate.",
+        """\
+optimizer: {name: adamw, learning_rate: 1.0}
+scheduler: {name: cosine_with_warmup, t_warmup: 4, alpha_f: 0.1}
+max_duration: 10
+""",
+        recipe,
+        ONE_RECIPE,
+    ),
+    Defect(
+        "olmo",
+        "inverse_sqrt_with_warmup without a warmup is 0 for ever.",
+        """\
+optimizer: {name: adamw, learning_rate: 1.0}
+scheduler: {name: inverse_sqrt_with_warmup, t_warmup: 0}
+max_duration: 10
+""",
+        lambda: Schedule(1 / sp.sqrt(t + 1)),
+        "the rate over the square root of the update",
+    ),
+    Defect(
+        "paddle",
+        "Without by_epoch, PaddleClas takes the epochs of the warmup for updates.",
+        """\
+Global: {epochs: 4}
+Optimizer:
+  name: Momentum
+  momentum: 0.9
+  lr: {name: Cosine, learning_rate: 1.0, warmup_epoch: 2}
+""",
+        lambda: linear(0, 1, 10).then(cosine(1, 0, 10), at=10),
+        "with 5 updates in an epoch, a warmup of 10 updates",
+        {"updates_per_epoch": 5},
+    ),
+    Defect(
+        "torchtitan",
+        "A warmup of W updates rises from 1/W, and the last update is above the minimum.",
+        """\
+optimizer: {name: AdamW, lr: 1.0}
+lr_scheduler: {warmup_steps: 4, decay_type: cosine, min_lr_factor: 0.1}
+training: {steps: 10}
+""",
+        recipe,
+        ONE_RECIPE,
+    ),
+    Defect(
+        "torchtune",
+        "After the run the cosine rises again.",
+        """\
+epochs: 1
+max_steps_per_epoch: 10
+optimizer: {_component_: torch.optim.AdamW, lr: 1.0}
+lr_scheduler:
+  _component_: torchtune.training.lr_schedulers.get_cosine_schedule_with_warmup
+  num_warmup_steps: 4
+""",
+        lambda: recipe(10, 0.0),
+        "a line from 0 to 1 in 4 updates, a cosine to 0 at update 10, then 0",
+        {"updates_per_epoch": 10},
+        16,
+    ),
+    Defect(
+        "transformers",
+        "cosine_warmup_with_min_lr is one step ahead: the peak is not reached after the warmup.",
+        """\
+learning_rate: 1.0
+lr_scheduler_type: cosine_warmup_with_min_lr
+lr_scheduler_kwargs: {min_lr_rate: 0.1}
+warmup_steps: 4
+max_steps: 10
+""",
+        recipe,
+        ONE_RECIPE,
+        {},
+        10,
+    ),
+    Defect(
+        "transformers",
+        "cosine_with_min_lr rises again after the run.",
+        """\
+learning_rate: 1.0
+lr_scheduler_type: cosine_with_min_lr
+lr_scheduler_kwargs: {min_lr_rate: 0.1}
+warmup_steps: 4
+max_steps: 10
+""",
+        recipe,
+        ONE_RECIPE,
+        {},
+        16,
+    ),
+    Defect(
+        "ultralytics",
+        "The warmup rises to the rate of the current epoch: it is not a line.",
+        """\
+epochs: 4
+batch: 64
+optimizer: SGD
+lr0: 1.0
+lrf: 0.0
+warmup_epochs: 2.0
+""",
+        lambda: linear(0, 1, 10).then(constant(0.5), at=10),
+        "with 5 updates in an epoch, a line from 0 to lr0 in 10 updates",
+        {"updates_per_epoch": 5},
+        11,
+    ),
+    Defect(
+        "ultralytics",
+        "optimizer=auto ignores lr0.",
+        """\
+epochs: 4
+batch: 64
+optimizer: auto
+lr0: 1.0
+lrf: 1.0
+warmup_epochs: 0.0
+""",
+        lambda: constant(1),
+        "the rate lr0",
+        {"updates_per_epoch": 5, "dataset_size": 320},
+    ),
+    Defect(
+        "t5x",
+        "The rate is at least min_learning_rate, 1e-8 by default, in the warmup as well.",
+        """\
+TRAIN_STEPS = 10
+utils.create_learning_rate_scheduler.factors = 'constant * linear_warmup'
+utils.create_learning_rate_scheduler.base_learning_rate = 1.0
+utils.create_learning_rate_scheduler.warmup_steps = 4
+utils.create_learning_rate_scheduler.min_learning_rate = 0.1
+""",
+        lambda: linear(0, 1, 4).then(constant(1), at=4),
+        "a line from 0 to 1 in 4 updates",
+        suffix=".gin",
+    ),
+    Defect(
+        "lightning-cli",
+        "The scheduler beside the model is stepped after each epoch.",
+        """\
+trainer: {max_steps: 20}
+optimizer: {class_path: torch.optim.SGD, init_args: {lr: 1.0}}
+lr_scheduler:
+  class_path: torch.optim.lr_scheduler.CosineAnnealingLR
+  init_args: {T_max: 20}
+""",
+        lambda: cosine(1, 0, 20),
+        "with 5 updates in an epoch and 20 of the run, a cosine to 0 at update 20",
+        {"updates_per_epoch": 5},
+    ),
+    Defect(
+        "big_vision",
+        "A cooldown makes the rate negative after the run.",
+        """\
+import ml_collections as mlc
+
+
+def get_config(arg=None):
+  config = mlc.ConfigDict()
+  config.total_steps = 10
+  config.lr = 1.0
+  config.input = dict(batch_size=1)
+  config.optax_name = 'scale_by_adam'
+  config.schedule = dict(decay_type='stair', cooldown_steps=5)
+  return config
+""",
+        lambda: constant(1, steps=5).then(linear(1, 0, 5), at=5),
+        "the rate, and a line to 0 in the last 5 updates",
+        until=15,
+        suffix=".py",
+    ),
+)

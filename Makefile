@@ -109,6 +109,8 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q --exhaustive tests/exporters/test_jax.py \
 	  "tests/test_readme.py::test_page_runs[docs/jax.md]"
 	@echo "== compare: training loops of other packages; published tests of pytorch-accelerated"
+	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q \
+	  "tests/test_readme.py::test_page_runs[docs/adopt_torch.md]"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s \
 	  tests/torch/compare_clients.py tests/torch/compare_pytorch_accelerated.py
 	@echo "== compare: every rule in eager, torch.compile and onnxruntime, 100 steps"

@@ -12,6 +12,7 @@ import re
 import shlex
 import sys
 import textwrap
+import warnings
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -130,7 +131,10 @@ def run_page(page: str, text: str) -> None:
             wanted = REFUSED[block.language]
             pytest.fail(f"{page}:{block.line}: a {block.language} block: write ```{wanted}")
         if block.language == "python" and block.is_runnable:
-            run_python(block, namespace)
+            with warnings.catch_warnings():
+                if block.needs is not None:  # packages warn of each other
+                    warnings.simplefilter("ignore")
+                run_python(block, namespace)
         if block.language == "console":
             run_console(block)
 

@@ -60,6 +60,7 @@ from closedform.torch.param_groups import (
     check_all,
     check_complex,
     check_parameter,
+    is_usual,
     place,
     with_gradients,
 )
@@ -143,6 +144,7 @@ class Optimizer(TrainEvalOptimizer):
     def _reset(self) -> None:
         """Drops everything compiled; the next step compiles it again."""
         self._specializer = specializer(self._source)
+        self._keys = self._source.keys  # a trace cannot look them up
         self._compiled: dict[int, CompiledGroup] = {}
         self._kernels: dict[Any, Any] = {}
         self._is_flat = self._backend == "eager"
@@ -172,10 +174,11 @@ class Optimizer(TrainEvalOptimizer):
             raise
 
     def _accept(self, group: dict[str, Any], index: int) -> None:
+        first = next((one for other in self.param_groups for one in other["params"]), None)
         for number, parameter in enumerate(group["params"]):
-            spot = f"{type(self).__name__}, {place(group, index, number)}"
-            first = next(one for other in self.param_groups for one in other["params"])
-            check_parameter(parameter, first, self._backend, self._providers, spot)
+            if first is not None and not is_usual(parameter, first, self._backend):
+                spot = f"{type(self).__name__}, {place(group, index, number)}"
+                check_parameter(parameter, first, self._backend, self._providers, spot)
         where = self._place(index)
         if group.get("differentiable"):
             raise ArgumentError(
@@ -191,8 +194,10 @@ class Optimizer(TrainEvalOptimizer):
             check_complex(rule, where)
         if self._is_fused(group):
             proved_kernel(rule, group["params"], where)
-        made = group_states(rule, group, index, type(self).__name__)
-        self._pack(group["params"], made, is_joint=is_joint(rule))
+        is_packed = self._is_flat and not is_joint(rule)
+        made = group_states(rule, group, index, type(self).__name__, is_packed=is_packed)
+        if not is_packed:
+            self._pack(group["params"], made, is_joint=is_joint(rule))
         for key in scheduled:
             del group[key]
         if "tags" in group and isinstance(group["tags"], set | frozenset | tuple):
@@ -231,14 +236,14 @@ class Optimizer(TrainEvalOptimizer):
 
     def _checked_values(self, group: Mapping[str, Any], where: str) -> dict[str, Any]:
         """The entries that determine the rule."""
-        for key in self._source.keys:
+        for key in self._keys:
             if key not in group:
                 raise UnknownNameError(
                     f"the group has no value for {key!r}",
                     where=where,
                     hint=f"{self._source.name} needs {', '.join(self._source.keys)}",
                 )
-        return {key: group[key] for key in self._source.keys}
+        return {key: group[key] for key in self._keys}
 
     def _place(self, index: int) -> str:
         return f"{type(self).__name__}, param group {index}"

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from closedform.errors import ArgumentError, ClosedFormError
 from closedform.language import UpdateRule
@@ -89,6 +90,13 @@ def located(where: str) -> Iterator[None]:
     except ClosedFormError as error:
         inner = where if error.where is None else f"{where}: {error.where}"
         raise type(error)(error.what, where=inner, hint=error.hint) from error
+
+
+def is_usual(parameter: Tensor, first: Tensor, backend: str) -> bool:
+    """Returns whether a parameter passes ``check_parameter`` without a closer look."""
+    is_dense = type(parameter) is Parameter and is_plain(parameter)
+    is_beside = parameter.device == first.device and backend != "onnxruntime"
+    return is_dense and is_beside and parameter.dtype in COMPUTE_DTYPES
 
 
 def check_parameter(

@@ -18,7 +18,8 @@ from closedform.torch.distributed.shards import (
     is_redistributable,
     redistributed_like,
 )
-from closedform.torch.engine.kernels import is_joint, state_maker
+from closedform.torch.engine.flat import is_flat, packed_zeros
+from closedform.torch.engine.kernels import COMPUTE_DTYPES, is_joint, starts_at_zero, state_maker
 from closedform.torch.param_groups import is_training, located, place
 
 STEP = "step"
@@ -104,8 +105,29 @@ def _first_states(rule: UpdateRule) -> Callable[[Tensor], dict[str, Tensor]]:
     return first
 
 
+def _packed_states(rule: UpdateRule, params: Sequence[Tensor]) -> list[dict[str, Tensor]] | None:
+    """The first states of parameters that are stepped as one vector, if all start at zero."""
+    dtypes = {param.dtype for param in params}
+    if not starts_at_zero(rule) or len(dtypes) != 1 or not all(map(is_flat, params)):
+        return None
+    full = [name for name, spec in rule.states.items() if spec.shape == "param"]
+    scalars = [name for name in rule.states if name not in full]
+    made = packed_zeros(params, COMPUTE_DTYPES[dtypes.pop()], scalars, full)
+    steps = torch.zeros(len(params), dtype=torch.int64).unbind()
+    order = (STEP, *rule.states)
+    return [
+        {name: step if name == STEP else one[name] for name in order}
+        for one, step in zip(made, steps, strict=True)
+    ]
+
+
 def group_states(
-    rule: UpdateRule, group: Mapping[str, Any], index: int, owner: str
+    rule: UpdateRule,
+    group: Mapping[str, Any],
+    index: int,
+    owner: str,
+    *,
+    is_packed: bool = False,
 ) -> list[dict[str, Tensor]]:
     """Returns the first states of each parameter of a group.
 
@@ -114,10 +136,14 @@ def group_states(
         group: The group.
         index: Its index.
         owner: The class of the optimizer, for errors.
+        is_packed: Whether states may be parts of one vector, as ``pack_states`` makes them.
 
     Raises:
         DefinitionError: The rule does not apply to the shape of a parameter.
     """
+    made = _packed_states(rule, group["params"]) if is_packed else None
+    if made is not None:
+        return made
     made = []
     make = _first_states(rule)
     for number, parameter in enumerate(group["params"]):

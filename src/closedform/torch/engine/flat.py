@@ -149,6 +149,33 @@ def pack_states(params: Sequence[Tensor], states: Sequence[dict[str, Tensor]]) -
                     states[row][name] = part.view(params[row].shape)
 
 
+def packed_zeros(
+    params: Sequence[Tensor], dtype: torch.dtype, scalars: Sequence[str], names: Sequence[str]
+) -> list[dict[str, Tensor]]:
+    """Returns states that are 0, as ``pack_states`` makes them: those of a run are one vector.
+
+    Args:
+        params: Parameters of one dtype that may be stepped as parts of a vector.
+        dtype: The dtype of the states.
+        scalars: The names of the states of rank 0.
+        names: The names of the states of the shape of the parameter.
+    """
+    found: list[dict[str, Tensor]] = [{} for _ in params]
+    for name in scalars:
+        for one, scalar in zip(found, torch.zeros(len(params), dtype=dtype).unbind(), strict=True):
+            one[name] = scalar
+    sizes, shapes = [param.numel() for param in params], [param.shape for param in params]
+    for run in segments(sizes):
+        part = slice(run.start, run.stop)
+        for name in names:
+            vector = torch.zeros(sum(sizes[part]), dtype=dtype)
+            for one, row, shape in zip(
+                found[part], vector.split(sizes[part]), shapes[part], strict=True
+            ):
+                one[name] = row.view(shape)
+    return found
+
+
 def adjacent(tensors: Sequence[Tensor]) -> Tensor | None:
     """Returns contiguous tensors that follow each other in memory as one vector, if they do."""
     found = [one for one in tensors if one.numel()]

@@ -289,16 +289,16 @@ class FusedStep:
         if self._version != self._group.version:
             inputs = {name: one.item() for name, one in self._group.inputs.items()}
             self._numbers, self._version = {**self._constants, **inputs}, self._group.version
-        before = self._count.load()
-        counts = before + (1 if all(present) else truths(present))
+        counts = self._count.load()
         if self._kernel.reads_steps:
-            self._floats.copy_(counts)
-        if self._kernel.has_first:
-            is_first = [one == 0 for one in before.tolist()]
-            self._run([a and b for a, b in zip(present, is_first, strict=True)], is_first=True)
-            self._run([a and not b for a, b in zip(present, is_first, strict=True)])
+            self._floats.copy_(counts).add_(1)
+        before = counts.tolist() if self._kernel.has_first else ()
+        if 0 in before:
+            self._run([a and not b for a, b in zip(present, before, strict=True)], is_first=True)
+            self._run([a and b > 0 for a, b in zip(present, before, strict=True)])
         else:
             self._run(present)
+        counts.add_(1 if all(present) else truths(present))
         self._count.store(counts)
 
     def _run(self, chosen: Sequence[bool], *, is_first: bool = False) -> None:

@@ -21,7 +21,7 @@ import sympy as sp
 import torch
 
 from closedform.errors import ClosedFormError
-from closedform.language import Schedule, UpdateRule
+from closedform.language import Schedule, UpdateRule, t
 from closedform.torch.engine.kernels import ANY_SHAPE, has_one_graph, step_graph
 
 BELOW_ONE = 1 - sp.Rational(1, 2**40)
@@ -91,10 +91,23 @@ def widest_ranges(
 def _likely(rule: UpdateRule, names: Sequence[str]) -> Iterator[dict[str, InputRange]]:
     """Ranges with which most rules compile, tried before the search: decay rates are near 1."""
     free = dict.fromkeys(names, InputRange.ANY)
-    yield free
     rates = [name for name in names if 0.5 <= float(rule.hyperparameters[name]) < 1]
+    if not _has_powers_of(rule, rates):
+        yield free
     if rates:
         yield {**free, **dict.fromkeys(rates, InputRange.BELOW_ONE)}
+
+
+def _has_powers_of(rule: UpdateRule, names: Sequence[str]) -> bool:
+    """Whether a hyperparameter has a power that depends on the step, which is real for some."""
+    powers = {power for part in rule.all_expressions() for power in part.atoms(sp.Pow)}
+    found = {
+        symbol.name
+        for power in powers
+        if t in power.exp.free_symbols
+        for symbol in power.base.free_symbols
+    }
+    return not found.isdisjoint(names)
 
 
 def _used(rule: UpdateRule) -> set[str]:

@@ -72,6 +72,7 @@ class NamedArguments:
         return BoundProgram(program, reads, [self.writes[name] for name in program.output_names])
 
 
+@lru_cache(128)
 def is_joint(rule: UpdateRule) -> bool:
     """Returns whether all parameters step together: by sums over them, or states of the model."""
     has_sums = any(expr.atoms(GlobalSum) for expr in rule.all_expressions())
@@ -118,7 +119,7 @@ def state_maker(rule: UpdateRule) -> Callable[[Tensor], dict[str, Tensor]]:
     shape. Those of a complex parameter are complex, as in torch: each is that of its real part and
     that of its imaginary part.
     """
-    is_zero = _starts_at_zero(rule)
+    is_zero = starts_at_zero(rule)
     has_shape = {name: spec.shape == "param" for name, spec in rule.states.items()}
 
     def make(param: Tensor) -> dict[str, Tensor]:
@@ -165,8 +166,9 @@ def _initial_states(rule: UpdateRule, param: Tensor) -> dict[str, Tensor]:
     return {**found, **sharded, **full_states(fixed, param, dtype)}
 
 
-def _starts_at_zero(rule: UpdateRule) -> bool:
-    """Whether all states are 0 before the first step, for parameters of all shapes."""
+@lru_cache(128)
+def starts_at_zero(rule: UpdateRule) -> bool:
+    """Returns whether all states are 0 before the first step, for parameters of all shapes."""
     are_zero = all(
         spec.initial == 0 and spec.shape in ("param", "scalar") for spec in rule.states.values()
     )

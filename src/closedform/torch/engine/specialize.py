@@ -203,6 +203,9 @@ class _Analysis:
     nonzero: frozenset[Entry]
 
 
+_SELECTING = frozenset({"foreach", "fused", "capturable", "differentiable"})
+"""Switches that select an implementation in torch, and are first tried together."""
+
 _SPECIALIZATIONS = 32
 """How many specializations of a source are remembered."""
 
@@ -220,6 +223,7 @@ class Specializer:
         self.source = source
         self.made: list[Specialization] = []
         self._analyses: dict[Any, _Analysis] = {}
+        self._built: dict[Any, UpdateRule] = {}
 
     def specialize(
         self, values: Mapping[str, Any], shape: tuple[int, ...], where: str
@@ -244,8 +248,18 @@ class Specializer:
         Raises:
             ClosedFormError: The values are invalid; ``where`` is named.
         """
-        with located(where):
-            return self.source.build(_numbers(values))
+        numbers = _numbers(values)
+        key = tuple((name, type(value), value) for name, value in numbers.items())
+        if not all(map(_is_plain, numbers.values())):
+            with located(where):
+                return self.source.build(numbers)
+        if key not in self._built:
+            with located(where):
+                made = self.source.build(numbers)
+            if len(self._built) >= _SPECIALIZATIONS:
+                del self._built[next(iter(self._built))]
+            self._built[key] = made
+        return self._built[key]
 
     def states_of_variants(self, values: Mapping[str, Any]) -> frozenset[str]:
         """Returns the states of all rules that differ in one entry: a switch, or a 0 or not."""
@@ -298,6 +312,13 @@ def _entries(values: Mapping[str, Any]) -> Iterator[tuple[Entry, Any]]:
             yield Entry(key), value
 
 
+def _is_plain(value: Any) -> bool:
+    """Whether equal values of one type give equal rules."""
+    if isinstance(value, tuple):
+        return all(isinstance(element, float) for element in value)
+    return value is None or isinstance(value, bool | int | float | str)
+
+
 def _is_number(value: Any) -> bool:
     if isinstance(value, bool | Schedule | str) or value is None:
         return False
@@ -322,10 +343,16 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _hypers(source: RuleSource, rule: UpdateRule, numbers: Mapping[str, Any]) -> dict[str, Entry]:
     """The entry of each hyperparameter that has one."""
+    entries = [
+        (entry, value)
+        for entry, value in _entries(numbers)
+        if value is not None and not isinstance(value, bool | str | Schedule)
+    ]
+    together = _hypers_together(source, rule, numbers, entries)
+    if together is not None:
+        return together
     found: dict[str, Entry] = {}
-    for entry, value in _entries(numbers):
-        if isinstance(value, bool | str | Schedule) or value is None:
-            continue
+    for entry, value in entries:
         other = float(value) * (1 - _PROBE) if value != 0 else _PROBE
         try:
             changed = source.build(entry.replaced(numbers, other))
@@ -337,11 +364,51 @@ def _hypers(source: RuleSource, rule: UpdateRule, numbers: Mapping[str, Any]) ->
     return found
 
 
+def _hypers_together(
+    source: RuleSource,
+    rule: UpdateRule,
+    numbers: Mapping[str, Any],
+    entries: Sequence[tuple[Entry, Any]],
+) -> dict[str, Entry] | None:
+    """The entries of hyperparameters, from one rule in which all have numbers of their own.
+
+    None if it does not tell: it is invalid, or more than the values has changed.
+    """
+    changed, others = dict(numbers), dict[Any, Entry]()
+    for count, (entry, value) in enumerate(entries, 1):
+        other = float(value) * (1 - count * _PROBE) if value != 0 else count * _PROBE
+        changed = entry.replaced(changed, other)
+        others[exact_number(other, entry.key)] = entry
+    try:
+        made = source.build(changed)
+    except ClosedFormError:
+        return None
+    if made.all_expressions() != rule.all_expressions() or len(others) < len(entries):
+        return None
+    if made.hyperparameters.keys() != rule.hyperparameters.keys():
+        return None
+    found = {
+        name: others[value]
+        for name, value in made.hyperparameters.items()
+        if value is not None and value in others
+    }
+    return found if len(set(found.values())) == len(found) else None
+
+
 def _unused(source: RuleSource, rule: UpdateRule, numbers: Mapping[str, Any]) -> frozenset[Entry]:
     """The switches that do not change the rule."""
     found = set()
-    for entry, value in _entries(numbers):
-        if value is not None and not isinstance(value, bool):
+    switches = [
+        (entry, value)
+        for entry, value in _entries(numbers)
+        if value is None or isinstance(value, bool)
+    ]
+    likely = {**numbers, **{e.key: not v for e, v in switches if e.key in _SELECTING}}
+    with suppress(ClosedFormError):
+        if _content(source.build(likely)) == _content(rule):
+            found = {entry for entry, _ in switches if entry.key in _SELECTING}
+    for entry, value in switches:
+        if entry in found:
             continue
         try:
             switched = source.build(entry.replaced(numbers, not value))
@@ -357,9 +424,14 @@ def _nonzero(
 ) -> frozenset[Entry]:
     """The entries that are not 0, and for which the rule with a 0 has other states."""
     found = set()
-    for entry in entries:
-        if entry.of(numbers) == 0:
-            continue
+    others = [entry for entry in entries if entry.of(numbers) != 0]
+    zeros = dict(numbers)
+    for entry in others:
+        zeros = entry.replaced(zeros, 0)
+    with suppress(ClosedFormError):  # a state that a 0 removes is not there beside other zeros
+        if source.build(zeros).states.keys() == rule.states.keys():
+            return frozenset()
+    for entry in others:
         with suppress(ClosedFormError):
             if source.build(entry.replaced(numbers, 0)).states.keys() != rule.states.keys():
                 found.add(entry)

@@ -109,15 +109,17 @@ def _is_option(word: str) -> bool:
 
 def positive(text: str) -> int:
     """Returns an integer above 0, the type of an option."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"it must be at least 1, got {number}")
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"it must be an integer of at least 1, got {text!r}")
+    return int(text)
 
 
 def at_least_a_tenth(text: str) -> float:
     """Returns a number of at least 0.1, the type of a limit."""
-    number = float(text)
-    if not number >= 0.1:
-        raise argparse.ArgumentTypeError(f"it must be at least 0.1, got {text}")
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0.1 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"it must be a number of at least 0.1, got {text!r}")
     return number

@@ -1,6 +1,5 @@
 """Rules as functional torch modules: beside sessions, compiled, exported, and refused."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,20 +64,6 @@ def test_export_and_compile() -> None:
             assert torch.equal(actual[0][name], expected[0][name])
             for label in expected[1]:
                 assert torch.equal(actual[1][label][name], expected[1][label][name])
-
-
-@pytest.mark.exhaustive
-def test_aot_inductor(tmp_path: Path) -> None:
-    module = cf.to_torch(cf.optimizers.sgd(WARMUP, momentum=0.9), params=SHAPES)
-    params = tensors(1)
-    arguments = params, tensors(2), module.initial_states(params), torch.tensor(5)
-    program = torch.export.export(module, arguments)
-    package = torch._inductor.aoti_compile_and_package(
-        program, package_path=str(tmp_path / "step.pt2")
-    )
-    after, _ = torch._inductor.aoti_load_package(package)(*arguments)
-    for name, value in module(*arguments)[0].items():
-        torch.testing.assert_close(after[name], value, rtol=1e-6, atol=1e-7)
 
 
 def test_hyperparameters_are_arguments() -> None:

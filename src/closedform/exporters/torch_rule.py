@@ -24,7 +24,7 @@ States = Mapping[str, Mapping[str, Tensor]]
 class RuleModule(nn.Module):
     """One optimizer step as a pure function, without parameters, buffers or control flow.
 
-    It may be compiled, exported (``torch.export``, AOTInductor, ExecuTorch) and differentiated.
+    It may be compiled (``torch.compile``) and exported (``torch.export``).
     Tensors have exactly the shapes and dtypes that it was made for; no result shares memory with an
     argument.
 

@@ -20,7 +20,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 export MPLBACKEND := Agg
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint format types doctests units wheel-smoke golden gallery frameworks theorems compare compare-web compare-torch docs bench bench-check clean
+.PHONY: help demo test lint format types doctests units wheel-smoke golden gallery frameworks theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes
 .NOTPARALLEL:
 
 help:
@@ -38,6 +38,8 @@ help:
 	@echo "make theorems     rewrite docs/theorems.md from its tables, by the prover"
 	@echo "make compare      the library beside the reference values and the installed packages"
 	@echo "make compare-torch  the suites of torch beside the drop-ins"
+	@echo "make compare-runtimes  the files in old and other runtimes; rewrites docs/runtimes.md"
+	@echo "make runtimes     rewrite docs/runtimes.md from the stored results"
 	@echo "make compare-web  training and the gallery in Node and headless Chromium"
 	@echo "make docs         the site, into build/site; a broken link or a warning is an error"
 	@echo "make bench        every script of benchmarks/; writes benchmarks/RESULTS.md"
@@ -147,6 +149,15 @@ frameworks: $(STAMP)
 theorems: $(STAMP)
 	@echo "== theorems: rewrite docs/theorems.md; review the change with git diff"
 	@PYTHONPATH=. $(BIN)/python docs/theorems.py
+
+runtimes: $(STAMP)
+	@echo "== runtimes: rewrite docs/runtimes.md; review the change with git diff"
+	@$(BIN)/python docs/build_runtimes.py
+
+compare-runtimes: $(STAMP)
+	@echo "== compare-runtimes: onnxruntime of other versions and on the web, tract, OpenVINO"
+	@OMP_NUM_THREADS=1 RUST_BACKTRACE=0 $(BIN)/python -m pytest -q tests/runtimes/compare_runtimes.py
+	@$(BIN)/python docs/build_runtimes.py
 
 compare-torch: $(STAMP)
 	@echo "== compare-torch: the optimizer suite that ships in the torch wheel; torch's schedulers"

@@ -70,6 +70,7 @@ LAYERS = in_order(
         "difference": ARRAYS | {"flint"},
         "recovery": ARRAYS | {"sympy"},
     },
+    {"inverse": frozenset({"sympy", "flint"}), "resuming": frozenset({"sympy"})},
     {"writing": ARRAYS | {"sympy", "yaml"}},
     {"runtime": ARRAYS | {"onnx", "onnxruntime"}},
     {"torch": ARRAYS | {"onnx", "onnxscript", "sympy", "torch"}},

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from closedform.compiler import compile
     from closedform.difference import diff
     from closedform.errors import ClosedFormError
+    from closedform.inverse import solve
     from closedform.language import (
         GRAD,
         PARAM,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from closedform.recipes import Recipe, frameworks, load_recipe, load_schedules
     from closedform.recipes.clock import epochs, fraction, micro_batches, samples, tokens
     from closedform.recovery import recover
+    from closedform.resuming import resume
     from closedform.runtime import OptimizerSession, ScheduleSession
     from closedform.targets import to_c, to_jax, to_torch
     from closedform.verify import claims
@@ -81,6 +83,8 @@ _HOME = {
     "diff": "closedform.difference",
     "plot": "closedform.plotting",
     "recover": "closedform.recovery",
+    "resume": "closedform.resuming",
+    "solve": "closedform.inverse",
     "Recipe": "closedform.recipes",
     "load_recipe": "closedform.recipes",
     "load_schedules": "closedform.recipes",
@@ -174,10 +178,12 @@ __all__ = [
     "plot",
     "recover",
     "reduce_sum",
+    "resume",
     "samples",
     "schedules",
     "sequential",
     "shared",
+    "solve",
     "state",
     "t",
     "tensor_input",

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from closedform.exporters.onnx_targets import OnnxFormat
     from closedform.importers.optax.subject import Transformation
     from closedform.importers.python import TracedSchedule
+    from closedform.language.aliases import Number
+    from closedform.resuming import Resumed
     from closedform.verify.certificates.certificate import Certificate, Engine
     from closedform.verify.claims.core import Claim
     from closedform.verify.claims.foreign import FileReport
@@ -592,6 +594,30 @@ def certify(
             hint="leave them out",
         )
     return certify_graph(schedule, graph, steps, engine=engine)
+
+
+def resume(
+    schedule: Schedule,
+    at: int,
+    new: Schedule | None = None,
+    *,
+    total: int | None = None,
+    batch_sizes: tuple[Number, Number] | None = None,
+    scaling: str = "none",
+) -> Resumed:
+    """Returns a schedule changed at an update of its run; see ``closedform.resuming.resume``.
+
+    Args:
+        schedule: The schedule of the run.
+        at: The first update with the change.
+        new: The schedule that follows, from its own step 0.
+        total: The new number of updates of the whole run.
+        batch_sizes: The batch sizes before and after.
+        scaling: The change of the value with the batch size: ``none``, ``linear`` or ``sqrt``.
+    """
+    from closedform.resuming import resume as resume_schedule
+
+    return resume_schedule(schedule, at, new, total=total, batch_sizes=batch_sizes, scaling=scaling)
 
 
 def plot(

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike, NDArray
 
+    from closedform.language.aliases import Number
     from closedform.language.schedule import Schedule
     from closedform.language.update_rule import UpdateRule
+    from closedform.resuming import Resumed
     from closedform.verify.claims.core import Claim
     from closedform.verify.claims.report import Report
 
@@ -43,6 +45,19 @@ class Functions(Protocol):
         self, function: Callable[..., object], /, *, name: str | None, hyper: Iterable[str]
     ) -> Schedule:
         """Returns the schedule that a Python function computes."""
+
+    def resume(
+        self,
+        schedule: Schedule,
+        at: int,
+        new: Schedule | None = None,
+        /,
+        *,
+        total: int | None,
+        batch_sizes: tuple[Number, Number] | None,
+        scaling: str,
+    ) -> Resumed:
+        """Returns a schedule changed at an update of its run."""
 
     def plot(
         self,

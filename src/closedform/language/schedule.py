@@ -17,6 +17,7 @@ from closedform.language.exact import value_at
 from closedform.language.lengths import with_lengths
 from closedform.language.numbers import exact_number, rationalize
 from closedform.language.printing import latex
+from closedform.language.quantities import Quantity
 from closedform.language.substitution import substituted
 from closedform.language.symbols import GRAD, PARAM, t
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike, NDArray
 
+    from closedform.resuming import Resumed
     from closedform.verify.claims.core import Claim
     from closedform.verify.claims.report import Report
 
@@ -364,6 +366,32 @@ class Schedule:
         from closedform.language.compose import splice
 
         return splice(self, at, new)
+
+    def area(self, until: int | None = None) -> Quantity:
+        """Returns the sum of the values of all updates, for an equation: ``lr.area() == 0.5``.
+
+        Args:
+            until: The number of updates; the length if not given.
+        """
+        return Quantity(self, until=until)
+
+    def at(self, step: int) -> Quantity:
+        """Returns the value at an update, for an equation: ``lr.at(1000) == 1e-4``."""
+        return Quantity(self, step=int(whole_steps(step, "step")))
+
+    def resume(
+        self,
+        at: int,
+        new: Schedule | None = None,
+        *,
+        total: int | None = None,
+        batch_sizes: tuple[Number, Number] | None = None,
+        scaling: str = "none",
+    ) -> Resumed:
+        """Returns this schedule changed at an update of its run; see ``closedform.resume``."""
+        return delegation.functions().resume(
+            self, at, new, total=total, batch_sizes=batch_sizes, scaling=scaling
+        )
 
     @with_lengths
     def scale(self, factor: Number) -> Schedule:

@@ -32,9 +32,14 @@ MOST_SEARCHES = 8
 """Curves that are searched among all structures of the library for one log."""
 
 
+_VALUE = 5.0
+"""Cost of a logged value: a description that is longer than the log explains nothing."""
+
+
 def shortest(points: Points) -> Call | None:
     """Returns the shortest schedule or composition that was found to reproduce the points."""
-    return _Composer().whole(points, float("inf"), MOST_STRETCHES)
+    with np.errstate(all="ignore"):
+        return _Composer().whole(points, _VALUE * len(points.steps), MOST_STRETCHES)
 
 
 class _Composer:

@@ -67,6 +67,10 @@ def linear_prefix(points: Points) -> int:
     return int(np.argmax(empty)) + 1 if empty.any() else len(t)
 
 
+_CLEAR = 30.0
+"""Change of slope of a clear kink, in units of that around it."""
+
+
 def kinks(points: Points, most: int = 6) -> list[int]:
     """Returns the positions of points at which the slope changes more than around them."""
     found: dict[int, float] = {}
@@ -85,11 +89,12 @@ def kinks(points: Points, most: int = 6) -> list[int]:
         near[2:] = np.minimum(near[2:], change[:-2])
         near[:-2] = np.minimum(near[:-2], change[2:])
         score = change / (floor + near)
-        for place in np.argsort(score)[::-1][:most]:
+        # Of kinks that are clear the first ones: those of a curve with a period are all alike.
+        for place in np.argsort(-np.minimum(score, _CLEAR), kind="stable")[:most]:
             if score[place] > 2:
                 position = int(index[place + 1])
-                found[position] = max(found.get(position, 0.0), float(score[place]))
-    return sorted(found, key=lambda place: -found[place])[: 2 * most]
+                found[position] = max(found.get(position, 0.0), min(float(score[place]), _CLEAR))
+    return sorted(found, key=lambda place: (-found[place], place))[: 2 * most]
 
 
 def extremes(points: Points) -> list[int]:

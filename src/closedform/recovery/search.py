@@ -217,7 +217,11 @@ class Search:
             if one.role is Role.VALUE and not frozen[index]:
                 relative[index] = deviations[index] / max(abs(row[0, index]), 1e-3 * scale)
         place = int(np.argmin(relative))
-        loose = [i for i in range(width) if not frozen[i] and relative[i] > 0.01]
+        loose = [
+            i
+            for i, one in enumerate(others)
+            if not frozen[i] and relative[i] > 0.01 and one.role is not Role.VALUE
+        ]
         if loose and wide > 0:
             place = next((i for i in loose if others[i].role is Role.STEPS), loose[0])
             if others[place].name == "width":

@@ -19,7 +19,7 @@ import sympy as sp
 
 from closedform import schedules
 from closedform.errors import DefinitionError
-from closedform.language import FloorDiv, FloorMod, Schedule, t
+from closedform.language import FloorDiv, FloorMod, Schedule, exact_number, t
 from closedform.recovery.numeric import Program, degree, is_supported
 from closedform.schedules.cyclic import MODES
 from closedform.schedules.one_cycle import ANNEALS
@@ -260,6 +260,15 @@ def structure(form: Form) -> Structure | None:
         return None
     expr = made.expr
     known = made.hyperparameters
+    # An argument that is not given may be another one: cyclic falls for as long as it rises.
+    by_value = {exact_number(SAMPLE[key]): key for key in free}
+    own = {symbol.name: symbol for symbol in expr.free_symbols}
+    same = {
+        symbol: own[by_value[known[symbol.name]]]
+        for symbol in expr.free_symbols - {t}
+        if symbol.name not in free and by_value.get(known[symbol.name]) in own
+    }
+    expr = expr.xreplace(same)
     constants = tuple(
         (symbol, float(known[symbol.name]))
         for symbol in sorted(expr.free_symbols - {t}, key=lambda symbol: symbol.name)

@@ -16,9 +16,9 @@ from __future__ import annotations
 import sympy as sp
 from sympy.simplify.fu import TR8
 
-from closedform.language import t
+from closedform.language import Schedule, t
 from closedform.verify.claims.core import Goal
-from closedform.verify.claims.reading import CLOCK, Reading
+from closedform.verify.claims.reading import CLOCK, Reading, read_schedule
 from closedform.verify.tactics.real_line import TIME, as_choices, real_cells
 from closedform.verify.terms import build
 from closedform.verify.terms.sympy_io import term, to_sympy
@@ -66,6 +66,20 @@ def sum_goals(reading: Reading, steps: int, wanted: Term) -> list[Goal] | str:
             ends.setdefault(divisor, []).append(change)
     goals.append(_total(ends, wanted))
     return goals
+
+
+def total_of(lr: Schedule, steps: int) -> sp.Expr | None:
+    """Returns the sum of the first values of a schedule in closed form; None if none is known."""
+    segments = _segments(read_schedule(lr), steps)
+    if segments is None:
+        return None
+    total: sp.Expr = sp.S.Zero
+    for first, end, value in segments:
+        parts = _parts(to_sympy(value))
+        if parts is None:
+            return None
+        total += sp.Add(*(f.subs(t, end) - f.subs(t, first) for _, f in parts))
+    return total
 
 
 def _total(ends: dict[sp.Expr, list[sp.Expr]], wanted: Term) -> Goal:

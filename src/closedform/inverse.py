@@ -87,7 +87,7 @@ def solve(
         >>> lr = schedules.linear(1, 0, 100)
         >>> solve(lr.area() == 101, "start").value
         2
-        >>> found = solve(lr.area() == 333, "steps")
+        >>> found = solve(lr.area() == 333.2, "steps")
         >>> found.low, found.high, found.at_low, found.at_high
         (665, 666, 333.0, 333.5)
     """

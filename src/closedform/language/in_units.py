@@ -27,7 +27,7 @@ class ScheduleInUnits(Schedule, HasLengths):
         >>> from closedform import schedules, tokens
         >>> lr = schedules.cosine(3e-4, 3e-5, tokens(300e9))
         >>> lr
-        cosine(start=0.0003, end=3e-05, steps=tokens(300000000000))
+        cosine(0.0003, 3e-05, tokens(300000000000))
         >>> lr.resolve(global_batch_size=1024, sequence_length=4096).length
         71526
     """

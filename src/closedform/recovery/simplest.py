@@ -34,7 +34,7 @@ def rounded(value: float, count: int) -> Fraction:
 
 
 def candidates(value: float, *, is_integer: bool) -> list[Fraction]:
-    """Returns simple numbers near a value, those with fewer digits first.
+    """Returns 0, and simple numbers near a value, those with fewer digits first.
 
     Args:
         value: The value.
@@ -42,7 +42,7 @@ def candidates(value: float, *, is_integer: bool) -> list[Fraction]:
 
     Example:
         >>> [str(n) for n in candidates(0.33333, is_integer=False)[:3]]
-        ['3/10', '33/100', '1/3']
+        ['0', '3/10', '33/100']
     """
     if not math.isfinite(value):
         return []

@@ -13,7 +13,6 @@ import sympy as sp
 
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, t
-from closedform.recipes.clock import Clock, Facts, Unit
 from closedform.recipes.entries import REQUIRED, Context, ScheduleEntry, parameters
 from closedform.recipes.intervals import UndefinedError, by_intervals, first_from, quotient
 from closedform.recipes.native import (
@@ -25,6 +24,7 @@ from closedform.recipes.native import (
     options,
     refuse_unless,
 )
+from closedform.recipes.olmo_core.counting import counting
 from closedform.schedules.blends import along_cosine, along_envelope, along_line
 
 Arguments = Mapping[str, Any]
@@ -150,12 +150,8 @@ def _horizon(duration: object, unit: object, context: Context) -> int:
 
 def _plan(given: Arguments, section: Arguments, context: Context) -> Plan:
     where, unit = context.where, section["units"]
-    refuse_unless(
-        unit in ("steps", "tokens"), f"units must be steps or tokens, got {unit!r}", where
-    )
+    clock = counting(unit, context)
     peak = number(entry(given["optimizer"], "learning_rate", where), "learning_rate", where)
-    facts = Facts(tokens_per_update=fact(context, "tokens_per_batch"))
-    clock = Clock(Unit.TOKEN if unit == "tokens" else Unit.UPDATE, offset=1)
     first, most = section["warmup_min_lr"], section["t_max"]
     return Plan(
         peak,
@@ -165,7 +161,7 @@ def _plan(given: Arguments, section: Arguments, context: Context) -> Plan:
         exact(_horizon(given["max_duration"], unit, context))
         if most is None
         else number(most, "t_max", where),
-        clock.per_update(facts),
+        clock.per_update,
     )
 
 

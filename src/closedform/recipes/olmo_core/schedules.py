@@ -14,7 +14,6 @@ import sympy as sp
 
 from closedform.errors import UnknownNameError, nearest
 from closedform.language import Schedule
-from closedform.recipes.clock import Clock, Facts, Unit
 from closedform.recipes.entries import REQUIRED, Context, ScheduleEntry, parameters
 from closedform.recipes.intervals import (
     UndefinedError,
@@ -32,6 +31,7 @@ from closedform.recipes.native import (
     options,
     refuse_unless,
 )
+from closedform.recipes.olmo_core.counting import counting
 from closedform.schedules.blends import along_cosine, along_geometric, along_half_cosine, along_line
 
 Arguments = Mapping[str, Any]
@@ -441,26 +441,20 @@ def _build(given: Arguments, context: Context) -> Schedule:
     where, spec = context.where, given["scheduler"]
     check_name(context.path[-1], entry(spec, "class", where), "scheduler.class", where)
     unit = spec.get("units", "steps")
-    refuse_unless(
-        unit in ("steps", "tokens"), f"units must be steps or tokens, got {unit!r}", where
-    )
-    clock = Clock(Unit.TOKEN if unit == "tokens" else Unit.UPDATE, offset=1)
-    facts = Facts(tokens_per_update=context.facts.get("tokens_per_batch"))
-    each = clock.per_update(facts)
+    clock = counting(unit, context)
     total = exact(fact(context, "max_tokens" if unit == "tokens" else "max_steps"))
     rate = number(entry(given["optim"], "lr", where), "lr", where)
-    n = clock.position(facts)
 
     def end(stage: Stage) -> int | None:
         if stage.end is None:
             return None
-        mark = stage.end / each - 1
+        mark = stage.end / clock.per_update - 1
         return first_after(mark) if stage.includes_end else first_from(mark)
 
     stages: Sequence[Stage] = _stages(spec, Scope(rate, total, where))
     return by_intervals(
         context.path[-1],
-        *((lambda stage=stage: stage.value(n), end(stage)) for stage in stages),
+        *((lambda stage=stage: stage.value(clock.n), end(stage)) for stage in stages),
     )
 
 

@@ -89,11 +89,6 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         "steps must be a whole number of steps, got 0.001 (cosine)",
     ),
     "divided by zero": (lambda: LR / 0, "the divisor must not be 0, got 0 (schedule 'cosine')"),
-    "as a number": (
-        lambda: float(untyped(LR)),
-        "a Schedule is a function of the step, and not a number (schedule 'cosine'): "
-        "call it with a step, such as lr(0)",
-    ),
     "difference to nothing": (
         lambda: cf.diff(LR, ANY),
         "b must be a Schedule, a Recipe or a log, got NoneType None (diff)",

@@ -109,7 +109,7 @@ def shown(value: object, most: int = 60) -> str:
 
     Example:
         >>> shown(3e-4), shown([1] * 99, most=12)
-        ('float 0.0003', 'list [1, 1, 1, 1…')
+        ('float 0.0003', 'list [1, 1, 1, 1,…')
     """
     text = repr(value)
     return f"{type(value).__name__} {text if len(text) <= most else text[:most] + '…'}"

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
+from inspect import unwrap
 from types import FrameType
 from typing import Any
 
@@ -16,7 +17,7 @@ from tests.reference.records import Row, other_system_records, schedule_records
 
 STEPS = range(60)
 # The functions of the library by their code, to know them in a trace.
-LIBRARY = {getattr(schedules, name).__code__: name for name in schedules.__all__}
+LIBRARY = {unwrap(getattr(schedules, name)).__code__: name for name in schedules.__all__}
 
 KERAS: list[tuple[str, dict[str, Any]]] = [
     ("ExponentialDecay", {"initial_learning_rate": 1, "decay_steps": 9, "decay_rate": 0.5}),

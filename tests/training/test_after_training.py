@@ -158,7 +158,8 @@ def test_the_trained_model_is_one_file(exported: tuple[Path, nn.Module], tmp_pat
     assert [value.name for value in inference.get_inputs()] == ["input"]
     rows = _batches(1)[0][0].numpy()
     (output,) = inference.run(None, {"input": rows})
-    assert np.array_equal(output, session.predict(rows))
+    # Sums of products may be added in another order: some roundings of values below 1.
+    assert np.allclose(output, session.predict(rows), rtol=0, atol=4 * np.finfo(np.float32).eps)
 
 
 @pytest.mark.exhaustive

@@ -11,7 +11,7 @@ import sympy as sp
 from sympy.logic.boolalg import Boolean
 
 from closedform import delegation
-from closedform.errors import ArgumentError, DefinitionError, DomainError, nearest, shown
+from closedform.errors import DefinitionError, DomainError, nearest, shown
 from closedform.language.aliases import Number, Steps
 from closedform.language.exact import value_at
 from closedform.language.lengths import with_lengths
@@ -256,14 +256,6 @@ class Schedule:
             DomainError: A step is after the last one that the domain declares.
         """
         return delegation.functions().evaluate(self, step)
-
-    def __float__(self) -> float:
-        """Raises an error: the value depends on the step."""
-        raise ArgumentError(
-            "a Schedule is a function of the step, and not a number",
-            where=f"schedule {self.name!r}",
-            hint="call it with a step, such as lr(0)",
-        )
 
     def exact(self, step: int) -> sp.Expr:
         """Returns the exact value at a step as a SymPy number.

@@ -54,7 +54,9 @@ def test_every_library_schedule_is_proved(name: str) -> None:
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_narrow_graphs_are_proved_or_say_why_not(name: str) -> None:
     schedule = SCHEDULES[name]()
-    verdict = validate(schedule, compile_schedule(schedule, GraphOptions(**NARROW)))
+    # The budget is wall-clock time: twice the default, for machines under load.
+    graph = compile_schedule(schedule, GraphOptions(**NARROW))
+    verdict = validate(schedule, graph, budget=30)
     assert not verdict.refuted
     if verdict.unknown:
         assert name in IN_PAIRS

@@ -181,6 +181,10 @@ bench: $(STAMP)
 	@echo "== bench: beside their peers; writes benchmarks/RESULTS.md"
 	@$(BIN)/python -m benchmarks
 
+bench-check: $(STAMP)
+	@echo "== bench-check: ratios beside those of benchmarks/RESULTS.md"
+	@$(BIN)/python -m benchmarks.check
+
 clean:
 	@rm -rf .venv .venv-compare build dist src/*.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@find src tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -54,6 +54,13 @@ def tensors(params: dict[str, np.ndarray]) -> list[torch.nn.Parameter]:
     return made
 
 
+def in_onnxruntime_scaled(params: dict[str, np.ndarray]) -> Task:
+    rule = cf.optimizers.adamw(1e-3, weight_decay=0.1)
+    session = cf.OptimizerSession(rule, params, equivalent_states=True)
+    grads = {name: np.full_like(array, 0.01) for name, array in params.items()}
+    return lambda: session.step(grads)
+
+
 def in_torch(params: dict[str, np.ndarray], **options: Any) -> Task:
     return torch.optim.AdamW(tensors(params), 1e-3, weight_decay=0.1, **options).step
 
@@ -61,11 +68,14 @@ def in_torch(params: dict[str, np.ndarray], **options: Any) -> Task:
 def adamw_rows() -> Iterator[Row]:
     """AdamW of one large tensor, and of a thousand tensors."""
     params = one_tensor(LARGE)
-    tasks = in_onnxruntime(params), in_torch(params), in_torch(params, foreach=True)
-    ours, default, foreach = medians(*tasks, rounds=11)
+    sessions = in_onnxruntime(params), in_onnxruntime_scaled(params)
+    peers = in_torch(params), in_torch(params, foreach=True)
+    ours, scaled, default, foreach = medians(*sessions, *peers, rounds=11)
     what = "AdamW, 16.8 M parameters, onnxruntime"
     yield compared(f"{what} / torch default", 0.60, ours, default, "torch")
     yield compared(f"{what} / foreach", 0.85, ours, foreach, "torch foreach")
+    yield compared(f"{what}, equivalent states / torch default", 0.50, scaled, default, "torch")
+    yield compared(f"{what}, equivalent states / foreach", 0.72, scaled, foreach, "torch foreach")
     rule = cf.optimizers.adamw(1e-3, weight_decay=0.1)
     compiled = Optimizer(tensors(params), rule, backend="compile").step
     ours, fused = medians(compiled, in_torch(params, fused=True), rounds=11)

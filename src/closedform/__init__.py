@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from closedform.targets import to_c, to_jax, to_torch
     from closedform.verify import claims
     from closedform.verify.certificates.certificate import Certificate
+    from closedform.verify.equivalent_states import equivalent_states
     from closedform.writing import write_recipe
 
 _HOME = {
@@ -96,6 +97,7 @@ _HOME = {
     "to_jax": "closedform.targets",
     "to_torch": "closedform.targets",
     "write_recipe": "closedform.writing",
+    "equivalent_states": "closedform.verify.equivalent_states",
     "OptimizerSession": "closedform.runtime",
     "ScheduleSession": "closedform.runtime",
     **dict.fromkeys(
@@ -158,6 +160,7 @@ __all__ = [
     "counter",
     "diff",
     "epochs",
+    "equivalent_states",
     "errors",
     "floor_div",
     "floor_mod",

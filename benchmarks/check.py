@@ -1,0 +1,75 @@
+"""Regressions: the benchmarks again, compared with the ratios in ``benchmarks/RESULTS.md``.
+
+python -m benchmarks.check
+
+Ratios to a peer are measured in turn in one process, so that they hold on another machine of the
+same kind; times and sizes are not compared. A ratio fails if it is more than ``NOISE`` above the
+stored one in each of ``ATTEMPTS`` runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+
+from benchmarks import growth, optimizers, schedules
+from benchmarks.__main__ import RESULTS
+from benchmarks._side_by_side import Row, show
+
+NOISE = 0.3
+"""Relative: the ratio of AdamW was 0.52 and 0.62 in two runs on the same two idle cores."""
+
+ATTEMPTS = 3
+
+PARTS: tuple[Callable[[], Iterable[Row]], ...] = (optimizers.rows, schedules.rows, growth.rows)
+
+
+def stored_ratios(text: str) -> dict[str, float]:
+    """Returns the ratios of a page of results by task; rows with a unit are left out."""
+    ratios = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("|") and len(cells) == 5:
+            try:
+                ratios[cells[0]] = float(cells[1])
+            except ValueError:
+                continue
+    return ratios
+
+
+def regressions(rows: Iterable[Row], stored: Mapping[str, float]) -> list[str]:
+    """Returns a line for each ratio that is beyond the noise above the stored one."""
+    return [
+        f"{row.task}: {row.figure:.3g}, stored {stored[row.task]:.3g}"
+        for row in rows
+        if not row.unit and row.task in stored and row.figure > stored[row.task] * (1 + NOISE)
+    ]
+
+
+def best(rows: Iterable[Row], others: Iterable[Row]) -> list[Row]:
+    """Returns the smaller figure of each task."""
+    known = {row.task: row for row in others}
+    return [min(row, known.get(row.task, row), key=lambda each: each.figure) for row in rows]
+
+
+def main() -> int:
+    """Measures, prints the regressions, and returns 1 if there are any."""
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    stored = stored_ratios(RESULTS.read_text(encoding="utf-8"))
+    found: list[str] = []
+    for part in PARTS:
+        rows = show(part())
+        for _ in range(ATTEMPTS - 1):
+            if not regressions(rows, stored):
+                break
+            rows = best(show(part()), rows)
+        found += regressions(rows, stored)
+    print("\n".join(found) if found else "no regression")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

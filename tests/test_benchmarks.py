@@ -1,0 +1,34 @@
+"""Regressions of the benchmarks: ratios that are stored, and ratios that are measured."""
+
+from __future__ import annotations
+
+from benchmarks.__main__ import RESULTS, table
+from benchmarks._side_by_side import Row
+from benchmarks.check import NOISE, best, regressions, stored_ratios
+
+STORED = [
+    Row("a / b", 0.5, 0.6, "1 ms, b 2 ms"),
+    Row("c / d", 1.0, None),
+    Row("e", 3.0, 9, "", "MB"),
+]
+
+
+def test_ratios_are_read_from_the_table_that_is_written() -> None:
+    assert stored_ratios(table(STORED)) == {"a / b": 0.5, "c / d": 1.0}
+
+
+def test_the_results_hold_ratios() -> None:
+    assert len(stored_ratios(RESULTS.read_text(encoding="utf-8"))) > 10
+
+
+def test_a_ratio_beyond_the_noise_is_a_regression() -> None:
+    stored = stored_ratios(table(STORED))
+    limit = 0.5 * (1 + NOISE)
+    assert regressions([Row("a / b", limit, None), Row("new", 9.0, None)], stored) == []
+    worse = [Row("a / b", limit * 1.01, None), Row("e", 99.0, None, "", "MB")]
+    assert regressions(worse, stored) == ["a / b: 0.657, stored 0.5"]
+
+
+def test_the_best_of_the_runs_counts() -> None:
+    rows = best([Row("a", 2.0, None), Row("b", 1.0, None)], [Row("a", 1.0, None)])
+    assert [row.figure for row in rows] == [1.0, 1.0]

@@ -170,7 +170,7 @@ def _number(expr: sp.Expr, rule: UpdateRule) -> sp.Expr:
     known = rule.hyperparameters
     values = {s: known[s.name] for s in expr.free_symbols if s.name in known}
     is_fixed = all(isinstance(value, sp.Expr) for value in values.values())
-    return sp.sympify(expr).xreplace(values) if is_fixed else expr
+    return expr.xreplace(values) if is_fixed else expr
 
 
 def _pulled(expr: sp.Expr, rule: UpdateRule, values: Mapping[sp.Symbol, sp.Expr]) -> sp.Expr:

@@ -15,6 +15,7 @@ import sympy as sp
 
 from closedform.language import Schedule, t
 from closedform.schedules import constant, cosine, linear
+from docs.one_recipe import CONFIGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +55,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect(
         "automodel",
         "A warmup begins at a tenth of the rate unless init_lr is given.",
-        """\
-step_scheduler: {max_steps: 10, num_epochs: 1}
-optimizer: {_target_: torch.optim.AdamW, lr: 1.0}
-lr_scheduler: {lr_decay_style: cosine, lr_warmup_steps: 4, min_lr: 0.1}
-""",
+        CONFIGS["automodel"],
         recipe,
         ONE_RECIPE,
         {"total_updates": 10},
@@ -151,11 +148,7 @@ scheduler:
     Defect(
         "detectron2",
         "The cosine begins with the run, so that the warmup ends below the peak.",
-        """\
-SOLVER:
-  {BASE_LR: 1.0, BASE_LR_END: 0.1, MAX_ITER: 10, LR_SCHEDULER_NAME: WarmupCosineLR,
-   WARMUP_ITERS: 4, WARMUP_FACTOR: 0.0}
-""",
+        CONFIGS["detectron2"],
         recipe,
         ONE_RECIPE,
         {},
@@ -176,14 +169,7 @@ lr_scheduler: {_name: cosine, warmup_updates: 4, warmup_init_lr: 0.0, min_lr: 0.
     Defect(
         "gpt-neox",
         "Updates 0 and 1 have the same rate.",
-        """\
-optimizer: {type: Adam, params: {lr: 1.0}}
-min_lr: 0.1
-lr_decay_style: cosine
-lr_decay_iters: 10
-train_iters: 10
-warmup: 0.4
-""",
+        CONFIGS["gpt-neox"],
         recipe,
         ONE_RECIPE,
     ),
@@ -200,10 +186,7 @@ optimizer: {learning_rate: 1.0, lr_schedule: linear, warmup: 1, min_lr_ratio: 0.
     Defect(
         "litgpt",
         "Finetuning ignores min_lr.",
-        """\
-train: {max_steps: 10, lr_warmup_steps: 4, min_lr: 0.1}
-optimizer: {class_path: torch.optim.AdamW, init_args: {lr: 1.0}}
-""",
+        CONFIGS["litgpt"],
         recipe,
         ONE_RECIPE,
         {},
@@ -212,14 +195,7 @@ optimizer: {class_path: torch.optim.AdamW, init_args: {lr: 1.0}}
     Defect(
         "maxtext",
         "The last update has the final rate, so that the decay is one update shorter.",
-        """\
-learning_rate: 1.0
-lr_schedule_type: cosine
-learning_rate_final_fraction: 0.1
-warmup_steps_fraction: 0.4
-learning_rate_schedule_steps: -1
-steps: 10
-""",
+        CONFIGS["maxtext"],
         recipe,
         ONE_RECIPE,
         {},
@@ -306,11 +282,7 @@ tokens: {train_steps: 10}
     Defect(
         "nemo",
         "A warmup of W updates rises from 1/(W + 1) of the rate.",
-        """\
-model:
-  optim: {name: adamw, lr: 1.0, sched: {name: CosineAnnealing, warmup_steps: 4, min_lr: 0.1}}
-trainer: {max_steps: 10}
-""",
+        CONFIGS["nemo"],
         recipe,
         ONE_RECIPE,
     ),
@@ -335,11 +307,7 @@ trainer: {max_steps: 10}
     Defect(
         "olmo",
         "The clock counts the update itself, and a warmup begins at a tenth of the rate.",
-        """\
-optimizer: {name: adamw, learning_rate: 1.0}
-scheduler: {name: cosine_with_warmup, t_warmup: 4, alpha_f: 0.1}
-max_duration: 10
-""",
+        CONFIGS["olmo"],
         recipe,
         ONE_RECIPE,
     ),
@@ -371,25 +339,14 @@ Optimizer:
     Defect(
         "torchtitan",
         "A warmup of W updates rises from 1/W, and the last update is above the minimum.",
-        """\
-optimizer: {name: AdamW, lr: 1.0}
-lr_scheduler: {warmup_steps: 4, decay_type: cosine, min_lr_factor: 0.1}
-training: {steps: 10}
-""",
+        CONFIGS["torchtitan"],
         recipe,
         ONE_RECIPE,
     ),
     Defect(
         "torchtune",
         "After the run the cosine rises again.",
-        """\
-epochs: 1
-max_steps_per_epoch: 10
-optimizer: {_component_: torch.optim.AdamW, lr: 1.0}
-lr_scheduler:
-  _component_: torchtune.training.lr_schedulers.get_cosine_schedule_with_warmup
-  num_warmup_steps: 4
-""",
+        CONFIGS["torchtune"],
         lambda: recipe(10, 0.0),
         "a line from 0 to 1 in 4 updates, a cosine to 0 at update 10, then 0",
         {"updates_per_epoch": 10},
@@ -413,13 +370,7 @@ max_steps: 10
     Defect(
         "transformers",
         "cosine_with_min_lr rises again after the run.",
-        """\
-learning_rate: 1.0
-lr_scheduler_type: cosine_with_min_lr
-lr_scheduler_kwargs: {min_lr_rate: 0.1}
-warmup_steps: 4
-max_steps: 10
-""",
+        CONFIGS["transformers"],
         recipe,
         ONE_RECIPE,
         {},

@@ -252,6 +252,31 @@ class Optimizer:
         """Returns the decay rates of the moments, none where it has none."""
         return [native(beta) for beta in self.values.get("betas", ())]
 
+    @property
+    def class_name(self) -> str:
+        """The name of its class in torch.optim; AdamW where it has none."""
+        return _CLASSES.get(self.name, "AdamW")
+
+    def keywords(self, peak: sp.Expr) -> dict[str, Any]:
+        """Returns the arguments of its class in torch.optim, with this learning rate.
+
+        Example:
+            >>> values = {"betas": (0.9, 0.95), "eps": 1e-8}
+            >>> Optimizer("adamw", values, None, None).keywords(sp.Rational(1, 4))
+            {'lr': 0.25, 'weight_decay': 0, 'eps': 1e-08, 'betas': [0.9, 0.95]}
+        """
+        decay = native(self.weight_decay or 0)
+        return {"lr": native(peak), "weight_decay": decay, **self.hyperparameters()}
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """Returns the arguments of its class beside the learning rate and the weight decay."""
+        found = {key: native(one) for key, one in self.values.items() if key != "betas"}
+        return {**found, "betas": self.betas()} if "betas" in self.values else found
+
+
+_CLASSES = {"adam": "Adam", "adamw": "AdamW", "lion": "Lion", "sgd": "SGD"}
+"""Rule of the library -> its class; Lion is that of the frameworks that have it."""
+
 
 RUN = "of the run"
 """The value of a fact of a writer that is that of the run: its updates, or those of an epoch."""

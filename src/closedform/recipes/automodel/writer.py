@@ -8,7 +8,6 @@ from typing import Any
 from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
 
 _STYLES = {Curve.LINEAR: "linear", Curve.COSINE: "cosine", Curve.CONSTANT: "constant"}
-_CLASSES = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
 
 
 def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
@@ -31,13 +30,9 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
             "lr_wsd_decay_style": _STYLES[form.curve],
         }
     optimizer: dict[str, Any] = {
-        "_target_": made.argument(f"torch.optim.{_CLASSES.get(made.name, 'AdamW')}"),
-        "lr": native(form.peak),
-        "weight_decay": native(made.weight_decay or 0),
-        **{key: native(one) for key, one in made.values.items() if key != "betas"},
+        "_target_": made.argument(f"torch.optim.{made.class_name}"),
+        **made.keywords(form.peak),
     }
-    if "betas" in made.values:
-        optimizer["betas"] = [native(beta) for beta in made.values["betas"]]
     config: dict[str, Any] = {
         "step_scheduler": {"max_steps": form.total, "num_epochs": None},
         "optimizer": optimizer,

@@ -63,13 +63,6 @@ def _others(form: Form) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "cosine_warmrestart", {"t_0": length, "alpha_f": native(form.low / form.peak)}
 
 
-def _optimizer(form: Form, made: Optimizer) -> dict[str, Any]:
-    values = {key: native(one) for key, one in made.values.items() if key != "betas"}
-    if "betas" in made.values:
-        values["betas"] = [native(beta) for beta in made.values["betas"]]
-    return {"lr": native(form.peak), "weight_decay": native(made.weight_decay or 0), **values}
-
-
 def _clipping(made: Optimizer) -> dict[str, Any]:
     if made.clipping is None:
         return {}
@@ -81,7 +74,7 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
     del facts
     for name, arguments in _schedulers(form):
         yield {
-            "optimizers": {made.name or "adamw": _optimizer(form, made)},
+            "optimizers": {made.name or "adamw": made.keywords(form.peak)},
             "schedulers": [{name: arguments}],
             "max_duration": f"{form.total}ba",
             **_clipping(made),
@@ -92,7 +85,7 @@ def _foundry_configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> I
     del facts
     for name, arguments in _schedulers(form):
         own = _FOUNDRY.get(name.removesuffix("_with_warmup"), name)
-        optimizer = _optimizer(form, made)
+        optimizer = made.keywords(form.peak)
         if made.name != "decoupled_adamw":
             # DecoupledAdamW does not multiply its weight decay by the rate.
             optimizer["weight_decay"] = native((made.weight_decay or 0) * form.peak)

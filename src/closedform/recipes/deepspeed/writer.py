@@ -7,21 +7,12 @@ from typing import Any
 
 from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
 
-_TYPES = {"adam": "Adam", "adamw": "AdamW", "lion": "Lion", "sgd": "SGD"}
-
 
 def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     del facts
-    params: dict[str, Any] = {
-        "lr": native(form.peak),
-        "weight_decay": native(made.weight_decay or 0),
-        **{key: native(one) for key, one in made.values.items() if key != "betas"},
-    }
-    if made.betas():
-        params["betas"] = made.betas()
-    params |= made.arguments("lr", "weight_decay")
+    params = {**made.keywords(form.peak), **made.arguments("lr", "weight_decay")}
     shared: dict[str, Any] = {
-        "optimizer": {"type": made.argument(_TYPES.get(made.name, "AdamW")), "params": params},
+        "optimizer": {"type": made.argument(made.class_name), "params": params},
         "train_micro_batch_size_per_gpu": 1,
     }
     if made.clipping is not None:

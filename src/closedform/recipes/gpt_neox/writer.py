@@ -15,10 +15,7 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
     del facts
     if form.curve not in _STYLES:
         return
-    params: dict[str, Any] = {"lr": native(form.peak)}
-    if made.betas():
-        params["betas"] = made.betas()
-    params |= {key: native(one) for key, one in made.values.items() if key != "betas"}
+    params = {"lr": native(form.peak), **made.hyperparameters()}
     end = form.total if form.curve is Curve.CONSTANT else whole(form.end)
     warmup = form.warmup() if form.rise is not None else 0
     low, is_line = form.low, form.curve is Curve.LINEAR

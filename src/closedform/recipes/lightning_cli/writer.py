@@ -9,7 +9,6 @@ import sympy as sp
 
 from closedform.recipes.forms import RUN, Config, Curve, Form, Optimizer, Writer, native, whole
 
-_CLASSES = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
 _OWN = {
     Curve.COSINE: "CosineWithWarmup",
     Curve.CONSTANT: "ConstantWithWarmup",
@@ -21,15 +20,8 @@ _MODULE = "modelgenerator.lr_schedulers"
 
 def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     del facts
-    arguments: dict[str, Any] = {
-        "lr": native(form.peak),
-        "weight_decay": native(made.weight_decay or 0),
-        **{key: native(one) for key, one in made.values.items() if key != "betas"},
-    }
-    if made.betas():
-        arguments["betas"] = made.betas()
-    path = f"torch.optim.{_CLASSES.get(made.name, 'AdamW')}"
-    optimizer = {"class_path": path, "init_args": arguments}
+    path = f"torch.optim.{made.class_name}"
+    optimizer = {"class_path": path, "init_args": made.keywords(form.peak)}
     trainer: dict[str, Any] = {"max_steps": form.total}
     if made.clipping is not None:
         trainer["gradient_clip_val"] = native(made.clipping)

@@ -9,21 +9,12 @@ import sympy as sp
 
 from closedform.recipes.forms import Config, Curve, Form, Optimizer, Writer, native, whole
 
-_CLASSES = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
-
 
 def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     if form.curve not in (Curve.COSINE, Curve.CONSTANT) or form.has_plateau:
         return
-    arguments: dict[str, Any] = {
-        "lr": native(form.peak),
-        "weight_decay": native(made.weight_decay or 0),
-        **{key: native(one) for key, one in made.values.items() if key != "betas"},
-    }
-    if made.betas():
-        arguments["betas"] = made.betas()
-    path = f"torch.optim.{_CLASSES.get(made.name, 'AdamW')}"
-    optimizer = {"class_path": path, "init_args": arguments}
+    path = f"torch.optim.{made.class_name}"
+    optimizer = {"class_path": path, "init_args": made.keywords(form.peak)}
     has_end = form.curve is Curve.COSINE
     if has_end and form.low == 0 and form.rise is not None and form.rise.start == 0:
         # A warmup that is longer than the run: the cosine falls backwards.

@@ -20,8 +20,6 @@ from closedform.recipes.forms import (
 )
 from closedform.recipes.recipe import ClippingKind
 
-_CLASSES = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD", "lion": "Lion"}
-
 
 def _scheduler(kind: str, begin: Any, end: Any, stride: int, **more: Any) -> dict[str, Any]:
     """The entry of a scheduler: in epochs, or in updates."""
@@ -116,14 +114,10 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
     if each > 1 and length != each:
         return
     optimizer: dict[str, Any] = {
-        "type": made.argument(_CLASSES.get(made.name, "AdamW")),
-        "lr": native(form.peak),
-        "weight_decay": native(made.weight_decay or 0),
-        **{key: native(one) for key, one in made.values.items() if key != "betas"},
+        "type": made.argument(made.class_name),
+        **made.keywords(form.peak),
+        **made.arguments("lr", "weight_decay"),
     }
-    if made.betas():
-        optimizer["betas"] = made.betas()
-    optimizer |= made.arguments("lr", "weight_decay")
     wrapper: dict[str, Any] = {"type": "OptimWrapper", "optimizer": optimizer}
     if made.clipping is not None:
         wrapper["clip_grad"] = {"max_norm": native(made.clipping)}

@@ -32,13 +32,9 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
     }
     optim: dict[str, Any] = {
         "name": made.name or "adamw",
-        "lr": native(form.peak),
-        "weight_decay": native(made.weight_decay or 0),
-        **{key: native(one) for key, one in made.values.items() if key != "betas"},
+        **made.keywords(form.peak),
         "sched": sched,
     }
-    if "betas" in made.values:
-        optim["betas"] = [native(beta) for beta in made.values["betas"]]
     trainer: dict[str, Any] = {"max_steps": form.total}
     if made.clipping is not None:
         trainer["gradient_clip_val"] = native(made.clipping)

@@ -16,10 +16,8 @@ def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[
     optim: dict[str, Any] = {
         "_CLASS_": f"{_MODULE}.{_CLASSES.get(made.name, 'AdamWConfig')}",
         "weight_decay": native(made.weight_decay or 0),
-        **{key: native(one) for key, one in made.values.items() if key != "betas"},
+        **made.hyperparameters(),
     }
-    if made.betas():
-        optim["betas"] = made.betas()
     overrides = [
         {"params": list(one.patterns or (one.name,)), "opts": {"weight_decay": native(decay)}}
         for one in made.groups

@@ -7,21 +7,15 @@ from typing import Any
 
 from closedform.recipes.forms import RUN, Config, Curve, Form, Optimizer, Writer, native, whole
 
-_CLASSES = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
-
 
 def _configs(form: Form, made: Optimizer, facts: Mapping[str, Any]) -> Iterator[Config]:
     del facts
     if form.curve not in (Curve.COSINE, Curve.CONSTANT) or form.has_plateau:
         return
     optimizer: dict[str, Any] = {
-        "_component_": f"torch.optim.{_CLASSES.get(made.name, 'AdamW')}",
-        "lr": native(form.peak),
-        "weight_decay": native(made.weight_decay or 0),
-        **{key: native(one) for key, one in made.values.items() if key != "betas"},
+        "_component_": f"torch.optim.{made.class_name}",
+        **made.keywords(form.peak),
     }
-    if made.betas():
-        optimizer["betas"] = made.betas()
     config: dict[str, Any] = {"optimizer": optimizer, "epochs": 1}
     if made.clipping is not None:
         config["clip_grad_norm"] = native(made.clipping)

@@ -36,6 +36,8 @@ COMMANDS = {
     "verify": ("verify", "Prove or refute claims about a schedule, a rule or an ONNX file."),
     "audit": ("audit", "Compare a schedule with the same settings in other frameworks."),
     "diff": ("diff", "Compare two recipes, schedules or logs."),
+    "resume": ("resume", "Change a schedule at an update of its run."),
+    "solve": ("solve", "Find the hyperparameter of a value or an area."),
     "recover": ("recover", "Find the schedule that reproduces a log."),
     "convert": ("convert", "Write a config as that of another framework."),
     "web": ("web", "Write a page that trains in the browser."),

@@ -15,7 +15,8 @@ import json
 import math
 import shlex
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,34 @@ NAME_HELP = (
     "imported"
 )
 
+FILES_HELP = "the directory of the files that a config inherits from"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """How NAME is read.
+
+    Attributes:
+        key: For a framework's class, the hyperparameter that it schedules; of a recipe, the one
+            that is shown.
+        base: For a framework's class that scales the optimizer's own value, that value.
+        as_implemented: Whether to reproduce the defects of the framework.
+        framework: For a config file, the framework that it is written for, also with
+            ``@version``.
+        facts: For a config file, numbers of the run that it does not contain.
+        files: For a config file, the directory of the files that it inherits from.
+    """
+
+    key: str = "lr"
+    base: float | None = None
+    as_implemented: bool = False
+    framework: str | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    files: Path | None = None
+
 
 def add_source_options(parser: Parser) -> None:
-    """Declares the options that say how NAME is read."""
+    """Declares the options that say how NAME is read; their value is ``SourceOptions``."""
     parser.add_argument(
         "--key",
         default="lr",
@@ -52,6 +78,15 @@ def add_source_options(parser: Parser) -> None:
         metavar="NAME=VALUE",
         help="facts of the run for a config, such as total_steps=1000; repeated or several",
     )
+    parser.add_argument("--files", type=Path, help=FILES_HELP)
+    parts = ("key", "base_value", "as_implemented", "framework", "facts", "files")
+    parser.bundle("options", _source_options, parts)
+
+
+def _source_options(
+    *, base_value: float | None, facts: Sequence[str] | None, **others: Any
+) -> SourceOptions:
+    return SourceOptions(base=base_value, facts=parse_facts(facts), **others)
 
 
 def parse_facts(words: Sequence[str] | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from closedform.cli.arguments import NAME_HELP, add_source_options, parse_facts
+from closedform.cli.arguments import NAME_HELP, SourceOptions, add_source_options
 from closedform.cli.parser import Parser, UsageError, positive
 
 if TYPE_CHECKING:
@@ -41,19 +41,13 @@ def run(
     words: list[str],
     until: int | None,
     as_json: bool,
-    key: str,
-    base_value: float | None,
-    as_implemented: bool,
-    framework: str | None,
-    facts: list[str] | None,
+    options: SourceOptions,
 ) -> None:
     """Prints the audits."""
     from closedform.audit import audit as audit_of
     from closedform.cli.output import heading
 
-    given = parse_facts(facts)
-    options = {"key": key, "base": base_value, "as_implemented": as_implemented}
-    schedules, total = _schedules(name, words, framework, given, options)
+    schedules, total = _schedules(name, words, options)
     for schedule in schedules.values():
         if schedule.length is None and not (until or total):
             raise UsageError(
@@ -108,20 +102,17 @@ def _plain_difference(found: Difference | None) -> dict[str, Any] | None:
 
 
 def _schedules(
-    name: str,
-    words: list[str],
-    framework: str | None,
-    facts: Mapping[str, Any],
-    options: Mapping[str, Any],
+    name: str, words: list[str], options: SourceOptions
 ) -> tuple[Mapping[str, Schedule], int | None]:
     """The schedules by key, and the number of steps of the run if a config specifies it."""
     import closedform as cf
     from closedform.cli.sources import CONFIG_SUFFIXES, load_source, schedules_of
 
-    if name.lower().endswith(CONFIG_SUFFIXES) and not words and not framework and not facts:
+    is_config = name.lower().endswith(CONFIG_SUFFIXES) and not words
+    if is_config and not options.framework and not options.facts and options.files is None:
         # Not load_recipe: an audit needs no optimizer, and a config may name one that is unknown.
         return cf.load_schedules(Path(name))
-    source = load_source(name, words, framework=framework, facts=facts, **options)
+    source = load_source(name, words, options)
     found = schedules_of(source)
     if not found:
         raise UsageError(f"{name} has no schedule to audit")

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from closedform.cli.arguments import parse_facts
+from closedform.cli.arguments import FILES_HELP, parse_facts
 from closedform.cli.parser import Parser, positive
 
 if TYPE_CHECKING:
@@ -32,9 +32,7 @@ def parser(prog: str) -> Parser:
         metavar="NAME=VALUE",
         help="a number of the run, as in --facts global_batch_size=512",
     )
-    found.add_argument(
-        "--files", type=Path, help="the directory of the files that the config inherits from"
-    )
+    found.add_argument("--files", type=Path, help=FILES_HELP)
     found.add_argument(
         "--total", type=positive, help="the updates of the run, if the config has none"
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from closedform.cli.arguments import parse_facts, split_words
+from closedform.cli.arguments import FILES_HELP, SourceOptions, parse_facts, split_words
 from closedform.cli.parser import Parser, positive
 
 if TYPE_CHECKING:
@@ -39,6 +39,10 @@ def parser(prog: str) -> Parser:
     for side in ("a", "b"):
         text = f"the framework of the config {side.upper()}, also with @version"
         found.add_argument(f"--framework-{side}", metavar="FRAMEWORK", help=text)
+    found.add_argument("--files", type=Path, help=FILES_HELP)
+    for side in ("a", "b"):
+        text = f"the same for {side.upper()} only"
+        found.add_argument(f"--files-{side}", type=Path, metavar="FILES", help=text)
     found.add_argument("--key", help="only this key, such as lr")
     found.add_argument("--until", type=positive, help="the number of updates")
     found.add_argument(
@@ -68,6 +72,9 @@ def run(
     facts_b: list[str] | None,
     framework_a: str | None,
     framework_b: str | None,
+    files: Path | None,
+    files_a: Path | None,
+    files_b: Path | None,
     key: str | None,
     until: int | None,
     log_offset: int,
@@ -86,8 +93,11 @@ def run(
     if plot is not None:
         check_free(plot, force=force)
     shared = parse_facts(facts)
-    one = load_curve(a, framework_a, {**shared, **parse_facts(facts_a)}, base_value, log_offset)
-    other = load_curve(b, framework_b, {**shared, **parse_facts(facts_b)}, base_value, log_offset)
+    each = SourceOptions(base=base_value)
+    own, others = {**shared, **parse_facts(facts_a)}, {**shared, **parse_facts(facts_b)}
+    of_a = replace(each, framework=framework_a, facts=own, files=files_a or files)
+    of_b = replace(each, framework=framework_b, facts=others, files=files_b or files)
+    one, other = load_curve(a, of_a, log_offset), load_curve(b, of_b, log_offset)
     found = difference_of(one, other, until)
     curves = [curve for curve in found.curves if key is None or curve.key == key]
     if not curves:
@@ -108,13 +118,7 @@ def run(
     return UNDECIDED if strict and is_undecided else 0
 
 
-def load_curve(
-    text: str,
-    framework: str | None,
-    facts: Mapping[str, Any],
-    base: float | None,
-    log_offset: int,
-) -> Source:
+def load_curve(text: str, options: SourceOptions, log_offset: int) -> Source:
     """Returns the recipe, schedule or log that a text denotes, which may have arguments."""
     from closedform.cli.sources import load_source
     from closedform.errors import ArgumentError
@@ -124,7 +128,7 @@ def load_curve(
     name, *words = [text] if Path(text).is_file() else split_words(text)
     if is_log(name):
         return read_log(name, log_offset)
-    found = load_source(name, words, base=base, framework=framework, facts=facts)
+    found = load_source(name, words, options)
     if isinstance(found, UpdateRule):
         raise ArgumentError(
             f"{name} is an optimizer, not a schedule", hint="name a schedule, or a config"

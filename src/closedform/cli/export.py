@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from closedform.cli.arguments import NAME_HELP, add_source_options, parse_facts, parse_shapes
+from closedform.cli.arguments import NAME_HELP, SourceOptions, add_source_options, parse_shapes
 from closedform.cli.parser import Parser, UsageError
 
 if TYPE_CHECKING:
@@ -104,11 +104,7 @@ def run(
     opset: int | None,
     target: str | None,
     claims: bool,
-    key: str,
-    base_value: float | None,
-    as_implemented: bool,
-    framework: str | None,
-    facts: list[str] | None,
+    options: SourceOptions,
 ) -> None:
     """Writes the files and prints their names."""
     import closedform as cf
@@ -118,16 +114,7 @@ def run(
 
     name, words = _named(name, optimizer, words)
     shapes = parse_shapes(params or [])
-    source = load_source(
-        name,
-        words,
-        key=key,
-        base=base_value,
-        as_implemented=as_implemented,
-        inputs=inputs or (),
-        framework=framework,
-        facts=parse_facts(facts),
-    )
+    source = load_source(name, words, options, inputs=inputs or ())
     if output.suffix == ".h":
         check_free(output, force=force)
         _write_header(source, output, dtype, inputs or ())

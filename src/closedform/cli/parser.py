@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from closedform.errors import ClosedFormError, nearest
@@ -31,6 +31,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, prog: str, description: str, *, has_arguments: bool = False) -> None:
         self.known: dict[str, argparse.Action] = {}
         self.positionals: list[argparse.Action] = []
+        self.bundles: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {}
         self.has_arguments = has_arguments
         super().__init__(
             prog=prog,
@@ -49,6 +50,10 @@ class Parser(argparse.ArgumentParser):
         if not action.option_strings:
             self.positionals.append(action)
         return action
+
+    def bundle(self, name: str, make: Callable[..., Any], parts: Sequence[str]) -> None:
+        """Declares that the values of some arguments are one value, made from them by keyword."""
+        self.bundles[name] = (make, tuple(parts))
 
     def error(self, message: str) -> NoReturn:
         """Raises an error of usage instead of printing the usage."""
@@ -73,6 +78,8 @@ class Parser(argparse.ArgumentParser):
             word = rest[end].partition("=")[0]
             raise UsageError(f"unknown option {word}", hint=self.near(word))
         values = vars(self.parse_args([*own, "--", *rest[:end]]))
+        for name, (make, parts) in self.bundles.items():
+            values[name] = make(**{part: values.pop(part) for part in parts})
         return {**values, "words": rest[end:]} if self.has_arguments else values
 
     def near(self, word: str) -> str:

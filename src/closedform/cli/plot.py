@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from closedform.cli.arguments import NAME_HELP, add_source_options, parse_facts
+from closedform.cli.arguments import NAME_HELP, SourceOptions, add_source_options
 from closedform.cli.parser import Parser, UsageError, positive
 
 if TYPE_CHECKING:
@@ -66,11 +66,7 @@ def run(
     compare: bool,
     title: str | None,
     log_offset: int,
-    key: str,
-    base_value: float | None,
-    as_implemented: bool,
-    framework: str | None,
-    facts: list[str] | None,
+    options: SourceOptions,
 ) -> None:
     """Draws the plot."""
     from closedform.cli.output import check_free
@@ -82,12 +78,9 @@ def run(
             f"{words[0]} can be an argument of several names",
             hint=f'put a name and its arguments in quotes: "{names[0]} {words[0]} …"',
         )
-    given = parse_facts(facts)
-    options: dict[str, Any] = {"base": base_value, "framework": framework}
-    options |= {"facts": given, "as_implemented": as_implemented}
     curves: dict[str, Schedule | Log] = {}
     for name in names:
-        label, curve = _curve(name, words, key, log_offset, options)
+        label, curve = _curve(name, words, log_offset, options)
         curves[f"{label} #{len(curves) + 1}" if label in curves else label] = curve
     if output is None:
         drawings = {"clock": clock != "updates", "log": bool(log), "area": area}
@@ -104,9 +97,9 @@ def run(
         curves,
         output,
         steps=until,
-        key=key,
+        key=options.key,
         clock=clock,
-        facts={name: value for name, value in given.items() if clock != "updates"},
+        facts={name: value for name, value in options.facts.items() if clock != "updates"},
         log=log,
         area=area,
         milestones=not no_milestones,
@@ -117,7 +110,7 @@ def run(
 
 
 def _curve(
-    text: str, words: list[str], key: str, log_offset: int, options: dict[str, Any]
+    text: str, words: list[str], log_offset: int, options: SourceOptions
 ) -> tuple[str, Schedule | Log]:
     """The label and the curve of a name, which may have its arguments behind it."""
     from closedform.cli.arguments import split_words
@@ -129,10 +122,10 @@ def _curve(
         from closedform.recipes.logs import read_log
 
         return Path(name).name, read_log(name, log_offset)
-    source = load_source(name, [*own, *words], key=key, **options)
-    schedule = schedule_of(source, name, key)
+    source = load_source(name, [*own, *words], options)
+    schedule = schedule_of(source, name, options.key)
     if source is not schedule:
-        return f"{key} of {Path(name).name}", schedule
+        return f"{options.key} of {Path(name).name}", schedule
     return text if own else schedule.name, schedule
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from closedform.cli.arguments import NAME_HELP, add_source_options, parse_facts, parse_shapes
+from closedform.cli.arguments import NAME_HELP, SourceOptions, add_source_options, parse_shapes
 from closedform.cli.parser import Parser, positive
 
 if TYPE_CHECKING:
@@ -48,11 +48,7 @@ def run(
     until: int | None,
     params: list[str] | None,
     as_json: bool,
-    key: str,
-    base_value: float | None,
-    as_implemented: bool,
-    framework: str | None,
-    facts: list[str] | None,
+    options: SourceOptions,
 ) -> None:
     """Prints the schedules and the rule."""
     from closedform.cli.output import heading
@@ -60,15 +56,7 @@ def run(
     from closedform.language import Schedule, UpdateRule
 
     shapes = parse_shapes(params or ["w=4x3"])
-    source = load_source(
-        name,
-        words,
-        key=key,
-        base=base_value,
-        as_implemented=as_implemented,
-        framework=framework,
-        facts=parse_facts(facts),
-    )
+    source = load_source(name, words, options)
     schedules = schedules_of(source)
     until = until or getattr(source, "max_steps", None)
     rule = None

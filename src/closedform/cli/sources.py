@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import closedform as cf
-from closedform.cli.arguments import free_arguments
+from closedform.cli.arguments import SourceOptions, free_arguments
 from closedform.cli.parser import UsageError
 from closedform.errors import ArgumentError, UnknownNameError, nearest
 
@@ -34,13 +34,9 @@ CONFIG_SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".args", ".sh", ".gin")
 def load_source(
     name: str,
     words: Sequence[str],
+    options: SourceOptions | None = None,
     *,
-    key: str = "lr",
-    base: float | None = None,
-    as_implemented: bool = False,
     inputs: Sequence[str] = (),
-    framework: str | None = None,
-    facts: Mapping[str, Any] | None = None,
 ) -> Schedule | UpdateRule | Recipe:
     """Returns the object that a name denotes, with its arguments from the remaining words.
 
@@ -50,13 +46,8 @@ def load_source(
             or a schedule or optimizer of the library, also as ``schedule:name`` and
             ``optimizer:name``.
         words: The words of the command line that are not options of the command.
-        key: For a framework's class, the hyperparameter that it schedules.
-        base: For a framework's class that scales the optimizer's own value, that value.
-        as_implemented: Whether to reproduce the defects of the framework.
+        options: How it is read.
         inputs: Variables of a Python function that become hyperparameters.
-        framework: For a config file, the framework that it is written for, also with
-            ``@version``.
-        facts: For a config file, numbers of the run that it does not contain.
 
     Raises:
         UsageError: The words are not arguments.
@@ -64,13 +55,16 @@ def load_source(
     """
     if name.startswith("-"):
         raise UsageError(f"the name must precede its options, got {name!r}")
+    options = options or SourceOptions()
     arguments = free_arguments(words)
-    is_python_config = framework is not None and name.lower().endswith(".py")
+    is_python_config = options.framework is not None and name.lower().endswith(".py")
     if name.lower().endswith(CONFIG_SUFFIXES) or is_python_config:
         if arguments:
             raise UsageError(f"a config file takes no {option(next(iter(arguments)))}")
-        own, _, version = (framework or "").partition("@")
-        return cf.load_recipe(Path(name), own or None, version or None, facts)
+        own, _, version = (options.framework or "").partition("@")
+        return cf.load_recipe(
+            Path(name), own or None, version or None, options.facts, files=options.files
+        )
     if name.lower().endswith(".onnx"):
         return cf.from_onnx(name)
     file, colon, function = name.rpartition(":")
@@ -78,24 +72,22 @@ def load_source(
         return _from_python(Path(file), function, arguments, inputs)
     kind, colon, own = name.partition(":")
     if colon and f"{kind}s" in KINDS:
-        return _from_library(own, arguments, (f"{kind}s",))
+        return _in_updates(_from_library(own, arguments, (f"{kind}s",)), options.facts)
     if not colon:
-        return _from_library(name, arguments)
-    return _from_framework(kind, own, arguments, key, base, as_implemented=as_implemented)
+        return _in_updates(_from_library(name, arguments), options.facts)
+    return _from_framework(kind, own, arguments, options)
 
 
 def _from_framework(
     framework: str,
     name: str,
     arguments: Mapping[str, Any],
-    key: str,
-    base: float | None,
-    *,
-    as_implemented: bool,
+    options: SourceOptions,
 ) -> Schedule | UpdateRule:
     """The schedule or rule of a class of a framework."""
     from closedform.recipes.group_values import NEEDS_BASE
 
+    key, base, as_implemented = options.key, options.base, options.as_implemented
     known = cf.frameworks.names(framework)
     entries = cf.frameworks.FRAMEWORKS[framework]
     if name in known.optimizers:
@@ -206,7 +198,7 @@ def _from_library(
             hint=f"{_in_frameworks(name) or nearest(name, known)} `closedform list` shows all",
         )
     signature = inspect.signature(function)
-    given = {key: _with_schedules(value) for key, value in arguments.items()}
+    given = {key: _read_value(value) for key, value in arguments.items()}
     _refuse_unknown(given, signature.parameters, name)
     try:
         signature.bind(**given)
@@ -279,10 +271,31 @@ def _in_frameworks(name: str) -> str | None:
     return f"did you mean {' or '.join(found)}?" if found else None
 
 
-def _with_schedules(value: Any) -> Any:
-    """Replaces each {"class": name, "kwargs": {...}} by the named schedule of the library."""
+def _in_updates(found: Schedule | UpdateRule, facts: Mapping[str, Any]) -> Schedule | UpdateRule:
+    """A schedule with its lengths converted to updates by the facts of the run."""
+    from closedform.language.in_units import ScheduleInUnits
+
+    if not isinstance(found, ScheduleInUnits):
+        return found
+    missing = found.missing_facts(facts)
+    if missing:
+        raise ArgumentError(
+            f"lengths in units need the facts {', '.join(missing)}",
+            where=found.name,
+            hint=f"give --facts, such as --facts {missing[0]}=256",
+        )
+    return found.resolve(facts)
+
+
+def _read_value(value: Any) -> Any:
+    """An argument with lengths, and schedules for each {"class": name, "kwargs": {...}}."""
+    if isinstance(value, str):
+        from closedform.recipes.clock import parse_length
+
+        length = parse_length(value)
+        return value if length is None else length
     if isinstance(value, list):
-        return [_with_schedules(item) for item in value]
+        return [_read_value(item) for item in value]
     if not isinstance(value, dict) or "class" not in value:
         return value
     return _from_library(str(value["class"]), value.get("kwargs", {}))

@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from closedform.cli.arguments import NAME_HELP, add_source_options, parse_facts
+from closedform.cli.arguments import NAME_HELP, SourceOptions, add_source_options
 from closedform.cli.parser import Parser, UsageError, at_least_a_tenth
 
 if TYPE_CHECKING:
@@ -97,11 +97,7 @@ def run(
     budget: float,
     seconds: float,
     memory: float,
-    key: str,
-    base_value: float | None,
-    as_implemented: bool,
-    framework: str | None,
-    facts: list[str] | None,
+    options: SourceOptions,
 ) -> int:
     """Prints the verdicts."""
     from closedform.cli.output import check_free
@@ -117,18 +113,12 @@ def run(
     if is_file:
         size = int(memory * 2**30)
         checked = [
-            _check_file(Path(name), against, key, budget, seconds, size, proof, strict=strict)
+            _check_file(
+                Path(name), against, options.key, budget, seconds, size, proof, strict=strict
+            )
         ]
     else:
-        source = load_source(
-            name,
-            words,
-            key=key,
-            base=base_value,
-            as_implemented=as_implemented,
-            framework=framework,
-            facts=parse_facts(facts),
-        )
+        source = load_source(name, words, options)
         found = _check_source(source, symbolic=symbolic, budget=budget)
         checked = [_of_report(*each, strict=strict, proof=proof) for each in found]
     if as_json:
@@ -136,7 +126,7 @@ def run(
     for each in () if as_json else checked:
         _show(each)
     if output is not None:
-        _draw(checked, name, key, output)
+        _draw(checked, name, options.key, output)
     return max((each.code for each in checked), key=weight)
 
 

@@ -37,11 +37,12 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
 
 def _source(text: str, key: str, path: str) -> Source:
     """The schedule or rule that a text names; of a recipe, what the file is of."""
+    from closedform.cli.arguments import SourceOptions
     from closedform.cli.sources import load_source, schedule_of
     from closedform.language import Schedule, UpdateRule
 
     name, *words = shlex.split(text)
-    source = load_source(name, words, key=key)
+    source = load_source(name, words, SourceOptions(key=key))
     if isinstance(source, Schedule | UpdateRule):
         return source
     if rule_file(load_model(Path(path))) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -290,6 +291,9 @@ _FUNCTIONS: Mapping[Unit, str] = {
 }
 
 
+_UNITS = {name: unit for unit, name in _FUNCTIONS.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Amount(Length):
     """A length of a schedule in a unit, which facts convert to updates.
@@ -344,6 +348,33 @@ class Amount(Length):
     ) -> ScheduleInUnits:
         """Returns the schedule that a call with such lengths makes when the facts are known."""
         return ScheduleInUnits(function, arguments)
+
+
+_LENGTH = re.compile(r"\s*([\d.]+(?:[eE][-+]?\d+)?)\s*([A-Za-z_-]+)(?::(\w+))?\s*")
+
+
+def parse_length(text: str) -> Amount | None:
+    """Returns the length that a text denotes: a number, a unit, and perhaps a rounding.
+
+    The units are ``tokens``, ``samples``, ``micro_batches``, ``epochs`` and ``fraction``. A text
+    of another form is None.
+
+    Raises:
+        DefinitionError: The number is not one, or the rounding is unknown.
+
+    Example:
+        >>> parse_length("2e9tokens"), parse_length("0.03 fraction:floor"), parse_length("cosine")
+        (tokens(2000000000), fraction(3/100, rounding="floor"), None)
+    """
+    found = _LENGTH.fullmatch(text)
+    unit = found and _UNITS.get(found[2].replace("-", "_"))
+    if not found or not unit:
+        return None
+    try:
+        value = float(found[1])
+    except ValueError:
+        raise DefinitionError(f"a length begins with a number, got {text!r}") from None
+    return Amount(value, unit, _rounding(found[3] or Rounding.EXACT))
 
 
 def _rounding(name: str) -> Rounding:

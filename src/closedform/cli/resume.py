@@ -1,0 +1,140 @@
+"""``closedform resume``: a schedule that is changed at an update of its run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from closedform.cli.arguments import NAME_HELP, SourceOptions, add_source_options, split_words
+from closedform.cli.parser import Parser, UsageError, positive
+
+if TYPE_CHECKING:
+    from closedform.language import Schedule
+    from closedform.resuming import Resumed
+
+_HELP = """\
+Change the schedule of a run at an update: another schedule, horizon or batch size.
+
+Exactly one of --new, --total and --batch-sizes is given. The report says what changes, and whether
+the value is proved not to jump. The arguments of NAME are options:
+closedform resume cosine --start 3e-4 --end 0 --steps 1000 --at 600 --total 1500.
+"""
+
+
+def parser(prog: str) -> Parser:
+    """Returns the parser of the command."""
+    found = Parser(prog, _HELP, has_arguments=True)
+    found.add_argument("name", help=NAME_HELP)
+    found.add_argument("--at", type=int, required=True, help="the first update with the change")
+    found.add_argument(
+        "--new",
+        metavar="NAME",
+        help="the schedule that follows, from its own step 0; its arguments in quotes: "
+        '"cosine --start 3e-4 --end 0 --steps 1000"',
+    )
+    found.add_argument("--total", type=positive, help="the new number of updates of the whole run")
+    found.add_argument(
+        "--batch-sizes",
+        metavar="OLD,NEW",
+        help="the batch sizes before and after, such as 256,512: the schedule remains the same "
+        "function of the samples",
+    )
+    found.add_argument(
+        "--scaling",
+        choices=("none", "linear", "sqrt"),
+        default="none",
+        help="the change of the value with the batch size (none)",
+    )
+    found.add_argument(
+        "--jump", action="store_true", help="leave the values of --new as they are: it may jump"
+    )
+    found.add_argument("-o", "--output", type=Path, help="write the whole schedule to this .onnx")
+    found.add_argument("--force", action="store_true", help="overwrite the file")
+    found.add_argument("--json", dest="as_json", action="store_true", help="print JSON")
+    add_source_options(found)
+    return found
+
+
+def run(
+    *,
+    name: str,
+    words: list[str],
+    at: int,
+    new: str | None,
+    total: int | None,
+    batch_sizes: str | None,
+    scaling: str,
+    jump: bool,
+    output: Path | None,
+    force: bool,
+    as_json: bool,
+    options: SourceOptions,
+) -> None:
+    """Prints the report of the change."""
+    from closedform.cli.output import check_free
+    from closedform.resuming import resume
+
+    if output is not None:
+        if output.suffix != ".onnx":
+            raise UsageError(f"-o must be an .onnx file, got {str(output)!r}")
+        check_free(output, force=force)
+    found = resume(
+        _schedule(name, words, options),
+        at,
+        None if new is None else _schedule(*_named(new), options),
+        total=total,
+        batch_sizes=_pair(batch_sizes),
+        scaling=scaling,
+        is_continuous=not jump,
+    )
+    print(json.dumps(_plain(found), indent=2) if as_json else found)
+    if output is not None:
+        import closedform as cf
+
+        cf.to_onnx(found.schedule, output)
+
+
+def _schedule(name: str, words: list[str], options: SourceOptions) -> Schedule:
+    """The schedule that a name denotes; that of a config has the length of its run."""
+    from closedform.cli.sources import load_source, schedule_of
+    from closedform.language import Schedule
+
+    source = load_source(name, words, options)
+    found = schedule_of(source, name, options.key)
+    horizon = getattr(source, "horizon", None)
+    if found.length is not None or horizon is None:
+        return found
+    return Schedule(found.bound, name=found.name, length=horizon)
+
+
+def _named(text: str) -> tuple[str, list[str]]:
+    name, *words = [text] if Path(text).is_file() else split_words(text)
+    return name, words
+
+
+def _pair(text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    from closedform.cli.arguments import parse_literal
+
+    sizes = parse_literal(text)
+    if not isinstance(sizes, list) or len(sizes) != 2:
+        raise UsageError(f"--batch-sizes must be two numbers such as 256,512, got {text!r}")
+    return sizes[0], sizes[1]
+
+
+def _plain(found: Resumed) -> dict[str, Any]:
+    """The report as JSON; numbers are the nearest floats."""
+    from closedform.language.exact import to_float
+
+    return {
+        "at": found.at,
+        "before": to_float(found.before),
+        "after": to_float(found.after),
+        "history": str(found.history),
+        "continuity": str(found.continuity),
+        "old_length": found.old_length,
+        "new_length": found.new_length,
+        "factor": to_float(found.factor),
+    }

@@ -1,0 +1,127 @@
+"""``closedform solve``: the hyperparameter for which a value or an area is a number."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from closedform.cli.arguments import NAME_HELP, SourceOptions, add_source_options, parse_literal
+from closedform.cli.parser import Parser, UsageError, positive
+
+if TYPE_CHECKING:
+    from closedform.inverse import Solution
+
+_HELP = """\
+Find the hyperparameter of NAME for which its area, or its value at an update, is a number.
+
+The area is the sum of the values of all updates. Options of NAME are its arguments, also that
+which is asked for: its value is where the search begins.
+closedform solve cosine --start 3e-4 --end 0 --steps 1000 --for steps --area 0.2
+closedform solve linear --start 1 --end 0 --steps 100 --for start --value 0.5 --at 20
+"""
+
+
+def parser(prog: str) -> Parser:
+    """Returns the parser of the command."""
+    found = Parser(prog, _HELP, has_arguments=True)
+    found.add_argument("name", help=NAME_HELP)
+    found.add_argument(
+        "--for", dest="unknown", required=True, metavar="HYPERPARAMETER", help="the unknown"
+    )
+    found.add_argument("--area", metavar="NUMBER", help="the sum of the values of all updates")
+    found.add_argument(
+        "--until", type=positive, help="the updates of the area, if NAME has no length"
+    )
+    found.add_argument("--value", metavar="NUMBER", help="the value at update --at")
+    found.add_argument("--at", type=int, help="the update of --value")
+    found.add_argument(
+        "--range",
+        dest="bounds",
+        metavar="LOW,HIGH",
+        help="the values that are searched (a thousandth to a thousand times that of NAME)",
+    )
+    found.add_argument("--json", dest="as_json", action="store_true", help="print JSON")
+    add_source_options(found)
+    return found
+
+
+def run(
+    *,
+    name: str,
+    words: list[str],
+    unknown: str,
+    area: str | None,
+    until: int | None,
+    value: str | None,
+    at: int | None,
+    bounds: str | None,
+    as_json: bool,
+    options: SourceOptions,
+) -> None:
+    """Prints the hyperparameter."""
+    from closedform.cli.sources import load_source, schedule_of
+    from closedform.inverse import solve
+    from closedform.language import exact_number
+    from closedform.language.quantities import Equation
+
+    if (area is None) == (value is None):
+        raise UsageError("give either --area or --value with --at")
+    if (value is None) != (at is None):
+        raise UsageError("--value and --at are given together")
+    if value is not None and until is not None:
+        raise UsageError("--until is for --area")
+    low, high = (None, None) if bounds is None else _bounds(bounds)
+    source = load_source(name, words, options)
+    schedule = schedule_of(source, name, options.key)
+    if until is None and schedule.length is None:
+        until = getattr(source, "horizon", None)
+    quantity = schedule.area(until) if at is None else schedule.at(at)
+    wanted = _number(str(area if value is None else value))
+    equation = Equation(quantity, exact_number(wanted, "the number"))
+    found = solve(equation, unknown, low=low, high=high)
+    print(json.dumps(_plain(found), indent=2) if as_json else _text(found))
+
+
+def _number(text: str) -> int | float:
+    number = parse_literal(text)
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise UsageError(f"expected a number, got {text!r}")
+    return number
+
+
+def _bounds(text: str) -> tuple[float, float]:
+    low, comma, high = text.partition(",")
+    if not comma:
+        raise UsageError(f"--range must be two numbers such as 10,1000, got {text!r}")
+    return _number(low), _number(high)
+
+
+def _text(found: Solution) -> str:
+    shown = str(found.value) if found.is_exact else repr(_float(found.value))
+    if found.is_exact:
+        return f"{found.name} = {shown}, exactly"
+    if found.low.is_Integer and found.high.is_Integer:
+        return (
+            f"{found.name} = {shown}, the nearest: {found.low} gives {found.at_low!r}, "
+            f"{found.high} gives {found.at_high!r}"
+        )
+    return f"{found.name} = {shown}, from {_float(found.low)!r} to {_float(found.high)!r}"
+
+
+def _float(number: Any) -> float | int:
+    from closedform.language.exact import to_float
+
+    return int(number) if number.is_Integer else to_float(number)
+
+
+def _plain(found: Solution) -> dict[str, Any]:
+    """The solution as JSON; numbers are integers or the nearest floats."""
+    return {
+        "name": found.name,
+        "value": _float(found.value),
+        "is_exact": found.is_exact,
+        "low": _float(found.low),
+        "high": _float(found.high),
+        "at_low": found.at_low,
+        "at_high": found.at_high,
+    }

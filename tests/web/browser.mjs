@@ -2,11 +2,17 @@
 import path from "node:path";
 import { createRequire } from "node:module";
 
-export async function open(address, packages, executablePath, height) {
+export async function launch(packages, executablePath) {
   const require = createRequire(path.join(packages, "x.js"));
   const { chromium } = require("playwright-core");
-  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
-  const page = await browser.newPage({ viewport: { width: 1200, height } });
+  return chromium.launch({ executablePath, args: ["--no-sandbox"] });
+}
+
+// `prepare` gets the page before it is opened, for routes.
+export async function visit(browser, address, { width = 1200, height = 800, colorScheme = "light", prepare } = {}) {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme });
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  const page = await context.newPage();
   const errors = [];
   const foreign = [];
   page.on("pageerror", (error) => errors.push(String(error)));
@@ -17,6 +23,12 @@ export async function open(address, packages, executablePath, height) {
     const url = request.url();
     if (!/^(data|blob):/.test(url) && !url.startsWith(new URL(address).origin)) foreign.push(url);
   });
+  await prepare?.(page);
   await page.goto(address);
-  return { browser, page, errors, foreign };
+  return { page, errors, foreign };
+}
+
+export async function open(address, packages, executablePath, height) {
+  const browser = await launch(packages, executablePath);
+  return { browser, ...(await visit(browser, address, { height })) };
 }

@@ -1,21 +1,41 @@
-// Moves a slider of the gallery; prints all curves before, and that curve after, as JSON.
-import { open } from "./browser.mjs";
+// Prints as JSON: the curves of the gallery, and of one schedule before and after its slider moves.
+import { launch, visit } from "./browser.mjs";
 
-const [address, name, input, value, shot, packages, chromium] = process.argv.slice(2);
-const { browser, page, errors, foreign } = await open(address, packages, chromium, 1500);
-await page.waitForFunction(
+const [address, name, input, value, packages, chromium] = process.argv.slice(2);
+const browser = await launch(packages, chromium);
+const all = await visit(browser, address);
+await all.page.waitForFunction(
   () => /schedules$/.test(document.getElementById("status").textContent),
   { timeout: 90000 },
 );
-const before = await page.evaluate(() => ({ ...window.gallery.curves }));
-await page.screenshot({ path: shot });
-await page.locator(`#${name}-${input}`).fill(value);
-await page.waitForFunction(
+const curves = await all.page.evaluate(() => window.gallery.curves);
+await all.page.click(`#card-${name} h2 a`);
+await all.page.waitForFunction((curve) => window.gallery?.curves[curve], name);
+const code = async () => [await all.page.textContent("#python"), await all.page.textContent("#onnx")];
+const initialCode = await code();
+const curveOf = () => all.page.evaluate((curve) => window.gallery.curves[curve], name);
+const before = await curveOf();
+await all.page.locator(`#${input}`).fill(value);
+await all.page.locator(`#${input}`).press("Tab");
+await all.page.waitForFunction(
   ([curve, last]) => window.gallery.curves[curve].at(-1) !== last,
-  [name, before[name].at(-1)],
+  [name, before.at(-1)],
 );
-const after = await page.evaluate((curve) => window.gallery.curves[curve], name);
-const said = await page.textContent("#error");
-if (said) errors.push(said);
+const after = await curveOf();
+const movedCode = await code();
+await all.page.click("#share");
+const link = await all.page.evaluate(() => navigator.clipboard.readText());
+const again = await visit(browser, link);
+await again.page.waitForFunction((curve) => window.gallery?.curves[curve], name);
+const shared = await again.page.evaluate((curve) => window.gallery.curves[curve], name);
+const proofs = await again.page.locator("#proofs li").allTextContents();
+const names = await again.page.locator("#names li").allTextContents();
+const [download] = await Promise.all([again.page.waitForEvent("download"), again.page.click("#download")]);
+const formula = await again.page.locator("#formula .katex").count();
+const errors = [...all.errors, ...again.errors];
+const foreign = [...all.foreign, ...again.foreign];
+const downloaded = download.suggestedFilename();
 await browser.close();
-console.log(JSON.stringify({ before, after, errors, foreign }));
+console.log(JSON.stringify({
+  curves, before, after, shared, link, initialCode, movedCode, proofs, names, downloaded, formula, errors, foreign,
+}));

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import shutil
 import subprocess
 import threading
@@ -19,6 +20,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from closedform.language import Schedule
+from closedform.runtime.schedule import ScheduleSession
 from closedform.schedules.examples import EXAMPLES
 from closedform.training import TrainSession
 from closedform.web.gallery import write_gallery
@@ -35,6 +38,25 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 # Another build of onnxruntime adds float32 products in another order.
 TOLERANCE = 1e-4
+
+AGAIN = r"Write the page again with `closedform gallery`\."
+FAULTS = {
+    "missing": rf"^graphs/cosine\.onnx could not be loaded \(HTTP 404\)\. {AGAIN} Retry$",
+    "damaged": rf"^graphs/cosine\.onnx cannot be run by onnxruntime-web: .*{AGAIN} Retry$",
+    "runtime": rf"^onnxruntime-web could not be loaded from ort/: .*{AGAIN} Retry$",
+    "noManifest": rf"^manifest\.json could not be loaded \(HTTP 404\)\. {AGAIN}$",
+    "noServer": r"^manifest\.json .* does not respond\. Start it again with `python -m",
+    "noSchedule": "^The address names no schedule. Choose one under",
+    "unknownSchedule": '^There is no schedule "cosin". Choose one under',
+    "unknownInput": 'no hyperparameter "stop" .* there are: end, start, steps. The initial values',
+    "notANumber": '^end must be a number, such as 0.1; got "abc". The initial values are shown.',
+    "notAnInteger": '^steps must be an integer, such as 100; got "2.5". The initial values',
+    "undefinedValues": "^With these values it is not defined at step 0. Change or reset them.",
+    "steps": '^The steps must be an integer of at least 1; got "0".',
+    "done": "^3 steps are done. Increase the number of steps, or start again.",
+    "notSafetensors": "^The file is not a safetensors file: it has fewer than 8 bytes.",
+}
+"""The messages of the pages, by the fault in chromium_faults.mjs."""
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -85,7 +107,7 @@ def node(script: str, *words: str) -> Any:
         capture_output=True,
         text=True,
         cwd=BUILD,
-        timeout=180,
+        timeout=600,
         check=False,
     )
     assert run.returncode == 0, run.stderr
@@ -123,23 +145,114 @@ def test_node_trains_masters_of_float16_as_here(tmp_path: Path) -> None:
     assert in_node == pytest.approx(here, rel=TOLERANCE)
 
 
-def test_a_slider_moves_its_curve(sites: tuple[str, Path]) -> None:
+@pytest.fixture(scope="module")
+def gallery(sites: tuple[str, Path]) -> str:
+    """The address of the gallery."""
     address, root = sites
     write_gallery(root / "gallery", packages=PACKAGES)
-    shot = BUILD / "gallery.png"
-    words = (f"{address}/gallery/", "cosine", "end", "0.15", str(shot))
-    seen = node("chromium_gallery.mjs", *words, str(PACKAGES), str(CHROMIUM))
+    return f"{address}/gallery/"
+
+
+@pytest.fixture(scope="module")
+def training(sites: tuple[str, Path]) -> str:
+    """The address of a page that trains."""
+    address, root = sites
+    _, data = trained_here("mlp", root / "page-files")
+    train = root / "page-files" / "train.onnx"
+    write_training_page(train, root / "page", data=data, packages=PACKAGES)
+    return f"{address}/page/"
+
+
+def test_a_slider_moves_its_curve_and_the_page_is_complete(
+    gallery: str, sites: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, root = sites
+    words = (gallery, "cosine", "end", "0.15", str(PACKAGES), str(CHROMIUM))
+    seen = node("chromium_gallery.mjs", *words)
     assert seen["errors"] == []
     assert seen["foreign"] == []
-    for name, values in seen["before"].items():
+    for name, values in seen["curves"].items():
         example = EXAMPLES[name]
         schedule: Any = example.make()
         # Inputs keep constants from being folded: a few roundings of values of size 1.
         assert values == pytest.approx(schedule(np.arange(example.steps + 1)), abs=1e-13), name
-    assert len(seen["before"]) == len(EXAMPLES) - 1  # the plateau waits for a metric
+    assert len(seen["curves"]) == len(EXAMPLES) - 1  # the plateau waits for a metric
+    assert seen["before"] == seen["curves"]["cosine"]
     example = EXAMPLES["cosine"]
     moved: Any = example.make()
     wanted = moved.bind(end=0.15)(np.arange(example.steps + 1))
     assert seen["after"] == pytest.approx(wanted, abs=1e-13)
-    assert max(abs(seen["after"][-1] - seen["before"]["cosine"][-1]), 0) > 0.04
-    assert shot.stat().st_size > 10_000
+    assert abs(seen["after"][-1] - seen["before"][-1]) > 0.04
+    assert seen["shared"] == seen["after"]
+    assert seen["link"] == f"{gallery}schedule.html?schedule=cosine&end=0.15"
+
+    assert seen["formula"] == 1
+    assert seen["downloaded"] == "cosine.onnx"
+    assert "keras:CosineDecay" in seen["names"]
+    assert any(line.startswith("✓ proved bounded: the value is >= 1/10") for line in seen["proofs"])
+    monkeypatch.chdir(tmp_path)
+    shutil.copyfile(root / "gallery" / "graphs" / "cosine.onnx", "cosine.onnx")
+    for (python, onnx), values in (
+        (seen["initialCode"], seen["before"]),
+        (seen["movedCode"], seen["after"]),
+    ):
+        names: dict[str, Any] = {}
+        exec(python, names)
+        exec(onnx, names)
+        assert names["lr"](np.arange(example.steps + 1)) == pytest.approx(values, abs=1e-13)
+        assert names["values"] == pytest.approx(values, abs=1e-15)
+        assert ScheduleSession("lr.onnx")(7) == pytest.approx(values[7], abs=1e-13)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_code_of_each_page_makes_its_schedule(name: str, sites: tuple[str, Path]) -> None:
+    _, root = sites
+    made = EXAMPLES[name].make()
+    if not isinstance(made, Schedule):
+        return
+    entries = json.loads((root / "gallery" / "manifest.json").read_text())["entries"]
+    entry = next(entry for entry in entries if entry["name"] == name)
+    names: dict[str, Any] = {}
+    exec("\n".join([*entry["imports"], f"lr = {entry['code']}"]), names)
+    assert names["lr"] == made
+
+
+def test_pages_fit_three_widths_in_light_and_dark(gallery: str, training: str) -> None:
+    shots = BUILD / "shots"
+    shutil.rmtree(shots, ignore_errors=True)
+    shots.mkdir()
+    status = "document.getElementById('status').textContent"
+    pages = (
+        f"gallery|{gallery}?search=restarts|!/oading/.test({status})",
+        f"schedule|{gallery}schedule.html?schedule=tri_stage|document.getElementById('value')?.textContent",
+        f"long|{gallery}schedule.html?schedule=wsd_checkpoints|document.getElementById('value')?.textContent",
+        f"wrong|{gallery}schedule.html?schedule=cosine&end=abc|document.getElementById('value')?.textContent",
+        f"train|{training}|!document.getElementById('run').disabled",
+    )
+    seen = node("chromium_shots.mjs", str(shots), str(PACKAGES), str(CHROMIUM), *pages)
+    assert seen == {"wide": [], "errors": []}
+    assert len(list(shots.glob("*.png"))) == len(pages) * 3 * 2
+
+
+def test_faults_are_shown_and_stop_nothing_else(gallery: str, training: str) -> None:
+    words = (gallery, "noam", "cosine", training, str(PACKAGES), str(CHROMIUM))
+    seen = node("chromium_faults.mjs", *words)
+    count = len(EXAMPLES) - 1
+    # While the graph of noam loads, and after it.
+    found = [name for name in EXAMPLES if "cosine" in name]
+    assert set(found) <= set(seen["whileLoading"]) < set(EXAMPLES)
+    assert "loading" in seen["statusWhileLoading"]
+    assert seen["searchAddress"] == f"{gallery}?search=cosine"
+    assert seen["noMatch"].startswith("No schedule matches. Search for")
+    assert seen["afterLoading"] == f"{count} schedules"
+    # By keyboard: "/", Tab, Enter and an arrow.
+    assert seen["focused"] == "constant"
+    assert seen["address"] == f"{gallery}schedule.html?schedule=constant"
+    assert seen["value"] == "t = 1: 0.1"
+    assert seen["statusWithMissing"] == f"{count} schedules, 1 could not be drawn"
+    assert set(EXAMPLES) - set(seen["drawnWithMissing"]) == {"cosine", "reduce_on_plateau"}
+    assert seen["errorAfterRetry"] == 0
+    for fault, message in FAULTS.items():
+        assert re.search(message, seen[fault]), (fault, seen[fault])
+    assert seen["fields"] == ["7", False]
+    assert seen["trainingAddress"] == f"{training}?batch=7&steps=3&seed=5&shuffle=0"

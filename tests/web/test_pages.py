@@ -15,7 +15,9 @@ from torch.nn.functional import cross_entropy
 
 from closedform import schedules, transforms
 from closedform.api import to_onnx
-from closedform.errors import ExportError
+from closedform.cli import gallery as gallery_command
+from closedform.cli.parser import Parser, UsageError
+from closedform.errors import ExportError, UnknownNameError
 from closedform.runtime.onnx_session import open_session
 from closedform.schedules.examples import EXAMPLES
 from closedform.training import export
@@ -63,6 +65,8 @@ def test_the_training_page_is_self_contained(trained: Path, packages: Path, tmp_
     assert found == {
         "index.html",
         "train.js",
+        "page.js",
+        "served.js",
         "trainer.js",
         "chart.js",
         "style.css",
@@ -255,6 +259,26 @@ def test_the_curve_of_a_card_is_computed_by_its_graph(packages: Path, tmp_path: 
     assert "keras:CosineDecay" in entries[0]["systems"]
 
 
+def test_the_page_of_a_schedule_has_its_code_and_proofs(packages: Path, tmp_path: Path) -> None:
+    names = ["function", "chained"]
+    page = write_gallery(tmp_path / "site", names=names, packages=packages)
+    entries = json.loads((page.parent / "manifest.json").read_text())["entries"]
+    assert [entry["imports"] for entry in entries] == [
+        ["import sympy as sp", "from closedform.schedules import function"],
+        ["from closedform.schedules import chained, cosine, step_decay"],
+    ]
+    for entry in entries:
+        names_there: dict[str, Any] = {}
+        exec("\n".join([*entry["imports"], f"lr = {entry['code']}"]), names_there)
+        assert names_there["lr"] == EXAMPLES[entry["name"]].make()
+    verdicts = {found["claim"]: found for found in entries[1]["verdicts"]}
+    assert verdicts["continuous"]["verdict"] == "NO"
+    assert verdicts["continuous"]["detail"].endswith("at step 80, up to step 80")
+    assert verdicts["non_negative"]["sentence"] == "the value is never below 0"
+    with pytest.raises(UnknownNameError, match=r"no schedule 'cosin': did you mean 'cosine'\?"):
+        write_gallery(tmp_path / "site", names=["cosin"], packages=packages)
+
+
 def test_the_commands_print_the_path_of_the_page(
     trained: Path, packages: Path, tmp_path: Path
 ) -> None:
@@ -264,3 +288,22 @@ def test_the_commands_print_the_path_of_the_page(
     assert result.exit_code == 0
     assert f"wrote {site / 'index.html'}" in result.stdout.replace("\n", "")
     assert f"python -m http.server --directory {site} 8000" in result.stdout.replace("\n", "")
+    words = ["gallery", "constant", "-o", str(tmp_path / "all"), "--packages", str(packages)]
+    result = CliRunner().invoke(words)
+    assert result.exit_code == 0, result.output
+    entries = json.loads((tmp_path / "all" / "manifest.json").read_text())["entries"]
+    assert [entry["name"] for entry in entries] == ["constant"]
+
+
+def test_the_gallery_command_takes_any_number_of_names() -> None:
+    for words, names in (([], []), (["cosine", "wsd"], ["cosine", "wsd"])):
+        values = gallery_command.parser("closedform gallery").parse([*words, "-o", "site"])
+        assert values == {"names": names, "output": Path("site"), "packages": None}
+
+
+def test_a_command_without_positional_arguments_takes_options_only() -> None:
+    parser = Parser("closedform x", "")
+    parser.add_argument("-o")
+    assert parser.parse(["-o", "y"]) == {"o": "y"}
+    with pytest.raises(UsageError, match="unrecognized arguments: z"):
+        parser.parse(["-o", "y", "z"])

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from closedform.cli.parser import Parser
 from closedform.cli.web import add_page_options, print_page
 
+_HELP = """\
+Write static pages with every schedule, its curve computed by its ONNX graph.
+
+closedform gallery -o site
+closedform gallery cosine wsd -o site
+"""
+
 
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
-    found = Parser(
-        prog, "Write a static page with every schedule, its curve computed by its ONNX graph."
-    )
+    found = Parser(prog, _HELP)
+    found.add_argument("names", nargs="*", metavar="NAME", help="the schedules; default: all")
     add_page_options(found)
     return found
 
 
-def run(*, output: Path, packages: Path | None) -> None:
-    """Writes the page."""
+def run(*, names: Sequence[str], output: Path, packages: Path | None) -> None:
+    """Writes the pages."""
     from closedform.web.gallery import write_gallery
 
-    print_page(write_gallery(output, packages=packages))
+    print_page(write_gallery(output, names=names or None, packages=packages))

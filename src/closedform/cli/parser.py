@@ -77,7 +77,9 @@ class Parser(argparse.ArgumentParser):
         elif end < len(rest):
             word = rest[end].partition("=")[0]
             raise UsageError(f"unknown option {word}", hint=self.near(word))
-        values = vars(self.parse_args([*own, "--", *rest[:end]]))
+        # argparse refuses "--" where a command has no positional argument.
+        end_of_options = ["--"] if self.positionals else []
+        values = vars(self.parse_args([*own, *end_of_options, *rest[:end]]))
         for name, (make, parts) in self.bundles.items():
             values[name] = make(**{part: values.pop(part) for part in parts})
         return {**values, "words": rest[end:]} if self.has_arguments else values

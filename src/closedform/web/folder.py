@@ -13,6 +13,9 @@ from closedform.errors import ExportError
 PACKAGES: Mapping[str, str] = {"onnxruntime-web": "1.30", "katex": "0.19"}
 """The npm packages of the pages, with the oldest tested version."""
 
+COMMON_ASSETS = ("page.js", "served.js", "trainer.js", "chart.js", "style.css")
+"""The scripts and styles of every page."""
+
 _RUNTIME = (
     "dist/ort.wasm.min.mjs",
     "dist/ort-wasm-simd-threaded.mjs",

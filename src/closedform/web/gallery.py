@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import os
@@ -13,7 +14,7 @@ import sympy as sp
 
 from closedform import schedules
 from closedform.compiler import compile_schedule
-from closedform.errors import ClosedFormError
+from closedform.errors import ClosedFormError, UnknownNameError, nearest
 from closedform.exporters.onnx_model import to_model, write_model
 from closedform.ir.graph import Graph
 from closedform.language import Schedule, t
@@ -22,11 +23,17 @@ from closedform.options import GraphOptions
 from closedform.recipes import frameworks
 from closedform.schedules.examples import EXAMPLES, Example
 from closedform.verify.claims.standard import verify_schedule
-from closedform.web.folder import copy_assets, copy_katex, copy_runtime, write_folder
+from closedform.web.folder import (
+    COMMON_ASSETS,
+    copy_assets,
+    copy_katex,
+    copy_runtime,
+    write_folder,
+)
 
-_ASSETS = ("gallery.js", "trainer.js", "chart.js", "style.css")
+_ASSETS = ("gallery.js", "schedule.js", "schedule.html", "curve.js")
 _SHOWN = ("total", "finite", "bounded", "non_negative", "continuous", "where_safe")
-"""The claims that a card shows."""
+"""The claims that the page of a schedule shows."""
 
 
 def write_gallery(
@@ -37,8 +44,10 @@ def write_gallery(
 ) -> Path:
     """Writes the page and returns the path of its ``index.html``.
 
-    Each schedule of ``closedform.schedules.examples`` is a card with formula, sliders, curve,
-    verdicts and the graph for download. The page needs a static file server and no network access.
+    Each schedule of ``closedform.schedules.examples`` is a card with its curve and formula, which
+    opens a page with sliders, Python code, the graph for download, proofs and the names in other
+    frameworks; the address of that page contains the values of the sliders. The pages need a static
+    file server and no network access.
 
     Args:
         folder: The folder of the page; an existing page is replaced.
@@ -47,16 +56,19 @@ def write_gallery(
             the current folder if None.
 
     Raises:
+        UnknownNameError: A name is not that of a schedule of the library.
         ExportError: An npm package is missing, or the folder contains other files.
     """
+    for name in names or ():
+        if name not in EXAMPLES:
+            raise UnknownNameError(f"there is no schedule {name!r}", hint=nearest(name, EXAMPLES))
     chosen = {name: EXAMPLES[name] for name in EXAMPLES if names is None or name in names}
 
     def fill(made: Path) -> None:
         npm = None if packages is None else Path(packages)
         copy_runtime(made, npm)
         copy_katex(made, npm)
-        copy_assets(made, _ASSETS)
-        copy_assets(made, ("gallery.html",))
+        copy_assets(made, (*COMMON_ASSETS, *_ASSETS, "gallery.html"))
         (made / "gallery.html").rename(made / "index.html")
         (made / "graphs").mkdir()
         entries = [_card(name, example, made) for name, example in chosen.items()]
@@ -83,6 +95,7 @@ def _card(name: str, example: Example, folder: Path) -> dict[str, Any] | None:
         "family": function.__module__.rpartition(".")[2].replace("_", " "),
         "summary": _first_line(function),
         "code": example.call,
+        "imports": _imports(example.call),
         "latex": schedule.latex(),
         "steps": example.steps,
         "clock": dtypes["step"].numpy.name,
@@ -92,7 +105,12 @@ def _card(name: str, example: Example, folder: Path) -> dict[str, Any] | None:
             for symbol in symbols
         ],
         "verdicts": [
-            {"claim": finding.claim.name, "verdict": finding.shown, "sentence": str(finding.claim)}
+            {
+                "claim": finding.claim.name,
+                "verdict": finding.shown,
+                "sentence": finding.claim.sentence,
+                "detail": finding.detail,
+            }
             for finding in verify_schedule(schedule)
             if finding.claim.name in _SHOWN
         ],
@@ -104,6 +122,14 @@ def _first_line(function: Callable[..., Any]) -> str:
     line = (inspect.getdoc(function) or "").partition("\n")[0].removeprefix("Returns ")
     line = line.replace("``", "")
     return line[:1].upper() + line[1:]
+
+
+def _imports(call: str) -> list[str]:
+    """The import statements of the names in a call."""
+    names = {node.id for node in ast.walk(ast.parse(call)) if isinstance(node, ast.Name)}
+    used = sorted(names & set(schedules.__all__))
+    lines = ["import sympy as sp"] if "sp" in names else []
+    return [*lines, f"from closedform.schedules import {', '.join(used)}"]
 
 
 def _open_symbols(schedule: Schedule) -> list[sp.Symbol]:

@@ -11,9 +11,8 @@ from typing import Any
 from closedform.errors import ExportError
 from closedform.runtime.onnx_session import OnnxSession, open_session
 from closedform.training.session import INIT_FILE, LOSS, TRAIN_FILE
-from closedform.web.folder import copy_assets, copy_runtime, write_folder
+from closedform.web.folder import COMMON_ASSETS, copy_assets, copy_runtime, write_folder
 
-_ASSETS = ("train.js", "trainer.js", "chart.js", "style.css")
 DATA_FILE = "data.safetensors"
 
 
@@ -58,8 +57,7 @@ def write_training_page(
 
     def fill(made: Path) -> None:
         copy_runtime(made, None if packages is None else Path(packages))
-        copy_assets(made, _ASSETS)
-        copy_assets(made, ("train.html",))
+        copy_assets(made, (*COMMON_ASSETS, "train.js", "train.html"))
         (made / "train.html").rename(made / "index.html")
         for name, path in files.items():
             shutil.copyfile(path, made / name)

@@ -6,7 +6,7 @@ function ticks(low, high, count) {
   if (!(high > low)) return [low];
   const raw = (high - low) / count;
   const power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= raw);
+  const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((s) => s >= raw);
   const first = Math.ceil(low / step - 1e-9) * step;
   const found = [];
   for (let value = first; value <= high + step * 1e-9; value += step) found.push(value);
@@ -28,13 +28,15 @@ function add(parent, name, attributes, text) {
   return element;
 }
 
-// Draws y over x into `svg`, whose viewBox gives the size.
-export function draw(svg, xs, ys, { label = "" } = {}) {
+// Draws y over x into `svg`, in the pixels of its box, so that letters keep their size.
+export function draw(svg, xs, ys, { label = "", mark = null } = {}) {
   svg.replaceChildren();
-  const { width, height } = svg.viewBox.baseVal;
+  const { clientWidth: width, clientHeight: height } = svg;
+  if (!width || !height) return null;
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   const box = { left: 62, right: width - 12, top: 22, bottom: height - 26 };
   const finite = ys.filter(Number.isFinite);
-  if (finite.length === 0) return;
+  if (finite.length === 0) return null;
   let low = finite.reduce((a, b) => Math.min(a, b));
   let high = finite.reduce((a, b) => Math.max(a, b));
   if (low === high) [low, high] = low === 0 ? [0, 1] : [Math.min(0, 2 * low), Math.max(0, 2 * low)];
@@ -46,7 +48,9 @@ export function draw(svg, xs, ys, { label = "" } = {}) {
     add(svg, "text", { x: box.left - 6, y: y(value) + 4, "text-anchor": "end" }, short(value));
   }
   for (const value of ticks(first, last, 5)) {
-    add(svg, "text", { x: x(value), y: box.bottom + 17, "text-anchor": "middle" }, short(value));
+    const isAtEnd = x(value) > box.right - 16;
+    const place = isAtEnd ? { x: width - 2, "text-anchor": "end" } : { x: x(value), "text-anchor": "middle" };
+    add(svg, "text", { ...place, y: box.bottom + 17 }, short(value));
   }
   let path = "";
   let isDown = false;
@@ -59,5 +63,31 @@ export function draw(svg, xs, ys, { label = "" } = {}) {
     isDown = true;
   });
   add(svg, "path", { d: path, class: "line" });
+  if (Number.isFinite(ys[mark])) {
+    add(svg, "line", { x1: x(xs[mark]), x2: x(xs[mark]), y1: box.top, y2: box.bottom, class: "mark" });
+    add(svg, "circle", { cx: x(xs[mark]), cy: y(ys[mark]), r: 4, class: "dot" });
+  }
   add(svg, "text", { x: box.left, y: 13, class: "label" }, label);
+  return { left: box.left, right: box.right, first, last };
+}
+
+// Returns a function as draw(), without its first argument, that draws again when the box changes.
+export function follow(svg) {
+  let given = null;
+  let drawn = null;
+  const again = () => {
+    drawn = given && draw(svg, ...given);
+  };
+  const show = (...all) => {
+    given = all;
+    again();
+  };
+  // The whole x under a pointer; null where nothing is drawn.
+  show.stepAt = (event) => {
+    if (!drawn) return null;
+    const share = (event.clientX - svg.getBoundingClientRect().left - drawn.left) / (drawn.right - drawn.left);
+    return Math.round(drawn.first + Math.min(1, Math.max(0, share)) * (drawn.last - drawn.first));
+  };
+  new ResizeObserver(again).observe(svg);
+  return show;
 }

@@ -1,22 +1,11 @@
-// The page of schedules: a card each, its curve computed by its own graph.
+// The page of all schedules: a card each, its curve computed by its own graph.
 
-import * as ort from "./ort/ort.wasm.min.mjs";
-import { draw, short } from "./chart.js";
-import { makeTensor } from "./trainer.js";
-
-ort.env.wasm.wasmPaths = new URL("./ort/", import.meta.url).href;
-ort.env.wasm.numThreads = 1;
+import { follow } from "./chart.js";
+import { Curve, REMEDY, initial } from "./curve.js";
+import { at, element, fail, loadJson, loadRuntime, putIntoAddress } from "./page.js";
 
 // Read by tests: the values that each card shows.
-window.gallery = { curves: {} };
-
-function element(parent, tag, attributes = {}, text = "") {
-  const made = document.createElement(tag);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.textContent = text;
-  parent.append(made);
-  return made;
-}
+window.gallery = { curves: {}, failed: [] };
 
 // A formula wider than its card is made smaller, down to where it is still read; the rest scrolls.
 function fit(formula) {
@@ -26,90 +15,97 @@ function fit(formula) {
 
 function card(parent, entry) {
   const box = element(parent, "article", { class: "card", id: `card-${entry.name}` });
-  element(box, "h2", {}, entry.name);
+  const title = element(box, "h2");
+  element(title, "a", { href: `schedule.html?schedule=${entry.name}` }, entry.name);
   element(box, "p", {}, entry.summary);
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  svg.setAttribute("viewBox", "0 0 360 190");
   svg.setAttribute("role", "img");
   svg.setAttribute("aria-label", `curve of ${entry.name}`);
   box.append(svg);
-  const called = element(box, "code", {}, entry.code);
+  const error = element(box, "p", { class: "error", hidden: "" });
+  element(box, "code", {}, entry.code);
   const formula = element(box, "div", { class: "formula" });
   window.katex.render(entry.latex, formula, { throwOnError: false, displayMode: false });
-  const sliders = element(box, "div", { class: "sliders" });
-  const inputs = entry.inputs.map((input) => {
-    element(sliders, "label", { for: `${entry.name}-${input.name}` }, input.name);
-    const slider = element(sliders, "input", {
-      type: "range", id: `${entry.name}-${input.name}`, name: input.name,
-      min: input.low, max: input.high, step: input.step, value: input.value,
-    });
-    slider.value = input.value;
-    const shown = element(sliders, "output", {}, short(Number(input.value)));
-    return { ...input, slider, shown };
-  });
-  const foot = element(box, "div", { class: "foot" });
-  const verdicts = element(foot, "div");
-  for (const { claim, verdict, sentence } of entry.verdicts) {
-    const kind = verdict.toLowerCase();
-    element(verdicts, "span", { class: `verdict ${kind}`, title: `${sentence}: ${verdict}` },
-      `${{ proved: "✓", refuted: "✗", no: "–" }[kind] ?? "?"} ${claim.replaceAll("_", " ")}`);
+  const words = [entry.name, entry.family, entry.summary, ...entry.systems].join(" ").toLowerCase();
+  return { entry, box, error, formula, words, show: follow(svg), state: "waiting" };
+}
+
+function tell(cards) {
+  const shown = cards.filter(({ box }) => !box.hidden).length;
+  const waiting = cards.filter(({ state }) => state === "waiting").length;
+  const failed = cards.filter(({ state }) => state === "failed").length;
+  const parts = [shown === cards.length ? `${shown} schedules` : `${shown} of ${cards.length} schedules`];
+  if (waiting) parts.push(`${waiting} curves are loading`);
+  if (failed) parts.push(`${failed} could not be drawn`);
+  at("status").textContent = shown
+    ? parts.join(", ")
+    : "No schedule matches. Search for a part of a name (cosine), a family (restarts) or a framework (torch).";
+}
+
+function search(cards) {
+  const text = at("find").value.trim();
+  const words = text.toLowerCase().split(/\s+/);
+  for (const one of cards) one.box.hidden = !words.every((word) => one.words.includes(word));
+  putIntoAddress(text ? { search: text } : {});
+  tell(cards);
+}
+
+async function draw(ort, one) {
+  const curve = new Curve(one.entry);
+  await curve.open(ort);
+  const values = await curve.compute(initial(one.entry));
+  window.gallery.curves[one.entry.name] = values;
+  one.show(curve.steps, values);
+  one.state = "drawn";
+  one.error.hidden = true;
+}
+
+function refuse(one, error, retry) {
+  one.state = "failed";
+  window.gallery.failed.push(one.entry.name);
+  one.error.hidden = false;
+  one.error.textContent = `${error.message} `;
+  element(one.error, "button", { type: "button" }, "Retry").addEventListener("click", retry);
+}
+
+// Cards that the search shows come first. A graph that fails leaves the others as they are.
+async function drawAll(cards) {
+  let ort;
+  const attempt = async (one) => {
+    try {
+      ort ??= await loadRuntime(REMEDY);
+      await draw(ort, one);
+    } catch (error) {
+      refuse(one, error, () => attempt(one));
+    }
+    tell(cards);
+  };
+  for (;;) {
+    const waiting = cards.filter(({ state }) => state === "waiting");
+    if (!waiting.length) return;
+    await attempt(waiting.find(({ box }) => !box.hidden) ?? waiting[0]);
   }
-  element(foot, "a", { class: "button", href: entry.file, download: "" }, "ONNX");
-  if (entry.systems.length) element(box, "p", { class: "verdict" }, entry.systems.join(", "));
-  return { entry, svg, inputs, box, called };
 }
 
 async function begin() {
-  const { entries } = await (await fetch("manifest.json")).json();
-  const parent = document.getElementById("cards");
-  const cards = entries.map((entry) => card(parent, entry));
-  await document.fonts.ready;
-  parent.querySelectorAll(".formula").forEach(fit);
-  for (const { entry, svg, inputs, called } of cards) {
-    const session = await ort.InferenceSession.create(entry.file);
-    const steps = Array.from({ length: entry.steps + 1 }, (_, step) => step);
-    const clock = makeTensor(ort, entry.clock, steps, [steps.length]);
-    let wanted = 0;
-    let last = Promise.resolve();
-    const show = async () => {
-      const feeds = { step: clock };
-      for (const { name, dtype, slider, shown } of inputs) {
-        shown.textContent = short(Number(slider.value));
-        feeds[name] = makeTensor(ort, dtype, [Number(slider.value)], []);
-      }
-      const { value } = await session.run(feeds);
-      const ys = Array.from(value.data, Number);
-      window.gallery.curves[entry.name] = ys;
-      const isMoved = inputs.some(({ slider, value: first }) => Number(slider.value) !== first);
-      const gap = ys.some((y) => !Number.isFinite(y)) ? ": not defined everywhere" : "";
-      called.textContent = entry.code + (isMoved ? ", moved" : "") + gap;
-      draw(svg, steps, ys);
-    };
-    // A session runs one thing at a time: the newest wish waits, older ones are dropped.
-    const ask = () => {
-      wanted += 1;
-      const mine = wanted;
-      last = last.then(() => (mine === wanted ? show() : null)).catch((error) => {
-        document.getElementById("error").textContent = `${entry.name}: ${error.message}`;
-      });
-      return last;
-    };
-    inputs.forEach(({ slider }) => slider.addEventListener("input", ask));
-    await ask();
-  }
-  document.getElementById("status").textContent = `${cards.length} schedules`;
-  document.getElementById("find").addEventListener("input", (event) => {
-    const word = event.target.value.trim().toLowerCase();
-    let count = 0;
-    for (const { entry, box } of cards) {
-      const text = `${entry.name} ${entry.family} ${entry.systems.join(" ")}`.toLowerCase();
-      box.hidden = !text.includes(word);
-      count += box.hidden ? 0 : 1;
+  const { entries } = await loadJson("manifest.json", REMEDY);
+  const cards = entries.map((entry) => card(at("cards"), entry));
+  const find = at("find");
+  find.value ||= new URLSearchParams(location.search).get("search") ?? "";
+  if (find.value) search(cards);
+  tell(cards);
+  find.addEventListener("input", () => search(cards));
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "/" && document.activeElement !== find) {
+      event.preventDefault();
+      find.focus();
     }
-    document.getElementById("status").textContent = `${count} schedules`;
   });
+  document.fonts.ready.then(() => cards.forEach(({ formula }) => fit(formula)));
+  await drawAll(cards);
 }
 
 begin().catch((error) => {
-  document.getElementById("error").textContent = error.message ?? String(error);
+  at("status").textContent = "";
+  fail(error);
 });

@@ -45,16 +45,26 @@ export function shuffled(count, seed, epoch) {
 
 // Tensors of a safetensors file by name: {dtype, dims, values}.
 export function readSafetensors(buffer) {
-  if (buffer.byteLength < 8) throw new Error("the file is no safetensors file: it is too short");
+  const refused = (why) => new Error(`The file is not a safetensors file: ${why}. Write it with `
+    + "safetensors.numpy.save_file, a tensor for each input of the batch.");
+  if (buffer.byteLength < 8) throw refused("it has fewer than 8 bytes");
   const size = Number(new DataView(buffer).getBigUint64(0, true));
-  if (size > buffer.byteLength - 8) throw new Error("the file is no safetensors file: bad header");
-  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, size)));
+  if (size > buffer.byteLength - 8) throw refused("its header is longer than the file");
+  let header;
+  try {
+    header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, size)));
+  } catch {
+    throw refused("its header is not JSON");
+  }
   const names = Object.fromEntries(Object.entries(KINDS).map(([name, [short]]) => [short, name]));
   const tensors = {};
   for (const [name, entry] of Object.entries(header)) {
     if (name === "__metadata__") continue;
     const dtype = names[entry.dtype];
-    if (!dtype) throw new Error(`tensor ${name} has dtype ${entry.dtype}, which no array holds`);
+    if (!dtype) {
+      throw new Error(`The tensor ${name} has dtype ${entry.dtype}, which this page cannot read. Save it as one of `
+        + `${Object.values(KINDS).map(([short]) => short).join(", ")}.`);
+    }
     const [start, end] = entry.data_offsets;
     const bytes = buffer.slice(8 + size + start, 8 + size + end);
     tensors[name] = { dtype, dims: entry.shape, values: new KINDS[dtype][1](bytes) };
@@ -104,16 +114,20 @@ export class Trainer {
       const want = `${dtype}[${dims.map((size) => size ?? "n").join(",")}]`;
       if (!found) {
         const names = Object.keys(data).join(", ");
-        throw new Error(`the data has no tensor ${short} (${want}); it has ${names}`);
+        throw new Error(`The data has no tensor ${short} (${want}); it has ${names}. Rename its tensors.`);
       }
       const fits = found.dtype === dtype && found.dims.length === dims.length
         && dims.every((size, i) => size === null || size === found.dims[i]);
-      if (!fits) throw new Error(`${short} must be ${want}, got ${found.dtype}[${found.dims}]`);
+      if (!fits) {
+        throw new Error(`The tensor ${short} must be ${want}, got ${found.dtype}[${found.dims}]. Convert it `
+          + "and save the file again.");
+      }
       if (rows !== null && rows !== found.dims[0]) {
-        throw new Error(`the tensors have ${rows} and ${found.dims[0]} rows`);
+        throw new Error(`The tensors of the data have ${rows} and ${found.dims[0]} rows; they must have the same number.`);
       }
       [rows] = found.dims;
     }
+    if (rows === 0) throw new Error("The tensors of the data have no rows. Choose a file with some.");
     return rows;
   }
 

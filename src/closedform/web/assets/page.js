@@ -1,0 +1,74 @@
+// What the pages have in common: elements, files with errors that say what to do, links to share.
+
+export const at = (id) => document.getElementById(id);
+
+export function element(parent, tag, attributes = {}, text = "") {
+  const made = document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.textContent = text;
+  parent.append(made);
+  return made;
+}
+
+export function fail(error) {
+  at("error").textContent = error.message ?? String(error);
+}
+
+// The bytes of a file beside the page. `remedy` says how a missing file is made.
+export async function load(file, remedy) {
+  let response;
+  try {
+    response = await fetch(file);
+  } catch {
+    throw new Error(`${file} could not be loaded: the server does not respond. Start it again with `
+      + "`python -m http.server`, then retry.");
+  }
+  if (response.ok) return response.arrayBuffer();
+  throw new Error(`${file} could not be loaded (HTTP ${response.status}). ${remedy}`);
+}
+
+export async function loadJson(file, remedy) {
+  const text = new TextDecoder().decode(await load(file, remedy));
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Error(`${file} is not valid JSON: ${error.message}. ${remedy}`);
+  }
+}
+
+// onnxruntime with its WebAssembly file, imported once; another attempt follows a failure.
+export async function loadRuntime(remedy) {
+  try {
+    const ort = await import("./ort/ort.wasm.min.mjs");
+    ort.env.wasm.wasmPaths = new URL("./ort/", import.meta.url).href;
+    ort.env.wasm.numThreads = 1;
+    return ort;
+  } catch (error) {
+    throw new Error(`onnxruntime-web could not be loaded from ort/: ${error.message}. ${remedy}`);
+  }
+}
+
+export async function openGraph(ort, file, remedy) {
+  const bytes = new Uint8Array(await load(file, remedy));
+  try {
+    return await ort.InferenceSession.create(bytes);
+  } catch (error) {
+    throw new Error(`${file} cannot be run by onnxruntime-web: ${error.message}. ${remedy}`);
+  }
+}
+
+// Puts these values into the address, without a new entry in the history.
+export function putIntoAddress(values) {
+  const search = new URLSearchParams(values).toString();
+  history.replaceState(null, "", search ? `?${search}` : location.pathname);
+}
+
+// Writes a text to the clipboard; where a page may not, the text is shown to be copied by hand.
+export async function copy(text, shown) {
+  try {
+    await navigator.clipboard.writeText(text);
+    shown.textContent = "Copied.";
+  } catch {
+    shown.textContent = `Copy it from here: ${text}`;
+  }
+}

@@ -7,7 +7,7 @@ all back ends agree with the evaluator within what the ops of the graph may diff
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -23,7 +23,7 @@ from closedform.ir.graph import Graph
 from closedform.ir.ops import Op
 from closedform.ir.scalar import scalar_function
 from closedform.ir.text import parse_graph, print_graph
-from closedform.ir.types import DType
+from closedform.ir.types import DType, Shape
 from closedform.language import Schedule, UpdateRule
 from closedform.optimizers.muon import POLAR_EXPRESS
 from closedform.options import GraphOptions, ModelSpec
@@ -164,6 +164,15 @@ def test_every_entry_of_the_library_is_here() -> None:
     assert {make().name for make in OPTIMIZERS.values()} == set(optimizers.__all__)
 
 
+PARAMS: Mapping[str, Shape] = {"w": (3, 4), "b": (), "empty": (0, 2)}
+
+
+def fitting(rule: UpdateRule, shapes: Mapping[str, Shape]) -> dict[str, Shape]:
+    """Returns those of the shapes that a rule is for."""
+    smallest = 2 if rule.requires != sp.true else 0
+    return {key: shape for key, shape in shapes.items() if len(shape) >= smallest}
+
+
 def drawn_inputs(graph: Graph) -> dict[str, Any]:
     """Returns random inputs of one step of a rule at t = 25."""
     rng = np.random.default_rng(0)
@@ -193,22 +202,30 @@ def check_artefacts(graph: Graph) -> None:
 def test_schedule_in_every_back_end(name: str, dtype: DType) -> None:
     graph = compile_schedule(SCHEDULES[name](), GraphOptions(step_shape=("n",), dtype=dtype))
     check_artefacts(graph)
-    assert not differences(name, graph, {"step": STEPS}, dtype, INSTALLED)
+    assert not differences(graph, {"step": STEPS}, dtype, INSTALLED)
 
 
 @pytest.mark.sample(every=3)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizer_in_every_back_end(name: str) -> None:
     rule = OPTIMIZERS[name]()
-    given = {"w": (3, 4), "b": (), "empty": (0, 2)}
-    smallest = 2 if rule.requires != sp.true else 0
-    shapes = {key: shape for key, shape in given.items() if len(shape) >= smallest}
-    graph = compile_step(ModelSpec(rule, shapes))
+    spec = ModelSpec(rule, fitting(rule, PARAMS))
+    graph = compile_step(spec)
     check_artefacts(graph)
-    check_artefacts(compile_init(ModelSpec(rule, shapes)))
-    inputs = drawn_inputs(graph)
+    check_artefacts(compile_init(spec))
     # States of the model are float64; those that follow from sums of float32 err as those.
-    assert not differences(name, graph, inputs, DType.F32, INSTALLED)
+    ours = {key: one for key, one in INSTALLED.items() if one.params is None}
+    assert not differences(graph, drawn_inputs(graph), DType.F32, ours)
+
+
+@pytest.mark.sample(every=6)
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizer_in_back_ends_of_other_shapes(name: str) -> None:
+    rule = OPTIMIZERS[name]()
+    for key, backend in INSTALLED.items():
+        if backend.params is not None and (shapes := fitting(rule, backend.params)):
+            graph = compile_step(ModelSpec(rule, shapes))
+            assert not differences(graph, drawn_inputs(graph), DType.F32, {key: backend})
 
 
 def test_metadata_says_what_the_file_is(tmp_path: Any) -> None:

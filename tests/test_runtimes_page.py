@@ -12,8 +12,7 @@ def test_page_is_written_from_the_results() -> None:
 
 def test_each_runtime_runs_most_of_the_library() -> None:
     results = json.loads(build.RESULTS.read_text(encoding="utf-8"))
-    assert set(results) <= set(RUNTIMES)
-    assert "onnxruntime 1.17" in results
+    assert set(results) == set(RUNTIMES) - {"OpenVINO 2026.4"}
     for name, result in results.items():
         assert result["passed"]["schedules"] >= 75, name
         assert result["passed"]["rules"] >= 17, name

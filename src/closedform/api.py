@@ -78,6 +78,7 @@ def to_onnx(
     dtype: DType | str | None = ...,
     scalar_dtype: DType | str = ...,
     step_dtype: DType | str = ...,
+    precision: Precision | str = ...,
     inline: bool = ...,
     split: bool = ...,
     opset: int | None = ...,
@@ -123,8 +124,7 @@ def to_onnx(
         step_dtype: Dtype of the step, i64 or i32.
         inputs: For a schedule: names of hyperparameters that become inputs of the graph; one that
             has a value keeps it as its default.
-        precision: For a schedule: "single" or "double-float", see
-            :class:`closedform.options.GraphOptions`.
+        precision: "single" or "double-float", see :class:`closedform.options.GraphOptions`.
         inline: For a rule: whether ``step.onnx`` is one flat graph; otherwise the step of each kind
             of tensor is a local function, which onnxruntime reads, and tract and OpenVINO do not.
         split: For a rule: whether the graphs of single tensors are written as files of their own,

@@ -57,6 +57,7 @@ def compile(
     dtype: DType | str | None = ...,
     scalar_dtype: DType | str = ...,
     step_dtype: DType | str = ...,
+    precision: Precision | str = ...,
 ) -> Graph: ...
 def compile(
     source: Schedule | UpdateRule,
@@ -83,8 +84,7 @@ def compile(
         scalar_dtype: Dtype in which scalars are computed, f64 or f32.
         step_dtype: Dtype of the step, i64 or i32.
         inputs: For a schedule: names of hyperparameters that become inputs of the graph.
-        precision: For a schedule: "single" or "double-float", see
-            :class:`closedform.options.GraphOptions`.
+        precision: "single" or "double-float", see :class:`closedform.options.GraphOptions`.
 
     Raises:
         ExportError: ``source`` is neither a schedule nor a rule, ``params`` is missing for a rule
@@ -116,7 +116,7 @@ def check_source(
 ) -> None:
     """Raises ExportError if an argument is for the other kind of source."""
     if isinstance(source, UpdateRule):
-        for name in ("step_shape", "inputs", "precision"):
+        for name in ("step_shape", "inputs"):
             if getattr(options, name) != getattr(DEFAULTS, name):
                 raise ExportError(
                     f"{name} is an option of schedules, got {getattr(options, name)!r} for a rule",

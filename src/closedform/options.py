@@ -20,7 +20,7 @@ DEFAULT_OPSET = 21
 
 
 class Precision(StrEnum):
-    """The number formats in which a schedule is computed."""
+    """The number formats in which schedules and the scalars of rules are computed."""
 
     SINGLE = "single"
     DOUBLE_FLOAT = "double-float"
@@ -37,8 +37,10 @@ class GraphOptions:
         step_dtype: Dtype of the step, i64 or i32.
         step_shape: Shape of a schedule's step, ``()`` for one step or ``("n",)`` for any number.
         inputs: Names of hyperparameters of a schedule that become inputs of the graph.
-        precision: "single" computes in the scalar dtype; "double-float" in pairs of float32, for
-            devices without float64: a graph of f32 and integers whose value is within 0.501 ulp.
+        precision: "single" computes schedules and the scalars of a rule in the scalar dtype;
+            "double-float" in pairs of float32, for devices without float64: a graph of f32 and
+            integers whose value is within 0.501 ulp. States of the whole model, such as the
+            estimate of Prodigy, are f32 between steps.
 
     Raises:
         ExportError: An option has no such value, ``inputs`` is a string, or double-float is

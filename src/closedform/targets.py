@@ -197,6 +197,7 @@ def to_torch(
     dtype: DType | str | None = ...,
     scalar_dtype: DType | str = ...,
     step_dtype: DType | str = ...,
+    precision: Precision | str = ...,
 ) -> RuleModule: ...
 def to_torch(
     source: Schedule | UpdateRule,
@@ -226,8 +227,7 @@ def to_torch(
         step_dtype: Dtype of the step, i64 or i32.
         inputs: For a schedule: names of hyperparameters that become inputs of the module; one that
             has a value keeps it as its default.
-        precision: For a schedule: "single" or "double-float", see
-            :class:`closedform.options.GraphOptions`.
+        precision: "single" or "double-float", see :class:`closedform.options.GraphOptions`.
 
     Raises:
         ExportError: An option does not apply to the source or has no such value, or a rule decides

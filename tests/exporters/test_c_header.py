@@ -137,7 +137,7 @@ def assert_near(actual: Array, expected: Array, label: str) -> None:
     assert np.abs(actual.astype(float) - expected).max() <= 4e-7 * scale, label
 
 
-@pytest.mark.sample(every=3)
+@pytest.mark.sample(every=5)
 @pytest.mark.parametrize("name", RULES)
 def test_every_elementwise_rule(name: str) -> None:
     library = compiled([rule_header(rule(name), SINGLE, f"r_{name}")])

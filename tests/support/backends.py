@@ -2,7 +2,8 @@
 
 The suite is ``tests/exporters/test_ops.py``, each op at special values, and
 ``tests/test_library.py``, each schedule and rule of the library at the same points. A result is
-compared with that of the evaluator, within what the op table admits for the ops of the graph.
+compared with that of the evaluator, within what the op table admits for the ops of the graph, and
+what the row of the back end adds. ``docs/build_backends.py`` writes the page of the results.
 """
 
 from __future__ import annotations
@@ -10,17 +11,38 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 
 from closedform.errors import ExportError
 from closedform.ir.graph import Array, Graph
 from closedform.ir.ops import OPS, Op
-from closedform.ir.types import DType
-from tests.support.engines import Arrays, run_evaluator, run_onnxruntime, run_torch, steps_apart
+from closedform.ir.types import DType, Shape
+from tests.support.c_programs import prepare_c, run_c
+from tests.support.engines import (
+    Arrays,
+    run_evaluator,
+    run_jax,
+    run_onnxruntime,
+    run_torch,
+    steps_apart,
+)
+
+
+def _nothing(_: Iterable[Graph]) -> None:
+    """Prepares nothing."""
+
+
+def _no_refusal(_: Graph) -> str:
+    return ""
+
+
+def _unchanged(array: Array) -> Array:
+    return array
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,87 +50,153 @@ class Backend:
     """One back end.
 
     Attributes:
-        table: Its op table, as ``module:NAME`` below ``closedform.exporters``.
+        tables: The parts of its op table, each as ``module:NAME`` below ``closedform.exporters``.
         run: Compiles a graph and returns its outputs by name.
+        prepare: Told the graphs that will be run, to compile them together.
         needs: Modules that must be installed to run it; in ``make test`` it is left out without.
-        programs: Programs that must be on the path.
-        refuses: Entries that it cannot express, with a part of the message of its ExportError: an
-            op and its label (``matmul-f64``), or the name of a schedule or rule of the library.
+        programs: Programs of which one must be on the path.
+        refuses: A part of the message of the ExportError of a graph that it cannot express, or "".
+        params: The shapes of the parameters that rules are compiled for, if not those of the suite.
+        canonical: What it takes a value for, such as zero for a subnormal number.
+        ulp: What its ops may be off beyond the op table, with ``reason``.
+        reason: The reason for ``ulp``.
     """
 
-    table: str
+    tables: tuple[str, ...]
     run: Callable[[Graph, Arrays], Mapping[str, Array]]
+    prepare: Callable[[Iterable[Graph]], None] = _nothing
     needs: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
-    refuses: Mapping[str, str] = field(default_factory=dict)
+    refuses: Callable[[Graph], str] = _no_refusal
+    params: Mapping[str, Shape] | None = None
+    canonical: Callable[[Array], Array] = _unchanged
+    ulp: Mapping[Op, float] = field(default_factory=dict)
+    reason: str = ""
 
     @property
     def is_installed(self) -> bool:
         """Whether it can run here."""
-        return all(importlib.util.find_spec(name) for name in self.needs) and all(
-            shutil.which(name) for name in self.programs
-        )
+        has_program = not self.programs or any(map(shutil.which, self.programs))
+        return has_program and all(importlib.util.find_spec(name) for name in self.needs)
 
-    def op_table(self) -> Mapping[Op, object]:
-        """Returns its op table."""
-        module, _, name = self.table.partition(":")
-        table: Mapping[Op, object] = getattr(
-            importlib.import_module(f"closedform.exporters.{module}"), name
-        )
-        return table
+    def ops(self) -> list[Op]:
+        """Returns the ops of its table, in all its parts."""
+        found: list[Op] = []
+        for table in self.tables:
+            module, _, name = table.partition(":")
+            found += getattr(importlib.import_module(f"closedform.exporters.{module}"), name)
+        return found
+
+
+def _c_refusal(graph: Graph) -> str:
+    """C functions are of numbers and of arrays of one size, in types that C11 has."""
+    types = [node.type for node in graph.nodes]
+    sizes = {kind.shape for node in graph.inputs if (kind := node.type).shape}
+    is_flat = all(kind.rank <= 1 for kind in types) and len(sizes) <= 1
+    is_shaped = any(
+        node.op in C_SHAPED
+        or (node.op is Op.REDUCE_SUM and node.type.shape)
+        or (node.op is Op.LOOKUP and graph.nodes[node.operands[0]].op is not Op.CONST)
+        for node in graph.nodes
+    )
+    if not is_flat or is_shaped:
+        return "C functions are written for numbers and flat arrays"
+    has_halves = any(kind.dtype in (DType.F16, DType.BF16) for kind in types)
+    return "C11 has no type for" if has_halves else ""
+
+
+C_SHAPED = {Op.REDUCE_MAX, Op.MATMUL, Op.TRANSPOSE, Op.RESHAPE, Op.BROADCAST_TO}
+
+
+def _without_subnormals(array: Array) -> Array:
+    """XLA on CPUs takes subnormal numbers as zero; the graph language leaves them as they are."""
+    if not np.issubdtype(array.dtype, np.floating):
+        return array
+    is_subnormal = (array != 0) & (np.abs(array) < np.finfo(array.dtype).tiny)
+    return np.where(is_subnormal, array.dtype.type(0), array)
 
 
 BACKENDS: Mapping[str, Backend] = {
-    "onnxruntime": Backend("onnx_ops:ONNX_OPS", run_onnxruntime),
+    "onnxruntime": Backend(("onnx_ops:ONNX_OPS",), run_onnxruntime),
     "onnxruntime, optimized": Backend(
-        "onnx_ops:ONNX_OPS", partial(run_onnxruntime, is_optimized=True)
+        ("onnx_ops:ONNX_OPS",), partial(run_onnxruntime, is_optimized=True)
     ),
-    "torch": Backend("torch_ops:TORCH_OPS", run_torch),
+    "torch": Backend(("torch_ops:TORCH_OPS",), run_torch),
+    "JAX": Backend(
+        ("jax_ops:JAX_OPS",),
+        run_jax,
+        needs=("jax",),
+        canonical=_without_subnormals,
+        ulp={Op.MUL: 1.0},
+        reason="LLVM contracts a product and a sum: the product is not rounded",
+    ),
+    "C": Backend(
+        ("c_ops:C_OPS", "c_ops:C_STATEMENTS", "c_ops:C_REFUSED"),
+        run_c,
+        prepare=prepare_c,
+        programs=("cc", "gcc", "clang"),
+        refuses=_c_refusal,
+        params={"w": (12,)},
+    ),
 }
 INSTALLED = {name: backend for name, backend in BACKENDS.items() if backend.is_installed}
 
 
-def tolerance(graph: Graph, scale: float, dtype: DType) -> float:
+def tolerance(
+    graph: Graph, scale: float, dtype: DType, more: Mapping[Op, float] = MappingProxyType({})
+) -> float:
     """The sum of the errors of a graph's inexact ops, in units in the last place of the scale.
 
     Twice, since two engines may differ to either side; a value and its partial sums share a scale
-    in every entry of the library.
+    in every entry of the library. ``more`` is what the ops of an engine may be off beyond the op
+    table.
     """
-    ulps = sum(OPS[node.op].ulp for node in graph.nodes)
+    ulps = sum(OPS[node.op].ulp + more.get(node.op, 0) for node in graph.nodes)
     return 2 * ulps * float(np.spacing(np.array(scale, dtype.numpy)))
 
 
 def differences(
-    entry: str, graph: Graph, inputs: Arrays, dtype: DType, backends: Mapping[str, Backend]
+    graph: Graph, given: Arrays, dtype: DType, backends: Mapping[str, Backend]
 ) -> list[str]:
     """Returns how back ends differ from the evaluator on a graph of the library, in words.
 
     Args:
-        entry: Name of the schedule or rule.
-        graph: Its graph.
-        inputs: The inputs.
+        graph: The graph.
+        given: The inputs.
         dtype: The dtype whose roundings the float outputs have.
         backends: The back ends by name.
     """
-    expected = run_evaluator(graph, inputs)
-    found = []
+    found: list[str] = []
     for name, backend in backends.items():
+        refusal = backend.refuses(graph)
+        inputs = {key: backend.canonical(np.asarray(value)) for key, value in given.items()}
         try:
             results = backend.run(graph, inputs)
         except ExportError as error:
-            if backend.refuses.get(entry, "\0") not in str(error):
+            if not refusal or refusal not in str(error):
                 found.append(f"{name}: {error}")
             continue
-        if entry in backend.refuses:
-            found.append(f"{name}: {entry!r} is listed as refused, and ran")
+        if refusal:
+            found.append(f"{name}: should be refused, and ran")
+            continue
+        expected = run_evaluator(graph, inputs)
         for key, value in expected.items():
-            limit = 0.0
-            if np.issubdtype(value.dtype, np.floating):
-                limit = tolerance(graph, float(np.abs(value).max(initial=0.0)), dtype)
-            if results[key].dtype != value.dtype or results[key].shape != value.shape:
-                kinds = (results[key].dtype, results[key].shape, value.dtype, value.shape)
-                found.append(f"{name}: {key} is {kinds[0]}{kinds[1]}, not {kinds[2]}{kinds[3]}")
-            elif not np.abs(results[key] - value).max(initial=0) <= limit:
-                apart = steps_apart(np.asarray(results[key]), value)
-                found.append(f"{name}: {key} is {apart:.3g} ulp away, {limit:.3g} allowed")
+            said = _difference(
+                graph, np.asarray(results[key]), backend.canonical(value), dtype, backend
+            )
+            found += [f"{name}: {key} is {said}"] if said else []
     return found
+
+
+def _difference(
+    graph: Graph, result: Array, expected: Array, dtype: DType, backend: Backend
+) -> str:
+    if (result.dtype, result.shape) != (expected.dtype, expected.shape):
+        return f"{result.dtype}{result.shape}, not {expected.dtype}{expected.shape}"
+    limit = 0.0
+    if np.issubdtype(expected.dtype, np.floating):
+        scale = float(np.abs(expected).max(initial=0.0))
+        limit = tolerance(graph, scale, dtype, backend.ulp)
+    if np.abs(result - expected).max(initial=0) <= limit:
+        return ""
+    return f"{steps_apart(result, expected):.3g} ulp away, {limit:.3g} allowed"

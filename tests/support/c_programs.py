@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from closedform.errors import ExportError
 from closedform.exporters.c_function import SIZE, Parameter, Passing, write_function
 from closedform.exporters.c_header import Header
 from closedform.exporters.c_header import document as header_text
@@ -33,6 +35,33 @@ def graph_header(name: str, graph: Graph) -> Header:
         parameters.append(Parameter(f"out{place}", output.name, node.type.dtype, passing))
     function = write_function(name, graph, parameters)
     return Header(name, (function,), header_text(name, [name], [function.text]))
+
+
+_LIBRARIES: dict[Graph, tuple[CLibrary, str]] = {}
+
+
+def prepare_c(graphs: Iterable[Graph]) -> None:
+    """Compiles graphs, of which some may be refused, in one run of the compiler."""
+    headers: dict[Graph, Header] = {}
+    for graph in graphs:
+        if graph not in _LIBRARIES and graph not in headers:
+            with contextlib.suppress(ExportError):
+                headers[graph] = graph_header(f"graph_{len(_LIBRARIES) + len(headers)}", graph)
+    if headers:
+        library = compiled(list(headers.values()))
+        _LIBRARIES.update({graph: (library, one.name) for graph, one in headers.items()})
+
+
+def run_c(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Returns the outputs of the C function of a graph.
+
+    Raises:
+        ExportError: C has no such function.
+    """
+    if graph not in _LIBRARIES:
+        header = graph_header(f"graph_{len(_LIBRARIES)}", graph)
+        _LIBRARIES[graph] = compiled([header]), header.name
+    return run_graph(*_LIBRARIES[graph], graph, inputs)
 
 
 def run_graph(

@@ -1,4 +1,4 @@
-"""The three engines that every graph means the same in: evaluator, onnxruntime, torch."""
+"""Engines that every graph means the same in: evaluator, onnxruntime, torch, JAX."""
 
 from __future__ import annotations
 
@@ -50,6 +50,18 @@ def run_torch(graph: Graph, inputs: Arrays) -> dict[str, Array]:
     values = result if isinstance(result, tuple) else (result,)
     named = zip(module.output_names, values, strict=True)
     return {name: np.asarray(value.numpy()) for name, value in named}
+
+
+def run_jax(graph: Graph, inputs: Arrays) -> dict[str, Array]:
+    """Returns the outputs of the function of JAX, compiled, with types of 64 bits."""
+    import jax
+
+    from closedform.exporters.jax_ops import run_graph
+
+    with jax.enable_x64(True):
+        given = {name: jax.numpy.asarray(value) for name, value in inputs.items()}
+        results = jax.jit(lambda values: run_graph(graph, values))(given)
+    return {name: np.asarray(value) for name, value in results.items()}
 
 
 def steps_apart(actual: Array, expected: Array, *, unit: float | None = None) -> float:

@@ -197,6 +197,8 @@ class _Body:
                 what = f"{node.op} to {node.type}"
             elif node.type.rank > 1:
                 what = f"{node.op} of {node.type}"
+            elif node.op is Op.LOOKUP and self._nodes[node.operands[0]].op is not Op.CONST:
+                what = "lookup in a table that is not a constant"
             else:
                 continue
             raise ExportError(

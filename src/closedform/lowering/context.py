@@ -88,6 +88,18 @@ class Lowering:
         self._scalars = scalars if scalars is not None else {}
         self._tensor_known: dict[sp.Basic, bool] = {}
 
+    def adopt(self, symbol: sp.Symbol, expr: sp.Expr, domain: Domain, place: str) -> None:
+        """Gives a symbol the value of an expression that is lowered by itself.
+
+        Args:
+            symbol: The symbol.
+            expr: A prepared scalar expression.
+            domain: Every step at which the graph may run.
+            place: What is lowered, named in errors.
+        """
+        other = Lowering(self.rules, self.builder, self.step, place, scalar=self.scalar)
+        self.symbols[symbol] = other.real(expr, domain)
+
     @property
     def integer(self) -> DType:
         """The integer dtype, that of the step."""

@@ -95,8 +95,7 @@ class _Part:
 
     def lowering(self, rule: UpdateRule) -> RuleLowering:
         """Returns the lowering of a rule into this part."""
-        dtypes = self.options.tensor_dtype, self.options.scalar_dtype
-        return RuleLowering(rule, self.builder, self.step, self.inputs, *dtypes)
+        return RuleLowering(rule, self.builder, self.step, self.inputs, self.options)
 
     def add(self, params: Mapping[str, Shape], lower: Callable[[str, Shape], Body]) -> None:
         """Adds a call for each parameter; those of one shape share the body."""
@@ -166,7 +165,7 @@ def lower_init(name: str, assignments: Sequence[Assignment], options: GraphOptio
     ``shared.<state>`` and ``state.<name>.<state>``.
     """
     builder = Builder(f"{name}_init")
-    builder.output("step", builder.const(0, DType.I64))
+    builder.output("step", builder.const(0, options.step_dtype))
     common = {key: spec for one in assignments for key, spec in one.rule.shared.items()}
     for key, spec in common.items():
         dtype = options.step_dtype if spec.is_counter else options.scalar_dtype

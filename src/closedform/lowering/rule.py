@@ -30,7 +30,8 @@ from closedform.lowering.analysis.annotate import interval
 from closedform.lowering.analysis.domain import LAST_STEP, Domain, clock_domain
 from closedform.lowering.analysis.interval import ALL, Interval
 from closedform.lowering.body import BodyLowering
-from closedform.lowering.context import Lowering
+from closedform.lowering.context import Lowering, Prepare
+from closedform.lowering.double_float.scalars import PairLowering
 from closedform.lowering.guard import guard
 from closedform.lowering.integers import lower_integer
 from closedform.lowering.lower import RULES
@@ -38,6 +39,7 @@ from closedform.lowering.schedule import declare_hypers, hyper_interval, prepare
 from closedform.lowering.simplify import simplify
 from closedform.lowering.stable import stable
 from closedform.lowering.sums import sum_symbol
+from closedform.options import GraphOptions, Precision
 
 Body = tuple[Graph, tuple[Value, ...]]
 """A graph of one tensor, and the outer scalars that it takes."""
@@ -71,8 +73,7 @@ class RuleLowering:
         builder: The graph of scalars.
         step: The clock in it.
         inputs: Its open hyperparameters by name, shared by all rules.
-        dtype: Dtype of tensors.
-        scalar: Dtype of scalars.
+        options: The dtypes of tensors and scalars, and the precision of scalars.
     """
 
     def __init__(
@@ -81,15 +82,15 @@ class RuleLowering:
         builder: Builder,
         step: Value,
         inputs: dict[str, Value],
-        dtype: DType,
-        scalar: DType,
+        options: GraphOptions,
     ) -> None:
         self.rule = rule
-        self.dtype = dtype
-        self.scalar = scalar
+        self.dtype = dtype = options.tensor_dtype
+        self.scalar = options.scalar_dtype
         self.stored = dtype if rule.stored is None else DType(rule.stored)
         self.place = f"rule {rule.name!r}"
-        symbols, self.numbers, domain = _hyperparameters(rule, builder, step, scalar, inputs)
+        self.outer = _scalars(builder, step, self.place, options, self._bind)
+        self.numbers, domain = _hyperparameters(rule, self.outer, inputs)
         self.numbers[EPSILON] = sp.Rational(float(np.finfo(dtype.numpy).eps))
         names = [symbol.name for expr in rule.all_expressions() for symbol in expr.free_symbols]
         totals = {sum_symbol(name) for name in names if name.startswith(naming.TOTAL)}
@@ -97,16 +98,6 @@ class RuleLowering:
         self.data = frozenset(totals | set(rule.shared_symbols.values()))
         points = {symbol: interval(number, Domain()) for symbol, number in self.numbers.items()}
         self.domain = Domain({**domain.bounds, **points})
-        self.outer = Lowering(
-            RULES,
-            builder,
-            step,
-            self.place,
-            scalar=scalar,
-            tensor=dtype,
-            symbols=symbols,
-            prepare=self._bind,
-        )
         self._prepared: dict[tuple[object, ...], _Prepared] = {}
 
     def _bind(self, expr: sp.Expr, inside: Domain) -> sp.Expr:
@@ -235,46 +226,55 @@ class RuleLowering:
         return ready, low
 
 
+def _scalars(
+    builder: Builder, step: Value, place: str, options: GraphOptions, prepare: Prepare
+) -> Lowering:
+    """A lowering of scalars, in pairs of float32 where the options ask for them."""
+    tensor = options.tensor_dtype
+    if options.precision is Precision.DOUBLE_FLOAT:
+        return PairLowering(builder, step, place, tensor=tensor, prepare=prepare)
+    scalar = options.scalar_dtype
+    return Lowering(RULES, builder, step, place, scalar=scalar, tensor=tensor, prepare=prepare)
+
+
 def _hyperparameters(
-    rule: UpdateRule, builder: Builder, step: Value, scalar: DType, inputs: dict[str, Value]
-) -> tuple[dict[sp.Symbol, Value], dict[sp.Symbol, sp.Expr], Domain]:
-    """Values of open and scheduled symbols, numbers of the others, and their domain."""
+    rule: UpdateRule, low: Lowering, inputs: dict[str, Value]
+) -> tuple[dict[sp.Symbol, sp.Expr], Domain]:
+    """Gives open and scheduled symbols their values; returns other numbers, and the domain."""
     used = {s.name: s for expr in rule.all_expressions() for s in expr.free_symbols}
     numbers: dict[sp.Symbol, sp.Expr] = {}
-    symbols: dict[sp.Symbol, Value] = {}
     intervals = {}
+    clock = clock_domain(last=LAST_STEP[low.integer])
     for name, value in rule.hyperparameters.items():
         symbol = used.get(name)
         if symbol is None:
             continue
         if value is None:
             if name not in inputs:
-                made = declare_hypers(builder, (symbol,), step.type.dtype, scalar)
+                made = declare_hypers(low.builder, (symbol,), low.integer, low.scalar)
                 inputs[name] = made[symbol]
-            symbols[symbol] = inputs[name]
+            low.symbols[symbol] = inputs[name]
             intervals[symbol] = hyper_interval(symbol)
         elif isinstance(value, Schedule):
-            expr, symbols[symbol] = _scheduled(value, builder, step, scalar, rule.name)
-            intervals[symbol] = interval(expr, clock_domain(last=LAST_STEP[step.type.dtype]))
+            place = f"schedule {value.name!r} in rule {rule.name!r}"
+            expr = _scheduled(value, clock, place, low.scalar)
+            low.adopt(symbol, expr, clock, place)
+            intervals[symbol] = interval(expr, clock)
         else:
             numbers[symbol] = value
     for name, symbol in rule.shared_symbols.items():
-        symbols[symbol] = inputs[naming.shared(name)]
-        intervals[symbol] = COUNTED[step.type.dtype] if symbol.is_integer else ALL
-    return symbols, numbers, clock_domain(intervals, last=LAST_STEP[step.type.dtype])
+        low.symbols[symbol] = inputs[naming.shared(name)]
+        intervals[symbol] = COUNTED[low.integer] if symbol.is_integer else ALL
+    return numbers, clock_domain(intervals, last=LAST_STEP[low.integer])
 
 
-def _scheduled(
-    schedule: Schedule, builder: Builder, step: Value, scalar: DType, rule: str
-) -> tuple[sp.Expr, Value]:
-    place = f"schedule {schedule.name!r} in rule {rule!r}"
+def _scheduled(schedule: Schedule, clock: Domain, place: str, scalar: DType) -> sp.Expr:
+    """The expression of a schedule, prepared."""
     if schedule.open:
         raise LoweringError(
             f"the symbol {schedule.open[0]} has no value", where=place, hint="bind it first"
         )
-    domain = clock_domain(last=LAST_STEP[step.type.dtype])
-    expr = prepare(schedule.bound, domain, place)
-    return expr, Lowering(RULES, builder, step, place, scalar=scalar).real(expr, domain)
+    return prepare(schedule.bound, clock, place, scalar)
 
 
 def _tensor_inputs(

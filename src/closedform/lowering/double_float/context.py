@@ -27,14 +27,17 @@ class DoubleFloat:
         low: The graph under construction, the values of symbols, and the place for errors; its
             scalars are float32. Integers and conditions are lowered by it.
         handlers: SymPy class to handler.
+
+    Attributes:
+        symbols: Symbols whose value is a pair; the others are values of ``low``.
     """
 
     def __init__(self, low: Lowering, handlers: Mapping[type[sp.Basic], Handler]) -> None:
         rules = Rules({}, lower_integral, lower_condition, self._compare)
-        self.low = Lowering(
-            rules, low.builder, low.step, low.place, scalar=DType.F32, symbols=low.symbols
-        )
+        self.low = Lowering(rules, low.builder, low.step, low.place, scalar=DType.F32)
+        self.low.symbols = low.symbols  # which may still get others
         self.math = Arithmetic(low.builder)
+        self.symbols: dict[sp.Symbol, Number] = {}
         self._handlers = handlers
         self._known: dict[tuple[sp.Basic, Domain], Number] = {}
 
@@ -56,6 +59,8 @@ class DoubleFloat:
         is_arithmetic = not isinstance(expr, sp.Piecewise)
         if is_arithmetic and is_integral(expr) and self.low.fits_integer(expr, domain):
             return self._integral(expr, domain)
+        if isinstance(expr, sp.Symbol) and expr in self.symbols:
+            return self.symbols[expr]
         if isinstance(expr, sp.Symbol):
             return Number(self.low.cast(self.low.symbol(expr), DType.F32))
         handler = self._handlers.get(expr.func)

@@ -24,6 +24,7 @@ from closedform.training.session import (
     INIT_FILE,
     TRAIN_FILE,
 )
+from closedform.training.sources import loss_of, model_of
 from closedform.version import __version__
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
 
 def export(
-    model: torch.nn.Module,
-    loss: Callable[..., Any] | None,
+    model: torch.nn.Module | ModelProto | str | os.PathLike[str],
+    loss: Callable[..., Any] | str | None,
     example_inputs: Sequence[Any] | Mapping[str, Any],
     rule: UpdateRule,
     path: str | os.PathLike[str],
@@ -40,6 +41,7 @@ def export(
     groups: Sequence[Group] = (),
     dynamic_axes: Mapping[str, Mapping[int, str]] | None = None,
     targets: Sequence[str] = (),
+    trainable: Sequence[str] | None = None,
     evaluation_loss: bool = False,
     opset: int = 21,
     scalar_dtype: str = "f64",
@@ -67,10 +69,14 @@ def export(
     its gradients are computed; the loss that a step returns is not scaled.
 
     Args:
-        model: A module; frozen parameters (``requires_grad=False``) stay as they are.
-        loss: Called with the model's output and the last entries of the batch, one for each further
-            parameter without a default; returns a scalar tensor, or it and further results, which
-            are outputs ``metric.*``. A module's own parameters are trained, too, as ``loss.*``.
+        model: A module; frozen parameters (``requires_grad=False``) stay as they are. Or an ONNX
+            model or the path of its file, whose free sizes are those of ``dynamic_axes=None``, and
+            whose inputs have ``_`` for each character that no identifier has.
+        loss: One of ``"mse"``, ``"l1"``, ``"cross_entropy"`` and ``"binary_cross_entropy"`` (of
+            logits), or a function: called with the model's output and the last entries of the
+            batch, one for each further parameter without a default; returns a scalar tensor, or it
+            and further results, which are outputs ``metric.*``. A module's own parameters are
+            trained, too, as ``loss.*``.
             None for a model that returns its loss (as its output, as ``.loss``, or first).
         example_inputs: A batch of two rows or more, such as ``(images, labels)``, or a mapping with
             the arguments of the model and of the loss by name; an argument is a tensor, or nested
@@ -83,6 +89,9 @@ def export(
             ``{"input_ids": {0: "batch", 1: "sequence"}}``; None for the first of each tensor.
         targets: Names of arguments of the model that only its loss depends on, which ``eval.onnx``
             does not take.
+        trainable: Weights of an ONNX model that are trained, as names or globs such as
+            ``"*.weight"``; a glob matches floats with more than one entry. A batch normalisation
+            uses the statistics of the batch if its scale or bias is trained.
         evaluation_loss: Whether to write ``eval_loss.onnx``: the loss and its further results of a
             batch in evaluation mode.
         opset: ONNX opset.
@@ -97,7 +106,8 @@ def export(
         The checked models by file name.
 
     Raises:
-        ExportError: torch cannot trace the model, an operator has no ONNX form, or in bfloat16 no
+        ExportError: The ONNX file has an operator that is not supported or is too large, torch
+            cannot trace the model, an operator has no ONNX form, or in bfloat16 no
             kernel, the parameters are not of the one dtype that the rule is for, or the folder
             cannot be made.
 
@@ -112,6 +122,7 @@ def export(
             f"rule must be an UpdateRule, got {type(rule).__name__}",
             hint="make one with closedform.optimizers",
         )
+    model, loss = model_of(model, trainable), loss_of(loss)
     where = f"model {type(model).__name__}"
     if not hasattr(model, "named_parameters"):
         raise ExportError(

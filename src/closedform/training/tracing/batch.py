@@ -11,6 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from closedform.errors import ExportError, nearest
+from closedform.importers.onnx_torch import OnnxModule
 
 Loss = Callable[..., Any]
 """Called with the output of the model and the targets."""
@@ -144,7 +145,23 @@ def read_batch(
     batch = Batch(tuple(entries), {})
     if not batch.tensors:
         raise ExportError("the batch holds no tensor", where=where)
+    if dynamic_axes is None and isinstance(model, OnnxModule):
+        dynamic_axes = _own_sizes(model, batch)
     return Batch(batch.entries, _sizes(batch.tensors, dynamic_axes, where))
+
+
+def _own_sizes(model: OnnxModule, batch: Batch) -> DynamicAxes:
+    """The free sizes of an ONNX model, and those of the rows of the targets."""
+    tensors = batch.tensors
+    found = {name: axes for name, axes in model.free_sizes.items() if name in tensors}
+    rows = {tensors[name].shape[0]: axes[0] for name, axes in found.items() if 0 in axes}
+    targets = {name: tensors[name] for name in tensors if name not in batch.inputs}
+    of_targets = {
+        name: {0: rows[tensor.shape[0]]}
+        for name, tensor in targets.items()
+        if tensor.dim() and tensor.shape[0] in rows
+    }
+    return {**found, **of_targets}
 
 
 def target_count(loss: Loss | None, where: str) -> int:
@@ -168,6 +185,14 @@ def _parameters(function: Callable[..., Any], where: str) -> list[inspect.Parame
         ) from None
 
 
+def _inputs(model: torch.nn.Module, where: str) -> list[inspect.Parameter]:
+    """The parameters of a forward; an ONNX model names its inputs."""
+    if isinstance(model, OnnxModule):
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return [inspect.Parameter(name, kind) for name in model.input_names]
+    return _parameters(model.forward, where)
+
+
 def _required(function: Callable[..., Any], where: str) -> list[str]:
     parameters = _parameters(function, where)
     return [p.name for p in parameters if p.kind in _POSITIONAL and p.default is p.empty]
@@ -186,7 +211,7 @@ def _by_place(
             where=where,
             hint="the batch holds the model's inputs, then the loss's targets",
         )
-    positional = [p.name for p in _parameters(model.forward, where) if p.kind in _POSITIONAL]
+    positional = [p.name for p in _inputs(model, where) if p.kind in _POSITIONAL]
     inputs = positional if len(positional) >= count else [f"input{i}" for i in range(count)]
     names = inputs[:count]
     if loss is not None:
@@ -202,7 +227,7 @@ def _by_place(
 def _by_name(
     model: torch.nn.Module, loss: Loss | None, example: Mapping[Any, Any], where: str
 ) -> list[Entry]:
-    forward = _parameters(model.forward, where)
+    forward = _inputs(model, where)
     targets = [] if loss is None else _parameters(_called(loss), where)[1:]
     takes_all = any(p.kind is p.VAR_KEYWORD for p in forward)
     own, required = ({p.name for p in ps if p.kind not in _REST} for ps in (forward, targets))

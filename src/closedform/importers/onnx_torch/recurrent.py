@@ -1,0 +1,98 @@
+"""Recurrent operators, one product for each place of a sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from closedform.errors import ExportError
+from closedform.importers.onnx_torch.values import Call
+
+Tensor = torch.Tensor
+States = tuple[Tensor, ...]
+Cell = Callable[[Call, Tensor, States, Tensor, Tensor], States]
+"""The next states from those of an input, given its product, R and the bias of R."""
+
+
+def _rnn(_: Call, given: Tensor, states: States, weight: Tensor, bias: Tensor) -> States:
+    return (torch.tanh(given + functional.linear(states[0], weight, bias)),)
+
+
+def _gru(call: Call, given: Tensor, states: States, weight: Tensor, bias: Tensor) -> States:
+    (hidden,) = states
+    update, reset, new = given.chunk(3, -1)
+    weights, biases = weight.chunk(3), bias.chunk(3)
+    z = torch.sigmoid(update + functional.linear(hidden, weights[0], biases[0]))
+    r = torch.sigmoid(reset + functional.linear(hidden, weights[1], biases[1]))
+    if call.attributes["linear_before_reset"]:
+        inner = r * functional.linear(hidden, weights[2], biases[2])
+    else:
+        inner = functional.linear(r * hidden, weights[2], biases[2])
+    n = torch.tanh(new + inner)
+    return (n + z * (hidden - n),)
+
+
+def _lstm(_: Call, given: Tensor, states: States, weight: Tensor, bias: Tensor) -> States:
+    hidden, cell = states
+    i, o, f, c = (given + functional.linear(hidden, weight, bias)).chunk(4, -1)
+    cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(c)
+    return torch.sigmoid(o) * torch.tanh(cell), cell
+
+
+def _recurrent(cell: Cell, count: int) -> Callable[[Call], tuple[Tensor, ...]]:
+    """The operator of a cell with a number of states."""
+
+    def row(call: Call) -> tuple[Tensor, ...]:
+        call.refuse(activations=None, activation_alpha=None, activation_beta=None, clip=None)
+        call.refuse(layout=0)
+        if call.has(4) or call.has(7):
+            raise ExportError("lengths of sequences, or peepholes, are not supported")
+        value, inner, outer, bias = (
+            call.tensor(),
+            call.tensor(1),
+            call.tensor(2),
+            call.optional(3),
+        )
+        width, directions = outer.shape[-1], inner.shape[0]
+        if bias is None:
+            bias = torch.zeros(directions, 2 * inner.shape[1], dtype=value.dtype)
+        none = torch.zeros((), dtype=value.dtype).expand(directions, value.shape[1], width)
+        begun = [call.tensor(5 + i) if call.has(5 + i) else none for i in range(count)]
+        reverse = {b"forward": (False,), b"reverse": (True,), b"bidirectional": (False, True)}
+        made, last = [], []
+        for which, is_reverse in enumerate(reverse[call.attributes["direction"]]):
+            of_input, of_state = bias[which].chunk(2)
+            given = functional.linear(value, inner[which], of_input)
+            states = tuple(state[which] for state in begun)
+            outputs = []
+            places = range(int(value.shape[0]))
+            for place in reversed(places) if is_reverse else places:
+                states = cell(call, given[place], states, outer[which], of_state)
+                outputs.append(states[0])
+            made.append(torch.stack(outputs[::-1] if is_reverse else outputs))
+            last.append(states)
+        finals = (torch.stack(values) for values in zip(*last, strict=True))
+        return torch.stack(made, 1), *finals
+
+    return row
+
+
+_ATTRIBUTES: Mapping[str, Any] = {
+    "activation_alpha": None,
+    "activation_beta": None,
+    "activations": None,
+    "clip": None,
+    "direction": b"forward",
+    "hidden_size": None,
+    "layout": 0,
+}
+
+RECURRENT: Mapping[str, tuple[Callable[[Call], Any], Mapping[str, Any]]] = {
+    "GRU": (_recurrent(_gru, 1), {**_ATTRIBUTES, "linear_before_reset": 0}),
+    "LSTM": (_recurrent(_lstm, 2), {**_ATTRIBUTES, "input_forget": 0}),
+    "RNN": (_recurrent(_rnn, 1), _ATTRIBUTES),
+}
+"""Rows of operators, with their attributes and defaults."""

@@ -1,0 +1,202 @@
+"""Inference models that torch exported as ONNX, trained from the file, beside their own modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from closedform.importers.onnx_torch import OnnxModule, read_module
+from closedform.runtime.onnx_session import open_session
+from closedform.training.tracing.arrays import array_of
+from closedform.training.tracing.onnx_program import quiet
+from closedform.training.tracing.trace import trace
+
+TOLERANCE = 1e-5
+"""Of the largest gradient: roundings of sums in another order."""
+
+
+class Convolutions(nn.Module):
+    """A residual block with a depthwise convolution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(2, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4)
+        self.second, self.head = nn.Conv2d(4, 4, 3, padding=1, groups=4), nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.norm(self.first(x)))
+        x = functional.max_pool2d(x + self.second(x), 2)
+        return self.head(functional.adaptive_avg_pool2d(x, 1).flatten(1))
+
+
+class Segments(nn.Module):
+    """Down, up by a transposed convolution and by interpolation, and across."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down, self.middle = (
+            nn.Conv2d(1, 4, 3, stride=2, padding=1),
+            nn.Conv2d(4, 4, 3, padding=1),
+        )
+        self.up, self.out = nn.ConvTranspose2d(4, 4, 2, stride=2), nn.Conv2d(8, 2, 1)
+        self.norm = nn.GroupNorm(2, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        low = functional.silu(self.norm(self.down(x)))
+        wide = functional.interpolate(self.middle(low), scale_factor=2, mode="bilinear")
+        return self.out(torch.cat([self.up(low), wide], 1))
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind: Any, **options: Any) -> None:
+        super().__init__()
+        self.layer = kind(5, 6, batch_first=True, **options)
+        self.head = nn.Linear(12 if options.get("bidirectional") else 6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.layer(x)[0][:, -1])
+
+
+class Encoder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        self.table, self.head = nn.Embedding(11, 8), nn.Linear(8, 3)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.encoder(self.table(x)).mean(1))
+
+
+class Logits(nn.Module):
+    """A model of transformers, with one output."""
+
+    def __init__(self, model: nn.Module, key: str = "logits") -> None:
+        super().__init__()
+        self.model, self.key = model, key
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.model(x)[self.key]
+
+
+def _transformers(name: str, config: str, **sizes: Any) -> Callable[[], nn.Module]:
+    def made() -> nn.Module:
+        transformers = pytest.importorskip("transformers")
+        made = getattr(transformers, config)(**sizes)
+        return Logits(getattr(transformers, name)(made))
+
+    return made
+
+
+def _timm(name: str, **options: Any) -> Callable[[], nn.Module]:
+    return lambda: pytest.importorskip("timm").create_model(name, num_classes=3, **options)
+
+
+def _tokens() -> torch.Tensor:
+    return torch.randint(0, 40, (4, 6))
+
+
+_SMALL = {"num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 40}
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], torch.Tensor]]] = {
+    "mlp": (
+        lambda: nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 3)),
+        lambda: torch.randn(4, 6),
+    ),
+    "convolutions": (Convolutions, lambda: torch.randn(4, 2, 8, 8)),
+    "segmentation": (Segments, lambda: torch.randn(4, 1, 8, 8)),
+    "encoder": (Encoder, lambda: torch.randint(0, 11, (4, 7))),
+    "gru": (lambda: Recurrent(nn.GRU), lambda: torch.randn(4, 5, 5)),
+    "lstm, both directions": (
+        lambda: Recurrent(nn.LSTM, bidirectional=True),
+        lambda: torch.randn(4, 5, 5),
+    ),
+    "resnet": (_timm("resnet10t"), lambda: torch.randn(2, 3, 32, 32)),
+    "mobilenet": (_timm("mobilenetv3_small_050"), lambda: torch.randn(2, 3, 32, 32)),
+    "convnext": (
+        _timm("convnext_atto", depths=(1, 1), dims=(8, 16)),
+        lambda: torch.randn(2, 3, 32, 32),
+    ),
+    "vit": (
+        _timm(
+            "vit_tiny_patch16_224", img_size=32, patch_size=8, embed_dim=16, depth=1, num_heads=2
+        ),
+        lambda: torch.randn(2, 3, 32, 32),
+    ),
+    "bert": (
+        _transformers(
+            "BertForSequenceClassification",
+            "BertConfig",
+            hidden_size=16,
+            intermediate_size=32,
+            **_SMALL,
+        ),
+        _tokens,
+    ),
+    "gpt2": (
+        _transformers(
+            "GPT2LMHeadModel", "GPT2Config", n_embd=16, n_layer=1, n_head=2, vocab_size=40
+        ),
+        _tokens,
+    ),
+    "llama": (
+        _transformers(
+            "LlamaForCausalLM", "LlamaConfig", hidden_size=16, intermediate_size=32, **_SMALL
+        ),
+        _tokens,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_of_a_file_are_those_of_its_module(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    make, draw = MODELS[name]
+    model, x = make().eval(), draw()
+    path = tmp_path / "model.onnx"
+    with quiet():
+        torch.onnx.export(
+            model,
+            (x,),
+            path,
+            dynamo=True,
+            optimize=False,  # which folds batch normalisations, transposes and casts into weights
+            dynamic_shapes=({0: torch.export.Dim("batch")},),
+            verbose=False,
+        )
+    for part in model.modules():
+        if isinstance(part, nn.modules.batchnorm._BatchNorm):
+            part.train()  # as the file's, whose scales are trained
+    target = torch.randn_like(model(x))
+    module = read_module(path, ["*"])
+    traced = trace(module, functional.mse_loss, (x, target))
+    _compare(traced, model, module, x, target)
+
+
+def _compare(
+    traced: Any, model: nn.Module, module: OnnxModule, x: torch.Tensor, target: torch.Tensor
+) -> None:
+    functional.mse_loss(model(x), target).backward()
+    session = open_session(traced.step)
+    feeds = {f"param.{n}": v for n, v in traced.params.items()}
+    feeds |= {f"buffer.{n}": v for n, v in traced.buffers.items()}
+    feeds |= {f"batch.{module.input_names[0]}": array_of(x), "batch.target": array_of(target)}
+    feeds = {name: feeds[name] for name in session.inputs}
+    found = dict(zip(session.outputs, session.raw.run(None, feeds), strict=True))
+    wanted = {n: p.grad.numpy() for n, p in model.named_parameters() if p.grad is not None}
+    largest = max(np.abs(grad).max() for grad in wanted.values())
+    same = 0
+    for name, grad in wanted.items():
+        if f"grad.{name}" in found:
+            distance = np.abs(found[f"grad.{name}"] - grad).max()
+            assert distance <= TOLERANCE * largest, (name, distance, largest)
+            same += 1
+    print(f"\n{same} of {len(wanted)} gradients by name, largest {largest:.2g}")
+    assert same >= len(wanted) / 2

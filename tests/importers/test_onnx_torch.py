@@ -329,12 +329,7 @@ REFUSED: dict[str, tuple[ModelProto, list[str], str]] = {
         "the weight 'fc.weight' cannot be read",
     ),
     "name": (
-        _changed(
-            lambda m: (
-                setattr(m.graph.initializer[0], "name", "forward"),
-                m.graph.node[0].input.__setitem__(1, "forward"),
-            )
-        ),
+        model_of([node("Add", "x", "forward")], {"x": normal(2, 6)}, {"forward": normal(6)}),
         ["*"],
         "the weight 'forward' cannot have its name in torch",
     ),

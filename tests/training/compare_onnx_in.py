@@ -30,7 +30,7 @@ class Convolutions(nn.Module):
         self.first, self.norm = nn.Conv2d(2, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4)
         self.second, self.head = nn.Conv2d(4, 4, 3, padding=1, groups=4), nn.Linear(4, 3)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         x = torch.relu(self.norm(self.first(x)))
         x = functional.max_pool2d(x + self.second(x), 2)
         return self.head(functional.adaptive_avg_pool2d(x, 1).flatten(1))
@@ -48,7 +48,7 @@ class Segments(nn.Module):
         self.up, self.out = nn.ConvTranspose2d(4, 4, 2, stride=2), nn.Conv2d(8, 2, 1)
         self.norm = nn.GroupNorm(2, 4)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         low = functional.silu(self.norm(self.down(x)))
         wide = functional.interpolate(self.middle(low), scale_factor=2, mode="bilinear")
         return self.out(torch.cat([self.up(low), wide], 1))
@@ -60,7 +60,7 @@ class Recurrent(nn.Module):
         self.layer = kind(5, 6, batch_first=True, **options)
         self.head = nn.Linear(12 if options.get("bidirectional") else 6, 3)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         return self.head(self.layer(x)[0][:, -1])
 
 
@@ -71,7 +71,7 @@ class Encoder(nn.Module):
         self.table, self.head = nn.Embedding(11, 8), nn.Linear(8, 3)
         self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         return self.head(self.encoder(self.table(x)).mean(1))
 
 

@@ -52,8 +52,11 @@ def in_torch(
     weights: dict[str, torch.Tensor], images: torch.Tensor, labels: torch.Tensor
 ) -> torch.Tensor:
     value = functional.conv2d(images, weights["conv.weight"], padding=1)
-    norm = [weights[f"norm.{name}"] for name in ("mean", "variance", "weight", "bias")]
-    value = functional.batch_norm(value, *norm, training=True).relu().mean((2, 3))
+    mean, variance, scale, bias = (
+        weights[f"norm.{name}"] for name in ("mean", "variance", "weight", "bias")
+    )
+    value = functional.batch_norm(value, mean, variance, scale, bias, training=True)
+    value = value.relu().mean((2, 3))
     logits = value @ weights["head.weight"] + weights["head.bias"]
     return functional.cross_entropy(logits, labels)
 

@@ -45,6 +45,9 @@ OLDEST, NEWEST = 13, 24
 MOST_BYTES = 4 * 2**30
 """Bytes of all weights of a model."""
 
+MOST_KNOWN = 16
+"""Entries of floats that may be sizes, such as factors of a Resize."""
+
 MOST_NUMBERS = 2**30
 """Entries of one tensor while the model runs."""
 
@@ -86,9 +89,9 @@ class OnnxModule(torch.nn.Module):
         _check_order(self._nodes, {"", *weights, *self._given}, self.output_names, where)
         self._known: dict[str, Known] = {}
         self._owners: dict[str, tuple[torch.nn.Module, str]] = {}
-        places = _known_weights(graph)
+        statistics = _statistics(graph)
         for name, array in weights.items():
-            self._add(name, array, name in places)
+            self._add(name, array, is_written=name in statistics)
 
     def forward(self, *positional: torch.Tensor, **named: torch.Tensor) -> Any:
         """Returns the output, or a tuple of the outputs."""
@@ -155,11 +158,11 @@ class OnnxModule(torch.nn.Module):
         outputs = tuple(node.output)
         return _Node(node.op_type, tuple(node.input), outputs, attributes, is_trained, where)
 
-    def _add(self, name: str, array: Known, is_known: bool) -> None:
+    def _add(self, name: str, array: Known, *, is_written: bool) -> None:
         """Adds a weight: a parameter if it is trained, else a buffer, or a constant."""
-        is_float = array.dtype.name in _FLOATS
-        small = array.size <= (1 if is_float else MOST_ENTRIES)
-        if name not in self._trained and (small or is_known) and array.dtype.name != "bfloat16":
+        kind = array.dtype.name
+        is_small = array.size <= (MOST_KNOWN if kind in _FLOATS else MOST_ENTRIES)
+        if name not in self._trained and is_small and not is_written and kind != "bfloat16":
             self._known[name] = array
             return
         *path, last = name.split(".")
@@ -334,19 +337,6 @@ def _statistics(graph: GraphProto) -> set[str]:
     """The running statistics."""
     kind = "BatchNormalization"
     return {name for node in graph.node if node.op_type == kind for name in node.input[3:5]}
-
-
-_KNOWN_PLACES = {"Clip": (1, 2), "Dropout": (1, 2), "Pad": (2,), "Resize": (1, 2)}
-"""Operands that have to be known, although they are floats."""
-
-
-def _known_weights(graph: GraphProto) -> set[str]:
-    return {
-        node.input[place]
-        for node in graph.node
-        for place in _KNOWN_PLACES.get(node.op_type, ())
-        if place < len(node.input)
-    }
 
 
 def _chosen(

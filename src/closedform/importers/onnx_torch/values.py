@@ -105,10 +105,9 @@ class Call:
                 raise ExportError(f"its attribute {name!r} is supported as {wanted!r}, got {got!r}")
 
     def _given(self, place: int) -> Value:
-        if not self.has(place):
+        value = self.operands[place] if place < len(self.operands) else None
+        if value is None:
             raise ExportError(f"its operand {place} is missing")
-        value = self.operands[place]
-        assert value is not None
         return value
 
 

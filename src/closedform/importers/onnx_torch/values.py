@@ -203,7 +203,7 @@ def _tidied(value: Any) -> Known:
     return np.array(array.tolist()).reshape(array.shape)
 
 
-def _divided(_: Call, operands: list[Known]) -> Known:
+def _ratio(_: Call, operands: list[Known]) -> Known:
     left, right = operands
     if left.dtype.kind == "f" and right.dtype.kind == "f":
         return np.asarray(left / right)
@@ -325,7 +325,7 @@ KNOWN_ROWS: Mapping[str, KnownRow] = {
     "Add": _elementwise(operator.add),
     "Sub": _elementwise(operator.sub),
     "Mul": _elementwise(operator.mul),
-    "Div": _divided,
+    "Div": _ratio,
     "Equal": _compared(operator.eq),
     "Less": _compared(operator.lt),
     "LessOrEqual": _compared(operator.le),

@@ -94,6 +94,10 @@ def test_parts() -> None:
             r"stored must be one of \('bf16', 'f16'\) or None, got 'f8' .*rule 'momentum'",
         ),
         (
+            lambda: momentum(ranges={"lr": (sp.Integer(1), sp.Rational(1, 2))}),
+            r"the range of 'lr' must be \(low, high\) with low <= high, got \(1, 1/2\) .*momentum",
+        ),
+        (
             lambda: momentum(shared={"scale": 2}),
             "a state of the model must be a Shared, got int 2 .*shared 'scale'.*such as Shared",
         ),

@@ -166,3 +166,22 @@ def test_the_scalars_are_shared_by_all_parameters() -> None:
 def test_refused(param: sp.Expr, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         compile_step(ModelSpec(rule(param), {"w": (2,)}))
+
+
+def test_an_input_is_clamped_to_its_range() -> None:
+    expr = PARAM - LR * GRAD / sp.sqrt(1 - RHO ** (t + 1))
+    below_one = (sp.Integer(0), 1 - sp.Rational(1, 2**40))
+    ranges = {"rho": below_one}
+    ranged = UpdateRule("test", expr, {}, {"lr": 0.5, "rho": None}, ranges=ranges)
+    shapes = {"w": (2,)}
+    graph = compile_step(ModelSpec(ranged, shapes))
+    with pytest.raises(DomainError, match="rho"):
+        compile_step(ModelSpec(UpdateRule("test", expr, {}, {"lr": 0.5, "rho": None}), shapes))
+    written = compile_step(ModelSpec(ranged.clamped(), shapes))
+    param, grad = np.array([1, 2], np.float32), np.array([3, -4], np.float32)
+    for value, inside in ((0.75, 0.75), (-2.0, 0.0), (1.0, float(below_one[1])), (5.0, 1 - 2**-40)):
+        given = {"step": np.array(3), "rho": np.array(value), "param.w": param, "grad.w": grad}
+        got = run_evaluator(graph, given)["next.param.w"]
+        wanted = param - 0.5 * grad / np.sqrt(1 - inside**4)
+        np.testing.assert_allclose(got, wanted, rtol=3e-7)  # three roundings of float32
+        np.testing.assert_array_equal(got, run_evaluator(written, given)["next.param.w"])

@@ -467,6 +467,22 @@ def test_a_compiled_step_of_ours_is_compiled_once_and_right() -> None:
     assert all(torch.equal(a, b) for a, b in zip(values(ours), values(theirs), strict=True))
 
 
+@pytest.mark.filterwarnings(COMPILING)
+@pytest.mark.filterwarnings("ignore:.*record_function.*")
+def test_a_step_that_ran_outside_may_be_traced_afterwards() -> None:
+    ours, theirs = parameters([(3,), (2, 2)]), parameters([(3,), (2, 2)])
+    mine, other = optim.AdamW(ours, lr=0.1), optim.AdamW(theirs, lr=0.1)
+    torch._dynamo.reset()
+    traced = torch.compile(mine.step, backend="eager")
+    for run in (mine.step, traced, traced, mine.step, traced):
+        for param, beside in zip(ours, theirs, strict=True):
+            param.grad, beside.grad = param.detach().clone(), beside.detach().clone()
+        run()
+        other.step()
+    for one, wanted in zip(values(ours), values(theirs), strict=True):
+        torch.testing.assert_close(one, wanted, rtol=1e-6, atol=0)  # the vector has an addcmul
+
+
 def test_the_functional_step_is_exported() -> None:
     params = parameters([(3,)])
     optimizer = Optimizer(params, ADAMW)

@@ -27,6 +27,9 @@ _INTEGER_DTYPES = frozenset(
     }
 )
 
+TYPE = "closedform_type"
+"""Where the meta data of a node have the TensorType of its value, if it is one of the graph."""
+
 _VIEWS = frozenset({Op.INPUT, Op.TRANSPOSE, Op.RESHAPE, Op.BROADCAST_TO})
 
 
@@ -92,7 +95,9 @@ def _program(graph: Graph) -> fx.Graph:
         if device is None and node.op is not Op.INPUT and needs_device and values:
             device = device_of(values[0], program)
         operands = tuple(values[operand] for operand in node.operands)
-        values.append(TORCH_OPS[node.op](Site(graph, program, node, device), operands))
+        value = TORCH_OPS[node.op](Site(graph, program, node, device), operands)
+        value.meta[TYPE] = node.type
+        values.append(value)
     results = _fresh_outputs(graph, program, values)
     program.output(results[0] if len(results) == 1 else results)
     program.eliminate_dead_code()
@@ -110,6 +115,7 @@ def _fresh_outputs(
         if _may_alias(graph, graph.nodes[output.index]) or value in results:
             layout: dict[str, Argument] = {"memory_format": torch.contiguous_format}
             value = program.call_function(torch.clone, (value,), layout)
+            value.meta[TYPE] = graph.nodes[output.index].type
         results.append(value)
     return tuple(results)
 

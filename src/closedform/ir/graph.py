@@ -134,7 +134,10 @@ class Builder:
 
     def emit(self, op: Op, *operands: Value, **attributes: AttributeValue) -> Value:
         """Adds a node and returns its value; GraphError if the operands do not fit the op."""
-        node = node_of(op, operands, attributes)
+        return self.add(node_of(op, operands, attributes))
+
+    def add(self, node: Node) -> Value:
+        """Adds a node, with the type that its operands give, and returns its value."""
         index = self._index.setdefault(node, len(self._nodes))
         if index == len(self._nodes):
             self._nodes.append(node)

@@ -74,6 +74,8 @@ class UpdateRule:
             expression in the parameter, states and ``t`` after a step.
         stored: The dtype of parameters and gradients outside, ``"bf16"`` or ``"f16"``, where that
             is not the one that is computed in, and that states have.
+        ranges: The smallest and the largest value of hyperparameters that are inputs of the graph,
+            by name; a value outside is taken as the nearest one inside.
 
     Expressions may use the symbols of the shape (``RANK``, ``SIZE``, ``axis_size``): ``for_shape``
     replaces them, and a ``Piecewise`` on them is then one of its branches.
@@ -94,6 +96,7 @@ class UpdateRule:
     advances: sp.Basic = sp.true
     evaluation: sp.Expr | None = None
     stored: str | None = None
+    ranges: Mapping[str, tuple[sp.Expr, sp.Expr]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.isidentifier():
@@ -113,6 +116,7 @@ class UpdateRule:
             for key, value in self.hyperparameters.items()
         }
         object.__setattr__(self, "hyperparameters", values)
+        self._check_ranges()
         object.__setattr__(self, "param", self._checked_expression("param", self.param))
         states = {name: self._checked_state(name, spec) for name, spec in self.states.items()}
         object.__setattr__(self, "states", states)
@@ -161,6 +165,15 @@ class UpdateRule:
                     f"global_sum({total.args[0]}) sums no tensor",
                     where=f"rule {self.name!r}",
                     hint="it is over the elements of PARAM, GRAD, states, inputs or definitions",
+                )
+
+    def _check_ranges(self) -> None:
+        for name, (low, high) in self.ranges.items():
+            if not low <= high:
+                raise DefinitionError(
+                    f"the range of {name!r} must be (low, high) with low <= high, got "
+                    f"({low}, {high})",
+                    where=f"rule {self.name!r}",
                 )
 
     def _check_use(self) -> None:
@@ -348,6 +361,19 @@ class UpdateRule:
                 )
         merged = {**self.hyperparameters, **hyperparameters}
         return replace(self, hyperparameters=merged)
+
+    def clamped(self) -> UpdateRule:
+        """Returns the rule with its ranges written into the expressions, as Max and Min."""
+        if not self.ranges:
+            return self
+        symbols = {symbol for part in self.all_expressions() for symbol in part.free_symbols}
+        inside: dict[sp.Basic, sp.Basic] = {
+            symbol: sp.Min(sp.Max(symbol, self.ranges[symbol.name][0]), self.ranges[symbol.name][1])
+            for symbol in symbols
+            if symbol.name in self.ranges and self.hyperparameters.get(symbol.name, 0) is None
+        }
+        made = self.expressions_by(lambda expr: expr.xreplace(inside))
+        return replace(self, **made, ranges={})
 
     def _checked_shared(self) -> dict[str, Shared]:
         for name, spec in self.shared.items():

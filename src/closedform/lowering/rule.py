@@ -10,7 +10,7 @@ and lowered once for each shape; parameters of one rule and shape share the grap
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -253,8 +253,9 @@ def _hyperparameters(
             if name not in inputs:
                 made = declare_hypers(low.builder, (symbol,), low.integer, low.scalar)
                 inputs[name] = made[symbol]
-            low.symbols[symbol] = inputs[name]
-            intervals[symbol] = hyper_interval(symbol)
+            least, most = rule.ranges.get(name, (-sp.oo, sp.oo))
+            low.symbols[symbol] = _clamped(low, inputs[name], least, most)
+            intervals[symbol] = _intersection(hyper_interval(symbol), least, most)
         elif isinstance(value, Schedule):
             place = f"schedule {value.name!r} in rule {rule.name!r}"
             expr = _scheduled(value, clock, place, low.scalar)
@@ -266,6 +267,24 @@ def _hyperparameters(
         low.symbols[symbol] = inputs[naming.shared(name)]
         intervals[symbol] = COUNTED[low.integer] if symbol.is_integer else ALL
     return numbers, clock_domain(intervals, last=LAST_STEP[low.integer])
+
+
+def _clamped(low: Lowering, value: Value, least: sp.Expr, most: sp.Expr) -> Value:
+    """The value, or the nearest one in the range; its bounds are rounded inwards."""
+    for op, bound, inwards in ((Op.MAX, least, np.inf), (Op.MIN, most, -np.inf)):
+        if bound.is_finite:
+            number = value.type.dtype.numpy.type(float(bound))
+            if (Fraction(float(number)) - Fraction(bound)) * (1 if op is Op.MAX else -1) < 0:
+                number = np.nextafter(number, number.dtype.type(inwards))
+            value = low.builder.emit(op, low.builder.const(number, value.type.dtype), value)
+    return value
+
+
+def _intersection(values: Interval, least: sp.Expr, most: sp.Expr) -> Interval:
+    """The values that are in the range."""
+    if least.is_finite:
+        values = replace(values, low=max(values.low, Fraction(least)))
+    return replace(values, high=min(values.high, Fraction(most))) if most.is_finite else values
 
 
 def _scheduled(schedule: Schedule, clock: Domain, place: str, scalar: DType) -> sp.Expr:

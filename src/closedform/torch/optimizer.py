@@ -150,6 +150,7 @@ class Optimizer(TrainEvalOptimizer):
         self._is_flat = self._backend == "eager"
         self._evaluations = {}
         self._captured: CapturedStep | None = None
+        self._is_traced = False  # whether a torch.compile of the user traces the step
         self._batch = compiled() if self._backend == "compile" else foreach()
 
     # --- groups and states ---------------------------------------------------------------------
@@ -206,6 +207,7 @@ class Optimizer(TrainEvalOptimizer):
         for parameter, states in zip(group["params"], made, strict=True):
             self.state[parameter] = states
         is_tensor = any(isinstance(value, Tensor) for value in values.values())
+        self._is_traced |= is_tensor  # the first step may be traced as a whole
         if self._backend == "onnxruntime" or is_tensor:
             self._compile(index)  # whether there is a session, and whether a tensor can be an input
 
@@ -287,14 +289,23 @@ class Optimizer(TrainEvalOptimizer):
 
     def _step_in_trace(self) -> None:
         """Steps within a torch.compile of the user, once the groups are compiled."""
-        if len(self._compiled) < len(self.param_groups):
+        if not self._is_traced or len(self._compiled) < len(self.param_groups):
             self._step_outside()
         else:
             run_in_trace(self._programs(self._work()))
 
     @outside_traces  # the first step compiles
     def _step_outside(self) -> None:
+        self._is_traced = True
         self._captured = self._step_and_capture()
+        self._make_programs()
+
+    def _make_programs(self) -> None:
+        """Makes the programs of all kernels, which a trace cannot make."""
+        for group in self._compiled.values():
+            for kernel in group.kernels:
+                if isinstance(kernel, TorchKernel):
+                    _ = kernel.program
 
     def _programs(self, work: Iterable[Work]) -> list[BoundProgram]:
         """Steps the parameters of other kernels, and returns the programs of torch kernels."""
@@ -420,7 +431,7 @@ class Optimizer(TrainEvalOptimizer):
         where = self._place(index)
         shape = tuple(parameters[0].shape) if parameters else ()
         made = self._specializer.specialize(self._values_of(index), shape, where)
-        rule = made.rule.rule
+        rule = made.rule
         names = (*rule.states, *(f"{SHARED}{name}" for name in rule.shared))
         group = CompiledGroup(made, input_tensors(made, parameters), names, is_joint=is_joint(rule))
         self._complete_states(group, index)
@@ -432,10 +443,9 @@ class Optimizer(TrainEvalOptimizer):
                 group.kernels += shard_kernels(rule.name, rules, params, make_runner, made.kernels)
                 continue
             group.kernels.append(self._kernel(made, group.inputs, params))
-        for kernel in group.kernels:
-            if isinstance(kernel, TorchKernel):
-                _ = kernel.program  # outside of a trace
         self._compiled[index] = group
+        if self._is_traced:
+            self._make_programs()
         return group
 
     def _tensors(self, param: Tensor) -> ParamTensors:
@@ -456,7 +466,7 @@ class Optimizer(TrainEvalOptimizer):
     ) -> OrtKernel | TorchKernel:
         """The kernel of a parameter, or of several; torch's are those of all optimizers."""
         parts = [real_view(local(param.detach())) for param in params]
-        rule, dtype = made.rule.rule, parts[0].dtype
+        rule, dtype = made.rule, parts[0].dtype
         shapes = tuple(tuple(part.shape) for part in parts)
         if self._backend == "onnxruntime":
             key = id(made), shapes, dtype

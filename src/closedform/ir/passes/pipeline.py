@@ -52,12 +52,13 @@ class Pipeline:
                 it), a pass changes the interface, or the passes do not settle.
         """
         check(graph, "before the first pass")
+        unchanged = 0
         for _ in range(self.rounds):
-            before = graph
             for pass_ in self.passes:
-                graph = _run(pass_, graph)
-            if graph is before:
-                return graph
+                before, graph = graph, _run(pass_, graph)
+                unchanged = unchanged + 1 if graph is before else 0
+                if unchanged == len(self.passes):
+                    return graph
         names = ", ".join(pass_.name for pass_ in self.passes)
         raise GraphError(
             f"the passes {names} still change the graph after {self.rounds} rounds",

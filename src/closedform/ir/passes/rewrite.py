@@ -35,11 +35,15 @@ class Rewriter:
 
     def emit(self, op: Op, *operands: Value, **attributes: AttributeValue) -> Value:
         """Adds a node, or the replacement that the rule returns."""
-        replacement = self.rule(self, node_of(op, operands, attributes), operands)
+        return self.add(node_of(op, operands, attributes), operands)
+
+    def add(self, node: Node, operands: tuple[Value, ...]) -> Value:
+        """Adds a node with these operands, or the replacement that the rule returns."""
+        replacement = self.rule(self, node, operands)
         if replacement is not None:
             self.changed = True
             return replacement
-        return self._record(self.builder.emit(op, *operands, **attributes))
+        return self._record(self.builder.add(node))
 
     def const(self, array: Array, type_: TensorType) -> Value:
         """Adds a constant of this type; the array has its dtype and shape."""
@@ -105,7 +109,11 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
     values: list[Value] = []
     for node in graph.nodes:
         operands = tuple(values[operand] for operand in node.operands)
-        values.append(rewriter.emit(node.op, *operands, **dict(node.attributes)))
+        if all(v.type == graph.nodes[i].type for v, i in zip(operands, node.operands, strict=True)):
+            moved = Node(node.op, tuple(v.index for v in operands), node.attributes, node.type)
+            values.append(rewriter.add(moved, operands))
+        else:
+            values.append(rewriter.emit(node.op, *operands, **dict(node.attributes)))
     if not rewriter.changed:
         return graph
     for output in graph.outputs:

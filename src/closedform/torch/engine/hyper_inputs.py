@@ -4,18 +4,16 @@ A hyperparameter that a scheduler changes must be an input: a graph with its val
 would be compiled again at every step. But a graph exists only if the operands of divisions, roots
 and logarithms are known to be in their domain. Each hyperparameter therefore becomes an input with
 the widest range for which the rule compiles: any number, a nonnegative one, or one in [0, 1). The
-range is written into the expressions as Max and Min, which do not change a value inside it; a value
-outside of it becomes a constant of a graph of its own, as does a hyperparameter for which the rule
-compiles with no range.
+graph clamps its inputs to their ranges, which does not change a value inside; a value outside
+becomes a constant of a graph of its own, as does a hyperparameter for which the rule compiles with
+no range.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
-from typing import assert_never
 
 import sympy as sp
 import torch
@@ -36,30 +34,17 @@ class InputRange(StrEnum):
     BELOW_ONE = "in [0, 1)"
 
 
-@dataclass(frozen=True, slots=True)
-class RuleWithInputs:
-    """A rule with hyperparameters as inputs.
-
-    Attributes:
-        rule: The rule; its inputs are the hyperparameters that are None.
-        ranges: The range of each input by name.
-    """
-
-    rule: UpdateRule
-    ranges: Mapping[str, InputRange]
-
-
-LIMITS: Mapping[InputRange, tuple[float, float]] = {
-    InputRange.ANY: (-math.inf, math.inf),
-    InputRange.NONNEGATIVE: (0, math.inf),
-    InputRange.BELOW_ONE: (0, float(BELOW_ONE)),
+LIMITS: Mapping[InputRange, tuple[sp.Expr, sp.Expr]] = {
+    InputRange.ANY: (-sp.oo, sp.oo),
+    InputRange.NONNEGATIVE: (sp.Integer(0), sp.oo),
+    InputRange.BELOW_ONE: (sp.Integer(0), BELOW_ONE),
 }
 """The smallest and the largest number of each range."""
 
 
 def is_within(value: float, bounds: InputRange) -> bool:
     """Returns whether a number is in a range."""
-    low, high = LIMITS[bounds]
+    low, high = map(float, LIMITS[bounds])
     return low <= value <= high
 
 
@@ -114,37 +99,19 @@ def _used(rule: UpdateRule) -> set[str]:
     return {symbol.name for part in rule.all_expressions() for symbol in part.free_symbols}
 
 
-def with_inputs(rule: UpdateRule, ranges: Mapping[str, InputRange]) -> RuleWithInputs:
+def with_inputs(rule: UpdateRule, ranges: Mapping[str, InputRange]) -> UpdateRule:
     """Returns the rule with these hyperparameters as inputs, clamped to their ranges."""
-    clamped: dict[sp.Basic, sp.Basic] = {}
-    for part in rule.all_expressions():
-        for symbol in part.free_symbols:
-            if symbol.name in ranges:
-                clamped[symbol] = _clamped(symbol, ranges[symbol.name])
-    changed = replace(
+    return replace(
         rule,
-        **rule.expressions_by(lambda expr: expr.xreplace(clamped)),
         hyperparameters={**rule.hyperparameters, **dict.fromkeys(ranges)},
+        ranges={**rule.ranges, **{name: LIMITS[one] for name, one in ranges.items()}},
     )
-    return RuleWithInputs(changed, dict(ranges))
 
 
-def _clamped(symbol: sp.Symbol, bounds: InputRange) -> sp.Expr:
-    """The symbol in its range; not evaluated, since SymPy would compare it with all its peers."""
-    match bounds:
-        case InputRange.ANY:
-            return symbol
-        case InputRange.NONNEGATIVE:
-            return sp.Max(symbol, 0, evaluate=False)
-        case InputRange.BELOW_ONE:
-            return sp.Min(sp.Max(symbol, 0, evaluate=False), BELOW_ONE, evaluate=False)
-    assert_never(bounds)
-
-
-def _compiles(rule: RuleWithInputs, shape: tuple[int, ...]) -> bool:
-    shapes = (ANY_SHAPE if has_one_graph(rule.rule) else shape,)
+def _compiles(rule: UpdateRule, shape: tuple[int, ...]) -> bool:
+    shapes = (ANY_SHAPE if has_one_graph(rule) else shape,)
     try:
-        step_graph(rule.rule, shapes, torch.float32)
+        step_graph(rule, shapes, torch.float32)
     except ClosedFormError:
         return False
     return True

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import fx
-from torch.fx.passes.shape_prop import ShapeProp
 
-from closedform.exporters.torch_module import GraphProgram
+from closedform.exporters.torch_module import TYPE, GraphProgram
 
 
 class ForeachOp(NamedTuple):
@@ -77,16 +76,9 @@ class InplaceProgram:
     """
 
     def __init__(self, program: GraphProgram, overwritable: Mapping[int, int]) -> None:
-        sizes = [[int(size) for size in node.type.shape] for node in program.source.inputs]
-        ShapeProp(program).propagate(
-            *(
-                torch.empty(size, dtype=dtype, device="meta")
-                for size, dtype in zip(sizes, program.input_dtypes, strict=True)
-            )
-        )
         self.program = program
         self.nodes = list(program.graph.nodes)
-        self.ops = self.nodes[len(sizes) : -1]
+        self.ops = self.nodes[len(program.input_names) : -1]
         returned: Any = self.nodes[-1].args[0]
         self.results: tuple[fx.Node, ...] = returned if isinstance(returned, tuple) else (returned,)
         self.is_elementwise = all(
@@ -145,9 +137,8 @@ class InplaceProgram:
 
 
 def _has_same_type(one: fx.Node, other: fx.Node) -> bool:
-    """Whether two values have the same shape and dtype."""
-    first, second = one.meta["tensor_meta"], other.meta["tensor_meta"]
-    return bool(first.shape == second.shape and first.dtype == second.dtype)
+    """Whether two values are known to have the same shape and dtype."""
+    return TYPE in one.meta and one.meta[TYPE] == other.meta.get(TYPE)
 
 
 def is_list(value: object) -> bool:

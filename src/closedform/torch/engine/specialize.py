@@ -21,7 +21,6 @@ from closedform.language import Schedule, UpdateRule, exact_number
 from closedform.torch.engine.hyper_inputs import (
     LIMITS,
     InputRange,
-    RuleWithInputs,
     is_within,
     widest_ranges,
     with_inputs,
@@ -136,7 +135,7 @@ class Specialization:
         is_for_all_shapes: Whether one graph is that of parameters of all shapes.
     """
 
-    rule: RuleWithInputs
+    rule: UpdateRule
     inputs: tuple[tuple[str, Entry, tuple[float, float]], ...]
     constants: tuple[tuple[Entry, Any], ...]
     nonzero: frozenset[Entry] = frozenset()
@@ -144,7 +143,7 @@ class Specialization:
     is_for_all_shapes: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.is_for_all_shapes = has_one_graph(self.rule.rule)
+        self.is_for_all_shapes = has_one_graph(self.rule)
 
     def torch_kernel(
         self,
@@ -164,7 +163,7 @@ class Specialization:
             shapes = (ANY_SHAPE,)
         key = shapes, dtype
         if key not in self.kernels:
-            graph = step_graph(self.rule.rule, shapes, dtype)
+            graph = step_graph(self.rule, shapes, dtype)
             self.kernels[key] = torch_kernel(graph, list(params), is_for_all_shapes=is_for_all)
         found: TorchKernel = self.kernels[key]
         return found
@@ -193,7 +192,7 @@ class _Analysis:
     Attributes:
         hypers: The entry of each hyperparameter.
         ranges: The range of each hyperparameter that can be an input.
-        unused: Switches that do not change the rule, such as foreach. torch.compile sets one.
+        unused: Switches that select an implementation, and do not change the rule.
         nonzero: The entries of hyperparameters at which a 0 gives a rule with other states.
     """
 
@@ -204,7 +203,7 @@ class _Analysis:
 
 
 _SELECTING = frozenset({"foreach", "fused", "capturable", "differentiable"})
-"""Switches that select an implementation in torch, and are first tried together."""
+"""Switches that select an implementation in torch; ``torch.compile`` sets one."""
 
 _SPECIALIZATIONS = 32
 """How many specializations of a source are remembered."""
@@ -291,7 +290,8 @@ class Specializer:
             if isinstance(known.hypers[name].of(values), Tensor)
             or is_within(known.hypers[name].of(values), bounds)
         }
-        inputs = tuple((name, known.hypers[name], LIMITS[it]) for name, it in ranges.items())
+        limits = {name: (float(LIMITS[it][0]), float(LIMITS[it][1])) for name, it in ranges.items()}
+        inputs = tuple((name, known.hypers[name], one) for name, one in limits.items())
         free = {entry for _, entry, _ in inputs} | known.unused
         constants = tuple((entry, value) for entry, value in entries.items() if entry not in free)
         for entry, value in constants:
@@ -396,26 +396,20 @@ def _hypers_together(
 
 
 def _unused(source: RuleSource, rule: UpdateRule, numbers: Mapping[str, Any]) -> frozenset[Entry]:
-    """The switches that do not change the rule."""
-    found = set()
+    """The switches that select an implementation, if they do not change the rule."""
     switches = [
         (entry, value)
         for entry, value in _entries(numbers)
-        if value is None or isinstance(value, bool)
+        if entry.key in _SELECTING and (value is None or isinstance(value, bool))
     ]
-    likely = {**numbers, **{e.key: not v for e, v in switches if e.key in _SELECTING}}
-    with suppress(ClosedFormError):
-        if _content(source.build(likely)) == _content(rule):
-            found = {entry for entry, _ in switches if entry.key in _SELECTING}
-    for entry, value in switches:
-        if entry in found:
-            continue
-        try:
-            switched = source.build(entry.replaced(numbers, not value))
-        except ClosedFormError:
-            continue
-        if _content(switched) == _content(rule):
-            found.add(entry)
+    found = set()
+    for tried in (switches, *([one] for one in switches)):  # together, or one by one
+        changed = {**numbers, **{entry.key: not value for entry, value in tried}}
+        with suppress(ClosedFormError):
+            if _content(source.build(changed)) == _content(rule):
+                found |= {entry for entry, _ in tried}
+        if len(found) == len(switches):
+            break
     return frozenset(found)
 
 

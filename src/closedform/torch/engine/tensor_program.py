@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, fx
 
+from closedform.exporters.torch_module import TYPE
+from closedform.ir.types import Shape
 from closedform.torch.engine.inplace import InplaceProgram
 
 _CPU = torch.device("cpu")
@@ -199,11 +201,13 @@ def _is_used_between(product: fx.Node, node: fx.Node) -> bool:
 
 def _is_float(operand: Any) -> bool:
     """Whether an operand is a tensor of floating-point numbers."""
-    return isinstance(operand, fx.Node) and operand.meta["tensor_meta"].dtype.is_floating_point
+    return (
+        isinstance(operand, fx.Node) and TYPE in operand.meta and operand.meta[TYPE].dtype.is_float
+    )
 
 
-def _shape(node: fx.Node) -> torch.Size:
-    found: torch.Size = node.meta["tensor_meta"].shape
+def _shape(node: fx.Node) -> Shape:
+    found: Shape = node.meta[TYPE].shape
     return found
 
 

@@ -59,6 +59,10 @@ class Model:
     kinds: Kinds
     sums: dict[SumKey, Term] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        members = [(rule.clamped(), params) for rule, params in self.members]
+        object.__setattr__(self, "members", members)
+
     @cached_property
     def rules(self) -> dict[str, UpdateRule]:
         """The rule of each parameter."""

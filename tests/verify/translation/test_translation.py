@@ -220,10 +220,10 @@ def test_what_cannot_be_read_as_a_term_is_unknown() -> None:
 def test_the_budget_is_kept() -> None:
     lr = SCHEDULES["warm_restarts"]()
     graph = compile_schedule(lr, GraphOptions(inputs=["steps"]))
-    begun = time.monotonic()
+    begun = time.process_time()  # a machine that others use as well takes longer
     verdict = validate(lr, graph, budget=1.0)
     assert verdict.unknown
-    assert time.monotonic() - begun < 10  # a machine that others use as well
+    assert time.process_time() - begun < 10
 
 
 # --- rules ----------------------------------------------------------------------------------

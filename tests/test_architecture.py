@@ -161,12 +161,15 @@ def is_type_checking(test: ast.expr) -> bool:
     return ast.unparse(test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
 
 
-def with_typing(node: ast.AST, *, typing: bool = False) -> Iterator[tuple[ast.AST, bool]]:
-    """All nodes below `node`, functions included, each with whether TYPE_CHECKING guards it."""
-    for child in ast.iter_child_nodes(node):
-        inner = typing or (isinstance(child, ast.If) and is_type_checking(child.test))
-        yield child, inner
-        yield from with_typing(child, typing=inner)
+def with_typing(root: ast.AST) -> Iterator[tuple[ast.AST, bool]]:
+    """All nodes below `root`, functions included, each with whether TYPE_CHECKING guards it."""
+    pending = [(root, False)]
+    while pending:
+        node, is_typing = pending.pop()
+        for child in ast.iter_child_nodes(node):
+            inner = is_typing or (isinstance(child, ast.If) and is_type_checking(child.test))
+            yield child, inner
+            pending.append((child, inner))
 
 
 def modules_of(node: ast.AST) -> list[str]:
@@ -189,12 +192,14 @@ def modules_of(node: ast.AST) -> list[str]:
             return []
 
 
-def imports_of(source: Source) -> list[Import]:
-    return [
-        Import(module, getattr(node, "lineno", 0), is_typing)
+@cache
+def imports_of(source: Source) -> tuple[Import, ...]:
+    return tuple(
+        Import(module, node.lineno, is_typing)
         for node, is_typing in with_typing(source.tree)
+        if isinstance(node, ast.Import | ast.ImportFrom | ast.Call)
         for module in modules_of(node)
-    ]
+    )
 
 
 def import_aliases(source: Source) -> dict[str, str]:
@@ -209,14 +214,27 @@ def import_aliases(source: Source) -> dict[str, str]:
     return known
 
 
-def names_read(source: Source) -> Iterator[tuple[str, int, bool]]:
+@cache
+def names_read(source: Source) -> tuple[tuple[str, int, bool], ...]:
     """Each name or attribute that is read, whole (`sympy.sympify`): line, and whether called."""
     known = import_aliases(source)
     called = {id(node.func) for node in ast.walk(source.tree) if isinstance(node, ast.Call)}
+    found = []
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
-            first, dot, rest = ast.unparse(node).partition(".")
-            yield known.get(first, first) + dot + rest, node.lineno, id(node) in called
+            first, dot, rest = dotted(node).partition(".")
+            found.append((known.get(first, first) + dot + rest, node.lineno, id(node) in called))
+    return tuple(found)
+
+
+def dotted(node: ast.expr) -> str:
+    """A name with its attributes; of another expression only the attributes, `().x`."""
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    parts.append(node.id if isinstance(node, ast.Name) else "()")
+    return ".".join(reversed(parts))
 
 
 # --- the import graph --------------------------------------------------------------------------

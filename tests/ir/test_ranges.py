@@ -55,7 +55,7 @@ ROWS = [(op, dtype) for op in PLAIN for dtype in sorted(OPS[op].dtypes)]
 
 @pytest.mark.parametrize(("op", "dtype"), ROWS)
 @given(data=st.data())
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 def test_an_op_on_all_pairs(op: Op, dtype: DType, data: st.DataObject) -> None:
     """Constants have the tightest intervals, so this is where a bound that is too tight shows."""
     builder = Builder("pairs")

@@ -218,7 +218,7 @@ def stored(record: OptimizerRecord) -> dict[int, list[Array]]:
     return {step: record.parameter(step) for step in record.row["param_steps"]}
 
 
-@pytest.mark.sample(every=4)
+@pytest.mark.sample(every=7)
 @pytest.mark.parametrize("key", FLOAT32)
 def test_float32_record_within_twice_the_reference_error(key: str) -> None:
     record = RECORDS[key]

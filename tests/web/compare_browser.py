@@ -5,6 +5,7 @@ Needs Node, Chromium and npm packages: `make compare-web` brings them to build/w
 
 from __future__ import annotations
 
+import base64
 import functools
 import json
 import re
@@ -18,17 +19,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+import torch
+from safetensors.numpy import load, save_file
 
+from closedform import optimizers, schedules
 from closedform.language import Schedule
 from closedform.runtime.schedule import ScheduleSession
 from closedform.schedules.examples import EXAMPLES
-from closedform.training import TrainSession
+from closedform.training import TrainSession, export
 from closedform.web.gallery import write_gallery
+from closedform.web.text import write_text_page
 from closedform.web.training import write_training_page
 from tests.training.models import CASES, batches
 from tests.training.test_sixteen_bits import exported
 from tests.training.test_training import made
+from tests.web.language_model import TOKENS, LanguageModel, next_token, with_adapters
 
 HERE = Path(__file__).parent
 BUILD = Path(__file__).parents[2] / "build" / "web"
@@ -256,3 +261,73 @@ def test_faults_are_shown_and_stop_nothing_else(gallery: str, training: str) -> 
         assert re.search(message, seen[fault]), (fault, seen[fault])
     assert seen["fields"] == ["7", False]
     assert seen["trainingAddress"] == f"{training}?batch=7&steps=3&seed=5&shuffle=0"
+
+
+def test_chromium_fine_tunes_adapters_as_here(sites: tuple[str, Path], tmp_path: Path) -> None:
+    """LoRA on a transformer of a million parameters: losses, samples and the adapter's file."""
+    address, root = sites
+    torch.manual_seed(0)
+    model = with_adapters(LanguageModel())
+    assert sum(param.numel() for param in model.parameters()) > 1_000_000
+    tokens = torch.randint(0, TOKENS, (4, 65))
+    lr = schedules.linear(0, 1e-2, 5).then(schedules.cosine(1e-2, 1e-3, 35))
+    rule = optimizers.adamw(lr, weight_decay=0)
+    folder = tmp_path / "run"
+    export(model, next_token, (tokens[:, :-1], tokens[:, 1:]), rule, folder)
+    text = tmp_path / "text.txt"
+    text.write_text((HERE.parents[1] / "docs" / "training.md").read_text() + "größer ≥ 1\n")
+    write_text_page(folder / "train.onnx", root / "text", text=text, packages=PACKAGES)
+    shots = BUILD / "shots"
+    shots.mkdir(exist_ok=True)
+    steps, rows = 40, 8
+    words = (f"{address}/text/", str(steps), str(rows), str(shots), str(PACKAGES), str(CHROMIUM))
+    seen = node("chromium_text.mjs", *words)
+    assert seen["errors"] == []
+    assert seen["foreign"] == []
+    assert seen["wide"] == []
+    assert re.search(r"The text has 5 tokens; a window takes 65.* longer text", seen["short"])
+
+    ids = np.frombuffer(text.read_bytes(), np.uint8).astype(np.int64)
+    session = TrainSession(folder)
+    assert sampled(session, "The ", 40, temperature=0) == seen["before"]
+    assert sampled(session, "The ", 40, temperature=1) == seen["drawn"]
+    windows = [ids[np.array(starts)[:, None] + np.arange(65)] for starts in seen["starts"]]
+    assert len(windows) == steps
+    assert all(len(window) == rows for window in windows)
+    here = [session.step((window[:, :-1], window[:, 1:])).loss for window in windows]
+    assert seen["losses"] == pytest.approx(here, rel=TOLERANCE)
+    assert here[-1] < here[0] - 0.5
+    assert sampled(session, "The ", 40, temperature=1) == seen["after"]
+    assert seen["after"] != seen["drawn"]
+    assert seen["adapterName"] == f"adapter-{steps}.safetensors"
+    adapter = load(base64.b64decode(seen["adapter"]))
+    ours = {name.replace(".default", ""): value for name, value in session.params.items()}
+    assert adapter.keys() == ours.keys()
+    for name, value in ours.items():
+        # Adam's first updates are lr in size whatever the gradient's, so that a gradient of
+        # rounding noise moves a weight; sums of 40 rates bound the rest.
+        assert np.abs(adapter[name] - value).max() < 40 * 1e-2 * TOLERANCE * 10, name
+    assert seen["shared"] == str(steps)
+
+
+def sampled(session: TrainSession, prompt: str, count: int, *, temperature: float) -> str:
+    """The text that a model goes on with, drawn by the numbers of the page."""
+    ids = list(prompt.encode())
+    for place in range(count):
+        last = ids[-64:]
+        logits = session.predict(np.array([last + [0] * (64 - len(last))]))[0, len(last) - 1]
+        if temperature == 0:
+            ids.append(int(logits.argmax()))
+            continue
+        weights = np.exp((logits.astype(float) - logits.max()) / temperature)
+        ids.append(int(np.searchsorted(weights.cumsum(), mulberry(7, place) * weights.sum())))
+    return prompt + bytes(ids[len(prompt) :]).decode("utf-8", errors="replace")
+
+
+def mulberry(seed: int, step: int) -> float:
+    """The first number that mulberry32 draws for a seed and a step, in 24 bits."""
+    word = 2**32
+    state = (seed * 0x9E3779B1 + step * 0x85EBCA6B + 0x6D2B79F5) % word
+    mixed = (state ^ (state >> 15)) * (state | 1) % word
+    mixed ^= (mixed + (mixed ^ (mixed >> 7)) * (mixed | 61)) % word
+    return ((mixed ^ (mixed >> 14)) >> 8) / 2**24

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from closedform import schedules, transforms
+from closedform import optimizers, schedules, transforms
 from closedform.api import to_onnx
 from closedform.cli import gallery as gallery_command
 from closedform.cli.parser import Parser, UsageError
@@ -23,6 +23,7 @@ from closedform.schedules.examples import EXAMPLES
 from closedform.training import export
 from closedform.web.folder import find_package, write_folder
 from closedform.web.gallery import write_gallery
+from closedform.web.text import write_text_page
 from closedform.web.training import write_training_page
 from tests.support.commands import CliRunner
 from tests.training.models import CASES, batches
@@ -65,6 +66,8 @@ def test_the_training_page_is_self_contained(trained: Path, packages: Path, tmp_
     assert found == {
         "index.html",
         "train.js",
+        "loop.js",
+        "fields.js",
         "page.js",
         "served.js",
         "trainer.js",
@@ -89,6 +92,64 @@ def test_the_training_page_is_self_contained(trained: Path, packages: Path, tmp_
     )
     assert "http://www.w3.org/2000/svg" in text
     assert not [part for part in text.split('"') if part.startswith(("https:", "//"))]
+
+
+@pytest.fixture(scope="module")
+def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files of a model of the letters a to e."""
+    folder = tmp_path_factory.mktemp("letters")
+    model = torch.nn.Sequential(torch.nn.Embedding(5, 4), torch.nn.Linear(4, 5))
+
+    def loss(logits: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
+        return cross_entropy(logits.flatten(0, 1), following.flatten())
+
+    example = torch.zeros(2, 6, dtype=torch.long), torch.zeros(2, 6, dtype=torch.long)
+    axes = {"input": {0: "rows", 1: "context"}, "following": {0: "rows", 1: "context"}}
+    export(model, loss, example, optimizers.sgd(0.1), folder, dynamic_axes=axes)
+    return folder / "train.onnx"
+
+
+def test_the_page_of_a_text_is_self_contained(
+    language_model: Path, packages: Path, tmp_path: Path
+) -> None:
+    text, letters, site = (tmp_path / name for name in ("text.txt", "letters.txt", "site"))
+    text.write_text("abacabadabacabae")
+    letters.write_text("abcde")
+    words = ["web", str(language_model), "-o", str(site), "--packages", str(packages)]
+    result = CliRunner().invoke([*words, "--text", str(text), "--alphabet", str(letters)])
+    assert result.exit_code == 0, result.output
+    manifest = json.loads((site / "manifest.json").read_text())
+    wanted = {"context": None, "initialContext": 64, "classAxis": 2, "alphabet": "abcde"}
+    assert wanted.items() <= manifest.items()
+    assert manifest["trained"] == ["param.0.weight", "param.1.weight", "param.1.bias"]
+    used = {"eval.onnx", "init.onnx", "train.onnx", "text.txt", "fields.js", "loop.js", "text.js"}
+    assert used <= {path.name for path in site.iterdir()}
+    assert not (site / "train.js").exists()
+    for extra, message in (
+        (["--alphabet", str(letters)], "--alphabet goes with --text"),
+        (["--text", str(text), "--data", str(text)], "--data and --text are for different pages"),
+    ):
+        result = CliRunner().invoke([*words, *extra])
+        assert result.exit_code == 2
+        assert message in result.output
+
+
+def test_text_pages_refuse_what_is_not_a_language_model(
+    language_model: Path, trained: Path, packages: Path, tmp_path: Path
+) -> None:
+    site = tmp_path / "site"
+    for train, alphabet, message in (
+        (language_model, None, r"logits of 256 tokens, .* got \[None, None, 5\].*alphabet"),
+        (language_model, "abcda", "the alphabet must have different characters, got 'a' twice"),
+        (trained, None, r"int64 tokens \[rows, context\].* got batch.input float32\[None, 64\]"),
+    ):
+        with pytest.raises(ExportError, match=message):
+            write_text_page(train, site, alphabet=alphabet, packages=packages)
+    wrong = tmp_path / "latin.txt"
+    wrong.write_bytes(b"gr\xf6\xdfer")
+    with pytest.raises(ExportError, match=r"the text is not UTF-8: .*latin\.txt"):
+        write_text_page(language_model, site, text=wrong, alphabet="abcde", packages=packages)
+    assert not site.exists()
 
 
 def test_a_page_replaces_a_page_and_nothing_else(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from closedform.cli.parser import Parser
+from closedform.cli.parser import Parser, UsageError
 
 _HELP = """\
 Write a static page that trains with TRAIN in the browser.
 
 closedform web build/train.onnx -o site --data digits.safetensors
+closedform web lora/train.onnx -o site --text letters.txt
 """
 
 
@@ -19,6 +20,18 @@ def parser(prog: str) -> Parser:
     found.add_argument("train", type=Path, help="train.onnx, in the same folder as init.onnx")
     found.add_argument(
         "--data", type=Path, help="the safetensors file that the page loads initially"
+    )
+    found.add_argument(
+        "--text",
+        type=Path,
+        help="fine-tune a language model on a text; the UTF-8 file that the page loads initially",
+    )
+    found.add_argument(
+        "--alphabet",
+        type=Path,
+        metavar="FILE",
+        help="with --text: a UTF-8 file with the characters of the tokens 0, 1, …; "
+        "default: tokens are bytes",
     )
     add_page_options(found)
     return found
@@ -34,11 +47,29 @@ def add_page_options(found: Parser) -> None:
     )
 
 
-def run(*, train: Path, output: Path, data: Path | None, packages: Path | None) -> None:
+def run(
+    *,
+    train: Path,
+    output: Path,
+    data: Path | None,
+    text: Path | None,
+    alphabet: Path | None,
+    packages: Path | None,
+) -> None:
     """Writes the page."""
-    from closedform.web.training import write_training_page
+    if text is None:
+        from closedform.web.training import write_training_page
 
-    print_page(write_training_page(train, output, data=data, packages=packages))
+        if alphabet is not None:
+            raise UsageError("--alphabet goes with --text")
+        print_page(write_training_page(train, output, data=data, packages=packages))
+        return
+    from closedform.web.text import read_text, write_text_page
+
+    if data is not None:
+        raise UsageError("--data and --text are for different pages: give one of them")
+    letters = None if alphabet is None else read_text(alphabet)
+    print_page(write_text_page(train, output, text=text, alphabet=letters, packages=packages))
 
 
 def print_page(page: Path) -> None:

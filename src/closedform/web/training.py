@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -40,24 +41,15 @@ def write_training_page(
             onnxruntime-web does not support a dtype, or the folder contains other files.
     """
     source = Path(train)
-    session = open_session(source)
-    if LOSS not in session.outputs or "step" not in session.inputs:
-        raise ExportError(
-            "the model is not a training step: it has no input 'step' or no output 'loss'",
-            where=f"file {str(source)!r}",
-            hint="export one with closedform.training.export",
-        )
-    _check_dtypes(session, f"file {str(source)!r}")
-    files = {TRAIN_FILE: source, INIT_FILE: source.with_name(INIT_FILE)}
+    session = open_training(source)
+    files = training_files(source)
     if data is not None:
         files[DATA_FILE] = Path(data)
-    for path in files.values():
-        if not path.is_file():
-            raise ExportError("the file does not exist", where=f"file {str(path)!r}")
+        check_file(Path(data))
 
     def fill(made: Path) -> None:
         copy_runtime(made, None if packages is None else Path(packages))
-        copy_assets(made, (*COMMON_ASSETS, "train.js", "train.html"))
+        copy_assets(made, (*COMMON_ASSETS, "fields.js", "loop.js", "train.js", "train.html"))
         (made / "train.html").rename(made / "index.html")
         for name, path in files.items():
             shutil.copyfile(path, made / name)
@@ -66,6 +58,52 @@ def write_training_page(
 
     write_folder(Path(folder), fill)
     return Path(folder) / "index.html"
+
+
+def open_training(path: Path) -> OnnxSession:
+    """Returns the session of a training step that onnxruntime-web can run.
+
+    Raises:
+        ExportError: The model is not a training step, or has a dtype that it does not support.
+    """
+    where = f"file {str(path)!r}"
+    session = open_session(path)
+    if LOSS not in session.outputs or "step" not in session.inputs:
+        raise ExportError(
+            "the model is not a training step: it has no input 'step' or no output 'loss'",
+            where=where,
+            hint="export one with closedform.training.export",
+        )
+    _check_dtypes(session, where)
+    return session
+
+
+def training_files(train: Path, others: Iterable[str] = ()) -> dict[str, Path]:
+    """Returns the files of a training folder by name, ``train.onnx`` and ``init.onnx`` among them.
+
+    Raises:
+        ExportError: A file is missing.
+    """
+    files = {TRAIN_FILE: train}
+    for name in (INIT_FILE, *others):
+        files[name] = train.with_name(name)
+    for path in files.values():
+        check_file(path)
+    return files
+
+
+def inputs_of(session: OnnxSession) -> list[dict[str, Any]]:
+    """Returns the inputs of a graph for a manifest: ``null`` is a free size."""
+    return [
+        {"name": name, "dtype": str(port.dtype), "dims": list(port.shape)}
+        for name, port in session.inputs.items()
+    ]
+
+
+def check_file(path: Path) -> None:
+    """Raises an ExportError where a file does not exist."""
+    if not path.is_file():
+        raise ExportError("the file does not exist", where=f"file {str(path)!r}")
 
 
 def _check_dtypes(session: OnnxSession, where: str) -> None:
@@ -89,8 +127,5 @@ def _manifest(session: OnnxSession, data: str | None) -> dict[str, Any]:
     return {
         "title": meta.get("closedform.model", session.name),
         "data": data,
-        "inputs": [
-            {"name": name, "dtype": str(port.dtype), "dims": list(port.shape)}
-            for name, port in session.inputs.items()
-        ],
+        "inputs": inputs_of(session),
     }

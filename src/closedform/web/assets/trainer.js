@@ -161,24 +161,45 @@ export class Trainer {
 
   // Step, parameters, states and buffers as the bytes of a safetensors file.
   save() {
-    const header = {};
-    let offset = 0;
-    const parts = [];
-    for (const [name, tensor] of Object.entries(this.carried)) {
-      const bytes = new Uint8Array(tensor.data.buffer, tensor.data.byteOffset, tensor.data.byteLength);
-      header[name] = {
-        dtype: KINDS[tensor.type][0],
-        shape: [...tensor.dims],
-        data_offsets: [offset, offset + bytes.length],
-      };
-      offset += bytes.length;
-      parts.push(bytes);
-    }
-    let text = JSON.stringify(header);
-    text = text.padEnd(Math.ceil(text.length / 8) * 8, " ");
-    const head = new Uint8Array(8 + text.length);
-    new DataView(head.buffer).setBigUint64(0, BigInt(text.length), true);
-    head.set(new TextEncoder().encode(text), 8);
-    return new Blob([head, ...parts]);
+    return writeSafetensors(this.carried);
   }
+}
+
+// Tensors of onnxruntime by name, as the bytes of a safetensors file.
+export function writeSafetensors(tensors) {
+  const header = {};
+  let offset = 0;
+  const parts = [];
+  for (const [name, tensor] of Object.entries(tensors)) {
+    const bytes = new Uint8Array(tensor.data.buffer, tensor.data.byteOffset, tensor.data.byteLength);
+    header[name] = {
+      dtype: KINDS[tensor.type][0],
+      shape: [...tensor.dims],
+      data_offsets: [offset, offset + bytes.length],
+    };
+    offset += bytes.length;
+    parts.push(bytes);
+  }
+  let text = JSON.stringify(header);
+  // A name may have characters of several bytes.
+  let encoded = new TextEncoder().encode(text);
+  text = text.padEnd(text.length + ((8 - (encoded.length % 8)) % 8), " ");
+  encoded = new TextEncoder().encode(text);
+  const head = new Uint8Array(8 + encoded.length);
+  new DataView(head.buffer).setBigUint64(0, BigInt(encoded.length), true);
+  head.set(encoded, 8);
+  return new Blob([head, ...parts]);
+}
+
+// The index that a uniform number selects, by softmax of logits at a temperature; 0 takes the largest.
+export function sample(logits, temperature, draw) {
+  const top = logits.reduce((best, value, i) => (value > logits[best] ? i : best), 0);
+  if (temperature === 0) return top;
+  const weights = logits.map((value) => Math.exp((value - logits[top]) / temperature));
+  let left = draw * weights.reduce((a, b) => a + b, 0);
+  for (let i = 0; i < weights.length; i += 1) {
+    left -= weights[i];
+    if (left < 0) return i;
+  }
+  return top;
 }

@@ -56,7 +56,9 @@ def _module(package: str) -> Any:
     parent, _, name = package.rpartition(".")
     try:
         return importlib.import_module(package)
-    except ModuleNotFoundError:
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
         return getattr(importlib.import_module(parent), name)
 
 

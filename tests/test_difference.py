@@ -204,3 +204,17 @@ def test_log_is_refused(text: str, tmp_path: Path) -> None:
     name = "log.jsonl" if text == "{" else "log.csv"
     with pytest.raises(ConfigError, match=BAD_LOGS[text]):
         log_of(text, name, tmp_path)
+
+
+def test_differences_are_printed_as_sentences() -> None:
+    shifted = LINEAR.then(LINEAR)
+    assert str(cf.diff(LINEAR, shifted, until=20)) == (
+        "lr: differs from update 10, 0.0 and 1.0; largest gap 1 at update 10"
+    )
+    assert str(cf.diff(LINEAR, LINEAR, until=20)).startswith("lr: PROVED equal")
+    logged = difference.CurveDifference("lr", "bias", Status.UNKNOWN, 2000, reason="sampled")
+    found = difference.Difference((logged,), only_in_b=("beta1", "weight_decay"))
+    assert str(found) == (
+        "lr of bias: no difference in 2,000 updates (sampled)\n"
+        "only the second one has beta1, weight_decay"
+    )

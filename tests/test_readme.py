@@ -203,3 +203,17 @@ def test_commands_are_found_with_what_is_shown() -> None:
 )
 def test_shown_lines_are_sought_in_order(shown: tuple[str, ...], missing: str | None) -> None:
     assert missing_line(shown, "a\nb\nc\n") == missing
+
+
+def test_the_first_hour_takes_fifteen_lines() -> None:
+    text = (ROOT / "docs" / "first_hour.md").read_text(encoding="utf-8")
+    blocks = [block for block in blocks_of("", text) if block.language == "python"]
+    # The output of the doctest is not code.
+    code = [
+        line
+        for block in blocks
+        for line in block.text.splitlines()
+        if line.strip() and (line.startswith(">>>") or not block.text.startswith(">>>"))
+    ]
+    assert len(code) == 15
+    assert "15 lines of code" in text

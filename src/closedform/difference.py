@@ -65,6 +65,17 @@ class CurveDifference:
     reason: str = ""
     is_sampled: bool = False
 
+    def __str__(self) -> str:
+        name = f"{self.key} of {self.group}" if self.group else self.key
+        end = f" ({self.reason})" if self.reason else ""
+        if self.first_step is None:
+            equal = self.verdict is Status.PROVED
+            found = "PROVED equal" if equal else f"no difference in {self.until:,} updates"
+            return f"{name}: {found}{end}"
+        values = "" if self.first is None else f", {self.first[0]!r} and {self.first[1]!r}"
+        gap = "" if self.at is None else f"; largest gap {self.max_gap:.6g} at update {self.at:,}"
+        return f"{name}: differs from update {self.first_step:,}{values}{gap}{end}"
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -79,6 +90,11 @@ class Difference:
     curves: tuple[CurveDifference, ...]
     only_in_a: tuple[str, ...] = ()
     only_in_b: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        only = (("first", self.only_in_a), ("second", self.only_in_b))
+        remarks = [f"only the {side} one has {', '.join(names)}" for side, names in only if names]
+        return "\n".join([*map(str, self.curves), *remarks])
 
     @property
     def verdict(self) -> Status:

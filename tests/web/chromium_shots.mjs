@@ -8,18 +8,21 @@ const wide = [];
 const errors = [];
 for (const entry of pages) {
   const [name, address, ready] = entry.split("|");
+  const { page, errors: found } = await visit(browser, address);
+  await page.waitForFunction(ready, null, { timeout: 90000 });
   for (const width of [320, 768, 1280]) {
+    await page.setViewportSize({ width, height: 800 });
     for (const colorScheme of ["light", "dark"]) {
-      const seen = await visit(browser, address, { width, colorScheme });
-      await seen.page.waitForFunction(ready, null, { timeout: 90000 });
-      const most = await seen.page.evaluate(() => document.documentElement.scrollWidth);
+      await page.emulateMedia({ colorScheme });
+      // Curves are drawn again for the new width after a frame.
+      await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve))));
+      const most = await page.evaluate(() => document.documentElement.scrollWidth);
       if (most > width) wide.push(`${name} at ${width}: ${most}`);
-      const file = path.join(folder, `${name}-${width}-${colorScheme}.png`);
-      await seen.page.screenshot({ path: file, fullPage: true });
-      errors.push(...seen.errors);
-      await seen.page.context().close();
+      await page.screenshot({ path: path.join(folder, `${name}-${width}-${colorScheme}.png`), fullPage: true });
     }
   }
+  errors.push(...found);
+  await page.context().close();
 }
 await browser.close();
 console.log(JSON.stringify({ wide, errors }));

@@ -128,6 +128,8 @@ def test_error_is_one_line_with_an_exit_code(
     [
         (["nosuch"], "there is no command 'nosuch'"),
         (["shw"], "there is no command 'shw': did you mean 'show'?"),
+        (["cosine"], "there is no command 'cosine': did you mean `closedform show cosine`?"),
+        (["show", "lr.py"], "'lr.py' is a file: name a function of it: lr.py:FUNCTION"),
         (["--jsn"], "there is no option '--jsn'"),
         (["list", "--jsn"], "unknown option --jsn: did you mean --json?"),
         (

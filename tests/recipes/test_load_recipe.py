@@ -181,7 +181,7 @@ DOUBLING = "a0: &a0 [0, 0]\n" + "".join(f"a{i + 1}: &a{i + 1} [*a{i}, *a{i}]\n" 
 FILE_ERRORS = {
     "a: 1\na: 2": "the key 'a' occurs twice (c.yaml)",
     "a: {b: [{c: 1, c: 2}]}": "the key 'c' occurs twice (c.yaml: a.b[0])",
-    "a: 1\nb: *x": "this is not a YAML: found undefined alias 'x'\n  in \"<unicode string>\", "
+    "a: 1\nb: *x": "this is not YAML: found undefined alias 'x'\n  in \"<unicode string>\", "
     "line 2, column 4:\n    b: *x\n       ^ (c.yaml)",
     "a: &x [*x]": f"{LIMITS} (c.yaml)",
     'a: !!python/object/apply:os.system ["ls"]': "the tag "
@@ -225,7 +225,7 @@ def test_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read the file: 'utf-8' codec"):
         load_recipe(broken)
     broken.write_text("a: [", encoding="utf-8")
-    with pytest.raises(ConfigError, match="this is not a YAML: while parsing"):
+    with pytest.raises(ConfigError, match="this is not YAML: while parsing"):
         load_recipe(broken)
     with pytest.raises(ConfigError, match="must be a path or a mapping, got int: give the path"):
         load_recipe(3)  # type: ignore[arg-type]

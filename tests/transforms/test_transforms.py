@@ -472,3 +472,46 @@ def test_a_condition_of_your_own() -> None:
     cautious = transforms.cautious(ascending, maximize=True)
     (carried,) = trajectory(cautious, {"w": np.zeros(2)}, [{"w": np.array([1.0, -2.0])}])
     np.testing.assert_array_equal(carried["param.w"], [1.0, -2.0])
+
+
+VARIED: dict[str, Callable[[UpdateRule, Any], UpdateRule]] = {
+    "clip_by_global_norm.max_norm": lambda rule, value: transforms.clip_by_global_norm(rule, value),
+    "clip_by_global_norm.eps": lambda rule, value: transforms.clip_by_global_norm(
+        rule, 1, eps=value
+    ),
+    "clip_by_unit_norm.clipping": lambda rule, value: transforms.clip_by_unit_norm(rule, value),
+    "clip_by_unit_norm.eps": lambda rule, value: transforms.clip_by_unit_norm(rule, eps=value),
+    "clip_by_value": lambda rule, value: transforms.clip_by_value(rule, value),
+    "cautious.least": lambda rule, value: transforms.cautious(rule, value),
+    "loss_scaling": lambda rule, value: transforms.loss_scaling(rule, value),
+    "dynamic_loss_scaling": lambda rule, value: transforms.dynamic_loss_scaling(
+        rule, growth=1 + value, backoff=value
+    ),
+    "sam.rho": lambda rule, value: transforms.sam(rule, value),
+    "sam.eps": lambda rule, value: transforms.sam(rule, eps=value),
+    "weight_average": lambda rule, value: transforms.weight_average(rule, value),
+}
+
+
+@pytest.mark.parametrize("name", VARIED)
+def test_a_number_may_be_a_schedule(name: str) -> None:
+    rule = optimizers.sgd(0.1)
+    fixed = run(VARIED[name](rule, 0.5), GRADIENTS[:4])
+    constant = run(VARIED[name](rule, schedules.constant(0.5)), GRADIENTS[:4])
+    changing = schedules.piecewise_constant([0.5, 0.25], [1])
+    varied = run(VARIED[name](rule, changing), GRADIENTS[:4])
+    assert set(fixed[0]) == set(constant[0]) == set(varied[0])
+    for key in fixed[0]:
+        for one, other in zip(fixed, constant, strict=True):
+            # A constant of the graph is folded, a schedule is evaluated: an ulp.
+            np.testing.assert_allclose(one[key], other[key], rtol=1e-15, atol=0)
+        np.testing.assert_allclose(fixed[0][key], varied[0][key], rtol=1e-15, atol=0)
+
+
+def test_initial_values_of_states_are_numbers() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        transforms.dynamic_loss_scaling(optimizers.sgd(0.1), schedules.constant(8))
+    assert str(caught.value) == (
+        "initial must be a number, got a Schedule (dynamic_loss_scaling): "
+        "it has one value for the whole run"
+    )

@@ -13,6 +13,7 @@ export async function visit(browser, address, { width = 1200, height = 800, colo
   const context = await browser.newContext({ viewport: { width, height }, colorScheme });
   await context.grantPermissions(["clipboard-read", "clipboard-write"]);
   const page = await context.newPage();
+  page.setDefaultTimeout(240000);
   const errors = [];
   const foreign = [];
   page.on("pageerror", (error) => errors.push(String(error)));

@@ -80,7 +80,7 @@ for (const [name, [part, prepare, selector]] of Object.entries(faults)) {
 // Fields of the page that trains, from its address.
 {
   const { page } = await visit(browser, `${training}?steps=0&batch=7&shuffle=0`);
-  await page.waitForFunction(() => !document.getElementById("run").disabled, null, { timeout: 60000 });
+  await page.waitForFunction(() => !document.getElementById("run").disabled);
   seen.fields = await page.evaluate(() =>
     [document.getElementById("batch").value, document.getElementById("shuffle").checked]);
   await page.click("#run");

@@ -6,7 +6,6 @@ const browser = await launch(packages, chromium);
 const all = await visit(browser, address);
 await all.page.waitForFunction(
   () => /schedules$/.test(document.getElementById("status").textContent),
-  { timeout: 90000 },
 );
 const curves = await all.page.evaluate(() => window.gallery.curves);
 await all.page.click(`#card-${name} h2 a`);

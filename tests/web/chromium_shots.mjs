@@ -9,7 +9,7 @@ const errors = [];
 for (const entry of pages) {
   const [name, address, ready] = entry.split("|");
   const { page, errors: found } = await visit(browser, address);
-  await page.waitForFunction(ready, null, { timeout: 90000 });
+  await page.waitForFunction(ready);
   for (const width of [320, 768, 1280]) {
     await page.setViewportSize({ width, height: 800 });
     for (const colorScheme of ["light", "dark"]) {

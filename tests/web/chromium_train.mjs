@@ -3,7 +3,7 @@ import { open } from "./browser.mjs";
 
 const [address, steps, rows, shot, packages, chromium] = process.argv.slice(2);
 const { browser, page, errors, foreign } = await open(address, packages, chromium, 700);
-await page.waitForFunction(() => !document.getElementById("run").disabled, { timeout: 60000 });
+await page.waitForFunction(() => !document.getElementById("run").disabled);
 await page.fill("#batch", rows);
 await page.fill("#steps", steps);
 await page.uncheck("#shuffle");
@@ -11,7 +11,6 @@ await page.click("#run");
 await page.waitForFunction(
   (count) => !window.training.isRunning() && window.training.results().length === count,
   Number(steps),
-  { timeout: 90000 },
 );
 const losses = await page.evaluate(() => window.training.results().map((result) => result.loss));
 const said = await page.textContent("#error");

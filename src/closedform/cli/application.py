@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from closedform.cli.output import error_line, prepare
 from closedform.cli.parser import UsageError
@@ -114,6 +114,15 @@ def code_of(error: Exception) -> int:
     return USAGE if isinstance(error, _USAGE_ERRORS) else UNREADABLE
 
 
+def _near(name: str, known: Iterable[str]) -> str:
+    """A hint with the command that is closest, or that shows what the library has of this name."""
+    from closedform.cli.sources import library
+
+    if name in {**library("schedules"), **library("optimizers")}:
+        return f"did you mean `closedform show {name}`?"
+    return nearest(name, known)
+
+
 def help_text() -> str:
     """Returns the help of the application."""
     width = max(map(len, COMMANDS))
@@ -132,7 +141,7 @@ def _run(words: Sequence[str]) -> int:
     if name not in COMMANDS:
         what = "option" if name.startswith("-") else "command"
         known = ("--help", "--version", "--traceback") if what == "option" else COMMANDS
-        raise UsageError(f"there is no {what} {name!r}", hint=nearest(name, known))
+        raise UsageError(f"there is no {what} {name!r}", hint=_near(name, known))
     command = importlib.import_module(f"closedform.cli.{COMMANDS[name][0]}")
     parser = command.parser(f"closedform {name}")
     try:

@@ -169,7 +169,7 @@ def free_arguments(words: Sequence[str]) -> dict[str, Any]:
     while rest:
         word = rest.pop(0)
         if not word.startswith("--") or len(word) < 3:
-            raise UsageError(f"expected --name value, got {word!r}")
+            raise UsageError(f"expected --name value, got {word!r}", hint="each value has a name")
         key, equals, text = word[2:].partition("=")
         if equals:
             value = parse_literal(text)

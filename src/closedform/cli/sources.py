@@ -190,6 +190,8 @@ def _from_library(
     name: str, arguments: Mapping[str, Any], kinds: Sequence[str] = KINDS
 ) -> Schedule | UpdateRule:
     function = next((found for kind in kinds if (found := _function(kind, name))), None)
+    if function is None and name.endswith(".py"):
+        raise UsageError(f"{name!r} is a file", hint=f"name a function of it: {name}:FUNCTION")
     if function is None:
         what = " or ".join(kind.removesuffix("s") for kind in kinds)
         known = [each for kind in kinds for each in library(kind)]
@@ -223,7 +225,8 @@ def _from_python(
     note_line(f"importing {path}, which runs its code")
     module = _imported(path)
     if not hasattr(module, name):
-        raise UnknownNameError(f"{path} has no {name!r}", hint=nearest(name, vars(module)))
+        known = [each for each in vars(module) if not each.startswith("_")]
+        raise UnknownNameError(f"{path} has no {name!r}", hint=nearest(name, known))
     found = getattr(module, name)
     if isinstance(found, Schedule | UpdateRule):
         if arguments:

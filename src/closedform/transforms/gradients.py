@@ -23,7 +23,6 @@ from closedform.language import (
 from closedform.language.aliases import Number
 from closedform.optimizers.arguments import choice
 from closedform.transforms.substitution import (
-    bounded,
     check_rule,
     counted,
     unless,
@@ -60,7 +59,7 @@ def clip_by_value(rule: UpdateRule, value: Number | Schedule) -> UpdateRule:
 
 
 def clip_by_global_norm(
-    rule: UpdateRule, max_norm: Number | Schedule, eps: Number = 1e-6
+    rule: UpdateRule, max_norm: Number | Schedule, eps: Number | Schedule = 1e-6
 ) -> UpdateRule:
     r"""Returns a rule whose gradients together have at most a norm.
 
@@ -83,7 +82,7 @@ def clip_by_global_norm(
     """
     check_rule(rule, "clip_by_global_norm")
     bound = varied(max_norm, "max_norm", "clip_by_global_norm", 0)
-    small = bounded(eps, "eps", "clip_by_global_norm", 0)
+    small = varied(eps, "eps", "clip_by_global_norm", 0)
     if bound == 0:
         return with_gradient(rule, 0 * GRAD)
     norm = sp.sqrt(global_sum(GRAD**2))
@@ -93,7 +92,7 @@ def clip_by_global_norm(
 def clip_by_unit_norm(
     rule: UpdateRule,
     clipping: Number | Schedule = 0.01,
-    eps: Number = 1e-3,
+    eps: Number | Schedule = 1e-3,
     *,
     units: str = "first",
 ) -> UpdateRule:
@@ -119,7 +118,7 @@ def clip_by_unit_norm(
     """
     where = "clip_by_unit_norm"
     check_rule(rule, where)
-    ratio, least = varied(clipping, "clipping", where, 0), bounded(eps, "eps", where, 0)
+    ratio, least = varied(clipping, "clipping", where, 0), varied(eps, "eps", where, 0)
     choice(units, "units", where, UNITS)
     bound = ratio * sp.Max(_unit_norm(PARAM, units), least)
     norm = _unit_norm(GRAD, units)

@@ -12,6 +12,7 @@ from closedform.language import (
     GRAD,
     PARAM,
     RANK,
+    Schedule,
     State,
     UpdateRule,
     hyper,
@@ -21,10 +22,10 @@ from closedform.language import (
 )
 from closedform.language.aliases import Number
 from closedform.transforms.substitution import (
-    bounded,
     check_rule,
     substituted,
     unused_name,
+    varied,
     with_gradient,
     with_states,
 )
@@ -122,7 +123,9 @@ def sparsify(rule: UpdateRule, states: Sequence[str] | None = None) -> UpdateRul
     return with_gradient(masked, masked_out(GRAD))
 
 
-def cautious(rule: UpdateRule, least: Number = 1e-3, *, maximize: bool = False) -> UpdateRule:
+def cautious(
+    rule: UpdateRule, least: Number | Schedule = 1e-3, *, maximize: bool = False
+) -> UpdateRule:
     r"""Returns a rule that takes only the part of its step that the gradient agrees with.
 
     .. math:: u' = u \frac{\mu}{\max(\operatorname{mean} \mu, m)}, \quad
@@ -142,7 +145,7 @@ def cautious(rule: UpdateRule, least: Number = 1e-3, *, maximize: bool = False) 
     Source: Liang et al. (2024), algorithm 1; ``caution=True`` of the optimizers of timm 1.0.
     """
     check_rule(rule, "cautious")
-    floor = bounded(least, "least", "cautious", 0)
+    floor = varied(least, "least", "cautious", 0)
     if floor == 0:
         raise DefinitionError(f"least must be above 0, got {least!r}", where="cautious")
     terms = sp.Add.make_args(rule.param)

@@ -10,6 +10,7 @@ from closedform.errors import DefinitionError
 from closedform.language import (
     GRAD,
     PARAM,
+    Schedule,
     Shared,
     State,
     UpdateRule,
@@ -27,6 +28,7 @@ from closedform.transforms.substitution import (
     counted,
     substituted,
     unless,
+    varied,
     with_gradient,
     with_shared,
     with_states,
@@ -107,12 +109,12 @@ def skip_nonfinite(rule: UpdateRule, *, test: str = "elements") -> UpdateRule:
     return unless(rule, is_finite, "skip_nonfinite", skipped_steps=count)
 
 
-def loss_scaling(rule: UpdateRule, scale: Number) -> UpdateRule:
-    """Returns a rule for gradients of a loss that was multiplied by a fixed number.
+def loss_scaling(rule: UpdateRule, scale: Number | Schedule) -> UpdateRule:
+    """Returns a rule for gradients of a loss that was multiplied by a given number.
 
     Args:
         rule: The rule.
-        scale: What the loss is multiplied by, a number above 0.
+        scale: The factor of the loss, above 0.
 
     Raises:
         DefinitionError: It is not such a number.
@@ -120,7 +122,7 @@ def loss_scaling(rule: UpdateRule, scale: Number) -> UpdateRule:
     Source: a static ``GradScaler`` of cerebras.pytorch 2.10: no test of finiteness.
     """
     check_rule(rule, "loss_scaling")
-    factor = bounded(scale, "scale", "loss_scaling", 0)
+    factor = varied(scale, "scale", "loss_scaling", 0)
     if factor == 0:
         raise DefinitionError("scale must be above 0, got 0", where="loss_scaling")
     return with_gradient(rule, GRAD / factor)
@@ -130,8 +132,8 @@ def dynamic_loss_scaling(
     rule: UpdateRule,
     initial: Number = 65536,
     *,
-    growth: Number = 2,
-    backoff: Number = 0.5,
+    growth: Number | Schedule = 2,
+    backoff: Number | Schedule = 0.5,
     interval: int = 2000,
 ) -> UpdateRule:
     r"""Returns a rule for gradients of a scaled loss, with the scale as a state.
@@ -162,7 +164,7 @@ def dynamic_loss_scaling(
     where = "dynamic_loss_scaling"
     check_rule(rule, where)
     first = bounded(initial, "initial", where, 0)
-    up, down = bounded(growth, "growth", where, 1), bounded(backoff, "backoff", where, 0, 1)
+    up, down = varied(growth, "growth", where, 1), varied(backoff, "backoff", where, 0, 1)
     steps = counted(interval, "interval", where)
     scale, tracker = shared("loss_scale"), counter("growth_tracker")
     skipping = skip_nonfinite(rule)

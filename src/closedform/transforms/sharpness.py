@@ -20,7 +20,6 @@ from closedform.language import (
 from closedform.language.aliases import Number
 from closedform.optimizers.arguments import flag
 from closedform.transforms.substitution import (
-    bounded,
     check_rule,
     substituted,
     unless,
@@ -31,7 +30,11 @@ from closedform.transforms.substitution import (
 
 
 def sam(
-    rule: UpdateRule, rho: Number | Schedule = 0.05, eps: Number = 1e-12, *, adaptive: bool = False
+    rule: UpdateRule,
+    rho: Number | Schedule = 0.05,
+    eps: Number | Schedule = 1e-12,
+    *,
+    adaptive: bool = False,
 ) -> UpdateRule:
     r"""Returns a rule that takes two gradients to a step, the second one where the loss is worst.
 
@@ -68,7 +71,7 @@ def sam(
     """
     where = "sam"
     check_rule(rule, where)
-    distance, least = varied(rho, "rho", where, 0), bounded(eps, "eps", where, 0)
+    distance, least = varied(rho, "rho", where, 0), varied(eps, "eps", where, 0)
     phase, origin = counter("ascent"), state("origin")
     is_step = sp.Eq(phase, 1)
     weight = PARAM**2 if flag(adaptive, "adaptive", where) else sp.Integer(1)

@@ -140,6 +140,12 @@ def bounded(value: object, name: str, where: str, low: int, high: int | None = N
     Raises:
         DefinitionError: It is not a number, or out of this range.
     """
+    if isinstance(value, Schedule):
+        raise DefinitionError(
+            f"{name} must be a number, got a Schedule",
+            where=where,
+            hint="it has one value for the whole run",
+        )
     number = exact_number(value, f"{name} of {where}")
     if number < low or (high is not None and number > high):
         wanted = f">= {low}" if high is None else f"in [{low}, {high}]"

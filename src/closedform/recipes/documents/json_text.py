@@ -31,7 +31,7 @@ def parsed_json(text: str, source: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=mapping)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"this is not a JSON: {error}", where=source) from error
+        raise ConfigError(f"this is not JSON: {error}", where=source) from error
 
 
 def parsed_toml(text: str, source: str) -> Any:
@@ -43,7 +43,7 @@ def parsed_toml(text: str, source: str) -> Any:
     try:
         return _without_dates(tomllib.loads(text))
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"this is not a TOML: {error}", where=source) from error
+        raise ConfigError(f"this is not TOML: {error}", where=source) from error
 
 
 def _without_dates(value: Any) -> Any:

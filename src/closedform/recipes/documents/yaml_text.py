@@ -31,7 +31,7 @@ def parsed_yaml(text: str, source: str) -> Any:
         composer = _Composer(text, source)
         node = composer.get_single_node()
     except yaml.YAMLError as error:
-        raise ConfigError(f"this is not a YAML: {error}", where=source) from error
+        raise ConfigError(f"this is not YAML: {error}", where=source) from error
     finally:
         if composer is not None:
             composer.dispose()

@@ -215,6 +215,28 @@ def test_steps_are_counted_once_in_accumulation() -> None:
     np.testing.assert_allclose(params(steps[-1]), p, rtol=TOLERANCE)
 
 
+def test_a_flush_applies_the_mean_of_the_gradients_so_far() -> None:
+    rule = transforms.accumulate(optimizers.sgd(0.5), 3, flush=True)
+    graph = compile_step(ModelSpec(rule, {"w": (2,)}), GraphOptions(dtype=DType.F64))
+    feed: dict[str, Any] = {
+        "step": np.array(0),
+        "param.w": np.array([1.0, 2.0]),
+        "state.w.accumulated": np.zeros(2),
+        "shared.micro_step": np.array(0),
+    }
+    gradients = np.arange(12.0).reshape(6, 2)
+    flushed = [0, 1, 0, 0, 0, 1]  # after two gradients; by the count after three more; after one
+    for gradient, flush in zip(gradients, flushed, strict=True):
+        after = evaluate(graph, {**feed, "grad.w": gradient, "flush": np.array(float(flush))})
+        feed = {name: after[f"next.{name}"] for name in feed}
+    means = gradients[:2].mean(0), gradients[2:5].mean(0), gradients[5]
+    np.testing.assert_allclose(feed["param.w"], [1.0, 2.0] - 0.5 * sum(means), rtol=TOLERANCE)
+    assert int(feed["step"]) == 3
+    assert int(feed["shared.micro_step"]) == 0
+    with pytest.raises(DefinitionError, match="hyperparameter 'flush' already"):
+        transforms.accumulate(rule, 2, flush=True)
+
+
 def test_pruned_elements_stay_pruned() -> None:
     rule = transforms.sparsify(optimizers.adamw(0.1))
     assert transforms.states_to_sparsify(optimizers.adamw()) == ("exp_avg", "exp_avg_sq")

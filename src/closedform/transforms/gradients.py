@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import sympy as sp
 
+from closedform.errors import DefinitionError
 from closedform.language import (
     GRAD,
     PARAM,
@@ -16,6 +17,7 @@ from closedform.language import (
     UpdateRule,
     counter,
     global_sum,
+    hyper,
     reduce_sum,
     state,
     t,
@@ -138,16 +140,17 @@ def _unit_norm(tensor: sp.Expr, units: str) -> sp.Expr:
     return sp.sqrt(sp.Piecewise(*branches))
 
 
-def accumulate(rule: UpdateRule, steps: int) -> UpdateRule:
+def accumulate(rule: UpdateRule, steps: int, *, flush: bool = False) -> UpdateRule:
     r"""Returns a rule that takes one step with the mean of k gradients.
 
     .. math::
-        \bar g &= (a + g) / k \\
+        \bar g &= (a + g) / (i + 1) \\
         i' &= \begin{cases} 0 & i = k - 1 \\ i + 1 & \text{otherwise} \end{cases} \quad
         a' = \begin{cases} 0 & i = k - 1 \\ a + g & \text{otherwise} \end{cases}
 
     The rule runs with the mean where i = k - 1; elsewhere its parameters, states and the clock
-    do not change: t counts steps, not gradients.
+    do not change: t counts steps, not gradients. With ``flush``, it also runs where the
+    hyperparameter ``flush`` is above zero, such as after the last batch of an epoch.
 
     State: ``accumulated`` a, shape of the parameter, initially 0. State of the model:
     ``micro_step`` i, a counter.
@@ -155,9 +158,11 @@ def accumulate(rule: UpdateRule, steps: int) -> UpdateRule:
     Args:
         rule: The rule.
         steps: The number k >= 1 of gradients to a step; 1 gives the rule back.
+        flush: Whether each call has an input ``flush``, a number.
 
     Raises:
-        DefinitionError: It is not such a number, or the rule accumulates already.
+        DefinitionError: It is not such a number, or the rule accumulates already, or has a
+            hyperparameter of this name.
 
     Source: ``MultiSteps`` of optax 0.2.8; in torch ``loss / k`` and ``step()`` after k backward
     passes.
@@ -166,15 +171,28 @@ def accumulate(rule: UpdateRule, steps: int) -> UpdateRule:
     count = counted(steps, "steps", "accumulate")
     if count == 1:
         return rule
+    if flush and FLUSH in rule.hyperparameters:
+        raise DefinitionError(
+            f"the rule has a hyperparameter {FLUSH!r} already",
+            where="accumulate",
+            hint="leave flush out, or rename it",
+        )
     place = counter("micro_step")
-    is_last = sp.Eq(place, count - 1)
+    is_last, size = sp.Eq(place, count - 1), count
+    if flush:
+        is_last, size = sp.Or(is_last, hyper(FLUSH) > 0), place + 1
     total = state("accumulated") + GRAD
     following = Shared(sp.Piecewise((0, is_last), (place + 1, True)), 0, True)
-    skipped = unless(rule, is_last, "accumulate", micro_step=following)
+    inputs = (FLUSH,) if flush else ()
+    skipped = unless(rule, is_last, "accumulate", inputs, micro_step=following)
     carried = State(sp.Piecewise((0, is_last), (total, True)))
     named = with_states(skipped, "accumulate", accumulated=State(state("accumulated")))
-    taken = with_gradient(named, total / count)
+    taken = with_gradient(named, total / size)
     return replace(taken, states={**taken.states, "accumulated": carried})
+
+
+FLUSH = "flush"
+"""The hyperparameter above zero at which accumulated gradients are applied before their number."""
 
 
 def grokfast(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import sympy as sp
@@ -44,7 +44,13 @@ def with_gradient(rule: UpdateRule, gradient: sp.Expr) -> UpdateRule:
     return substituted(rule, {GRAD: local(name)}, {name: gradient})
 
 
-def unless(rule: UpdateRule, is_done: sp.Basic, where: str, **common: Shared) -> UpdateRule:
+def unless(
+    rule: UpdateRule,
+    is_done: sp.Basic,
+    where: str,
+    inputs: Sequence[str] = (),
+    **common: Shared,
+) -> UpdateRule:
     """Returns a rule whose step counts for nothing where a condition on the model fails.
 
     Parameters, states, states of the model and the clock keep their values there.
@@ -53,6 +59,7 @@ def unless(rule: UpdateRule, is_done: sp.Basic, where: str, **common: Shared) ->
         rule: The rule.
         is_done: The condition.
         where: What is being made, for errors.
+        inputs: Hyperparameters of the condition, which have no value.
         **common: Further states of the model, which go on in every step.
 
     Raises:
@@ -76,6 +83,7 @@ def unless(rule: UpdateRule, is_done: sp.Basic, where: str, **common: Shared) ->
         }
         | common,
         advances=sp.And(rule.advances, is_done),
+        hyperparameters={**rule.hyperparameters, **dict.fromkeys(inputs)},
     )
 
 

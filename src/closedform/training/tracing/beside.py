@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,44 @@ TOLERANCE: Mapping[torch.dtype, float] = {torch.float64: 1e-8, torch.float32: 1e
 by some hundred roundings; another formula, or a size of the example, by a part of the value."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """The tensors that a step is given, apart from its random numbers.
+
+    Attributes:
+        params: The parameters to train.
+        fixed: Buffers and frozen parameters.
+        tensors: The batch.
+        shared: States of the model.
+    """
+
+    params: Tensors
+    fixed: Tensors
+    tensors: Tensors
+    shared: Tensors
+
+    def with_batch(self, tensors: Tensors) -> _Inputs:
+        """Returns the inputs with another batch."""
+        return replace(self, tensors=tensors)
+
+    def wide(self) -> _Inputs:
+        """Returns the inputs in float64."""
+
+        def of(values: Tensors) -> Tensors:
+            return {n: v.double() if v.is_floating_point() else v for n, v in values.items()}
+
+        return _Inputs(of(self.params), of(self.fixed), of(self.tensors), self.shared)
+
+    def named(self) -> Tensors:
+        """Returns the tensors by the names of the inputs of a graph."""
+        return {
+            **{naming.param(name): value for name, value in self.params.items()},
+            **{naming.buffer(name): value for name, value in self.fixed.items()},
+            **{f"{naming.BATCH}{name}": value for name, value in self.tensors.items()},
+            **{naming.shared(name): value for name, value in self.shared.items()},
+        }
+
+
 def check_step(
     model: onnx.ModelProto, of: Forward, params: Tensors, fixed: Tensors, shared: Tensors
 ) -> None:
@@ -37,17 +76,18 @@ def check_step(
         return  # the export runs a step of these; their roundings leave nothing to compare
     session = open_session(model)
     for sizes, tensors in _examples(of):
-        run = _run(of, params, fixed, tensors)
+        given = _Inputs(params, fixed, tensors, shared)
+        run = _run(of, given)
         if run is None:
             continue
-        found = _differences(session, run, params, fixed, tensors, shared)
+        found = _differences(session, run, given)
         if not found:
             continue
-        other = _spread(tensors)
-        again = _run(of, params, fixed, other)
-        if again is not None and not _differences(session, again, params, fixed, other, shared):
+        other = given.with_batch(_spread(tensors))
+        again = _run(of, other)
+        if again is not None and not _differences(session, again, other):
             continue
-        if _is_ill_conditioned(session, of, params, fixed, tensors, shared, run):
+        if _is_ill_conditioned(session, of, given, run):
             continue
         name, distance = found[0]
         raise ExportError(
@@ -66,8 +106,7 @@ def _examples(of: Forward) -> Iterator[tuple[dict[str, int], Tensors]]:
     for factor, added in ((1, 1), (2, 0), (1, -1)):
         sizes = {name: max(factor * size + added, 1) for name, size in symbols.items()}
         resized = _resized(tensors, of.batch.sizes, sizes)
-        params, fixed = of.tensors()
-        if symbols and _run(of, params, fixed, resized) is not None:
+        if symbols and _run(of, _Inputs(*of.tensors(), resized, {})) is not None:
             yield sizes, resized
             return
 
@@ -98,32 +137,18 @@ def _spread(tensors: Tensors) -> Tensors:
     return {name: of(tensor) for name, tensor in tensors.items()}
 
 
-def _run(
-    of: Forward, params: Tensors, fixed: Tensors, tensors: Tensors, draws: Any = None
-) -> Run | None:
+def _run(of: Forward, given: _Inputs, draws: Any = None) -> Run | None:
     """A step in torch; None if it cannot do it, or its loss is not finite."""
     try:
-        run = run_eagerly(of, params, fixed, tensors, draws=draws)
+        run = run_eagerly(of, given.params, given.fixed, given.tensors, draws=draws)
     except Exception:  # of any kind: the code of the model is not ours
         return None
     finite = (run.loss, *run.grads.values())
     return run if all(bool(value.isfinite().all()) for value in finite) else None
 
 
-def _results(
-    session: OnnxSession,
-    run: Run,
-    params: Tensors,
-    fixed: Tensors,
-    tensors: Tensors,
-    shared: Tensors,
-) -> dict[str, Array]:
-    given = {
-        **{naming.param(name): value for name, value in params.items()},
-        **{naming.buffer(name): value for name, value in fixed.items()},
-        **{f"{naming.BATCH}{name}": value for name, value in tensors.items()},
-        **{naming.shared(name): value for name, value in shared.items()},
-    }
+def _results(session: OnnxSession, run: Run, inputs: _Inputs) -> dict[str, Array]:
+    given = inputs.named()
     feeds = {name: array_of(given[name]) for name in session.inputs if name in given}
     numbers = [name for name in session.inputs if name.startswith(naming.RANDOM)]
     places = [int(name.rsplit(".", 1)[-1]) for name in numbers]
@@ -150,24 +175,17 @@ def _filled(
     return tuple(free if size is None else size for size in shape)
 
 
-def _differences(
-    session: OnnxSession,
-    run: Run,
-    params: Tensors,
-    fixed: Tensors,
-    tensors: Tensors,
-    shared: Tensors,
-) -> list[tuple[str, float]]:
+def _differences(session: OnnxSession, run: Run, given: _Inputs) -> list[tuple[str, float]]:
     """Returns the results that differ by more than the tolerance, with their distances."""
     try:
-        results = _results(session, run, params, fixed, tensors, shared)
+        results = _results(session, run, given)
     except Exception as error:  # the errors of onnxruntime have no base of their own
         return [(f"onnxruntime: {str(error).splitlines()[0]}", float("inf"))]
     largest = max(
         (float(grad.abs().max()) for grad in run.grads.values() if grad.numel()), default=0
     )
     found = []
-    for name, wanted in _wanted(run, fixed).items():
+    for name, wanted in _wanted(run, given.fixed).items():
         if name not in results or not wanted.is_floating_point() or not wanted.numel():
             continue
         own = results[name].astype(np.float64)
@@ -193,25 +211,13 @@ def _wanted(run: Run, fixed: Tensors) -> Tensors:
     }
 
 
-def _is_ill_conditioned(
-    session: OnnxSession,
-    of: Forward,
-    params: Tensors,
-    fixed: Tensors,
-    tensors: Tensors,
-    shared: Tensors,
-    run: Run,
-) -> bool:
+def _is_ill_conditioned(session: OnnxSession, of: Forward, given: _Inputs, run: Run) -> bool:
     """Whether torch in float32 is as far from float64 as the graph is, up to a factor of 16."""
-
-    def wide(values: Tensors) -> Tensors:
-        return {n: v.double() if v.is_floating_point() else v for n, v in values.items()}
-
-    exact = _run(of, wide(params), wide(fixed), wide(tensors), [d.double() for d in run.draws])
+    exact = _run(of, given.wide(), [draw.double() for draw in run.draws])
     if exact is None:
         return False
     try:
-        results = _results(session, run, params, fixed, tensors, shared)
+        results = _results(session, run, given)
     except Exception:  # the errors of onnxruntime have no base of their own
         return False
     for name, grad in run.grads.items():

@@ -124,7 +124,13 @@ class Symbols:
 
 
 def traced_operators(
-    function: Function, kinds: Mapping[str, Tensors], symbols: Symbols, of: Forward, opset: int
+    function: Function,
+    kinds: Mapping[str, Tensors],
+    symbols: Symbols,
+    of: Forward,
+    opset: int,
+    *,
+    drawing: Function | None = None,
 ) -> tuple[torch.fx.GraphModule, list[str]]:
     """Returns the operators of a function, and names of their inputs.
 
@@ -134,10 +140,11 @@ def traced_operators(
         symbols: The free sizes.
         of: The forward that it calls.
         opset: The ONNX opset whose operators need no decomposition.
+        drawing: The part of the function that may draw random numbers; None for all of it.
     """
     arguments = [symbols.fake(tensors, kind) for kind, tensors in kinds.items()]
     names = [f"{kind}{name}" for kind, tensors in kinds.items() for name in tensors]
-    draws = _draws(function, arguments, kinds, symbols, of)
+    draws = _draws(drawing or function, arguments, kinds, symbols, of)
     names += [f"{naming.RANDOM}{label}" for label in draws]
     flat = [*(value for values in arguments for value in values), *draws.values()]
     left: list[torch.Tensor] = []
@@ -203,6 +210,8 @@ def _draws(
     of: Forward,
 ) -> Tensors:
     """Inputs for the random draws of a function, by name."""
+    if not _has_draws(function, kinds, of):
+        return {}
     found: Tensors = {}
 
     def draw(distribution: Distribution, shape: Sizes, dtype: torch.dtype) -> torch.Tensor:
@@ -217,6 +226,25 @@ def _draws(
     drawn = Drawn(draw, of.places, of.where)
     with quiet(), forms_of_operators(), symbols.mode, enable_python_dispatcher(), drawn:
         function(*named)
+    return found
+
+
+def _has_draws(function: Function, kinds: Mapping[str, Tensors], of: Forward) -> bool:
+    """Whether a function draws random numbers, for the example."""
+    found = False
+
+    def draw(_: Distribution, shape: Sizes, dtype: torch.dtype) -> torch.Tensor:
+        nonlocal found
+        found = True
+        return torch.full(shape, 0.5, dtype=dtype)
+
+    with Drawn(draw, of.places, of.where):
+        function(
+            *(
+                {name: value.clone() for name, value in tensors.items()}
+                for tensors in kinds.values()
+            )
+        )
     return found
 
 

@@ -179,7 +179,12 @@ def _step(
         *(naming.following(naming.buffer(name)) for name in fixed),
         *(f"{WRITTEN}{name}" for name in params),
     ]
-    traced, inputs = traced_operators(step, kinds, symbols, of, opset)
+
+    def loss(params: Tensors, fixed: Tensors, batch: Tensors, _: Tensors) -> list[torch.Tensor]:
+        leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
+        return [of.outcome(leaves, fixed, _copies(batch)).loss]
+
+    traced, inputs = traced_operators(step, kinds, symbols, of, opset, drawing=loss)
     sources = {
         **{naming.following(naming.buffer(name)): naming.buffer(name) for name in fixed},
         **{f"{WRITTEN}{name}": naming.param(name) for name in params},

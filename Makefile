@@ -120,7 +120,7 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	  tests/torch/compare_distributed.py
 	@echo "== compare: a zoo of models and situations of training, beside torch"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/training/compare_zoo.py
-	@echo "== compare: ONNX inference models of torch, timm and transformers, trained from the file"
+	@echo "== compare: ONNX inference models of torch and transformers, trained from the file"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/training/compare_onnx_in.py
 	@echo "== compare: the prover: all goals, random goals, its lemmas, and z3 beside cvc5"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_goals.py tests/verify/compare_claims.py \

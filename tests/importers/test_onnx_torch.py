@@ -270,6 +270,31 @@ def test_sizes_are_computed_without_tensors() -> None:
     assert program.module()(torch.zeros(7, 6)).shape == (14, 3)
 
 
+def test_a_range_of_the_rows_and_a_part_of_a_sequence_are_those_of_onnxruntime() -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Gather", ["shape", "zero"], ["rows"]),
+        helper.make_node("CastLike", ["half", "rows"], ["start"]),
+        helper.make_node("Range", ["start", "rows", "one"], ["places"]),
+        helper.make_node("Cast", ["places"], ["numbers"], to=TensorProto.FLOAT),
+        helper.make_node("Unsqueeze", ["numbers", "one_axis"], ["column"]),
+        helper.make_node("SplitToSequence", ["x", "four"], ["parts"], axis=1),
+        helper.make_node("SequenceAt", ["parts", "one"], ["part"]),
+        helper.make_node("Mul", ["part", "column"], ["scaled"]),
+        helper.make_node("Add", ["scaled", "w"], ["y"]),
+    ]
+    weights = {
+        "zero": np.array(0),
+        "one": np.array(1),
+        "half": np.float32(0.5),
+        "one_axis": np.array([1]),
+        "four": np.array(4),
+        "w": normal(2),
+    }
+    inputs = {"x": normal(3, 6)}
+    same_as_onnxruntime(model_of(nodes, inputs, weights), inputs)
+
+
 def test_each_operator_on_sizes_has_a_row_on_tensors() -> None:
     assert KNOWN_ROWS.keys() <= ROWS.keys()
 

@@ -75,6 +75,87 @@ class Encoder(nn.Module):
         return self.head(self.encoder(self.table(x)).mean(1))
 
 
+def _normed(inputs: int, outputs: int, size: int, **options: Any) -> list[nn.Module]:
+    options.setdefault("padding", size // 2)
+    return [nn.Conv2d(inputs, outputs, size, bias=False, **options), nn.BatchNorm2d(outputs)]
+
+
+class ResNet(nn.Module):
+    """Two basic blocks, the second with a stride and a projection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(*_normed(3, 8, 7, stride=2), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+        self.same = nn.Sequential(*_normed(8, 8, 3), nn.ReLU(), *_normed(8, 8, 3))
+        self.down = nn.Sequential(*_normed(8, 16, 3, stride=2), nn.ReLU(), *_normed(16, 16, 3))
+        self.across, self.head = nn.Sequential(*_normed(8, 16, 1, stride=2)), nn.Linear(16, 3)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        x = self.stem(x)
+        x = torch.relu(x + self.same(x))
+        x = torch.relu(self.across(x) + self.down(x))
+        return self.head(x.mean((2, 3)))
+
+
+class MobileNet(nn.Module):
+    """An inverted residual with squeeze and excitation, and hard swish."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(*_normed(3, 8, 3, stride=2), nn.Hardswish())
+        self.wide = nn.Sequential(*_normed(8, 24, 1), nn.Hardswish())
+        self.deep = nn.Sequential(*_normed(24, 24, 5, groups=24), nn.ReLU6())
+        self.squeeze = nn.Sequential(
+            nn.AdaptiveAvgPool2d(1),
+            nn.Conv2d(24, 8, 1),
+            nn.ReLU(),
+            nn.Conv2d(8, 24, 1),
+            nn.Hardsigmoid(),
+        )
+        self.narrow, self.head = nn.Sequential(*_normed(24, 8, 1)), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        x = self.stem(x)
+        wide = self.deep(self.wide(x))
+        x = x + self.narrow(wide * self.squeeze(wide))
+        return self.head(x.mean((2, 3)))
+
+
+class ConvNeXt(nn.Module):
+    """A block with layer norm over channels and a scale of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.deep = nn.Conv2d(3, 8, 4, stride=4), nn.Conv2d(8, 8, 7, padding=3, groups=8)
+        self.norm, self.wide, self.narrow = nn.LayerNorm(8), nn.Linear(8, 32), nn.Linear(32, 8)
+        self.scale, self.head = nn.Parameter(torch.full((8,), 0.5)), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        x = self.stem(x)
+        inner = self.norm(self.deep(x).permute(0, 2, 3, 1))
+        inner = self.scale * self.narrow(functional.gelu(self.wide(inner)))
+        return self.head((x + inner.permute(0, 3, 1, 2)).mean((2, 3)))
+
+
+class VisionTransformer(nn.Module):
+    """Patches, a class token, places, and a pre-norm encoder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, 8, 4, stride=4)
+        self.token, self.places = (nn.Parameter(torch.randn(1, n, 8)) for n in (1, 17))
+        layer = nn.TransformerEncoderLayer(
+            8, 2, 16, dropout=0.0, batch_first=True, norm_first=True, activation="gelu"
+        )
+        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(x.shape[0], -1, -1), x], 1) + self.places
+        return self.head(self.encoder(x)[:, 0])
+
+
 class Logits(nn.Module):
     """A model of transformers, with one output."""
 
@@ -93,10 +174,6 @@ def _transformers(name: str, config: str, **sizes: Any) -> Callable[[], nn.Modul
         return Logits(getattr(transformers, name)(made))
 
     return made
-
-
-def _timm(name: str, **options: Any) -> Callable[[], nn.Module]:
-    return lambda: pytest.importorskip("timm").create_model(name, num_classes=3, **options)
 
 
 def _tokens() -> torch.Tensor:
@@ -118,18 +195,10 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], torch.Tensor]]] = 
         lambda: Recurrent(nn.LSTM, bidirectional=True),
         lambda: torch.randn(4, 5, 5),
     ),
-    "resnet": (_timm("resnet10t"), lambda: torch.randn(2, 3, 32, 32)),
-    "mobilenet": (_timm("mobilenetv3_small_050"), lambda: torch.randn(2, 3, 32, 32)),
-    "convnext": (
-        _timm("convnext_atto", depths=(1, 1), dims=(8, 16)),
-        lambda: torch.randn(2, 3, 32, 32),
-    ),
-    "vit": (
-        _timm(
-            "vit_tiny_patch16_224", img_size=32, patch_size=8, embed_dim=16, depth=1, num_heads=2
-        ),
-        lambda: torch.randn(2, 3, 32, 32),
-    ),
+    "resnet": (ResNet, lambda: torch.randn(4, 3, 16, 16)),
+    "mobilenet": (MobileNet, lambda: torch.randn(4, 3, 16, 16)),
+    "convnext": (ConvNeXt, lambda: torch.randn(4, 3, 16, 16)),
+    "vit": (VisionTransformer, lambda: torch.randn(4, 3, 16, 16)),
     "bert": (
         _transformers(
             "BertForSequenceClassification",

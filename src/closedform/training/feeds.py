@@ -121,7 +121,7 @@ def draw(
     """
     generator = np.random.default_rng(seed)
     return {
-        name: _numbers(generator, name, _shape(port, sizes, where)).astype(port.dtype)
+        name: _numbers(generator, name, shape_of(port, sizes, where)).astype(port.dtype)
         for name, port in ports.items()
     }
 
@@ -135,7 +135,12 @@ def _numbers(generator: np.random.Generator, name: str, shape: tuple[int, ...]) 
     return generator.random(shape)
 
 
-def _shape(port: Port, sizes: Mapping[str, int], where: str) -> tuple[int, ...]:
+def shape_of(port: Port, sizes: Mapping[str, int], where: str) -> tuple[int, ...]:
+    """Returns the shape of an input with these free sizes.
+
+    Raises:
+        SessionError: A size of it does not follow from them.
+    """
     return tuple(
         size if size is not None else _value(symbol, sizes, port, where)
         for size, symbol in zip(port.shape, port.symbols, strict=True)

@@ -28,12 +28,13 @@ from closedform.importers.onnx_torch.layers import LAYERS
 from closedform.importers.onnx_torch.movement import MOVEMENT
 from closedform.importers.onnx_torch.recurrent import RECURRENT
 from closedform.importers.onnx_torch.values import (
-    KNOWN_ROWS,
     TORCH_TYPES,
     Call,
+    Items,
     Known,
     Value,
     as_tensor,
+    known_result,
 )
 
 ROWS = {**ELEMENTWISE, **MOVEMENT, **LAYERS, **RECURRENT}
@@ -125,14 +126,12 @@ class OnnxModule(torch.nn.Module):
 
     def _results(self, node: _Node, operands: list[Value | None]) -> Sequence[Value]:
         call = Call(operands, node.attributes, self.training and node.is_trained, node.count)
-        given = [value for value in operands if isinstance(value, np.ndarray)]
-        known = KNOWN_ROWS.get(node.operator)
+        row = ROWS[node.operator][0]
+        is_elementwise = node.operator in ELEMENTWISE
         try:
-            result: Any = None
-            if known and len(given) == sum(value is not None for value in operands):
-                result = known(call, given)
+            result = known_result(node.operator, call, row, is_elementwise=is_elementwise)
             if result is None:
-                result = ROWS[node.operator][0](call)
+                result = row(call)
         except ClosedFormError as error:
             raise ExportError(error.what, where=node.where, hint=error.hint) from error
         except Exception as error:  # of any kind: torch's own have no base
@@ -140,6 +139,8 @@ class OnnxModule(torch.nn.Module):
             raise ExportError(f"{kind}: {text[0]}", where=node.where) from error
         results = result if isinstance(result, tuple | list) else [result]
         for value in results if self._limit is not None else ():
+            if isinstance(value, Items):
+                continue  # parts of a tensor
             if (count := math.prod(value.shape)) > (self._limit or 0):
                 raise ExportError(
                     f"its result has {count} entries; at most {self._limit} are computed",

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from closedform.errors import ExportError
-from closedform.importers.onnx_torch.values import Call, Known, Value, as_known, as_tensor
+from closedform.importers.onnx_torch.values import Call, Items, Known, Value, as_known, as_tensor
 
 Tensor = torch.Tensor
 
@@ -19,6 +19,8 @@ def _shape(call: Call) -> Known:
     value = call.operands[0]
     if value is None:
         raise ExportError("its operand 0 is missing")
+    if isinstance(value, Items):
+        raise ExportError("a sequence has no shape")
     sizes = list(value.shape)
     start, end = call.attributes["start"], call.attributes["end"]
     return as_known(sizes[start : len(sizes) if end is None else end])
@@ -75,6 +77,16 @@ def _split(call: Call) -> tuple[Tensor, ...]:
         step = -(-_whole(value.shape[axis]) // count)
         return tuple(value.split(step, axis))
     return tuple(value.split([_whole(size) for size in sizes], axis))
+
+
+def _split_to_items(call: Call) -> Items:
+    value, axis = call.tensor(), call.attributes["axis"]
+    if not call.has(1):
+        parts = value.split(1, axis)
+        keeps = bool(call.attributes["keepdims"])
+        return Items(tuple(parts if keeps else (part.squeeze(axis) for part in parts)))
+    sizes = _sizes(call, 1)
+    return Items(tuple(value.split(sizes if call.known(1).ndim else sizes[0], axis)))
 
 
 def _slice(call: Call) -> Tensor:
@@ -282,11 +294,13 @@ MOVEMENT: Mapping[str, tuple[Row, Mapping[str, Any]]] = {
     "Reshape": (_reshape, {"allowzero": 0}),
     "ScatterElements": (_scatter_elements, {"axis": 0, "reduction": b"none"}),
     "ScatterND": (_scatter_nd, {"reduction": b"none"}),
+    "SequenceAt": (lambda call: call.items()[int(call.number(1))], {}),
     "Shape": (_shape, {"start": 0, "end": None}),
     "Size": (_size, {}),
     "Slice": (_slice, {}),
     "SpaceToDepth": (_space_to_depth, {"blocksize": None}),
     "Split": (_split, {"axis": 0, "split": None, "num_outputs": None}),
+    "SplitToSequence": (_split_to_items, {"axis": 0, "keepdims": 1}),
     "Squeeze": (_squeeze, {"axes": None}),
     "Tile": (_tile, {}),
     "Transpose": (_transpose, {"perm": None}),

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.utils._python_dispatch import _disable_current_modes
 
 from closedform.errors import ExportError
 from closedform.importers.onnx_limits import MOST_ENTRIES
@@ -22,7 +23,15 @@ from closedform.importers.onnx_limits import MOST_ENTRIES
 Known = NDArray[Any]
 """Numbers that are known while a graph is traced; free sizes are symbols in an object array."""
 
-Value = torch.Tensor | Known
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A sequence of tensors."""
+
+    values: tuple[torch.Tensor, ...]
+
+
+Value = torch.Tensor | Known | Items
 
 TORCH_TYPES: Mapping[int, torch.dtype] = {
     1: torch.float32,
@@ -71,6 +80,17 @@ class Call:
         """Returns all operands as tensors."""
         return [as_tensor(value) for value in self.operands if value is not None]
 
+    def items(self) -> tuple[torch.Tensor, ...]:
+        """Returns the first operand, which has to be a sequence.
+
+        Raises:
+            ExportError: It is a tensor.
+        """
+        value = self._given(0)
+        if isinstance(value, Items):
+            return value.values
+        raise ExportError("its operand 0 must be a sequence")
+
     def known(self, place: int) -> Known:
         """Returns an operand that has to be known while the graph is traced.
 
@@ -112,9 +132,15 @@ class Call:
 
 
 def as_tensor(value: Value) -> torch.Tensor:
-    """Returns a value as a tensor."""
+    """Returns a value as a tensor.
+
+    Raises:
+        ExportError: It is a sequence.
+    """
     if isinstance(value, torch.Tensor):
         return value
+    if isinstance(value, Items):
+        raise ExportError("a sequence is not supported here")
     if value.dtype != object:
         return torch.from_numpy(np.array(value))
     entries = [torch.scalar_tensor(entry, dtype=torch.int64) for entry in value.ravel()]
@@ -355,3 +381,31 @@ KNOWN_ROWS: Mapping[str, KnownRow] = {
     "Where": _where,
 }
 """Operators on sizes and constants, which the graph that is trained does not contain."""
+
+_LARGEST_PRODUCT = 2**24
+"""Of the entries of known operands, which bounds those of their result."""
+
+
+def known_result(
+    operator: str, call: Call, row: Callable[[Call], Any], *, is_elementwise: bool
+) -> Any:
+    """Returns the result of known operands; None where an operand is a tensor, or it is too large.
+
+    Args:
+        operator: The operator.
+        call: Its operands.
+        row: The function of tensors.
+        is_elementwise: Whether it may compute numbers, too.
+    """
+    given = [value for value in call.operands if value is not None]
+    known = [value for value in given if isinstance(value, np.ndarray)]
+    entries = math.prod(max(value.size, 1) for value in known)
+    if len(known) < len(given) or entries > _LARGEST_PRODUCT:
+        return None
+    if operator in KNOWN_ROWS:
+        return KNOWN_ROWS[operator](call, known)
+    if not is_elementwise or any(value.dtype == object for value in known):
+        return None
+    with _disable_current_modes():  # a constant is not a part of the trace
+        result = row(call)
+    return result.numpy() if isinstance(result, torch.Tensor) else None

@@ -14,6 +14,7 @@ from closedform.errors import ExportError
 from closedform.ir import naming
 from closedform.ir.graph import Array
 from closedform.runtime.onnx_session import OnnxSession, open_session, run_on
+from closedform.training.feeds import read_sizes, shape_of
 from closedform.training.tracing.arrays import array_of
 from closedform.training.tracing.decompositions import NARROW
 from closedform.training.tracing.forward import Forward
@@ -150,29 +151,17 @@ def _run(of: Forward, given: _Inputs, draws: Any = None) -> Run | None:
 def _results(session: OnnxSession, run: Run, inputs: _Inputs) -> dict[str, Array]:
     given = inputs.named()
     feeds = {name: array_of(given[name]) for name in session.inputs if name in given}
-    numbers = [name for name in session.inputs if name.startswith(naming.RANDOM)]
-    places = [int(name.rsplit(".", 1)[-1]) for name in numbers]
-    for name, place in zip(numbers, places, strict=True):
-        port, drawn = session.inputs[name], run.draws[place]
-        known = [size for size in port.shape if size is not None]
-        free = drawn.numel() // int(np.prod(known, dtype=np.int64)) if known else drawn.numel()
-        shape = _filled(port.shape, free, drawn)
-        feeds[name] = array_of(drawn).astype(port.dtype).reshape(shape)
+    batch = {n: port for n, port in session.inputs.items() if n.startswith(naming.BATCH)}
+    sizes = read_sizes(feeds, batch, "the example")
+    for name, port in session.inputs.items():
+        if name.startswith(naming.RANDOM):
+            drawn = array_of(run.draws[int(name.rsplit(".", 1)[-1])])
+            shape = shape_of(port, sizes, "the example")
+            feeds[name] = drawn.astype(port.dtype).reshape(shape)
     feeds = {
         name: np.ascontiguousarray(array).reshape(array.shape) for name, array in feeds.items()
     }
     return dict(zip(session.outputs, run_on(session, feeds), strict=True))
-
-
-def _filled(
-    shape: tuple[int | None, ...], free: int, drawn: torch.Tensor
-) -> tuple[int, ...] | torch.Size:
-    """The shape of a random input for this draw: that of the draw itself, or its only free size."""
-    if len(shape) == drawn.dim() and all(
-        size in (None, own) for size, own in zip(shape, drawn.shape, strict=True)
-    ):
-        return drawn.shape
-    return tuple(free if size is None else size for size in shape)
 
 
 def _differences(session: OnnxSession, run: Run, given: _Inputs) -> list[tuple[str, float]]:

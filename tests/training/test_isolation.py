@@ -11,10 +11,13 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils import _pytree as pytree
 
 from closedform import optimizers
 from closedform.errors import ExportError
 from closedform.training import TrainSession, export
+from closedform.training.tracing.isolation import plain_kernels
+from closedform.training.tracing.onnx_program import quiet
 
 
 class Situations(nn.Module):
@@ -149,3 +152,18 @@ def test_what_a_step_cannot_repeat_is_refused(
     assert not (tmp_path / "out").exists()
     if isinstance(model, Counts):
         assert model.count == 0
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_that_drop_nothing_are_those_of_torch(kind: Any) -> None:
+    torch.manual_seed(0)
+    options = {"num_layers": 3, "bidirectional": True, "batch_first": True}
+    layers = kind(4, 5, **options)
+    value, states = torch.randn(2, 6, 4), torch.randn(6, 2, 5)
+    begun = (states, states / 2) if kind is nn.LSTM else states
+    wanted = layers(value, begun)
+    layers.dropout = 1e-9  # which drops no number of float32
+    with quiet(), plain_kernels():
+        found = layers(value, begun)
+    for own, other in zip(pytree.tree_leaves(found), pytree.tree_leaves(wanted), strict=True):
+        torch.testing.assert_close(own, other)

@@ -83,7 +83,9 @@ class OnnxModule(torch.nn.Module):
             for name, value in zip(self.input_names, given, strict=True)
             if (free := _symbols(value, name))
         }
-        self._trained = frozenset(_chosen(weights, trainable, _statistics(graph), where))
+        fixed = _statistics(graph) | _sizes(graph)
+        own = {tensor.name for tensor in graph.initializer}
+        self._trained = frozenset(_chosen(weights, trainable, own, fixed, where))
         self._nodes = tuple(
             self._node(node) for node in graph.node if node.op_type != "Constant" or node.domain
         )
@@ -340,10 +342,27 @@ def _statistics(graph: GraphProto) -> set[str]:
     return {name for node in graph.node if node.op_type == kind for name in node.input[3:5]}
 
 
+_SIZES = {"Clip": (1, 2), "Dropout": (1, 2), "Pad": (2,), "Resize": (1, 2)}
+"""Operands that are floats and have to be known while the graph is traced."""
+
+
+def _sizes(graph: GraphProto) -> set[str]:
+    return {
+        node.input[place]
+        for node in graph.node
+        for place in _SIZES.get(node.op_type, ())
+        if place < len(node.input)
+    }
+
+
 def _chosen(
-    weights: Mapping[str, Known], trainable: Sequence[str], fixed: set[str], where: str
+    weights: Mapping[str, Known],
+    trainable: Sequence[str],
+    own: set[str],
+    fixed: set[str],
+    where: str,
 ) -> Iterator[str]:
-    """The names of the weights that are trained."""
+    """The names of the weights that are trained: by a glob, only initializers."""
     floats = {n: a for n, a in weights.items() if a.dtype.name in _FLOATS and n not in fixed}
     if isinstance(trainable, str) or not all(isinstance(name, str) for name in trainable):
         raise ExportError(

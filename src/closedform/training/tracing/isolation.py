@@ -102,10 +102,47 @@ def plain_kernels() -> Iterator[None]:
             mock.patch.object(
                 torch.nn.modules.transformer, "_detect_is_causal_mask", is_causal_mask
             ),
+            mock.patch.multiple(
+                torch._VF, **{name: _by_layers(getattr(torch._VF, name)) for name in _RECURRENT}
+            ),
         ):
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast_path)
+
+
+_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+
+
+def _by_layers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A recurrent function that is called once for each layer where it drops between layers.
+
+    torch 2.13 leaves the dropout between layers out when it traces the layers at once.
+    """
+
+    def called(value: Any, states: Any, weights: Any, *options: Any) -> Any:
+        if len(options) != 6:  # a packed sequence
+            return function(value, states, weights, *options)
+        has_biases, layers, dropout, train, bidirectional, batch_first = options
+        if layers == 1 or not (train and dropout):
+            return function(value, states, weights, *options)
+        rows, own = 2 if bidirectional else 1, len(weights) // layers
+        finals = []
+        for layer in range(layers):
+            part = slice(rows * layer, rows * (layer + 1))
+            is_single = isinstance(states, torch.Tensor)
+            begun = states[part] if is_single else tuple(state[part] for state in states)
+            value = value if layer == 0 else torch.dropout(value, dropout, True)
+            value, *last = function(
+                value,
+                begun,
+                weights[own * layer : own * (layer + 1)],
+                *(has_biases, 1, 0.0, train, bidirectional, batch_first),
+            )
+            finals.append(last)
+        return value, *(torch.cat(parts) for parts in zip(*finals, strict=True))
+
+    return called
 
 
 class Writes(TorchDispatchMode):

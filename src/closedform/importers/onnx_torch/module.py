@@ -129,9 +129,8 @@ class OnnxModule(torch.nn.Module):
     def _results(self, node: _Node, operands: list[Value | None]) -> Sequence[Value]:
         call = Call(operands, node.attributes, self.training and node.is_trained, node.count)
         row = ROWS[node.operator][0]
-        is_elementwise = node.operator in ELEMENTWISE
         try:
-            result = known_result(node.operator, call, row, is_elementwise=is_elementwise)
+            result = known_result(node.operator, call)
             if result is None:
                 result = row(call)
         except ClosedFormError as error:

@@ -6,6 +6,7 @@ sizes, so that the operators that take it see numbers, not tensors.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.utils._python_dispatch import _disable_current_modes
 
 from closedform.errors import ExportError
 from closedform.importers.onnx_limits import MOST_ENTRIES
@@ -287,6 +287,13 @@ def _cast(call: Call, operands: list[Known]) -> Known | None:
     return value.astype(_NUMPY_TYPES[dtype])
 
 
+def _cast_like(_: Call, operands: list[Known]) -> Known | None:
+    value, like = operands
+    if value.dtype == object:
+        return value if like.dtype.kind in "iO" else None
+    return value.astype(np.int64 if like.dtype == object else like.dtype)
+
+
 _NUMPY_TYPES = {1: np.float32, 6: np.int32, 7: np.int64, 9: np.bool_, 11: np.float64}
 
 
@@ -357,6 +364,7 @@ KNOWN_ROWS: Mapping[str, KnownRow] = {
     "LessOrEqual": _compared(operator.le),
     "Greater": _compared(operator.gt),
     "GreaterOrEqual": _compared(operator.ge),
+    "Abs": _function(np.abs),
     "And": _function(np.logical_and),
     "Or": _function(np.logical_or),
     "Not": _function(np.logical_not),
@@ -367,6 +375,13 @@ KNOWN_ROWS: Mapping[str, KnownRow] = {
     "Ceil": _function(np.ceil),
     "Identity": lambda _, operands: operands[0],
     "Cast": _cast,
+    "CastLike": _cast_like,
+    "Exp": _function(np.exp),
+    "Log": _function(np.log),
+    "Max": _function(lambda *values: functools.reduce(np.maximum, values)),
+    "Min": _function(lambda *values: functools.reduce(np.minimum, values)),
+    "Pow": _function(lambda base, exponent: np.power(base, exponent).astype(base.dtype)),
+    "Round": _function(np.round),
     "Concat": _concat,
     "ConstantOfShape": _constant_of_shape,
     "Expand": _expand,
@@ -386,26 +401,11 @@ _LARGEST_PRODUCT = 2**24
 """Of the entries of known operands, which bounds those of their result."""
 
 
-def known_result(
-    operator: str, call: Call, row: Callable[[Call], Any], *, is_elementwise: bool
-) -> Any:
-    """Returns the result of known operands; None where an operand is a tensor, or it is too large.
-
-    Args:
-        operator: The operator.
-        call: Its operands.
-        row: The function of tensors.
-        is_elementwise: Whether it may compute numbers, too.
-    """
+def known_result(operator: str, call: Call) -> Any:
+    """Returns the result of known operands; None where one is a tensor, or it is too large."""
     given = [value for value in call.operands if value is not None]
     known = [value for value in given if isinstance(value, np.ndarray)]
     entries = math.prod(max(value.size, 1) for value in known)
-    if len(known) < len(given) or entries > _LARGEST_PRODUCT:
+    if operator not in KNOWN_ROWS or len(known) < len(given) or entries > _LARGEST_PRODUCT:
         return None
-    if operator in KNOWN_ROWS:
-        return KNOWN_ROWS[operator](call, known)
-    if not is_elementwise or any(value.dtype == object for value in known):
-        return None
-    with _disable_current_modes():  # a constant is not a part of the trace
-        result = row(call)
-    return result.numpy() if isinstance(result, torch.Tensor) else None
+    return KNOWN_ROWS[operator](call, known)

@@ -88,6 +88,7 @@ def plain_kernels() -> Iterator[None]:
     def is_causal_mask(_mask: Any, is_causal: bool | None = None, _size: Any = None) -> bool:
         return is_causal is True  # otherwise the mask itself is added
 
+    recurrent: dict[str, Any] = {n: _by_layers(getattr(torch._VF, n)) for n in _RECURRENT}
     backends = torch.nn.attention
     fast_path = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
@@ -102,9 +103,7 @@ def plain_kernels() -> Iterator[None]:
             mock.patch.object(
                 torch.nn.modules.transformer, "_detect_is_causal_mask", is_causal_mask
             ),
-            mock.patch.multiple(
-                torch._VF, **{name: _by_layers(getattr(torch._VF, name)) for name in _RECURRENT}
-            ),
+            mock.patch.multiple(torch._VF, **recurrent),
         ):
             yield
     finally:

@@ -107,7 +107,7 @@ def _fold(model: Any) -> None:
     from onnxscript import ir, optimizer, rewriter
     from onnxscript.rewriter.rules import common
 
-    passes: Any = ir.passes.common  # type: ignore[attr-defined]
+    passes: Any = ir.passes.common
     optimizer.inline(model)
     optimizer.fold_constants(model, onnx_shape_inference=True)
     rules = (

@@ -92,13 +92,13 @@ def test_addresses_are_those_of_the_project() -> None:
     """Links of README.md are absolute, for PyPI; those into the repository lead to files."""
     home = PROJECT["urls"]["Repository"]
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    links = re.findall(r"\]\(([^)\s]+)\)", readme)
+    links = re.findall(r"\]\(([^)#\s]+)[^)\s]*\)", readme)
     assert links
     raw = home.replace("github.com", "raw.githubusercontent.com") + "/main/"
     for link in links:
         assert link.startswith("https://"), link
         for base in (f"{home}/blob/main/", f"{home}/tree/main/", raw):
-            path = link.removeprefix(base).partition("#")[0]
+            path = link.removeprefix(base)
             assert path == link or (ROOT / path).exists(), link
     for name in ("CITATION.cff", ".github/ISSUE_TEMPLATE/config.yml"):
         assert home in (ROOT / name).read_text(encoding="utf-8")

@@ -512,7 +512,7 @@ ZOO: dict[str, Entry] = {
     "grid sample": Entry(Warps, shaped(2, 6, 6)),
     "weight norm": Entry(lambda: _weighted_norm(True), vectors()),
     "spectral norm": Entry(lambda: _weighted_norm(False), vectors()),
-    "product": Entry(after(lambda h: h.prod(1)), vectors()),
+    "product": Entry(after(lambda h: h.prod(1, keepdim=True)), vectors()),
     "cumulative product": Entry(after(lambda h: h.cumprod(1)), vectors()),
     "cumulative sum": Entry(after(lambda h: h.cumsum(1)), vectors()),
     "distances": Entry(

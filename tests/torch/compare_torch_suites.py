@@ -31,7 +31,7 @@ DIFFERENT = {
     "SparseAdam": "steps the rows that a sparse gradient has: not offered",
     "LBFGS": "a step of several evaluations of the model is not an update rule: not offered",
 }
-"""The deliberate differences from torch, and their reasons."""
+"""The deliberate differences from torch, of the kind "steps that are not update rules"."""
 
 
 @functools.cache

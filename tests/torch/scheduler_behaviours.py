@@ -779,6 +779,15 @@ def _objects() -> Iterator[tuple[str, Observe]]:
     yield "test_constant_initial_params_swalr", initial(_averaging_of_tensors, ["swa_lr"])
 
 
+KINDS = {
+    FUNCTIONS: "states of schedulers",
+    ARGUMENTS: "states of schedulers",
+    CLOCK: "values are those of the schedule",
+    ERRORS: "classes of errors",
+}
+"""The kind of each difference, as docs/torch.md lists them."""
+
+
 def _different() -> Iterator[tuple[str, str, Observe]]:
     line = _function_of("LambdaLR", _Line(10), "lr_lambdas")
     yield "test_lambda_lr_state_dict_obj", FUNCTIONS, line
@@ -836,7 +845,7 @@ def table() -> str:
     lines = ["| behaviour | tests of torch | here |", "| --- | --- | --- |"]
     for (group, is_same), names in rows.items():
         shown = ", ".join(f"`{name.removeprefix('test_')}`" for name in names)
-        here = "same" if is_same else f"different: {group}"
+        here = "same" if is_same else f"{KINDS[group]}: {group}"
         what = group if is_same else "deliberately different"
         lines.append(f"| {what} ({len(names)}) | {shown} | {here} |")
     return "\n".join(lines)

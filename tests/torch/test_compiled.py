@@ -82,6 +82,22 @@ def test_one_set_of_programs_serves_other_groups() -> None:
     assert largest_difference(ours, theirs) <= 3 * 4 * 6e-8 * 4  # roundings of numbers up to 4
 
 
+def test_an_equal_optimizer_takes_the_compiled_function_of_another() -> None:
+    def made(shapes: list[tuple[int, ...]], rate: float) -> list[nn.Parameter]:
+        params = parameters(shapes)
+        steps(optim.SGD(params, lr=rate, momentum=0.9, backend="compile"), params, 2)
+        return params
+
+    made([(3,), (5,)], 0.5)
+    before = compilations()
+    ours, theirs = made([(3,), (5,)], 0.25), parameters([(3,), (5,)])
+    assert compilations() == before
+    steps(optim.SGD(theirs, lr=0.25, momentum=0.9), theirs, 2)
+    assert largest_difference(ours, theirs) <= 2 * 4 * 6e-8  # roundings
+    made([(3,), (6,)], 0.25)  # another shape
+    assert compilations() > before
+
+
 @pytest.mark.sample(every=2)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_other_dtypes_are_compiled_as_they_are_stepped(dtype: torch.dtype) -> None:

@@ -117,14 +117,19 @@ class TensorTable:
 
 
 def _contiguous_runs(scalars: Sequence[Tensor]) -> list[list[Tensor]]:
-    """Groups of two or more scalars that are adjacent in one storage."""
+    """Groups of two or more scalars that are adjacent in one storage, in the order of the first.
+
+    Not in the order of memory, which differs between equal optimizers.
+    """
     runs: list[list[Tensor]] = []
     for scalar in sorted(scalars, key=Tensor.data_ptr):
         if runs and _is_next(runs[-1][-1], scalar):
             runs[-1].append(scalar)
         else:
             runs.append([scalar])
-    return [run for run in runs if len(run) > 1]
+    place = {id(scalar): number for number, scalar in enumerate(scalars)}
+    found = [run for run in runs if len(run) > 1]
+    return sorted(found, key=lambda run: min(place[id(scalar)] for scalar in run))
 
 
 def _is_next(one: Tensor, other: Tensor) -> bool:

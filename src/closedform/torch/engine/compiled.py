@@ -9,6 +9,8 @@ tensors are read and written once, in place.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import count
 from types import FunctionType
 from typing import Any
@@ -16,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from closedform.ir.graph import Graph
 from closedform.torch.engine.batching import (
     BatchedProgram,
     ProgramGroup,
@@ -29,6 +32,9 @@ from closedform.torch.engine.programs import Batcher, StepFunction, is_lost_in_t
 
 MAX_COMPILED = 8
 """How many sets of parameters are compiled as a whole; further ones step one by one."""
+
+MAX_SHARED = 64
+"""How many compiled functions are remembered for other optimizers."""
 
 _NAMES = count()
 """Numbers for functions: torch remembers by name which sizes have changed."""
@@ -45,7 +51,7 @@ def _step_function(
     """Returns a compiled function of the tensors of a table."""
     programs, deferred = batched_programs(table, [*scalars, *tensors], is_lost_in_trace)
     used, renumbered = _compact(programs, len(table.tensors))
-    function = _compiled(renumbered)
+    function = _compiled(_Request.of(renumbered, [table.tensors[index] for index in used]))
 
     def run(tensors: list[Tensor]) -> None:
         results = function(*[tensors[index] for index in used])
@@ -75,12 +81,48 @@ def _compact(
     return given, renumbered
 
 
-def _compiled(programs: Sequence[BatchedProgram]) -> Callable[..., list[Tensor]]:
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """Programs to compile, equal to those of other optimizers with the same graphs and layouts.
+
+    Attributes:
+        graphs: The graph of each program.
+        places: Where each program finds its inputs and stores its outputs.
+        layouts: The type, dtype, shape, strides and device of each tensor.
+        copies: The first tensor that is the same as each.
+        programs: The programs.
+    """
+
+    graphs: tuple[Graph, ...]
+    places: tuple[Any, ...]
+    layouts: tuple[Any, ...]
+    copies: tuple[int, ...]
+    programs: Sequence[BatchedProgram] = field(compare=False)
+
+    @staticmethod
+    def of(programs: Sequence[BatchedProgram], tensors: Sequence[Tensor]) -> _Request:
+        """Returns the request for programs on tensors like these."""
+        first: dict[int, int] = {}
+        return _Request(
+            tuple(one.program.source for one in programs),
+            tuple(
+                (tuple(map(tuple, inputs)), tuple(map(tuple, outputs)))
+                for _, inputs, outputs in programs
+            ),
+            tuple((type(x), x.dtype, x.shape, x.stride(), x.device) for x in tensors),
+            tuple(first.setdefault(id(one), index) for index, one in enumerate(tensors)),
+            programs,
+        )
+
+
+@lru_cache(MAX_SHARED)
+def _compiled(request: _Request) -> Callable[..., list[Tensor]]:
     """Returns a compiled function of tensors that returns the outputs that are not stored.
 
     The programs are constants of the function. torch counts the compilations of each code object
     and stops after a few, so each function gets a code object of its own.
     """
+    programs = request.programs
 
     def traced(*tensors: Tensor) -> list[Tensor]:
         values = list(tensors)

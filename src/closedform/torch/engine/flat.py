@@ -354,13 +354,15 @@ class _Segment:
         self.is_joined = len(run) > 1
         self._are_rows = _are_rows(params)
         self._parts: list[Tensor] = []
-        self._space = torch.empty(0)
+        self._space = self._rows = torch.empty(0)
 
     def write_through(self, space: Tensor) -> None:
-        """Takes a vector through which the parameters are written."""
+        """Takes a vector through which the parameters are read and written."""
         self._space = space[: self.total]
         parts = self._space.split(self._sizes)
         self._parts = [part.view(p.shape) for part, p in zip(parts, self._params, strict=True)]
+        if self._are_rows:
+            self._rows = self._space.view(-1, *self._params[0].shape[1:])
 
     def run(
         self,
@@ -400,11 +402,11 @@ class _Segment:
         if mask is not None:  # the step of a parameter without a gradient is not used
             pairs = zip(self._params, grads, strict=True)
             filled = [param if grad is None else grad for param, grad in pairs]
-        for name, tensors in ((PARAM, self._params), (GRAD, filled)):
-            if name in self._own:
-                label = self._own[name]
-                joined = torch.cat(tensors).view(-1) if self._are_rows else _joined(tensors)
-                given[label] = in_dtype(joined, self._dtypes[label])
+        if GRAD in self._own:
+            joined = torch.cat(filled).view(-1) if self._are_rows else _joined(filled)
+            given[self._own[GRAD]] = in_dtype(joined, self._dtypes[self._own[GRAD]])
+        if PARAM in self._own:
+            given[self._own[PARAM]] = in_dtype(self._read(), self._dtypes[self._own[PARAM]])
         results = self._program.run(start, [given.get(name) for name in self._program.input_names])
         wanted = None if mask is None or rows is None else mask.index_select(0, rows)
         for name, result in zip(self._labels, results, strict=True):
@@ -415,9 +417,18 @@ class _Segment:
             else:
                 self._columns[name].store(torch.where(wanted, result, before[name]))
 
+    def _read(self) -> Tensor:
+        """The parameters as one vector, whose memory a step may write its result to."""
+        if self._are_rows:
+            torch.cat(self._params, out=self._rows)
+        else:
+            torch._foreach_copy_(self._parts, self._params)
+        return self._space
+
     def _write(self, result: Tensor, mask: Tensor | None) -> None:
         """Writes the parameters."""
-        self._space.copy_(result)
+        if result is not self._space:
+            self._space.copy_(result)
         if mask is None:
             torch._foreach_copy_(self._params, self._parts)
             return

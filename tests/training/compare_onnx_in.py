@@ -177,7 +177,7 @@ def _transformers(name: str, config: str, **sizes: Any) -> Callable[[], nn.Modul
 
 
 def _tokens() -> torch.Tensor:
-    return torch.randint(0, 40, (4, 6))
+    return torch.randint(1, 40, (4, 6))  # without 0: a file does not hold padding_idx
 
 
 _SMALL = {"num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 40}

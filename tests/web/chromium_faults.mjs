@@ -47,7 +47,7 @@ const text = (page, selector) => page.textContent(selector);
   const prepare = (page) => page.route(`**/${missing}.onnx`, (route) =>
     (isMissing ? route.fulfill({ status: 404, body: "" }) : route.continue()));
   const { page } = await visit(browser, address, { prepare });
-  await page.waitForFunction(() => /could not be drawn$/.test(document.getElementById("status").textContent));
+  await page.waitForFunction(() => /^\d+ schedules, \d+ could not be drawn$/.test(document.getElementById("status").textContent));
   seen.statusWithMissing = await text(page, "#status");
   seen.drawnWithMissing = await page.evaluate(() => Object.keys(window.gallery.curves));
   seen.missing = await text(page, `#card-${missing} .error`);

@@ -52,6 +52,10 @@ class Fits:
         return np.argsort(self.costs, kind="stable")[:count]
 
 
+_HOPELESS = 1e3
+"""Cost from which a start is given up where a step gains less than a thousandth of it."""
+
+
 class Problem:
     """A structure beside points, some of its parameters known.
 
@@ -108,7 +112,9 @@ class Problem:
         """
         if not self.others or (frozen is not None and frozen.all()):
             return theta, self.project(theta)
-        theta = theta.copy()
+        found = theta.copy()
+        places = np.arange(len(found))  # the starts that are not finished
+        theta = found.copy()
         fits = self.project(theta)
         residuals, costs = fits.residuals, fits.costs
         damping = np.full(len(theta), 1e-3)
@@ -129,12 +135,16 @@ class Problem:
             gain = np.where(is_better, costs - new.costs, 0.0)
             theta = np.where(is_better[:, None], tried, theta)
             residuals = np.where(is_better[:, None], new.residuals, residuals)
-            done = gain < 1e-9 * costs
+            done = gain < np.where(costs > _HOPELESS, 1e-3, 1e-9) * costs
             costs = np.where(is_better, new.costs, costs)
             damping = np.where(is_better, damping * 0.2, np.minimum(damping * 8, 1e6))
-            if np.all(done & ((damping > 1e3) | is_better | (costs < 1e-3))):
+            found[places] = theta
+            open_ = ~(done & ((damping > 1e3) | is_better | (costs < 1e-3)))
+            if not open_.any():
                 break
-        return theta, self.project(theta)
+            places, theta, residuals = places[open_], theta[open_], residuals[open_]
+            costs, damping = costs[open_], damping[open_]
+        return found, self.project(found)
 
     def clipped(self, theta: Values, old: Values) -> Values:
         """Returns parameters within their ranges; none changes by more than a factor of 4."""

@@ -108,6 +108,16 @@ def extremes(points: Points) -> list[int]:
     ]
 
 
+def turns(points: Points, most: int = 6) -> list[int]:
+    """Returns the positions of the first points at which the curve begins to fall, or to rise."""
+    v, e = points.values, points.errors
+    change = np.diff(v)
+    way = np.where(np.abs(change) > e[1:] + e[:-1], np.sign(change), 0.0)
+    moving = np.flatnonzero(way)
+    turned = np.flatnonzero(np.diff(way[moving]))
+    return [int(moving[place + 1]) for place in turned[:most]]
+
+
 def marks(points: Points, most: int = 8) -> list[float]:
     """Returns the steps at which the curve may change its form, the likeliest first.
 

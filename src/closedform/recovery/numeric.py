@@ -1,7 +1,15 @@
-"""Values of an expression in NumPy, for many values of its hyperparameters at once."""
+"""Values of an expression in NumPy, for many values of its hyperparameters at once.
+
+``ir.evaluate`` runs the graph of one schedule whose numbers were rounded when it was lowered. A
+search needs the values for thousands of hyperparameters, which vary between two steps of least
+squares and are not integers then: each is an array here, beside that of the steps, and the parts
+that do not depend on a linear hyperparameter are computed once for all of them.
+"""
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,32 +23,9 @@ Values = NDArray[np.float64]
 Function = Callable[..., Any]
 
 
-def _product(*args: Any) -> Any:
-    result = args[0]
-    for arg in args[1:]:
-        result = result * arg
-    return result
-
-
-def _sum(*args: Any) -> Any:
-    result = args[0]
-    for arg in args[1:]:
-        result = result + arg
-    return result
-
-
-def _largest(*args: Any) -> Any:
-    result = args[0]
-    for arg in args[1:]:
-        result = np.maximum(result, arg)
-    return result
-
-
-def _smallest(*args: Any) -> Any:
-    result = args[0]
-    for arg in args[1:]:
-        result = np.minimum(result, arg)
-    return result
+def _fold(function: Function) -> Function:
+    """A function of two arrays as one of any number of them."""
+    return lambda *args: functools.reduce(function, args)
 
 
 def _power(base: Any, exponent: Any) -> Any:
@@ -53,15 +38,20 @@ def _power(base: Any, exponent: Any) -> Any:
             return 1 / base
         if exponent == 2:
             return base * base
-    return np.power(base, exponent)
+    # Rounding makes a base that is 0 at the end of a stretch negative: its power is not NaN.
+    return np.power(np.where((base < 0) & (base > -_ROUNDING), 0.0, base), exponent)
+
+
+_ROUNDING = 1e-12
+"""A negative base of a power as close to 0 is one that rounding made negative."""
 
 
 FUNCTIONS: Mapping[type[sp.Basic], Function] = {
-    sp.Add: _sum,
-    sp.Mul: _product,
+    sp.Add: _fold(operator.add),
+    sp.Mul: _fold(operator.mul),
     sp.Pow: _power,
-    sp.Min: _smallest,
-    sp.Max: _largest,
+    sp.Min: _fold(np.minimum),
+    sp.Max: _fold(np.maximum),
     sp.Abs: np.abs,
     sp.cos: np.cos,
     sp.sin: np.sin,
@@ -76,8 +66,8 @@ FUNCTIONS: Mapping[type[sp.Basic], Function] = {
     sp.LessThan: np.less_equal,
     sp.StrictGreaterThan: np.greater,
     sp.GreaterThan: np.greater_equal,
-    sp.And: lambda *args: np.logical_and.reduce(np.broadcast_arrays(*args)),
-    sp.Or: lambda *args: np.logical_or.reduce(np.broadcast_arrays(*args)),
+    sp.And: _fold(np.logical_and),
+    sp.Or: _fold(np.logical_or),
 }
 """Class of SymPy -> its function in NumPy."""
 

@@ -17,7 +17,7 @@ from closedform.recovery.marks import Points
 from closedform.recovery.numeric import values_of
 from closedform.recovery.simplest import MOST_DIGITS, candidates, digits
 from closedform.recovery.starts import Features, features, starts
-from closedform.recovery.structures import Role, Structure, forms, structure
+from closedform.recovery.structures import Parameter, Role, Structure, forms, structure
 
 Values = NDArray[np.float64]
 
@@ -29,6 +29,14 @@ FITTED = 160
 
 _CLOSE = 1.4
 """Largest residual of a fit that may yet be a reproduction: its parameters are not rounded."""
+
+
+_PROMISING = 100.0
+"""Cost of a fit that converges slowly and gets more steps."""
+
+
+_UNKNOWN = 1e300
+"""The deviation of a parameter on which the points do not depend."""
 
 
 _FAR = 3e-3
@@ -166,6 +174,9 @@ class Search:
             return None
         theta = theta[fits.best(2)]
         theta, fits = problem.refine(theta, 30)
+        if _CLOSE < float(np.min(fits.largest)) and float(np.min(fits.costs)) < _PROMISING:
+            theta, fits = problem.refine(theta, 40)
+            theta, fits = self._snapped(problem, theta, fits)
         for index in fits.best(2):
             if fits.largest[index] > _CLOSE * 3:
                 continue
@@ -174,6 +185,17 @@ class Search:
                 if call is not None:
                     return call
         return None
+
+    def _snapped(self, problem: Problem, theta: Values, fits: Fits) -> tuple[Values, Fits]:
+        """The fits with integers as numbers of steps, where these are better.
+
+        At a kink between two steps the least squares may not converge to the step itself.
+        """
+        frozen = np.array([one.role is Role.STEPS for one in problem.others], dtype=bool)
+        whole = np.where(frozen, np.maximum(np.round(theta), 1), theta)
+        whole, found = problem.refine(whole, 20, frozen)
+        is_better = float(np.min(found.costs)) < float(np.min(fits.costs))
+        return (whole, found) if is_better else (theta, fits)
 
     def checked(self, made: Structure, numbers: Mapping[str, Fraction]) -> Call | None:
         """Returns the call with these arguments, if it reproduces all points."""
@@ -216,7 +238,9 @@ class Search:
         for index, one in enumerate(others):
             if one.role is Role.VALUE and not frozen[index]:
                 relative[index] = deviations[index] / max(abs(row[0, index]), 1e-3 * scale)
-        place = int(np.argmin(relative))
+        # Without a deviation, a parameter is rounded after those that have one.
+        order = np.nan_to_num(relative, nan=_UNKNOWN, posinf=_UNKNOWN)
+        place = int(np.argmin(np.where(frozen, np.inf, order)))
         loose = [
             i
             for i, one in enumerate(others)
@@ -231,12 +255,7 @@ class Search:
                 yield from self._rounded(problem, moved, {**known, place: value}, wide - 1)
             return
         one = others[place]
-        near = [
-            number
-            for number in candidates(float(row[0, place]), is_integer=one.is_integer)
-            if abs(float(number) - row[0, place])
-            <= 6 * deviations[place] + 1e-9 * abs(row[0, place]) + (0.51 if one.is_integer else 0)
-        ]
+        near = self._near(one, float(row[0, place]), float(deviations[place]))
         if not near:
             return
         count = 0
@@ -249,10 +268,31 @@ class Search:
         for position, number in enumerate(near):
             if fits.largest[position] > bound:
                 continue
+            if count and one.role is Role.STEPS and number.denominator != 1:
+                return
             yield from self._rounded(problem, tried[[position]], {**known, place: number}, wide)
             count += 1
             if count >= (1 if is_last else 2):
                 return
+
+    def _near(self, one: Parameter, value: float, deviation: float) -> list[Fraction]:
+        """Simple numbers near a value; of a number of steps, first the integers.
+
+        The deviation of a number of steps may be too small: where the curve jumps or has a kink
+        at its end, the derivative there is that of the jump.
+        """
+        slack = 0.51 if one.role is Role.STEPS else 0.0
+        within = 6 * deviation + 1e-9 * abs(value)
+        near = [
+            number
+            for number in candidates(value, is_integer=one.is_integer)
+            if abs(float(number) - value) <= within + (slack if number.denominator == 1 else 0.0)
+        ]
+        if one.role is not Role.STEPS or one.is_integer:
+            return near
+        whole = candidates(value, is_integer=True)
+        added = [n for n in whole if n not in near and abs(float(n) - value) <= within + slack]
+        return sorted([*near, *added], key=lambda n: n.denominator != 1)
 
     def _simple_options(
         self, problem: Problem, row: Values, frozen: NDArray[np.bool_], place: int

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from closedform.recovery.marks import Points, flat_runs, jumps, marks
+from closedform.recovery.marks import Points, flat_runs, jumps, marks, turns
 from closedform.recovery.structures import Parameter, Role, Structure
 
 Values = NDArray[np.float64]
@@ -25,6 +25,7 @@ class Features:
         points: The points.
         marks: The steps at which it may change its form.
         jumps: The steps of the points after jumps.
+        turns: The first steps at which it begins to fall, or to rise.
         periods: Numbers of steps of which the jumps are multiples.
         is_stepwise: Whether it is constant between jumps.
     """
@@ -32,6 +33,7 @@ class Features:
     points: Points
     marks: tuple[float, ...]
     jumps: tuple[float, ...]
+    turns: tuple[float, ...]
     periods: tuple[float, ...]
     is_stepwise: bool
 
@@ -60,6 +62,7 @@ def features(points: Points) -> Features:
         points,
         tuple(marks(points)),
         tuple(float(points.steps[place]) for place in after),
+        tuple(float(points.steps[place]) for place in turns(points)),
         tuple(_periods(points, after)),
         bool(after) and covered + len(after) >= 0.9 * len(points.steps),
     )
@@ -156,10 +159,12 @@ def _steps(
     within = [m for m in marks if steps is None or m < steps]
     if one.name in ("warmup", "flat", "up"):
         far = [end / 4] if one.name == "flat" else []
+        if one.name == "up":
+            return [*curve.turns[:1], *within[:6]]
         return [*(within[:6]), *far, *([1.0] if one.name == "warmup" and steps is None else [])]
     if one.name == "down":
         up = given["up"]
-        return [*(m - up for m in marks if m > up), up, up / 2][:7]
+        return [*(m - up for m in (*curve.turns[1:2], *marks) if m > up), up, up / 2][:8]
     if one.name in ("decay", "tail", "cooldown", "hold"):
         last = steps if steps is not None else end
         begin = given.get("warmup", 0.0)
@@ -195,7 +200,7 @@ def _factors(structure: Structure, curve: Features, given: Mapping[str, float]) 
         slope = (first / last - 1) / whole * steps
         return [slope, slope / 10, slope * 10, slope / 1000]
     if structure.name == "cyclic":
-        return [1 - 0.3 / whole, 1 - 3 / whole, 1 - 30 / whole]
+        return [*_envelope(curve), 1 - 0.3 / whole, 1 - 3 / whole, 1 - 30 / whole]
     rates = [(last / first) ** (steps / whole)]
     if structure.is_stepwise and curve.jumps:
         place = int(np.searchsorted(t, curve.jumps[0]))
@@ -205,3 +210,15 @@ def _factors(structure: Structure, curve: Features, given: Mapping[str, float]) 
     if v[middle] and t[middle] > t[0]:
         rates.append(abs(float(v[middle]) / first) ** (steps / float(t[middle] - t[0])))
     return rates
+
+
+def _envelope(curve: Features) -> list[float]:
+    """The factor per step of the distances of the first two peaks from the first value."""
+    if len(curve.turns) < 3:
+        return []
+    t, v = curve.points.steps, curve.points.values
+    begin, end = (int(np.searchsorted(t, step)) for step in (curve.turns[0], curve.turns[2]))
+    first, second = float(v[begin] - v[0]), float(v[end] - v[0])
+    if first * second <= 0:
+        return []
+    return [(second / first) ** (1 / float(t[end] - t[begin]))]

@@ -38,7 +38,7 @@ help:
 	@echo "make theorems     rewrite docs/theorems.md from its tables, by the prover"
 	@echo "make compare      the library beside the reference values and the installed packages"
 	@echo "make compare-torch  the suites of torch beside the drop-ins"
-	@echo "make compare-runtimes  the files in old and other runtimes; rewrites docs/runtimes.md"
+	@echo "make compare-runtimes  every back end, and the files in old and other runtimes; rewrites docs/runtimes.md"
 	@echo "make runtimes     rewrite docs/runtimes.md from the stored results"
 	@echo "make compare-web  training and the gallery in Node and headless Chromium"
 	@echo "make docs         the site, into build/site; a broken link or a warning is an error"
@@ -80,7 +80,8 @@ wheel-smoke: $(STAMP)
 doctests: $(STAMP)
 	@echo "== doctests: the docstrings of src"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --doctest-modules src/closedform \
-	  --ignore=src/closedform/importers/optax --ignore-glob="src/closedform/exporters/jax_*.py"
+	  --ignore=src/closedform/importers/optax --ignore-glob="src/closedform/exporters/jax_*.py" \
+	  --ignore-glob="src/closedform/exporters/keras_*.py"
 
 units: $(STAMP)
 	@echo "== tests: units, architecture, README, docs, examples; make compare runs every case"
@@ -109,7 +110,12 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	  "tests/test_readme.py::test_page_runs[docs/bring_your_own_optimizer.md]"
 	@echo "== compare: every schedule and rule in JAX beside onnxruntime and optax"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q --exhaustive tests/exporters/test_jax.py \
+	  tests/exporters/test_ops.py tests/test_library.py \
 	  "tests/test_readme.py::test_page_runs[docs/jax.md]"
+	@echo "== compare: schedules and rules in Keras, on JAX and torch"
+	@KERAS_BACKEND=jax OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q tests/exporters/test_keras.py
+	@KERAS_BACKEND=torch OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q \
+	  tests/exporters/test_keras.py "tests/test_readme.py::test_page_runs[docs/keras.md]"
 	@echo "== compare: training loops of other packages; published tests of pytorch-accelerated"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q \
 	  "tests/test_readme.py::test_page_runs[docs/adopt_torch.md]"
@@ -156,7 +162,9 @@ runtimes: $(STAMP)
 	@echo "== runtimes: rewrite docs/runtimes.md; review the change with git diff"
 	@$(BIN)/python docs/build_runtimes.py
 
-compare-runtimes: $(STAMP)
+compare-runtimes: $(STAMP) $(COMPARE_STAMP)
+	@echo "== compare-runtimes: every schedule and rule in every back end"
+	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q tests/runtimes/compare_backends.py
 	@echo "== compare-runtimes: onnxruntime of other versions and on the web, tract, OpenVINO"
 	@OMP_NUM_THREADS=1 RUST_BACKTRACE=0 $(BIN)/python -m pytest -q tests/runtimes/compare_runtimes.py
 	@$(BIN)/python docs/build_runtimes.py

@@ -56,7 +56,7 @@ LAYERS = in_order(
     {"options": frozenset()},
     {"lowering": EXACT | ARRAYS},
     {"compiler": EXACT | ARRAYS},
-    {"exporters": ARRAYS | {"sympy", "onnx", "torch", "jax", "optax"}},
+    {"exporters": ARRAYS | {"sympy", "onnx", "torch", "jax", "keras", "optax"}},
     {name: frozenset({"sympy"}) for name in ("schedules", "optimizers")},
     {"transforms": frozenset({"sympy"})},
     {

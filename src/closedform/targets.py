@@ -1,4 +1,4 @@
-"""The back ends that make code instead of files: C headers, JAX functions, torch modules.
+"""The back ends that make code instead of files: C headers, JAX, torch modules, classes of Keras.
 
 ``closedform.api`` has the same names; this module joins compiler, exporters and certificates.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from closedform.compiler import check_source, compile_schedule, find_nonfinite, refuse_nonfinite
 from closedform.errors import ExportError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from closedform.exporters.c_header import Header
     from closedform.exporters.jax_schedule import JaxSchedule
+    from closedform.exporters.keras_classes import KerasOptimizer, KerasSchedule
     from closedform.exporters.torch_module import ScheduleModule
     from closedform.exporters.torch_rule import RuleModule
 
@@ -176,6 +177,51 @@ def to_jax(
         return jax_rule(source)
     check_source(source, options)
     return jax_schedule(source, options.dtype, options.inputs)
+
+
+@overload
+def to_keras(source: Schedule) -> KerasSchedule: ...
+@overload
+def to_keras(source: UpdateRule, **options: Any) -> KerasOptimizer: ...
+def to_keras(source: Schedule | UpdateRule, **options: Any) -> KerasSchedule | KerasOptimizer:
+    """Returns a schedule as a learning rate of Keras 3, or an elementwise rule as an optimizer.
+
+    Both run on Keras's backends JAX and torch, and are saved and loaded with a model where
+    closedform is imported: their configs hold their graphs as text. The learning rate of a rule,
+    its hyperparameter ``lr``, is that of Keras, which callbacks read and set; a schedule of it
+    becomes one of Keras.
+
+    Args:
+        source: The schedule, or the rule.
+        **options: For a rule: those of ``keras.optimizers.Optimizer``, such as ``clipnorm``, and
+            ``learning_rate`` where the rule has no value of ``lr``.
+
+    Raises:
+        ExportError: keras is not installed or has another backend, an option is given for a
+            schedule, or the rule looks at shapes, takes sums over all parameters, has states of the
+            whole model or has no ``lr``.
+        LoweringError: An expression cannot be expressed in a graph.
+
+    Example:
+        >>> import closedform as cf
+        >>> rule = cf.optimizers.adamw(lr=cf.schedules.cosine(1e-3, 0, 1000))
+        >>> model.compile(optimizer=cf.to_keras(rule), loss="mse")  # doctest: +SKIP
+    """
+    check_source(source, GraphOptions(), params={} if isinstance(source, UpdateRule) else None)
+    try:
+        from closedform.exporters.keras_classes import keras_optimizer, keras_schedule
+    except ImportError as error:
+        raise ExportError(
+            f"{error.name} is not installed", hint='pip install "closedform[keras]"'
+        ) from None
+    if isinstance(source, UpdateRule):
+        return keras_optimizer(source, **options)
+    if options:
+        raise ExportError(
+            f"a schedule takes no options, got {', '.join(options)}",
+            where=f"schedule {source.name!r}",
+        )
+    return keras_schedule(source)
 
 
 @overload

@@ -1,5 +1,7 @@
 """Rules as functional torch modules: beside sessions, compiled, exported, and refused."""
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -64,6 +66,26 @@ def test_export_and_compile() -> None:
             assert torch.equal(actual[0][name], expected[0][name])
             for label in expected[1]:
                 assert torch.equal(actual[1][label][name], expected[1][label][name])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(shutil.which("g++") is None, reason="AOTInductor compiles with g++")
+@pytest.mark.filterwarnings("ignore")
+def test_aot_inductor(tmp_path: Path) -> None:
+    """A package that is compiled ahead of time has the values of the module."""
+    from torch import _inductor as inductor
+
+    rate = cf.schedules.linear(0, 0.1, 3).then(cf.schedules.cosine(0.1, 0, 10))
+    module = cf.to_torch(cf.optimizers.sgd(rate, momentum=0.9), params={"w": (2, 3)})
+    params, grads = {"w": torch.randn(2, 3)}, {"w": torch.randn(2, 3)}
+    arguments = (params, grads, module.initial_states(params), torch.tensor(5))
+    program = torch.export.export(module, arguments)
+    package = inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "step.pt2"))
+    after, states = inductor.aoti_load_package(package)(*arguments)
+    wanted, states_wanted = module(*arguments)
+    assert torch.equal(after["w"], wanted["w"])
+    name = "momentum_buffer"
+    assert torch.equal(states[name]["w"], states_wanted[name]["w"])
 
 
 def test_hyperparameters_are_arguments() -> None:

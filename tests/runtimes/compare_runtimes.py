@@ -7,6 +7,7 @@ Each runtime is installed into an environment of its own below ``build/runtimes`
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -17,7 +18,11 @@ import numpy as np
 import pytest
 
 from closedform.exporters.onnx_targets import find_target
+from closedform.ir.ops import Op
+from closedform.ir.types import DType
+from closedform.options import GraphOptions
 from tests.runtimes.file_set import write
+from tests.runtimes.op_probes import allowed, measured, probes
 from tests.runtimes.runtimes import RUNTIMES, Runtime
 from tests.support.values import decode
 
@@ -32,8 +37,16 @@ LEAST = {"schedules": 75, "rules": 17}
 def environment(runtime: Runtime) -> Path:
     """Returns the folder of a runtime, installed where it is not yet."""
     folder = BUILD / runtime.packages[0]
-    if folder.exists():
-        return folder
+    stamp = folder / "installed"
+    if not stamp.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        install(runtime, folder)
+        stamp.touch()
+    return folder
+
+
+def install(runtime: Runtime, folder: Path) -> None:
+    """Installs the packages of a runtime into an environment of its own."""
     if runtime.engine == "web":
         words: list[str] = [
             "npm",
@@ -44,11 +57,10 @@ def environment(runtime: Runtime) -> Path:
             "--ignore-scripts",
         ]
         subprocess.run([*words, "--prefix", str(folder), *runtime.packages], check=True)
-        return folder
+        return
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
     subprocess.run([*pip, *runtime.packages], check=True)
-    return folder
 
 
 def run(runtime: Runtime, files: Path, results: Path) -> None:
@@ -106,6 +118,27 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     return of
 
 
+def kind_of(runtime: Runtime) -> DType:
+    """The dtype of the probes of a runtime."""
+    return GraphOptions(**{"dtype": "f64", **runtime.options}).value_dtype
+
+
+def over(runtime: Runtime, errors: Mapping[str, float]) -> list[str]:
+    """The probes that are further off than the op table admits."""
+    found = probes(kind_of(runtime))
+    return [label for label, graph, _ in found if errors[label] > allowed(graph, {})]
+
+
+def check_probes(runtime: Runtime, errors: Mapping[str, float]) -> None:
+    """No operation is further off than its row says, and no row is there without need."""
+    needed: set[Op] = set()
+    for label, graph, _ in probes(kind_of(runtime)):
+        assert errors[label] <= allowed(graph, runtime.ulp), (label, errors[label])
+        if errors[label] > allowed(graph, {}):
+            needed |= {node.op for node in graph.nodes}
+    assert set(runtime.ulp) <= needed
+
+
 @pytest.mark.parametrize("name", RUNTIMES)
 def test_runtime_computes_the_values(name: str, tmp_path: Path, files: Files) -> None:
     runtime = RUNTIMES[name]
@@ -116,8 +149,14 @@ def test_runtime_computes_the_values(name: str, tmp_path: Path, files: Files) ->
     lines = (tmp_path / "results").read_text(encoding="utf-8").splitlines()
     passed = dict.fromkeys(LEAST, 0)
     wrong: list[str] = []
+    graphs = {label: rest for label, *rest in probes(kind_of(runtime))}
+    errors: dict[str, float] = {}
     for row, line in zip(rows, map(json.loads, lines), strict=True):
         assert row["name"] == line["name"]
+        if row["kind"] == "probes":
+            graph, inputs = graphs[row["name"]]
+            errors[row["name"]] = measured(graph, inputs, decode(line["outputs"]["result"]))
+            continue
         if "error" in line:
             refused[row["kind"]][row["name"]] = line["error"].strip().splitlines()[-1][-160:]
             continue
@@ -130,10 +169,12 @@ def test_runtime_computes_the_values(name: str, tmp_path: Path, files: Files) ->
         "opset": target.opset,
         "options": dict(runtime.options),
         "note": runtime.note,
+        "over": {label: round(errors[label], 2) for label in over(runtime, errors)},
         "passed": passed,
         "refused": refused,
     }
     assert not wrong, wrong
+    check_probes(runtime, errors)
     assert all(passed[kind] >= least for kind, least in LEAST.items()), passed
     ordered = {key: known[key] for key in RUNTIMES if key in known}
     RESULTS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")

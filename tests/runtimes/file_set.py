@@ -25,6 +25,7 @@ from closedform.ir.graph import Array, Graph
 from closedform.ir.types import LAST_STEP, DType
 from closedform.language import Schedule
 from closedform.options import GraphOptions, ModelSpec
+from tests.runtimes.op_probes import probes
 from tests.support.backends import tolerance
 from tests.support.values import encode
 from tests.test_library import OPTIMIZERS, SCHEDULES, drawn_inputs
@@ -50,6 +51,8 @@ def write(folder: Path, target: Target, options: Mapping[str, Any]) -> dict[str,
         folder: Where they are written.
         target: The opset and the dtypes of the files.
         options: Those of ``GraphOptions``, for schedules and rules.
+
+    The rows of the kind "probes" are the graphs of ``op_probes.py``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
@@ -96,6 +99,8 @@ def write(folder: Path, target: Target, options: Mapping[str, Any]) -> dict[str,
             add("rules", name, graph, drawn_inputs(graph))
         except ClosedFormError as error:
             refused["rules"][name] = str(error)
+    for name, graph, given in probes(GraphOptions(**{"dtype": "f64", **options}).value_dtype):
+        add("probes", name, graph, given)
     (folder / "index.json").write_text(json.dumps(rows), encoding="utf-8")
     return refused
 

@@ -12,7 +12,6 @@ from closedform.ir.ops import Op
 SMALL: Mapping[str, Any] = MappingProxyType(
     {"dtype": "f32", "scalar_dtype": "f32", "step_dtype": "i32"}
 )
-FUSED = {Op.ADD: 1.0, Op.SUB: 1.0, Op.MUL: 1.0, Op.DIV: 1.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,8 @@ class Runtime:
         target: Its target in ``closedform.exporters.onnx_targets``.
         packages: What is installed for it: by pip, or by npm for "web".
         options: Options of ``GraphOptions``.
-        ulp: What its operations may be off beyond the op table, with ``note`` as the reason.
+        ulp: What its operations may be off beyond the op table, with ``note`` as the reason;
+            ``op_probes.py`` measures each.
         note: How it differs, for the page.
     """
 
@@ -47,21 +47,23 @@ RUNTIMES: Mapping[str, Runtime] = {
     "onnxruntime 1.23": _onnxruntime("1.23.0"),
     "onnxruntime 1.32": _onnxruntime("1.32.0"),
     "onnxruntime-web 1.30": Runtime("web", "onnxruntime-web>=1.30", ("onnxruntime-web@1.30",)),
-    "onnx.reference 1.23": Runtime("onnx", "onnx", ("onnx==1.23.2",)),
+    "onnx.reference 1.23": Runtime("onnx", "onnx>=1.17", ("onnx==1.23.2",)),
     "tract 0.23": Runtime(
         "tract",
         "tract",
         ("tract==0.23.9", "numpy"),
-        ulp={Op.DIV: 1.0},
-        note="multiplies by the inverse of a constant divisor; has no bfloat16",
+        ulp={Op.DIV: 1.0, Op.MUL: 1.0},
+        note="divides by multiplying with the inverse, and multiplies constants first; has no "
+        "bfloat16",
     ),
     "OpenVINO 2026.4": Runtime(
         "openvino",
         "openvino",
         ("openvino==2026.4.1",),
         options=SMALL,
-        ulp=FUSED,
+        ulp={Op.ADD: 1.0, Op.SUB: 1.0, Op.MUL: 1.0, Op.DIV: 1.0},
         note="computes float64 in float32 and int64 in int32, so the files have neither; "
-        "fuses multiplications and additions",
+        "contracts products and sums, also after moving constants, and divides by multiplying with "
+        "the inverse",
     ),
 }

@@ -19,9 +19,12 @@ from types import MappingProxyType
 import numpy as np
 
 from closedform.errors import ExportError
+from closedform.exporters.c_header import rule_header
 from closedform.ir.graph import Array, Graph
 from closedform.ir.ops import OPS, Op
 from closedform.ir.types import DType, Shape
+from closedform.language import UpdateRule
+from closedform.options import GraphOptions
 from tests.support.c_programs import prepare_c, run_c
 from tests.support.engines import (
     Arrays,
@@ -35,6 +38,10 @@ from tests.support.engines import (
 
 def _nothing(_: Iterable[Graph]) -> None:
     """Prepares nothing."""
+
+
+def _accepted(_: UpdateRule) -> None:
+    """Refuses nothing."""
 
 
 def _no_refusal(_: Graph) -> str:
@@ -56,6 +63,7 @@ class Backend:
         needs: Modules that must be installed to run it; in ``make test`` it is left out without.
         programs: Programs of which one must be on the path.
         refuses: A part of the message of the ExportError of a graph that it cannot express, or "".
+        check_rule: Raises the ExportError of its public function for a rule that it cannot express.
         params: The shapes of the parameters that rules are compiled for, if not those of the suite.
         canonical: What it takes a value for, such as zero for a subnormal number.
         ulp: What its ops may be off beyond the op table, with ``reason``.
@@ -68,6 +76,7 @@ class Backend:
     needs: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     refuses: Callable[[Graph], str] = _no_refusal
+    check_rule: Callable[[UpdateRule], object] = _accepted
     params: Mapping[str, Shape] | None = None
     canonical: Callable[[Array], Array] = _unchanged
     ulp: Mapping[Op, float] = field(default_factory=dict)
@@ -105,6 +114,16 @@ def _c_refusal(graph: Graph) -> str:
     return "C11 has no type for" if has_halves else ""
 
 
+def _c_rule(rule: UpdateRule) -> None:
+    rule_header(rule, GraphOptions())
+
+
+def _torch_rule(rule: UpdateRule) -> None:
+    from closedform.exporters.torch_rule import check_functional
+
+    check_functional(rule)
+
+
 C_SHAPED = {Op.REDUCE_MAX, Op.MATMUL, Op.TRANSPOSE, Op.RESHAPE, Op.BROADCAST_TO}
 
 
@@ -121,14 +140,15 @@ BACKENDS: Mapping[str, Backend] = {
     "onnxruntime, optimized": Backend(
         ("onnx_ops:ONNX_OPS",), partial(run_onnxruntime, is_optimized=True)
     ),
-    "torch": Backend(("torch_ops:TORCH_OPS",), run_torch),
+    "torch": Backend(("torch_ops:TORCH_OPS",), run_torch, check_rule=_torch_rule),
     "JAX": Backend(
         ("jax_ops:JAX_OPS",),
         run_jax,
         needs=("jax",),
         canonical=_without_subnormals,
-        ulp={Op.MUL: 1.0},
-        reason="LLVM contracts a product and a sum: the product is not rounded",
+        ulp={Op.ADD: 1.0, Op.SUB: 1.0, Op.MUL: 1.0, Op.DIV: 1.0},
+        reason="XLA combines constants, contracts products and sums, and multiplies by the inverse "
+        "of a constant divisor",
     ),
     "C": Backend(
         ("c_ops:C_OPS", "c_ops:C_STATEMENTS", "c_ops:C_REFUSED"),
@@ -136,6 +156,7 @@ BACKENDS: Mapping[str, Backend] = {
         prepare=prepare_c,
         programs=("cc", "gcc", "clang"),
         refuses=_c_refusal,
+        check_rule=_c_rule,
         params={"w": (12,)},
     ),
 }

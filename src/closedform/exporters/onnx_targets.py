@@ -1,7 +1,6 @@
 """Runtimes that read ONNX files: which versions and dtypes they read, and the check of a file.
 
-The versions were measured with the files of every schedule and rule of the library, see
-docs/runtimes.md.
+docs/runtimes.md says in which runtimes the files of the whole library were run.
 """
 
 from __future__ import annotations

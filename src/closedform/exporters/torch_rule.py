@@ -39,7 +39,7 @@ class RuleModule(nn.Module):
     def __init__(self, spec: ModelSpec, options: GraphOptions) -> None:
         super().__init__()
         for one in spec.assignments:
-            _check(one.rule)
+            check_functional(one.rule)
         self.name = spec.rule.name
         self.program = to_module(compile_step(spec, options))
         self.initial = to_module(compile_init(spec, options))
@@ -111,7 +111,8 @@ class RuleModule(nn.Module):
         return found
 
 
-def _check(rule: UpdateRule) -> None:
+def check_functional(rule: UpdateRule) -> None:
+    """Raises ExportError if a step of a rule is not a function of its gradients and states."""
     where = f"rule {rule.name!r}"
     if rule.advances != sp.true:
         raise ExportError(

@@ -1,0 +1,250 @@
+"""Schedules and update rules as classes of Keras 3, on its backends JAX and torch.
+
+Graphs are run by the op table of the backend. A config holds them as text, from which the same
+object is made again without the sources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import keras
+import sympy as sp
+
+from closedform.compiler import compile_parts, compile_schedule
+from closedform.errors import DomainError, ExportError
+from closedform.ir import naming
+from closedform.ir.graph import Graph
+from closedform.ir.text import parse_graph, print_graph
+from closedform.ir.types import DType
+from closedform.language.exact import to_float
+from closedform.language.schedule import Schedule
+from closedform.language.symbols import PARAM
+from closedform.language.update_rule import UpdateRule
+from closedform.options import GraphOptions, Precision
+
+PACKAGE = "closedform"
+RATE = "lr"
+"""The hyperparameter that is the learning rate of Keras."""
+
+_ALL = "all"
+_WIDE = GraphOptions(dtype=DType.F64)
+_NARROW = GraphOptions(
+    dtype=DType.F32,
+    scalar_dtype=DType.F32,
+    step_dtype=DType.I32,
+    precision=Precision.DOUBLE_FLOAT,
+)
+_WIDE_RULE = GraphOptions()
+
+Tensors = Mapping[str, Any]
+Run = Callable[[Tensors], dict[str, Any]]
+
+
+def _is_wide() -> bool:
+    """Whether the backend has types of 64 bits."""
+    if keras.backend.backend() != "jax":
+        return True
+    from closedform.exporters.jax_ops import is_x64
+
+    return is_x64()
+
+
+def _runner(wide: str, narrow: str) -> Run:
+    """The function of the graph that the backend has the types for; inputs are cast to them."""
+    graph = parse_graph(wide if _is_wide() else narrow)
+    kinds = {str(node.attribute("name")): str(node.type.dtype.numpy) for node in graph.inputs}
+    run = _backend_runner(graph)
+
+    def runner(values: Tensors) -> dict[str, Any]:
+        given = {name: keras.ops.cast(values[name], kind) for name, kind in kinds.items()}
+        return run(given)
+
+    return runner
+
+
+def _backend_runner(graph: Graph) -> Run:
+    match keras.backend.backend():
+        case "jax":
+            from closedform.exporters.jax_ops import run_graph
+
+            return lambda values: run_graph(graph, values)
+        case "torch":
+            from closedform.exporters.torch_module import to_module
+
+            module = to_module(graph)
+
+            def run(values: Tensors) -> dict[str, Any]:
+                given = [values[name] for name in module.input_names]
+                results = module.to(given[0].device)(*given)
+                results = results if isinstance(results, tuple) else (results,)
+                return dict(zip(module.output_names, results, strict=True))
+
+            return run
+        case other:
+            raise ExportError(
+                f"schedules and rules run in Keras on JAX and torch, got the backend {other!r}",
+                hint='set KERAS_BACKEND to "jax" or "torch"',
+            )
+
+
+@keras.saving.register_keras_serializable(package=PACKAGE, name="Schedule")
+class KerasSchedule(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]
+    """A schedule as the learning rate of an optimizer of Keras.
+
+    It is computed in float64, or in pairs of float32 where JAX computes in 32 bits.
+
+    Args:
+        wide: The text of its graph with float64 and int64.
+        narrow: The text of its graph with types of 32 bits.
+        name: Its name.
+    """
+
+    def __init__(self, wide: str, narrow: str, name: str) -> None:
+        self.wide = wide
+        self.narrow = narrow
+        self.name = name
+        self._run = _runner(wide, narrow)
+
+    def __call__(self, step: Any) -> Any:
+        """Returns the value at a step, the number of updates done, in Keras's float type."""
+        return keras.ops.cast(self._run({naming.STEP: step})["value"], keras.backend.floatx())
+
+    def get_config(self) -> dict[str, str]:
+        """Returns the texts of the graphs."""
+        return {"wide": self.wide, "narrow": self.narrow, "name": self.name}
+
+
+@keras.saving.register_keras_serializable(package=PACKAGE, name="Optimizer")
+class KerasOptimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
+    """An elementwise update rule as an optimizer of Keras.
+
+    Variables of any float type are computed in float32, in which the states are. The scalars of a
+    step, such as bias corrections, are computed in float64, or in pairs of float32 where JAX
+    computes in 32 bits.
+
+    Args:
+        learning_rate: A number or a schedule of Keras.
+        wide: The text of the graph of a step whose scalars are float64.
+        narrow: The text of the graph of a step with types of 32 bits.
+        states: The first value of each state, or "param" for that of the variable.
+        **options: Those of ``keras.optimizers.Optimizer``, such as ``clipnorm``.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        wide: str,
+        narrow: str,
+        states: Mapping[str, float | str],
+        **options: Any,
+    ) -> None:
+        super().__init__(learning_rate=learning_rate, **options)
+        self.wide = wide
+        self.narrow = narrow
+        self.first = dict(states)
+        self._run = _runner(wide, narrow)
+        self._slots: dict[str, list[Any]] = {}
+
+    def build(self, variables: list[Any]) -> None:
+        """Makes the states of the variables."""
+        if self.built:
+            return
+        super().build(variables)
+        slots = {}
+        for label, first in self.first.items():
+            slots[label] = [self._slot(label, first, variable) for variable in variables]
+        self._slots = slots
+
+    def _slot(self, label: str, first: float | str, variable: Any) -> Any:
+        number = 0.0 if isinstance(first, str) else first
+        start = keras.initializers.Constant(number)
+        slot = self.add_variable(
+            shape=variable.shape, initializer=start, dtype="float32", name=label
+        )
+        if isinstance(first, str):
+            slot.assign(keras.ops.cast(variable, "float32"))
+        return slot
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        """Updates a variable and its states."""
+        place = self._get_variable_index(variable)
+        slots = {naming.state(_ALL, label): of[place] for label, of in self._slots.items()}
+        tensors = {naming.param(_ALL): variable, naming.grad(_ALL): gradient, **slots}
+        given = {name: keras.ops.reshape(tensor, (-1,)) for name, tensor in tensors.items()}
+        after = self._run({**given, naming.STEP: self.iterations, RATE: learning_rate})
+        for name, target in {naming.param(_ALL): variable, **slots}.items():
+            value = keras.ops.reshape(after[naming.following(name)], target.shape)
+            self.assign(target, keras.ops.cast(value, target.dtype))
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the options of Keras, the texts of the graphs and the first states."""
+        config: dict[str, Any] = super().get_config()
+        return {**config, "wide": self.wide, "narrow": self.narrow, "states": dict(self.first)}
+
+
+def keras_schedule(schedule: Schedule) -> KerasSchedule:
+    """Returns a schedule as a learning rate of Keras."""
+    texts = (print_graph(compile_schedule(schedule, options)) for options in (_WIDE, _NARROW))
+    return KerasSchedule(*texts, name=schedule.name)
+
+
+def keras_optimizer(rule: UpdateRule, **options: Any) -> KerasOptimizer:
+    """Returns a rule as an optimizer of Keras.
+
+    Raises:
+        ExportError: The rule is not a function of single elements and their gradients, has no
+            learning rate ``lr``, or is defined for some learning rates only.
+    """
+    _check(rule)
+    rate = rule.hyperparameters[RATE]
+    opened = replace(rule, hyperparameters={**rule.hyperparameters, RATE: None})
+    texts = []
+    for kind in (_WIDE_RULE, _NARROW):
+        try:
+            (((*stages, step),),) = compile_parts(rule.name, [(opened, [("n",)])], kind)
+        except DomainError as error:
+            raise ExportError(
+                f"an optimizer of Keras has any learning rate, and the rule has not: {error.what}",
+                where=f"rule {rule.name!r}",
+            ) from None
+        if stages or step is None:
+            raise _refused(rule, "takes sums over all parameters")
+        texts.append(print_graph(step))
+    states = {
+        label: "param" if spec.initial == PARAM else float(spec.initial)
+        for label, spec in rule.states.items()
+    }
+    if isinstance(rate, Schedule):
+        options = {"learning_rate": keras_schedule(rate), **options}
+    elif rate is not None:
+        options = {"learning_rate": to_float(rate), **options}
+    if "learning_rate" not in options:
+        raise ExportError(
+            "the rule has no value of lr", where=f"rule {rule.name!r}", hint="give learning_rate=…"
+        )
+    return KerasOptimizer(wide=texts[0], narrow=texts[1], states=states, **options)
+
+
+def _check(rule: UpdateRule) -> None:
+    """Raises ExportError for a rule that is not a step of single elements."""
+    if not rule.is_elementwise:
+        raise _refused(rule, "looks at shapes or at whole tensors")
+    if rule.shared or rule.advances != sp.true:
+        raise _refused(rule, "has states of the whole model")
+    if rule.inputs or rule.stored is not None or rule.evaluation is not None:
+        raise _refused(rule, "takes or returns other tensors than the gradient and the parameter")
+    if RATE not in rule.hyperparameters:
+        raise ExportError(
+            "an optimizer of Keras has a learning rate, and the rule has no hyperparameter lr",
+            where=f"rule {rule.name!r}",
+        )
+
+
+def _refused(rule: UpdateRule, what: str) -> ExportError:
+    return ExportError(
+        f"an optimizer of Keras updates each variable by itself, and this one {what}",
+        where=f"rule {rule.name!r}",
+    )

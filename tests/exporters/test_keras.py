@@ -1,0 +1,173 @@
+"""Keras: schedules and rules as its classes, beside its own, saved and loaded.
+
+keras is not a development dependency: these tests run where it is installed, as in the environment
+of `make compare`, on the backend that KERAS_BACKEND names.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import closedform as cf
+from closedform.errors import ExportError
+from closedform.language import PARAM, UpdateRule
+from closedform.runtime import OptimizerSession
+
+os.environ.setdefault("KERAS_BACKEND", "torch")
+keras: Any = pytest.importorskip("keras")
+# Keras 3.15 reads tensors of torch by np.array, of which NumPy 2 warns.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+
+LR = cf.schedules.linear(0, 3e-4, 20).then(cf.schedules.cosine(3e-4, 3e-5, 980))
+SHAPES: dict[str, tuple[int, ...]] = {"w": (6, 4), "b": (4,), "s": ()}
+SIGNS = {"lion", "signum", "rprop", "tiger", "decoupled_lionw"}
+
+
+def numpy(tensor: Any) -> np.ndarray:
+    return np.asarray(keras.ops.convert_to_numpy(tensor))
+
+
+def draw(seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {name: np.asarray(rng.normal(size=s), np.float32) for name, s in SHAPES.items()}
+
+
+def test_a_schedule_is_a_learning_rate() -> None:
+    rate = cf.to_keras(LR)
+    assert isinstance(rate, keras.optimizers.schedules.LearningRateSchedule)
+    for step in (0, 7, 20, 500, 2**24 + 1, 2**31 - 1):
+        wanted = np.float32(LR(step))
+        assert abs(float(numpy(rate(step))) - wanted) <= np.spacing(wanted), step
+    loaded = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(rate))
+    assert type(loaded) is type(rate)
+    assert float(numpy(loaded(300))) == float(numpy(rate(300)))
+    steps = keras.ops.convert_to_tensor(11, dtype="int32")
+    assert float(numpy(rate(steps))) == pytest.approx(LR(11), rel=1e-7)
+
+
+def stepped(optimizer: Any, count: int) -> dict[str, np.ndarray]:
+    """The variables after some steps with drawn gradients."""
+    variables = [keras.Variable(value, name=name) for name, value in draw(1).items()]
+    optimizer.build(variables)
+    for seed in range(2, 2 + count):
+        grads = [keras.ops.convert_to_tensor(value) for value in draw(seed).values()]
+        optimizer.apply(grads, variables)
+    return {name: numpy(variable) for name, variable in zip(SHAPES, variables, strict=True)}
+
+
+def optimizer_of(name: str) -> Any:
+    """The optimizer of a rule; None where it is refused."""
+    try:
+        return cf.to_keras(getattr(cf.optimizers, name)())
+    except ExportError as error:
+        assert "optimizer of Keras" in str(error)  # noqa: PT017
+        return None
+
+
+@pytest.mark.parametrize("name", sorted(cf.optimizers.__all__))
+def test_every_rule_beside_onnxruntime(name: str) -> None:
+    optimizer = optimizer_of(name)
+    if optimizer is None:
+        return
+    actual = stepped(optimizer, 3)
+    session = OptimizerSession(getattr(cf.optimizers, name)(), draw(1), threads=1)
+    for seed in range(2, 5):
+        session.step(draw(seed))
+    assert int(optimizer.iterations) == 3
+    for key, expected in session.params.items():
+        # The learning rate is rounded to float32 before the other scalars, not after.
+        if name in SIGNS:
+            assert np.mean(np.abs(actual[key] - expected) <= 2e-6) > 0.9, key
+        else:
+            np.testing.assert_allclose(actual[key], expected, rtol=2e-6, atol=2e-6, err_msg=key)
+
+
+def test_most_elementwise_rules_are_optimizers() -> None:
+    made = [name for name in cf.optimizers.__all__ if optimizer_of(name) is not None]
+    assert len(made) >= 25
+
+
+OWN: dict[str, tuple[Any, Any]] = {
+    "sgd": (
+        lambda: keras.optimizers.SGD(0.01),
+        lambda: cf.optimizers.sgd(0.01),
+    ),
+    "adamax": (
+        lambda: keras.optimizers.Adamax(0.01, epsilon=1e-8),
+        lambda: cf.optimizers.adamax(0.01),
+    ),
+    "lion": (
+        lambda: keras.optimizers.Lion(0.01, beta_1=0.9, beta_2=0.99),
+        lambda: cf.optimizers.lion(0.01, (0.9, 0.99), weight_decay=0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_rules_of_keras(name: str) -> None:
+    theirs, ours = OWN[name]
+    wanted, actual = stepped(theirs(), 20), stepped(cf.to_keras(ours()), 20)
+    start = draw(1)
+    for key, value in wanted.items():
+        assert np.abs(value - start[key]).max() > 1e-2
+        np.testing.assert_allclose(actual[key], value, rtol=1e-5, atol=1e-6, err_msg=key)
+
+
+def model_of(optimizer: Any) -> Any:
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(1)])
+    model.compile(optimizer=optimizer, loss="mse")
+    return model
+
+
+def test_a_model_is_trained_saved_and_loaded(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(64, 4)).astype("float32")
+    y = x @ np.array([[1.0], [-2.0], [0.5], [3.0]], "float32")
+    model = model_of(cf.to_keras(cf.optimizers.adamw(lr=0.03, weight_decay=0.01), clipnorm=1.0))
+    losses = model.fit(x, y, batch_size=16, epochs=8, verbose=0, shuffle=False).history["loss"]
+    assert losses[-1] < losses[0] / 4
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert again.optimizer.get_config() == model.optimizer.get_config()
+    for one in (model, again):
+        one.fit(x, y, batch_size=16, epochs=1, verbose=0, shuffle=False)
+    for first, second in zip(model.weights, again.weights, strict=True):
+        np.testing.assert_allclose(numpy(first), numpy(second), rtol=1e-6, atol=1e-7)
+
+
+def test_the_learning_rate_is_that_of_keras() -> None:
+    optimizer = cf.to_keras(cf.optimizers.sgd(0.5))
+    assert float(optimizer.learning_rate) == 0.5
+    optimizer.learning_rate = 0.25
+    variable = keras.Variable(np.ones(3, "float32"))
+    optimizer.apply([keras.ops.ones(3)], [variable])
+    assert numpy(variable).tolist() == [0.75] * 3
+    scheduled = cf.to_keras(cf.optimizers.sgd(cf.schedules.linear(1, 0, 4)))
+    variable = keras.Variable(np.ones(3, "float32"))
+    for value in (0.0, -0.75, -1.25):
+        scheduled.apply([keras.ops.ones(3)], [variable])
+        assert numpy(variable).tolist() == [value] * 3
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(ExportError) as caught:
+        cf.to_keras(cf.optimizers.muon())
+    assert str(caught.value) == (
+        "an optimizer of Keras updates each variable by itself, and this one looks at shapes or at "
+        "whole tensors (rule 'muon')"
+    )
+    with pytest.raises(ExportError, match="has any learning rate, and the rule has not: cannot"):
+        cf.to_keras(cf.optimizers.asgd())
+    with pytest.raises(ExportError, match="a schedule takes no options, got clipnorm"):
+        cf.to_keras(LR, clipnorm=1.0)  # type: ignore[call-overload]
+    still = UpdateRule("still", PARAM - cf.GRAD, {}, {})
+    with pytest.raises(ExportError, match="and the rule has no hyperparameter lr"):
+        cf.to_keras(still)
+    opened = UpdateRule("opened", PARAM - cf.hyper("lr") * cf.GRAD, {}, {"lr": None})
+    with pytest.raises(ExportError, match="the rule has no value of lr"):
+        cf.to_keras(opened)
+    assert float(cf.to_keras(opened, learning_rate=0.5).learning_rate) == 0.5

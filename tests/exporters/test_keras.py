@@ -167,7 +167,7 @@ def test_what_is_refused() -> None:
     still = UpdateRule("still", PARAM - cf.GRAD, {}, {})
     with pytest.raises(ExportError, match="and the rule has no hyperparameter lr"):
         cf.to_keras(still)
-    opened = UpdateRule("opened", PARAM - cf.hyper("lr") * cf.GRAD, {}, {"lr": None})
+    unbound = UpdateRule("unbound", PARAM - cf.hyper("lr") * cf.GRAD, {}, {"lr": None})
     with pytest.raises(ExportError, match="the rule has no value of lr"):
-        cf.to_keras(opened)
-    assert float(cf.to_keras(opened, learning_rate=0.5).learning_rate) == 0.5
+        cf.to_keras(unbound)
+    assert float(cf.to_keras(unbound, learning_rate=0.5).learning_rate) == 0.5

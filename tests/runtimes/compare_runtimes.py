@@ -149,7 +149,7 @@ def test_runtime_computes_the_values(name: str, tmp_path: Path, files: Files) ->
     lines = (tmp_path / "results").read_text(encoding="utf-8").splitlines()
     passed = dict.fromkeys(LEAST, 0)
     wrong: list[str] = []
-    graphs = {label: rest for label, *rest in probes(kind_of(runtime))}
+    graphs = {label: (graph, given) for label, graph, given in probes(kind_of(runtime))}
     errors: dict[str, float] = {}
     for row, line in zip(rows, map(json.loads, lines), strict=True):
         assert row["name"] == line["name"]

@@ -1,4 +1,4 @@
-"""What the operations of a runtime are off by: alone, and beside the ones that it fuses them with.
+"""Errors of the operations of a runtime: alone, and beside the ones that it fuses them with.
 
 The rows of ``runtimes.py`` that allow a runtime more than the op table rest on these measurements.
 """
@@ -53,7 +53,7 @@ def probes(dtype: DType) -> Iterator[tuple[str, Graph, dict[str, Array]]]:
 
 
 def allowed(graph: Graph, more: Mapping[Op, float]) -> float:
-    """What the operations of a probe may be off together, in units in the last place."""
+    """The error that the operations of a probe may have together, in units in the last place."""
     return sum(OPS[node.op].ulp + more.get(node.op, 0) for node in graph.nodes)
 
 

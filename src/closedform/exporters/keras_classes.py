@@ -187,8 +187,10 @@ class KerasOptimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
 
 def keras_schedule(schedule: Schedule) -> KerasSchedule:
     """Returns a schedule as a learning rate of Keras."""
-    texts = (print_graph(compile_schedule(schedule, options)) for options in (_WIDE, _NARROW))
-    return KerasSchedule(*texts, name=schedule.name)
+    wide, narrow = (
+        print_graph(compile_schedule(schedule, options)) for options in (_WIDE, _NARROW)
+    )
+    return KerasSchedule(wide, narrow, schedule.name)
 
 
 def keras_optimizer(rule: UpdateRule, **options: Any) -> KerasOptimizer:
@@ -200,11 +202,11 @@ def keras_optimizer(rule: UpdateRule, **options: Any) -> KerasOptimizer:
     """
     _check(rule)
     rate = rule.hyperparameters[RATE]
-    opened = replace(rule, hyperparameters={**rule.hyperparameters, RATE: None})
+    unbound = replace(rule, hyperparameters={**rule.hyperparameters, RATE: None})
     texts = []
     for kind in (_WIDE_RULE, _NARROW):
         try:
-            (((*stages, step),),) = compile_parts(rule.name, [(opened, [("n",)])], kind)
+            (((*stages, step),),) = compile_parts(rule.name, [(unbound, [("n",)])], kind)
         except DomainError as error:
             raise ExportError(
                 f"an optimizer of Keras has any learning rate, and the rule has not: {error.what}",

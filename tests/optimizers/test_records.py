@@ -218,7 +218,7 @@ def stored(record: OptimizerRecord) -> dict[int, list[Array]]:
     return {step: record.parameter(step) for step in record.row["param_steps"]}
 
 
-@pytest.mark.sample(every=7)
+@pytest.mark.sample(every=8)
 @pytest.mark.parametrize("key", FLOAT32)
 def test_float32_record_within_twice_the_reference_error(key: str) -> None:
     record = RECORDS[key]
@@ -307,7 +307,7 @@ def rounded_decay(record: OptimizerRecord) -> float:
     return max((2 * float(np.spacing(np.float32(b))) / (1 - b) for b in decays), default=0)
 
 
-@pytest.mark.sample(every=4)
+@pytest.mark.sample(every=8)
 @pytest.mark.parametrize("key", FLOAT32)
 def test_states_bear_the_names_and_values_of_the_system(key: str) -> None:
     record = RECORDS[key]
@@ -332,7 +332,7 @@ def test_states_bear_the_names_and_values_of_the_system(key: str) -> None:
 SCHEDULED = [k for k in FLOAT32 if written_values(RECORDS[k]) and RECORDS[k].row["class"] != "ASGD"]
 
 
-@pytest.mark.sample(every=4)
+@pytest.mark.sample(every=8)
 @pytest.mark.parametrize("key", SCHEDULED)
 def test_schedule_inside_is_the_same_as_an_input(key: str) -> None:
     record = RECORDS[key]

@@ -27,7 +27,7 @@ def test_following_the_page_adds_the_optimizer(tmp_path: Path) -> None:
     for result in done:
         assert result.returncode == 0, f"{result.args}\n{result.stdout}{result.stderr}"
     assert "2 passed" in done[0].stdout
-    assert "2 passed" in done[1].stdout
+    assert "3 passed" in done[1].stdout
     assert "1 passed" in done[2].stdout
     assert done[3].stdout.startswith("optimizer: sign_momentum\n")
 

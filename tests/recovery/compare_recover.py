@@ -1,6 +1,8 @@
 """Every schedule of the library is recovered from 20 drawn logs with 6 digits.
 
-Prints a table; 95 % must be the drawn schedule or one whose values are equal at every update.
+Prints a table; 95 % must be the drawn schedule, or one whose values are equal at every update, also
+after the log. Another one that the log does not tell from the drawn one is counted apart: a log of
+one milestone is as well that of a decay at each multiple of it.
 """
 
 import os
@@ -9,19 +11,21 @@ import time
 
 from closedform import schedules
 from closedform.recovery import recover
-from tests.recovery.draws import ARGUMENTS, COMPOSITIONS, NOT_DRAWN, draw, is_right
+from tests.recovery.draws import ARGUMENTS, COMPOSITIONS, NOT_DRAWN, draw, fits_log, is_right
 
 COUNT = int(os.environ.get("RECOVER_DRAWS", "20"))
 NAMES = sorted({*ARGUMENTS, *COMPOSITIONS})
 LEAST = 0.95
 
+_BEGUN = time.process_time()
+
 
 def sweep(names: list[str], count: int) -> tuple[int, int]:
     """The number of right ones, and of all; prints a line for each schedule."""
-    right = total = 0
+    right = alike = total = 0
     for name in names:
         good, begun, slowest = 0, time.process_time(), 0.0
-        wrong = []
+        others = []
         for number in range(count):
             drawn = draw(name, number)
             start = time.process_time()
@@ -29,13 +33,17 @@ def sweep(names: list[str], count: int) -> tuple[int, int]:
             slowest = max(slowest, time.process_time() - start)
             if is_right(drawn, found.schedule):
                 good += 1
-            else:
-                wrong.append((number, dict(drawn.arguments), found.call))
+                continue
+            is_alike = fits_log(drawn, found.schedule)
+            alike += is_alike
+            others.append((number, "alike" if is_alike else "wrong", drawn.arguments, found.call))
         seconds = (time.process_time() - begun) / count
         print(f"{name:30} {good:3}/{count}  {seconds:6.2f} s, slowest {slowest:6.2f} s", flush=True)
-        for case in wrong:
+        for case in others:
             print("    ", *case, flush=True)
         right, total = right + good, total + count
+    seconds = time.process_time() - _BEGUN
+    print(f"{right} right, {alike} alike in the log, of {total}; {seconds:.0f} s of CPU time")
     return right, total
 
 
@@ -45,7 +53,6 @@ def test_all_schedules_are_drawn() -> None:
 
 def test_recovered() -> None:
     right, total = sweep(NAMES, COUNT)
-    print(f"{right} of {total}")
     assert right >= LEAST * total
 
 

@@ -358,3 +358,21 @@ def is_right(drawn: Draw, found: Schedule | None) -> bool:
     theirs = np.asarray(drawn.schedule(steps), dtype=np.float64)
     scale = float(np.max(np.abs(theirs)))
     return bool(np.all(np.abs(ours - theirs) <= 1e-12 * scale))
+
+
+def fits_log(drawn: Draw, found: Schedule | None) -> bool:
+    """Whether a schedule has the logged values of the drawn one, as they are printed."""
+    if found is None:
+        return False
+    logged = drawn.logged()
+    ours = np.asarray(found(np.array(list(logged))), dtype=np.float64)
+    printed = [
+        abs(a - b) <= 0.51 * 10.0 ** (_exponent(b) - 5)
+        for a, b in zip(ours, logged.values(), strict=True)
+    ]
+    return all(printed)
+
+
+def _exponent(value: float) -> int:
+    """The place of the first digit of a number."""
+    return int(f"{value:e}".partition("e")[2])

@@ -10,8 +10,16 @@ import numpy as np
 from closedform import schedules
 from closedform.errors import ClosedFormError
 from closedform.language import Schedule
+from closedform.recovery.fit import Effort
 from closedform.recovery.marks import Points, flat_runs, linear_prefix
-from closedform.recovery.search import Call, Search, call_text, cost_of, residual_of, written
+from closedform.recovery.search import (
+    Call,
+    Search,
+    call_text,
+    cost_of,
+    residual_of,
+    written,
+)
 from closedform.recovery.simplest import candidates, digits
 from closedform.recovery.starts import Features, features
 
@@ -28,8 +36,14 @@ MOST_LEVELS = 40
 GOOD = 15.0
 """A description of this length is not compared with compositions."""
 
-MOST_SEARCHES = 8
-"""Curves that are searched among all structures of the library for one log."""
+SIMPLE = 25.0
+"""Two schedules of this length are not compared with others."""
+
+MOST_MILESTONES = 5
+"""Milestones at which two schedules are tried."""
+
+MOST_EVALUATIONS = 9_000_000
+"""Values of structures that the search of one log may compute: about 10 s of one core."""
 
 
 _VALUE = 5.0
@@ -43,17 +57,14 @@ def shortest(points: Points) -> Call | None:
 
 
 class _Composer:
-    """The search for compositions of one log, which searches a limited number of curves."""
+    """The search for compositions of one log, with a limited number of evaluations."""
 
     def __init__(self) -> None:
-        self.left = MOST_SEARCHES
+        self.effort = Effort(MOST_EVALUATIONS)
 
     def single(self, points: Points, limit: float, most: int = MOST_ARGUMENTS) -> Call | None:
         """Returns the shortest schedule of the library below a limit."""
-        if self.left == 0:
-            return None
-        self.left -= 1
-        return Search(points).best(limit, most)
+        return Search(points, self.effort).best(limit, most)
 
     def whole(self, points: Points, limit: float, depth: int) -> Call | None:
         """Returns the shortest schedule of the library or composition below a limit."""
@@ -62,17 +73,77 @@ class _Composer:
         if found is not None and len(curve.jumps) > 0 and not curve.periods:
             return found
         found = found if found is not None and found.cost < limit else None
-        most = 99 if depth == MOST_STRETCHES else MOST_ARGUMENTS
-        single = self.single(points, limit if found is None else found.cost, most)
+        single = self.single(points, limit if found is None else found.cost)
         found = single or found
         if depth < 2 or (found is not None and (found.cost <= GOOD or curve.is_stepwise)):
             return found
         limit = limit if found is None else found.cost
+        if depth == MOST_STRETCHES:
+            for periodic in (self._repeated, self._chained):
+                other = periodic(points, curve, limit, depth)
+                if other is not None and other.cost < limit:
+                    return other
+            found = self._two(points, curve, limit) or found
+            limit = limit if found is None else found.cost
+            large = Search(points, self.effort).best(limit, least=MOST_ARGUMENTS + 1)
+            found = large or found
+            if found is not None:
+                return found
         for search in (self._repeated, self._chained, self._stretches):
             other = search(points, curve, limit, depth)
             if other is not None and other.cost < limit:
                 return other
         return found
+
+    def _two(self, points: Points, curve: Features, limit: float) -> Call | None:
+        """Two schedules, the second from a milestone on: what most runs have."""
+        if points.steps[0] != 0:
+            return None
+        best: Call | None = None
+        for is_line in (True, False):
+            for mark in _milestones(points, curve)[:MOST_MILESTONES]:
+                before, after = points.steps < mark, points.steps >= mark
+                if before.sum() < 3 or after.sum() < 3:
+                    continue
+                head, tail = points.select(before), points.select(after)
+                found = (self._after_line if is_line else self._changed)(
+                    points, head, tail, mark, limit
+                )
+                if found is not None and found.cost < limit:
+                    best, limit = found, found.cost
+                    if best.cost <= SIMPLE:
+                        return best
+        return best
+
+    def _after_line(
+        self, points: Points, head: Points, tail: Points, mark: int, limit: float
+    ) -> Call | None:
+        """A line, such as a warmup, and a schedule in its own time."""
+        first = _line(head, mark, float(tail.values[0]))
+        if first is None:
+            return None
+        local = Points(tail.steps - mark, tail.values, tail.errors)
+        rest = self.single(local, limit - first.cost)
+        return None if rest is None else _joined(points, first, rest, mark)
+
+    def _changed(
+        self, points: Points, head: Points, tail: Points, mark: int, limit: float
+    ) -> Call | None:
+        """A schedule that is cut off at a value, or that another one follows or multiplies."""
+        level = _level(tail, 0, len(tail.steps))
+        if level is not None:
+            first = self.single(head, limit - 2)
+            return None if first is None else _cut_off(points, first, level)
+        later = self.single(tail, limit - 3)
+        if later is None:
+            return None
+        factor = _factor(points, later.schedule, mark)
+        if factor is not None:
+            made = schedules.product([factor.schedule, later.schedule])
+            text = f"product([{factor.text}, {later.text}])"
+            return _checked(text, made, factor.cost + later.cost + 1, points)
+        first = self.single(head, limit - later.cost)
+        return None if first is None else _spliced(points, first, later, mark)
 
     def _repeated(self, points: Points, curve: Features, limit: float, depth: int) -> Call | None:
         """A curve with a period, of which the log has at least two."""
@@ -128,7 +199,11 @@ class _Composer:
                 if inner is None:
                     continue
                 steps = schedules.step_decay(1, gamma, int(period))
-                given = {"value": Fraction(1), "gamma": gamma, "steps": Fraction(int(period))}
+                given = {
+                    "value": Fraction(1),
+                    "gamma": gamma,
+                    "steps": Fraction(int(period)),
+                }
                 text = f"chained([{inner.text}, {call_text('step_decay', given)}])"
                 cost = inner.cost + 6 + digits(gamma) + digits(Fraction(period))
                 found = _checked(text, schedules.chained([inner.schedule, steps]), cost, points)
@@ -174,43 +249,42 @@ class _Composer:
         *,
         is_line: bool,
     ) -> Iterator[Call]:
-        size = 1 + digits(Fraction(mark))
         level = _level(tail, 0, len(tail.steps))
         if level is not None:
-            for name in ("low", "high"):
-                made = first.schedule.clip(**{name: level})
-                cost = first.cost + 1 + digits(level)
-                found = _checked(f"{first.text}.clip({name}={written(level)})", made, cost, points)
-                if found is not None:
-                    yield found
-                    return
-        rest = self.whole(local, limit - first.cost, depth - 1)
-        if rest is not None:
-            is_length = first.schedule.length == mark
-            at = "" if is_length else f", at={mark}"
-            made = first.schedule.then(rest.schedule, at=mark)
-            cost = first.cost + rest.cost + (0 if is_length else size)
-            found = _checked(f"{first.text}.then({rest.text}{at})", made, cost, points)
+            found = _cut_off(points, first, level)
             if found is not None:
                 yield found
                 return
-        if depth < MOST_STRETCHES:
-            return
-        later = self.single(tail, limit - 3)
-        if later is None:
-            return
-        factor = _factor(points, later.schedule, mark)
-        if factor is not None:
-            made = schedules.product([factor.schedule, later.schedule])
-            text = f"product([{factor.text}, {later.text}])"
-            found = _checked(text, made, factor.cost + later.cost + 1, points)
+        rest = self.whole(local, limit - first.cost, depth - 1)
+        if rest is not None:
+            found = _joined(points, first, rest, mark)
             if found is not None:
                 yield found
-        made = first.schedule.splice(mark, later.schedule)
-        text = f"{first.text}.splice({mark}, {later.text})"
-        found = _checked(text, made, first.cost + later.cost + size, points)
+                return
+
+
+def _cut_off(points: Points, first: Call, level: Fraction) -> Call | None:
+    for name in ("low", "high"):
+        made = first.schedule.clip(**{name: level})
+        cost = first.cost + 1 + digits(level)
+        found = _checked(f"{first.text}.clip({name}={written(level)})", made, cost, points)
         if found is not None:
-            yield found
+            return found
+    return None
+
+
+def _joined(points: Points, first: Call, rest: Call, mark: int) -> Call | None:
+    is_length = first.schedule.length == mark
+    at = "" if is_length else f", at={mark}"
+    made = first.schedule.then(rest.schedule, at=mark)
+    cost = first.cost + rest.cost + (0 if is_length else 1 + digits(Fraction(mark)))
+    return _checked(f"{first.text}.then({rest.text}{at})", made, cost, points)
+
+
+def _spliced(points: Points, first: Call, later: Call, mark: int) -> Call | None:
+    made = first.schedule.splice(mark, later.schedule)
+    cost = first.cost + later.cost + 1 + digits(Fraction(mark))
+    return _checked(f"{first.text}.splice({mark}, {later.text})", made, cost, points)
 
 
 # --- levels --------------------------------------------------------------------------------------
@@ -305,13 +379,22 @@ def _round_integers(low: int, high: int) -> Iterator[int]:
         yield from range(first, high + 1, size)
 
 
+_SHORTEST_LINE = 4
+"""Points of a line that may be a stretch: three points of a smooth curve are nearly one."""
+
+
 def _milestones(points: Points, curve: Features) -> list[int]:
     """The steps at which a first stretch may end, the likeliest first."""
     t = points.steps
     count = linear_prefix(points)
     found: list[int] = []
     if count < len(t):
-        around = [count, count - 1, count + 1] if curve.is_dense else [count, count + 1]
+        # Where the next stretch begins at the end of the line, its first point is on both.
+        is_jump = count < len(t) and float(t[count]) in curve.jumps
+        around = [count, count - 1, count + 1] if is_jump else [count - 1, count, count + 1]
+        around = [place for place in around if count >= _SHORTEST_LINE]
+        if not curve.is_dense:
+            around = [count, count + 1]
         found += [
             int(t[place]) if curve.is_dense else _between(t[place - 1], t[place])
             for place in around

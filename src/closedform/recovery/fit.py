@@ -56,17 +56,42 @@ _HOPELESS = 1e3
 """Cost from which a start is given up where a step gains less than a thousandth of it."""
 
 
+class Effort:
+    """The number of values that a search may yet compute.
+
+    Args:
+        left: The number.
+    """
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing is left."""
+        return self.left <= 0
+
+
 class Problem:
     """A structure beside points, some of its parameters known.
 
     Args:
         structure: The structure.
         points: The points.
+        effort: From which the values that it computes are taken.
         is_projected: Whether linear parameters are solved directly; else all are searched.
     """
 
-    def __init__(self, structure: Structure, points: Points, *, is_projected: bool = True) -> None:
+    def __init__(
+        self,
+        structure: Structure,
+        points: Points,
+        effort: Effort,
+        *,
+        is_projected: bool = True,
+    ) -> None:
         self.structure = structure
+        self.effort = effort
         self.points = points
         free = structure.parameters
         self.linear = [one for one in free if one.is_linear and is_projected]
@@ -81,6 +106,7 @@ class Problem:
         """
         count = len(theta)
         points = self.points
+        self.effort.left -= count * len(points.steps) * (1 + len(self.linear))
         weights = 1 / points.errors
         shape = (count, len(points.steps))
         found = self.program.columns(self._symbols(theta), points.steps)
@@ -101,7 +127,10 @@ class Problem:
         return Fits(values, target)
 
     def refine(
-        self, theta: Values, iterations: int = 25, frozen: NDArray[np.bool_] | None = None
+        self,
+        theta: Values,
+        iterations: int = 25,
+        frozen: NDArray[np.bool_] | None = None,
     ) -> tuple[Values, Fits]:
         """Returns the parameters after Gauss-Newton steps, and their fits.
 

@@ -48,7 +48,9 @@ def jumps(points: Points) -> list[int]:
     before = np.concatenate([[np.inf], np.abs(slope[:-1])])
     after = np.concatenate([np.abs(slope[1:]), [np.inf]])
     around = np.where(
-        np.isinf(before), after, np.where(np.isinf(after), before, np.maximum(before, after))
+        np.isinf(before),
+        after,
+        np.where(np.isinf(after), before, np.maximum(before, after)),
     )
     found = np.flatnonzero(np.abs(slope) > 4 * around + 4 * noise)
     return [int(index) + 1 for index in found]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from closedform.errors import ClosedFormError
 from closedform.language import Schedule
-from closedform.recovery.fit import Fits, Problem
+from closedform.recovery.fit import Effort, Fits, Problem
 from closedform.recovery.marks import Points
 from closedform.recovery.numeric import values_of
 from closedform.recovery.simplest import MOST_DIGITS, candidates, digits
@@ -121,29 +121,34 @@ class Search:
 
     Args:
         points: The points, at least one.
+        effort: The search ends when it is spent.
     """
 
-    def __init__(self, points: Points) -> None:
+    def __init__(self, points: Points, effort: Effort) -> None:
         self.points = points
+        self.effort = effort
         self.curve = features(points)
         self.few = spread(points, self.curve, SCREENED)
         self.many = spread(points, self.curve, FITTED)
         typical = float(np.median(points.errors))
         self.far = max(50.0, _FAR * float(np.max(np.abs(points.values))) / typical)
 
-    def best(self, limit: float = float("inf"), most: int = 99) -> Call | None:
+    def best(self, limit: float = float("inf"), most: int = 99, least: int = 0) -> Call | None:
         """Returns the shortest call that reproduces the points, if one is below ``limit``.
 
         Args:
             limit: The cost that it must be below.
             most: The largest number of parameters.
+            least: The smallest one.
         """
         found: Call | None = None
         for form in forms():
             if 1 + 2 * form.size >= limit:
                 break
-            if form.size > most:
+            if form.size > most or self.effort.is_spent:
                 break
+            if form.size < least:
+                continue
             made = structure(form)
             if made is None or not self._may_be(made):
                 continue
@@ -166,9 +171,9 @@ class Search:
         theta = starts(made, self.curve)
         if len(theta) == 0:
             return None
-        screen = Problem(made, self.few).project(theta)
+        screen = Problem(made, self.few, self.effort).project(theta)
         theta = theta[screen.best(6)]
-        problem = Problem(made, self.many)
+        problem = Problem(made, self.many, self.effort)
         theta, fits = problem.refine(theta, 8)
         if float(np.min(fits.costs)) > self.far:
             return None
@@ -218,7 +223,7 @@ class Search:
         self, made: Structure, theta: Values, fits: Fits, index: int
     ) -> Iterator[dict[str, Fraction]]:
         """Yields arguments in simple numbers, the best determined parameters rounded first."""
-        problem = Problem(made, self.many, is_projected=False)
+        problem = Problem(made, self.many, self.effort, is_projected=False)
         row = np.array([[fits.values[one.name][index] for one in problem.others]])
         yield from self._rounded(problem, row, {}, wide=3)
 

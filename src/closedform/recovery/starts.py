@@ -99,7 +99,10 @@ PRIORITY: Mapping[str, int] = {"steps": 0, "warmup": 1, "up": 1, "decay": 2, "ta
 
 
 def _assigned(
-    structure: Structure, order: list[Parameter], curve: Features, given: dict[str, float]
+    structure: Structure,
+    order: list[Parameter],
+    curve: Features,
+    given: dict[str, float],
 ) -> Iterator[dict[str, float]]:
     if not order:
         yield given
@@ -161,7 +164,11 @@ def _steps(
         far = [end / 4] if one.name == "flat" else []
         if one.name == "up":
             return [*curve.turns[:1], *within[:6]]
-        return [*(within[:6]), *far, *([1.0] if one.name == "warmup" and steps is None else [])]
+        return [
+            *(within[:6]),
+            *far,
+            *([1.0] if one.name == "warmup" and steps is None else []),
+        ]
     if one.name == "down":
         up = given["up"]
         return [*(m - up for m in (*curve.turns[1:2], *marks) if m > up), up, up / 2][:8]

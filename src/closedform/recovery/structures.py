@@ -115,7 +115,13 @@ NOT_RECOVERED: Mapping[str, str] = {
         "a composition: the parts are recovered",
     ),
     **dict.fromkeys(
-        ("jagged_restarts", "multi_step", "piecewise_constant", "stages", "wsd_checkpoints"),
+        (
+            "jagged_restarts",
+            "multi_step",
+            "piecewise_constant",
+            "stages",
+            "wsd_checkpoints",
+        ),
         "its arguments are lists or schedules: recovered from the stretches of the curve",
     ),
     "fsl": "it is polynomial",
@@ -183,7 +189,9 @@ class Structure:
 
 @functools.lru_cache(maxsize=1024)
 def _program(
-    expr: sp.Expr, constants: tuple[tuple[sp.Symbol, float], ...], linear: tuple[sp.Symbol, ...]
+    expr: sp.Expr,
+    constants: tuple[tuple[sp.Symbol, float], ...],
+    linear: tuple[sp.Symbol, ...],
 ) -> Program:
     return Program(expr, linear, dict(constants))
 

@@ -17,6 +17,7 @@ from closedform.runtime.onnx_session import open_session
 from closedform.training.tracing.arrays import array_of
 from closedform.training.tracing.onnx_program import quiet
 from closedform.training.tracing.trace import trace
+from tests.training.zoo import Recurrent
 
 TOLERANCE = 1e-5
 """Of the largest gradient: roundings of sums in another order."""
@@ -52,16 +53,6 @@ class Segments(nn.Module):
         low = functional.silu(self.norm(self.down(x)))
         wide = functional.interpolate(self.middle(low), scale_factor=2, mode="bilinear")
         return self.out(torch.cat([self.up(low), wide], 1))
-
-
-class Recurrent(nn.Module):
-    def __init__(self, kind: Any, **options: Any) -> None:
-        super().__init__()
-        self.layer = kind(5, 6, batch_first=True, **options)
-        self.head = nn.Linear(12 if options.get("bidirectional") else 6, 3)
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.head(self.layer(x)[0][:, -1])
 
 
 class Encoder(nn.Module):

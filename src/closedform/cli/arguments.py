@@ -120,6 +120,16 @@ def split_words(text: str) -> list[str]:
         raise UsageError(f"{text!r} cannot be split into words: {error}") from None
 
 
+def split_name(text: str) -> tuple[str, list[str]]:
+    """Returns the NAME and the arguments that a text denotes: a file, or words.
+
+    Raises:
+        UsageError: A quotation is not closed.
+    """
+    name, *words = [text] if Path(text).is_file() else split_words(text)
+    return name, words
+
+
 Shapes = dict[str, tuple[int, ...]]
 
 TENSOR_FILES = (".npz", ".safetensors")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from closedform.cli.arguments import FILES_HELP, SourceOptions, parse_facts, split_words
+from closedform.cli.arguments import FILES_HELP, SourceOptions, parse_facts, split_name
 from closedform.cli.parser import Parser, positive
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def load_curve(text: str, options: SourceOptions, log_offset: int) -> Source:
     from closedform.language import UpdateRule
     from closedform.recipes.logs import read_log
 
-    name, *words = [text] if Path(text).is_file() else split_words(text)
+    name, words = split_name(text)
     if is_log(name):
         return read_log(name, log_offset)
     found = load_source(name, words, options)

@@ -113,11 +113,11 @@ def _curve(
     text: str, words: list[str], log_offset: int, options: SourceOptions
 ) -> tuple[str, Schedule | Log]:
     """The label and the curve of a name, which may have its arguments behind it."""
-    from closedform.cli.arguments import split_words
+    from closedform.cli.arguments import split_name
     from closedform.cli.diff import is_log
     from closedform.cli.sources import load_source, schedule_of
 
-    name, *own = [text] if Path(text).is_file() else split_words(text)
+    name, own = split_name(text)
     if is_log(name):
         from closedform.recipes.logs import read_log
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from closedform.cli.arguments import NAME_HELP, SourceOptions, add_source_options, split_words
+from closedform.cli.arguments import NAME_HELP, SourceOptions, add_source_options, split_name
 from closedform.cli.parser import Parser, UsageError, positive
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def run(
     found = resume(
         _schedule(name, words, options),
         at,
-        None if new is None else _schedule(*_named(new), options),
+        None if new is None else _schedule(*split_name(new), options),
         total=total,
         batch_sizes=_pair(batch_sizes),
         scaling=scaling,
@@ -106,11 +106,6 @@ def _schedule(name: str, words: list[str], options: SourceOptions) -> Schedule:
     if found.length is not None or horizon is None:
         return found
     return Schedule(found.bound, name=found.name, length=horizon)
-
-
-def _named(text: str) -> tuple[str, list[str]]:
-    name, *words = [text] if Path(text).is_file() else split_words(text)
-    return name, words
 
 
 def _pair(text: str | None) -> tuple[float, float] | None:

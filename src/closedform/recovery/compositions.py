@@ -78,22 +78,18 @@ class _Composer:
         if depth < 2 or (found is not None and (found.cost <= GOOD or curve.is_stepwise)):
             return found
         limit = limit if found is None else found.cost
-        if depth == MOST_STRETCHES:
-            for periodic in (self._repeated, self._chained):
-                other = periodic(points, curve, limit, depth)
-                if other is not None and other.cost < limit:
-                    return other
-            found = self._two(points, curve, limit) or found
-            limit = limit if found is None else found.cost
-            large = Search(points, self.effort).best(limit, least=MOST_ARGUMENTS + 1)
-            found = large or found
-            if found is not None:
-                return found
-        for search in (self._repeated, self._chained, self._stretches):
-            other = search(points, curve, limit, depth)
+        for periodic in (self._repeated, self._chained):
+            other = periodic(points, curve, limit, depth)
             if other is not None and other.cost < limit:
                 return other
-        return found
+        if depth == MOST_STRETCHES:
+            found = self._two(points, curve, limit) or found
+            limit = limit if found is None else found.cost
+            found = Search(points, self.effort).best(limit, least=MOST_ARGUMENTS + 1) or found
+            if found is not None:
+                return found
+        other = self._stretches(points, curve, limit, depth)
+        return other if other is not None and other.cost < limit else found
 
     def _two(self, points: Points, curve: Features, limit: float) -> Call | None:
         """Two schedules, the second from a milestone on: what most runs have."""
@@ -390,11 +386,14 @@ def _milestones(points: Points, curve: Features) -> list[int]:
     found: list[int] = []
     if count < len(t):
         # Where the next stretch begins at the end of the line, its first point is on both.
-        is_jump = count < len(t) and float(t[count]) in curve.jumps
-        around = [count, count - 1, count + 1] if is_jump else [count - 1, count, count + 1]
-        around = [place for place in around if count >= _SHORTEST_LINE]
         if not curve.is_dense:
             around = [count, count + 1]
+        elif count < _SHORTEST_LINE:
+            around = []
+        elif float(t[count]) in curve.jumps:
+            around = [count, count - 1, count + 1]
+        else:
+            around = [count - 1, count, count + 1]
         found += [
             int(t[place]) if curve.is_dense else _between(t[place - 1], t[place])
             for place in around

@@ -81,7 +81,8 @@ doctests: $(STAMP)
 	@echo "== doctests: the docstrings of src"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --doctest-modules src/closedform \
 	  --ignore=src/closedform/importers/optax --ignore-glob="src/closedform/exporters/jax_*.py" \
-	  --ignore-glob="src/closedform/exporters/keras_*.py"
+	  --ignore-glob="src/closedform/exporters/keras_*.py" \
+	  --ignore-glob="src/closedform/exporters/mlx_*.py"
 
 units: $(STAMP)
 	@echo "== tests: units, architecture, README, docs, examples; make compare runs every case"
@@ -116,6 +117,9 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@KERAS_BACKEND=jax OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q tests/exporters/test_keras.py
 	@KERAS_BACKEND=torch OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q \
 	  tests/exporters/test_keras.py "tests/test_readme.py::test_page_runs[docs/keras.md]"
+	@echo "== compare: schedules and rules in MLX"
+	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q --exhaustive tests/exporters/test_mlx.py \
+	  "tests/test_readme.py::test_page_runs[docs/mlx.md]"
 	@echo "== compare: training loops of other packages; published tests of pytorch-accelerated"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q \
 	  "tests/test_readme.py::test_page_runs[docs/adopt_torch.md]"
@@ -220,7 +224,7 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 # timm without what it asks for: its schedulers need torch alone, its models torchvision, whose wheel
 # needs the CUDA build of torch.
 $(COMPARE_STAMP): $(STAMP) tests/recipes/compare_requirements.txt tests/verify/compare_requirements.txt
-	@echo "== setup: .venv-compare with torch, transformers, timm, optax and jax, a few minutes"
+	@echo "== setup: .venv-compare with torch, transformers, timm, optax, jax and mlx, a few minutes"
 	@$(BIN)/python -m venv --clear .venv-compare
 	@$(COMPARE)/python -m pip install -qq -e ".[prove]" -r tests/recipes/compare_requirements.txt \
 	  -r tests/verify/compare_requirements.txt -c constraints.txt

@@ -34,8 +34,9 @@ entry passes if all its outputs are the values of the evaluator within what the
 
 ## Back ends
 
-[ONNX](optimizer_in_onnxruntime.md), [torch](torch.md), [JAX](jax.md) and [C](c.md) have one op
-table and one printer each: [how to add a back end](how_to_add_a_back_end.md).
+[ONNX](optimizer_in_onnxruntime.md), [torch](torch.md), [JAX](jax.md), [C](c.md) and [MLX](mlx.md)
+have one op table and one printer each: [how to add a back end](how_to_add_a_back_end.md).
+[Keras](keras.md) runs the graphs in JAX and torch.
 
 | back end | schedules | rules | refused | differences |
 | --- | --- | --- | --- | --- |
@@ -64,6 +65,7 @@ the opset needs.
 
 _TAIL = """
 - Up to 1.23, onnxruntime has no `Cos` of float64: cosines are written as sines.
+- onnxruntime 1.16 removes a conversion to bfloat16 and back, which rounds: files for it have none.
 - Local functions (`inline=False`) do not load in tract and OpenVINO; a flat step is the default.
 - OpenVINO computes float64 in float32, and int64 in int32, without a message: export for it with
   `dtype="f32"`, `scalar_dtype="f32"` and `step_dtype="i32"`. It contracts products and sums, on

@@ -56,7 +56,7 @@ LAYERS = in_order(
     {"options": frozenset()},
     {"lowering": EXACT | ARRAYS},
     {"compiler": EXACT | ARRAYS},
-    {"exporters": ARRAYS | {"sympy", "onnx", "torch", "jax", "keras", "optax"}},
+    {"exporters": ARRAYS | {"sympy", "onnx", "torch", "jax", "keras", "mlx", "optax"}},
     {name: frozenset({"sympy"}) for name in ("schedules", "optimizers")},
     {"transforms": frozenset({"sympy"})},
     {
@@ -85,7 +85,7 @@ LAYERS = in_order(
 )
 
 # A file of exporters/ is named for a target: it imports the target's package and no other's.
-TARGETS = ("onnx", "torch", "c", "jax")
+TARGETS = ("onnx", "torch", "c", "jax", "mlx")
 
 # --- banned names ------------------------------------------------------------------------------
 

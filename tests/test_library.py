@@ -214,17 +214,18 @@ def test_optimizer_in_every_back_end(name: str) -> None:
     check_artefacts(graph)
     check_artefacts(compile_init(spec))
     # States of the model are float64; those that follow from sums of float32 err as those.
-    ours = {key: one for key, one in INSTALLED.items() if one.params is None}
+    ours = {key: one for key, one in INSTALLED.items() if not (one.params or one.options)}
     assert not differences(graph, drawn_inputs(graph), DType.F32, ours)
 
 
 @pytest.mark.sample(every=6)
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_optimizer_in_back_ends_of_other_shapes(name: str) -> None:
+def test_optimizer_in_back_ends_of_other_shapes_or_dtypes(name: str) -> None:
     rule = OPTIMIZERS[name]()
     for key, backend in INSTALLED.items():
-        if backend.params is not None and (shapes := fitting(rule, backend.params)):
-            graph = compile_step(ModelSpec(rule, shapes))
+        is_other = backend.params or backend.options
+        if is_other and (shapes := fitting(rule, backend.params or PARAMS)):
+            graph = compile_step(ModelSpec(rule, shapes), GraphOptions(**backend.options))
             assert not differences(graph, drawn_inputs(graph), DType.F32, {key: backend})
 
 

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = ("prove", "cli", "plot", "torch")
-COMPARED = ("jax", "keras")
+COMPARED = ("jax", "keras", "mlx")
 """Extras of the environment of `make compare` alone; its requirements pin their lower bounds."""
 EVERYTHING = f"closedform[{','.join(EXTRAS)}]"
 # Checkers and build tools do not affect the results of the tests: their lowest versions are
@@ -119,5 +119,6 @@ def test_the_lower_bound_of_a_compared_extra_is_what_is_compared(extra: str) -> 
     text = (ROOT / "tests" / "recipes" / "compare_requirements.txt").read_text(encoding="utf-8")
     for line in lines:
         name, _, bound = line.partition(">=")
+        name = name.partition("[")[0]
         pins = re.findall(rf"^{name}(?:\[\w+\])?==([\d.]+)$", text, re.MULTILINE)
         assert pins == [bound], line

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from closedform.recovery import recover
     from closedform.resuming import resume
     from closedform.runtime import OptimizerSession, ScheduleSession
-    from closedform.targets import to_c, to_jax, to_keras, to_torch
+    from closedform.targets import to_c, to_jax, to_keras, to_mlx, to_torch
     from closedform.verify import claims
     from closedform.verify.certificates.certificate import Certificate
     from closedform.verify.equivalent_states import equivalent_states
@@ -96,6 +96,7 @@ _HOME = {
     "to_c": "closedform.targets",
     "to_jax": "closedform.targets",
     "to_keras": "closedform.targets",
+    "to_mlx": "closedform.targets",
     "to_torch": "closedform.targets",
     "write_recipe": "closedform.writing",
     "equivalent_states": "closedform.verify.equivalent_states",
@@ -194,6 +195,7 @@ __all__ = [
     "to_c",
     "to_jax",
     "to_keras",
+    "to_mlx",
     "to_onnx",
     "to_torch",
     "tokens",

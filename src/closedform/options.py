@@ -150,6 +150,15 @@ ANY_STEPS = GraphOptions(step_shape=("n",))
 """The options of a graph that takes any number of steps in one run."""
 
 
+IN_PAIRS = GraphOptions(
+    dtype=DType.F32,
+    scalar_dtype=DType.F32,
+    step_dtype=DType.I32,
+    precision=Precision.DOUBLE_FLOAT,
+)
+"""The options of graphs for arrays without float64, whose schedules and scalars lose nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
     """The parameters of a model with the rules that step them.

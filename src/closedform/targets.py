@@ -1,4 +1,4 @@
-"""The back ends that make code instead of files: C headers, JAX, torch modules, classes of Keras.
+"""The back ends that make code instead of files: C headers, JAX, torch modules, Keras and MLX.
 
 ``closedform.api`` has the same names; this module joins compiler, exporters and certificates.
 """
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from closedform.exporters.c_header import Header
     from closedform.exporters.jax_schedule import JaxSchedule
     from closedform.exporters.keras_classes import KerasOptimizer, KerasSchedule
+    from closedform.exporters.mlx_classes import MlxOptimizer, MlxSchedule
     from closedform.exporters.torch_module import ScheduleModule
     from closedform.exporters.torch_rule import RuleModule
 
@@ -222,6 +223,58 @@ def to_keras(source: Schedule | UpdateRule, **options: Any) -> KerasSchedule | K
             where=f"schedule {source.name!r}",
         )
     return keras_schedule(source)
+
+
+@overload
+def to_mlx(source: Schedule) -> MlxSchedule: ...
+@overload
+def to_mlx(
+    source: UpdateRule, *, learning_rate: float | Schedule | MlxSchedule | None = ...
+) -> MlxOptimizer: ...
+def to_mlx(
+    source: Schedule | UpdateRule,
+    *,
+    learning_rate: float | Schedule | MlxSchedule | None = None,
+) -> MlxSchedule | MlxOptimizer:
+    """Returns a schedule as a learning rate of MLX, or a rule as an optimizer.
+
+    The function of a schedule takes the step, an integer or an array of them:
+    ``mlx.optimizers.AdamW(learning_rate=value)``. The optimizer is a subclass of
+    ``mlx.optimizers.Optimizer`` and may be compiled with ``mx.compile``. The learning rate of a
+    rule, its hyperparameter ``lr``, is that of MLX, ``optimizer.learning_rate``.
+
+    Args:
+        source: The schedule, or the rule.
+        learning_rate: For a rule: in the place of its ``lr``, a number, a schedule, or a function
+            of the step.
+
+    Raises:
+        ExportError: mlx is not installed, a learning rate is given for a schedule or missing for a
+            rule, or the rule takes sums over all parameters, has states of the whole model, takes
+            further tensors or has no ``lr``.
+        LoweringError: An expression cannot be expressed in a graph.
+
+    Example:
+        >>> import closedform as cf
+        >>> rule = cf.optimizers.adamw(lr=cf.schedules.cosine(1e-3, 0, 1000))
+        >>> optimizer = cf.to_mlx(rule)  # doctest: +SKIP
+        >>> optimizer.update(model, grads)  # doctest: +SKIP
+    """
+    check_source(source, GraphOptions(), params={} if isinstance(source, UpdateRule) else None)
+    try:
+        from closedform.exporters.mlx_classes import mlx_optimizer, mlx_schedule
+    except ImportError as error:
+        raise ExportError(
+            f"{error.name or 'mlx'} is not installed", hint='pip install "closedform[mlx]"'
+        ) from None
+    if isinstance(source, UpdateRule):
+        return mlx_optimizer(source, learning_rate)
+    if learning_rate is not None:
+        raise ExportError(
+            f"a schedule has no learning rate, got {learning_rate!r}",
+            where=f"schedule {source.name!r}",
+        )
+    return mlx_schedule(source)
 
 
 @overload

@@ -157,7 +157,7 @@ def test_what_is_refused() -> None:
     with pytest.raises(ExportError) as caught:
         cf.to_keras(cf.optimizers.muon())
     assert str(caught.value) == (
-        "an optimizer of Keras updates each variable by itself, and this one looks at shapes or at "
+        "an optimizer of Keras updates each tensor by itself, and this one looks at shapes or at "
         "whole tensors (rule 'muon')"
     )
     with pytest.raises(ExportError, match="has any learning rate, and the rule has not: cannot"):

@@ -106,6 +106,21 @@ def test_a_file_with_float64_is_refused_and_not_written(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("inline", [True, False])
+def test_bfloat16_is_refused_for_a_runtime_that_does_not_round_to_it(
+    tmp_path: Path, inline: bool
+) -> None:
+    old = "onnxruntime>=1.16"
+    rule = optimizers.muon(0.1, precision="bf16", ns_steps=1)
+    with pytest.raises(ExportError) as caught:
+        cf.to_onnx(rule, tmp_path, params={"w": (2, 3)}, target=old, inline=inline)
+    assert "is bfloat16, and the target has bool, f16, f32, f64, i32, i64 " in str(caught.value)
+    assert str(caught.value).endswith(": choose a later version")
+    assert not list(tmp_path.iterdir())
+    plain = optimizers.muon(0.1, ns_steps=1)
+    cf.to_onnx(plain, tmp_path, params={"w": (2, 3)}, target=old, inline=inline, validate=False)
+
+
 def test_every_place_of_a_dtype_is_seen() -> None:
     """An input, a constant, a value between nodes, the type of a cast, and an attribute."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,8 +17,8 @@ from closedform.errors import ExportError
 from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Array, Graph
 from closedform.ir.ops import Op
-from closedform.ir.types import DType
-from closedform.options import ANY_STEPS, ModelSpec
+from closedform.ir.types import LAST_STEP, DType
+from closedform.options import GraphOptions, ModelSpec
 from tests.runtimes.compare_runtimes import LEAST, ROOT
 from tests.runtimes.file_set import SHAPES, STEPS, schedules
 from tests.runtimes.op_probes import allowed, measured, probes
@@ -30,12 +31,16 @@ Entry = tuple[str, str, Graph, dict[str, Array], DType]
 
 def entries(backend: Backend, refused: dict[str, dict[str, str]]) -> Iterator[Entry]:
     """Kind, name, graph, inputs and dtype of each entry; notes why others are refused."""
+    options = GraphOptions(**backend.options)
     for name, schedule in schedules():
-        graph = compile_schedule(schedule, ANY_STEPS)
-        steps = STEPS[STEPS <= (schedule.last_step or STEPS.max())]
+        graph = compile_schedule(schedule, replace(options, step_shape=("n",)))
+        kind = graph.inputs[0].type.dtype
+        last = min(LAST_STEP[kind], schedule.last_step or LAST_STEP[kind])
+        steps = STEPS[STEPS <= last].astype(kind.numpy)
         with np.errstate(all="ignore"):
             values = evaluate(graph, {"step": steps})["value"]
-        yield "schedules", name, graph, {"step": steps[np.isfinite(values)]}, DType.F64
+        given = {"step": steps[np.isfinite(values)]}
+        yield "schedules", name, graph, given, options.value_dtype
     for name, make in OPTIMIZERS.items():
         rule = make()
         try:
@@ -43,7 +48,8 @@ def entries(backend: Backend, refused: dict[str, dict[str, str]]) -> Iterator[En
         except ExportError as error:
             refused["rules"][name] = error.what
             continue
-        graph = compile_step(ModelSpec(rule, fitting(rule, backend.params or SHAPES)))
+        spec = ModelSpec(rule, fitting(rule, backend.params or SHAPES))
+        graph = compile_step(spec, options)
         yield "rules", name, graph, drawn_inputs(graph), DType.F32
 
 
@@ -51,7 +57,7 @@ def probed(backend: Backend) -> dict[str, float]:
     """The probes that are further off than the op table admits; each row of ``ulp`` needs one."""
     found: dict[str, float] = {}
     needed: set[Op] = set()
-    for label, graph, inputs in probes(DType.F64):
+    for label, graph, inputs in probes(GraphOptions(**backend.options).value_dtype):
         (result,) = backend.run(graph, inputs).values()
         error = measured(graph, inputs, np.asarray(result))
         assert error <= allowed(graph, backend.ulp), (label, error)

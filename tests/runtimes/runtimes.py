@@ -42,10 +42,17 @@ def _onnxruntime(version: str, *others: str) -> Runtime:
 
 
 RUNTIMES: Mapping[str, Runtime] = {
+    "onnxruntime 1.16": _onnxruntime("1.16.3", "numpy<2"),
     "onnxruntime 1.17": _onnxruntime("1.17.0", "numpy<2"),
     "onnxruntime 1.20": _onnxruntime("1.20.0"),
     "onnxruntime 1.23": _onnxruntime("1.23.0"),
     "onnxruntime 1.32": _onnxruntime("1.32.0"),
+    "onnxruntime 1.32, 32 bits": Runtime(
+        "onnxruntime",
+        "32-bit",
+        ("onnxruntime==1.32.0",),
+        options={**SMALL, "precision": "double-float"},
+    ),
     "onnxruntime-web 1.30": Runtime("web", "onnxruntime-web>=1.30", ("onnxruntime-web@1.30",)),
     "onnx.reference 1.23": Runtime("onnx", "onnx>=1.17", ("onnx==1.23.2",)),
     "tract 0.23": Runtime(

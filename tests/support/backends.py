@@ -3,7 +3,7 @@
 The suite is ``tests/exporters/test_ops.py``, each op at special values, and
 ``tests/test_library.py``, each schedule and rule of the library at the same points. A result is
 compared with that of the evaluator, within what the op table admits for the ops of the graph, and
-what the row of the back end adds. ``docs/build_backends.py`` writes the page of the results.
+what the row of the back end adds. ``docs/build_runtimes.py`` writes the page of the results.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from tests.support.engines import (
     Arrays,
     run_evaluator,
     run_jax,
+    run_mlx,
     run_onnxruntime,
     run_torch,
     steps_apart,
@@ -59,6 +61,7 @@ class Backend:
     Attributes:
         tables: The parts of its op table, each as ``module:NAME`` below ``closedform.exporters``.
         run: Compiles a graph and returns its outputs by name.
+        options: Those that its public function compiles with: keywords of ``GraphOptions``.
         prepare: Told the graphs that will be run, to compile them together.
         needs: Modules that must be installed to run it; in ``make test`` it is left out without.
         programs: Programs of which one must be on the path.
@@ -72,6 +75,7 @@ class Backend:
 
     tables: tuple[str, ...]
     run: Callable[[Graph, Arrays], Mapping[str, Array]]
+    options: Mapping[str, Any] = field(default_factory=dict)
     prepare: Callable[[Iterable[Graph]], None] = _nothing
     needs: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
@@ -124,7 +128,18 @@ def _torch_rule(rule: UpdateRule) -> None:
     check_functional(rule)
 
 
+def _mlx_rule(rule: UpdateRule) -> None:
+    from closedform.targets import to_mlx
+
+    to_mlx(rule)
+
+
 C_SHAPED = {Op.REDUCE_MAX, Op.MATMUL, Op.TRANSPOSE, Op.RESHAPE, Op.BROADCAST_TO}
+
+
+def _mlx_refusal(graph: Graph) -> str:
+    is_wide = any(node.type.dtype is DType.F64 for node in graph.nodes)
+    return "which MLX has on CPUs alone" if is_wide else ""
 
 
 def _without_subnormals(array: Array) -> Array:
@@ -134,6 +149,11 @@ def _without_subnormals(array: Array) -> Array:
     is_subnormal = (array != 0) & (np.abs(array) < np.finfo(array.dtype).tiny)
     return np.where(is_subnormal, array.dtype.type(0), array)
 
+
+IN_PAIRS: Mapping[str, Any] = MappingProxyType(
+    {"dtype": "f32", "scalar_dtype": "f32", "step_dtype": "i32", "precision": "double-float"}
+)
+"""The keywords of ``closedform.options.IN_PAIRS``."""
 
 BACKENDS: Mapping[str, Backend] = {
     "onnxruntime": Backend(("onnx_ops:ONNX_OPS",), run_onnxruntime),
@@ -158,6 +178,14 @@ BACKENDS: Mapping[str, Backend] = {
         refuses=_c_refusal,
         check_rule=_c_rule,
         params={"w": (12,)},
+    ),
+    "MLX": Backend(
+        ("mlx_ops:MLX_OPS",),
+        run_mlx,
+        needs=("mlx",),
+        options=IN_PAIRS,
+        refuses=_mlx_refusal,
+        check_rule=_mlx_rule,
     ),
 }
 INSTALLED = {name: backend for name, backend in BACKENDS.items() if backend.is_installed}

@@ -1,4 +1,4 @@
-"""Engines that every graph means the same in: evaluator, onnxruntime, torch, JAX."""
+"""Engines that every graph means the same in: evaluator, onnxruntime, torch, JAX, MLX."""
 
 from __future__ import annotations
 
@@ -62,6 +62,17 @@ def run_jax(graph: Graph, inputs: Arrays) -> dict[str, Array]:
         given = {name: jax.numpy.asarray(value) for name, value in inputs.items()}
         results = jax.jit(lambda values: run_graph(graph, values))(given)
     return {name: np.asarray(value) for name, value in results.items()}
+
+
+def run_mlx(graph: Graph, inputs: Arrays) -> dict[str, Array]:
+    """Returns the outputs of the function of MLX, on CPU."""
+    import mlx.core as mx
+
+    from closedform.exporters.mlx_ops import run_graph
+
+    mx.set_default_device(mx.cpu)
+    given = {name: mx.array(np.asarray(value)) for name, value in inputs.items()}
+    return {name: np.asarray(value) for name, value in run_graph(graph, given).items()}
 
 
 def steps_apart(actual: Array, expected: Array, *, unit: float | None = None) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ from closedform.ir.graph import Graph, Role
 from closedform.ir.types import DType
 from closedform.language.exact import to_float
 from closedform.language.schedule import Schedule
-from closedform.options import GraphOptions, Precision
+from closedform.options import IN_PAIRS, GraphOptions
 
 JaxSchedule = Callable[..., Array]
 
@@ -80,14 +81,7 @@ def _options(wide: bool, rank: int, dtype: DType | None, inputs: tuple[str, ...]
             "float64 is switched off in JAX, got dtype f64",
             hint='jax.config.update("jax_enable_x64", True), or leave dtype out',
         )
-    return GraphOptions(
-        dtype=DType.F32,
-        scalar_dtype=DType.F32,
-        step_dtype=DType.I32,
-        step_shape=shape,
-        inputs=inputs,
-        precision=Precision.DOUBLE_FLOAT,
-    )
+    return replace(IN_PAIRS, step_shape=shape, inputs=inputs)
 
 
 def _hypers(graph: Graph, given: Mapping[str, Any], where: str) -> dict[str, Array]:

@@ -7,36 +7,24 @@ object is made again without the sources.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import keras
-import sympy as sp
 
-from closedform.compiler import compile_parts, compile_schedule
-from closedform.errors import DomainError, ExportError
+from closedform.compiler import compile_schedule
+from closedform.errors import ExportError
+from closedform.exporters.tensor_step import RATE, TENSOR, first_states, refused, tensor_step
 from closedform.ir import naming
 from closedform.ir.graph import Graph
 from closedform.ir.text import parse_graph, print_graph
 from closedform.ir.types import DType
 from closedform.language.exact import to_float
 from closedform.language.schedule import Schedule
-from closedform.language.symbols import PARAM
 from closedform.language.update_rule import UpdateRule
-from closedform.options import GraphOptions, Precision
+from closedform.options import IN_PAIRS, GraphOptions
 
 PACKAGE = "closedform"
-RATE = "lr"
-"""The hyperparameter that is the learning rate of Keras."""
-
-_ALL = "all"
 _WIDE = GraphOptions(dtype=DType.F64)
-_NARROW = GraphOptions(
-    dtype=DType.F32,
-    scalar_dtype=DType.F32,
-    step_dtype=DType.I32,
-    precision=Precision.DOUBLE_FLOAT,
-)
 _WIDE_RULE = GraphOptions()
 
 Tensors = Mapping[str, Any]
@@ -171,11 +159,11 @@ class KerasOptimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         """Updates a variable and its states."""
         place = self._get_variable_index(variable)
-        slots = {naming.state(_ALL, label): of[place] for label, of in self._slots.items()}
-        tensors = {naming.param(_ALL): variable, naming.grad(_ALL): gradient, **slots}
+        slots = {naming.state(TENSOR, label): of[place] for label, of in self._slots.items()}
+        tensors = {naming.param(TENSOR): variable, naming.grad(TENSOR): gradient, **slots}
         given = {name: keras.ops.reshape(tensor, (-1,)) for name, tensor in tensors.items()}
         after = self._run({**given, naming.STEP: self.iterations, RATE: learning_rate})
-        for name, target in {naming.param(_ALL): variable, **slots}.items():
+        for name, target in {naming.param(TENSOR): variable, **slots}.items():
             value = keras.ops.reshape(after[naming.following(name)], target.shape)
             self.assign(target, keras.ops.cast(value, target.dtype))
 
@@ -188,7 +176,7 @@ class KerasOptimizer(keras.optimizers.Optimizer):  # type: ignore[misc]
 def keras_schedule(schedule: Schedule) -> KerasSchedule:
     """Returns a schedule as a learning rate of Keras."""
     wide, narrow = (
-        print_graph(compile_schedule(schedule, options)) for options in (_WIDE, _NARROW)
+        print_graph(compile_schedule(schedule, options)) for options in (_WIDE, IN_PAIRS)
     )
     return KerasSchedule(wide, narrow, schedule.name)
 
@@ -197,28 +185,15 @@ def keras_optimizer(rule: UpdateRule, **options: Any) -> KerasOptimizer:
     """Returns a rule as an optimizer of Keras.
 
     Raises:
-        ExportError: The rule is not a function of single elements and their gradients, has no
-            learning rate ``lr``, or is defined for some learning rates only.
+        ExportError: The rule looks at shapes or whole tensors, or as
+            :func:`closedform.exporters.tensor_step.tensor_step`.
     """
-    _check(rule)
+    if not rule.is_elementwise:
+        raise refused(rule, "Keras", "looks at shapes or at whole tensors")
+    wide, narrow = (
+        print_graph(tensor_step(rule, ("n",), kind, "Keras")) for kind in (_WIDE_RULE, IN_PAIRS)
+    )
     rate = rule.hyperparameters[RATE]
-    unbound = replace(rule, hyperparameters={**rule.hyperparameters, RATE: None})
-    texts = []
-    for kind in (_WIDE_RULE, _NARROW):
-        try:
-            (((*stages, step),),) = compile_parts(rule.name, [(unbound, [("n",)])], kind)
-        except DomainError as error:
-            raise ExportError(
-                f"an optimizer of Keras has any learning rate, and the rule has not: {error.what}",
-                where=f"rule {rule.name!r}",
-            ) from None
-        if stages or step is None:
-            raise _refused(rule, "takes sums over all parameters")
-        texts.append(print_graph(step))
-    states = {
-        label: "param" if spec.initial == PARAM else float(spec.initial)
-        for label, spec in rule.states.items()
-    }
     if isinstance(rate, Schedule):
         options = {"learning_rate": keras_schedule(rate), **options}
     elif rate is not None:
@@ -227,26 +202,4 @@ def keras_optimizer(rule: UpdateRule, **options: Any) -> KerasOptimizer:
         raise ExportError(
             "the rule has no value of lr", where=f"rule {rule.name!r}", hint="give learning_rate=…"
         )
-    return KerasOptimizer(wide=texts[0], narrow=texts[1], states=states, **options)
-
-
-def _check(rule: UpdateRule) -> None:
-    """Raises ExportError for a rule that is not a step of single elements."""
-    if not rule.is_elementwise:
-        raise _refused(rule, "looks at shapes or at whole tensors")
-    if rule.shared or rule.advances != sp.true:
-        raise _refused(rule, "has states of the whole model")
-    if rule.inputs or rule.stored is not None or rule.evaluation is not None:
-        raise _refused(rule, "takes or returns other tensors than the gradient and the parameter")
-    if RATE not in rule.hyperparameters:
-        raise ExportError(
-            "an optimizer of Keras has a learning rate, and the rule has no hyperparameter lr",
-            where=f"rule {rule.name!r}",
-        )
-
-
-def _refused(rule: UpdateRule, what: str) -> ExportError:
-    return ExportError(
-        f"an optimizer of Keras updates each variable by itself, and this one {what}",
-        where=f"rule {rule.name!r}",
-    )
+    return KerasOptimizer(wide=wide, narrow=narrow, states=first_states(rule), **options)

@@ -130,7 +130,7 @@ def rule_models(
         "init": written(compile_init(spec, options)),
         "step": written(flatten(program))
         if form.inline
-        else to_program_model(program, opset=form.opset, **facts),
+        else to_program_model(program, opset=form.opset, dtypes=form.dtypes, **facts),
     }
     if has_evaluation(spec):
         models["evaluation"] = written(compile_evaluation(spec, options))

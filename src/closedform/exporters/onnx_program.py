@@ -18,9 +18,11 @@ from closedform.exporters.onnx_model import (
     type_info,
     written,
 )
+from closedform.exporters.onnx_targets import ALL_DTYPES, check_dtypes
 from closedform.ir import naming
 from closedform.ir.graph import Graph, input_names
 from closedform.ir.program import Call, Program, Stage
+from closedform.ir.types import DType
 from closedform.options import DEFAULT_OPSET
 
 DOMAIN = "closedform"
@@ -31,6 +33,7 @@ def to_program_model(
     program: Program,
     *,
     opset: int = DEFAULT_OPSET,
+    dtypes: frozenset[DType] = ALL_DTYPES,
     metadata: Mapping[str, str] | None = None,
     docs: Mapping[str, str] | None = None,
 ) -> ModelProto:
@@ -43,12 +46,13 @@ def to_program_model(
     Args:
         program: The step.
         opset: 10 to 23; an op that needs a later one raises.
+        dtypes: The dtypes that the file may contain, constants included.
         metadata: The metadata_props, written in the order of their keys.
         docs: Doc strings by input or output name.
 
     Raises:
         ExportError: The opset is out of range or too old for an op, two inputs or outputs share a
-            name, or ONNX refuses the model.
+            name, the dtype of a value is not in ``dtypes``, or ONNX refuses the model.
     """
     made = _ProgramWriter(program, opset)
     for place, stage in enumerate(program.stages):
@@ -66,7 +70,9 @@ def to_program_model(
         made.outputs,
         initializer=made.initializers,
     )
-    return finish_model(body, opset, metadata, functions=made.functions, domain=DOMAIN)
+    model = finish_model(body, opset, metadata, functions=made.functions, domain=DOMAIN)
+    check_dtypes(model, dtypes)
+    return model
 
 
 class _ProgramWriter:

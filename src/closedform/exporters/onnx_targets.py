@@ -22,6 +22,12 @@ _CONSTANTS = 4
 _FUNCTIONS = 8
 ALL_DTYPES = frozenset(DType)
 _SMALL_DTYPES = frozenset({DType.BOOL, DType.I32, DType.F32})
+# onnxruntime 1.16 removes a conversion to bfloat16 and back, which rounds.
+_WITHOUT_BF16 = ALL_DTYPES - {DType.BF16}
+_SMALL_HINT = (
+    'give dtype="f32", scalar_dtype="f32", precision="double-float" and step_dtype="i32"; shapes '
+    "of Reshape are int64 in every opset"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,11 @@ class Target:
 
 
 TARGETS: Mapping[str, Mapping[tuple[int, ...], Target]] = {
-    "onnxruntime": {(1, 16): Target(19), (1, 17): Target(20), (1, 18): Target(21)},
+    "onnxruntime": {
+        (1, 16): Target(19, dtypes=_WITHOUT_BF16),
+        (1, 17): Target(20),
+        (1, 18): Target(21),
+    },
     "onnxruntime-web": {(1, 30): Target(21)},
     "onnx": {(1, 17): Target(21)},
     "openvino": {(2026, 4): Target(21, has_functions=False)},
@@ -87,7 +97,8 @@ def onnx_format(
         return OnnxFormat(DEFAULT_OPSET if opset is None else opset, inline)
     found = find_target(target)
     if opset is not None and opset != found.opset:
-        is_narrow = found.dtypes != ALL_DTYPES
+        # Axes of sums are int64 operands in other opsets.
+        is_narrow = DType.I64 not in found.dtypes
         if not isinstance(opset, int) or opset > found.opset or is_narrow:
             raise ExportError(
                 f"files for target {target!r} have opset {found.opset}"
@@ -152,8 +163,8 @@ def lowest_ir_version(opset: int, *, has_functions: bool = False) -> int:
 def check_dtypes(model: ModelProto, dtypes: frozenset[DType]) -> None:
     """Raises ExportError if a value or constant of a model has a dtype that its target has not.
 
-    Every input, output, initializer and value between nodes is looked at, in a model without local
-    functions.
+    Every input, output, initializer and value between nodes is looked at; in local functions,
+    constants and conversions.
     """
     if dtypes == ALL_DTYPES:
         return
@@ -161,11 +172,11 @@ def check_dtypes(model: ModelProto, dtypes: frozenset[DType]) -> None:
     for name, element in _elements(onnx.shape_inference.infer_shapes(model, strict_mode=True)):
         if element not in legal:
             kind = onnx.TensorProto.DataType.Name(element).lower()
+            is_small = DType.I64 not in dtypes
             raise ExportError(
                 f"{name} is {kind}, and the target has {', '.join(sorted(dtypes))}",
                 where=f"graph {model.graph.name!r}",
-                hint='give dtype="f32", scalar_dtype="f32", precision="double-float" and '
-                'step_dtype="i32"; shapes of Reshape are int64 in every opset',
+                hint=_SMALL_HINT if is_small else "choose a later version",
             )
 
 
@@ -179,8 +190,9 @@ def _elements(model: ModelProto) -> Iterator[tuple[str, int]]:
         yield f"constant {tensor.name!r}", tensor.data_type
     for value in graph.value_info:
         yield f"value {value.name!r}", value.type.tensor_type.elem_type
-    for node in graph.node:
-        yield from _of_attributes(node)
+    for nodes in (graph.node, *(function.node for function in model.functions)):
+        for node in nodes:
+            yield from _of_attributes(node)
 
 
 def _of_attributes(node: NodeProto) -> Iterator[tuple[str, int]]:

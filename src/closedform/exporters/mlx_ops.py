@@ -1,0 +1,171 @@
+"""The MLX table: for each op of the graph language the function of arrays with the same values.
+
+Where MLX differs from the graph language, the row says so: a conversion of a float that does not
+fit the integer is that of the processor, and its exponential is off by ``|x|`` ulp on CPUs. Float64
+is left out: it exists on CPUs alone, where exp, sin and cos of it have the precision of float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from closedform.errors import ExportError
+from closedform.ir.graph import Graph, Node
+from closedform.ir.ops import Op
+from closedform.ir.types import DType
+
+Array = Any
+
+MLX_DTYPES: Mapping[DType, Any] = {
+    DType.BOOL: mx.bool_,
+    DType.I32: mx.int32,
+    DType.I64: mx.int64,
+    DType.F16: mx.float16,
+    DType.BF16: mx.bfloat16,
+    DType.F32: mx.float32,
+    DType.F64: mx.float64,
+}
+
+# Beyond these the exponential is infinite or zero. The high part of log(2) has 9 bits: its products
+# with the counts are exact.
+_EXPONENTS = (-104.0, 89.0)
+_LOG2_E = math.log2(math.e)
+_LN2_HIGH = 355 / 512
+_LN2_LOW = math.log(2) - _LN2_HIGH
+
+Emitter = Callable[[Node, tuple[Array, ...]], Array]
+
+
+def run_graph(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Returns the outputs of a graph by name; the inputs are arrays of exactly the declared dtypes.
+
+    It may be compiled by ``mx.compile``. Numbers that no tensor is an operand of, such as pairs of
+    float32, are computed on the CPU, whose operations are rounded one by one.
+
+    Raises:
+        ExportError: The graph has float64.
+    """
+    if any(node.type.dtype is DType.F64 for node in graph.nodes):
+        raise ExportError(
+            "the graph computes in f64, which MLX has on CPUs alone, and whose exp, sin and cos "
+            "have the precision of f32",
+            where=f"graph {graph.name!r}",
+            hint='compile it with dtype="f32", scalar_dtype="f32" and precision="double-float"',
+        )
+    values: list[Array] = []
+    are_numbers: list[bool] = []
+    for node in graph.nodes:
+        if node.op is Op.INPUT:
+            values.append(inputs[node.attribute("name")])
+            are_numbers.append(node.type.rank == 0)
+            continue
+        are_numbers.append(all(are_numbers[operand] for operand in node.operands))
+        if are_numbers[-1]:
+            with mx.stream(mx.cpu):
+                operands = tuple(values[operand] for operand in node.operands)
+                values.append(MLX_OPS[node.op](node, operands))
+            continue
+        for operand in node.operands:
+            if are_numbers[operand] and graph.nodes[operand].op is not Op.CONST:
+                # mx.compile would compute the number again for each element.
+                values[operand] = mx.contiguous(values[operand])
+        operands = tuple(values[operand] for operand in node.operands)
+        values.append(MLX_OPS[node.op](node, operands))
+    return {output.name: values[output.index] for output in graph.outputs}
+
+
+def _direct(function: Callable[..., Any]) -> Emitter:
+    """An op that is one function of the same operands."""
+    return lambda _, operands: function(*operands)
+
+
+def _const(node: Node, _: tuple[Array, ...]) -> Array:
+    return mx.array(node.array(), MLX_DTYPES[node.type.dtype])
+
+
+def _cast(node: Node, operands: tuple[Array, ...]) -> Array:
+    """A conversion; a float that does not fit the integer gives the least one."""
+    (operand,) = operands
+    target = node.type.dtype
+    converted = operand.astype(MLX_DTYPES[target])
+    if not (target.is_integer and mx.issubdtype(operand.dtype, mx.floating)):
+        return converted
+    least = np.iinfo(target.numpy).min
+    whole = operand.astype(mx.float32)
+    fits = (whole >= float(least)) & (whole < -float(least))
+    return mx.where(fits, converted, mx.array(least, converted.dtype))
+
+
+def _exp(_: Node, operands: tuple[Array, ...]) -> Array:
+    """``exp(x) = 2**k * exp(x - k*log(2))``: MLX does not reduce the argument exactly on CPUs."""
+    (x,) = operands
+    count = mx.floor(mx.clip(x, *_EXPONENTS) * _LOG2_E + 0.5)
+    rest = (x - count * _LN2_HIGH) - count * _LN2_LOW
+    half = mx.floor(count * 0.5)  # 2**count may overflow where the product does not
+    two = mx.array(2.0)
+    return mx.exp(rest) * mx.power(two, half) * mx.power(two, count - half)
+
+
+def _reduction(function: Callable[..., Any]) -> Emitter:
+    def emit(node: Node, operands: tuple[Array, ...]) -> Array:
+        axes = list(node.attribute("axes"))
+        return function(operands[0], axis=axes, keepdims=bool(node.attribute("keepdims")))
+
+    return emit
+
+
+def _reshape(node: Node, operands: tuple[Array, ...]) -> Array:
+    """The one named size is what the other sizes leave; sizes of arrays are known."""
+    shape = node.attribute("shape")
+    known = 1
+    for dim in shape:
+        known *= dim if isinstance(dim, int) else 1
+    rest = operands[0].size // known if known else 0
+    return mx.reshape(operands[0], [d if isinstance(d, int) else rest for d in shape])
+
+
+MLX_OPS: Mapping[Op, Emitter] = {
+    Op.INPUT: lambda _, operands: operands[0],
+    Op.CONST: _const,
+    Op.ADD: _direct(mx.add),
+    Op.SUB: _direct(mx.subtract),
+    Op.MUL: _direct(mx.multiply),
+    Op.NEG: _direct(mx.negative),
+    Op.ABS: _direct(mx.abs),
+    Op.DIV: _direct(mx.divide),
+    Op.FLOOR_DIV: _direct(mx.floor_divide),
+    Op.FLOOR_MOD: _direct(mx.remainder),
+    Op.MIN: _direct(mx.minimum),
+    Op.MAX: _direct(mx.maximum),
+    Op.FLOOR: _direct(mx.floor),
+    Op.SQRT: _direct(mx.sqrt),
+    Op.EXP: _exp,
+    Op.LOG: _direct(mx.log),
+    Op.COS: _direct(mx.cos),
+    Op.SIN: _direct(mx.sin),
+    Op.POW: _direct(mx.power),
+    Op.LT: _direct(mx.less),
+    Op.LE: _direct(mx.less_equal),
+    Op.EQ: _direct(mx.equal),
+    Op.AND: _direct(mx.logical_and),
+    Op.OR: _direct(mx.logical_or),
+    Op.NOT: _direct(mx.logical_not),
+    Op.WHERE: _direct(mx.where),
+    Op.CAST: _cast,
+    Op.REDUCE_SUM: _reduction(mx.sum),
+    Op.REDUCE_MAX: _reduction(mx.max),
+    Op.MATMUL: _direct(mx.matmul),
+    Op.TRANSPOSE: lambda node, operands: mx.transpose(
+        operands[0], list(node.attribute("permutation"))
+    ),
+    Op.RESHAPE: _reshape,
+    Op.BROADCAST_TO: lambda node, operands: mx.broadcast_to(
+        operands[0], list(node.attribute("shape"))
+    ),
+    Op.LOOKUP: lambda _, operands: mx.take(operands[0], operands[1], axis=0),
+}

@@ -9,6 +9,8 @@ from typing import Any
 
 import sympy as sp
 
+from closedform.language.settled import made
+
 
 def substituted(expr: sp.Basic, values: Mapping[sp.Symbol, sp.Expr]) -> sp.Basic:
     """Returns ``expr.xreplace(values)``.
@@ -41,13 +43,15 @@ def substituted(expr: sp.Basic, values: Mapping[sp.Symbol, sp.Expr]) -> sp.Basic
 
 
 def _made_again(part: sp.Basic, args: list[sp.Basic], powers: _Powers) -> sp.Basic:
-    if isinstance(part, sp.Piecewise) and _is_settled(part, args):
-        return sp.Piecewise(*args, evaluate=False)
+    if isinstance(part, sp.Piecewise):
+        branches = [_with_clock_first(branch) for branch in args]
+        if _is_settled(part, branches):
+            return sp.Piecewise(*branches, evaluate=False)
     if isinstance(part, sp.Pow) and isinstance(args[0], sp.Rational) and args[1].is_Integer:
         return powers.power(args[0], args[1])
     if isinstance(part, sp.Mul) and all(isinstance(arg, sp.Rational) for arg in args):
         return math.prod(args[1:], start=args[0])
-    return part.func(*args)
+    return made(part.func, *args)
 
 
 class _Powers:
@@ -72,12 +76,35 @@ class _Powers:
 def _is_settled(piecewise: sp.Piecewise, branches: list[sp.Basic]) -> bool:
     """Whether SymPy would leave these branches unchanged: nothing to drop, merge or flatten."""
     return (
-        all(new.args[1] is old.args[1] for new, old in zip(branches, piecewise.args, strict=True))
+        _have_settled_conditions(piecewise, branches)
         and not any(
             value.args and value.has(sp.Piecewise)
             for value, _ in (branch.args for branch in branches)
         )
         and all(one.args[0] != next_one.args[0] for one, next_one in pairwise(branches))
+    )
+
+
+def _with_clock_first(branch: sp.Basic) -> sp.Basic:
+    """A branch whose condition ``2000 > t`` is written ``t < 2000``, as SymPy writes it."""
+    value, condition = branch.args
+    is_reversed = isinstance(condition, sp.Gt | sp.Ge) and condition.lhs.is_Rational
+    return branch.func(value, condition.reversed) if is_reversed else branch
+
+
+def _have_settled_conditions(piecewise: sp.Piecewise, branches: list[sp.Basic]) -> bool:
+    """Whether conditions are as before, or comparisons of a symbol with different numbers."""
+    conditions = [new.args[1] for new in branches]
+    if all(new is old.args[1] for new, old in zip(conditions, piecewise.args, strict=True)):
+        return True
+    *tests, last = conditions
+    return (
+        all(
+            isinstance(test, sp.Lt | sp.Le) and test.lhs.is_Symbol and test.rhs.is_Rational
+            for test in tests
+        )
+        and last == sp.true
+        and len(set(tests)) == len(tests)
     )
 
 

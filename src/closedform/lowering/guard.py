@@ -23,6 +23,7 @@ import sympy as sp
 from closedform.errors import DomainError
 from closedform.language.exact import holds_at, value_at
 from closedform.language.functions import FloorDiv, FloorMod
+from closedform.language.settled import made
 from closedform.language.symbols import t
 from closedform.lowering.analysis.annotate import branches, interval, is_integral
 from closedform.lowering.analysis.domain import Domain, linear_in, narrow
@@ -215,9 +216,9 @@ def _hold(operand: sp.Expr, inside: Interval, needed: Requirement, condition: sp
     """The operand clamped to its bound nearer to zero, or replaced by 1 outside of the branch."""
     low, high = inside.low, inside.high
     if isinstance(low, Fraction) and low >= 0 and needed.is_met(point(low)):
-        return sp.Max(operand, _rational(low))
+        return made(sp.Max, operand, _rational(low))
     if isinstance(high, Fraction) and high < 0 and needed.is_met(point(high)):
-        return sp.Min(operand, _rational(high))
+        return made(sp.Min, operand, _rational(high))
     return SafeOperand(operand, condition)
 
 

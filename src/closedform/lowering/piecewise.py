@@ -21,7 +21,7 @@ from sympy.core.relational import Relational
 from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.language.symbols import t
-from closedform.lowering.analysis.annotate import branches
+from closedform.lowering.analysis.annotate import branches, interval
 from closedform.lowering.analysis.domain import Domain, linear_comparison, linear_in
 from closedform.lowering.analysis.interval import Interval
 from closedform.lowering.context import Lowering
@@ -29,6 +29,8 @@ from closedform.lowering.simplify import simplify
 
 # From this many lines on, tables take fewer nodes than a chain of Where.
 _SHORTEST_TABLE = 5
+
+_CURVES = (sp.cos, sp.sin, sp.exp, sp.log, sp.Pow)
 
 Branch = TypeVar("Branch")
 
@@ -150,15 +152,29 @@ def _lines(segment: Segment) -> list[Segment]:
         for root in _crossings(clamp)
         if segment.first < root <= segment.last
     }
+    if not breaks:
+        return []
     starts = [segment.first, *sorted(breaks)]
     ends = [start - 1 for start in starts[1:]] + [segment.last]
     lines = []
     for first, last in zip(starts, ends, strict=True):
         inside = segment.domain.with_interval(t, Interval(Fraction(first), Fraction(last)))
-        value = simplify(segment.value, inside, "a line of a table") if breaks else segment.value
+        if _is_curved(segment.value, inside):
+            return []
+        value = simplify(segment.value, inside, "a line of a table")
+        if linear_in(value, t) is None:
+            return []
         lines.append(Segment(first, last, value, inside))
-    is_linear = all(linear_in(line.value, t) is not None for line in lines)
-    return lines if is_linear else []
+    return lines
+
+
+def _is_curved(value: sp.Expr, domain: Domain) -> bool:
+    """Whether a function that is not linear is taken of more than one number."""
+    return any(
+        interval(arg, domain).low != interval(arg, domain).high
+        for part in value.atoms(*_CURVES)
+        for arg in part.args
+    )
 
 
 def _crossings(clamp: sp.Expr) -> Iterator[Fraction]:

@@ -23,6 +23,7 @@ from sympy.core.relational import Relational
 from closedform.errors import LoweringError
 from closedform.language.exact import FINEST
 from closedform.language.functions import FloorDiv, FloorMod
+from closedform.language.settled import made
 from closedform.language.symbols import t
 from closedform.lowering.analysis.annotate import interval, is_integral, split
 from closedform.lowering.analysis.domain import LAST_STEP, Domain
@@ -77,7 +78,7 @@ class _Simplifier(Rewriter):
         if rule is not None:
             rewritten = rule(args, domain)
             return rewritten if rewritten.func == expr.func else self.visit(rewritten, domain)
-        return expr if tuple(args) == expr.args else expr.func(*args)
+        return expr if tuple(args) == expr.args else made(expr.func, *args)
 
     def _piecewise(self, expr: sp.Piecewise, domain: Domain) -> sp.Expr:
         simplified: list[tuple[sp.Expr, sp.Basic]] = []
@@ -135,7 +136,7 @@ def _comparison(kind: type[Relational], left: sp.Expr, right: sp.Expr) -> sp.Bas
         if isinstance(left, sp.Min):
             join = sp.Or if join is sp.And else sp.And
         return join(*(_comparison(kind, arg, right) for arg in left.args))
-    return kind(left, right)
+    return made(kind, left, right)
 
 
 def _extremum(kind: type[sp.Expr]) -> Rewrite:
@@ -148,7 +149,7 @@ def _extremum(kind: type[sp.Expr]) -> Rewrite:
             others = [values for arg, values in rivals if arg is not rival[0]]
             if any(loses(rival[1], values) for values in others):
                 rivals.remove(rival)
-        return kind(*(arg for arg, _ in rivals))
+        return made(kind, *(arg for arg, _ in rivals))
 
     return rewrite
 

@@ -31,6 +31,7 @@ from closedform.ir.ops import Op
 from closedform.ir.types import DType
 from closedform.language.exact import to_float
 from closedform.language.functions import FloorMod
+from closedform.language.settled import made
 from closedform.lowering.analysis.annotate import interval
 from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.context import Lowering
@@ -214,7 +215,7 @@ def fold_angle(numerator: sp.Expr, denominator: int, domain: Domain) -> sp.Expr:
 def complement(folded: sp.Expr, denominator: int) -> sp.Expr:
     """Returns ``D - F``; of a clamp ``min(x, D)`` it is ``max(D - x, 0)``, one node less."""
     if isinstance(folded, sp.Min):
-        return sp.Max(*(denominator - arg for arg in folded.args))
+        return made(sp.Max, *(denominator - arg for arg in folded.args))
     return denominator - folded
 
 

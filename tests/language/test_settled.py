@@ -1,0 +1,122 @@
+"""Constructors without SymPy's search: the expressions are those that SymPy makes."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+
+import pytest
+import sympy as sp
+
+from closedform import schedules, t
+from closedform.language import Schedule, hyper, settled
+from closedform.language.settled import made
+from closedform.schedules.examples import EXAMPLES
+
+N = hyper("steps", integer=True, positive=True)
+PEAK = hyper("peak")
+X = sp.Symbol("x")
+
+OPERANDS = (
+    t,
+    t + 1,
+    t - 20,
+    100 - t,
+    t / 7,
+    t**2,
+    N,
+    t / N,
+    (N - t) / (N + 1),
+    PEAK,
+    X,
+    sp.Integer(0),
+    sp.Integer(-3),
+    sp.Rational(5, 2),
+    sp.Max(t - 20, 0),
+    sp.Min(t, 30),
+    30 - sp.Max(t - 20, 0),
+    sp.sqrt(t),
+)
+
+ANGLES = (
+    sp.pi * t / 100,
+    2 * sp.pi * t,
+    3 * sp.pi * t / 2,
+    5 * sp.pi * t / 2,
+    -sp.pi * t / 3,
+    sp.pi * t,
+    sp.pi * t * (t + 1) / 2,
+    sp.pi * (t - 20) / 77,
+    sp.pi * (20 - t) / 77,
+    sp.pi * (t - sp.Rational(1, 2)),
+    sp.pi * sp.Min(t, 77) / 77,
+    sp.pi * (sp.Min(t, 77) / 200 + sp.Rational(1, 2)),
+    sp.pi * PEAK,
+    sp.pi * t / N,
+    sp.pi,
+    sp.Integer(0),
+    sp.pi / 8,
+    t,
+)
+
+
+def identical(one: sp.Basic, other: sp.Basic) -> bool:
+    """Equal, printed alike, and with operands in the same order."""
+    return one == other and one.args == other.args and sp.srepr(one) == sp.srepr(other)
+
+
+@pytest.mark.parametrize("func", [sp.Min, sp.Max, sp.Lt, sp.Le, sp.Gt, sp.Ge])
+def test_an_order_is_that_of_sympy(func: type[sp.Basic]) -> None:
+    pairs = list(itertools.product(OPERANDS, repeat=2))
+    for pair in random.Random(7).sample(pairs, 60):
+        assert identical(made(func, *pair), func(*pair)), pair
+
+
+@pytest.mark.parametrize("angle", ANGLES, ids=str)
+def test_a_cosine_is_that_of_sympy(angle: sp.Expr) -> None:
+    assert identical(made(sp.cos, angle), sp.cos(angle))
+
+
+def test_three_operands_are_those_of_sympy() -> None:
+    for three in random.Random(8).sample(list(itertools.combinations(OPERANDS, 3)), 25):
+        assert identical(made(sp.Min, *three), sp.Min(*three)), three
+
+
+@pytest.mark.parametrize("name", ["cosine", "one_cycle", "wsd", "rex", "inverse_square_root"])
+def test_bound_is_what_sympy_substitutes(name: str) -> None:
+    schedule = EXAMPLES[name].make()
+    assert isinstance(schedule, Schedule)
+    values = {
+        symbol: schedule.hyperparameters[symbol.name] for symbol in schedule.expr.free_symbols - {t}
+    }
+    assert identical(schedule.bound, schedule.expr.xreplace(values))
+
+
+COMMON: dict[str, Callable[[], Schedule]] = {
+    "cosine": lambda: schedules.cosine(3e-4, 3e-5, 98_123),
+    "linear": lambda: schedules.linear(3e-4, 0, 1_234),
+    "wsd": lambda: schedules.wsd(3e-4, 0, 100_123, 2_123, 10_000),
+    "one_cycle": lambda: schedules.one_cycle(1e-5, 1e-3, 1e-7, 10_123),
+}
+
+
+@pytest.mark.parametrize("make", COMMON.values(), ids=COMMON)
+def test_the_first_value_asks_sympy_for_no_order(
+    make: Callable[[], Schedule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lr = make()
+    expected = float(make().exact(5))
+
+    def search(*_: object) -> None:
+        raise AssertionError("SymPy compares two operands")
+
+    monkeypatch.setattr(sp.Min, "_find_localzeros", search)
+    monkeypatch.setattr(sp.Max, "_find_localzeros", search)
+    assert lr(5) == pytest.approx(expected, rel=1e-15, abs=1e-19)
+
+
+def test_samples_that_show_nothing_leave_it_to_sympy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settled, "_STEPS", (0,))
+    assert made(sp.Min, t, t + 1) == t
+    assert made(sp.Lt, t, t + 1) == sp.true

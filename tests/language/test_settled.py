@@ -63,7 +63,7 @@ ANGLES = (
 
 def identical(one: sp.Basic, other: sp.Basic) -> bool:
     """Equal, printed alike, and with operands in the same order."""
-    return one == other and one.args == other.args and sp.srepr(one) == sp.srepr(other)
+    return bool(one == other and one.args == other.args) and sp.srepr(one) == sp.srepr(other)
 
 
 @pytest.mark.parametrize("func", [sp.Min, sp.Max, sp.Lt, sp.Le, sp.Gt, sp.Ge])

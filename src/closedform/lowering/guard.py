@@ -14,7 +14,7 @@ the step.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -49,17 +49,19 @@ class Path:
 
     Attributes:
         parent: The branch around it; None for the whole expression.
-        conditions: Those of the branches before it, then its own.
+        conditions: Those of all branches up to it, or of more: they share one list.
+        place: The index of its own condition.
     """
 
     parent: Path | None = None
-    conditions: tuple[sp.Basic, ...] = ()
+    conditions: Sequence[sp.Basic] = ()
+    place: int = 0
 
     def expression(self, tensors: frozenset[sp.Symbol] = frozenset()) -> sp.Basic:
         """Returns the condition under which the branch is taken, as far as scalars decide it."""
         if self.parent is None:
             return sp.true
-        *before, own = self.conditions
+        *before, own = self.conditions[: self.place + 1]
         parts = [own, *(sp.Not(other) for other in before)]
         scalar = [part for part in parts if not part.free_symbols & tensors]
         return sp.And(self.parent.expression(tensors), *scalar)
@@ -131,10 +133,10 @@ class _Guard:
 
     def _piecewise(self, expr: sp.Piecewise, taken: Domain, path: Path) -> sp.Expr:
         guarded = []
-        conditions: tuple[sp.Basic, ...] = ()
+        conditions: list[sp.Basic] = []
         for value, condition, inside in branches(expr, taken):
-            conditions = (*conditions, condition)
-            here = Path(path, conditions)
+            conditions.append(condition)
+            here = Path(path, conditions, len(conditions) - 1)
             guarded.append((self.visit(value, inside, here), self.visit(condition, taken, path)))
         is_unchanged = all(
             new[0] is old[0] and new[1] is old[1]
@@ -154,7 +156,7 @@ class _Guard:
         inside = narrow(taken, joined, holds=is_and)
         if len(total) == len(expr.args) or inside is None:
             return expr if inside is not None else joined
-        here = Path(path, (joined,) if is_and else (joined, sp.true))
+        here = Path(path, (joined,)) if is_and else Path(path, (joined, sp.true), 1)
         partial = [self.visit(arg, inside, here) for arg in expr.args if arg not in total]
         return expr.func(joined, *partial)
 

@@ -19,7 +19,7 @@ from closedform.ir.types import LAST_STEP as LAST_STEP
 from closedform.ir.types import MAX_STEP as MAX_STEP
 from closedform.ir.types import DType
 from closedform.language.symbols import t
-from closedform.lowering.analysis.interval import ALL, INFINITY, Bound, Interval
+from closedform.lowering.analysis.interval import ALL, Bound, Interval
 
 
 @dataclass(frozen=True)
@@ -162,25 +162,24 @@ def _cut(
     current: Interval, operator: type[Relational], root: Fraction, is_integer: bool
 ) -> Interval | None:
     """The part of an interval where ``x operator root`` holds."""
-    low: Bound = -INFINITY
-    high: Bound = INFINITY
+    low: Bound = current.low
+    high: Bound = current.high
     whole = root.denominator == 1
     if operator is sp.Eq:
-        if is_integer and not whole:
+        if (is_integer and not whole) or not low <= root <= high:
             return None
         low = high = root
     elif operator is sp.Lt:
-        high = Fraction(math.ceil(root) - 1) if is_integer else root
+        high = min(high, Fraction(math.ceil(root) - 1) if is_integer else root)
     elif operator is sp.Le:
-        high = Fraction(math.floor(root)) if is_integer else root
+        high = min(high, root if whole or not is_integer else Fraction(math.floor(root)))
     elif operator is sp.Gt:
-        low = Fraction(math.floor(root) + 1) if is_integer else root
+        low = max(low, Fraction(math.floor(root) + 1) if is_integer else root)
     elif operator is sp.Ge:
-        low = Fraction(math.ceil(root)) if is_integer else root
+        low = max(low, root if whole or not is_integer else Fraction(math.ceil(root)))
     elif operator is sp.Ne and is_integer:
-        low = root + 1 if current.low == root else low
-        high = root - 1 if current.high == root else high
-    low, high = max(low, current.low), min(high, current.high)
+        low = root + 1 if low == root else low
+        high = root - 1 if high == root else high
     if low > high:
         return None
     return Interval(low, high, current.is_nonzero or (operator is sp.Ne and root == 0))

@@ -28,9 +28,12 @@ class Interval:
     is_nonzero: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "low", _bounded(self.low, -INFINITY))
-        object.__setattr__(self, "high", _bounded(self.high, INFINITY))
-        if self.low > 0 or self.high < 0:
+        low, high = _bounded(self.low, -INFINITY), _bounded(self.high, INFINITY)
+        if low is not self.low:
+            object.__setattr__(self, "low", low)
+        if high is not self.high:
+            object.__setattr__(self, "high", high)
+        if not self.is_nonzero and (_sign(low) > 0 or _sign(high) < 0):
             object.__setattr__(self, "is_nonzero", True)
 
     @property
@@ -134,6 +137,11 @@ def _bounded(bound: Bound, direction: float) -> Bound:
         return bound
     value = math.nextafter(as_float(bound), direction)
     return value if math.isinf(value) else Fraction(value)
+
+
+def _sign(bound: Bound) -> float:
+    """A number of the bound's sign, which Python compares with 0 faster than a Fraction."""
+    return bound if isinstance(bound, float) else bound.numerator
 
 
 def _sum(a: Bound, b: Bound, direction: int) -> Bound:

@@ -40,7 +40,12 @@ class Row:
 
 
 def medians(
-    *tasks: Task, rounds: int = 15, warm: int = 3, repeat: int = 1, least: float = 0.0
+    *tasks: Task,
+    rounds: int = 15,
+    warm: int = 3,
+    repeat: int = 1,
+    least: float = 0.0,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> list[float]:
     """Returns the median time of each task in seconds; every round measures all tasks.
 
@@ -50,6 +55,7 @@ def medians(
         warm: The number of warmup rounds.
         repeat: The number of calls of a task per measurement.
         least: The minimum duration of all rounds in seconds.
+        clock: Returns the time in seconds; ``time.process_time`` on a machine with other load.
     """
     times: list[list[float]] = [[] for _ in tasks]
     for _ in range(warm):
@@ -61,10 +67,10 @@ def medians(
     try:
         while len(times[0]) < rounds or time.perf_counter() - begin < least:
             for task, taken in zip(tasks, times, strict=True):
-                start = time.perf_counter()
+                start = clock()
                 for _ in range(repeat):
                     task()
-                taken.append((time.perf_counter() - start) / repeat)
+                taken.append((clock() - start) / repeat)
     finally:
         gc.enable()
     return [statistics.median(taken) for taken in times]

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from closedform.ir.types import DType
 
+NARROW = (torch.float16, torch.bfloat16)
+"""The dtypes of 16 bits."""
+
 
 def array_of(tensor: torch.Tensor) -> NDArray[Any]:
     """Returns a copy of a tensor as an array of its dtype."""

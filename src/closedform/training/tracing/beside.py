@@ -15,8 +15,7 @@ from closedform.ir import naming
 from closedform.ir.graph import Array
 from closedform.runtime.onnx_session import OnnxSession, open_session, run_on
 from closedform.training.feeds import read_sizes, shape_of
-from closedform.training.tracing.arrays import array_of
-from closedform.training.tracing.decompositions import NARROW
+from closedform.training.tracing.arrays import NARROW, array_of
 from closedform.training.tracing.forward import Forward
 from closedform.training.tracing.onnx_program import Tensors
 from closedform.training.tracing.probe import Run, run_eagerly

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch._decomp import core_aten_decompositions, get_decompositions
 
+from closedform.training.tracing.arrays import NARROW
+from closedform.training.tracing.convolutions import convolution_backward, unconvolve
 from closedform.training.tracing.random_operators import Draw, random_decompositions
 
 _ATEN = torch.ops.aten
 
-NARROW = (torch.float16, torch.bfloat16)
-"""The dtypes of 16 bits."""
 
 _NORMALISATION = (
     _ATEN._native_batch_norm_legit,
@@ -80,81 +80,6 @@ _SUMS = (_ATEN.sum.dim_IntList, _ATEN.scatter_add.default, _ATEN.index_put.defau
 of the graph in float32."""
 
 
-def convolution_backward(
-    grad: torch.Tensor,
-    value: torch.Tensor,
-    weight: torch.Tensor,
-    bias_sizes: list[int] | None,
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    transposed: bool,
-    output_padding: list[int],
-    groups: int,
-    output_mask: list[bool],
-) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
-    """Returns the gradients of a convolution in its input, its weight and its bias.
-
-    The input's is the transposed convolution of ``grad`` with the weight. The weight's is the
-    convolution of the input with ``grad``, batch and channels exchanged, stride and dilation
-    exchanged, cut to the size of the weight. A transposed convolution is its own mirror image.
-    """
-    del bias_sizes, output_padding
-    geometry = stride, padding, dilation, groups
-    wide, narrow = (grad, value) if transposed else (value, grad)
-    in_input = in_weight = in_bias = None
-    if output_mask[0]:
-        in_input = (
-            _convolve(grad, weight, geometry)
-            if transposed
-            else _unconvolve(grad, weight, value, geometry)
-        )
-    if output_mask[1]:
-        in_weight = _correlate(wide, narrow, weight, geometry)
-    if output_mask[2]:
-        in_bias = grad.sum([0, *range(2, grad.dim())])
-    return in_input, in_weight, in_bias
-
-
-Geometry = tuple[list[int], list[int], list[int], int]
-"""Stride, padding, dilation and groups of a convolution."""
-
-
-def _convolve(value: torch.Tensor, weight: torch.Tensor, geometry: Geometry) -> torch.Tensor:
-    *along, groups = geometry
-    none = [0] * len(geometry[0])
-    result: torch.Tensor = _ATEN.convolution(value, weight, None, *along, False, none, groups)
-    return result
-
-
-def _unconvolve(
-    grad: torch.Tensor, weight: torch.Tensor, like: torch.Tensor, geometry: Geometry
-) -> torch.Tensor:
-    """The transposed convolution whose result has the size of ``like``."""
-    *along, groups = geometry
-    missing = []
-    for axis, (step, pad, spread) in enumerate(zip(*along, strict=True), 2):
-        reach = (grad.shape[axis] - 1) * step - 2 * pad + spread * (weight.shape[axis] - 1) + 1
-        missing.append(like.shape[axis] - reach)
-    result: torch.Tensor = _ATEN.convolution(grad, weight, None, *along, True, missing, groups)
-    return result
-
-
-def _correlate(
-    wide: torch.Tensor, narrow: torch.Tensor, weight: torch.Tensor, geometry: Geometry
-) -> torch.Tensor:
-    """The gradient in the weight: each group's channels beside each other as one batch."""
-    stride, padding, dilation, groups = geometry
-    batch, channels, *space = wide.shape
-    per_group = channels // groups
-    beside = wide.reshape(batch, groups, per_group, *space).transpose(0, 2)
-    beside = beside.reshape(per_group, groups * batch, *space)
-    result = _convolve(beside, narrow.transpose(0, 1), (dilation, padding, stride, groups))
-    for axis, size in enumerate(weight.shape[2:], 2):
-        result = result.narrow(axis, 0, size)
-    return result.transpose(0, 1)
-
-
 def max_pool2d_backward(
     grad: torch.Tensor,
     value: torch.Tensor,
@@ -193,7 +118,7 @@ def avg_pool2d_backward(
     channels = value.shape[1]
     share = 1 / (divisor_override or height * width)
     kernel = torch.full((channels, 1, height, width), share, dtype=grad.dtype)
-    return _unconvolve(grad, kernel, value, (list(step), list(pad), [1, 1], channels))
+    return unconvolve(grad, kernel, value, (list(step), list(pad), [1, 1], channels))
 
 
 _BACKWARD: Mapping[Any, Callable[..., Any]] = {

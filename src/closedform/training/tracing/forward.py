@@ -11,8 +11,8 @@ from torch.func import functional_call
 from torch.utils import _pytree as pytree
 
 from closedform.errors import ExportError
+from closedform.training.tracing.arrays import NARROW
 from closedform.training.tracing.batch import Batch, Loss, key_text
-from closedform.training.tracing.decompositions import NARROW
 from closedform.training.tracing.isolation import plain_kernels
 from closedform.training.tracing.onnx_program import Tensors, quiet
 from closedform.training.tracing.places import Places

@@ -116,8 +116,13 @@ def multi_step(value: Number, gamma: Number, milestones: Sequence[Steps]) -> Sch
     initial, factor = hyper("value"), hyper("gamma")
     distinct = sorted(marks)
     reached = accumulate((marks[mark] for mark in distinct), initial=0)
-    expr = stepwise([initial * factor**count for count in reached], distinct)
+    expr = stepwise([_product(factor**count, initial) for count in reached], distinct)
     length = max(whole_length(distinct[-1]), sp.Integer(0)) if marks else None
     given: dict[str, Any] = {"value": value, "gamma": gamma}
     exact_number(gamma, "gamma of multi_step")
     return Schedule(expr, name="multi_step", length=length, **values_in(expr, given))
+
+
+def _product(power: sp.Expr, value: sp.Expr) -> sp.Expr:
+    """The product as SymPy writes it, which takes 0.3 ms to sort its two factors."""
+    return sp.Mul(value, power, evaluate=False) if isinstance(power, sp.Pow) else power * value

@@ -25,21 +25,31 @@ def substituted(expr: sp.Basic, values: Mapping[sp.Symbol, sp.Expr]) -> sp.Basic
         >>> substituted(Piecewise((a, t < 3), (0, True)), {a: Integer(2)})
         Piecewise((2, t < 3), (0, True))
     """
-    known: dict[sp.Basic, sp.Basic] = dict(values)
-    powers = _Powers()
+    return Substitution(values)(expr) if values else expr
 
-    def visit(part: sp.Basic) -> sp.Basic:
-        if part in known:
-            return known[part]
-        if part.args:
-            args = [visit(arg) for arg in part.args]
-            if any(new is not old for new, old in zip(args, part.args, strict=True)):
-                known[part] = _made_again(part, args, powers)
-                return known[part]
-        known[part] = part
-        return part
 
-    return visit(expr) if known else expr
+class Substitution:
+    """``substituted(expr, values)`` for many expressions: what they share is rebuilt once.
+
+    Args:
+        values: The value of each symbol.
+    """
+
+    def __init__(self, values: Mapping[sp.Symbol, sp.Expr]) -> None:
+        self._known: dict[sp.Basic, sp.Basic] = dict(values)
+        self._powers = _Powers()
+
+    def __call__(self, expr: sp.Basic) -> sp.Basic:
+        known = self._known
+        if expr in known:
+            return known[expr]
+        made = expr
+        if expr.args:
+            args = [self(arg) for arg in expr.args]
+            if any(new is not old for new, old in zip(args, expr.args, strict=True)):
+                made = _made_again(expr, args, self._powers)
+        known[expr] = made
+        return made
 
 
 def _made_again(part: sp.Basic, args: list[sp.Basic], powers: _Powers) -> sp.Basic:

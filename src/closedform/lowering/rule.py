@@ -24,6 +24,7 @@ from closedform.ir.types import DType, Shape, TensorType
 from closedform.language.model import tensor_input
 from closedform.language.schedule import Schedule
 from closedform.language.shapes import EPSILON
+from closedform.language.substitution import Substitution
 from closedform.language.symbols import GRAD, PARAM, local, state
 from closedform.language.update_rule import UpdateRule
 from closedform.lowering.analysis.annotate import interval
@@ -92,6 +93,7 @@ class RuleLowering:
         self.outer = _scalars(builder, step, self.place, options, self._bind)
         self.numbers, domain = _hyperparameters(rule, self.outer, inputs)
         self.numbers[EPSILON] = sp.Rational(float(np.finfo(dtype.numpy).eps))
+        self._with_numbers = Substitution(self.numbers)
         names = [symbol.name for expr in rule.all_expressions() for symbol in expr.free_symbols]
         totals = {sum_symbol(name) for name in names if name.startswith(naming.TOTAL)}
         # Totals and states of the model are data, as tensors are: their values are not known.
@@ -101,7 +103,7 @@ class RuleLowering:
         self._prepared: dict[tuple[object, ...], _Prepared] = {}
 
     def _bind(self, expr: sp.Expr, inside: Domain) -> sp.Expr:
-        simple = simplify(expr.xreplace(self.numbers), inside, self.place)
+        simple = simplify(self._with_numbers(expr), inside, self.place)
         return stable(simple, inside, float(np.finfo(self.scalar.numpy).max))
 
     def _ready(self, label: str, expr: sp.Basic, tensors: frozenset[sp.Symbol]) -> sp.Basic:

@@ -74,6 +74,10 @@ class _Simplifier(Rewriter):
             return expr if plain else _comparison(expr.func, *args)
         if isinstance(expr, sp.ITE):
             return without_choice(*args)
+        if isinstance(expr, sp.Min | sp.Max):
+            rivals = _contenders(expr.func, args, domain)
+            # SymPy compares the arguments of a new Min or Max pairwise, which takes long.
+            return expr if tuple(rivals) == expr.args else made(expr.func, *rivals)
         rule = _REWRITES.get(expr.func)
         if rule is not None:
             rewritten = rule(args, domain)
@@ -139,19 +143,18 @@ def _comparison(kind: type[Relational], left: sp.Expr, right: sp.Expr) -> sp.Bas
     return made(kind, left, right)
 
 
-def _extremum(kind: type[sp.Expr]) -> Rewrite:
+def _contenders(kind: type[sp.Expr], args: list[sp.Expr], domain: Domain) -> list[sp.Expr]:
+    """Returns the arguments of a Min or Max that may be its value, as far as intervals tell."""
+
     def loses(one: Interval, other: Interval) -> bool:
         return one.high <= other.low if kind is sp.Max else one.low >= other.high
 
-    def rewrite(args: list[sp.Expr], domain: Domain) -> sp.Expr:
-        rivals = [(arg, interval(arg, domain)) for arg in args]
-        for rival in list(rivals):
-            others = [values for arg, values in rivals if arg is not rival[0]]
-            if any(loses(rival[1], values) for values in others):
-                rivals.remove(rival)
-        return made(kind, *(arg for arg, _ in rivals))
-
-    return rewrite
+    rivals = [(arg, interval(arg, domain)) for arg in args]
+    for rival in list(rivals):
+        others = [values for arg, values in rivals if arg is not rival[0]]
+        if any(loses(rival[1], values) for values in others):
+            rivals.remove(rival)
+    return [arg for arg, _ in rivals]
 
 
 def _absolute(args: list[sp.Expr], domain: Domain) -> sp.Expr:
@@ -218,8 +221,6 @@ def _step(args: list[sp.Expr], _: Domain) -> sp.Expr:
 Rewrite = Callable[[list[sp.Expr], Domain], sp.Expr]
 
 _REWRITES: Mapping[type[sp.Basic], Rewrite] = {
-    sp.Max: _extremum(sp.Max),
-    sp.Min: _extremum(sp.Min),
     sp.Abs: _absolute,
     sp.floor: _floor,
     sp.ceiling: _ceiling,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -151,6 +152,10 @@ OPTIMIZERS: dict[str, Callable[[], UpdateRule]] = {
     "d_adapt_adam": lambda: optimizers.d_adapt_adam(LINE, growth_rate=1.02),
     "d_adapt_sgd": lambda: optimizers.d_adapt_sgd(LINE, momentum=0.9, weight_decay=0.01),
 }
+
+# A schedule or a rule does not change: each is made once for all tests of a process.
+SCHEDULES = {entry: cache(make) for entry, make in SCHEDULES.items()}
+OPTIMIZERS = {entry: cache(make) for entry, make in OPTIMIZERS.items()}
 
 STEPS = np.array([*range(130), 10**6, 2**31 + 1])
 # States that are means or sums of squares.

@@ -18,6 +18,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
@@ -126,7 +127,8 @@ class TooSlowError(Exception):
     """A block ran longer than it may: a mutant that does not end."""
 
 
-def mutants_of(module: ModuleType) -> list[Mutant]:
+@cache
+def mutants_of(module: ModuleType) -> tuple[Mutant, ...]:
     """Returns every mutant of a module, in the order of its lines."""
     path = str(module.__file__)
     tree = ast.parse(Path(path).read_text(encoding="utf-8"))
@@ -137,7 +139,7 @@ def mutants_of(module: ModuleType) -> list[Mutant]:
         owners = _owners(top)
         for number, node in enumerate(ast.walk(top)):
             owner = owners.get(id(node))
-            if owner is None or not isinstance(node, ast.expr):
+            if owner is None or not isinstance(node, CHANGED):
                 continue
             for variant in (0, 1):
                 changed = copy.deepcopy(node)
@@ -145,7 +147,7 @@ def mutants_of(module: ModuleType) -> list[Mutant]:
                     what = f"{ast.unparse(node)} -> {ast.unparse(changed)}"
                     place = statement, number, variant
                     found.append(Mutant(module.__name__, path, owner, node.lineno, what, place))
-    return sorted(found, key=lambda mutant: (mutant.line, mutant.what))
+    return tuple(sorted(found, key=lambda mutant: (mutant.line, mutant.what)))
 
 
 def _owners(top: ast.AST) -> dict[int, str]:
@@ -173,6 +175,19 @@ def _owners(top: ast.AST) -> dict[int, str]:
 
     visit(top, (), False)
     return owners
+
+
+CHANGED = (
+    ast.Compare,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.BoolOp,
+    ast.Constant,
+    ast.Attribute,
+    ast.IfExp,
+    ast.Call,
+)
+"""The nodes of which `_change` has a variant: only those are copied."""
 
 
 def _change(node: ast.AST, variant: int) -> bool:
@@ -217,16 +232,30 @@ def _code_of(code: CodeType, name: str, line: int) -> CodeType:
     return max(found, key=lambda one: one.co_firstlineno)
 
 
+def _functions(module: str) -> list[FunctionType]:
+    """The functions of a module that exist now, also in tables and closures."""
+    return [
+        function
+        for function in gc.get_objects()
+        if type(function) is FunctionType  # isinstance would ask lazy proxies of other packages
+        and function.__module__ == module
+    ]
+
+
+# The functions of a module and of its classes exist from its import on: one search finds them.
+_lasting_functions = cache(_functions)
+
+
 @contextlib.contextmanager
 def planted(mutant: Mutant) -> Iterator[int]:
     """Plants a mutant; gives the number of functions that bear it."""
     code = mutant.code()
+    is_local = "<locals>" in mutant.function
+    functions = _functions(mutant.module) if is_local else _lasting_functions(mutant.module)
     bearers = [
         function
-        for function in gc.get_objects()
-        if type(function) is FunctionType  # isinstance would ask lazy proxies of other packages
-        and function.__module__ == mutant.module
-        and function.__qualname__ == mutant.function
+        for function in functions
+        if function.__qualname__ == mutant.function
         and function.__code__.co_freevars == code.co_freevars
     ]
     old = [function.__code__ for function in bearers]

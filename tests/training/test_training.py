@@ -73,6 +73,7 @@ def trained_in_torch(model: nn.Module, case: Case, steps: int) -> list[float]:
     return losses
 
 
+@pytest.mark.sample(every=2)
 @pytest.mark.parametrize("name", CASES)
 def test_300_steps_are_those_of_torch(name: str, tmp_path: Path) -> None:
     case = CASES[name]

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from inspect import unwrap
 
 from closedform import schedules
 from closedform.language import Schedule, UpdateRule
@@ -54,7 +55,7 @@ ELEMENTWISE = (
 )
 # The table of periods that grow has 50 branches; one period is the same expression.
 SINGLE: Mapping[str, Callable[[], Schedule]] = {
-    **SCHEDULES,
+    **{name: unwrap(make) for name, make in SCHEDULES.items()},  # made anew: the code is faulty
     "warm_restarts": lambda: schedules.warm_restarts(1, 0.1, 10),
     # Made anew each time: a fault in the code shows in what is made with it.
     "linear": lambda: schedules.linear(0, 3e-4, 20),

@@ -40,6 +40,7 @@ class Substitution:
         self._powers = _Powers()
 
     def __call__(self, expr: sp.Basic) -> sp.Basic:
+        """Returns ``expr.xreplace(values)``."""
         known = self._known
         if expr in known:
             return known[expr]

@@ -138,29 +138,44 @@ def chained(name: str, base: sp.Expr, actions: Sequence[Action]) -> Schedule:
         DefinitionError: Update 0 has no value, or schedulers that do not only multiply act together
             for more than ``MAX_TABLE`` updates.
     """
-    marks = _marks(actions)
     failures = [(a.update(a.failure[0]), a.failure[1]) for a in actions if a.failure is not None]
     end, reason = min(failures, default=(None, ""))
     stages: list[tuple[Callable[[], sp.Expr], int | None]] = []
     value = base
-    for begin, stop in pairwise((*marks, None)):
-        if begin is None or (end is not None and begin >= end):
-            break
-        active = _active(actions, begin)
-        if end is not None and (stop is None or stop > end):
-            stop = end
+    for begin, stop, active in _spans(name, actions, end):
         if _has_closed_form(active):
             curve = _closed_form(value, active)
             stages.append((_of_clock(curve), stop))
             if stop is not None:
                 value = _rounded(curve(sp.Integer(stop - 1)))
             continue
-        values = _recursion(name, value, actions, active, begin, stop)
+        assert stop is not None, "_spans refuses a recursion without an end"
+        values = _recursion(value, actions, active, range(begin, stop))
         stages += [(_constant(v), begin + index + 1) for index, v in enumerate(values)]
         value = values[-1]
     if end is not None:
         stages.append((_raising(reason), None))
     return by_intervals(name, *stages)
+
+
+def _spans(
+    name: str, actions: Sequence[Action], end: int | None
+) -> list[tuple[int, int | None, list[_Active]]]:
+    """The first update of each span, the one after its last, and the schedulers that act in it."""
+    spans: list[tuple[int, int | None, list[_Active]]] = []
+    for begin, mark in pairwise((*_marks(actions), None)):
+        if begin is None or (end is not None and begin >= end):
+            break
+        active = _active(actions, begin)
+        stop = end if end is not None and (mark is None or mark > end) else mark
+        if not _has_closed_form(active) and (stop is None or stop - begin > MAX_TABLE):
+            raise DefinitionError(
+                f"schedulers act together for more than {MAX_TABLE} updates, and not all multiply",
+                where=name,
+                hint="give them ends, or let one begin where the other ends",
+            )
+        spans.append((begin, stop, active))
+    return spans
 
 
 def _active(actions: Sequence[Action], begin: int) -> list[_Active]:
@@ -204,21 +219,9 @@ def _closed_form(value: sp.Expr, active: Sequence[_Active]) -> Curve:
 
 
 def _recursion(
-    name: str,
-    value: sp.Expr,
-    actions: Sequence[Action],
-    active: Sequence[_Active],
-    begin: int,
-    stop: int | None,
+    value: sp.Expr, actions: Sequence[Action], active: Sequence[_Active], updates: range
 ) -> list[sp.Expr]:
     """The values of the updates in which several schedulers act that do not only multiply."""
-    if stop is None or stop - begin > MAX_TABLE:
-        raise DefinitionError(
-            f"schedulers act together for more than {MAX_TABLE} updates, and not all multiply",
-            where=name,
-            hint="give them ends, or let one begin where the other ends",
-        )
-    updates = range(begin, stop)
     changes = [_changes(one, updates) for one in active]
     as_listed = sorted(range(len(active)), key=lambda i: _place(actions, active[i].action))
     current, values = float(value), []

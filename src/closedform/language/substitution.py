@@ -44,13 +44,13 @@ class Substitution:
         known = self._known
         if expr in known:
             return known[expr]
-        made = expr
+        result = expr
         if expr.args:
             args = [self(arg) for arg in expr.args]
             if any(new is not old for new, old in zip(args, expr.args, strict=True)):
-                made = _made_again(expr, args, self._powers)
-        known[expr] = made
-        return made
+                result = _made_again(expr, args, self._powers)
+        known[expr] = result
+        return result
 
 
 def _made_again(part: sp.Basic, args: list[sp.Basic], powers: _Powers) -> sp.Basic:

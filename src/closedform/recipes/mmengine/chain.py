@@ -142,16 +142,15 @@ def chained(name: str, base: sp.Expr, actions: Sequence[Action]) -> Schedule:
     end, reason = min(failures, default=(None, ""))
     stages: list[tuple[Callable[[], sp.Expr], int | None]] = []
     value = base
-    for begin, stop, active in _spans(name, actions, end):
-        if _has_closed_form(active):
+    for updates, active in _spans(name, actions, end):
+        if updates is None or _has_closed_form(active):
             curve = _closed_form(value, active)
-            stages.append((_of_clock(curve), stop))
-            if stop is not None:
-                value = _rounded(curve(sp.Integer(stop - 1)))
+            stages.append((_of_clock(curve), None if updates is None else updates.stop))
+            if updates is not None:
+                value = _rounded(curve(sp.Integer(updates[-1])))
             continue
-        assert stop is not None, "_spans refuses a recursion without an end"
-        values = _recursion(value, actions, active, range(begin, stop))
-        stages += [(_constant(v), begin + index + 1) for index, v in enumerate(values)]
+        values = _recursion(value, actions, active, updates)
+        stages += [(_constant(v), update + 1) for update, v in zip(updates, values, strict=True)]
         value = values[-1]
     if end is not None:
         stages.append((_raising(reason), None))
@@ -160,21 +159,22 @@ def chained(name: str, base: sp.Expr, actions: Sequence[Action]) -> Schedule:
 
 def _spans(
     name: str, actions: Sequence[Action], end: int | None
-) -> list[tuple[int, int | None, list[_Active]]]:
-    """The first update of each span, the one after its last, and the schedulers that act in it."""
-    spans: list[tuple[int, int | None, list[_Active]]] = []
+) -> list[tuple[range | None, list[_Active]]]:
+    """Updates in which the same schedulers act, and those; None from the last mark on."""
+    spans: list[tuple[range | None, list[_Active]]] = []
     for begin, mark in pairwise((*_marks(actions), None)):
         if begin is None or (end is not None and begin >= end):
             break
         active = _active(actions, begin)
         stop = end if end is not None and (mark is None or mark > end) else mark
-        if not _has_closed_form(active) and (stop is None or stop - begin > MAX_TABLE):
+        updates = None if stop is None else range(begin, stop)
+        if not _has_closed_form(active) and (updates is None or len(updates) > MAX_TABLE):
             raise DefinitionError(
                 f"schedulers act together for more than {MAX_TABLE} updates, and not all multiply",
                 where=name,
                 hint="give them ends, or let one begin where the other ends",
             )
-        spans.append((begin, stop, active))
+        spans.append((updates, active))
     return spans
 
 

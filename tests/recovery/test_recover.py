@@ -16,8 +16,9 @@ from closedform import schedules
 from closedform.errors import ArgumentError, ConfigError, UnknownNameError
 from closedform.language import Schedule
 from closedform.recovery import recover
-from closedform.recovery.marks import Points, linear_prefix
-from closedform.recovery.numeric import Program, degree
+from closedform.recovery.fit import Fits
+from closedform.recovery.marks import Points, kinks, linear_prefix
+from closedform.recovery.numeric import Program, degree, values_of
 from closedform.recovery.simplest import candidates, digits
 from closedform.recovery.structures import NOT_RECOVERED, forms, structure
 from tests.recovery.draws import ARGUMENTS, COMPOSITIONS, NOT_DRAWN, Drawer, draw, is_right
@@ -149,6 +150,29 @@ def test_linear_prefix() -> None:
     values = np.minimum(steps / 25, 1.0)
     points = Points(steps, values, np.full(40, 1e-9))
     assert linear_prefix(points) == 26
+
+
+def test_a_coarse_kink_beside_a_fine_one_is_left_out() -> None:
+    steps = np.arange(120.0)
+    values = np.where(steps < 81, steps / 81, 1 - (steps - 81) / 39)
+    assert kinks(Points(steps, values, np.full(120, 1e-9))) == [81]
+
+
+def test_a_least_square_is_close_though_one_residual_is_above_1() -> None:
+    residuals = np.array([[0.1, -1.4, 0.3], [1.0, 1.1, -1.2], [4.5, 0.0, 0.0]])
+    fits = Fits({}, residuals)
+    assert [fits.is_close(index) for index in range(3)] == [True, False, False]
+
+
+def test_rounding_does_not_leave_a_power_without_a_value() -> None:
+    """22 * float(1/479) - float(22/479) is below 0."""
+    lr = schedules.cosine_k_decay(0.03, 0, 501, 0.5, warmup=22)
+    assert np.all(np.isfinite(values_of(lr.bound, np.arange(600.0))))
+
+
+def test_many_arguments_are_found_by_the_steps_at_which_the_form_changes() -> None:
+    drawn = draw("tri_stage", 2)
+    assert is_right(drawn, recover(drawn.logged()).schedule)
 
 
 def test_degree_and_columns() -> None:

@@ -83,6 +83,9 @@ class _Composer:
             if other is not None and other.cost < limit:
                 return other
         if depth == MOST_STRETCHES:
+            found = Search(points, self.effort).likeliest(limit, MOST_ARGUMENTS + 1) or found
+            if found is not None and found.cost < limit:
+                return found
             found = self._two(points, curve, limit) or found
             limit = limit if found is None else found.cost
             found = Search(points, self.effort).best(limit, least=MOST_ARGUMENTS + 1) or found

@@ -47,9 +47,22 @@ class Fits:
         found: Values = np.max(np.abs(self.residuals), axis=1)
         return found
 
+    def is_close(self, index: int | None = None) -> bool:
+        """Returns whether a start, or any of them, may be a reproduction before it is rounded.
+
+        The parameters that were logged have no residual above 1, so that the least mean square is
+        not above 1 either; a single residual of the least squares may be.
+        """
+        close = (self.costs <= 1 + 1e-6) & (self.largest <= _LARGEST)
+        return bool(close.any() if index is None else close[index])
+
     def best(self, count: int) -> NDArray[np.int64]:
         """Returns the positions of the starts with the smallest costs."""
         return np.argsort(self.costs, kind="stable")[:count]
+
+
+_LARGEST = 4.0
+"""The largest residual at the least squares of a fit that is close."""
 
 
 _HOPELESS = 1e3

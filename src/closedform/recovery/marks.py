@@ -38,8 +38,13 @@ def flat_runs(points: Points) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]
 
 
-def jumps(points: Points) -> list[int]:
-    """Returns the positions of the points after a jump."""
+def jumps(points: Points, ratio: float = 4.0) -> list[int]:
+    """Returns the positions of the points after a jump.
+
+    Args:
+        points: The points.
+        ratio: Least slope at a jump, in units of those around it.
+    """
     t, v, e = points.steps, points.values, points.errors
     if len(t) < 4:
         return []
@@ -52,7 +57,7 @@ def jumps(points: Points) -> list[int]:
         after,
         np.where(np.isinf(after), before, np.maximum(before, after)),
     )
-    found = np.flatnonzero(np.abs(slope) > 4 * around + 4 * noise)
+    found = np.flatnonzero(np.abs(slope) > ratio * around + 4 * noise)
     return [int(index) + 1 for index in found]
 
 
@@ -92,10 +97,12 @@ def kinks(points: Points, most: int = 6) -> list[int]:
         near[:-2] = np.minimum(near[:-2], change[2:])
         score = change / (floor + near)
         # Of kinks that are clear the first ones: those of a curve with a period are all alike.
+        finer = list(found)
         for place in np.argsort(-np.minimum(score, _CLEAR), kind="stable")[:most]:
-            if score[place] > 2:
-                position = int(index[place + 1])
-                found[position] = max(found.get(position, 0.0), min(float(score[place]), _CLEAR))
+            position = int(index[place + 1])
+            # A kink between two points of a wide stride is one that a finer stride has found.
+            if score[place] > 2 and all(abs(position - other) > stride for other in finer):
+                found[position] = min(float(score[place]), _CLEAR)
     return sorted(found, key=lambda place: (-found[place], place))[: 2 * most]
 
 
@@ -131,7 +138,7 @@ def marks(points: Points, most: int = 8) -> list[float]:
     places: list[int] = []
     runs = sorted(flat_runs(points), key=lambda run: run[0] - run[1])[:3]
     for first, last in runs:
-        places += [first, min(last + 1, len(t) - 1)]
+        places += [first] if last + 1 == len(t) else [first, last + 1]
     places.append(min(linear_prefix(points), len(t) - 1))
     places += jumps(points)[:3]
     places += extremes(points)

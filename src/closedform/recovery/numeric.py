@@ -30,16 +30,18 @@ def _fold(function: Function) -> Function:
 
 def _power(base: Any, exponent: Any) -> Any:
     if isinstance(exponent, float):
-        if exponent == 0.5:
-            return np.sqrt(base)
-        if exponent == -0.5:
-            return 1 / np.sqrt(base)
         if exponent == -1:
             return 1 / base
         if exponent == 2:
             return base * base
     # Rounding makes a base that is 0 at the end of a stretch negative: its power is not NaN.
-    return np.power(np.where((base < 0) & (base > -_ROUNDING), 0.0, base), exponent)
+    base = np.where((base < 0) & (base > -_ROUNDING), 0.0, base)
+    if isinstance(exponent, float):
+        if exponent == 0.5:
+            return np.sqrt(base)
+        if exponent == -0.5:
+            return 1 / np.sqrt(base)
+    return np.power(base, exponent)
 
 
 _ROUNDING = 1e-12

@@ -27,16 +27,24 @@ SCREENED = 48
 FITTED = 160
 """Points that parameters are fitted to; the result is checked at all."""
 
-_CLOSE = 1.4
-"""Largest residual of a fit that may yet be a reproduction: its parameters are not rounded."""
-
-
 _PROMISING = 100.0
 """Cost of a fit that converges slowly and gets more steps."""
 
 
 _UNKNOWN = 1e300
 """The deviation of a parameter on which the points do not depend."""
+
+
+LIKELIEST = 6
+"""Structures with many parameters that are fitted before compositions."""
+
+
+MOST_PARTS = 10_000
+"""Largest denominator of an exponent: exact powers of numbers with others take too long."""
+
+
+_NEAR = 10.0
+"""Cost of a start from which a structure is about as likely as one with a smaller cost."""
 
 
 _FAR = 3e-3
@@ -142,20 +150,58 @@ class Search:
             least: The smallest one.
         """
         found: Call | None = None
-        for form in forms():
-            if 1 + 2 * form.size >= limit:
+        for size, made in self._possible(limit, most, least):
+            if 1 + 2 * size >= limit or self.effort.is_spent:
                 break
-            if form.size > most or self.effort.is_spent:
-                break
-            if form.size < least:
-                continue
-            made = structure(form)
-            if made is None or not self._may_be(made):
-                continue
-            call = self.fitted(made, limit)
+            call = self.fitted(made)
             if call is not None and call.cost < limit:
                 found, limit = call, call.cost
         return found
+
+    def likeliest(self, limit: float, least: int, count: int = LIKELIEST) -> Call | None:
+        """Returns a call of those structures that are nearest to the points at the starts.
+
+        The steps at which the curve changes its form are among the starts, so that a structure
+        with many parameters is near the points there already, if it is the one that was logged.
+
+        Args:
+            limit: The cost that it must be below.
+            least: The smallest number of parameters.
+            count: The number of structures that are fitted.
+        """
+        ranked: list[tuple[float, int, int, Structure]] = []
+        least_cost: dict[str, float] = {}
+        for size, made in self._possible(limit, 99, least):
+            theta = starts(made, self.curve)
+            if len(theta) == 0:
+                continue
+            nearest = float(np.min(self._screened(made, theta).costs))
+            # Another argument that does not bring it nearer is left out.
+            kind = f"{made.name} {made.fixed}"
+            if nearest < 0.95 * least_cost.get(kind, np.inf) or nearest <= _NEAR:
+                least_cost[kind] = nearest
+                ranked.append((max(nearest, _NEAR), size, len(ranked), made))
+        found: Call | None = None
+        for cost, size, _, made in sorted(ranked, key=lambda one: one[:3])[:count]:
+            if 1 + 2 * size >= limit or (found is not None and cost > _NEAR):
+                continue
+            call = self.fitted(made)
+            if call is not None and call.cost < limit:
+                found, limit = call, call.cost
+        return found
+
+    def _possible(self, limit: float, most: int, least: int) -> Iterator[tuple[int, Structure]]:
+        """The structures of so many parameters that the curve may have, and their sizes."""
+        for form in forms():
+            if form.size > most or 1 + 2 * form.size >= limit:
+                return
+            made = structure(form) if form.size >= least else None
+            if made is not None and self._may_be(made):
+                yield form.size, made
+
+    def _screened(self, made: Structure, theta: Values) -> Fits:
+        """The fits of starts to a few points."""
+        return Problem(made, self.few, self.effort).project(theta)
 
     def _may_be(self, made: Structure) -> bool:
         """Whether a structure can have the jumps of the curve."""
@@ -164,26 +210,25 @@ class Search:
             return bool(self.curve.jumps) and restarts in (None, len(self.curve.jumps))
         return made.has_jumps or not self.curve.has_jumps
 
-    def fitted(self, made: Structure, limit: float = float("inf")) -> Call | None:
+    def fitted(self, made: Structure) -> Call | None:
         """Returns the call of a structure with the simplest arguments that reproduce the points."""
         if len(made.parameters) > len(self.points.steps):
             return None
         theta = starts(made, self.curve)
         if len(theta) == 0:
             return None
-        screen = Problem(made, self.few, self.effort).project(theta)
-        theta = theta[screen.best(6)]
+        theta = theta[self._screened(made, theta).best(6)]
         problem = Problem(made, self.many, self.effort)
         theta, fits = problem.refine(theta, 8)
         if float(np.min(fits.costs)) > self.far:
             return None
         theta = theta[fits.best(2)]
         theta, fits = problem.refine(theta, 30)
-        if _CLOSE < float(np.min(fits.largest)) and float(np.min(fits.costs)) < _PROMISING:
+        if not fits.is_close() and float(np.min(fits.costs)) < _PROMISING:
             theta, fits = problem.refine(theta, 40)
             theta, fits = self._snapped(problem, theta, fits)
         for index in fits.best(2):
-            if fits.largest[index] > _CLOSE * 3:
+            if not fits.is_close(index):
                 continue
             for arguments in self.simplified(made, theta, fits, int(index)):
                 call = self.checked(made, arguments)
@@ -253,8 +298,6 @@ class Search:
         ]
         if loose and wide > 0:
             place = next((i for i in loose if others[i].role is Role.STEPS), loose[0])
-            if others[place].name == "width":
-                pass
             options = self._simple_options(problem, row, frozen, place)
             for value, moved in options[:wide]:
                 yield from self._rounded(problem, moved, {**known, place: value}, wide - 1)
@@ -269,9 +312,8 @@ class Search:
         tried[:, place] = [float(number) for number in near]
         frozen[place] = True
         tried, fits = problem.refine(tried, 6, frozen)
-        bound = 1.02 if is_last else _CLOSE
         for position, number in enumerate(near):
-            if fits.largest[position] > bound:
+            if fits.largest[position] > 1.02 if is_last else not fits.is_close(position):
                 continue
             if count and one.role is Role.STEPS and number.denominator != 1:
                 return
@@ -293,6 +335,8 @@ class Search:
             for number in candidates(value, is_integer=one.is_integer)
             if abs(float(number) - value) <= within + (slack if number.denominator == 1 else 0.0)
         ]
+        if one.role is Role.EXPONENT:
+            return _as_exponents(near)
         if one.role is not Role.STEPS or one.is_integer:
             return near
         whole = candidates(value, is_integer=True)
@@ -306,6 +350,10 @@ class Search:
         one = problem.others[place]
         guess = float(row[0, place])
         numbers = _simple_numbers(guess, one.is_integer or one.role is Role.STEPS, self.curve.end)
+        if one.role is Role.EXPONENT:
+            numbers = _as_exponents(numbers)
+        if not numbers:
+            return []
         tried = np.repeat(row, len(numbers), axis=0)
         for index, other in enumerate(problem.others):
             if other.role is Role.FACTOR and not frozen[index] and one.role is Role.STEPS:
@@ -317,7 +365,7 @@ class Search:
         roles = [i for i, other in enumerate(problem.others) if other.role is Role.FACTOR]
         found = []
         for index, number in enumerate(numbers):
-            if fits.largest[index] > _CLOSE:
+            if not fits.is_close(index):
                 continue
             moved = tried[[index]]
             factors = [moved[0, i] for i in roles if not fixed[i]]
@@ -349,6 +397,11 @@ class Search:
             spreads = np.sqrt(np.sum((right.T * inverse) ** 2, axis=1)) / scale
         result[free] = spreads
         return result
+
+
+def _as_exponents(numbers: list[Fraction]) -> list[Fraction]:
+    """Those of which the exact powers are computed in a short time."""
+    return [number for number in numbers if number.denominator <= MOST_PARTS]
 
 
 def _along(name: str, rate: float, guess: float, numbers: list[Fraction]) -> Values:

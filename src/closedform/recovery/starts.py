@@ -16,6 +16,9 @@ Values = NDArray[np.float64]
 
 MOST_STARTS = 600
 
+_CLEAR_JUMP = 12.0
+"""Slope at a clear jump, in units of those around it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Features:
@@ -25,6 +28,7 @@ class Features:
         points: The points.
         marks: The steps at which it may change its form.
         jumps: The steps of the points after jumps.
+        clear_jumps: Those of the ones that are not the begin of a steep fall.
         turns: The first steps at which it begins to fall, or to rise.
         periods: Numbers of steps of which the jumps are multiples.
         is_stepwise: Whether it is constant between jumps.
@@ -33,6 +37,7 @@ class Features:
     points: Points
     marks: tuple[float, ...]
     jumps: tuple[float, ...]
+    clear_jumps: tuple[float, ...]
     turns: tuple[float, ...]
     periods: tuple[float, ...]
     is_stepwise: bool
@@ -45,7 +50,7 @@ class Features:
     @property
     def has_jumps(self) -> bool:
         """Whether it certainly has a jump after its first steps."""
-        return self.is_dense and any(step >= self.points.steps[0] + 3 for step in self.jumps)
+        return self.is_dense and any(step >= self.points.steps[0] + 3 for step in self.clear_jumps)
 
     @property
     def end(self) -> float:
@@ -62,6 +67,7 @@ def features(points: Points) -> Features:
         points,
         tuple(marks(points)),
         tuple(float(points.steps[place]) for place in after),
+        tuple(float(points.steps[place]) for place in jumps(points, _CLEAR_JUMP)),
         tuple(float(points.steps[place]) for place in turns(points)),
         tuple(_periods(points, after)),
         bool(after) and covered + len(after) >= 0.9 * len(points.steps),
@@ -129,7 +135,9 @@ def _pool(
         seen = [(m + shift) / steps for m in curve.marks if m + shift < steps]
         return [*seen[:5], 0.3, 0.1, 0.5] if one.name == "rise" else seen[:5]
     if one.role is Role.EXPONENT:
-        return [-0.5, -1.0, -0.2, 0.5] if one.name == "exponent" else [2.0, 0.5, 3.0, 1.3]
+        if one.name == "exponent":
+            return [*_exponent(curve, given), -0.5, -1.0, -0.2, 0.5]
+        return [2.0, 0.5, 3.0, 1.3]
     if one.role is Role.ARGUMENT:
         return [-6.0, -3.0] if one.name == "low" else [3.0, 1.5]
     if one.role is Role.FACTOR:
@@ -217,6 +225,20 @@ def _factors(structure: Structure, curve: Features, given: Mapping[str, float]) 
     if v[middle] and t[middle] > t[0]:
         rates.append(abs(float(v[middle]) / first) ** (steps / float(t[middle] - t[0])))
     return rates
+
+
+def _exponent(curve: Features, given: Mapping[str, float]) -> list[float]:
+    """The exponent of the power that passes through two points between the warmup and the tail."""
+    t, v = curve.points.steps, curve.points.values
+    begin = given.get("warmup", 0.0)
+    end = given["steps"] - given["tail"] if {"steps", "tail"} <= given.keys() else float(t[-1])
+    inside = np.flatnonzero((t >= max(begin, 1.0)) & (t <= end))
+    if len(inside) < 2:
+        return []
+    first, last = int(inside[0]), int(inside[-1])
+    if v[first] * v[last] <= 0:
+        return []
+    return [float(np.log(v[last] / v[first]) / np.log(t[last] / t[first]))]
 
 
 def _envelope(curve: Features) -> list[float]:

@@ -33,8 +33,8 @@ _EXTREMA = (sp.Min, sp.Max)
 _ORDERS = (sp.Lt, sp.Le, sp.Gt, sp.Ge)
 
 
-def made(func: type[sp.Basic], *args: sp.Basic) -> Any:
-    """Returns ``func(*args)``.
+def made(func: type[sp.Basic], *operands: sp.Basic | int) -> Any:
+    """Returns ``func(*operands)``.
 
     Example:
         >>> from closedform.language.symbols import t
@@ -44,6 +44,7 @@ def made(func: type[sp.Basic], *args: sp.Basic) -> Any:
         >>> made(Min, t, t + 1)
         t
     """
+    args = [sp.Integer(each) if isinstance(each, int) else each for each in operands]
     try:
         if func is sp.cos:
             angle = _reduced(args[0])

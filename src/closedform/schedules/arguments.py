@@ -88,7 +88,7 @@ def steps_symbol(number: sp.Rational) -> sp.Symbol:
 
 def whole_length(steps: sp.Expr) -> sp.Expr:
     """Returns the first integer step at or after ``steps``: there the shape is complete."""
-    return sp.ceiling(steps)
+    return steps if isinstance(steps, sp.Symbol) and steps.is_integer else sp.ceiling(steps)
 
 
 def stepwise(values: Sequence[sp.Expr], marks: Sequence[sp.Expr]) -> sp.Expr:

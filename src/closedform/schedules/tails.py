@@ -8,6 +8,7 @@ from closedform.errors import DomainError
 from closedform.language import Schedule, exact_number, hyper, t
 from closedform.language.aliases import Count, Number, Steps
 from closedform.language.lengths import with_lengths
+from closedform.language.settled import made
 from closedform.language.substitution import values_in
 from closedform.schedules.arguments import check_choice, positive_steps, whole_number
 from closedform.schedules.blends import along_cosine, along_inverse_root, along_line
@@ -45,9 +46,9 @@ def cosine_linear_tail(
     number, falling = _with_tail(steps, tail, where)
     n, d = hyper("steps", integer=True, positive=True), hyper("tail", integer=True, positive=True)
     a, b, last = hyper("start"), hyper("end"), hyper("final")
-    height = along_cosine(a, b, sp.Min(t, n - d) / n)
+    height = along_cosine(a, b, made(sp.Min, t, n - d) / n)
     return Schedule(
-        along_line(last, height, sp.Min(1, (n - sp.Min(t, n)) / d)),
+        along_line(last, height, made(sp.Min, 1, (n - made(sp.Min, t, n)) / d)),
         name=where,
         length=n,
         domain=(d <= n,),
@@ -89,7 +90,7 @@ def cosine_constant_tail(start: Number, end: Number, steps: Count, tail: Count) 
         raise DomainError(f"tail must be below steps, got {tail!r} of {steps!r}", where=where)
     n, d = hyper("steps", integer=True, positive=True), hyper("tail", integer=True, positive=True)
     return Schedule(
-        along_cosine(hyper("start"), hyper("end"), sp.Min(t, n - d) / (n - d)),
+        along_cosine(hyper("start"), hyper("end"), made(sp.Min, t, n - d) / (n - d)),
         name=where,
         length=n,
         domain=(d < n,),
@@ -157,7 +158,7 @@ def power_with_tail(
     a, k = hyper("peak", positive=True), hyper("exponent")
     b = hyper("end", positive=True if shape in POSITIVE_SHAPES else None)
     curve, height = a * (t / w) ** k, a * ((n - d) / w) ** k
-    progress = sp.Min(sp.Max(t - (n - d), 0), d) / d
+    progress = made(sp.Min, made(sp.Max, t - (n - d), 0), d) / d
     expr = sp.Piecewise(
         (along_line(hyper("start"), a, t / w), t < w),
         (curve, t < n - d),
@@ -228,15 +229,15 @@ def inverse_square_root_cooldown(
     w = hyper("warmup", integer=True, positive=True) if rising else sp.S.Zero
     h = hyper("shift") if ahead else sp.S.Zero
     low = hyper("floor") if exact_number(floor, f"floor of {where}") else sp.S.Zero
-    elapsed = (sp.Max(t - w, 0) if rising else t) + h
+    elapsed = (made(sp.Max, t - w, 0) if rising else t) + h
     expr = along_inverse_root(hyper("peak"), low, elapsed, hyper("timescale", positive=True))
     domain: tuple[sp.Basic, ...] = ()
     n = hyper("steps", integer=True, positive=True)
     if rising:
-        expr *= sp.Min(1, t / w)
+        expr *= made(sp.Min, 1, t / w)
     if cooling:
         c = hyper("cooldown", integer=True, positive=True)
-        expr *= sp.Min(1, (n - sp.Min(t, n)) / c)
+        expr *= made(sp.Min, 1, (n - made(sp.Min, t, n)) / c)
         domain = (w + c <= n,)
     given = {"peak": peak, "steps": number, "timescale": scale, "warmup": rising}
     given |= {"cooldown": cooling, "shift": ahead, "floor": floor}

@@ -8,9 +8,17 @@ import pytest
 import z3
 from flint import fmpq
 
+from closedform import schedules
 from closedform.errors import VerificationError
 from closedform.verify.tactics import solver
-from closedform.verify.tactics.solver import Question, Reading, ask, entails, has_integers
+from closedform.verify.tactics.solver import (
+    Answer,
+    Question,
+    Reading,
+    ask,
+    entails,
+    has_integers,
+)
 from closedform.verify.terms.build import (
     HALF,
     ONE,
@@ -47,6 +55,7 @@ from closedform.verify.terms.build import (
 )
 from closedform.verify.terms.evaluate import holds
 from closedform.verify.terms.tree import Sign, Term
+from closedform.verify.terms.verdict import Status
 
 X, Y = symbol("x"), symbol("y")
 P = symbol("p", sign=Sign.POSITIVE)
@@ -183,4 +192,17 @@ def test_missing_solver_is_an_error_that_names_the_extra(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "z3", None)
     monkeypatch.setattr(solver, "z3", solver._Z3())
     with pytest.raises(VerificationError, match=r'pip install "closedform\[prove\]"'):
-        ask([less(X, Y)], MS)
+        Question([less(X, Y)], Reading.REAL)
+    assert ask([less(X, Y), less(Y, X)], MS) == Answer(refuted=False)
+
+
+def test_without_a_solver_claims_are_unknown_with_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "z3", None)
+    monkeypatch.setattr(solver, "z3", solver._Z3())
+    report = schedules.wsd(1, 0, 100, 10, 20).verify()
+    unknown = [each.verdict for each in report.findings if each.verdict.status is Status.UNKNOWN]
+    assert unknown
+    for verdict in unknown:
+        assert verdict.reason.endswith('not installed: pip install "closedform[prove]"')

@@ -29,7 +29,7 @@ from closedform.verify.tactics.samples import (
     examine,
     simplified,
 )
-from closedform.verify.tactics.solver import Reading, ask
+from closedform.verify.tactics.solver import Reading, ask, missing
 from closedform.verify.terms.build import (
     either,
     equal,
@@ -194,7 +194,8 @@ def _unknown(reason: str, tally: Tally) -> Verdict:
     sampled = f"it is true at {tally.satisfied} points"
     if tally.undecided:
         sampled += f", and within balls at {tally.undecided}"
-    return Verdict(Status.UNKNOWN, (), None, f"{reason}; {sampled}", tally.satisfied)
+    reasons = [reason, sampled, missing()]
+    return Verdict(Status.UNKNOWN, (), None, "; ".join(filter(None, reasons)), tally.satisfied)
 
 
 def _from_models(result: Escalation, sampler: Sampler) -> Counterexample | None:

@@ -10,6 +10,7 @@ look for a counterexample, which ``exact`` then checks.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,6 +24,12 @@ from closedform.verify.terms.build import negate
 from closedform.verify.terms.limits import LIMITS, NEVER, Deadline
 from closedform.verify.terms.tree import RELATIONS, RESERVED, TRUTHS, Op, Sign, Term, walk
 
+_INSTALL = 'pip install "closedform[prove]"'
+
+
+class MissingSolverError(VerificationError):
+    """A question cannot be written: z3 is not installed."""
+
 
 class _Z3:
     """The module z3, loaded when the first name of it is used: few claims need a solver."""
@@ -31,15 +38,21 @@ class _Z3:
         try:
             found = getattr(importlib.import_module("z3"), name)
         except ModuleNotFoundError as error:
-            raise VerificationError(
-                "this proof needs the solver z3, which is not installed",
-                hint='pip install "closedform[prove]"',
+            raise MissingSolverError(
+                "this proof needs the solver z3, which is not installed", hint=_INSTALL
             ) from error
         setattr(self, name, found)
         return found
 
 
 z3 = _Z3()
+
+
+def missing() -> str:
+    """Returns what to say of a goal that was not proved without z3; empty if it is installed."""
+    if importlib.util.find_spec("z3") is not None:
+        return ""
+    return f"the solver z3, which may prove it, is not installed: {_INSTALL}"
 
 
 class Reading(StrEnum):
@@ -72,13 +85,17 @@ def ask(
 ) -> Answer:
     """Returns whether some facts contradict each other, or a model of them.
 
-    The time is for writing the question, too; where it ends there, there is no answer.
+    The time is for writing the question, too; where it ends there, there is no answer. There is
+    none without z3, either.
     """
     asked = tuple(facts)
     if is_too_large(asked):
         return Answer(refuted=False)
     deadline = Deadline.after(milliseconds / 1000)
-    question = Question(asked, reading, with_lemmas=with_lemmas, deadline=deadline)
+    try:
+        question = Question(asked, reading, with_lemmas=with_lemmas, deadline=deadline)
+    except MissingSolverError:
+        return Answer(refuted=False)
     left = int(deadline.left * 1000)
     return question.answer(left) if left > 0 else Answer(refuted=False)
 

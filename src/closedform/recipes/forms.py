@@ -116,8 +116,9 @@ class Form:
     The decay is ``low + (peak - low) c(s)`` with s = (t - begin) / (end - begin), where c is 1 - s
     for a line, (1 + cos(pi s)) / 2 for a cosine, (1 - s)**power for a polynomial, 1 - sqrt(s) for
     a root. It is ``peak (low / peak)**s`` where it is exponential, and for an inverse root
-    ``peak sqrt(end / (t - begin))``, where begin and end are the shift and the scale. A multistep
-    decay has the values of ``marks``. A piecewise one is none of them: it has its segments alone.
+    ``low + (peak - low) sqrt(end / (t - begin))``, where begin and end are the shift and the
+    scale, and low is the limit, 0 for most. A multistep decay has the values of ``marks``. A
+    piecewise one is none of them: it has its segments alone.
 
     Attributes:
         rise: The line before it, None for none.

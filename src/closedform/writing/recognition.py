@@ -293,6 +293,11 @@ def _power(
     rise: Rise | None, plateau: Segment | None, decay: Segment, last: sp.Expr | None, total: int
 ) -> Form | None:
     low, factor, shift, way, power = decay.numbers
+    if way > 0 and power == -sp.S.Half and factor > 0:
+        peak, scale = _value_at(decay, decay.first), decay.first + shift
+        if peak is None or scale <= 0:
+            return None
+        return Form(rise, peak, low, -shift, scale, Curve.INVERSE_ROOT, decay.first, total)
     if way > 0:
         if power != sp.S.Half or factor > 0:
             return None

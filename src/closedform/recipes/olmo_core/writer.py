@@ -54,6 +54,9 @@ def _schedulers(form: Form) -> Iterator[tuple[dict[str, Any], Any]]:
                 yield _named("ConstantWithWarmup", **rise), form.peak
         case Curve.COSINE | Curve.LINEAR if not form.has_plateau:
             name = "CosWithWarmup" if form.curve is Curve.COSINE else "LinearWithWarmup"
+            if form.rise is None and form.begin == 0:
+                # A warmup of one update is none: n = 1 is at the peak, where the curve begins.
+                yield _named(name, warmup=1, alpha_f=ratio, **length), form.peak
             yield _named(name, **rise, alpha_f=ratio, **length), form.peak
             if form.rise is None and form.curve is Curve.LINEAR:
                 # The line goes on to where the clock is 0.
@@ -62,10 +65,14 @@ def _schedulers(form: Form) -> Iterator[tuple[dict[str, Any], Any]]:
                 part = native(form.low / peak)
                 yield _named(name, **rise, alpha_f=part, **length), peak
         case Curve.LINEAR:
-            decay = whole(form.end - form.begin)
-            fields = {"decay": decay, "decay_fraction": None, "decay_min_lr": native(form.low)}
+            # The minimum is the rate of the last update, where n is the length of the run.
+            decay = form.total - 1 - form.begin
+            low = form.peak + (form.low - form.peak) * decay / (form.end - form.begin)
+            fields = {"decay": whole(decay), "decay_fraction": None, "decay_min_lr": native(low)}
             yield _named("WSD", **rise, **fields), form.peak
         case Curve.INVERSE_ROOT:
+            # The root is that of the warmup, which is 1 where the first update is at the peak.
+            rise["warmup"] = rise["warmup"] or form.first + 1
             for part in (0.0, ratio):
                 yield _named("InvSqrtWithWarmup", **rise, alpha_f=part), form.peak
 

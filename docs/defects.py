@@ -14,7 +14,7 @@ from typing import Any
 import sympy as sp
 
 from closedform.language import Schedule, t
-from closedform.schedules import constant, cosine, linear
+from closedform.schedules import constant, cosine, linear, polynomial
 from docs.one_recipe import CONFIGS
 
 
@@ -455,5 +455,139 @@ def get_config(arg=None):
         "the rate, and a line to 0 in the last 5 updates",
         until=15,
         suffix=".py",
+    ),
+    Defect(
+        "alignment-handbook",
+        "cosine_with_min_lr rises again after the run.",
+        """\
+chat_template: chatml
+learning_rate: 1.0
+lr_scheduler_type: cosine_with_min_lr
+lr_scheduler_kwargs: {min_lr_rate: 0.1}
+warmup_steps: 4
+max_steps: 10
+""",
+        recipe,
+        ONE_RECIPE,
+        {},
+        16,
+    ),
+    Defect(
+        "llama-factory",
+        "cosine_with_min_lr rises again after the run.",
+        """\
+stage: sft
+finetuning_type: full
+learning_rate: 1.0
+lr_scheduler_type: cosine_with_min_lr
+lr_scheduler_kwargs: {min_lr_rate: 0.1}
+warmup_steps: 4
+max_steps: 10
+""",
+        recipe,
+        ONE_RECIPE,
+        {},
+        16,
+    ),
+    Defect(
+        "trl",
+        "The cosine rises again after the run.",
+        """\
+SFTConfig(learning_rate=1.0, lr_scheduler_type="cosine", warmup_steps=4, max_steps=10)
+""",
+        lambda: recipe(10, 0.0),
+        "a line from 0 to 1 in 4 updates, a cosine to 0 at update 10, then 0",
+        {},
+        16,
+        ".py",
+    ),
+    Defect(
+        "llm-foundry",
+        "With scale_warmup a run of twice the length jumps at the end of the warmup.",
+        """\
+optimizer: {name: decoupled_adamw, lr: 1.0}
+scheduler: {name: linear_decay_with_warmup, t_warmup: 4ba, alpha_f: 0.0, scale_warmup: true}
+scale_schedule_ratio: 2.0
+max_duration: 10ba
+""",
+        lambda: linear(0, 1, 8).then(linear(1, 0, 12), at=8),
+        "twice the run: a warmup of 8 updates, and a line to 0 at update 20",
+        {},
+        20,
+    ),
+    Defect(
+        "olmo_core",
+        "The clock counts the update itself: update 0 is a step into the warmup.",
+        """\
+{
+  "train_module": {
+    "optim": {"_CLASS_": "olmo_core.optim.AdamWConfig", "lr": 1.0},
+    "scheduler": {
+      "_CLASS_": "olmo_core.optim.scheduler.CosWithWarmup", "warmup": 4, "alpha_f": 0.1
+    }
+  },
+  "trainer": {
+    "max_duration": {"_CLASS_": "olmo_core.train.Duration", "value": 10, "unit": "steps"}
+  }
+}
+""",
+        recipe,
+        ONE_RECIPE,
+        suffix=".json",
+    ),
+    Defect(
+        "olmo_core",
+        "InvSqrtWithWarmup without a warmup has its last rate from the start.",
+        """\
+{
+  "train_module": {
+    "optim": {"_CLASS_": "olmo_core.optim.AdamWConfig", "lr": 1.0},
+    "scheduler": {
+      "_CLASS_": "olmo_core.optim.scheduler.InvSqrtWithWarmup", "warmup": 0, "alpha_f": 0.1
+    }
+  },
+  "trainer": {
+    "max_duration": {"_CLASS_": "olmo_core.train.Duration", "value": 10, "unit": "steps"}
+  }
+}
+""",
+        lambda: Schedule(sp.Rational(1, 10) + sp.Rational(9, 10) / sp.sqrt(t + 1)),
+        "a tenth of the rate, and the rest over the square root of the update",
+        suffix=".json",
+    ),
+    Defect(
+        "cerebras",
+        "CosineAnnealingWarmRestarts: after the first period each period has one rate.",
+        """\
+trainer:
+  init:
+    optimizer: {SGD: {learning_rate: 1.0, momentum: 0.9}}
+    schedulers:
+    - CosineAnnealingWarmRestarts:
+        {initial_learning_rate: 1.0, T_0: 5, T_mult: 1, eta_min: 0.0}
+    loop: {max_steps: 20}
+""",
+        lambda: cosine(1, 0, 5).repeat(5),
+        "a cosine in each 5 updates",
+        {},
+        20,
+    ),
+    Defect(
+        "cerebras",
+        "PolynomialLR ignores cycle.",
+        """\
+trainer:
+  init:
+    optimizer: {SGD: {learning_rate: 1.0, momentum: 0.9}}
+    schedulers:
+    - PolynomialLR:
+        {initial_learning_rate: 1.0, end_learning_rate: 0.1, total_iters: 5, power: 1.0,
+         cycle: true}
+    loop: {max_steps: 12}
+""",
+        lambda: polynomial(1, 0.1, 5, 1, cycle=True),
+        "lines to the end rate over 5, then 10, then 15 updates",
+        {},
+        12,
     ),
 )

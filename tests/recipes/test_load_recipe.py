@@ -392,6 +392,16 @@ def test_config_is_refused(name: str) -> None:
     assert str(caught.value) == message
 
 
+def test_a_class_of_the_learning_rate_without_the_suffix_is_read() -> None:
+    given = {"initial_learning_rate": 0.5, "T_0": 4, "eta_min": 0.1}
+    name = "CosineAnnealingWarmRestarts"
+    recipe = load_recipe(config(schedulers=[{name: given}]), framework="cerebras")
+    alone = frameworks.schedule("cerebras", name, given)
+    assert [recipe.schedule("lr").exact(step) for step in range(4)] == [
+        alone.exact(step) for step in range(4)
+    ]
+
+
 def test_optimizer_is_refused_when_it_is_asked_for() -> None:
     recipe = load_recipe({"trainer": {"init": {"schedulers": [LINEAR]}}})
     assert recipe.schedule().exact(2) == HALF

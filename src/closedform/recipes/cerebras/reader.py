@@ -148,7 +148,7 @@ def _schedules(document: Document, init: Mapping[str, Any], as_implemented: bool
     for index, section in enumerate(sections):
         place = f"{path}[{index}]"
         name, kwargs = _scheduler(document, section, place, as_implemented)
-        key = _KEYS.get(name[-2:])
+        key = _key(name)
         if key is None:
             raise document.error(
                 f"{name} does not say what it schedules",
@@ -170,6 +170,11 @@ def _schedules(document: Document, init: Mapping[str, Any], as_implemented: bool
         made = _built(document, name, kwargs, f"{place}.{name}", as_implemented)
         result.append(_Driven(key, tags, made))
     return result
+
+
+def _key(name: str) -> str | None:
+    """The quantity of a class: for CosineAnnealingWarmRestarts the learning rate."""
+    return None if name.endswith("Scheduler") else _KEYS.get(name[-2:], "lr")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,17 +13,10 @@ from torch._decomp import core_aten_decompositions, get_decompositions
 
 from closedform.training.tracing.arrays import NARROW
 from closedform.training.tracing.convolutions import convolution_backward, unconvolve
+from closedform.training.tracing.normalisation import NORMALISATION
 from closedform.training.tracing.random_operators import Draw, random_decompositions
 
 _ATEN = torch.ops.aten
-
-
-_NORMALISATION = (
-    _ATEN._native_batch_norm_legit,
-    _ATEN._native_batch_norm_legit_functional,
-    _ATEN.native_batch_norm_backward,
-)
-"""Batch normalisation, whose decompositions are not in torch's core set."""
 
 
 def decompositions(draw: Draw) -> dict[Any, Callable[..., Any]]:
@@ -34,7 +27,7 @@ def decompositions(draw: Draw) -> dict[Any, Callable[..., Any]]:
     """
     return {
         **core_aten_decompositions(),
-        **get_decompositions(list(_NORMALISATION)),
+        **NORMALISATION,
         _ATEN.native_layer_norm.default: layer_norm,
         **{operator: _in_float32(operator) for operator in _SUMS},
         **_BACKWARD,

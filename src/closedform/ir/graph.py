@@ -10,7 +10,7 @@ sharing is by construction and equal graphs are equal tuples.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -166,6 +166,16 @@ class Builder:
         nodes = tuple(_renumber(self._nodes[old], place) for old in order)
         outputs = tuple(Output(output.name, place[output.index]) for output in self._outputs)
         return Graph(self.name, nodes, outputs)
+
+
+def with_outputs(graph: Graph, names: Container[str]) -> Graph:
+    """Returns a graph with these outputs alone, and the nodes that they need."""
+    builder = Builder(graph.name)
+    values = [builder.add(node) for node in graph.nodes]
+    for output in graph.outputs:
+        if output.name in names:
+            builder.output(output.name, values[output.index])
+    return builder.build()
 
 
 def _renumber(node: Node, place: Mapping[int, int]) -> Node:

@@ -31,6 +31,7 @@ from flint import fmpq
 
 from closedform.errors import ClosedFormError, VerificationError
 from closedform.ir import DType, Graph, Node, Op, Role
+from closedform.ir.graph import with_outputs
 from closedform.ir.interval import full
 from closedform.ir.types import LAST_STEP
 from closedform.language import Schedule, UpdateRule
@@ -178,24 +179,30 @@ def _compared(
     last = _last_step(graph, is_rule)
     tactics: dict[str, None] = {}
     open_runs: list[tuple[Pair, OpenRun]] = []
-    is_paired = _computes_in_pairs(graph)
+    paired = _outputs_of(graph, _is_splitter)
+    tabled = paired & _outputs_of(graph, lambda node: node.op is Op.LOOKUP)
+    if is_rule:
+        # Over the real numbers a table with polynomials between its entries differs from its
+        # source, and no point of all tensors is looked at.
+        wanted = [each for each in wanted if each.name not in tabled]
+        graph = with_outputs(graph, {each.name for each in wanted})
     pairs = _pairs(wanted, exact, graph, last, Deadline(deadline).check)
     for pair in pairs:
         steps = Steps(CLOCK, 0, last)
-        if is_paired and not is_rule:
+        if pair.name in paired and not is_rule:
             open_runs.append((pair, OpenRun(steps, pair.source, pair.computed, False)))
         else:
             runs = _compare(pair, steps, tactics, deadline, is_rule)
             open_runs += [(pair, run) for run in runs]
     for pair, run in open_runs:
         points = points_of(pair, run.steps)
-        if not is_paired:
+        if pair.name not in paired:
             found = refutation(pair, points, deadline)
         else:
             found = None if is_rule else computed_refutation(graph, pair, points)
         if found is not None:
             return found
-    if is_paired and open_runs:
+    if (tabled and is_rule) or any(pair.name in paired for pair, _ in open_runs):
         return Verdict(Status.UNKNOWN, reason=PAIRS)
     for pair, run in open_runs:
         verdict = _prove(pair, run, deadline, is_rule)
@@ -240,12 +247,18 @@ def _last_step(graph: Graph, is_rule: bool) -> int:
     return last - 1 if is_rule and last == full(dtype).high else last
 
 
-def _computes_in_pairs(graph: Graph) -> bool:
-    """Whether Dekker's splitter of float32 is among the constants: sums and products in pairs."""
-    return any(
-        node.op is Op.CONST and node.type.dtype is DType.F32 and node.array().tolist() == _SPLITTER
-        for node in graph.nodes
-    )
+def _is_splitter(node: Node) -> bool:
+    """Whether a node is Dekker's splitter of float32: then sums and products are in pairs."""
+    is_single = node.op is Op.CONST and node.type.dtype is DType.F32
+    return is_single and node.array().tolist() == _SPLITTER
+
+
+def _outputs_of(graph: Graph, is_source: Callable[[Node], bool]) -> frozenset[str]:
+    """The outputs that need a node of some kind."""
+    needs: list[bool] = []
+    for node in graph.nodes:
+        needs.append(is_source(node) or any(needs[operand] for operand in node.operands))
+    return frozenset(output.name for output in graph.outputs if needs[output.index])
 
 
 def _step(graph: Graph) -> Node | None:

@@ -226,8 +226,8 @@ def test_the_logarithm_of_one_is_zero_and_near_it_keeps_its_digits() -> None:
 # Nodes that compute: what docs/numerics.md states.
 COST = {
     "linear": 30,
-    "cosine_decay": 145,
-    "cosine_annealing": 146,
+    "cosine_decay": 146,
+    "cosine_annealing": 147,
     "decay_096": 148,
     "decay_099999": 148,
     "inverse_sqrt": 51,

@@ -172,9 +172,9 @@ def sine_of_quarter(math: Arithmetic, turns: Number, per_quarter: int) -> Number
     rest = Number(near) if position.low is None else Number(*math.two_sum(near, position.low))
     angle = math.multiply(rest, math.constant(sp.pi / (2 * _SINES)))
     index = _index(math, nearest, 0, _SINES)
-    entries = range(_SINES + 1)
-    sine = _lookup_pair(math, _table(entries, lambda k: mpmath.sinpi(k / (2 * _SINES))), index)
-    cosine = _lookup_pair(math, _table(entries, lambda k: mpmath.cospi(k / (2 * _SINES))), index)
+    table = _table(range(_SINES + 1), lambda k: mpmath.sinpi(k / (2 * _SINES)))
+    complement = math.emit(Op.SUB, math.builder.const(_SINES, DType.I32), index)
+    sine, cosine = (_lookup_pair(math, table, place) for place in (index, complement))
     return _turned(math, sine, cosine, angle)
 
 

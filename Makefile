@@ -193,11 +193,11 @@ docs: $(STAMP)
 
 bench: $(STAMP)
 	@echo "== bench: beside their peers; writes benchmarks/RESULTS.md"
-	@$(BIN)/python -m benchmarks
+	@nice -n 5 $(BIN)/python -m benchmarks
 
 bench-check: $(STAMP)
 	@echo "== bench-check: ratios beside those of benchmarks/RESULTS.md"
-	@$(BIN)/python -m benchmarks.check
+	@nice -n 5 $(BIN)/python -m benchmarks.check
 
 clean:
 	@rm -rf .venv .venv-compare build dist src/*.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache

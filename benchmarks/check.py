@@ -14,8 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 
-from benchmarks import growth, optimizers, schedules
-from benchmarks.__main__ import RESULTS
+from benchmarks.__main__ import RESULTS, SECTIONS
 from benchmarks._side_by_side import Row, show
 
 NOISE = 0.3
@@ -23,7 +22,9 @@ NOISE = 0.3
 
 ATTEMPTS = 3
 
-PARTS: tuple[Callable[[], Iterable[Row]], ...] = (optimizers.rows, schedules.rows, growth.rows)
+PARTS: tuple[Callable[[], Iterable[Row]], ...] = tuple(
+    part for module in SECTIONS.values() for part in module.PARTS
+)
 
 
 def stored_ratios(text: str) -> dict[str, float]:

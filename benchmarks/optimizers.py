@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -181,11 +182,8 @@ def peak() -> float:
     return float(line.split()[1]) * 1024
 
 
-def rows() -> Iterator[Row]:
-    """All rows of this script."""
-    yield from adamw_rows()
-    yield from rules_of_torch()
-    yield from peak_of_a_session()
+PARTS = (adamw_rows, rules_of_torch, peak_of_a_session)
+"""The functions whose rows ``make bench`` measures."""
 
 
 if __name__ == "__main__":
@@ -193,4 +191,4 @@ if __name__ == "__main__":
         print_peak()
     else:
         print(machine(("closedform", "torch", "numpy", "onnxruntime")))
-        show(rows())
+        show(chain.from_iterable(part() for part in PARTS))

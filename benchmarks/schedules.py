@@ -8,6 +8,8 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +23,7 @@ import torch
 from onnx import TensorProto, helper
 
 import closedform as cf
-from benchmarks._side_by_side import Row, compared, machine, medians, show
+from benchmarks._side_by_side import Row, compared, compiled_files, machine, medians, show
 from closedform.language import Schedule
 from closedform.schedules.examples import EXAMPLES
 from closedform.torch import ParamScheduler
@@ -112,7 +114,48 @@ def values() -> Iterator[Row]:
     yield compared("one ScheduleSession run, step after step", 2.5, ours, peer, name)
     yield compared("the same, a file of one step", 2.5, alone, peer, name)
     (once,) = medians(lambda: lr(5), rounds=60, repeat=300)
-    yield Row("lr(5), a float", once * 1e6, None, unit="µs")
+    yield Row("lr(5), a float", once * 1e6, 5, unit="µs")
+
+
+COMMON = {
+    "cosine": "cosine(3e-4, 3e-5, 98_000)",
+    "linear": "linear(3e-4, 0, 1_000)",
+    "warmup and cosine": "linear(0, 3e-4, 2_000).then(cosine(3e-4, 3e-5, 98_000))",
+    "wsd": "wsd(3e-4, 0, 100_000, 2_000, 10_000)",
+    "one_cycle": "one_cycle(1e-5, 1e-3, 1e-7, 10_000)",
+    "step_decay": "step_decay(0.1, 0.1, 30)",
+}
+"""Calls of the common schedules."""
+
+FIRST_VALUE = """
+import time
+import closedform.compiler
+from closedform.schedules import cosine, linear, one_cycle, step_decay, wsd
+lr = {call}
+begin = time.process_time()
+lr(5)
+print(time.process_time() - begin)
+"""
+
+
+def first_values() -> Iterator[Row]:
+    """The first value of a schedule, each in processes of its own that have loaded the compiler."""
+    times = {}
+    for name, call in COMMON.items():
+        runs = [
+            subprocess.run(
+                [sys.executable, "-c", FIRST_VALUE.format(call=call)],
+                capture_output=True,
+                text=True,
+                check=True,
+                env=compiled_files(),
+            )
+            for _ in range(3)
+        ]
+        times[name] = 1e3 * min(float(run.stdout) for run in runs)
+    each = ", ".join(f"{name} {time:.1f}" for name, time in times.items())
+    median = statistics.median(times.values())
+    yield Row("lr(5), the first call of a schedule, median", median, 10, each, unit="ms")
 
 
 def identity_session() -> Any:
@@ -223,16 +266,14 @@ def node_counts() -> Iterator[Row]:
         statistics.median(ratios.values()),
         0.7,
         f"peer: torch.onnx.export of torch.where; maximum {ratios[worst]:.2f}, {worst}",
+        reason="angles and exponents are reduced in integers, nodes that the peer lacks",
     )
 
 
-def rows() -> Iterator[Row]:
-    """All rows of this script."""
-    yield from scheduler_steps()
-    yield from values()
-    yield from node_counts()
+PARTS = (scheduler_steps, values, first_values, node_counts)
+"""The functions whose rows ``make bench`` measures."""
 
 
 if __name__ == "__main__":
     print(machine(("closedform", "torch", "numpy", "onnxruntime")))
-    show(rows())
+    show(itertools.chain.from_iterable(part() for part in PARTS))

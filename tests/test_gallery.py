@@ -33,7 +33,7 @@ def test_card_names_the_other_frameworks() -> None:
     for framework, names in frameworks.known_as("warm_restarts").items():
         for name in names:
             assert f"`{framework}:{name}`" in text
-    assert "none of those that closedform knows" in gallery.card("rex")
+    assert "none of those that closedform knows" in gallery.card("hyperbolic")
 
 
 def test_schedule_without_an_example_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,4 +233,8 @@ def _load_api() -> Any:
     return importlib.import_module("closedform.api")
 
 
-delegation.register(_load_api)
+def _load_compiler() -> Any:
+    return importlib.import_module("closedform.compiler")
+
+
+delegation.register(_load_api, _load_compiler)

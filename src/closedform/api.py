@@ -20,7 +20,6 @@ import sympy as sp
 from closedform.compiler import (
     check_source,
     compile_schedule,
-    evaluate_schedule,
 )
 from closedform.deprecation import REMOVED_IN
 from closedform.errors import ArgumentError, ExportError, VerificationError, shown
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     import onnx
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
     from torch.optim import Optimizer
     from torch.optim.lr_scheduler import LRScheduler
 
@@ -434,15 +433,6 @@ def from_optax(
     if isinstance(source, Transformation):
         return trace_transformation(source, params, TracingProver(), name)
     return trace_schedule(source, TracingProver(), name)
-
-
-def evaluate(schedule: Schedule, step: int | ArrayLike) -> float | NDArray[np.float64]:
-    """Returns the float64 value of a schedule at a step or an array of steps, in NumPy.
-
-    Raises:
-        DefinitionError: A step is not an integer, negative, or above ``2**50``.
-    """
-    return evaluate_schedule(schedule, step)
 
 
 def verify(

@@ -24,7 +24,6 @@ from closedform.language.groups import Assignment, Group
 from closedform.language.schedule import Schedule
 from closedform.language.update_rule import UpdateRule
 from closedform.lowering.analysis.domain import MAX_STEP
-from closedform.lowering.model import lower_evaluation, lower_init, lower_program
 from closedform.lowering.schedule import lower_schedule
 from closedform.options import ANY_STEPS, GraphOptions, ModelSpec, Precision
 
@@ -192,6 +191,8 @@ def compile_assignments(
     name: str, assignments: Sequence[Assignment], options: GraphOptions = DEFAULTS
 ) -> Program:
     """Returns one step of parameters whose rules are given, calls in the order of the rules."""
+    from closedform.lowering.model import lower_program
+
     return lower_program(name, assignments, options).map(DEFAULT)
 
 
@@ -220,6 +221,8 @@ def compile_parts(
 
 def compile_init(spec: ModelSpec, options: GraphOptions = DEFAULTS) -> Graph:
     """Returns the graph of the states of a model before the first step."""
+    from closedform.lowering.model import lower_init
+
     return DEFAULT(lower_init(spec.rule.name, spec.assignments, options))
 
 
@@ -228,6 +231,8 @@ def compile_evaluation(spec: ModelSpec, options: GraphOptions = DEFAULTS) -> Gra
 
     Outputs are ``evaluation.<parameter>``; the step is the number of steps done.
     """
+    from closedform.lowering.model import lower_evaluation
+
     program = lower_evaluation(spec.rule.name, spec.assignments, options)
     return flatten(program.map(DEFAULT))
 

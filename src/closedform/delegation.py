@@ -25,11 +25,17 @@ if TYPE_CHECKING:
     from closedform.verify.claims.report import Report
 
 
+class Compiler(Protocol):
+    """The module ``closedform.compiler`` as the language layer sees it."""
+
+    def evaluate_schedule(
+        self, schedule: Schedule, step: int | ArrayLike, /
+    ) -> float | NDArray[np.float64]:
+        """Returns the value of a schedule at a step or at an array of steps."""
+
+
 class Functions(Protocol):
     """The module ``closedform.api`` as the language layer sees it."""
-
-    def evaluate(self, schedule: Schedule, step: int | ArrayLike, /) -> float | NDArray[np.float64]:
-        """Returns the value of a schedule at a step or at an array of steps."""
 
     def verify(
         self,
@@ -71,14 +77,19 @@ class Functions(Protocol):
         """Draws a schedule."""
 
 
-_loaders: list[Callable[[], Functions]] = []
+_loaders: list[tuple[Callable[[], Functions], Callable[[], Compiler]]] = []
 
 
-def register(load: Callable[[], Functions]) -> None:
-    """Sets the function that loads the implementations; the package root calls it once."""
-    _loaders[:] = [load]
+def register(load: Callable[[], Functions], load_compiler: Callable[[], Compiler]) -> None:
+    """Sets the functions that load the implementations; the package root calls it once."""
+    _loaders[:] = [(load, load_compiler)]
 
 
 def functions() -> Functions:
     """Returns the implementations."""
-    return _loaders[0]()
+    return _loaders[0][0]()
+
+
+def compiler() -> Compiler:
+    """Returns the compiler, which a first value needs without the rest."""
+    return _loaders[0][1]()

@@ -1,5 +1,7 @@
 """The schedules that each class is said to build: traced, or shown by equal values."""
 
+import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -7,11 +9,13 @@ from inspect import unwrap
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from closedform import frameworks, schedules
 from closedform.errors import ClosedFormError
 from closedform.language import Schedule
+from closedform.recipes.formulas import FORMULAS
 from tests.recipes.compare_packages import OPTAX
 from tests.reference.records import Row, other_system_records, schedule_records
 
@@ -185,7 +189,8 @@ def test_classes_build_what_they_say(system: str) -> None:
 
 
 def test_listing_is_derived_from_the_entries() -> None:
-    assert frameworks.known_as("cosine") == {
+    built = frameworks.known_as("cosine")
+    assert {name: built[name] for name in ("cerebras", "keras", "optax")} == {
         "cerebras": ("CosineDecayLR", "CosineDecayWD", "CosineDecayScheduler"),
         "keras": ("CosineDecay",),
         "optax": (
@@ -196,4 +201,42 @@ def test_listing_is_derived_from_the_entries() -> None:
         ),
     }
     assert frameworks.known_as("one_cycle_momentum") == {"torch": ("OneCycleLR",)}
-    assert frameworks.known_as("rex") == {}
+    assert frameworks.known_as("hyperbolic") == {}
+
+
+def test_formulas_that_readers_write_out_are_named() -> None:
+    for schedule, found in FORMULAS.items():
+        assert schedule in schedules.__all__
+        for framework, classes in found.items():
+            assert set(classes) <= set(frameworks.names(framework).schedules), framework
+    assert frameworks.known_as("tri_stage") == {"fairseq": ("tri_stage",)}
+
+
+def test_sources_are_names_in_their_frameworks() -> None:
+    """A class that the docstring of a schedule names is found under that framework."""
+    for name in FORMULAS:
+        source = (inspect.getdoc(getattr(schedules, name)) or "").partition("Source:")[2]
+        known = {each for found in frameworks.known_as(name).values() for each in found}
+        named = set(re.findall(r"``(\w+)`` of (?:fairseq|OLMo|OLMo-core|axolotl)\b", source))
+        assert named <= known | {"lr_quadratic_warmup", "cosine_constant_lr_ratio"}, name
+
+
+def test_tri_stage_of_fairseq_is_that_of_the_library() -> None:
+    built = frameworks.schedule(
+        "fairseq",
+        "tri_stage",
+        {
+            "lr_scheduler": {
+                "_name": "tri_stage",
+                "warmup_steps": 10,
+                "hold_steps": 30,
+                "decay_steps": 60,
+                "init_lr_scale": 0.01,
+                "final_lr_scale": 0.05,
+            },
+            "optimization": {"lr": [2.0], "max_update": 100},
+        },
+    )
+    ours = schedules.tri_stage(2, 0.1, warmup=10, hold=30, decay=60, start=0.02)
+    steps = np.arange(101)
+    np.testing.assert_allclose(built(steps), ours(steps), rtol=1e-14)

@@ -255,7 +255,7 @@ class Schedule:
             DefinitionError: A step is not an integer, is negative, or a hyperparameter is open.
             DomainError: A step is after the last one that the domain declares.
         """
-        return delegation.functions().evaluate(self, step)
+        return delegation.compiler().evaluate_schedule(self, step)
 
     def exact(self, step: int) -> sp.Expr:
         """Returns the exact value at a step as a SymPy number.

@@ -29,6 +29,7 @@ from closedform.recipes.entries import (
     is_touched,
     own_schedule,
 )
+from closedform.recipes.formulas import FORMULAS
 from closedform.recipes.registry import FRAMEWORKS
 from closedform.recipes.tags import matching_groups, read_tags
 
@@ -135,7 +136,7 @@ def notes(framework: str, name: str) -> tuple[str, ...]:
 
 
 def known_as(name: str) -> dict[str, tuple[str, ...]]:
-    """Returns the classes that build a schedule of the library, by the frameworks that have any.
+    """Returns the names of a schedule of the library by framework: of what builds it or follows it.
 
     Example:
         >>> known_as("warm_restarts")["torch"]
@@ -145,7 +146,9 @@ def known_as(name: str) -> dict[str, tuple[str, ...]]:
         label: tuple(entry.name for entry in framework.schedules.values() if name in entry.builds)
         for label, framework in FRAMEWORKS.items()
     }
-    return {label: found for label, found in classes.items() if found}
+    alike = FORMULAS.get(name, {})
+    every = {label: (*found, *alike.get(label, ())) for label, found in classes.items()}
+    return {label: found for label, found in every.items() if found}
 
 
 @_renamed

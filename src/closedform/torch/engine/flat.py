@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from closedform.ir.hoist import NUMBER, hoist
 from closedform.ir.naming import GRAD, NEXT, PARAM
 from closedform.torch.distributed.shards import is_plain
 from closedform.torch.engine.inplace import InplaceProgram
+from closedform.torch.engine.moves import Move, separate
 from closedform.torch.engine.programs import in_dtype
 from closedform.torch.engine.tensor_program import TensorProgram, Values
 
@@ -36,6 +37,7 @@ TILE = 2**17
 """The most elements of a large parameter that are stepped at once."""
 
 States = Mapping[str, Tensor]
+Item = TypeVar("Item")
 
 _CACHED = 128
 
@@ -53,13 +55,15 @@ class FlatKernel:
 
     Attributes:
         scalars: Computes the numbers of a step, for each parameter; None if there are none.
-        tensors: Computes the next parameter and states from them.
+        tensors: Computes the next parameter and states from them; None if there is only a move.
         names: The name of each label among the tensors of a parameter.
+        move: The last op on the parameter, if ``tensors`` computes its operand instead.
     """
 
     scalars: TensorProgram | None
-    tensors: TensorProgram
+    tensors: TensorProgram | None
     names: Mapping[str, str]
+    move: Move | None
 
 
 @lru_cache(_CACHED)
@@ -76,21 +80,28 @@ def flat_kernel(graph: Graph, label: str) -> FlatKernel | None:
     prefix = f"state.{label}."
     shown = {node.attribute("name") for node in graph.inputs}
     names = {str(name): _name(str(name), prefix) for name in shown}
-    program = to_module(second)
-    overwritable = {
-        program.input_names.index(name.removeprefix(NEXT)): index
-        for index, name in enumerate(program.output_names)
-        if name.removeprefix(NEXT) in program.input_names
-    }
-    source = InplaceProgram(program, overwritable)
-    if not source.is_elementwise:
+    separated = separate(second, f"{PARAM}{label}")
+    rest, move = (second, None) if separated is None else separated
+    source = None if rest is None else _inplace(rest)
+    if source is not None and not source.is_elementwise:
         return None
     scalars = None
     if first.outputs:
         hypers = [str(node.attribute("name")) for node in graph.inputs]
         rare = [name for name in hypers if name not in ("step",) and not name.startswith("state.")]
-        scalars = TensorProgram(InplaceProgram(to_module(first), {}), rare)
-    return FlatKernel(scalars, TensorProgram(source), names)
+        scalars = TensorProgram(_inplace(first), rare)
+    return FlatKernel(scalars, None if source is None else TensorProgram(source), names, move)
+
+
+def _inplace(graph: Graph) -> InplaceProgram:
+    """A program that writes each state over the one before, where it can."""
+    program = to_module(graph)
+    overwritable = {
+        program.input_names.index(name.removeprefix(NEXT)): index
+        for index, name in enumerate(program.output_names)
+        if name.removeprefix(NEXT) in program.input_names
+    }
+    return InplaceProgram(program, overwritable)
 
 
 def _name(label: str, prefix: str) -> str:
@@ -202,16 +213,20 @@ class Column:
     """
 
     def __init__(self, tensors: Sequence[Tensor], dtype: torch.dtype) -> None:
-        self._tensors = tensors
+        self.tensors = list(tensors)
         self._dtype = dtype
         self._vector = adjacent(tensors)
         self._is_scalar = all(not one.dim() for one in tensors)
+
+    def is_vector(self, tensor: Tensor) -> bool:
+        """Returns whether a tensor is the memory of the states."""
+        return tensor is self._vector
 
     def load(self) -> Tensor:
         """Returns the values; they are those in memory if the tensors are adjacent."""
         if self._vector is not None:
             return in_dtype(self._vector, self._dtype)
-        return in_dtype(_joined(self._tensors), self._dtype)
+        return in_dtype(_joined(self.tensors), self._dtype)
 
     def store(self, value: Tensor) -> None:
         """Writes the values, or one value for all."""
@@ -219,10 +234,10 @@ class Column:
             if value is not self._vector:
                 self._vector.copy_(value)
             return
-        sizes = [one.numel() for one in self._tensors]
+        sizes = [one.numel() for one in self.tensors]
         parts = value.expand(sum(sizes)).split(sizes)
-        shaped = [part.view(one.shape) for part, one in zip(parts, self._tensors, strict=True)]
-        torch._foreach_copy_(list(self._tensors), shaped)
+        shaped = [part.view(one.shape) for part, one in zip(parts, self.tensors, strict=True)]
+        torch._foreach_copy_(self.tensors, shaped)
 
 
 def _joined(tensors: Sequence[Tensor]) -> Tensor:
@@ -266,7 +281,7 @@ class FlatStep:
         self._are_own = kernel.scalars is not None and any(
             name.startswith(NUMBER) for name in kernel.scalars.varying
         )
-        self._tensors_start = kernel.tensors.start({})
+        self._tensors_start = [] if kernel.tensors is None else kernel.tensors.start({})
         self._start: Values = []
         self._version = -1
         if kernel.scalars is not None:
@@ -304,8 +319,10 @@ class FlatStep:
             self._start, self._version = program.start(group.inputs), group.version
         columns = {label: column.load() for label, column in self._columns.items()}
         given: dict[str, Tensor] = columns
+        if mask is not None:  # the program may write over what it is given
+            given = {label: vector.clone() for label, vector in columns.items()}
         if self._count > 1 and self._are_own and all(map(_is_uniform, columns.values())):
-            given = {label: vector[:1] for label, vector in columns.items()}
+            given = {label: vector[:1] for label, vector in given.items()}
         results = program.run(self._start, [given.get(name) for name in program.input_names])
         numbers = {}
         for name, result in zip(program.output_names, results, strict=True):
@@ -330,21 +347,42 @@ def _is_uniform(numbers: Tensor) -> bool:
     return bool(found.count(found[0]) == len(found))
 
 
+def _factors(move: Move, numbers: Mapping[str, Tensor]) -> list[float]:
+    """The factor of a move, or one for each parameter."""
+    if move.number is None:
+        return [float(move.sign)]
+    found: list[float] = numbers[move.number].view(-1).tolist()
+    return [move.sign * number for number in found]
+
+
+def _chosen(items: list[Item], mask: Tensor | None) -> list[Item]:
+    """The items of the parameters that are stepped."""
+    if mask is None:
+        return items
+    pairs = zip(items, mask.tolist(), strict=True)
+    return [item for item, is_wanted in pairs if is_wanted]
+
+
 class _Segment:
     """Parameters that are stepped as one vector, or a large one that is stepped in tiles."""
 
     def __init__(
         self, kernel: FlatKernel, run: range, params: Sequence[Tensor], states: Sequence[States]
     ) -> None:
-        self._program = kernel.tensors
+        self._program, self._move = kernel.tensors, kernel.move
         self._params, self._part = list(params), slice(run.start, run.stop)
         self._sizes = [param.numel() for param in params]
         self.total = sum(self._sizes)
         self._repeats = torch.tensor(self._sizes)
         self._columns: dict[str, Column] = {}
         self._own: dict[str, str] = {}
-        self._labels = [name.removeprefix(NEXT) for name in self._program.output_names]
-        self._dtypes = dict(zip(self._program.input_names, self._program.input_dtypes, strict=True))
+        program = kernel.tensors
+        self._inputs, dtypes = (
+            ((), ()) if program is None else (program.input_names, program.input_dtypes)
+        )
+        self._outputs = () if program is None else program.output_names
+        self._labels = [name.removeprefix(NEXT) for name in self._outputs]
+        self._dtypes = dict(zip(self._inputs, dtypes, strict=True))
         for label, dtype in self._dtypes.items():
             name = kernel.names.get(label)
             if name in (PARAM, GRAD):
@@ -378,7 +416,9 @@ class _Segment:
             return
         if own_mask is not None and own_mask.all():
             own_mask = None
-        taken = {name: one[self._part] if one.numel() > 1 else one for name, one in numbers.items()}
+        taken = numbers
+        if len(own) < len(grads):
+            taken = {name: x[self._part] if x.numel() > 1 else x for name, x in numbers.items()}
         if not self.is_joined and own[0] is not None:
             self._run_tiles(own[0], taken, start)
         else:
@@ -393,11 +433,12 @@ class _Segment:
     ) -> None:
         given = {label: column.load() for label, column in self._columns.items()}
         before = {} if mask is None else {label: one.clone() for label, one in given.items()}
+        given |= numbers
         rows = None
-        if mask is not None or any(one.numel() > 1 for one in numbers.values()):
+        own = [name for name, one in numbers.items() if one.numel() > 1]
+        if mask is not None or own:
             rows = torch.repeat_interleave(self._repeats, output_size=self.total)
-        for name, one in numbers.items():
-            given[name] = one if rows is None or one.numel() == 1 else one.index_select(0, rows)
+            given |= {name: numbers[name].index_select(0, rows) for name in own}
         filled = list(grads)
         if mask is not None:  # the step of a parameter without a gradient is not used
             pairs = zip(self._params, grads, strict=True)
@@ -407,15 +448,39 @@ class _Segment:
             given[self._own[GRAD]] = in_dtype(joined, self._dtypes[self._own[GRAD]])
         if PARAM in self._own:
             given[self._own[PARAM]] = in_dtype(self._read(), self._dtypes[self._own[PARAM]])
-        results = self._program.run(start, [given.get(name) for name in self._program.input_names])
+        results = self._results(start, given)
         wanted = None if mask is None or rows is None else mask.index_select(0, rows)
         for name, result in zip(self._labels, results, strict=True):
             if name not in self._columns:
-                self._write(result, mask)
+                if self._move is None:
+                    self._write(result, mask)
             elif wanted is None:
                 self._columns[name].store(result)
             else:
                 self._columns[name].store(torch.where(wanted, result, before[name]))
+        if self._move is not None:
+            moved_by = self._moved_by(self._move, list(grads), results)
+            self._add(self._move, moved_by, numbers, mask)
+
+    def _results(self, start: Values, given: Mapping[str, Tensor]) -> list[Tensor]:
+        """Runs the program."""
+        if self._program is None:
+            return []
+        return self._program.run(start, [given.get(name) for name in self._inputs])
+
+    def _moved_by(self, move: Move, grad: Any, results: Sequence[Tensor]) -> Any:
+        """The tensor of a move; that of the gradient is given."""
+        if move.tensor is None:
+            return grad
+        return results[self._outputs.index(move.tensor)]
+
+    def _split(self, tensor: Tensor) -> list[Any]:
+        """The part of a vector that each parameter has."""
+        for column in self._columns.values():
+            if column.is_vector(tensor):
+                return column.tensors
+        pairs = zip(tensor.split(self._sizes), self._params, strict=True)
+        return [part.view(param.shape) for part, param in pairs]
 
     def _read(self) -> Tensor:
         """The parameters as one vector, whose memory a step may write its result to."""
@@ -429,13 +494,24 @@ class _Segment:
         """Writes the parameters."""
         if result is not self._space:
             self._space.copy_(result)
-        if mask is None:
-            torch._foreach_copy_(self._params, self._parts)
+        torch._foreach_copy_(_chosen(self._params, mask), _chosen(self._parts, mask))
+
+    def _add(
+        self,
+        move: Move,
+        tensor: Tensor | list[Any],
+        numbers: Mapping[str, Tensor],
+        mask: Tensor | None,
+    ) -> None:
+        """Moves the parameters by a number, or one for each, times their parts of a tensor."""
+        parts = tensor if isinstance(tensor, list) else self._split(tensor)
+        params, parts = _chosen(self._params, mask), _chosen(parts, mask)
+        factors = _factors(move, numbers)
+        if len(factors) == 1:
+            torch._foreach_add_(params, parts, alpha=factors[0])
             return
-        chosen = mask.tolist()
-        targets = [one for one, is_wanted in zip(self._params, chosen, strict=True) if is_wanted]
-        parts = [one for one, is_wanted in zip(self._parts, chosen, strict=True) if is_wanted]
-        torch._foreach_copy_(targets, parts)
+        for param, part, factor in zip(params, parts, _chosen(factors, mask), strict=True):
+            param.add_(part, alpha=factor)
 
     def _run_tiles(self, grad: Tensor, numbers: Mapping[str, Tensor], start: Values) -> None:
         vectors = {label: column.load() for label, column in self._columns.items()}
@@ -445,16 +521,18 @@ class _Segment:
         vectors |= {label: own[name] for name, label in self._own.items()}
         count = max(1, -(-self.total // TILE))
         tiles = {label: vector.chunk(count) for label, vector in vectors.items()}
+        params, grads = flat.chunk(count), own[GRAD].chunk(count)
         for index in range(count):
             given = dict(numbers)
             for label, parts in tiles.items():
                 given[label] = in_dtype(parts[index], self._dtypes[label])
-            names = self._program.input_names
-            results = self._program.run(start, [given.get(name) for name in names])
-            for name, result in zip(self._program.output_names, results, strict=True):
-                target = tiles[name.removeprefix(NEXT)][index]
-                if result is not target:
-                    target.copy_(result)
+            results = self._results(start, given)
+            for name, result in zip(self._labels, results, strict=True):
+                if name in tiles and result is not tiles[name][index]:
+                    tiles[name][index].copy_(result)
+            if self._move is not None:
+                (factor,) = _factors(self._move, numbers)
+                params[index].add_(self._moved_by(self._move, grads[index], results), alpha=factor)
         for label, column in self._columns.items():
             column.store(vectors[label])
         if flat.data_ptr() != param.data_ptr():

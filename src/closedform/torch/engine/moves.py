@@ -1,0 +1,86 @@
+"""A step whose last op adds a number times a tensor to the parameter, without that op.
+
+``torch._foreach_add_`` performs it on all parameters in place, so that they need not be copied to
+a vector and back.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from closedform.ir.graph import Builder, Graph, Node, Role, Value
+from closedform.ir.naming import NEXT
+from closedform.ir.ops import Op
+
+
+class Move(NamedTuple):
+    """``param + sign·number·tensor``.
+
+    Attributes:
+        sign: 1 or -1.
+        number: The name of an input of rank 0; None for 1.
+        tensor: The name of the output that is the tensor; None for the gradient.
+    """
+
+    sign: int
+    number: str | None
+    tensor: str | None
+
+
+def separate(graph: Graph, param: str) -> tuple[Graph | None, Move] | None:
+    """Returns a graph without the parameter, and its move; None if it has another form.
+
+    The tensor is an output under the name of the next parameter if it has no other name. Where the
+    step has no states, nothing but the move is left.
+
+    Args:
+        graph: The graph of a step, whose numbers are inputs.
+        param: The name of the parameter in it.
+    """
+    nodes = graph.nodes
+    names = {
+        node.attribute("name"): index for index, node in enumerate(nodes) if node.op is Op.INPUT
+    }
+    ends = {output.name: output.index for output in graph.outputs}
+    source, end = names.get(param), ends.get(f"{NEXT}{param}")
+    uses = [operand for node in nodes for operand in node.operands] + list(ends.values())
+    if source is None or end is None or uses.count(source) != 1 or uses.count(end) != 1:
+        return None
+    last = nodes[end]
+    if last.op not in (Op.ADD, Op.SUB) or source not in last.operands:
+        return None
+    (moved,) = (operand for operand in last.operands if operand != source)
+    if last.op is Op.SUB and last.operands[0] != source:
+        return None
+    dropped = {source, end}
+    number = None
+    product = nodes[moved]
+    if product.op is Op.MUL and uses.count(moved) == 1:
+        scalars = [one for one in product.operands if _is_number(nodes[one])]
+        if len(scalars) == 1:
+            number = str(nodes[scalars[0]].attribute("name"))
+            dropped.add(moved)
+            dropped.update(one for one in scalars if uses.count(one) == 1)
+            (moved,) = (operand for operand in product.operands if operand not in scalars)
+    is_gradient = nodes[moved].op is Op.INPUT and nodes[moved].attribute("role") is Role.GRAD
+    if nodes[moved].type != last.type or (nodes[moved].op is Op.INPUT and not is_gradient):
+        return None
+    builder = Builder(graph.name)
+    copies: dict[int, Value] = {}
+    for index, node in enumerate(nodes):
+        if index not in dropped:
+            operands = (copies[operand] for operand in node.operands)
+            copies[index] = builder.emit(node.op, *operands, **dict(node.attributes))
+    tensor = next((name for name, index in ends.items() if index == moved), f"{NEXT}{param}")
+    for output in graph.outputs:
+        if output.index != end:
+            builder.output(output.name, copies[output.index])
+        elif not is_gradient and output.name == tensor:
+            builder.output(output.name, copies[moved])
+    sign = 1 if last.op is Op.ADD else -1
+    rest = builder.build()
+    return rest if rest.outputs else None, Move(sign, number, None if is_gradient else tensor)
+
+
+def _is_number(node: Node) -> bool:
+    return node.op is Op.INPUT and not node.type.shape

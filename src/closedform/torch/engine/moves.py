@@ -30,8 +30,9 @@ class Move(NamedTuple):
 def separate(graph: Graph, param: str) -> tuple[Graph | None, Move] | None:
     """Returns a graph without the parameter, and its move; None if it has another form.
 
-    The tensor is an output under the name of the next parameter if it has no other name. Where the
-    step has no states, nothing but the move is left.
+    The tensor is a next state or the gradient: another one would have to be split into the parts of
+    the parameters, which takes longer than copying those. A step without states is nothing but a
+    move.
 
     Args:
         graph: The graph of a step, whose numbers are inputs.
@@ -62,8 +63,10 @@ def separate(graph: Graph, param: str) -> tuple[Graph | None, Move] | None:
             dropped.add(moved)
             dropped.update(one for one in scalars if uses.count(one) == 1)
             (moved,) = (operand for operand in product.operands if operand not in scalars)
-    is_gradient = nodes[moved].op is Op.INPUT and nodes[moved].attribute("role") is Role.GRAD
-    if nodes[moved].type != last.type or (nodes[moved].op is Op.INPUT and not is_gradient):
+    node = nodes[moved]
+    is_gradient = node.op is Op.INPUT and node.attribute("role") is Role.GRAD
+    tensor = next((name for name, index in ends.items() if index == moved), None)
+    if node.type != last.type or (tensor is None) is not is_gradient:
         return None
     builder = Builder(graph.name)
     copies: dict[int, Value] = {}
@@ -71,15 +74,12 @@ def separate(graph: Graph, param: str) -> tuple[Graph | None, Move] | None:
         if index not in dropped:
             operands = (copies[operand] for operand in node.operands)
             copies[index] = builder.emit(node.op, *operands, **dict(node.attributes))
-    tensor = next((name for name, index in ends.items() if index == moved), f"{NEXT}{param}")
     for output in graph.outputs:
         if output.index != end:
             builder.output(output.name, copies[output.index])
-        elif not is_gradient and output.name == tensor:
-            builder.output(output.name, copies[moved])
     sign = 1 if last.op is Op.ADD else -1
     rest = builder.build()
-    return rest if rest.outputs else None, Move(sign, number, None if is_gradient else tensor)
+    return rest if rest.outputs else None, Move(sign, number, tensor)
 
 
 def _is_number(node: Node) -> bool:

@@ -244,10 +244,10 @@ CALLS: dict[str, Any] = {
 
 
 def node_counts() -> Iterator[Row]:
-    """Nodes of each export, compared with torch.onnx.export of the same branches."""
+    """Nodes of exports, compared with torch.onnx.export of the same branches, 2 s each."""
     ratios = {}
-    for name, example in EXAMPLES.items():
-        schedule = example.make()
+    for name in list(EXAMPLES)[::3]:
+        schedule = EXAMPLES[name].make()
         if not isinstance(schedule, Schedule):
             continue
         with tempfile.TemporaryDirectory() as folder:
@@ -262,7 +262,7 @@ def node_counts() -> Iterator[Row]:
         ratios[name] = ours / max(1, len(model.graph.node))
     worst = max(ratios, key=lambda name: ratios[name])
     yield Row(
-        "nodes of an export, median over the library",
+        "nodes of an export, median over every third schedule",
         statistics.median(ratios.values()),
         0.7,
         f"peer: torch.onnx.export of torch.where; maximum {ratios[worst]:.2f}, {worst}",

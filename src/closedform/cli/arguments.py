@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from closedform.cli.parser import Parser, UsageError
+from closedform.cli.parser import Parser, UsageError, positive
 from closedform.errors import ArgumentError
 
 NAME_HELP = (
@@ -52,6 +52,21 @@ class SourceOptions:
     framework: str | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     files: Path | None = None
+
+
+def add_name(parser: Parser, *, nargs: str | None = None) -> None:
+    """Declares NAME: what a command reads."""
+    parser.add_argument("name", nargs=nargs, help=NAME_HELP)
+
+
+def add_until(parser: Parser, text: str) -> None:
+    """Declares the last step that a command looks at."""
+    parser.add_argument("--until", type=positive, help=text)
+
+
+def add_json(parser: Parser) -> None:
+    """Declares that a command prints JSON."""
+    parser.add_argument("--json", dest="as_json", action="store_true", help="print JSON")
 
 
 def add_source_options(parser: Parser) -> None:

@@ -7,8 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from closedform.cli.arguments import NAME_HELP, SourceOptions, add_source_options
-from closedform.cli.parser import Parser, UsageError, positive
+from closedform.cli.arguments import (
+    SourceOptions,
+    add_json,
+    add_name,
+    add_source_options,
+    add_until,
+)
+from closedform.cli.parser import Parser, UsageError
 
 if TYPE_CHECKING:
     from closedform.audit import Audit, Comparison, Difference
@@ -28,9 +34,9 @@ The arguments of NAME are options: closedform audit cosine --start 3e-4 --end 0 
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
     found = Parser(prog, _HELP, has_arguments=True)
-    found.add_argument("name", help=NAME_HELP)
-    found.add_argument("--until", type=positive, help="the number of steps T of the run")
-    found.add_argument("--json", dest="as_json", action="store_true", help="print JSON")
+    add_name(found)
+    add_until(found, "the number of steps T of the run")
+    add_json(found)
     add_source_options(found)
     return found
 

@@ -7,8 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from closedform.cli.arguments import FILES_HELP, SourceOptions, parse_facts, split_name
-from closedform.cli.parser import Parser, positive
+from closedform.cli.arguments import (
+    FILES_HELP,
+    SourceOptions,
+    add_json,
+    add_until,
+    parse_facts,
+    split_name,
+)
+from closedform.cli.parser import Parser
 
 if TYPE_CHECKING:
     from closedform.difference import CurveDifference, Difference, Source
@@ -44,7 +51,7 @@ def parser(prog: str) -> Parser:
         text = f"the same for {side.upper()} only"
         found.add_argument(f"--files-{side}", type=Path, metavar="FILES", help=text)
     found.add_argument("--key", help="only this key, such as lr")
-    found.add_argument("--until", type=positive, help="the number of updates")
+    add_until(found, "the number of updates")
     found.add_argument(
         "--log-offset",
         type=int,
@@ -55,7 +62,7 @@ def parser(prog: str) -> Parser:
         "--base-value", type=float, help="the optimizer's own value, for a class that scales it"
     )
     found.add_argument("--strict", action="store_true", help="exit with 3 if a curve is undecided")
-    found.add_argument("--json", dest="as_json", action="store_true", help="print JSON")
+    add_json(found)
     found.add_argument(
         "--plot", type=Path, help="write both curves and their difference to this file"
     )

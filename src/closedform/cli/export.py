@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from closedform.cli.arguments import NAME_HELP, SourceOptions, add_source_options, parse_shapes
+from closedform.cli.arguments import SourceOptions, add_name, add_source_options, parse_shapes
 from closedform.cli.parser import Parser, UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ With -o lr.h a C11 header is written, of a schedule or an elementwise optimizer.
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
     found = Parser(prog, _HELP, has_arguments=True)
-    found.add_argument("name", nargs="?", help=NAME_HELP)
+    add_name(found, nargs="?")
     found.add_argument(
         "-o",
         "--output",

@@ -6,6 +6,7 @@ import inspect
 import json
 from typing import TYPE_CHECKING, Any
 
+from closedform.cli.arguments import add_json
 from closedform.cli.parser import Parser
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def parser(prog: str) -> Parser:
     found.add_argument(
         "framework", nargs="?", help="list the classes of this framework, such as torch"
     )
-    found.add_argument("--json", dest="as_json", action="store_true", help="print JSON")
+    add_json(found)
     return found
 
 

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from closedform.cli.arguments import NAME_HELP, SourceOptions, add_source_options
-from closedform.cli.parser import Parser, UsageError, positive
+from closedform.cli.arguments import NAME_HELP, SourceOptions, add_source_options, add_until
+from closedform.cli.parser import Parser, UsageError
 
 if TYPE_CHECKING:
     from closedform.language import Schedule
@@ -29,7 +29,7 @@ def parser(prog: str) -> Parser:
     found.add_argument("names", nargs="+", metavar="name", help=f"{NAME_HELP}, or a log")
     found.add_argument("-o", "--output", type=Path, help="a .png, .svg or .pdf file")
     found.add_argument("--force", action="store_true", help="overwrite the file")
-    found.add_argument("--until", type=positive, help="the last step of the plot")
+    add_until(found, "the last step of the plot")
     found.add_argument(
         "--clock",
         choices=_CLOCKS,

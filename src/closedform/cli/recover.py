@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from closedform.cli.arguments import add_json
 from closedform.cli.parser import Parser, positive
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def parser(prog: str) -> Parser:
         default=0,
         help="the step that a log gives to update 0: 0 or 1 (0)",
     )
-    found.add_argument("--json", dest="as_json", action="store_true", help="print JSON")
+    add_json(found)
     return found
 
 

@@ -6,7 +6,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from closedform.cli.arguments import NAME_HELP, SourceOptions, add_source_options, split_name
+from closedform.cli.arguments import (
+    SourceOptions,
+    add_json,
+    add_name,
+    add_source_options,
+    split_name,
+)
 from closedform.cli.parser import Parser, UsageError, positive
 
 if TYPE_CHECKING:
@@ -25,7 +31,7 @@ closedform resume cosine --start 3e-4 --end 0 --steps 1000 --at 600 --total 1500
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
     found = Parser(prog, _HELP, has_arguments=True)
-    found.add_argument("name", help=NAME_HELP)
+    add_name(found)
     found.add_argument("--at", type=int, required=True, help="the first update with the change")
     found.add_argument(
         "--new",
@@ -51,7 +57,7 @@ def parser(prog: str) -> Parser:
     )
     found.add_argument("-o", "--output", type=Path, help="write the whole schedule to this .onnx")
     found.add_argument("--force", action="store_true", help="overwrite the file")
-    found.add_argument("--json", dest="as_json", action="store_true", help="print JSON")
+    add_json(found)
     add_source_options(found)
     return found
 

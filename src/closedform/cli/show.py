@@ -5,8 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from closedform.cli.arguments import NAME_HELP, SourceOptions, add_source_options, parse_shapes
-from closedform.cli.parser import Parser, positive
+from closedform.cli.arguments import (
+    SourceOptions,
+    add_json,
+    add_name,
+    add_source_options,
+    add_until,
+    parse_shapes,
+)
+from closedform.cli.parser import Parser
 
 if TYPE_CHECKING:
     import sympy as sp
@@ -24,17 +31,17 @@ The arguments of NAME are options: closedform show cosine --start 3e-4 --end 0 -
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
     found = Parser(prog, _HELP, has_arguments=True)
-    found.add_argument("name", help=NAME_HELP)
+    add_name(found)
     found.add_argument("--latex", action="store_true", help="print formulas in LaTeX")
     found.add_argument("--ir", action="store_true", help="also print the graph")
-    found.add_argument("--until", type=positive, help="the last step of the table")
+    add_until(found, "the last step of the table")
     found.add_argument(
         "--params",
         action="append",
         metavar="NAME=SHAPE",
         help="for the graph of an optimizer: w=4x3; repeat for each parameter",
     )
-    found.add_argument("--json", dest="as_json", action="store_true", help="print JSON")
+    add_json(found)
     add_source_options(found)
     return found
 

@@ -5,8 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from closedform.cli.arguments import NAME_HELP, SourceOptions, add_source_options, parse_literal
-from closedform.cli.parser import Parser, UsageError, positive
+from closedform.cli.arguments import (
+    SourceOptions,
+    add_json,
+    add_name,
+    add_source_options,
+    add_until,
+    parse_literal,
+)
+from closedform.cli.parser import Parser, UsageError
 
 if TYPE_CHECKING:
     from closedform.inverse import Solution
@@ -24,14 +31,12 @@ closedform solve linear --start 1 --end 0 --steps 100 --for start --value 0.5 --
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
     found = Parser(prog, _HELP, has_arguments=True)
-    found.add_argument("name", help=NAME_HELP)
+    add_name(found)
     found.add_argument(
         "--for", dest="unknown", required=True, metavar="HYPERPARAMETER", help="the unknown"
     )
     found.add_argument("--area", metavar="NUMBER", help="the sum of the values of all updates")
-    found.add_argument(
-        "--until", type=positive, help="the updates of the area, if NAME has no length"
-    )
+    add_until(found, "the updates of the area, if NAME has no length")
     found.add_argument("--value", metavar="NUMBER", help="the value at update --at")
     found.add_argument("--at", type=int, help="the update of --value")
     found.add_argument(
@@ -40,7 +45,7 @@ def parser(prog: str) -> Parser:
         metavar="LOW,HIGH",
         help="the values that are searched (a thousandth to a thousand times that of NAME)",
     )
-    found.add_argument("--json", dest="as_json", action="store_true", help="print JSON")
+    add_json(found)
     add_source_options(found)
     return found
 

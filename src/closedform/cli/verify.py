@@ -10,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from closedform.cli.arguments import NAME_HELP, SourceOptions, add_source_options
+from closedform.cli.arguments import SourceOptions, add_json, add_name, add_source_options
 from closedform.cli.parser import Parser, UsageError, at_least_a_tenth
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class _Checked:
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
     found = Parser(prog, _HELP, has_arguments=True)
-    found.add_argument("name", help=NAME_HELP)
+    add_name(found)
     found.add_argument(
         "-o", "--output", type=Path, help="a .png, .svg or .pdf plot with counterexamples"
     )
@@ -59,9 +59,7 @@ def parser(prog: str) -> Parser:
     found.add_argument(
         "--strict", action="store_true", help="exit with code 3 if a claim is undecided"
     )
-    found.add_argument(
-        "--json", dest="as_json", action="store_true", help="print the verdicts as JSON"
-    )
+    add_json(found)
     found.add_argument(
         "--against",
         help="compare an .onnx file with a source: a name with its options in quotes, a config "

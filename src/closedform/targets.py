@@ -60,8 +60,9 @@ def to_c(
         scalar_dtype: Dtype in which scalars are computed, f64 or f32.
         step_dtype: Dtype of the step, i64 or i32.
         inputs: For a schedule: names of hyperparameters that become parameters of the function.
-        precision: "single" or "double-float", which needs no double and no function of math.h,
-            see :class:`closedform.options.GraphOptions`.
+        precision: "single" or "double-float", which needs no double and of math.h floorf, sqrtf
+            and logf alone, but for sums over all parameters, which are added in double; see
+            :class:`closedform.options.GraphOptions`.
 
     Raises:
         ExportError: An option does not apply to the source or has no such value, the name is not

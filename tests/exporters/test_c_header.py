@@ -15,6 +15,7 @@ import sympy as sp
 import closedform as cf
 from closedform.compiler import compile_parts, compile_schedule
 from closedform.errors import ExportError
+from closedform.exporters.c_function import RESERVED
 from closedform.exporters.c_header import comment_text, rule_header, schedule_header
 from closedform.ir import naming
 from closedform.ir.evaluate import evaluate
@@ -108,8 +109,8 @@ def test_double_float_has_the_bits_of_the_evaluator(name: str) -> None:
     assert [np.float32(run(step)) for step in steps] == expected
 
 
-def graphs_of(one: UpdateRule) -> tuple[Graph | None, ...]:
-    ((graphs,),) = compile_parts(one.name, [(one, [("n",)])], SINGLE)
+def graphs_of(one: UpdateRule, options: GraphOptions = SINGLE) -> tuple[Graph | None, ...]:
+    ((graphs,),) = compile_parts(one.name, [(one, [("n",)])], options)
     return graphs
 
 
@@ -169,6 +170,28 @@ def test_every_elementwise_rule(name: str) -> None:
             assert np.isclose(value, expected[key], rtol=1e-12), key
     else:
         assert expected["next.step"] == arrays["step"] + 1
+
+
+@pytest.mark.sample(every=2)
+@pytest.mark.parametrize("name", ["adamw", "adagrad", "radam", "lion", "ademamix"])
+def test_rules_in_pairs_have_the_bits_of_the_evaluator(name: str) -> None:
+    one = cf.optimizers.adamw(WARMUP_COSINE) if name == "adamw" else rule(name)
+    header = rule_header(one, PAIRS, f"p_{name}")
+    comment = " ".join(header.text.replace("\n *", " ").split())
+    assert "computed in pairs of float and rounded once to float32" in comment
+    code = header.text[header.text.index("#ifndef") :]
+    assert not re.search(r"\bdouble\b", code)
+    assert set(re.findall(r"\b(\w+)\(", code)) & RESERVED <= {"floorf", "sqrtf", "logf", "for"}
+    (step,) = graphs_of(one, PAIRS)
+    assert step is not None
+    library = compiled([header])
+    for t in (0, 1, 1999, 2**20 + 1):
+        arrays = {**start(one, (step,)), "step": np.array(t, np.int32)}
+        expected = evaluate(step, {key: arrays[key] for key in cf_inputs(step)})
+        call(library, f"p_{name}_step", arrays, SIZE)
+        for key, value in expected.items():
+            if value.shape:
+                assert np.array_equal(arrays[key.removeprefix(naming.NEXT)], value), (t, key)
 
 
 def cf_inputs(graph: Graph) -> list[str]:

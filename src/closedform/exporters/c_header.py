@@ -34,7 +34,7 @@ from closedform.language.printing import text
 from closedform.language.schedule import Schedule
 from closedform.language.symbols import PARAM
 from closedform.language.update_rule import UpdateRule
-from closedform.options import GraphOptions, ModelSpec
+from closedform.options import GraphOptions, ModelSpec, Precision
 from closedform.version import __version__
 
 ANY_PARAM = "all"
@@ -184,6 +184,11 @@ class _RuleHeader:
         self._rule = rule
         self._name = name
         self._dtype = options.tensor_dtype
+        self._scalars = (
+            "pairs of float"
+            if options.precision is Precision.DOUBLE_FLOAT
+            else f"{c_type(options.scalar_dtype)} precision"
+        )
         *stages, step = graphs
         if step is None:
             raise ExportError("the rule has no step", where=f"rule {rule.name!r}")
@@ -327,7 +332,7 @@ class _RuleHeader:
         found += _values(rule.hyperparameters)
         found.append(_clock(self._step))
         found.append(
-            "Arrays must not overlap. Numbers of the model are computed in double precision and "
+            f"Arrays must not overlap. Numbers of the model are computed in {self._scalars} and "
             f"rounded once to {self._dtype.numpy}; then each operation on elements is rounded "
             "once, as IEEE 754 prescribes."
         )

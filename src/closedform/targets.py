@@ -38,7 +38,7 @@ def to_c(
     inputs: Iterable[str] = (),
     precision: Precision | str = Precision.SINGLE,
 ) -> str:
-    """Returns a C11 header that computes a schedule, or one step of an elementwise rule.
+    """Returns a C11 header that computes a schedule, or one step of a rule on flat arrays.
 
     A schedule is ``double NAME(int64_t t)``; hyperparameters that are inputs follow. A rule is
     ``void NAME_step(float *restrict param, const float *grad, float *state…, size_t n, int64_t t)``
@@ -66,7 +66,7 @@ def to_c(
 
     Raises:
         ExportError: An option does not apply to the source or has no such value, the name is not
-            free in C, or the rule is not elementwise.
+            free in C, or the rule looks at shapes or takes means or maxima of tensors.
         LoweringError: An expression cannot be expressed in a graph, or its value is found to be
             NaN or infinite in floats at a step of its domain.
 

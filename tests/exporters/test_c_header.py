@@ -32,11 +32,8 @@ from tests.support.c_programs import call, compiled
 pytestmark = pytest.mark.skipif(c_compiler() is None, reason="there is no C compiler")
 
 SCHEDULES = sorted(set(EXAMPLES) - {"reduce_on_plateau"})
-WHOLE = (
-    "adafactor adam_mini adamp came fromage lamb lars mars muon nadam normuon novograd scion sgdp "
-    "sm3 stable_adamw"
-)
-"""The rules that look at shapes or at whole tensors."""
+WHOLE = "adafactor adam_mini adamp came muon normuon scion sgdp sm3 stable_adamw"
+"""The rules that look at shapes, or take means or maxima of tensors."""
 RULES = sorted(set(cf.optimizers.__all__) - set(WHOLE.split()))
 SINGLE = GraphOptions()
 PAIRS = GraphOptions(**KEYWORDS)
@@ -160,7 +157,7 @@ def test_every_elementwise_rule(name: str) -> None:
     call(library, f"r_{name}_step", written, SIZE)
     for key, value in expected.items():
         given = key.removeprefix(naming.NEXT)
-        if given in arrays and arrays[given].shape:
+        if given in arrays and (arrays[given].shape or given.startswith(naming.STATE)):
             assert_near(written[given], value, key)
     if library.described(f"r_{name}_next") is not None:
         shared = {key: np.zeros_like(v) for key, v in expected.items() if naming.SHARED in key}
@@ -170,6 +167,31 @@ def test_every_elementwise_rule(name: str) -> None:
             assert np.isclose(value, expected[key], rtol=1e-12), key
     else:
         assert expected["next.step"] == arrays["step"] + 1
+
+
+@pytest.mark.parametrize("name", ["nadam", "lamb"])
+def test_tensors_are_flat(name: str) -> None:
+    """A state that is one number, and norms of a tensor, from the first states on."""
+    one = rule(name)
+    header = rule_header(one, SINGLE, f"w_{name}")
+    assert ("    *mu_product = 1.0f;" in header.text) == (name == "nadam")
+    library = compiled([header])
+    described = library.described(f"w_{name}_step")
+    assert described is not None
+    rng = np.random.default_rng(7)
+    first = rng.normal(size=(5, 4)).astype(np.float32)
+    session = cf.OptimizerSession(one, {"w": first}, threads=1)
+    arrays: dict[str, Array] = {"param.all": first.copy()}
+    arrays |= {f"state.all.{key}": value["w"].copy() for key, value in session.states.items()}
+    for t in range(4):
+        grad = rng.normal(size=(5, 4)).astype(np.float32)
+        session.step({"w": grad})
+        arrays |= {"grad.all": grad, "step": np.array(t)}
+        call(library, f"w_{name}_step", arrays, first.size)
+    # Sums over a tensor are added in another order; four steps.
+    np.testing.assert_allclose(arrays["param.all"], session.params["w"], rtol=2e-6, atol=1e-7)
+    for key, value in session.states.items():
+        np.testing.assert_allclose(arrays[f"state.all.{key}"], value["w"], rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.sample(every=2)
@@ -209,8 +231,8 @@ def test_other_rules_are_refused_by_name(name: str) -> None:
     with pytest.raises(ExportError) as caught:
         cf.to_c(rule(name))
     assert str(caught.value) == (
-        "C functions are written for rules that update each element by itself, and this one looks "
-        f"at shapes or at whole tensors (rule {rule(name).name!r}): export it with to_onnx"
+        "C functions are written for flat arrays and sums over their elements, and this rule looks "
+        f"at shapes, or takes means or maxima (rule {rule(name).name!r}): export it with to_onnx"
     )
 
 

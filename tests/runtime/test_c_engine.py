@@ -140,8 +140,8 @@ INVALID = (
         lambda: OptimizerSession(
             cf.optimizers.lamb(), {"w": np.zeros((2, 2), np.float32)}, backend="c"
         ),
-        "C functions are written for rules that update each element by itself, and this one looks "
-        "at shapes or at whole tensors (rule 'lamb'): run it with backend=\"onnxruntime\"",
+        "C functions are called for parts of tensors, and this rule looks at shapes or at whole "
+        "tensors (rule 'lamb'): run it with backend=\"onnxruntime\"",
     ),
 )
 

@@ -52,7 +52,7 @@ class Parameter:
             number of elements.
         dtype: Its dtype, or that of what it points to.
         passing: How it is passed: a number by value; an array that is read, written or updated in
-            place; a pointer to a number that is set, or added to.
+            place; a pointer to a number that is set, added to, or updated.
     """
 
     name: str
@@ -224,7 +224,11 @@ class _Body:
         elif node.type.shape:
             return
         elif node.op is Op.INPUT:
-            self._names[index] = self._parameters[node.attribute("name")].name
+            parameter = self._parameters[node.attribute("name")]
+            self._names[index] = parameter.name
+            if parameter.passing is Passing.UPDATE:
+                name = self._names[index] = self._new_name()
+                self._lines.append(f"const {c_type(node.type.dtype)} {name} = *{parameter.name};")
         elif node.op is Op.REDUCE_SUM:
             self._sums(index)
         else:

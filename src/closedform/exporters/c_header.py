@@ -30,6 +30,7 @@ from closedform.exporters.c_ops import c_type, literal
 from closedform.ir import naming
 from closedform.ir.graph import Graph, Role
 from closedform.ir.types import LAST_STEP, DType, Shape
+from closedform.language.functions import WHOLE_TENSOR, ReduceSum
 from closedform.language.printing import text
 from closedform.language.schedule import Schedule
 from closedform.language.symbols import PARAM
@@ -107,12 +108,14 @@ def rule_header(
     *,
     notes: Sequence[str] = (),
 ) -> Header:
-    """Returns the header of an elementwise rule.
+    """Returns the header of a rule on flat arrays.
 
     - ``<name>_init(param, states…, n)`` fills the states; it is left out where there are none.
     - ``<name>_sums_<k>(sums…, param, grad, …)`` adds the terms of some sums over all parameters.
       Call it for each array, k by k, before any step, with sums that are 0.
-    - ``<name>_step(param, grad, states…, inputs…, n, t, …)`` updates param and states in place.
+    - ``<name>_step(param, grad, states…, inputs…, n, t, …)`` updates param and states in place. A
+      state that is one number is given by its address. A rule with sums over the elements of a
+      tensor, such as LAMB, takes whole tensors, any other one any part of them.
     - ``<name>_next(t, shared…, …)`` updates the states of the model and returns the next t, after
       the steps of all arrays; it is left out where the next t is t + 1 and there are none.
     - ``<name>_evaluate(evaluated, param, states…, n, t)`` writes the point of evaluation, where
@@ -127,15 +130,19 @@ def rule_header(
         notes: Further paragraphs of its comment.
 
     Raises:
-        ExportError: The name is not an identifier that is free in C, or the rule is not
-            elementwise, or stores its parameters in 16 bits.
+        ExportError: The name is not an identifier that is free in C, or the rule looks at shapes or
+            takes means or maxima of tensors, or stores its parameters in 16 bits.
     """
-    (header,) = rule_headers({name or rule.name: rule}, options, notes=notes)
+    (header,) = rule_headers({name or rule.name: rule}, options, notes=notes, in_parts=False)
     return header
 
 
 def rule_headers(
-    rules: Mapping[str, UpdateRule], options: GraphOptions, *, notes: Sequence[str] = ()
+    rules: Mapping[str, UpdateRule],
+    options: GraphOptions,
+    *,
+    notes: Sequence[str] = (),
+    in_parts: bool = True,
 ) -> list[Header]:
     """Returns the headers of the rules of one model, whose sums are over all its parameters.
 
@@ -143,12 +150,13 @@ def rule_headers(
         rules: The rules by the prefix of their functions.
         options: How they are compiled.
         notes: Further paragraphs of each comment.
+        in_parts: Whether each rule must be elementwise: it is called for parts of tensors.
 
     Raises:
         ExportError: As :func:`rule_header`.
     """
     for name, rule in rules.items():
-        _check_rule(rule, name)
+        _check_rule(rule, name, in_parts)
     every = [(rule, [_SHAPE]) for rule in rules.values()]
     compiled = compile_parts(next(iter(rules)), every, options)
     return [
@@ -157,13 +165,20 @@ def rule_headers(
     ]
 
 
-def _check_rule(rule: UpdateRule, name: str) -> None:
+def _check_rule(rule: UpdateRule, name: str, in_parts: bool) -> None:
     where = f"rule {rule.name!r}"
     _check_name(name, where)
-    if not rule.is_elementwise:
+    if in_parts and not rule.is_elementwise:
         raise ExportError(
-            "C functions are written for rules that update each element by itself, and this one "
-            "looks at shapes or at whole tensors",
+            "C functions are called for parts of tensors, and this rule looks at shapes or at "
+            "whole tensors",
+            where=where,
+            hint="export it with to_onnx",
+        )
+    if not _is_flat(rule):
+        raise ExportError(
+            "C functions are written for flat arrays and sums over their elements, and this rule "
+            "looks at shapes, or takes means or maxima",
             where=where,
             hint="export it with to_onnx",
         )
@@ -173,6 +188,14 @@ def _check_rule(rule: UpdateRule, name: str) -> None:
             where=where,
             hint="export it with to_onnx",
         )
+
+
+def _is_flat(rule: UpdateRule) -> bool:
+    """Whether a tensor may be given as a flat array: the rule looks at no axis and at no size."""
+    whole = [node for expr in rule.all_expressions() for node in expr.atoms(*WHOLE_TENSOR)]
+    are_sums = all(isinstance(node, ReduceSum) and len(node.args) == 1 for node in whole)
+    are_flat = all(spec.shape in ("param", "scalar") for spec in rule.states.values())
+    return rule.is_for_all_shapes and are_sums and are_flat
 
 
 class _RuleHeader:
@@ -197,6 +220,11 @@ class _RuleHeader:
         spec = ModelSpec(rule, {ANY_PARAM: _SHAPE})
         self._point = compile_evaluation(spec, options) if has_evaluation(spec) else None
         self._states = [naming.state(ANY_PARAM, label) for label in rule.states]
+        self._single = {
+            naming.state(ANY_PARAM, label)
+            for label, spec in rule.states.items()
+            if spec.shape == "scalar"
+        }
         self._shared = [naming.shared(label) for label in rule.shared]
         ports = self._all_ports()
         self._names = identifiers(list(ports), ports)
@@ -243,12 +271,18 @@ class _RuleHeader:
         for port in tensors:
             is_carried = port == param or port in self._states
             how = passing if is_carried else Passing.READ
+            if port in self._single and how is Passing.READ:
+                how = Passing.VALUE
             found.append(Parameter(self._names[port], port, self._dtype, how))
         return [*found, Parameter(SIZE, SIZE, DType.I64, Passing.VALUE)]
 
     def _numbers(self, graph: Graph) -> list[Parameter]:
         """The clock, hyperparameters, states of the model and sums."""
-        nodes = {node.attribute("name"): node for node in graph.inputs if not node.type.shape}
+        nodes = {
+            str(node.attribute("name")): node
+            for node in graph.inputs
+            if not node.type.shape and node.attribute("name") not in self._single
+        }
         return [
             Parameter(self._names[port], port, node.type.dtype, Passing.VALUE)
             for port, node in nodes.items()
@@ -311,9 +345,12 @@ class _RuleHeader:
         declarations = [f"const {type_} *restrict param", *states, f"size_t {SIZE}"]
         head = function_head(f"CLOSEDFORM_API void {self._name}_init", declarations)
         unused = [] if "param[i]" in starts.values() else ["    (void)param;"]
-        stores = [f"        {name}[i] = {value};" for name, value in starts.items()]
+        single = {self._names[port] for port in self._single}
+        numbers = [f"    *{name} = {starts[name]};" for name in starts if name in single]
+        stores = [f"        {name}[i] = {starts[name]};" for name in starts if name not in single]
         loop = [f"    for (size_t i = 0; i < {SIZE}; ++i) {{", *stores, "    }"]
-        return "\n".join([head, "{", *unused, *loop, "}"])
+        loop = loop if stores else [f"    (void){SIZE};"]
+        return "\n".join([head, "{", *unused, *numbers, *loop, "}"])
 
     # --- the comment ---------------------------------------------------------------------------
 

@@ -120,6 +120,9 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@echo "== compare: schedules and rules in MLX"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q --exhaustive tests/exporters/test_mlx.py \
 	  "tests/test_readme.py::test_page_runs[docs/mlx.md]"
+	@echo "== compare: rules as programs of ExecuTorch"
+	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q --exhaustive -k executorch \
+	  tests/exporters/test_torch_rule.py
 	@echo "== compare: training loops of other packages; published tests of pytorch-accelerated"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q \
 	  "tests/test_readme.py::test_page_runs[docs/adopt_torch.md]"
@@ -222,11 +225,12 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	@touch $@
 
 # timm without what it asks for: its schedulers need torch alone, its models torchvision, whose wheel
-# needs the CUDA build of torch.
+# needs the CUDA build of torch. ExecuTorch without its converters of models for other devices.
 $(COMPARE_STAMP): $(STAMP) tests/recipes/compare_requirements.txt tests/verify/compare_requirements.txt
 	@echo "== setup: .venv-compare with torch, transformers, timm, optax, jax and mlx, a few minutes"
 	@$(BIN)/python -m venv --clear .venv-compare
 	@$(COMPARE)/python -m pip install -qq -e ".[prove]" -r tests/recipes/compare_requirements.txt \
 	  -r tests/verify/compare_requirements.txt -c constraints.txt
-	@$(COMPARE)/python -m pip install -qq --no-deps timm==1.0.31 pytorch_optimizer==4.1.0
+	@$(COMPARE)/python -m pip install -qq --no-deps timm==1.0.31 pytorch_optimizer==4.1.0 \
+	  executorch==1.5.1 flatbuffers parameterized ruamel.yaml tabulate
 	@touch $@

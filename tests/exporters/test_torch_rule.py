@@ -88,6 +88,28 @@ def test_aot_inductor(tmp_path: Path) -> None:
     assert torch.equal(states[name]["w"], states_wanted[name]["w"])
 
 
+@pytest.mark.exhaustive
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["adamw", "lion", "adagrad", "radam", "lamb", "prodigy"])
+def test_executorch(name: str) -> None:
+    """A program of ExecuTorch has the values of the module, from float64 scalars on."""
+    exir: Any = pytest.importorskip("executorch.exir")
+    runtime: Any = pytest.importorskip("executorch.runtime")
+    rule = RULE if name == "adamw" else getattr(cf.optimizers, name)()
+    module = cf.to_torch(rule, params=SHAPES)
+    states = module.initial_states(tensors(1))
+    arguments = (tensors(1), tensors(2), states, torch.tensor(5))
+    program = exir.to_edge_transform_and_lower(torch.export.export(module, arguments))
+    buffer = program.to_executorch().buffer
+    loaded = runtime.Runtime.get().load_program(buffer).load_method("forward")
+    results = loaded.execute(torch.utils._pytree.tree_leaves(arguments))
+    wanted = torch.utils._pytree.tree_leaves(module(*arguments))
+    assert len(results) == len(wanted)
+    for result, value in zip(results, wanted, strict=True):
+        # Its kernels round powers and square roots as the C library, torch as its own.
+        torch.testing.assert_close(result, value, rtol=3e-7, atol=1e-7)
+
+
 def test_hyperparameters_are_arguments() -> None:
     rule = UpdateRule("descent", PARAM - cf.hyper("lr") * GRAD, {}, {"lr": None})
     module = cf.to_torch(rule, params={"w": (2,)}, dtype="float64")

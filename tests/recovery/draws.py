@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from closedform import schedules
+from closedform.difference import diff
 from closedform.language import Schedule
 from closedform.schedules.cyclic import MODES
 from closedform.schedules.wsd import SHAPES
+from closedform.verify.terms.verdict import Status
 
 
 @dataclass(frozen=True)
@@ -358,6 +360,22 @@ def is_right(drawn: Draw, found: Schedule | None) -> bool:
     theirs = np.asarray(drawn.schedule(steps), dtype=np.float64)
     scale = float(np.max(np.abs(theirs)))
     return bool(np.all(np.abs(ours - theirs) <= 1e-12 * scale))
+
+
+def is_proved_on_log(drawn: Draw, found: Schedule | None) -> bool:
+    """Whether a schedule is proved equal to the drawn one at every logged update.
+
+    A line that is cut off at a value after the end of the log is that line in the log. The proof
+    is that of ``diff``, or the exact values of all logged updates.
+    """
+    if found is None:
+        return False
+    curve = diff(found, drawn.schedule, until=drawn.last + 1).curves[0]
+    if curve.verdict is Status.PROVED:
+        return True
+    return curve.verdict is not Status.REFUTED and all(
+        found.exact(step) == drawn.schedule.exact(step) for step in drawn.logged()
+    )
 
 
 def fits_log(drawn: Draw, found: Schedule | None) -> bool:

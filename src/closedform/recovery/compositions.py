@@ -99,19 +99,22 @@ class _Composer:
         if points.steps[0] != 0:
             return None
         best: Call | None = None
-        for is_line in (True, False):
-            for mark in _milestones(points, curve)[:MOST_MILESTONES]:
-                before, after = points.steps < mark, points.steps >= mark
-                if before.sum() < 3 or after.sum() < 3:
-                    continue
-                head, tail = points.select(before), points.select(after)
-                found = (self._after_line if is_line else self._changed)(
-                    points, head, tail, mark, limit
-                )
-                if found is not None and found.cost < limit:
-                    best, limit = found, found.cost
-                    if best.cost <= SIMPLE:
-                        return best
+        marks = _milestones(points, curve)[:MOST_MILESTONES]
+        # A jump is certainly a milestone: both ways are tried there first.
+        ways = [(mark, is_line) for is_line in (True, False) for mark in marks]
+        ways.sort(key=lambda way: way[0] not in curve.clear_jumps)
+        for mark, is_line in ways:
+            before, after = points.steps < mark, points.steps >= mark
+            if before.sum() < 3 or after.sum() < 3:
+                continue
+            head, tail = points.select(before), points.select(after)
+            found = (self._after_line if is_line else self._changed)(
+                points, head, tail, mark, limit
+            )
+            if found is not None and found.cost < limit:
+                best, limit = found, found.cost
+                if best.cost <= SIMPLE:
+                    return best
         return best
 
     def _after_line(

@@ -17,7 +17,7 @@ from closedform.recovery.marks import Points
 from closedform.recovery.numeric import values_of
 from closedform.recovery.simplest import MOST_DIGITS, candidates, digits
 from closedform.recovery.starts import Features, features, starts
-from closedform.recovery.structures import Parameter, Role, Structure, forms, structure
+from closedform.recovery.structures import ROLES, Parameter, Role, Structure, forms, structure
 
 Values = NDArray[np.float64]
 
@@ -39,8 +39,20 @@ LIKELIEST = 6
 """Structures with many parameters that are fitted before compositions."""
 
 
+MOST_FOR_ONE = 800_000
+"""Values that the search of the parameters of one structure may compute."""
+
+
 MOST_PARTS = 10_000
 """Largest denominator of an exponent: exact powers of numbers with others take too long."""
+
+
+MOST_OPTIONS = 24
+"""Simple values of a parameter that are tried with all points."""
+
+
+_LIKELY = 30.0
+"""Cost of a few points after a few steps with a value that may be a reproduction."""
 
 
 _NEAR = 10.0
@@ -94,7 +106,8 @@ def cost_of(arguments: Mapping[str, Any], end: float) -> float:
         total += 1
         if isinstance(value, Fraction):
             total += digits(value)
-            total += 2 if name in ("steps", "bound") and value > end * 1.02 + 1 else 0
+            is_steps = ROLES.get(name) is Role.STEPS
+            total += 2 if is_steps and value > end * 1.02 + 1 else 0
     return total
 
 
@@ -124,6 +137,10 @@ def spread(points: Points, curve: Features | None, count: int) -> Points:
     return points.select(np.array(sorted(chosen)))
 
 
+Option = tuple[int, int, Fraction, Values]
+"""The digits of a description, a parameter, its value, and the values of all."""
+
+
 class Search:
     """The search among the structures of the library for one curve.
 
@@ -135,6 +152,7 @@ class Search:
     def __init__(self, points: Points, effort: Effort) -> None:
         self.points = points
         self.effort = effort
+        self._least_left = 0
         self.curve = features(points)
         self.few = spread(points, self.curve, SCREENED)
         self.many = spread(points, self.curve, FITTED)
@@ -150,12 +168,14 @@ class Search:
             least: The smallest one.
         """
         found: Call | None = None
+        found_size = 99
         for size, made in self._possible(limit, most, least):
-            if 1 + 2 * size >= limit or self.effort.is_spent:
+            # Another argument is worth it if it saves more than a digit.
+            if self.effort.is_spent or (size > found_size and 2 + 2 * size >= limit):
                 break
             call = self.fitted(made)
             if call is not None and call.cost < limit:
-                found, limit = call, call.cost
+                found, limit, found_size = call, call.cost, size
         return found
 
     def likeliest(self, limit: float, least: int, count: int = LIKELIEST) -> Call | None:
@@ -214,11 +234,16 @@ class Search:
         """Returns the call of a structure with the simplest arguments that reproduce the points."""
         if len(made.parameters) > len(self.points.steps):
             return None
+        self._least_left = self.effort.left - MOST_FOR_ONE
         theta = starts(made, self.curve)
         if len(theta) == 0:
             return None
         theta = theta[self._screened(made, theta).best(6)]
         problem = Problem(made, self.many, self.effort)
+        # The steps of kinks are integers, which least squares would only blur.
+        call = self._simplest(made, theta[:2], problem.project(theta[:2]))
+        if call is not None:
+            return call
         theta, fits = problem.refine(theta, 8)
         if float(np.min(fits.costs)) > self.far:
             return None
@@ -227,6 +252,10 @@ class Search:
         if not fits.is_close() and float(np.min(fits.costs)) < _PROMISING:
             theta, fits = problem.refine(theta, 40)
             theta, fits = self._snapped(problem, theta, fits)
+        return self._simplest(made, theta, fits)
+
+    def _simplest(self, made: Structure, theta: Values, fits: Fits) -> Call | None:
+        """The call with simple numbers near one of the two best fits."""
         for index in fits.best(2):
             if not fits.is_close(index):
                 continue
@@ -262,7 +291,9 @@ class Search:
         if not residual <= 1 + 1e-9:
             return None
         text = call_text(made.name, arguments)
-        return Call(text, schedule, cost_of(arguments, self.curve.end), residual)
+        # A repetition that the log does not show is not attested.
+        cost = cost_of(arguments, self.curve.end) + made.has_jumps
+        return Call(text, schedule, cost, residual)
 
     def simplified(
         self, made: Structure, theta: Values, fits: Fits, index: int
@@ -275,6 +306,8 @@ class Search:
     def _rounded(
         self, problem: Problem, row: Values, known: dict[int, Fraction], wide: int
     ) -> Iterator[dict[str, Fraction]]:
+        if self.effort.left < self._least_left:
+            return
         others = problem.others
         width = len(others)
         frozen = np.array([index in known for index in range(width)])
@@ -298,9 +331,12 @@ class Search:
         ]
         if loose and wide > 0:
             place = next((i for i in loose if others[i].role is Role.STEPS), loose[0])
-            options = self._simple_options(problem, row, frozen, place)
-            for value, moved in options[:wide]:
-                yield from self._rounded(problem, moved, {**known, place: value}, wide - 1)
+            options = [
+                *self._simple_options(problem, row, frozen, place),
+                *self._zero_options(problem, row, frozen),
+            ]
+            for _, index, value, moved in sorted(options, key=lambda option: option[0])[:wide]:
+                yield from self._rounded(problem, moved, {**known, index: value}, wide - 1)
             return
         one = others[place]
         near = self._near(one, float(row[0, place]), float(deviations[place]))
@@ -345,8 +381,8 @@ class Search:
 
     def _simple_options(
         self, problem: Problem, row: Values, frozen: NDArray[np.bool_], place: int
-    ) -> list[tuple[Fraction, Values]]:
-        """Simple values of a parameter that the points do not determine, and the others' values."""
+    ) -> list[Option]:
+        """Simple values of a parameter that the points do not determine, the shortest first."""
         one = problem.others[place]
         guess = float(row[0, place])
         numbers = _simple_numbers(guess, one.is_integer or one.role is Role.STEPS, self.curve.end)
@@ -361,25 +397,46 @@ class Search:
         tried[:, place] = [float(number) for number in numbers]
         fixed = frozen.copy()
         fixed[place] = True
-        tried, fits = problem.refine(tried, 12, fixed)
-        roles = [i for i, other in enumerate(problem.others) if other.role is Role.FACTOR]
-        found = []
-        for index, number in enumerate(numbers):
-            if not fits.is_close(index):
+        coarse = Problem(problem.structure, self.few, self.effort, is_projected=False)
+        tried, fits = coarse.refine(tried, 5, fixed)
+        factors = [i for i, other in enumerate(problem.others) if other.role is Role.FACTOR]
+        factors = [i for i in factors if not fixed[i]]
+        likely = [
+            (digits(numbers[index]) + self._digits_of_others(coarse, tried[[index]], fixed), index)
+            for index in np.flatnonzero(fits.costs < _LIKELY).tolist()
+            if np.all((tried[index, factors] > 1e-4) & (tried[index, factors] < 1e4))
+        ]
+        likely.sort(key=lambda one: (one[0], abs(float(numbers[one[1]]) - guess)))
+        found: list[Option] = []
+        for length, index in likely[:MOST_OPTIONS]:
+            moved, fits = problem.refine(tried[[index]], 12, fixed)
+            if fits.is_close(0):
+                found.append((length, place, numbers[index], moved))
+        return found
+
+    def _zero_options(
+        self, problem: Problem, row: Values, frozen: NDArray[np.bool_]
+    ) -> Iterator[Option]:
+        """Values of 0: the length of a line that the log does not show to its end depends on it."""
+        for index, one in enumerate(problem.others):
+            if one.role is not Role.VALUE or frozen[index] or one.symbol.is_positive:
                 continue
-            moved = tried[[index]]
-            factors = [moved[0, i] for i in roles if not fixed[i]]
-            if any(not 1e-4 < factor < 1e4 for factor in factors):
-                continue
-            deviations = self._deviations(problem, moved, fixed)
-            length = digits(number) + sum(
-                _digits_within(float(moved[0, i]), float(deviations[i]))
-                for i in range(len(fixed))
-                if not fixed[i]
-            )
-            found.append((length, number, moved))
-        found.sort(key=lambda option: (option[0], abs(float(option[1]) - guess)))
-        return [(number, moved) for _, number, moved in found]
+            moved = row.copy()
+            moved[0, index] = 0.0
+            fixed = frozen.copy()
+            fixed[index] = True
+            moved, fits = problem.refine(moved, 12, fixed)
+            if fits.is_close(0):
+                length = 1 + self._digits_of_others(problem, moved, fixed)
+                yield length, index, Fraction(0), moved
+
+    def _digits_of_others(self, problem: Problem, row: Values, fixed: NDArray[np.bool_]) -> int:
+        """The digits that the parameters need that are not fixed."""
+        deviations = self._deviations(problem, row, fixed)
+        return sum(
+            _digits_within(float(row[0, index]), float(deviations[index]))
+            for index in np.flatnonzero(~fixed)
+        )
 
     def _deviations(self, problem: Problem, row: Values, frozen: NDArray[np.bool_]) -> Values:
         """How far each free parameter may be from its value, in the least squares sense."""
@@ -423,6 +480,7 @@ def _simple_numbers(guess: float, is_integer: bool, end: float) -> list[Fraction
             found.update(Fraction(n * power) for n in range(1, 100) if n * power <= top)
             power *= 10
         found.update(Fraction(2**n) for n in range(15))
+        found.add(Fraction(max(round(guess), 1)))
     else:
         exponent = int(np.floor(np.log10(abs(guess) or 1)))
         for shift in (-2, -1, 0, 1):

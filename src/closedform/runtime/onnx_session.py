@@ -84,6 +84,7 @@ def open_session(
     providers: Sequence[str] | None = None,
     threads: int | None = None,
     is_optimized: bool = True,
+    has_memory_pattern: bool = True,
 ) -> OnnxSession:
     """Returns a session for a model.
 
@@ -93,6 +94,8 @@ def open_session(
         threads: Threads within one operator; chosen by onnxruntime if None.
         is_optimized: Whether onnxruntime may fold and fuse nodes (its "basic" level, which does not
             change values).
+        has_memory_pattern: Whether onnxruntime allocates the memory of all runs after the first as
+            one block, beside that of the first run.
 
     Raises:
         SessionError: The file does not exist, onnxruntime cannot load the model, a provider is not
@@ -111,6 +114,7 @@ def open_session(
     options = ort.SessionOptions()
     options.log_severity_level = 4  # errors are raised, not logged
     options.intra_op_num_threads = 0 if threads is None else checked_threads(threads, where)
+    options.enable_mem_pattern = has_memory_pattern
     level = ort.GraphOptimizationLevel
     options.graph_optimization_level = (
         level.ORT_ENABLE_BASIC if is_optimized else level.ORT_DISABLE_ALL

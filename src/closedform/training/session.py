@@ -75,7 +75,12 @@ class TrainSession:
         self._folder = given.parent if given.suffix == ".onnx" else given
         train = given if given.suffix == ".onnx" else given / TRAIN_FILE
         self._where = f"file {str(train)!r}"
-        self._options: dict[str, Any] = {"providers": providers, "threads": threads}
+        # A block for the activations, beside those of the first step, would double the memory.
+        self._options: dict[str, Any] = {
+            "providers": providers,
+            "threads": threads,
+            "has_memory_pattern": False,
+        }
         self._session = open_session(train, **self._options)
         self._forward: OnnxSession | None = None
         self._evaluation: OnnxSession | None = None

@@ -28,7 +28,7 @@ await page.fill("#temperature", "0");
 seen.before = await write();
 await page.fill("#temperature", "1");
 seen.drawn = await write();
-await page.evaluate(() => { window.training.starts.length = 0; });
+await page.evaluate(() => { window.training.starts = []; });
 await page.fill("#batch", rows);
 await page.fill("#steps", steps);
 await page.click("#run");

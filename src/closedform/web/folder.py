@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -81,6 +82,33 @@ def copy_assets(folder: Path, names: Iterable[str]) -> None:
     assets = resources.files("closedform.web") / "assets"
     for name in names:
         (folder / name).write_bytes((assets / name).read_bytes())
+
+
+def write_loop_page(folder: Path, name: str) -> None:
+    """Writes ``index.html`` of a page with a training loop, with its scripts.
+
+    ``loop.html`` is the page, with places such as ``{{title}}``; the file ``NAME.html`` has what
+    belongs there, each part after a line such as ``<!-- title -->``. A part that it lacks is empty.
+
+    Args:
+        folder: Where to.
+        name: The page, ``train`` or ``text``.
+    """
+    assets = resources.files("closedform.web") / "assets"
+    _, *split = _PART.split((assets / f"{name}.html").read_text(encoding="utf-8"))
+    parts = dict(zip(split[::2], (text.strip("\n") for text in split[1::2]), strict=True))
+    page = (assets / "loop.html").read_text(encoding="utf-8")
+    page = re.sub(r"(?m)^\{\{(\w+)\}\}\n", lambda m: _line(parts.get(m[1], "")), page)
+    page = re.sub(r"\{\{(\w+)\}\}", lambda m: parts[m[1]], page)
+    (folder / "index.html").write_text(page, encoding="utf-8")
+    copy_assets(folder, (*COMMON_ASSETS, "fields.js", "loop.js", f"{name}.js"))
+
+
+def _line(text: str) -> str:
+    return f"{text}\n" if text else ""
+
+
+_PART = re.compile(r"(?m)^<!-- (\w+) -->\n")
 
 
 def copy_runtime(folder: Path, packages: Path | None) -> None:

@@ -12,7 +12,7 @@ from closedform.errors import ExportError
 from closedform.ir.naming import BATCH, PARAM
 from closedform.runtime.onnx_session import OnnxSession, Port, open_session
 from closedform.training.session import EVAL_FILE
-from closedform.web.folder import COMMON_ASSETS, copy_assets, copy_runtime, write_folder
+from closedform.web.folder import copy_runtime, write_folder, write_loop_page
 from closedform.web.training import check_file, inputs_of, open_training, training_files
 
 TEXT_FILE = "text.txt"
@@ -79,8 +79,7 @@ def write_text_page(
 
     def fill(made: Path) -> None:
         copy_runtime(made, None if packages is None else Path(packages))
-        copy_assets(made, (*COMMON_ASSETS, "fields.js", "loop.js", "text.js", "text.html"))
-        (made / "text.html").rename(made / "index.html")
+        write_loop_page(made, "text")
         for name, path in files.items():
             shutil.copyfile(path, made / name)
         (made / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")

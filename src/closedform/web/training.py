@@ -12,7 +12,7 @@ from typing import Any
 from closedform.errors import ExportError
 from closedform.runtime.onnx_session import OnnxSession, open_session
 from closedform.training.session import INIT_FILE, LOSS, TRAIN_FILE
-from closedform.web.folder import COMMON_ASSETS, copy_assets, copy_runtime, write_folder
+from closedform.web.folder import copy_runtime, write_folder, write_loop_page
 
 DATA_FILE = "data.safetensors"
 
@@ -49,8 +49,7 @@ def write_training_page(
 
     def fill(made: Path) -> None:
         copy_runtime(made, None if packages is None else Path(packages))
-        copy_assets(made, (*COMMON_ASSETS, "fields.js", "loop.js", "train.js", "train.html"))
-        (made / "train.html").rename(made / "index.html")
+        write_loop_page(made, "train")
         for name, path in files.items():
             shutil.copyfile(path, made / name)
         manifest = _manifest(session, DATA_FILE if data is not None else None)

@@ -52,7 +52,7 @@ function batchAt(step) {
       + "Paste a longer text.");
   }
   const starts = Array.from(uniform(number("seed", 0), step, rows), (u) => Math.floor(u * places));
-  window.training.starts.push(starts);
+  window.training.starts?.push(starts); // a test asks for them
   const tensors = {};
   batch.forEach(({ name, dtype }, shift) => {
     const values = new BigInt64Array(rows * context);
@@ -67,7 +67,6 @@ function batchAt(step) {
 const loop = new Loop(batchAt, () => {
   at("adapter").disabled = loop.results.length === 0;
 });
-window.training.starts = [];
 
 // The logits of the token that follows the last ones.
 async function logitsAfter(ids) {

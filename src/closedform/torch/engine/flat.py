@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import compress
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -357,10 +358,7 @@ def _factors(move: Move, numbers: Mapping[str, Tensor]) -> list[float]:
 
 def _chosen(items: list[Item], mask: Tensor | None) -> list[Item]:
     """The items of the parameters that are stepped."""
-    if mask is None:
-        return items
-    pairs = zip(items, mask.tolist(), strict=True)
-    return [item for item, is_wanted in pairs if is_wanted]
+    return items if mask is None else list(compress(items, mask.tolist()))
 
 
 class _Segment:
@@ -434,9 +432,8 @@ class _Segment:
         given = {label: column.load() for label, column in self._columns.items()}
         before = {} if mask is None else {label: one.clone() for label, one in given.items()}
         given |= numbers
-        rows = None
         own = [name for name, one in numbers.items() if one.numel() > 1]
-        if mask is not None or own:
+        if own:
             rows = torch.repeat_interleave(self._repeats, output_size=self.total)
             given |= {name: numbers[name].index_select(0, rows) for name in own}
         filled = list(grads)
@@ -449,7 +446,9 @@ class _Segment:
         if PARAM in self._own:
             given[self._own[PARAM]] = in_dtype(self._read(), self._dtypes[self._own[PARAM]])
         results = self._results(start, given)
-        wanted = None if mask is None or rows is None else mask.index_select(0, rows)
+        wanted = None
+        if mask is not None:
+            wanted = torch.repeat_interleave(mask, self._repeats, output_size=self.total)
         for name, result in zip(self._labels, results, strict=True):
             if name not in self._columns:
                 if self._move is None:

@@ -67,3 +67,19 @@ def test_the_package_and_the_help_import_no_library() -> None:
     assert imported("import closedform as cf; dir(cf)", *heavy) == []
     code = "from closedform.cli.application import help_text; help_text()"
     assert imported(code, *heavy) == []
+
+
+def test_the_command_collects_rarely_and_restores_the_thresholds() -> None:
+    code = """\
+import gc, closedform.cli.application as application
+from closedform.cli import main
+seen = []
+application.run = lambda words: seen.append(gc.get_threshold()[0]) or 0
+given = gc.get_threshold()
+try:
+    main(["show"])
+except SystemExit as done:
+    assert done.code == 0
+assert seen[0] > given[0] and gc.get_threshold() == given
+"""
+    assert imported(code, "closedform.cli.show") == []

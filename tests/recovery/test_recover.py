@@ -170,6 +170,12 @@ def test_rounding_does_not_leave_a_power_without_a_value() -> None:
     assert np.all(np.isfinite(values_of(lr.bound, np.arange(600.0))))
 
 
+def test_two_levels_are_two_values_where_their_ratio_is_not_simple() -> None:
+    lr = schedules.piecewise_constant([0.00068, 0.05], [324])
+    found = recover(logged(lr, range(400)), digits=6)
+    assert found.call == "piecewise_constant(values=[0.00068, 0.05], milestones=[324])"
+
+
 def test_many_arguments_are_found_by_the_steps_at_which_the_form_changes() -> None:
     drawn = draw("tri_stage", 2)
     assert is_right(drawn, recover(drawn.logged()).schedule)

@@ -306,15 +306,15 @@ def _levels(points: Points, curve: Features) -> Call | None:
     if any(value is None for value in values):
         return None
     levels = [value for value in values if value is not None]
-    found = _powers(points, levels, marks, curve)
-    if found is not None:
-        return found
+    powers = _powers(points, levels, marks, curve)
     text = (
         f"piecewise_constant(values=[{', '.join(map(written, levels))}], "
         f"milestones=[{', '.join(map(str, marks))}])"
     )
     schedule = schedules.piecewise_constant(levels, marks)
     cost = 3 + sum(1 + digits(one) for one in levels) + sum(1 + digits(Fraction(m)) for m in marks)
+    if powers is not None and powers.cost <= cost:
+        return powers
     return _checked(text, schedule, cost, points)
 
 

@@ -270,12 +270,14 @@ def test_chromium_fine_tunes_adapters_as_here(sites: tuple[str, Path], tmp_path:
     model = with_adapters(LanguageModel())
     assert sum(param.numel() for param in model.parameters()) > 1_000_000
     tokens = torch.randint(0, TOKENS, (4, 65))
-    lr = schedules.linear(0, 1e-2, 5).then(schedules.cosine(1e-2, 1e-3, 35))
+    # At a peak of 1e-2 the loss rises at some step, and there rounding errors grow a thousandfold.
+    peak = 3e-3
+    lr = schedules.linear(0, peak, 5).then(schedules.cosine(peak, peak / 10, 35))
     rule = optimizers.adamw(lr, weight_decay=0)
     folder = tmp_path / "run"
     export(model, next_token, (tokens[:, :-1], tokens[:, 1:]), rule, folder)
     text = tmp_path / "text.txt"
-    text.write_text((HERE.parents[1] / "docs" / "training.md").read_text() + "größer ≥ 1\n")
+    text.write_text((HERE.parents[1] / "LICENSE").read_text() + "größer ≥ 1\n")
     write_text_page(folder / "train.onnx", root / "text", text=text, packages=PACKAGES)
     shots = BUILD / "shots"
     shots.mkdir(exist_ok=True)
@@ -306,7 +308,7 @@ def test_chromium_fine_tunes_adapters_as_here(sites: tuple[str, Path], tmp_path:
     for name, value in ours.items():
         # Adam's first updates are lr in size whatever the gradient's, so that a gradient of
         # rounding noise moves a weight; sums of 40 rates bound the rest.
-        assert np.abs(adapter[name] - value).max() < 40 * 1e-2 * TOLERANCE * 10, name
+        assert np.abs(adapter[name] - value).max() < 40 * peak * TOLERANCE * 10, name
     assert seen["shared"] == str(steps)
 
 

@@ -171,7 +171,7 @@ runtimes: $(STAMP)
 
 compare-runtimes: $(STAMP) $(COMPARE_STAMP)
 	@echo "== compare-runtimes: every schedule and rule in every back end"
-	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q tests/runtimes/compare_backends.py
+	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -rs tests/runtimes/compare_backends.py
 	@echo "== compare-runtimes: onnxruntime of other versions and on the web, tract, OpenVINO"
 	@OMP_NUM_THREADS=1 RUST_BACKTRACE=0 $(BIN)/python -m pytest -q tests/runtimes/compare_runtimes.py
 	@$(BIN)/python docs/build_runtimes.py

@@ -72,7 +72,10 @@ def probed(backend: Backend) -> dict[str, float]:
 def test_back_end_computes_the_values(name: str) -> None:
     backend = BACKENDS[name]
     if not backend.is_installed:
-        pytest.skip(f"{name} is not installed")
+        needed = ", ".join((*backend.needs, *backend.programs))
+        pytest.skip(
+            f"{name} needs one of {needed}" if backend.programs else f"pip install {needed}"
+        )
     over = probed(backend)
     passed = dict.fromkeys(LEAST, 0)
     refused: dict[str, dict[str, str]] = {kind: {} for kind in LEAST}

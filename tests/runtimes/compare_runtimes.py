@@ -48,6 +48,9 @@ def environment(runtime: Runtime) -> Path:
 def install(runtime: Runtime, folder: Path) -> None:
     """Installs the packages of a runtime into an environment of its own."""
     if runtime.engine == "web":
+        missing = [name for name in ("node", "npm") if shutil.which(name) is None]
+        if missing:
+            pytest.fail(f"{' and '.join(missing)} missing: apt-get install nodejs npm", False)
         words: list[str] = [
             "npm",
             "install",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sympy as sp
 import torch
 from torch import nn
 
@@ -60,7 +61,7 @@ BOUND = 10 * STEPS * ROUNDING
 
 
 def shapes_of(name: str) -> tuple[tuple[int, ...], ...]:
-    return MATRICES if "muon" in name else SIZES
+    return SIZES if RULES[name].requires == sp.true else MATRICES
 
 
 def sweep(rank: int, names: Sequence[str], layouts: Sequence[Layout], backend: str) -> None:

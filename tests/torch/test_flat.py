@@ -39,6 +39,14 @@ def test_segments_join_small_parameters_in_order() -> None:
     assert segments([0, 0, large]) == [range(2), range(2, 3)]
 
 
+@pytest.mark.parametrize("shapes", [[(5,), ()], [(), (5,)], [(2, 3), (4, 3)], [(0,), ()]])
+def test_vectors_and_numbers_are_stepped_together(shapes: list[tuple[int, ...]]) -> None:
+    ours, theirs = parameters(shapes), parameters(shapes)
+    steps(optim.AdamW(ours, lr=0.1), ours, 3)
+    steps(torch.optim.AdamW(theirs, lr=0.1), theirs, 3)
+    assert largest_difference(ours, theirs) <= 3 * 10 * 6e-8  # ten roundings a step
+
+
 @pytest.mark.sample(every=4)
 @pytest.mark.parametrize("name", LIBRARY)
 def test_every_rule_on_tiles(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

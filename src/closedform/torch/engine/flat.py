@@ -249,7 +249,7 @@ def _joined(tensors: Sequence[Tensor]) -> Tensor:
 
 def _are_rows(tensors: Sequence[Tensor]) -> bool:
     """Whether tensors can be concatenated along their first axis."""
-    return tensors[0].dim() > 0 and len({one.shape[1:] for one in tensors}) == 1
+    return all(one.dim() for one in tensors) and len({one.shape[1:] for one in tensors}) == 1
 
 
 class FlatStep:

@@ -123,12 +123,17 @@ def _counts(result: Mapping[str, Any]) -> list[str]:
     return [f"{passed[kind]} of {passed[kind] + len(refused[kind])}" for kind in kinds]
 
 
+def _escaped(text: str) -> str:
+    """A text in a cell of a table, its asterisks not those of emphasis."""
+    return text.replace("|", "/").replace("*", r"\*")
+
+
 def _reasons(refused: Mapping[str, Mapping[str, str]]) -> str:
     """The entries that are refused, by reason."""
     names: dict[str, list[str]] = {}
     for of in refused.values():
         for entry, reason in of.items():
-            names.setdefault(reason.strip().replace("|", "/"), []).append(f"`{entry}`")
+            names.setdefault(_escaped(reason.strip()), []).append(f"`{entry}`")
     return "; ".join(f"{', '.join(of)}: {reason}" for reason, of in names.items()) or "none"
 
 

@@ -144,10 +144,7 @@ def state_maker(rule: UpdateRule) -> Callable[[Tensor], dict[str, Tensor]]:
 
 def _initial_states(rule: UpdateRule, param: Tensor) -> dict[str, Tensor]:
     dtype, part = COMPUTE_DTYPES[param.dtype], local(param.detach())
-    fixed = rule.for_shape(tuple(param.shape))
-    spec = ModelSpec(fixed, {LABEL: tuple(part.shape)})
-    graph = compile_init(spec, GraphOptions(dtype=GRAPH_DTYPES[dtype]))
-    program = to_module(graph)
+    fixed, program = _initial_program(rule, tuple(param.shape), tuple(part.shape), dtype)
     made = program(*(part.to(dtype) for _ in program.input_names))
     values = made if isinstance(made, tuple) else (made,)
     prefix = f"state.{LABEL}."
@@ -164,6 +161,16 @@ def _initial_states(rule: UpdateRule, param: Tensor) -> dict[str, Tensor]:
         if name in fixed.states and fixed.states[name].shape == "param"
     }
     return {**found, **sharded, **full_states(fixed, param, dtype)}
+
+
+@lru_cache(128)
+def _initial_program(
+    rule: UpdateRule, shape: tuple[int, ...], part: tuple[int, ...], dtype: torch.dtype
+) -> tuple[UpdateRule, GraphProgram]:
+    """The rule for a shape, and the first states of a part of a parameter of that shape."""
+    fixed = rule.for_shape(shape)
+    graph = compile_init(ModelSpec(fixed, {LABEL: part}), GraphOptions(dtype=GRAPH_DTYPES[dtype]))
+    return fixed, to_module(graph)
 
 
 @lru_cache(128)

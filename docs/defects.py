@@ -51,6 +51,15 @@ def recipe(end: int = 10, low: float = 0.1) -> Schedule:
 
 ONE_RECIPE = "a line from 0 to 1 in 4 updates, a cosine to 0.1 at update 10, then 0.1"
 
+_COSINE_WITH_MIN = """\
+learning_rate: 1.0
+lr_scheduler_type: cosine_with_min_lr
+lr_scheduler_kwargs: {min_lr_rate: 0.1}
+warmup_steps: 4
+max_steps: 10
+"""
+"""The arguments of transformers in the configs of several frameworks."""
+
 DEFECTS: tuple[Defect, ...] = (
     Defect(
         "automodel",
@@ -459,14 +468,7 @@ def get_config(arg=None):
     Defect(
         "alignment-handbook",
         "cosine_with_min_lr rises again after the run.",
-        """\
-chat_template: chatml
-learning_rate: 1.0
-lr_scheduler_type: cosine_with_min_lr
-lr_scheduler_kwargs: {min_lr_rate: 0.1}
-warmup_steps: 4
-max_steps: 10
-""",
+        f"chat_template: chatml\n{_COSINE_WITH_MIN}",
         recipe,
         ONE_RECIPE,
         {},
@@ -475,15 +477,7 @@ max_steps: 10
     Defect(
         "llama-factory",
         "cosine_with_min_lr rises again after the run.",
-        """\
-stage: sft
-finetuning_type: full
-learning_rate: 1.0
-lr_scheduler_type: cosine_with_min_lr
-lr_scheduler_kwargs: {min_lr_rate: 0.1}
-warmup_steps: 4
-max_steps: 10
-""",
+        f"stage: sft\nfinetuning_type: full\n{_COSINE_WITH_MIN}",
         recipe,
         ONE_RECIPE,
         {},

@@ -18,7 +18,7 @@ from jax import Array, lax
 from closedform.errors import ExportError
 from closedform.ir.graph import Graph, Node
 from closedform.ir.ops import Op
-from closedform.ir.types import COMPUTED_FLOATS, DType
+from closedform.ir.types import COMPUTED_FLOATS, DType, sizes_for
 
 JAX_DTYPES: Mapping[DType, Any] = {
     DType.BOOL: jnp.bool_,
@@ -146,13 +146,8 @@ def _transpose(node: Node, operands: tuple[Array, ...]) -> Array:
 
 
 def _reshape(node: Node, operands: tuple[Array, ...]) -> Array:
-    """The one named size is what the other sizes leave; sizes of arrays are known."""
-    shape = node.attribute("shape")
-    known = 1
-    for dim in shape:
-        known *= dim if isinstance(dim, int) else 1
-    rest = operands[0].size // known if known else 0
-    return jnp.reshape(operands[0], tuple(d if isinstance(d, int) else rest for d in shape))
+    sizes = sizes_for(node.attribute("shape"), operands[0].size)
+    return jnp.reshape(operands[0], sizes)
 
 
 def _broadcast_to(node: Node, operands: tuple[Array, ...]) -> Array:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any, TypeAlias
 
 import mlx.core as mx
@@ -41,7 +42,11 @@ def mlx_schedule(schedule: Schedule) -> MlxSchedule:
     It takes a Python integer, or an array of integers of any shape, and returns an array of float32
     of that shape.
     """
-    one = compile_schedule(schedule, IN_PAIRS)
+
+    @cache
+    def compiled(shape: Shape) -> Graph:
+        return compile_schedule(schedule, replace(IN_PAIRS, step_shape=shape))
+
     where = f"schedule {schedule.name!r}"
 
     def value(step: Any) -> Any:
@@ -52,19 +57,13 @@ def mlx_schedule(schedule: Schedule) -> MlxSchedule:
                 where=where,
                 hint="count the updates done",
             )
-        graph = one if steps.ndim == 0 else several()
+        graph = compiled(() if steps.ndim == 0 else _ANY_LENGTH)
         flat = steps if steps.ndim == 0 else steps.reshape(-1)
         with mx.stream(mx.cpu):
             found = run_graph(graph, {naming.STEP: flat.astype(mx.int32)})["value"]
             return mx.broadcast_to(found, flat.shape).reshape(steps.shape)
 
-    made: list[Graph] = []
-
-    def several() -> Graph:
-        if not made:
-            made.append(compile_schedule(schedule, replace(IN_PAIRS, step_shape=_ANY_LENGTH)))
-        return made[0]
-
+    compiled(())
     value.__name__ = value.__qualname__ = schedule.name
     value.__doc__ = f"Returns the value of schedule {schedule.name!r} at steps."
     return value

@@ -17,7 +17,7 @@ import numpy as np
 from closedform.errors import ExportError
 from closedform.ir.graph import Graph, Node
 from closedform.ir.ops import Op
-from closedform.ir.types import DType
+from closedform.ir.types import DType, sizes_for
 
 Array = Any
 
@@ -120,13 +120,8 @@ def _reduction(function: Callable[..., Any]) -> Emitter:
 
 
 def _reshape(node: Node, operands: tuple[Array, ...]) -> Array:
-    """The one named size is what the other sizes leave; sizes of arrays are known."""
-    shape = node.attribute("shape")
-    known = 1
-    for dim in shape:
-        known *= dim if isinstance(dim, int) else 1
-    rest = operands[0].size // known if known else 0
-    return mx.reshape(operands[0], [d if isinstance(d, int) else rest for d in shape])
+    sizes = sizes_for(node.attribute("shape"), operands[0].size)
+    return mx.reshape(operands[0], sizes)
 
 
 MLX_OPS: Mapping[Op, Emitter] = {

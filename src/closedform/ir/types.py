@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
@@ -80,6 +81,20 @@ class TensorType:
     def rank(self) -> int:
         """Number of axes."""
         return len(self.shape)
+
+
+def sizes_for(shape: Shape, count: int) -> tuple[int, ...]:
+    """Returns the sizes of a shape for so many elements; one may be named, the others leave it.
+
+    A named size beside one of 0 is 0: it has no other sense there.
+
+    Example:
+        >>> sizes_for((2, "n"), 6)
+        (2, 3)
+    """
+    known = math.prod(dim for dim in shape if isinstance(dim, int))
+    rest = count // known if known else 0
+    return tuple(dim if isinstance(dim, int) else rest for dim in shape)
 
 
 def broadcast(first: Shape, second: Shape) -> Shape:

@@ -51,8 +51,9 @@ def _affine(
     return result
 
 
-def _centred(value: Tensor, mean: Tensor) -> Tensor:
-    return value - mean.reshape([1, -1] + [1] * (value.dim() - 2))
+def _around(numbers: Tensor, value: Tensor) -> Tensor:
+    """The number of each channel, in a shape that is broadcast to that of the values."""
+    return numbers.reshape([1, -1] + [1] * (value.dim() - 2))
 
 
 def batch_norm(
@@ -71,7 +72,7 @@ def batch_norm(
         return legit(value, weight, bias, running_mean, running_var, training, momentum, eps)
     axes = [0, *range(2, value.dim())]
     mean = value.mean(axes)
-    centred = _centred(value, mean)
+    centred = value - _around(mean, value)
     variance = (centred * centred).mean(axes)
     # As tensors, since the exporter rounds numbers to float32.
     new, old, more = (torch.tensor(n, dtype=mean.dtype) for n in (momentum, 1 - momentum, eps))
@@ -148,15 +149,14 @@ def batch_norm_backward(
         return backward(*given, eps, output_mask)
     axes = [0, *range(2, value.dim())]
     count = torch.scalar_tensor(_count(value), dtype=value.dtype)
-    centred = _centred(value, mean)
+    centred = value - _around(mean, value)
     total, product = grad.sum(axes), (grad * centred).sum(axes)
     in_value = None
     if output_mask[0]:
         scale = deviation if weight is None else deviation * weight
         slope = -scale * deviation * deviation * product / count
         offset = -scale * total / count
-        around = [1, -1] + [1] * (value.dim() - 2)
-        in_value = grad * scale.reshape(around) + _affine(centred, slope, offset)
+        in_value = grad * _around(scale, value) + _affine(centred, slope, offset)
     return (
         in_value,
         product * deviation if output_mask[1] else None,

@@ -85,8 +85,8 @@ def ask(
 ) -> Answer:
     """Returns whether some facts contradict each other, or a model of them.
 
-    The time is for writing the question, too; where it ends there, there is no answer. There is
-    none without z3, either.
+    The time is for writing the question, too. Where it ends there, and without z3, the answer is
+    neither.
     """
     asked = tuple(facts)
     if is_too_large(asked):

@@ -19,7 +19,8 @@ from benchmarks._side_by_side import machine
 from closedform.runtime.onnx_session import open_session
 from closedform.training.tracing import convolution_costs
 from closedform.training.tracing.convolutions import FORMS, Geometry
-from closedform.training.tracing.onnx_program import onnx_decompositions, write_onnx
+from closedform.training.tracing.onnx_program import write_onnx
+from closedform.training.tracing.onnx_registry import onnx_decompositions
 
 ROWS = 16
 CHANNELS = (4, 32, 64, 128)

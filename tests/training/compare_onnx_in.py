@@ -15,7 +15,7 @@ from torch.nn import functional
 from closedform.importers.onnx_torch import OnnxModule, read_module
 from closedform.runtime.onnx_session import open_session
 from closedform.training.tracing.arrays import array_of
-from closedform.training.tracing.onnx_program import quiet
+from closedform.training.tracing.onnx_registry import quiet
 from closedform.training.tracing.trace import trace
 from tests.training.zoo import Recurrent
 

@@ -13,7 +13,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from closedform.runtime.onnx_session import open_session
 from closedform.training.tracing.convolution_costs import FASTEST, shape_class
 from closedform.training.tracing.convolutions import FORMS, Geometry, unconvolve
-from closedform.training.tracing.onnx_program import onnx_decompositions, write_onnx
+from closedform.training.tracing.onnx_program import write_onnx
+from closedform.training.tracing.onnx_registry import onnx_decompositions
 
 Given = tuple[torch.Tensor, torch.Tensor, torch.Tensor, Geometry]
 """The input, the gradient in the output, the weight, and the geometry of a convolution."""

@@ -17,7 +17,7 @@ from closedform import optimizers
 from closedform.errors import ExportError
 from closedform.training import TrainSession, export
 from closedform.training.tracing.isolation import plain_kernels
-from closedform.training.tracing.onnx_program import quiet
+from closedform.training.tracing.onnx_registry import quiet
 
 
 class Situations(nn.Module):

@@ -23,7 +23,7 @@ from closedform.training.assembly import assemble
 from closedform.training.feeds import draw
 from closedform.training.tracing.batch import read_batch
 from closedform.training.tracing.isolation import plain_kernels
-from closedform.training.tracing.onnx_program import quiet
+from closedform.training.tracing.onnx_registry import quiet
 from closedform.training.tracing.places import Places
 from closedform.training.tracing.random_operators import Drawn
 from closedform.training.tracing.trace import trace

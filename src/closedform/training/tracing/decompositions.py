@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch._decomp import core_aten_decompositions, get_decompositions
+from torch._decomp import get_decompositions
 
 from closedform.training.tracing.arrays import NARROW
 from closedform.training.tracing.convolutions import convolution_backward, unconvolve
 from closedform.training.tracing.normalisation import NORMALISATION
+from closedform.training.tracing.onnx_registry import core_decompositions
 from closedform.training.tracing.random_operators import Draw, random_decompositions
 
 _ATEN = torch.ops.aten
@@ -26,7 +27,7 @@ def decompositions(draw: Draw) -> dict[Any, Callable[..., Any]]:
         draw: Gives the numbers of a random operator.
     """
     return {
-        **core_aten_decompositions(),
+        **core_decompositions(),
         **NORMALISATION,
         _ATEN.native_layer_norm.default: layer_norm,
         **{operator: _in_float32(operator) for operator in _SUMS},

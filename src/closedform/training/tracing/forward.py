@@ -14,7 +14,8 @@ from closedform.errors import ExportError
 from closedform.training.tracing.arrays import NARROW
 from closedform.training.tracing.batch import Batch, Loss, key_text
 from closedform.training.tracing.isolation import plain_kernels
-from closedform.training.tracing.onnx_program import Tensors, quiet
+from closedform.training.tracing.onnx_program import Tensors
+from closedform.training.tracing.onnx_registry import quiet
 from closedform.training.tracing.places import Places
 
 OF_LOSS = "loss."

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import logging
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +10,9 @@ import onnx
 import torch
 from torch.export import graph_signature
 from torch.onnx._internal.exporter import _core, _fx_passes, _ir_passes
-from torch.onnx._internal.exporter._decomp import (
-    create_onnx_friendly_decomposition_table,
-    get_onnx_implemented_overloads,
-)
-from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from closedform.errors import ExportError
+from closedform.training.tracing.onnx_registry import quiet, registry
 from closedform.training.tracing.places import operator_of, place_of
 
 Tensors = dict[str, torch.Tensor]
@@ -40,21 +32,6 @@ class _Program:
 
     def named_buffers(self) -> tuple[()]:
         return ()
-
-
-@functools.cache
-def registry(opset: int) -> ONNXRegistry:
-    """Returns torch's table of operators with an ONNX form."""
-    with quiet():
-        return ONNXRegistry.from_torchlib(opset_version=opset)
-
-
-@functools.cache
-def onnx_decompositions(opset: int) -> dict[Any, Any]:
-    """Returns torch's decompositions of operators without an ONNX form."""
-    known = set(get_onnx_implemented_overloads(registry(opset)))
-    with quiet():
-        return create_onnx_friendly_decomposition_table(known)
 
 
 def write_onnx(
@@ -262,22 +239,6 @@ def _unsupported(
         where=where,
         hint="write it with other operators",
     )
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Silences the internal warnings of torch's exporter."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
 
 
 def explained(error: Exception, where: str, place: str) -> ExportError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
+from types import FrameType
 from typing import Any
 
 import torch
@@ -23,11 +24,22 @@ from closedform.training.tracing.batch import Batch
 from closedform.training.tracing.decompositions import decompositions
 from closedform.training.tracing.forms import forms_of_operators
 from closedform.training.tracing.forward import Forward
-from closedform.training.tracing.onnx_program import Tensors, onnx_decompositions, quiet
+from closedform.training.tracing.onnx_program import Tensors
+from closedform.training.tracing.onnx_registry import onnx_decompositions, quiet
 from closedform.training.tracing.random_operators import Distribution, Drawn, Sizes
 
 Function = Callable[[Tensors, Tensors, Tensors, Tensors], list[torch.Tensor]]
 """Of parameters, buffers, the batch, and states of the model."""
+
+
+class _Environment(ShapeEnv):
+    """Symbols for sizes, without the lines of the user's code that introduce them.
+
+    To tell those from its own lines, torch would import its compiler: a third of a second.
+    """
+
+    def _get_user_frame(self) -> FrameType | None:
+        return None
 
 
 class Symbols:
@@ -40,7 +52,7 @@ class Symbols:
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
-        self._environment = ShapeEnv(duck_shape=False)
+        self._environment = _Environment(duck_shape=False)
         self.mode = FakeTensorMode(shape_env=self._environment, allow_non_fake_inputs=True)
         self._sizes: dict[str, Any] = {}
         self.names: dict[str, str] = {}

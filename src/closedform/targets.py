@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
@@ -26,6 +27,17 @@ if TYPE_CHECKING:
     from closedform.exporters.mlx_classes import MlxOptimizer, MlxSchedule
     from closedform.exporters.torch_module import ScheduleModule
     from closedform.exporters.torch_rule import RuleModule
+
+
+@contextmanager
+def _extra(name: str) -> Iterator[None]:
+    """Turns an import that fails into an error that names the extra to install."""
+    try:
+        yield
+    except ImportError as error:
+        raise ExportError(
+            f"{error.name or name} is not installed", hint=f'pip install "closedform[{name}]"'
+        ) from None
 
 
 def to_c(
@@ -159,15 +171,11 @@ def to_jax(
         >>> state = optimizer.init(params)  # doctest: +SKIP
     """
     options = GraphOptions(dtype=dtype, inputs=inputs)
-    try:
+    with _extra("jax"):
         import optax  # noqa: F401
 
         from closedform.exporters.jax_rule import jax_rule
         from closedform.exporters.jax_schedule import jax_schedule
-    except ImportError as error:
-        raise ExportError(
-            f"{error.name} is not installed", hint='pip install "closedform[jax]"'
-        ) from None
     if isinstance(source, UpdateRule):
         check_source(source, options, params={})
         if dtype is not None:
@@ -210,12 +218,8 @@ def to_keras(source: Schedule | UpdateRule, **options: Any) -> KerasSchedule | K
         >>> model.compile(optimizer=cf.to_keras(rule), loss="mse")  # doctest: +SKIP
     """
     check_source(source, GraphOptions(), params={} if isinstance(source, UpdateRule) else None)
-    try:
+    with _extra("keras"):
         from closedform.exporters.keras_classes import keras_optimizer, keras_schedule
-    except ImportError as error:
-        raise ExportError(
-            f"{error.name} is not installed", hint='pip install "closedform[keras]"'
-        ) from None
     if isinstance(source, UpdateRule):
         return keras_optimizer(source, **options)
     if options:
@@ -262,12 +266,8 @@ def to_mlx(
         >>> optimizer.update(model, grads)  # doctest: +SKIP
     """
     check_source(source, GraphOptions(), params={} if isinstance(source, UpdateRule) else None)
-    try:
+    with _extra("mlx"):
         from closedform.exporters.mlx_classes import mlx_optimizer, mlx_schedule
-    except ImportError as error:
-        raise ExportError(
-            f"{error.name or 'mlx'} is not installed", hint='pip install "closedform[mlx]"'
-        ) from None
     if isinstance(source, UpdateRule):
         return mlx_optimizer(source, learning_rate)
     if learning_rate is not None:

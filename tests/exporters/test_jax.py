@@ -12,13 +12,14 @@ import pytest
 
 import closedform as cf
 from closedform.compiler import compile_schedule
-from closedform.errors import ClosedFormError, ExportError, SessionError
+from closedform.errors import ExportError, SessionError
 from closedform.language import PARAM, Schedule, UpdateRule
 from closedform.options import ANY_STEPS
 from closedform.runtime import OptimizerSession
 from closedform.schedules.examples import EXAMPLES
 from tests.support.backends import tolerance
 from tests.support.engines import run_onnxruntime
+from tests.support.rules import SHAPES, draw, shapes_for
 
 jax: Any = pytest.importorskip("jax")
 optax: Any = pytest.importorskip("optax")
@@ -158,31 +159,12 @@ def test_arguments_that_are_refused() -> None:
 
 # --- rules -------------------------------------------------------------------------------------
 
-SHAPES: dict[str, tuple[int, ...]] = {"w": (6, 4), "v": (5, 6), "b": (4,), "s": ()}
-
-
-def fitting(rule: UpdateRule) -> dict[str, tuple[int, ...]]:
-    """The shapes that a rule is for."""
-    found = {}
-    for name, shape in SHAPES.items():
-        try:
-            rule.for_shape(shape)
-        except ClosedFormError:
-            continue
-        found[name] = shape
-    return found
-
-
-def draw(seed: int, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    return {name: np.asarray(rng.normal(size=s), np.float32) for name, s in shapes.items()}
-
 
 @pytest.mark.sample(every=9)
 @pytest.mark.parametrize("name", RULES)
 def test_every_rule_beside_onnxruntime(name: str, wide: bool) -> None:
     rule = getattr(cf.optimizers, name)()
-    shapes = fitting(rule)
+    shapes = shapes_for(rule)
     start = draw(1, shapes)
     session = OptimizerSession(rule, start, threads=1)
     optimizer = cf.to_jax(rule)

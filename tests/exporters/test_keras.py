@@ -15,6 +15,7 @@ import closedform as cf
 from closedform.errors import ExportError
 from closedform.language import PARAM, UpdateRule
 from closedform.runtime import OptimizerSession
+from tests.support.rules import draw
 
 os.environ.setdefault("KERAS_BACKEND", "torch")
 keras: Any = pytest.importorskip("keras")
@@ -28,11 +29,6 @@ SIGNS = {"lion", "signum", "rprop", "tiger", "decoupled_lionw"}
 
 def numpy(tensor: Any) -> np.ndarray:
     return np.asarray(keras.ops.convert_to_numpy(tensor))
-
-
-def draw(seed: int) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    return {name: np.asarray(rng.normal(size=s), np.float32) for name, s in SHAPES.items()}
 
 
 def test_a_schedule_is_a_learning_rate() -> None:
@@ -50,10 +46,10 @@ def test_a_schedule_is_a_learning_rate() -> None:
 
 def stepped(optimizer: Any, count: int) -> dict[str, np.ndarray]:
     """The variables after some steps with drawn gradients."""
-    variables = [keras.Variable(value, name=name) for name, value in draw(1).items()]
+    variables = [keras.Variable(value, name=name) for name, value in draw(1, SHAPES).items()]
     optimizer.build(variables)
     for seed in range(2, 2 + count):
-        grads = [keras.ops.convert_to_tensor(value) for value in draw(seed).values()]
+        grads = [keras.ops.convert_to_tensor(value) for value in draw(seed, SHAPES).values()]
         optimizer.apply(grads, variables)
     return {name: numpy(variable) for name, variable in zip(SHAPES, variables, strict=True)}
 
@@ -73,9 +69,9 @@ def test_every_rule_beside_onnxruntime(name: str) -> None:
     if optimizer is None:
         return
     actual = stepped(optimizer, 3)
-    session = OptimizerSession(getattr(cf.optimizers, name)(), draw(1), threads=1)
+    session = OptimizerSession(getattr(cf.optimizers, name)(), draw(1, SHAPES), threads=1)
     for seed in range(2, 5):
-        session.step(draw(seed))
+        session.step(draw(seed, SHAPES))
     assert int(optimizer.iterations) == 3
     for key, expected in session.params.items():
         # The learning rate is rounded to float32 before the other scalars, not after.
@@ -110,7 +106,7 @@ OWN: dict[str, tuple[Any, Any]] = {
 def test_rules_of_keras(name: str) -> None:
     theirs, ours = OWN[name]
     wanted, actual = stepped(theirs(), 20), stepped(cf.to_keras(ours()), 20)
-    start = draw(1)
+    start = draw(1, SHAPES)
     for key, value in wanted.items():
         assert np.abs(value - start[key]).max() > 1e-2
         np.testing.assert_allclose(actual[key], value, rtol=1e-5, atol=1e-6, err_msg=key)

@@ -16,6 +16,7 @@ from closedform.errors import ClosedFormError, ExportError, SessionError
 from closedform.language import PARAM, Schedule, UpdateRule
 from closedform.runtime import OptimizerSession
 from closedform.schedules.examples import EXAMPLES
+from tests.support.rules import SHAPES, draw, shapes_for
 
 mx: Any = pytest.importorskip("mlx.core")
 nn: Any = pytest.importorskip("mlx.nn")
@@ -27,17 +28,11 @@ SCHEDULES = sorted(set(EXAMPLES) - {"reduce_on_plateau"})
 RULES = sorted(cf.optimizers.__all__)
 SIGNS = {"lion", "signum", "tiger", "decoupled_lionw", "muon", "normuon", "scion"}
 """Rules with a sign, or bfloat16 iterations: an ulp before it is a whole step after it."""
-SHAPES: dict[str, tuple[int, ...]] = {"w": (6, 4), "v": (5, 6), "b": (4,), "s": ()}
 
 
 @pytest.fixture(autouse=True, scope="module")
 def cpu() -> None:
     mx.set_default_device(mx.cpu)
-
-
-def draw(seed: int, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    return {name: np.asarray(rng.normal(size=s), np.float32) for name, s in shapes.items()}
 
 
 def arrays(values: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -102,18 +97,6 @@ def optimizer_of(name: str) -> Any:
         return None
 
 
-def fitting(rule: UpdateRule) -> dict[str, tuple[int, ...]]:
-    """The shapes that a rule is for."""
-    found = {}
-    for name, shape in SHAPES.items():
-        try:
-            rule.for_shape(shape)
-        except ClosedFormError:
-            continue
-        found[name] = shape
-    return found
-
-
 @pytest.mark.sample(every=9)
 @pytest.mark.parametrize("name", RULES)
 def test_every_rule_beside_onnxruntime(name: str) -> None:
@@ -121,7 +104,7 @@ def test_every_rule_beside_onnxruntime(name: str) -> None:
     if optimizer is None:
         return
     rule = getattr(cf.optimizers, name)()
-    shapes = fitting(rule)
+    shapes = shapes_for(rule)
     start = draw(1, shapes)
     session = OptimizerSession(rule, start, threads=1)
     params = arrays(start)

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 import closedform as cf
-from closedform.errors import DefinitionError
 from closedform.language import UpdateRule
 from closedform.torch import Optimizer
+from tests.support.rules import accepts
 from tests.torch.training import SHAPES, parameters, steps, values
 
 LIBRARY: Mapping[str, Any] = {
@@ -28,14 +28,7 @@ ESTIMATES = {"prodigy", "d_adapt_adam", "d_adapt_sgd"}
 
 def shapes_of(rule: UpdateRule) -> list[tuple[int, ...]]:
     """The shapes that a rule is for."""
-    found: list[tuple[int, ...]] = []
-    for shape in SHAPES:
-        try:
-            rule.for_shape(shape)
-        except DefinitionError:
-            continue
-        found.append(shape)
-    return found
+    return [shape for shape in SHAPES if accepts(rule, shape)]
 
 
 def trained(rule: UpdateRule, backend: str, count: int) -> list[Tensor]:

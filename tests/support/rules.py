@@ -1,0 +1,37 @@
+"""Tensors of the shapes that a rule is for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from closedform.errors import DefinitionError
+from closedform.ir.types import Shape
+from closedform.language import UpdateRule
+
+SHAPES: Mapping[str, tuple[int, ...]] = {"w": (6, 4), "v": (5, 6), "b": (4,), "s": ()}
+"""Matrices of both orientations, a vector and a number."""
+
+
+def accepts(rule: UpdateRule, shape: Shape) -> bool:
+    """Whether a rule is for a shape: Muon, for one, is for matrices alone."""
+    try:
+        rule.for_shape(shape)
+    except DefinitionError:
+        return False
+    return True
+
+
+def shapes_for(
+    rule: UpdateRule, shapes: Mapping[str, tuple[int, ...]] = SHAPES
+) -> dict[str, tuple[int, ...]]:
+    """Returns those of the shapes that a rule is for."""
+    return {name: shape for name, shape in shapes.items() if accepts(rule, shape)}
+
+
+def draw(seed: int, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[np.float32]]:
+    """Returns normally distributed tensors of the shapes."""
+    rng = np.random.default_rng(seed)
+    return {name: np.asarray(rng.normal(size=shape), np.float32) for name, shape in shapes.items()}

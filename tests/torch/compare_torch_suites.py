@@ -8,12 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
-import importlib.util
 import pickle
-import sys
-import types
-import unittest
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +19,7 @@ from torch import Tensor, nn
 from closedform.errors import ClosedFormError
 from closedform.torch import optim
 from closedform.torch.engine.kernels import BACKENDS
+from tests.support.torch_testing import torch_testing
 from tests.torch.training import COMPILING, parameters, steps, values
 
 DIFFERENT = {
@@ -34,17 +30,9 @@ DIFFERENT = {
 """The deliberate differences from torch, of the kind "steps that are not update rules"."""
 
 
-@functools.cache
 def suite() -> Any:
-    """``torch.testing._internal.common_optimizers``, which takes a base class from expecttest."""
-    if importlib.util.find_spec("expecttest") is None:
-        base = types.ModuleType("expecttest")
-        base.TestCase = unittest.TestCase  # type: ignore[attr-defined]
-        sys.modules["expecttest"] = base
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from torch.testing._internal import common_optimizers
-    return common_optimizers
+    """``torch.testing._internal.common_optimizers``."""
+    return torch_testing("common_optimizers")
 
 
 def offered() -> Iterator[Any]:

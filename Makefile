@@ -20,7 +20,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 export MPLBACKEND := Agg
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint format types doctests units wheel-smoke golden gallery frameworks theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes
+.PHONY: help demo test lint format types doctests units wheel-smoke golden gallery frameworks theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts
 .NOTPARALLEL:
 
 help:
@@ -41,6 +41,7 @@ help:
 	@echo "make compare-runtimes  every back end, and the files in old and other runtimes; rewrites docs/runtimes.md"
 	@echo "make runtimes     rewrite docs/runtimes.md from the stored results"
 	@echo "make compare-web  training and the gallery in Node and headless Chromium"
+	@echo "make compare-hosts  training in C and in Node, with onnxruntime's own API"
 	@echo "make docs         the site, into build/site; a broken link or a warning is an error"
 	@echo "make bench        every script of benchmarks/; writes benchmarks/RESULTS.md"
 	@echo "make bench-check  the benchmarks again; a ratio worse than the stored one, beyond its noise, is an error"
@@ -187,6 +188,19 @@ compare-web: $(STAMP)
 	@mkdir -p build/web && cd build/web && npm install --silent --no-fund --no-audit --ignore-scripts \
 	  --prefix . onnxruntime-web@1.30 katex@0.19 playwright-core@1.65
 	@$(BIN)/python -m pytest tests/web/compare_browser.py
+
+# The headers of onnxruntime's C API are those of a package for Unity: 150 MB, once. Its library is
+# that of the wheel.
+HEADERS := com.github.asus4.onnxruntime
+compare-hosts: $(STAMP)
+	@echo "== compare-hosts: training in C and in Node (needs a C compiler, node, npm)"
+	@mkdir -p build/hosts/include && cd build/hosts && npm install --silent --no-fund --no-audit \
+	  --ignore-scripts --prefix . onnxruntime-node@1.30
+	@cd build/hosts && if [ ! -f include/onnxruntime_c_api.h ]; then \
+	  npm pack --silent $(HEADERS)@0.4.9 >/dev/null && tar -xzf $(HEADERS)-0.4.9.tgz -C include \
+	    --strip-components=7 "package/Plugins/iOS~/onnxruntime.xcframework/ios-arm64/onnxruntime.framework/Headers" \
+	  && rm $(HEADERS)-0.4.9.tgz; fi
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -rs tests/training/test_hosts.py
 
 docs: $(STAMP)
 	@echo "== docs: the site, strictly"

@@ -149,6 +149,20 @@ def test_parameters_are_one_vector(exported: tuple[Path, nn.Module]) -> None:
         session.set_flat_params(vector[:-1])
 
 
+def test_parameters_are_set_by_name(exported: tuple[Path, nn.Module]) -> None:
+    session = TrainSession(exported[0], threads=1)
+    before = {name: value.copy() for name, value in session.params.items()}
+    session.set_params({"3.bias": np.array([1, 2, 3], np.float32)})
+    assert session.params["3.bias"].tolist() == [1, 2, 3]
+    assert all(np.array_equal(session.params[n], v) for n, v in before.items() if n != "3.bias")
+    zeros = np.zeros(3, np.float32)
+    with pytest.raises(SessionError, match=r"no parameter '3.bais' .*: did you mean '3.bias'"):
+        session.set_params({"3.bias": zeros, "3.bais": zeros})
+    with pytest.raises(SessionError, match=r"'0.weight' must be float32\[8,6\], got shape \[3\]"):
+        session.set_params({"3.bias": zeros, "0.weight": zeros})
+    assert session.params["3.bias"].tolist() == [1, 2, 3]
+
+
 def test_the_trained_model_is_one_file(exported: tuple[Path, nn.Module], tmp_path: Path) -> None:
     session = TrainSession(exported[0], threads=1)
     for batch in _batches(3):

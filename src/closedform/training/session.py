@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from closedform.errors import SessionError, StateError
+from closedform.errors import SessionError, StateError, nearest
 from closedform.ir.graph import Array
 from closedform.ir.naming import BATCH, BUFFER, PARAM, RANDOM, SHARED, STATE, STEP
 from closedform.runtime.checks import check_array, check_names, hyper_values
@@ -287,6 +287,28 @@ class TrainSession:
             {
                 name: part.reshape(self._buffer.arrays[name].shape)
                 for name, part in zip(sizes, parts, strict=True)
+            }
+        )
+
+    def set_params(self, values: Mapping[str, Array]) -> None:
+        """Sets parameters by name; the others stay as they are.
+
+        Raises:
+            SessionError: A name is unknown, or an array is not of that shape and dtype; nothing has
+                changed then.
+        """
+        ports = {n.removeprefix(PARAM): p for n, p in self._carried.items() if n.startswith(PARAM)}
+        for name in values:
+            if name not in ports:
+                raise SessionError(
+                    f"the model has no parameter {name!r}",
+                    where=self._where,
+                    hint=nearest(str(name), list(ports)),
+                )
+        self._buffer.write(
+            {
+                f"{PARAM}{name}": check_array(array, ports[name], repr(name), self._where)
+                for name, array in values.items()
             }
         )
 

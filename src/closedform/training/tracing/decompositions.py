@@ -5,11 +5,13 @@ Each entry is equivalent to the operator, with operators of the core set.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch._decomp import get_decompositions
+from torch.onnx.ops import symbolic
 
 from closedform.training.tracing.arrays import NARROW
 from closedform.training.tracing.convolutions import convolution_backward, unconvolve
@@ -52,6 +54,71 @@ def layer_norm(value: torch.Tensor, *arguments: Any) -> Any:
     ONNX's operator returns these two in float32; for float32 and float64 it is used itself.
     """
     return _LAYER_NORM(value, *arguments) if value.dtype in NARROW else NotImplemented
+
+
+_LAYER_NORM_BACKWARD = get_decompositions([_ATEN.native_layer_norm_backward])[
+    _ATEN.native_layer_norm_backward.default
+]
+
+
+def layer_norm_backward(
+    grad: torch.Tensor,
+    value: torch.Tensor,
+    normalized_shape: Sequence[int],
+    mean: torch.Tensor,
+    deviation: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    output_mask: list[bool],
+) -> Any:
+    """Returns the gradients of a layer norm in its input, weight and bias.
+
+    With r = 1/σ, c = x − μ, g the gradient, and sums over the d entries of a row,
+
+        ∂x = r·(w·g − Σwg/d − c·r²·Σwgc/d),   ∂w = Σ r·g·c over rows,   ∂b = Σ g over rows
+
+    The sums with weights are products with a vector, which need no weighted copies.
+    """
+    if value.dtype in NARROW or weight is None or not output_mask[0]:
+        given = grad, value, normalized_shape, mean, deviation, weight, bias, output_mask
+        return _LAYER_NORM_BACKWARD(*given)
+    width = math.prod(normalized_shape)
+    rows = math.prod(value.shape[: value.dim() - len(normalized_shape)])
+    rate, column = deviation.reshape(rows, 1), weight.reshape(width, 1)
+    per_entry = torch.tensor(1 / width, dtype=value.dtype)
+    grad = grad.reshape(rows, width)
+    centred = value.reshape(rows, width) - mean.reshape(rows, 1)
+    product = grad * centred
+    slope = (product @ column) * (rate * rate * per_entry)
+    offset = (grad @ column) * per_entry
+    in_value = rate * (grad * weight.reshape(width) - offset - centred * slope)
+    return (
+        in_value.reshape(value.shape),
+        (rate.reshape(1, rows) @ product).reshape(weight.shape) if output_mask[1] else None,
+        grad.sum(0).reshape(weight.shape) if output_mask[2] else None,
+    )
+
+
+_GELU_BACKWARD = get_decompositions([_ATEN.gelu_backward])[_ATEN.gelu_backward.default]
+
+
+def gelu_backward(grad: torch.Tensor, value: torch.Tensor, approximate: str = "none") -> Any:
+    """Returns g·(Φ(x) + x·φ(x)), with Φ(x) = (1 + erf u)/2 and x·φ(x) = u/(√π·exp u²), u = x/√2.
+
+    An infinite exp u² gives 0. ONNX's ``HardSigmoid`` is αx + β limited to [0, 1], as Φ is.
+    """
+    if approximate != "none" or value.dtype is not torch.float32:
+        return _GELU_BACKWARD(grad, value, approximate=approximate)
+    scaled = value * math.sqrt(0.5)
+    below = symbolic(
+        "HardSigmoid",
+        [torch.erf(scaled)],
+        {"alpha": 0.5, "beta": 0.5},
+        dtype=value.dtype,
+        shape=value.shape,
+    )
+    density = scaled / torch.exp(scaled * scaled)
+    return grad * (below + density * (1 / math.sqrt(math.pi)))
 
 
 def _in_float32(operator: Any) -> Callable[..., Any]:
@@ -117,6 +184,8 @@ def avg_pool2d_backward(
 
 _BACKWARD: Mapping[Any, Callable[..., Any]] = {
     _ATEN.convolution_backward.default: convolution_backward,
+    _ATEN.gelu_backward.default: gelu_backward,
+    _ATEN.native_layer_norm_backward.default: layer_norm_backward,
     _ATEN.max_pool2d_with_indices_backward.default: max_pool2d_backward,
     _ATEN.avg_pool2d_backward.default: avg_pool2d_backward,
 }

@@ -16,6 +16,8 @@ import torch
 from torch._C import DispatchKey
 from torch._decomp.decompositions import affine_grid_generator, grid_sampler_2d
 
+from closedform.training.tracing.attention import attention
+
 _ATEN = torch.ops.aten
 
 Tensor = torch.Tensor
@@ -353,6 +355,7 @@ def grid_sampler(value: Tensor, grid: Tensor, *how: Any) -> Tensor:
 
 
 FORMS: Mapping[Any, Callable[..., Any]] = {
+    _ATEN.scaled_dot_product_attention.default: attention,
     _ATEN._adaptive_avg_pool2d.default: adaptive_average,
     _ATEN._adaptive_avg_pool3d.default: adaptive_average,
     _ATEN.adaptive_max_pool2d.default: adaptive_maximum,

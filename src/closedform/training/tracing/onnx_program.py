@@ -12,6 +12,7 @@ from torch.export import graph_signature
 from torch.onnx._internal.exporter import _core, _fx_passes, _ir_passes
 
 from closedform.errors import ExportError
+from closedform.training.tracing.moves import merge_moves
 from closedform.training.tracing.onnx_registry import quiet, registry
 from closedform.training.tracing.places import operator_of, place_of
 
@@ -94,6 +95,7 @@ def _fold(model: Any) -> None:
         common.no_op_transpose_rule,
     )
     rewriter.rewrite(model, rules)
+    merge_moves(model.graph)
     for last in (
         passes.RemoveUnusedNodesPass(),
         passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),

@@ -1,0 +1,116 @@
+"""Attention with a backward of its own: no transposed scores, no safe softmax over all of them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.onnx.ops import symbolic
+
+from closedform.training.tracing.arrays import NARROW
+
+Tensor = torch.Tensor
+
+_ATEN = torch.ops.aten
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Returns softmax(scale·QKᵀ + mask)·V, with zeros for queries whose keys are all masked.
+
+    In 16 bits, with dropout, and for a mask that is trained, torch's own definition is called.
+    """
+    is_trained = attn_mask is not None and attn_mask.requires_grad and torch.is_grad_enabled()
+    if query.dtype in NARROW or dropout_p or is_trained:
+        result: Tensor = _ATEN._scaled_dot_product_attention_math.default(
+            query,
+            key,
+            value,
+            attn_mask,
+            dropout_p,
+            is_causal,
+            scale=scale,
+            enable_gqa=enable_gqa,
+        )[0]
+        return result
+    if enable_gqa:
+        key = key.repeat_interleave(query.size(-3) // key.size(-3), -3)
+        value = value.repeat_interleave(query.size(-3) // value.size(-3), -3)
+    batches = [tensor.shape[:-2] for tensor in (query, key, value)]
+    if not all(map(_are_equal, batches, batches[1:])):
+        shape = torch.broadcast_shapes(*batches)
+        query, key, value = (t.expand(*shape, *t.shape[-2:]) for t in (query, key, value))
+    sees: Tensor | None = None
+    bias: Tensor | None = attn_mask
+    if is_causal:  # each query sees the first key
+        kept = torch.ones(query.size(-2), key.size(-2), dtype=torch.bool).tril()
+        bias = _bias(kept, query.dtype)
+    elif attn_mask is not None:
+        kept = attn_mask if attn_mask.dtype is torch.bool else attn_mask != -math.inf
+        sees = kept.any(-1, keepdim=True)
+        if attn_mask.dtype is torch.bool:
+            bias = _bias(kept | ~sees, query.dtype)
+        else:
+            bias = torch.where(sees, attn_mask, torch.zeros((), dtype=attn_mask.dtype))
+    size = query.size(-1)
+    factor = 1 / math.sqrt(size) if scale is None else scale
+    out: Tensor = _Attention.apply(query * factor, key, value, bias)
+    return out if sees is None else torch.where(sees, out, torch.zeros((), dtype=out.dtype))
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    return len(one) == len(other) and all(
+        statically_known_true(a == b) for a, b in zip(one, other, strict=True)
+    )
+
+
+def _bias(kept: Tensor, dtype: torch.dtype) -> Tensor:
+    zero, masked = (torch.full((), number, dtype=dtype) for number in (0.0, -math.inf))
+    return torch.where(kept, zero, masked)
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """The product of matrices as one operator of ONNX; torch's has three axes, after reshapes."""
+    shape = *left.shape[:-1], right.shape[-1]
+    result: Tensor = symbolic("MatMul", [left, right], dtype=left.dtype, shape=shape)
+    return result
+
+
+class _Attention(torch.autograd.Function):
+    """P·V for P = softmax(QKᵀ + bias), with the gradients.
+
+    ∂V = Pᵀ∂O,  ∂S = P∘(∂O·Vᵀ − rowsum(∂O∘O)),  ∂Q = ∂S·K,  ∂K = ∂Sᵀ·Q.
+
+    Pᵀ∂O is computed as (∂OᵀP)ᵀ, and ∂SᵀQ likewise: scores are longer than their vectors.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
+        scores = _product(query, key.transpose(-1, -2))
+        if bias is not None:
+            scores = scores + bias
+        weights = torch.softmax(scores, -1)
+        out = _product(weights, value)
+        ctx.save_for_backward(query, key, value, weights, out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        (grad,) = grads
+        query, key, value, weights, out = ctx.saved_tensors
+        in_value = _product(grad.transpose(-1, -2), weights).transpose(-1, -2)
+        in_weights = _product(grad, value.transpose(-1, -2))
+        in_scores = weights * (in_weights - (grad * out).sum(-1, keepdim=True))
+        in_key = _product(query.transpose(-1, -2), in_scores).transpose(-1, -2)
+        return _product(in_scores, key), in_key, in_value, None

@@ -23,6 +23,7 @@ from closedform.ir import naming
 from closedform.ir.types import DType
 from closedform.language import Schedule, UpdateRule
 from closedform.options import GraphOptions, ModelSpec
+from closedform.training.buckets import bucketed
 from closedform.training.session import (
     EVAL_FILE,
     EVAL_LOSS_FILE,
@@ -56,19 +57,29 @@ def assemble(
     Raises:
         VerificationError: The update is not the rule.
     """
-    update = to_model(compile_step(spec, options), opset=opset)
+    buckets = bucketed(spec)
+    update = to_model(compile_step(buckets.spec, options), opset=opset)
     start = to_model(compile_init(spec, options), opset=opset)
     if validate:
         from closedform.verify.translation.artefact import validate_rule
 
-        validate_rule(spec, options, {"step": update, "init": start})
+        validate_rule(buckets.spec, options, {"step": update})
+        validate_rule(spec, options, {"init": start})
     written = {naming.param(name): f"{WRITTEN}{name}" for name in traced.written}
-    parts = {"model": traced.step, "update": renamed(update, written)}
+    stepped = buckets.around(update, opset)
+    of_buckets = {value.name for part in stepped.values() for value in part.graph.input}
+    parts = {"model": traced.step}
+    parts |= {label: renamed(part, written) for label, part in stepped.items()}
     rate = _learning_rate(spec.rule, opset, options.scalar_dtype)
     if rate is not None:
         parts["schedule"] = rate
     outputs = [
-        *(value.name for value in update.graph.output),
+        *(
+            value.name
+            for part in stepped.values()
+            for value in part.graph.output
+            if value.name not in of_buckets
+        ),
         *(naming.following(naming.buffer(name)) for name in traced.changed),
         LOSS,
         *(f"{METRIC}{name}" for name in traced.metrics),

@@ -65,7 +65,7 @@ def attention(
             bias = torch.where(sees, attn_mask, torch.zeros((), dtype=attn_mask.dtype))
     size = query.size(-1)
     factor = 1 / math.sqrt(size) if scale is None else scale
-    out: Tensor = _Attention.apply(query * factor, key, value, bias)
+    out: Tensor = _Attention.apply(query * factor, key, value, bias)  # type: ignore[no-untyped-call]
     return out if sees is None else torch.where(sees, out, torch.zeros((), dtype=out.dtype))
 
 

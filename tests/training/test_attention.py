@@ -43,8 +43,8 @@ class _Attention(nn.Module):
 
 
 def _seen(x: torch.Tensor) -> torch.Tensor:
-    kept = x[:, :, 0] > 0
-    return kept[:, None, :, None] & (x[:, None, None, :, 1] < 0.5)
+    visible = x[:, :, 0] > 0
+    return visible[:, None, :, None] & (x[:, None, None, :, 1] < 0.5)
 
 
 def _added(x: torch.Tensor) -> torch.Tensor:

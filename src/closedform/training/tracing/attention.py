@@ -54,13 +54,13 @@ def attention(
     sees: Tensor | None = None
     bias: Tensor | None = attn_mask
     if is_causal:  # each query sees the first key
-        kept = torch.ones(query.size(-2), key.size(-2), dtype=torch.bool).tril()
-        bias = _bias(kept, query.dtype)
+        visible = torch.ones(query.size(-2), key.size(-2), dtype=torch.bool).tril()
+        bias = _bias(visible, query.dtype)
     elif attn_mask is not None:
-        kept = attn_mask if attn_mask.dtype is torch.bool else attn_mask != -math.inf
-        sees = kept.any(-1, keepdim=True)
+        visible = attn_mask if attn_mask.dtype is torch.bool else attn_mask != -math.inf
+        sees = visible.any(-1, keepdim=True)
         if attn_mask.dtype is torch.bool:
-            bias = _bias(kept | ~sees, query.dtype)
+            bias = _bias(visible | ~sees, query.dtype)
         else:
             bias = torch.where(sees, attn_mask, torch.zeros((), dtype=attn_mask.dtype))
     size = query.size(-1)
@@ -75,9 +75,9 @@ def _are_equal(one: Any, other: Any) -> bool:
     )
 
 
-def _bias(kept: Tensor, dtype: torch.dtype) -> Tensor:
+def _bias(visible: Tensor, dtype: torch.dtype) -> Tensor:
     zero, masked = (torch.full((), number, dtype=dtype) for number in (0.0, -math.inf))
-    return torch.where(kept, zero, masked)
+    return torch.where(visible, zero, masked)
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:

@@ -178,7 +178,8 @@ def batcher(build: StepBuilder, max_compiled: int | None = None) -> Batcher:
             if len(functions) >= MAX_CACHED and max_compiled is None:
                 del functions[next(iter(functions))]
             for program, *_ in programs:  # holding the program keeps its id unique
-                splits.setdefault(id(program), (program, _split(program)))
+                if id(program) not in splits:
+                    splits[id(program)] = program, _split(program)
             parts = _grouped(programs, table, [splits[place][1] for place, _ in sequence])
             functions[key] = build(table, *parts)
         return [BatchedStep(table.tensors, functions[key])]

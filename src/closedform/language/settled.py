@@ -2,9 +2,9 @@
 
 ``Min(a, b)`` asks SymPy whether one operand is never above the other, ``a < b`` whether it always
 holds, ``cos(a)`` whether a is a multiple of pi: through the signs and parities of differences,
-factors and derivatives, 1 to 20 ms in each case. The answer is usually no, and two numbers of the
-clock show it in microseconds: one at which a is below b, and one at which it is above. SymPy, which
-decides nothing that is wrong, then returns the expression that it returns with ``evaluate=False``.
+factors and derivatives, 1 to 50 ms in each case. The answer is usually no, and two points show it
+in microseconds: one at which a is below b, and one at which it is above. SymPy, which decides
+nothing that is wrong, then returns the expression that it returns with ``evaluate=False``.
 """
 
 from __future__ import annotations
@@ -13,24 +13,34 @@ import functools
 import itertools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Context, Decimal, DecimalException
 from fractions import Fraction
 from typing import Any
 
 import sympy as sp
 
+from closedform.language.functions import ReduceMax, ReduceMean, ReduceSum
 from closedform.language.symbols import t
 
-_LARGEST_POWER = 4
+_MOST_BITS = 2**14
 _MOST_MARKS = 8
+_MOST_POINTS = 40
 
 _POSITIVE_INTEGER = sp.Symbol("n", integer=True, positive=True).assumptions0
 _CLOCK = {t}
+
+_ROOTS = Context(prec=60)
+_LEAST_GAP = Fraction(1, 10**30)
+"""Values that differ by more have an order also if roots are rounded to 60 digits."""
 
 _STEPS = (0, 1, 2, 30, 1000, 10**6, 2**45)
 """Numbers of the clock: the operands of a schedule cross between two of them."""
 
 _EXTREMA = (sp.Min, sp.Max)
 _ORDERS = (sp.Lt, sp.Le, sp.Gt, sp.Ge)
+
+_REDUCTIONS = (ReduceMax, ReduceMean, ReduceSum)
+"""Functions of which SymPy knows that their values are real, as those of symbols are."""
 
 
 def made(func: type[sp.Basic], *operands: sp.Basic | int) -> Any:
@@ -69,10 +79,12 @@ def _has_no_order(args: Sequence[sp.Basic]) -> bool:
     """Whether each of two operands is above the other one somewhere."""
     undecided = set(itertools.combinations(range(len(args)), 2))
     orders: dict[tuple[int, int], bool] = {}
-    for values in _samples(args):
+    for values in _samples(args, with_roots=True):
         for pair in tuple(undecided):
             one, other = (values[index] for index in pair)
-            if one != other and orders.setdefault(pair, one < other) is not (one < other):
+            if abs(one - other) <= _LEAST_GAP:
+                continue
+            if orders.setdefault(pair, one < other) is not (one < other):
                 undecided.discard(pair)
         if not undecided:
             return True
@@ -96,42 +108,106 @@ def _reduced(angle: sp.Basic) -> sp.Expr | None:
 
 
 class _UnknownError(Exception):
-    """A value is not rational, or is not looked into."""
+    """An expression has a part that is not looked into."""
 
 
-def _samples(exprs: Sequence[sp.Basic]) -> Iterator[list[Fraction]]:
-    """Values of expressions at some numbers of their symbols."""
+class _NoValueError(Exception):
+    """A value is not rational, not real, or too long."""
+
+
+def _samples(exprs: Sequence[sp.Basic], *, with_roots: bool = False) -> Iterator[list[Fraction]]:
+    """Values of expressions at some numbers of their symbols.
+
+    Args:
+        exprs: The expressions.
+        with_roots: Whether roots have values, which are rounded.
+    """
     symbols = set().union(*(expr.free_symbols for expr in exprs)) - _CLOCK
     if not all(symbol.assumptions0.items() <= _POSITIVE_INTEGER.items() for symbol in symbols):
         raise _UnknownError
-    names = sorted(symbols, key=str)
+    names = sorted(symbols.union(*(expr.atoms(*_REDUCTIONS) for expr in exprs)), key=str)
     marks = {int(one.p) for expr in exprs for one in expr.atoms(sp.Integer)}
     near = [mark + 1 for mark in sorted(marks)[:_MOST_MARKS] if mark > 0]
-    for index, step in enumerate((*_STEPS, *near)):
-        # Positive integers; of two symbols, each is the larger one in some sample.
-        values = {one: Fraction(1 + 7 ** (index * (i + 1) % 5)) for i, one in enumerate(names)}
-        values[t] = Fraction(step)
+    steps = (*_STEPS, *near)
+    signed = [name for name in names if name.is_positive is None and name.is_nonnegative is None]
+    # After a point where all are positive, each in turn is negative.
+    count = min(_MOST_POINTS, len(steps) * max(1, len(signed)))
+    for index in range(count):
+        values = {one: _number(one, index, i) for i, one in enumerate(names)}
+        turn = (index + index // len(steps)) % (len(signed) + 1)
+        if turn:
+            values[signed[turn - 1]] *= -1
+        values[t] = Fraction(steps[index % len(steps)])
         try:
-            yield [_value(expr, values) for expr in exprs]
-        except ZeroDivisionError:
+            yield [_value(expr, values, with_roots=with_roots) for expr in exprs]
+        except (ZeroDivisionError, _NoValueError):
             continue
 
 
-def _value(expr: sp.Basic, values: Mapping[sp.Symbol, Fraction]) -> Fraction:
+def _number(symbol: sp.Basic, index: int, place: int) -> Fraction:
+    """A positive number for a symbol or reduction; of two symbols, each has the larger one in some samples."""
+    whole = 1 + 7 ** (index * (place + 1) % 5)
+    is_below_one = symbol.is_integer is None and (index // 2 + place) % 2
+    return Fraction(1, whole) if is_below_one else Fraction(whole)
+
+
+def _value(
+    expr: sp.Basic, values: Mapping[sp.Basic, Fraction], *, with_roots: bool = False
+) -> Fraction:
     if isinstance(expr, sp.Rational):
         return Fraction(int(expr.p), int(expr.q))
-    if isinstance(expr, sp.Symbol):
+    if isinstance(expr, (sp.Symbol, *_REDUCTIONS)):
         return values[expr]
+    value = functools.partial(_value, values=values, with_roots=with_roots)
     if isinstance(expr, sp.Pow):
-        base, exponent = expr.args
-        if exponent.is_Integer and abs(exponent) <= _LARGEST_POWER:
-            return _value(base, values) ** int(exponent)
+        base, exponent = (value(part) for part in expr.args)
+        return _power(base, exponent, with_roots=with_roots)
+    if isinstance(expr, sp.Piecewise):
+        return value(_branch(expr, values, with_roots=with_roots))
+    if not isinstance(expr, sp.Add | sp.Mul | sp.Min | sp.Max | sp.Abs):
         raise _UnknownError
-    if not isinstance(expr, sp.Add | sp.Mul | sp.Min | sp.Max):
-        raise _UnknownError
-    parts = [_value(part, values) for part in expr.args]
+    parts = [value(part) for part in expr.args]
     if isinstance(expr, sp.Add):
         return sum(parts, Fraction(0))
     if isinstance(expr, sp.Mul):
         return functools.reduce(operator.mul, parts)
+    if isinstance(expr, sp.Abs):
+        return abs(parts[0])
     return min(parts) if isinstance(expr, sp.Min) else max(parts)
+
+
+def _power(base: Fraction, exponent: Fraction, *, with_roots: bool) -> Fraction:
+    """A power, rounded to 60 digits if it is a root."""
+    if exponent.denominator == 1:
+        length = max(abs(base.numerator), base.denominator).bit_length()
+        if abs(exponent) * length > _MOST_BITS and base not in (0, 1, -1):
+            raise _NoValueError
+        return base ** int(exponent)
+    if not with_roots or base < 0:
+        raise _NoValueError
+    try:
+        root = _ROOTS.power(_decimal(base), _decimal(exponent))
+    except DecimalException as error:
+        raise _NoValueError from error
+    return Fraction(root)
+
+
+def _decimal(value: Fraction) -> Decimal:
+    return _ROOTS.divide(Decimal(value.numerator), Decimal(value.denominator))
+
+
+def _branch(
+    expr: sp.Piecewise, values: Mapping[sp.Basic, Fraction], *, with_roots: bool
+) -> sp.Basic:
+    """The value of the first branch whose condition, an order of two values, holds."""
+    for branch, condition in (pair.args for pair in expr.args):
+        if condition == sp.true:
+            return branch
+        if not isinstance(condition, _ORDERS):
+            raise _UnknownError
+        one, other = (_value(part, values, with_roots=with_roots) for part in condition.args)
+        if abs(one - other) <= _LEAST_GAP:
+            raise _NoValueError
+        if (one < other) is isinstance(condition, sp.Lt | sp.Le):
+            return branch
+    raise _NoValueError

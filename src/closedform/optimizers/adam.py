@@ -9,6 +9,7 @@ import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper
+from closedform.language.settled import made
 from closedform.optimizers.arguments import choice, flag, hyperparameters
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -160,7 +161,7 @@ def adam_moments(
     states = {"exp_avg": State(mean), "exp_avg_sq": State(square)}
     largest = square
     if amsgrad:
-        largest = sp.Max(state("max_exp_avg_sq"), square)
+        largest = made(sp.Max, state("max_exp_avg_sq"), square)
         states["max_exp_avg_sq"] = State(largest)
     if not correct_bias:
         return mean / (sp.sqrt(largest) + eps), states
@@ -218,7 +219,8 @@ def adamax(
     values = hyperparameters("adamax", lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
     gradient = with_penalty(ascent_or_descent(maximize, "adamax"), values["weight_decay"])
     mean = blend(state("exp_avg"), gradient, hyper("beta1"))
-    largest = sp.Max(hyper("beta2") * state("exp_inf"), sp.Abs(gradient) + hyper("eps"))
+    decayed = hyper("beta2") * state("exp_inf")
+    largest = made(sp.Max, decayed, sp.Abs(gradient) + hyper("eps"))
     rate = hyper("lr") / (1 - hyper("beta1") ** (t + 1))
     states = {"exp_avg": State(mean), "exp_inf": State(largest)}
     return rule_of("adamax", PARAM - rate * mean / largest, states, values)
@@ -377,7 +379,7 @@ def radam(
     correction = 1 - beta2 ** (t + 1)
     length, rectified = rectification(beta2, 5)
     adapted = rectified * sp.sqrt(correction) / (sp.sqrt(square) + hyper("eps"))
-    scale = sp.Piecewise((adapted, length > 5), (1, True))
+    scale = sp.Piecewise((adapted, made(sp.Gt, length, 5)), (1, True))
     if _is_never_rectified(values["beta2"]):
         scale = sp.Integer(1)
     param = PARAM - hyper("lr") / (1 - hyper("beta1") ** (t + 1)) * mean * scale

@@ -20,6 +20,7 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper
+from closedform.language.settled import made
 from closedform.optimizers.arguments import (
     choice,
     decay_rates,
@@ -140,9 +141,9 @@ def adafactor(
     values["clip_threshold"], definitions["clipped"] = clipped("u", clip_threshold, "adafactor")
     rate = hyper("lr")
     if flag(relative_step, "relative_step", "adafactor"):
-        rate = sp.Min(rate, 1 / sp.sqrt(t + 1))
+        rate = made(sp.Min, rate, 1 / sp.sqrt(t + 1))
     if flag(scale_parameter, "scale_parameter", "adafactor"):
-        definitions["rate"] = sp.Max(hyper("eps2"), rms(PARAM)) * rate
+        definitions["rate"] = made(sp.Max, hyper("eps2"), rms(PARAM)) * rate
         rate = local("rate")
     change = rate * local("clipped")
     if not is_zero(values["beta1"]):
@@ -169,10 +170,10 @@ def _second_moment(
     else:
         row, column = local(factors.row), local(factors.column)
         # The share of a row is at most their number, where a product of two factors would overflow.
-        share = row / sp.Max(reduce_mean(row, (-2,), keepdims=True), eps1)
+        share = row / made(sp.Max, reduce_mean(row, (-2,), keepdims=True), eps1)
         product = matmul(share, column)
         moment = sp.Piecewise((product, IS_FACTORED), (local(whole), True))
-        below = sp.sqrt(sp.Max(moment, eps1**2))
+        below = sp.sqrt(made(sp.Max, moment, eps1**2))
     definitions["u"] = gradient / below
     states = factors.states()
     states[whole] = State(local(whole), exists=sp.Lt(RANK, 2))

@@ -26,6 +26,7 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper
+from closedform.language.settled import made
 from closedform.optimizers.arguments import flag, hyperparameter, is_zero
 
 
@@ -67,12 +68,12 @@ def square(value: sp.Expr) -> sp.Expr:
     SymPy squares its factors apart, and those overflow and underflow where the value does not; the
     larger of the value and its negative stays whole.
     """
-    return sp.Max(value, -value) ** 2
+    return made(sp.Max, value, -value) ** 2
 
 
 def sign(value: sp.Expr) -> sp.Expr:
     """Returns 1, -1, or the value itself where it is 0 or not a number."""
-    return sp.Piecewise((1, value > 0), (-1, value < 0), (value, True))
+    return sp.Piecewise((1, made(sp.Gt, value, 0)), (-1, made(sp.Lt, value, 0)), (value, True))
 
 
 def rectification(beta2: sp.Expr, threshold: int) -> tuple[sp.Expr, sp.Expr]:
@@ -83,7 +84,7 @@ def rectification(beta2: sp.Expr, threshold: int) -> tuple[sp.Expr, sp.Expr]:
     power = beta2 ** (t + 1)
     limit = 2 / (1 - beta2) - 1
     length = limit - 2 * (t + 1) * power / (1 - power)
-    clamped = sp.Max(length, threshold)
+    clamped = made(sp.Max, length, threshold)
     factor = sp.sqrt((clamped - 4) * (clamped - 2) * limit / ((limit - 4) * (limit - 2) * clamped))
     return length, factor
 
@@ -132,7 +133,7 @@ def clipped(name: str, clip_threshold: Hyper, where: str) -> tuple[Any, sp.Expr]
     value = hyperparameter(clip_threshold, "clip_threshold", where)
     if is_zero(value):
         raise DefinitionError("clip_threshold must be above 0, got 0", where=where)
-    return value, local(name) / sp.Max(1, rms(local(name)) / hyper("clip_threshold"))
+    return value, local(name) / made(sp.Max, 1, rms(local(name)) / hyper("clip_threshold"))
 
 
 def norm(tensor: sp.Expr) -> sp.Expr:

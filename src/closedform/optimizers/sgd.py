@@ -7,6 +7,7 @@ import sympy as sp
 from closedform.errors import DefinitionError
 from closedform.language import PARAM, Schedule, State, UpdateRule, hyper, local, state, t
 from closedform.language.aliases import Hyper
+from closedform.language.settled import made
 from closedform.optimizers.arguments import choice, flag, hyperparameter, hyperparameters, is_zero
 from closedform.optimizers.formulas import ascent_or_descent, rule_of, with_penalty
 
@@ -168,6 +169,6 @@ def asgd(
     # to 3e-8 at each step to the same side, and a term of its own would round the parameter twice.
     param = PARAM - rate * (gradient + hyper("lambd") * PARAM)
     since = t - hyper("t0")
-    averaged = state("ax") + (param - state("ax")) / sp.Max(1, since)
+    averaged = state("ax") + (param - state("ax")) / made(sp.Max, 1, since)
     average = sp.Piecewise((param, since <= 1), (averaged, True))
     return rule_of("asgd", param, {"ax": State(average)}, values)

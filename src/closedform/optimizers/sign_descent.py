@@ -8,6 +8,7 @@ import sympy as sp
 
 from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, state
 from closedform.language.aliases import Hyper
+from closedform.language.settled import made
 from closedform.optimizers.arguments import (
     flag,
     hyperparameter,
@@ -207,14 +208,15 @@ def rprop(
     first = number(lr, "lr", "rprop")
     gradient = ascent_or_descent(maximize, "rprop")
     agreement = gradient * state("prev")
+    agrees, turns = made(sp.Gt, agreement, 0), made(sp.Lt, agreement, 0)
     # Otherwise the product is 0, or not a number, which then enters the step size.
     factor = sp.Piecewise(
-        (hyper("eta_plus"), agreement > 0),
-        (hyper("eta_minus"), agreement < 0),
+        (hyper("eta_plus"), agrees),
+        (hyper("eta_minus"), turns),
         (1 + agreement, True),
     )
-    size = sp.Min(state("step_size") * factor, hyper("largest_step"))
-    size = sp.Max(size, hyper("smallest_step"))
-    applied = sp.Piecewise((0, agreement < 0), (gradient, True))
+    size = made(sp.Min, state("step_size") * factor, hyper("largest_step"))
+    size = made(sp.Max, size, hyper("smallest_step"))
+    applied = sp.Piecewise((0, turns), (gradient, True))
     states = {"prev": State(applied), "step_size": State(size, first)}
     return rule_of("rprop", PARAM - sign(applied) * size, states, values)

@@ -51,7 +51,10 @@ def is_within(value: float, bounds: InputRange) -> bool:
 def widest_ranges(
     rule: UpdateRule, names: Iterable[str], shape: tuple[int, ...]
 ) -> dict[str, InputRange]:
-    """Returns the widest range of each hyperparameter that can be an input.
+    """Returns a range of each hyperparameter that can be an input.
+
+    Ranges of many at once are tried first. Where none compiles, each hyperparameter gets the widest
+    range for which the rule compiles with those before it.
 
     Args:
         rule: A rule in which each of them has a number.
@@ -74,13 +77,25 @@ def widest_ranges(
 
 
 def _likely(rule: UpdateRule, names: Sequence[str]) -> Iterator[dict[str, InputRange]]:
-    """Ranges with which most rules compile, tried before the search: decay rates are near 1."""
+    """Ranges with which most rules compile, the widest first: decay rates are near 1.
+
+    A hyperparameter without which one of them compiles is a constant: it decides between branches
+    of which one does not exist for all numbers. To find that a rule does not compile takes a tenth
+    of the time of compiling it.
+    """
+    numbers = {name: float(rule.hyperparameters[name]) for name in names}
+    rates = [name for name in names if 0.5 <= numbers[name] < 1]
+    are_rates = dict.fromkeys(rates, InputRange.BELOW_ONE)
     free = dict.fromkeys(names, InputRange.ANY)
-    rates = [name for name in names if 0.5 <= float(rule.hyperparameters[name]) < 1]
+    positive = dict.fromkeys(names, InputRange.NONNEGATIVE)
+    wide = [free, positive] if all(number >= 0 for number in numbers.values()) else [free]
+    tried = [{**one, **are_rates} for one in wide] if rates else []
     if not _has_powers_of(rule, rates):
-        yield free
-    if rates:
-        yield {**free, **dict.fromkeys(rates, InputRange.BELOW_ONE)}
+        tried = [*wide, *tried]
+    yield from tried
+    for without in (*rates, *(name for name in names if name not in rates)):
+        for one in tried:
+            yield {name: bounds for name, bounds in one.items() if name != without}
 
 
 def _has_powers_of(rule: UpdateRule, names: Sequence[str]) -> bool:

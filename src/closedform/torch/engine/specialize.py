@@ -247,14 +247,16 @@ class Specializer:
         Raises:
             ClosedFormError: The values are invalid; ``where`` is named.
         """
-        numbers = _numbers(values)
-        key = tuple((name, type(value), value) for name, value in numbers.items())
+        with located(where):
+            return self._rule(_numbers(values))
+
+    def _rule(self, numbers: Mapping[str, Any]) -> UpdateRule:
+        """The rule with these values, built once for plain ones."""
         if not all(map(_is_plain, numbers.values())):
-            with located(where):
-                return self.source.build(numbers)
+            return self.source.build(numbers)
+        key = tuple((name, type(value), value) for name, value in numbers.items())
         if key not in self._built:
-            with located(where):
-                made = self.source.build(numbers)
+            made = self.source.build(numbers)
             if len(self._built) >= _SPECIALIZATIONS:
                 del self._built[next(iter(self._built))]
             self._built[key] = made
@@ -274,13 +276,12 @@ class Specializer:
 
     def _make(self, values: Mapping[str, Any], shape: tuple[int, ...]) -> Specialization:
         numbers = _numbers(values)
-        rule = self.source.build(numbers)
+        rule = self._rule(numbers)
         entries = dict(_entries(values))
         structure = tuple((entry, _structure(value)) for entry, value in entries.items())
         if structure not in self._analyses:
-            hypers = _hypers(self.source, rule, numbers)
+            hypers, unused = _hypers(self.source, rule, numbers)
             ranges = widest_ranges(rule, hypers, shape)
-            unused = _unused(self.source, rule, numbers)
             nonzero = _nonzero(self.source, rule, numbers, hypers.values())
             self._analyses[structure] = _Analysis(hypers, ranges, unused, nonzero)
         known = self._analyses[structure]
@@ -341,16 +342,34 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
     return numbers
 
 
-def _hypers(source: RuleSource, rule: UpdateRule, numbers: Mapping[str, Any]) -> dict[str, Entry]:
-    """The entry of each hyperparameter that has one."""
+def _hypers(
+    source: RuleSource, rule: UpdateRule, numbers: Mapping[str, Any]
+) -> tuple[dict[str, Entry], frozenset[Entry]]:
+    """The entry of each hyperparameter that has one, and the switches that change nothing."""
     entries = [
         (entry, value)
         for entry, value in _entries(numbers)
         if value is not None and not isinstance(value, bool | str | Schedule)
     ]
-    together = _hypers_together(source, rule, numbers, entries)
-    if together is not None:
-        return together
+    switches = _switches(numbers)
+    # A number 0 often leaves a term out, and another number there makes another rule.
+    zeros = [one for one in entries if one[1] == 0]
+    others = [one for one in entries if one[1] != 0]
+    together = _hypers_together(source, rule, numbers, others, switches)
+    if together is None:
+        return _hypers_apart(source, rule, numbers, entries), _unused(source, rule, numbers)
+    found, is_explained = together
+    unused = frozenset(switches) if is_explained else _unused(source, rule, numbers)
+    return found | _hypers_apart(source, rule, numbers, zeros), unused
+
+
+def _hypers_apart(
+    source: RuleSource,
+    rule: UpdateRule,
+    numbers: Mapping[str, Any],
+    entries: Iterable[tuple[Entry, Any]],
+) -> dict[str, Entry]:
+    """The entries of hyperparameters, from one rule for each entry."""
     found: dict[str, Entry] = {}
     for entry, value in entries:
         other = float(value) * (1 - _PROBE) if value != 0 else _PROBE
@@ -369,14 +388,19 @@ def _hypers_together(
     rule: UpdateRule,
     numbers: Mapping[str, Any],
     entries: Sequence[tuple[Entry, Any]],
-) -> dict[str, Entry] | None:
+    switches: Mapping[Entry, Any],
+) -> tuple[dict[str, Entry], bool] | None:
     """The entries of hyperparameters, from one rule in which all have numbers of their own.
 
-    None if it does not tell: it is invalid, or more than the values has changed.
+    The switches are turned, too.
+
+    Returns:
+        The entries, and whether nothing else has changed. None if it does not tell: the rule is
+        invalid, or its expressions have changed.
     """
-    changed, others = dict(numbers), dict[Any, Entry]()
+    changed, others = _turned(numbers, switches), dict[Any, Entry]()
     for count, (entry, value) in enumerate(entries, 1):
-        other = float(value) * (1 - count * _PROBE) if value != 0 else count * _PROBE
+        other = float(value) * (1 - count * _PROBE)
         changed = entry.replaced(changed, other)
         others[exact_number(other, entry.key)] = entry
     try:
@@ -387,30 +411,46 @@ def _hypers_together(
         return None
     if made.hyperparameters.keys() != rule.hyperparameters.keys():
         return None
+    differing = {
+        name: value
+        for name, value in made.hyperparameters.items()
+        if value != rule.hyperparameters[name]
+    }
     found = {
         name: others[value]
-        for name, value in made.hyperparameters.items()
+        for name, value in differing.items()
         if value is not None and value in others
     }
-    return found if len(set(found.values())) == len(found) else None
+    if len(set(found.values())) < len(found):
+        return None
+    return found, len(found) == len(differing)
 
 
 def _unused(source: RuleSource, rule: UpdateRule, numbers: Mapping[str, Any]) -> frozenset[Entry]:
     """The switches that select an implementation, if they do not change the rule."""
-    switches = [
-        (entry, value)
-        for entry, value in _entries(numbers)
-        if entry.key in _SELECTING and (value is None or isinstance(value, bool))
-    ]
+    switches = _switches(numbers)
     found = set()
-    for tried in (switches, *([one] for one in switches)):  # together, or one by one
-        changed = {**numbers, **{entry.key: not value for entry, value in tried}}
-        with suppress(ClosedFormError):
-            if _content(source.build(changed)) == _content(rule):
-                found |= {entry for entry, _ in tried}
+    for tried in (switches, *({entry: value} for entry, value in switches.items())):
+        with suppress(ClosedFormError):  # together, or one by one
+            if _content(source.build(_turned(numbers, tried))) == _content(rule):
+                found |= tried.keys()
         if len(found) == len(switches):
             break
     return frozenset(found)
+
+
+def _switches(numbers: Mapping[str, Any]) -> dict[Entry, Any]:
+    """The switches that select an implementation."""
+    return {
+        entry: value
+        for entry, value in _entries(numbers)
+        if entry.key in _SELECTING and (value is None or isinstance(value, bool))
+    }
+
+
+def _turned(numbers: Mapping[str, Any], switches: Mapping[Entry, Any]) -> dict[str, Any]:
+    """The values with these switches turned."""
+    return {**numbers, **{entry.key: not value for entry, value in switches.items()}}
 
 
 def _nonzero(

@@ -429,7 +429,7 @@ def _hypers_together(
 def _unused(source: RuleSource, rule: UpdateRule, numbers: Mapping[str, Any]) -> frozenset[Entry]:
     """The switches that select an implementation, if they do not change the rule."""
     switches = _switches(numbers)
-    found = set()
+    found: set[Entry] = set()
     for tried in (switches, *({entry: value} for entry, value in switches.items())):
         with suppress(ClosedFormError):  # together, or one by one
             if _content(source.build(_turned(numbers, tried))) == _content(rule):

@@ -10,7 +10,7 @@ import pytest
 import sympy as sp
 
 from closedform import schedules, t
-from closedform.language import Schedule, hyper, settled
+from closedform.language import Schedule, hyper, reduce_mean, settled
 from closedform.language.settled import made
 from closedform.schedules.examples import EXAMPLES
 
@@ -114,6 +114,49 @@ def test_the_first_value_asks_sympy_for_no_order(
     monkeypatch.setattr(sp.Min, "_find_localzeros", search)
     monkeypatch.setattr(sp.Max, "_find_localzeros", search)
     assert lr(5) == pytest.approx(expected, rel=1e-15, abs=1e-19)
+
+
+B, E, G, S = hyper("beta"), hyper("eps"), sp.Symbol("grad", real=True), sp.Symbol("s", real=True)
+RATIO = G * sp.sqrt(S + E) / sp.sqrt(B * S + (1 - B) * G**2 + E)
+LENGTH = 2 / (1 - B) - 1 - 2 * (t + 1) * B ** (t + 1) / (1 - B ** (t + 1))
+UNDECIDED = {
+    "roots": (RATIO, -RATIO),
+    "powers of the clock": (LENGTH, sp.Integer(5)),
+    "a modulus": (B * S, sp.Abs(G) + E),
+    "branches": (S * sp.Piecewise((B, G > 0), (E, G < 0), (1 + G, True)), E),
+    "a reduction": (sp.Integer(1), sp.sqrt(reduce_mean(S**2)) / E),
+}
+
+
+@pytest.mark.parametrize("pair", UNDECIDED.values(), ids=UNDECIDED)
+@pytest.mark.parametrize("func", [sp.Max, sp.Gt])
+def test_operands_of_rules_are_ordered_without_sympy(
+    func: type[sp.Basic], pair: tuple[sp.Expr, sp.Expr], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = func(*pair)
+
+    def search(*_: object) -> None:
+        raise AssertionError("SymPy compares two operands")
+
+    monkeypatch.setattr(sp.Max, "_find_localzeros", search)
+    monkeypatch.setattr(sp.Gt, "_eval_fuzzy_relation", search)
+    assert identical(made(func, *pair), expected)
+
+
+ORDERED = {
+    "a root and a negative number": (sp.sqrt(t), sp.Integer(-1)),
+    "a modulus and its number": (sp.Abs(G), -sp.Abs(G)),
+    "an equal value, written with roots": (sp.sqrt(t**2 + 2 * t + 1), t + 1),
+    "a sum of squares": (G**2 + S**2, sp.Integer(-1)),
+}
+
+
+@pytest.mark.parametrize("pair", ORDERED.values(), ids=ORDERED)
+@pytest.mark.parametrize("func", [sp.Max, sp.Min, sp.Gt, sp.Le])
+def test_operands_with_an_order_are_left_to_sympy(
+    func: type[sp.Basic], pair: tuple[sp.Expr, sp.Expr]
+) -> None:
+    assert identical(made(func, *pair), func(*pair))
 
 
 def test_samples_that_show_nothing_leave_it_to_sympy(monkeypatch: pytest.MonkeyPatch) -> None:

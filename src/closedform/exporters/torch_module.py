@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
@@ -33,6 +34,25 @@ TYPE = "closedform_type"
 _VIEWS = frozenset({Op.INPUT, Op.TRANSPOSE, Op.RESHAPE, Op.BROADCAST_TO})
 
 
+@dataclass(frozen=True, slots=True)
+class FxProgram:
+    """The torch.fx graph of a graph, to be read: no Python code is generated for it.
+
+    Attributes:
+        source: The graph.
+        graph: The graph in torch.fx.
+        input_names: Names of the inputs, in order.
+        input_dtypes: The dtypes of the inputs.
+        output_names: Names of the outputs, in order.
+    """
+
+    source: Graph
+    graph: fx.Graph
+    input_names: tuple[str, ...]
+    input_dtypes: tuple[torch.dtype, ...]
+    output_names: tuple[str, ...]
+
+
 class GraphProgram(fx.GraphModule):
     """A torch module that computes a graph; made by `to_module`.
 
@@ -56,11 +76,12 @@ class GraphProgram(fx.GraphModule):
     output_names: tuple[str, ...]
 
     def __init__(self, graph: Graph) -> None:
-        super().__init__(nn.Module(), _program(graph), class_name=type(self).__name__)
+        made = to_fx(graph)
+        super().__init__(nn.Module(), made.graph, class_name=type(self).__name__)
         self.source = graph
-        self.input_names = input_names(graph)
-        self.input_dtypes = tuple(TORCH_DTYPES[node.type.dtype] for node in graph.inputs)
-        self.output_names = tuple(output.name for output in graph.outputs)
+        self.input_names = made.input_names
+        self.input_dtypes = made.input_dtypes
+        self.output_names = made.output_names
 
     def __reduce__(self) -> tuple[Callable[[Graph], GraphProgram], tuple[Graph]]:
         return to_module, (self.source,)
@@ -70,6 +91,17 @@ class GraphProgram(fx.GraphModule):
 
     def __copy__(self) -> GraphProgram:
         return to_module(self.source)
+
+
+def to_fx(graph: Graph) -> FxProgram:
+    """Returns the torch.fx graph of a graph."""
+    return FxProgram(
+        graph,
+        _program(graph),
+        input_names(graph),
+        tuple(TORCH_DTYPES[node.type.dtype] for node in graph.inputs),
+        tuple(output.name for output in graph.outputs),
+    )
 
 
 def to_module(graph: Graph) -> GraphProgram:

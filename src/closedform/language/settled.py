@@ -145,7 +145,7 @@ def _samples(exprs: Sequence[sp.Basic], *, with_roots: bool = False) -> Iterator
 
 
 def _number(symbol: sp.Basic, index: int, place: int) -> Fraction:
-    """A positive number for a symbol or reduction; of two, each is the larger one in some samples."""
+    """A positive number for a symbol or reduction; of two, each is the larger in some samples."""
     whole = 1 + 7 ** (index * (place + 1) % 5)
     is_below_one = symbol.is_integer is None and (index // 2 + place) % 2
     return Fraction(1, whole) if is_below_one else Fraction(whole)

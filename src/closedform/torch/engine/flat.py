@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from closedform.exporters.torch_module import to_module
+from closedform.exporters.torch_module import to_fx
 from closedform.ir.graph import Graph
 from closedform.ir.hoist import NUMBER, hoist
 from closedform.ir.naming import GRAD, NEXT, PARAM
@@ -96,7 +96,7 @@ def flat_kernel(graph: Graph, label: str) -> FlatKernel | None:
 
 def _inplace(graph: Graph) -> InplaceProgram:
     """A program that writes each state over the one before, where it can."""
-    program = to_module(graph)
+    program = to_fx(graph)
     overwritable = {
         program.input_names.index(name.removeprefix(NEXT)): index
         for index, name in enumerate(program.output_names)

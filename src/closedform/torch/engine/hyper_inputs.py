@@ -51,10 +51,7 @@ def is_within(value: float, bounds: InputRange) -> bool:
 def widest_ranges(
     rule: UpdateRule, names: Iterable[str], shape: tuple[int, ...]
 ) -> dict[str, InputRange]:
-    """Returns a range of each hyperparameter that can be an input.
-
-    Ranges of many at once are tried first. Where none compiles, each hyperparameter gets the widest
-    range for which the rule compiles with those before it.
+    """Returns the widest range of each hyperparameter that can be an input.
 
     Args:
         rule: A rule in which each of them has a number.
@@ -64,7 +61,7 @@ def widest_ranges(
     wanted = [name for name in names if name in _used(rule)]
     for tried in _likely(rule, wanted):
         if _compiles(with_inputs(rule, tried), shape):
-            return tried
+            return _widened(rule, tried, shape)
     found: dict[str, InputRange] = {}
     for name in wanted:
         number = float(rule.hyperparameters[name])
@@ -77,25 +74,40 @@ def widest_ranges(
 
 
 def _likely(rule: UpdateRule, names: Sequence[str]) -> Iterator[dict[str, InputRange]]:
-    """Ranges with which most rules compile, the widest first: decay rates are near 1.
+    """Ranges with which most rules compile, tried before the search: decay rates are near 1.
 
-    A hyperparameter without which one of them compiles is a constant: it decides between branches
-    of which one does not exist for all numbers. To find that a rule does not compile takes a tenth
-    of the time of compiling it.
+    First all hyperparameters are inputs, more and more of them nonnegative; then one is a constant:
+    it may decide between branches of which one does not exist for all numbers. To find that a rule
+    does not compile takes a tenth of the time of compiling it.
     """
     numbers = {name: float(rule.hyperparameters[name]) for name in names}
-    rates = [name for name in names if 0.5 <= numbers[name] < 1]
-    are_rates = dict.fromkeys(rates, InputRange.BELOW_ONE)
     free = dict.fromkeys(names, InputRange.ANY)
-    positive = dict.fromkeys(names, InputRange.NONNEGATIVE)
-    wide = [free, positive] if all(number >= 0 for number in numbers.values()) else [free]
-    tried = [{**one, **are_rates} for one in wide] if rates else []
-    if not _has_powers_of(rule, rates):
-        tried = [*wide, *tried]
-    yield from tried
+    rates = [name for name in names if 0.5 <= numbers[name] < 1]
+    bounded = {**free, **dict.fromkeys(rates, InputRange.BELOW_ONE)}
+    bases = [bounded] if _has_powers_of(rule, rates) else [free, bounded] if rates else [free]
+    yield from bases
+    narrowed = bases[0]
+    for name in names:
+        if narrowed[name] is InputRange.ANY and numbers[name] >= 0:
+            narrowed = {**narrowed, name: InputRange.NONNEGATIVE}
+            yield narrowed
     for without in (*rates, *(name for name in names if name not in rates)):
-        for one in tried:
-            yield {name: bounds for name, bounds in one.items() if name != without}
+        for base in bases:
+            yield {name: bounds for name, bounds in base.items() if name != without}
+
+
+def _widened(
+    rule: UpdateRule, ranges: dict[str, InputRange], shape: tuple[int, ...]
+) -> dict[str, InputRange]:
+    """The ranges, where any number may take the place of a nonnegative one if the rule compiles.
+
+    It does not for the last of them, which was tried before.
+    """
+    for name in [name for name, one in ranges.items() if one is InputRange.NONNEGATIVE][:-1]:
+        wider = {**ranges, name: InputRange.ANY}
+        if _compiles(with_inputs(rule, wider), shape):
+            ranges = wider
+    return ranges
 
 
 def _has_powers_of(rule: UpdateRule, names: Sequence[str]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
-from closedform.exporters.torch_module import TYPE, GraphProgram
+from closedform.exporters.torch_module import TYPE, FxProgram, GraphProgram
 
 
 class ForeachOp(NamedTuple):
@@ -75,7 +75,7 @@ class InplaceProgram:
         is_elementwise: Whether the program may run on tiles of its tensors.
     """
 
-    def __init__(self, program: GraphProgram, overwritable: Mapping[int, int]) -> None:
+    def __init__(self, program: FxProgram | GraphProgram, overwritable: Mapping[int, int]) -> None:
         self.program = program
         self.nodes = list(program.graph.nodes)
         self.ops = self.nodes[len(program.input_names) : -1]

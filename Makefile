@@ -20,7 +20,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfil
 export MPLBACKEND := Agg
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint format types doctests units wheel-smoke golden gallery frameworks theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts
+.PHONY: help demo test lint format types doctests units wheel-smoke golden gallery frameworks theorems compare compare-web compare-torch docs bench bench-check clean runtimes compare-runtimes compare-hosts operators
 .NOTPARALLEL:
 
 help:
@@ -40,6 +40,7 @@ help:
 	@echo "make compare-torch  the suites of torch beside the drop-ins"
 	@echo "make compare-runtimes  every back end, and the files in old and other runtimes; rewrites docs/runtimes.md"
 	@echo "make runtimes     rewrite docs/runtimes.md from the stored results"
+	@echo "make operators    rewrite docs/training_operators.md from the stored results"
 	@echo "make compare-web  training and the gallery in Node and headless Chromium"
 	@echo "make compare-hosts  training in C and in Node, with onnxruntime's own API"
 	@echo "make docs         the site, into build/site; a broken link or a warning is an error"
@@ -134,6 +135,8 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	  tests/torch/compare_distributed.py
 	@echo "== compare: a zoo of models and situations of training, beside torch"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/training/compare_zoo.py
+	@echo "== compare: every differentiable operator of torch, in front of a loss, beside torch"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/training/compare_op_samples.py
 	@echo "== compare: ONNX inference models of torch and transformers, trained from the file"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/training/compare_onnx_in.py
 	@echo "== compare: the prover: all goals, random goals, its lemmas, and z3 beside cvc5"
@@ -169,6 +172,10 @@ theorems: $(STAMP)
 runtimes: $(STAMP)
 	@echo "== runtimes: rewrite docs/runtimes.md; review the change with git diff"
 	@$(BIN)/python docs/build_runtimes.py
+
+operators: $(STAMP)
+	@echo "== operators: rewrite docs/training_operators.md; review the change with git diff"
+	@$(BIN)/python docs/build_training_operators.py
 
 compare-runtimes: $(STAMP) $(COMPARE_STAMP)
 	@echo "== compare-runtimes: every schedule and rule in every back end"

@@ -180,12 +180,101 @@ def cumulative_product(value: Tensor, axis: int, *, dtype: Any = None) -> Tensor
     return value
 
 
+def _extremes(is_later: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
+    """A cumulative maximum or minimum with its places, in log2(n) steps.
+
+    Of equal values the last one counts, as torch has it.
+    """
+
+    def cumulated(value: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+        if not value.dim():
+            return value.clone(), torch.zeros((), dtype=torch.int64)
+        count, distance = _static(value.shape[axis]), 1
+        sizes = [1] * value.dim()
+        sizes[axis] = count
+        place = torch.arange(count).view(sizes).expand(value.shape)
+        found = value.detach()
+        while distance < count:
+            left = count - distance
+            pairs = [
+                (t.narrow(axis, distance, left), t.narrow(axis, 0, left)) for t in (found, place)
+            ]
+            is_own = is_later(*pairs[0])
+            found, place = (
+                torch.cat([t.narrow(axis, 0, distance), torch.where(is_own, own, earlier)], axis)
+                for t, (own, earlier) in zip((found, place), pairs, strict=True)
+            )
+            distance *= 2
+        return value.gather(axis, place), place
+
+    return cumulated
+
+
+def ordered(value: Tensor, k: int, axis: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """Returns the k-th smallest values along an axis, and their places."""
+    if not value.dim():
+        return value.clone(), torch.zeros((), dtype=torch.int64)
+    places = value.detach().sort(axis)[1].narrow(axis, k - 1, 1)
+    found = value.gather(axis, places)
+    return (found, places) if keepdim else (found.squeeze(axis), places.squeeze(axis))
+
+
+def median(value: Tensor, axis: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """Returns the lower medians along an axis, and their places."""
+    count = _static(value.shape[axis]) if value.dim() else 1
+    return ordered(value, (count + 1) // 2, axis, keepdim)
+
+
+def median_of_all(value: Tensor) -> Tensor:
+    """Returns the lower median of all values."""
+    return median(value.flatten(), 0)[0]
+
+
+def take(value: Tensor, index: Tensor) -> Tensor:
+    """Returns values by their places in the flattened tensor."""
+    flat = value.flatten()
+    places = torch.where(index < 0, index + flat.shape[0], index).flatten()
+    return flat.index_select(0, places).view(index.shape)
+
+
+def put(value: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """Returns a tensor with values at places of the flattened tensor."""
+    flat = value.flatten()
+    places = torch.where(index < 0, index + flat.shape[0], index).flatten()
+    return flat.index_put([places], source.flatten(), accumulate).view(value.shape)
+
+
+def trilinear(
+    first: Tensor,
+    second: Tensor,
+    third: Tensor,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    summed: Sequence[int],
+    unroll_dim: int = 1,
+) -> Tensor:
+    """Returns a sum of products of three tensors over axes, as an Einstein sum.
+
+    Each tensor lacks the axes that it is expanded by.
+    """
+    del unroll_dim
+    axes = range(first.dim() + len(expand1))
+    letters = [
+        "".join(chr(ord("a") + axis) for axis in axes if axis not in left_out)
+        for left_out in (expand1, expand2, expand3, summed)
+    ]
+    *operands, result = letters
+    found: Tensor = torch.einsum(f"{','.join(operands)}->{result}", first, second, third)
+    return found
+
+
 def distances(first: Tensor, second: Tensor, p: float, mode: int | None = None) -> Tensor:
     """Returns the p-norms of the differences of rows; the gradient at 0 is 0, as torch has it."""
     del mode
     apart = (first.unsqueeze(-2) - second.unsqueeze(-3)).abs()
     if p == 0:
-        return (apart != 0).to(first.dtype).sum(-1)
+        return (apart != 0).to(first.dtype).sum(-1) + 0 * apart.sum(-1)
     if p == 1:
         return apart.sum(-1)
     if math.isinf(p):
@@ -194,6 +283,17 @@ def distances(first: Tensor, second: Tensor, p: float, mode: int | None = None) 
     is_apart = total > 0
     root = torch.where(is_apart, total, 1.0) ** (1 / p)
     return torch.where(is_apart, root, 0.0)
+
+
+def distances_of_pairs(value: Tensor, p: float = 2.0) -> Tensor:
+    """Returns the p-norms of the differences of each row and the later ones."""
+    count = _static(value.shape[0])
+    places = [i * count + j for i, j in itertools.combinations(range(count), 2)]
+    return (
+        distances(value, value, p)
+        .flatten()
+        .index_select(0, torch.tensor(places, dtype=torch.int64))
+    )
 
 
 def weight_norm(direction: Tensor, scale: Tensor, axis: int = 0) -> tuple[Tensor, Tensor]:
@@ -366,7 +466,16 @@ FORMS: Mapping[Any, Callable[..., Any]] = {
     _ATEN.prod.dim_int: product,
     _ATEN.prod.default: product_of_all,
     _ATEN.cumprod.default: cumulative_product,
+    _ATEN.cummax.default: _extremes(torch.ge),
+    _ATEN.cummin.default: _extremes(torch.le),
+    _ATEN.kthvalue.default: ordered,
+    _ATEN.median.dim: median,
+    _ATEN.median.default: median_of_all,
+    _ATEN.take.default: take,
+    _ATEN.put.default: put,
+    _ATEN._trilinear.default: trilinear,
     _ATEN._cdist_forward.default: distances,
+    _ATEN._pdist_forward.default: distances_of_pairs,
     _ATEN._weight_norm_interface.default: weight_norm,
     _ATEN.im2col.default: unfold,
     _ATEN.col2im.default: fold,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 from collections.abc import Callable, Iterator, MutableMapping, MutableSequence, MutableSet
 from typing import Any
@@ -104,10 +105,36 @@ def plain_kernels() -> Iterator[None]:
                 torch.nn.modules.transformer, "_detect_is_causal_mask", is_causal_mask
             ),
             mock.patch.multiple(torch._VF, **recurrent),
+            mock.patch.object(torch.nn.functional, "gaussian_nll_loss", _gaussian_nll_loss),
         ):
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast_path)
+
+
+def _gaussian_nll_loss(
+    input: Any,
+    target: Any,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Any:
+    """The loss of torch without its look at the variances, of which none may be negative."""
+    variance = var if isinstance(var, torch.Tensor) else torch.full_like(input, var)
+    if variance.shape == input.shape[:-1]:
+        variance = variance.unsqueeze(-1)
+    variance = variance + (variance.clamp(min=eps) - variance).detach()
+    loss = 0.5 * (torch.log(variance) + (input - target) ** 2 / variance)
+    loss = loss + 0.5 * math.log(2 * math.pi) if full else loss
+    match reduction:
+        case "mean":
+            return loss.mean()
+        case "sum":
+            return loss.sum()
+        case "none":
+            return loss
+    raise ValueError(f"{reduction} is not valid")
 
 
 _RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")

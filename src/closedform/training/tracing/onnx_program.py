@@ -56,7 +56,7 @@ def write_onnx(
     Raises:
         ExportError: An operator has no ONNX form, or onnxruntime does not support its dtype.
     """
-    _check_dtypes(traced, where)
+    _check_operators(traced, where)
     exporter: Any = _core
     program = _program(traced)
     try:
@@ -196,15 +196,35 @@ _MOVES = frozenset(
 """Operators without arithmetic, which onnxruntime supports for all dtypes."""
 
 
-def _check_dtypes(traced: torch.fx.GraphModule, where: str) -> None:
-    """Raises ExportError at the first operator with arithmetic in bfloat16.
+_FAULTY = frozenset(
+    {
+        "aten._linalg_det",  # no tuple, which its gradient needs
+        "aten.special_erfcx",  # a product of a factor that overflows and one that underflows
+        "prims.erfcx",
+    }
+)
+"""Operators that torch's exporter writes as something else."""
 
-    onnxruntime 1.31 does not support it on CPUs; it computes float16 in float32.
+
+def _check_operators(traced: torch.fx.GraphModule, where: str) -> None:
+    """Raises ExportError at the first operator that onnxruntime does not compute.
+
+    This is arithmetic in bfloat16, which onnxruntime 1.31 does not support on CPUs (it computes
+    float16 in float32), complex numbers in 16 bits, and the operators of ``_FAULTY``.
     """
     for node in traced.graph.nodes:
         value = node.meta.get("val")
-        is_bf16 = isinstance(value, torch.Tensor) and value.dtype is torch.bfloat16
         target = node.target
+        is_half_complex = isinstance(value, torch.Tensor) and value.dtype is torch.complex32
+        packet = str(getattr(target, "overloadpacket", ""))
+        if packet in _FAULTY or is_half_complex:
+            raise ExportError(
+                f"{operator_of(node)} has no ONNX form"
+                f"{' in complex32' if is_half_complex else ''}, in {place_of(node)}",
+                where=where,
+                hint="write it with other operators",
+            )
+        is_bf16 = isinstance(value, torch.Tensor) and value.dtype is torch.bfloat16
         if not is_bf16 or not isinstance(target, torch._ops.OpOverload):
             continue
         if str(target.overloadpacket) not in _MOVES:
@@ -224,6 +244,16 @@ def _unsupported(
 
     Some operators without a rule are decomposed by torch: moves, and those not in its message.
     """
+    message = "".join(map(str, _chain(error)))
+    is_complex = [node for node in traced.graph.nodes if _takes_complex(node)]
+    named = [node for node in is_complex if repr(node.target) in message]
+    if "complex" in message and is_complex:
+        node = (named or is_complex)[0]
+        return ExportError(
+            f"{operator_of(node)} has no ONNX form for complex numbers, in {place_of(node)}",
+            where=where,
+            hint="compute with their real and imaginary parts",
+        )
     known = registry(opset)
     without = [
         node
@@ -232,7 +262,6 @@ def _unsupported(
         and str(node.target.overloadpacket) not in _MOVES
         and not known.is_registered(node.target)
     ]
-    message = "".join(map(str, _chain(error)))
     without.sort(key=lambda node: repr(node.target) not in message)
     if not without:
         return explained(error, where, "a traced operator")
@@ -254,6 +283,18 @@ def explained(error: Exception, where: str, place: str) -> ExportError:
             where=where,
             hint="write it with torch.where; a graph has no control flow",
         )
+    if kind == "DynamicOutputShapeException":
+        return ExportError(
+            f"the sizes of the results of {text} depend on data, in {place}",
+            where=where,
+            hint="write it with operators whose results have sizes of the batch",
+        )
+    if "Sparse" in text:
+        return ExportError(
+            f"sparse tensors are not supported, in {place}",
+            where=where,
+            hint="compute with dense tensors",
+        )
     return ExportError(f"torch cannot trace the model: {kind}: {text}, in {place}", where=where)
 
 
@@ -262,3 +303,10 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__
+
+
+def _takes_complex(node: torch.fx.Node) -> bool:
+    values = [given.meta.get("val") for given in node.all_input_nodes]
+    return node.op == "call_function" and any(
+        isinstance(value, torch.Tensor) and value.is_complex() for value in values
+    )

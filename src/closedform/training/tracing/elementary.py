@@ -1,0 +1,235 @@
+"""Operators that neither torch decomposes nor ONNX has, in terms of others that ONNX has.
+
+Their gradients are those that torch records; each of these operators may appear in them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+_ATEN, _PRIMS = torch.ops.aten, torch.ops.prims
+
+Tensor = torch.Tensor
+
+
+def _of_all(operator: Any) -> Callable[..., Any]:
+    """A maximum or minimum with its axes listed, where all of them are meant."""
+
+    def reduced(value: Tensor, axes: Sequence[int] = (), keepdim: bool = False) -> Any:
+        if not value.dim():
+            return value.clone()
+        return NotImplemented if axes else operator(value, list(range(value.dim())), keepdim)
+
+    return reduced
+
+
+def _logsumexp(value: Tensor, axes: Any, keepdim: bool = False) -> Any:
+    del axes, keepdim
+    return value.clone() if not value.dim() else NotImplemented
+
+
+def _sort(
+    value: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False
+) -> Any:
+    """Returns a sort; equal values keep their order in ONNX, too."""
+    del stable
+    return _ATEN.sort.default(value, dim, descending)
+
+
+def _without_nan(choose: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """A maximum or minimum that is the other value where one is NaN."""
+
+    def chosen(first: Tensor, second: Tensor) -> Tensor:
+        first, second = torch.broadcast_tensors(first, second)
+        return torch.where(
+            first.isnan(), second, torch.where(second.isnan(), first, choose(first, second))
+        )
+
+    return chosen
+
+
+def _signbit(value: Tensor) -> Tensor:
+    """Returns whether values are below 0 or the negative zero."""
+    return (value < 0) | ((value == 0) & (1 / value < 0))
+
+
+def _hypot(first: Tensor, second: Tensor) -> Tensor:
+    """Returns √(a² + b²), scaled by the larger one."""
+    first, second = first.abs(), second.abs()
+    large, small = torch.maximum(first, second), torch.minimum(first, second)
+    ratio = small / torch.where(large == 0, 1.0, large)
+    return large * torch.sqrt(1 + ratio * ratio)
+
+
+def _diagonal_scatter(
+    value: Tensor, diagonal: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
+    """Returns a tensor whose diagonal is replaced: by its places, without a write."""
+    moved = value.movedim((dim1, dim2), (-2, -1))
+    rows = torch.arange(moved.shape[-2])
+    is_on = rows.unsqueeze(1) + offset == torch.arange(moved.shape[-1])
+    # Place k of the diagonal is in row k, or k − offset below the main one.
+    places = (rows + min(offset, 0)).clamp(0, diagonal.shape[-1] - 1)
+    spread = diagonal.index_select(-1, places).unsqueeze(-1)
+    return torch.where(is_on, spread, moved).movedim((-2, -1), (dim1, dim2))
+
+
+_SHIFT = 8
+"""From here on, the asymptotic series of lgamma has an error below 1e-11."""
+
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66)
+
+
+def _lgamma(value: Tensor) -> Tensor:
+    """Returns log |Γ(x)|.
+
+    Stirling's series at x + 8 less the logarithm of x (x + 1) … (x + 7); for x < 1/2 the reflection
+    Γ(x) Γ(1 − x) = π / sin(πx). The error in float32 is some 1e-6 near the zeros 1 and 2.
+
+    Source: DLMF 5.11.1, 5.5.3.
+    """
+    is_low = value < 0.5
+    place = torch.where(is_low, 1 - value, value)
+    is_small = place < _SHIFT
+    low = torch.where(is_small, place, 1.0)
+    product = low
+    for i in range(1, _SHIFT):
+        product = product * (low + i)
+    high = torch.where(is_small, place + _SHIFT, place)
+    total = (high - 0.5) * torch.log(high) - high + 0.5 * math.log(2 * math.pi)
+    for k, number in enumerate(_BERNOULLI[:4], 1):
+        total = total + number / (2 * k * (2 * k - 1)) / high ** (2 * k - 1)
+    total = torch.where(is_small, total - torch.log(product), total)
+    sine = torch.sin(math.pi * (value - torch.floor(value)))
+    return torch.where(is_low, torch.log(math.pi / sine) - total, total)
+
+
+def _digamma(value: Tensor) -> Tensor:
+    """Returns ψ(x) by its recurrence and asymptotic series, and by reflection for x < 1/2.
+
+    Source: DLMF 5.11.2, 5.5.2, 5.5.4.
+    """
+    is_low = value < 0.5
+    place = torch.where(is_low, 1 - value, value)
+    high = place + _SHIFT
+    total = torch.log(high) - 0.5 / high
+    for k, number in enumerate(_BERNOULLI, 1):
+        total = total - number / (2 * k) / high ** (2 * k)
+    for i in range(_SHIFT):
+        total = total - 1 / (place + i)
+    angle = math.pi * (value - torch.floor(value))
+    return torch.where(is_low, total - math.pi * torch.cos(angle) / torch.sin(angle), total)
+
+
+def _polygamma(order: int, value: Tensor) -> Tensor:
+    """Returns the derivative of ψ of an order by its recurrence and asymptotic series.
+
+    NaN below −16, where the recurrence ends.
+
+    Source: DLMF 5.15.8.
+    """
+    if order == 0:
+        return _digamma(value)
+    count = 3 * _SHIFT
+    high = value + count
+    total = math.factorial(order - 1) / high**order
+    total = total + math.factorial(order) / (2 * high ** (order + 1))
+    for k, number in enumerate(_BERNOULLI, 1):
+        factor = number * math.factorial(2 * k + order - 1) / math.factorial(2 * k)
+        total = total + factor / high ** (2 * k + order)
+    for i in range(count):
+        total = total + math.factorial(order) / (value + i) ** (order + 1)
+    signed = total if order % 2 else -total
+    return torch.where(high > _SHIFT, signed, math.nan)
+
+
+_NEAR = (
+    2.81022636e-08,
+    3.43273939e-07,
+    -3.5233877e-06,
+    -4.39150654e-06,
+    0.00021858087,
+    -0.00125372503,
+    -0.00417768164,
+    0.246640727,
+    1.50140941,
+)
+_FAR = (
+    -0.000200214257,
+    0.000100950558,
+    0.00134934322,
+    -0.00367342844,
+    0.00573950773,
+    -0.0076224613,
+    0.00943887047,
+    1.00167406,
+    2.83297682,
+)
+"""Polynomials of the inverse error function, for arguments near 0 and near ±1."""
+
+
+def _inverse_erf(value: Tensor) -> Any:
+    """Returns erf⁻¹(x) in float32, in float64 with two steps of Newton's method.
+
+    Source: Giles, Approximating the erfinv function, GPU Computing Gems 2 (2011), table 5.
+    """
+    w = -torch.log((1 - value) * (1 + value))
+    is_near = w < 5
+    near, far = torch.where(is_near, w, 0.0) - 2.5, torch.sqrt(torch.where(is_near, 5.0, w)) - 3
+    polynomials = []
+    for table, place in ((_NEAR, near), (_FAR, far)):
+        total: Any = table[0]
+        for number in table[1:]:
+            total = number + total * place
+        polynomials.append(total)
+    by_near, by_far = polynomials
+    found = torch.where(is_near, by_near, by_far) * value
+    if value.dtype is torch.float64:
+        for _ in range(2):
+            slope = 2 / math.sqrt(math.pi) * torch.exp(-found * found)
+            found = found - (torch.erf(found) - value) / slope
+    return torch.where(value.abs() == 1, value * math.inf, found)
+
+
+def _soft_margin_backward(grad: Tensor, value: Tensor, target: Tensor, reduction: int) -> Tensor:
+    """Returns −g y / (1 + exp(y x)); torch's difference of numbers near 1 has no digits left."""
+    slope = -grad * target / (1 + torch.exp(target * value))
+    return slope / value.numel() if reduction == 1 else slope
+
+
+def _zeros(size: Any, *, dtype: Any = None, **_: Any) -> Tensor:
+    return torch.zeros(size, dtype=dtype)
+
+
+def _scalar(value: complex, *, dtype: Any = None, **_: Any) -> Tensor:
+    return torch.full((), value, dtype=dtype)
+
+
+ELEMENTARY: Mapping[Any, Callable[..., Any]] = {
+    _ATEN.amax.default: _of_all(_ATEN.amax.default),
+    _ATEN.amin.default: _of_all(_ATEN.amin.default),
+    _ATEN.logsumexp.default: _logsumexp,
+    _ATEN.sort.stable: _sort,
+    _ATEN.fmax.default: _without_nan(torch.maximum),
+    _ATEN.fmin.default: _without_nan(torch.minimum),
+    _ATEN.hypot.default: _hypot,
+    _ATEN.signbit.default: _signbit,
+    _PRIMS.signbit.default: _signbit,
+    _ATEN.diagonal_scatter.default: _diagonal_scatter,
+    _ATEN.lgamma.default: _lgamma,
+    _PRIMS.lgamma.default: _lgamma,
+    _ATEN.digamma.default: _digamma,
+    _PRIMS.digamma.default: _digamma,
+    _ATEN.polygamma.default: _polygamma,
+    _ATEN.erfinv.default: _inverse_erf,
+    _PRIMS.erf_inv.default: _inverse_erf,
+    _ATEN.soft_margin_loss_backward.default: _soft_margin_backward,
+    _PRIMS.scalar_tensor.default: _scalar,
+    _PRIMS.view_of.default: lambda value: value.clone(),
+    _ATEN._efficientzerotensor.default: _zeros,
+}
+"""Decompositions by the operator that they replace."""

@@ -1,0 +1,49 @@
+"""Every differentiable operator of torch's table: trained as in torch, or refused by name.
+
+The results go to ``docs/training_operators.json``, from which ``docs/build_training_operators.py``
+writes the page.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+import torch
+
+from docs import build_training_operators as build
+from tests.training.op_samples import Result, operators, outcome, samples
+
+
+def _reason(text: str) -> str:
+    """The reason of a refusal without the place, in one line of a table."""
+    text = text.split(", in ")[0].split(" (model Sample)")[0].replace("|", "/")
+    operator = re.match(r"the operator (\S+)\.\w+(?: of \S+)? (has no ONNX form.*)", text)
+    if operator is not None:
+        return f"`{operator[1]}` {operator[2]}"
+    if "control flow" in text or "depend on data" in text:
+        return "control flow or sizes that depend on data"
+    return text
+
+
+def test_operators_match_or_are_refused() -> None:
+    entries: dict[str, list[list[str]]] = {}
+    wrong = []
+    for name, op in operators().items():
+        found = [outcome(op, sample) for sample in samples(op)]
+        print(f"{name}: {', '.join(one.result for one in found)}", flush=True)
+        wrong += [
+            f"{name}: {one.result}: {one.text}"
+            for one in found
+            if one.result in (Result.WRONG, Result.FOREIGN)
+        ]
+        if found:
+            entries[name] = [
+                [one.result, _reason(one.text) if one.result is Result.REFUSED else ""]
+                for one in found
+            ]
+    assert not wrong, "\n".join(wrong)
+    functions = {name: operators()[name].name for name in entries}
+    stored = {"torch": torch.__version__.split("+")[0], "entries": entries, "functions": functions}
+    build.RESULTS.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+    build.PAGE.write_text(build.page(), encoding="utf-8")

@@ -1,0 +1,77 @@
+"""Some operators of torch's table: make compare takes all, in compare_op_samples.py."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from docs import build_training_operators as build
+from tests.training.op_samples import Result, operators, outcome, samples
+
+REFUSED = {
+    "linalg.svd": r"the operator aten._linalg_svd.default of torch.linalg.svd has no ONNX form, "
+    r"in the model itself \(Sample\)",
+    "fft.rfft2": "no ONNX form for complex numbers, in the model itself",
+    "linalg.det": r"the operator aten._linalg_det.default of torch.linalg.det has no ONNX form",
+    "special.log_ndtr": "aten.special_erfcx.default of torch.special.log_ndtr has no ONNX form, in",
+    "chalf": "has no ONNX form in complex32, in",
+    "to_sparse": "sparse tensors are not supported, in Tensor.to_sparse in the model itself",
+    "linalg.lstsq": "the sizes of the results of aten.linalg_lstsq.default depend on data, in",
+}
+MATCHED = [
+    "amax",
+    "lgamma",
+    "cummax",
+    "nn.functional.bilinear",
+    "diagonal",
+    "nn.functional.gaussian_nll_loss",
+    "hypot",
+    "erfinv",
+    "digamma",
+    "median",
+    "kthvalue",
+    "take",
+    "put",
+    "fmin",
+    "copysign",
+    "cummin",
+    "polygamma.polygamma_n_2",
+    "squeeze.multiple",
+    "diagonal_scatter",
+    "sgn",
+    "cdist",
+    "nn.functional.pdist",
+    "nn.functional.soft_margin_loss",
+    "sort",
+]
+
+
+@pytest.mark.sample(every=13)
+@pytest.mark.parametrize("name", MATCHED)
+def test_loss_and_gradients_are_those_of_torch(name: str) -> None:
+    op = operators()[name]
+    for sample in samples(op):
+        found = outcome(op, sample)
+        assert found.result is Result.MATCHED, found
+
+
+@pytest.mark.sample(every=7)
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusal_names_operator_and_module(name: str) -> None:
+    op = operators()[name]
+    found = outcome(op, samples(op)[0])
+    assert found.result is Result.REFUSED
+    assert re.search(REFUSED[name], found.text), found.text
+
+
+def test_page_is_written_from_the_results() -> None:
+    assert build.PAGE.read_text(encoding="utf-8") == build.page(), "run `make operators`"
+
+
+def test_most_operators_match() -> None:
+    stored = json.loads(build.RESULTS.read_text(encoding="utf-8"))
+    results = [[result for result, _ in samples] for samples in stored["entries"].values()]
+    assert {one for found in results for one in found} == {"matched", "refused"}
+    assert sum(set(found) == {"matched"} for found in results) >= 0.75 * len(results)

@@ -40,6 +40,12 @@ def test_dir_shows_the_public_names_alone(name: str) -> None:
         assert getattr(module, shown) is not None
 
 
+@pytest.mark.parametrize("name", NAMESPACES)
+def test_an_unknown_name_is_an_attribute_error(name: str) -> None:
+    with pytest.raises(AttributeError, match=r"has no attribute 'unknown_name'"):
+        importlib.import_module(name).unknown_name  # noqa: B018 - the name is looked up
+
+
 def test_namespaces_of_the_package() -> None:
     assert cf.errors.DefinitionError.__module__ == "closedform.errors"
     assert cf.frameworks.__name__ == "closedform.recipes.frameworks"

@@ -62,6 +62,15 @@ def test_showing_a_schedule_imports_sympy_and_the_schedules_alone() -> None:
     assert found[found.index("END") + 1 :] == ["closedform.plotting.steps"]
 
 
+def test_schedules_import_no_update_rules() -> None:
+    words = ["show", "cosine", "--start", "3e-4", "--end", "0", "--steps", "100"]
+    shown = f"from closedform.cli.application import run\nassert run({words!r}) == 0\nprint('END')"
+    modules = ("functions", "groups", "model", "shapes", "update_rule")
+    of_rules = tuple(f"closedform.language.{module}" for module in modules)
+    assert imported("import closedform; closedform.schedules.cosine", *of_rules) == []
+    assert imported(shown, *of_rules)[-1] == "END"
+
+
 def test_the_package_and_the_help_import_no_library() -> None:
     heavy = ("sympy", "numpy", "onnx", "flint", "rich", "closedform.language", "closedform.cli.s")
     assert imported("import closedform as cf; dir(cf)", *heavy) == []

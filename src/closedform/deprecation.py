@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import warnings
@@ -37,6 +36,8 @@ def deprecated_names(module: str, names: Mapping[str, str]) -> Callable[..., Any
 
     def resolve(name: str, known: Iterable[str] = ()) -> Any:
         if name not in names:
+            import difflib  # an import of 2 ms
+
             near = difflib.get_close_matches(name, known, n=1)
             hint = f": did you mean {near[0]!r}?" if near else ""
             raise AttributeError(f"module {module!r} has no attribute {name!r}{hint}")

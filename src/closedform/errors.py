@@ -7,7 +7,6 @@ Every message states the problem (expected and got), its location, and a remedy,
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 __all__ = [
@@ -96,6 +95,8 @@ class VerificationError(ClosedFormError, ValueError):
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Returns a hint with the known name closest to ``name``, or a list of known names."""
+    import difflib  # an import of 2 ms
+
     names = sorted(known)
     by_lower = {candidate.lower(): candidate for candidate in names}
     match = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)

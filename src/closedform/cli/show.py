@@ -60,7 +60,7 @@ def run(
     """Prints the schedules and the rule."""
     from closedform.cli.output import heading
     from closedform.cli.sources import load_source, schedules_of
-    from closedform.language import Schedule, UpdateRule
+    from closedform.language import Schedule
 
     shapes = parse_shapes(params or ["w=4x3"])
     source = load_source(name, words, options)
@@ -68,6 +68,8 @@ def run(
     until = until or getattr(source, "max_steps", None)
     rule = None
     if not isinstance(source, Schedule):
+        from closedform.language import UpdateRule
+
         rule = source if isinstance(source, UpdateRule) else source.optimizer()
     if as_json:
         data: dict[str, Any] = {

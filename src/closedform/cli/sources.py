@@ -159,10 +159,12 @@ def schedule_of(source: Schedule | UpdateRule | Recipe, name: str, key: str = "l
 
 def schedules_of(source: Schedule | UpdateRule | Recipe) -> dict[str, Schedule]:
     """Returns the schedules of a recipe or rule by key; a single schedule has the key "lr"."""
-    from closedform.language import Schedule, UpdateRule
+    from closedform.language import Schedule
 
     if isinstance(source, Schedule):
         return {"lr": source}
+    from closedform.language import UpdateRule
+
     if isinstance(source, UpdateRule):
         values = source.hyperparameters.items()
         return {key: value for key, value in values if isinstance(value, Schedule)}

@@ -1,63 +1,64 @@
 """The language of authors: schedules and update rules as SymPy expressions.
 
 It imports SymPy and no other layer; methods that compute values find the compiler through
-:mod:`closedform.delegation`.
+:mod:`closedform.delegation`. Names of schedules are imported with the package, those of update
+rules and tensors when they are first used.
 """
 
-from closedform.language.compose import (
-    chained,
-    maximum,
-    product,
-    repeat,
-    sequential,
-    splice,
-)
-from closedform.language.functions import (
-    AllBut,
-    BroadcastTo,
-    ExpandDims,
-    FloorDiv,
-    FloorMod,
-    LikeParam,
-    MatMul,
-    Permute,
-    ReduceMax,
-    ReduceMean,
-    ReduceSum,
-    Reshape,
-    Rounded,
-    Transpose,
-    all_but,
-    broadcast_to,
-    expand_dims,
-    floor_div,
-    floor_mod,
-    like_param,
-    matmul,
-    permute,
-    reduce_max,
-    reduce_mean,
-    reduce_sum,
-    reshape,
-    rounded,
-    transpose,
-)
-from closedform.language.groups import Group, from_param_groups
-from closedform.language.model import (
-    GlobalSum,
-    NonFinite,
-    Shared,
-    counter,
-    global_sum,
-    non_finite,
-    shared,
-    tensor_input,
-)
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from closedform.language.compose import chained, maximum, product, repeat, sequential, splice
+from closedform.language.integers import FloorDiv, FloorMod, floor_div, floor_mod
 from closedform.language.numbers import exact_number
 from closedform.language.schedule import Schedule
-from closedform.language.shapes import EPSILON, RANK, SIZE, Sizes, Without, axis_size
 from closedform.language.symbols import GRAD, PARAM, hyper, local, state, t
-from closedform.language.update_rule import State, UpdateRule
+
+if TYPE_CHECKING:
+    from closedform.language.functions import (
+        AllBut,
+        BroadcastTo,
+        ExpandDims,
+        LikeParam,
+        MatMul,
+        Permute,
+        ReduceMax,
+        ReduceMean,
+        ReduceSum,
+        Reshape,
+        Rounded,
+        Transpose,
+        all_but,
+        broadcast_to,
+        expand_dims,
+        like_param,
+        matmul,
+        permute,
+        reduce_max,
+        reduce_mean,
+        reduce_sum,
+        reshape,
+        rounded,
+        transpose,
+    )
+    from closedform.language.groups import Group, from_param_groups
+    from closedform.language.model import (
+        GlobalSum,
+        NonFinite,
+        Shared,
+        counter,
+        global_sum,
+        non_finite,
+        shared,
+        tensor_input,
+    )
+    from closedform.language.shapes import EPSILON, RANK, SIZE, Sizes, Without, axis_size
+    from closedform.language.update_rule import State, UpdateRule
+
+_OF_RULES = ("functions", "groups", "model", "shapes", "update_rule")
+"""The modules of update rules and tensors, which a schedule does not need."""
 
 __all__ = [
     "EPSILON",
@@ -121,6 +122,15 @@ __all__ = [
     "tensor_input",
     "transpose",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        for module in _OF_RULES:
+            values = vars(importlib.import_module(f"{__name__}.{module}"))
+            if name in values:
+                return values[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import sympy as sp
 
 from closedform.errors import DefinitionError, shown
 from closedform.language.aliases import Steps
 from closedform.language.exact import value_at
-from closedform.language.functions import floor_mod
+from closedform.language.integers import floor_mod
 from closedform.language.lengths import with_lengths
 from closedform.language.schedule import Schedule, check_schedule, whole_steps
 from closedform.language.substitution import values_in
@@ -271,8 +270,7 @@ def splice(schedule: Schedule, at: Steps, new: Schedule, *, name: str = "splice"
     return Schedule.of(expr, values_in(expr, shared), name=name, length=length, domain=domain)
 
 
-@dataclass(frozen=True, slots=True)
-class _Member:
+class _Member(NamedTuple):
     """A schedule with its hyperparameters renamed where others use the name for another value."""
 
     name: str

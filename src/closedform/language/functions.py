@@ -1,8 +1,6 @@
-"""Functions of our own, inert where SymPy's are wrong or too clever.
+"""Functions of tensors.
 
-``floor_div`` and ``floor_mod`` stay as written: SymPy 1.14's ``Mod`` is wrong at construction for
-multiples of a ``Mod`` (``Mod(3*Mod(t, 6), 8)``). Tensor functions are not SymPy products, since a
-scalar product commutes and a matrix product must not.
+They are not SymPy products, since a scalar product commutes and a matrix product must not.
 """
 
 from __future__ import annotations
@@ -15,57 +13,10 @@ from sympy.core.symbol import Str
 
 from closedform.errors import DefinitionError
 from closedform.language.aliases import Operand
-from closedform.language.numbers import exact_number
+from closedform.language.numbers import operand
 
 STORED = ("bf16", "f16")
 """Dtypes that tensors are rounded to, and are not computed in."""
-
-
-class FloorDiv(sp.Function):
-    """Integer quotient ``floor(a / b)`` of two real numbers, b != 0."""
-
-    nargs = 2
-
-    @classmethod
-    def eval(cls, a: sp.Expr, b: sp.Expr) -> sp.Expr | None:
-        """Computes on rational numbers; anything else stays as it is."""
-        if a.is_Rational and b.is_Rational and b != 0:
-            return sp.Integer((a / b).__floor__())
-        return None
-
-    def _eval_is_integer(self) -> bool:
-        return True
-
-    def _eval_is_finite(self) -> bool:
-        return True
-
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
-        body = rf"\left\lfloor {printer._print(self.args[0] / self.args[1])} \right\rfloor"
-        return body if exp is None else f"{body}^{{{exp}}}"
-
-
-class FloorMod(sp.Function):
-    """Remainder ``a - b*floor(a / b)`` of two real numbers, b != 0; it has the sign of b."""
-
-    nargs = 2
-
-    @classmethod
-    def eval(cls, a: sp.Expr, b: sp.Expr) -> sp.Expr | None:
-        """Computes on rational numbers; anything else stays as it is."""
-        if a.is_Rational and b.is_Rational and b != 0:
-            return a - b * sp.Integer((a / b).__floor__())
-        return None
-
-    def _eval_is_integer(self) -> bool | None:
-        return True if all(arg.is_integer for arg in self.args) else None
-
-    def _eval_is_real(self) -> bool | None:
-        return True if all(arg.is_real for arg in self.args) else None
-
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
-        left, right = (printer._print(arg) for arg in self.args)
-        body = rf"\left({left} \bmod {right}\right)"
-        return body if exp is None else f"{body}^{{{exp}}}"
 
 
 class AllBut(sp.Tuple):
@@ -200,20 +151,6 @@ class Rounded(_TensorFunction):
     nargs = 2
 
 
-def _expression(value: Operand, function: str) -> sp.Expr:
-    return value if isinstance(value, sp.Expr) else exact_number(value, f"argument of {function}")
-
-
-def floor_div(a: Operand, b: Operand) -> sp.Expr:
-    """Returns ``floor(a / b)``, inert: SymPy does not rewrite it."""
-    return FloorDiv(_expression(a, "floor_div"), _expression(b, "floor_div"))
-
-
-def floor_mod(a: Operand, b: Operand) -> sp.Expr:
-    """Returns ``a - b*floor(a / b)``, inert: SymPy does not rewrite it."""
-    return FloorMod(_expression(a, "floor_mod"), _expression(b, "floor_mod"))
-
-
 def reduce_sum(x: Operand, axes: Axes | None = None, keepdims: bool = False) -> sp.Expr:
     """Returns the sum of a tensor over some axes.
 
@@ -268,28 +205,28 @@ def all_but(axis: int) -> AllBut:
 def _reduction(
     kind: type[sp.Function], name: str, x: Operand, axes: Axes | None, keepdims: bool
 ) -> sp.Expr:
-    operand = _expression(x, name)
+    argument = operand(x, name)
     if axes is None:
         if keepdims:
             raise DefinitionError(f"{name} keeps axes that are named, got none", hint="name axes")
-        return kind(operand)
+        return kind(argument)
     with_axes = sp.true if keepdims else sp.false
     if isinstance(axes, AllBut):
-        return kind(operand, axes, with_axes)
+        return kind(argument, axes, with_axes)
     listed = [_integer(axis, f"an axis of {name}") for axis in axes]
     if len(set(listed)) != len(listed):
         raise DefinitionError(f"{name} must name each axis once, got {tuple(axes)}")
-    return kind(operand, sp.Tuple(*listed), with_axes)
+    return kind(argument, sp.Tuple(*listed), with_axes)
 
 
 def matmul(a: Operand, b: Operand) -> sp.Expr:
     """Returns the matrix product of two tensors over their last two axes."""
-    return MatMul(_expression(a, "matmul"), _expression(b, "matmul"))
+    return MatMul(operand(a, "matmul"), operand(b, "matmul"))
 
 
 def transpose(x: Operand) -> sp.Expr:
     """Returns a tensor with its last two axes exchanged."""
-    return Transpose(_expression(x, "transpose"))
+    return Transpose(operand(x, "transpose"))
 
 
 def permute(x: Operand, order: Sequence[int]) -> sp.Expr:
@@ -310,7 +247,7 @@ def permute(x: Operand, order: Sequence[int]) -> sp.Expr:
     axes = [_integer(axis, "an axis of permute") for axis in order]
     if sorted(axes) != list(range(len(axes))):
         raise DefinitionError(f"permute must order the axes 0 to {len(axes) - 1}, got {order}")
-    return Permute(_expression(x, "permute"), sp.Tuple(*axes))
+    return Permute(operand(x, "permute"), sp.Tuple(*axes))
 
 
 def broadcast_to(x: Operand, sizes: Sequence[Operand]) -> sp.Expr:
@@ -320,13 +257,13 @@ def broadcast_to(x: Operand, sizes: Sequence[Operand]) -> sp.Expr:
         x: The tensor or number.
         sizes: Integers or expressions in the symbols of the shape, such as ``axis_size(0)``.
     """
-    given = [_expression(size, "a size of broadcast_to") for size in sizes]
-    return BroadcastTo(_expression(x, "broadcast_to"), sp.Tuple(*given))
+    given = [operand(size, "a size of broadcast_to") for size in sizes]
+    return BroadcastTo(operand(x, "broadcast_to"), sp.Tuple(*given))
 
 
 def expand_dims(x: Operand, axis: int) -> sp.Expr:
     """Returns a tensor with an axis of size 1 more; -1 makes it the last one."""
-    return ExpandDims(_expression(x, "expand_dims"), _integer(axis, "the axis of expand_dims"))
+    return ExpandDims(operand(x, "expand_dims"), _integer(axis, "the axis of expand_dims"))
 
 
 def reshape(x: Operand, sizes: Sequence[Operand]) -> sp.Expr:
@@ -336,13 +273,13 @@ def reshape(x: Operand, sizes: Sequence[Operand]) -> sp.Expr:
         x: The tensor.
         sizes: Integers or expressions in the symbols of the shape, such as ``axis_size(0)``.
     """
-    given = [_expression(size, "a size of reshape") for size in sizes]
-    return Reshape(_expression(x, "reshape"), sp.Tuple(*given))
+    given = [operand(size, "a size of reshape") for size in sizes]
+    return Reshape(operand(x, "reshape"), sp.Tuple(*given))
 
 
 def like_param(x: Operand) -> sp.Expr:
     """Returns a tensor with the same elements in the shape of the parameter."""
-    return LikeParam(_expression(x, "like_param"))
+    return LikeParam(operand(x, "like_param"))
 
 
 def rounded(x: Operand, dtype: str) -> sp.Expr:
@@ -353,7 +290,7 @@ def rounded(x: Operand, dtype: str) -> sp.Expr:
     """
     if dtype not in STORED:
         raise DefinitionError(f"rounded needs one of {STORED}, got {dtype!r}")
-    return Rounded(_expression(x, "rounded"), Str(dtype))
+    return Rounded(operand(x, "rounded"), Str(dtype))
 
 
 def _integer(value: object, name: str) -> sp.Integer:

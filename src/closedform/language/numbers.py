@@ -9,6 +9,7 @@ from numbers import Integral, Rational, Real
 import sympy as sp
 
 from closedform.errors import DefinitionError
+from closedform.language.aliases import Operand
 
 
 def exact_number(value: object, name: str = "value") -> sp.Expr:
@@ -50,6 +51,11 @@ def _exact_sympy(value: sp.Expr, name: str) -> sp.Expr:
     if result.is_finite is False or result.is_extended_real is False or result.has(sp.nan):
         raise DefinitionError(f"{name} must be finite and real, got {value}")
     return result
+
+
+def operand(value: Operand, function: str) -> sp.Expr:
+    """Returns an argument of a function: an expression as it is, or the exact number."""
+    return value if isinstance(value, sp.Expr) else exact_number(value, f"argument of {function}")
 
 
 def rationalize(expr: sp.Basic) -> sp.Basic:

@@ -7,7 +7,7 @@ from sympy.core.relational import Relational
 from sympy.printing.latex import LatexPrinter
 from sympy.printing.str import StrPrinter
 
-from closedform.language.functions import FloorDiv, FloorMod
+from closedform.language.integers import FloorDiv, FloorMod
 from closedform.language.symbols import t
 
 

@@ -17,7 +17,6 @@ from closedform.language.exact import value_at
 from closedform.language.lengths import with_lengths
 from closedform.language.numbers import exact_number, rationalize
 from closedform.language.printing import latex
-from closedform.language.quantities import Quantity
 from closedform.language.substitution import substituted
 from closedform.language.symbols import GRAD, PARAM, t
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike, NDArray
 
+    from closedform.language.quantities import Quantity
     from closedform.resuming import Resumed
     from closedform.verify.claims.core import Claim
     from closedform.verify.claims.report import Report
@@ -365,10 +365,14 @@ class Schedule:
         Args:
             until: The number of updates; the length if not given.
         """
+        from closedform.language.quantities import Quantity
+
         return Quantity(self, until=until)
 
     def at(self, step: int) -> Quantity:
         """Returns the value at an update, for an equation: ``lr.at(1000) == 1e-4``."""
+        from closedform.language.quantities import Quantity
+
         return Quantity(self, step=int(whole_steps(step, "step")))
 
     def resume(

@@ -22,7 +22,7 @@ import sympy as sp
 
 from closedform.errors import DomainError
 from closedform.language.exact import holds_at, value_at
-from closedform.language.functions import FloorDiv, FloorMod
+from closedform.language.integers import FloorDiv, FloorMod
 from closedform.language.settled import made
 from closedform.language.symbols import t
 from closedform.lowering.analysis.annotate import branches, interval, is_integral

@@ -14,7 +14,7 @@ import sympy as sp
 from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.ir.types import DType
-from closedform.language.functions import FloorDiv, FloorMod
+from closedform.language.integers import FloorDiv, FloorMod
 from closedform.lowering.analysis.annotate import branches, interval, is_integral
 from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.context import Lowering

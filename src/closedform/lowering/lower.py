@@ -15,7 +15,7 @@ import sympy as sp
 
 from closedform.ir.graph import Value
 from closedform.ir.ops import Op
-from closedform.language.functions import FloorDiv, FloorMod
+from closedform.language.integers import FloorDiv, FloorMod
 from closedform.language.model import NonFinite
 from closedform.lowering.analysis.annotate import interval
 from closedform.lowering.analysis.domain import Domain

@@ -17,7 +17,7 @@ from fractions import Fraction
 
 import sympy as sp
 
-from closedform.language.functions import FloorDiv, FloorMod
+from closedform.language.integers import FloorDiv, FloorMod
 from closedform.lowering.analysis.annotate import interval
 from closedform.lowering.analysis.domain import Domain, largest_integer
 

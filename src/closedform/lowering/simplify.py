@@ -22,7 +22,7 @@ from sympy.core.relational import Relational
 
 from closedform.errors import LoweringError
 from closedform.language.exact import FINEST
-from closedform.language.functions import FloorDiv, FloorMod
+from closedform.language.integers import FloorDiv, FloorMod
 from closedform.language.settled import made
 from closedform.language.symbols import t
 from closedform.lowering.analysis.annotate import interval, is_integral, split

@@ -30,7 +30,7 @@ from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.ir.types import DType
 from closedform.language.exact import to_float
-from closedform.language.functions import FloorMod
+from closedform.language.integers import FloorMod
 from closedform.language.settled import made
 from closedform.lowering.analysis.annotate import interval
 from closedform.lowering.analysis.domain import Domain

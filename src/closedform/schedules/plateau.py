@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import sympy as sp
 
 from closedform.errors import DomainError
-from closedform.language import GRAD, PARAM, State, UpdateRule, exact_number, hyper, state
+from closedform.language import GRAD, PARAM, exact_number, hyper, state
 from closedform.language.aliases import Number
 from closedform.schedules.arguments import check_choice, whole_number
+
+if TYPE_CHECKING:
+    from closedform.language import UpdateRule
 
 MODES = ("min", "max")
 THRESHOLD_MODES = ("rel", "abs")
@@ -71,6 +76,8 @@ def reduce_on_plateau(
 
     Source: ``ReduceLROnPlateau`` of torch 2.13.
     """
+    from closedform.language import State, UpdateRule
+
     where = "reduce_on_plateau"
     check_choice(mode, MODES, "mode", where)
     check_choice(threshold_mode, THRESHOLD_MODES, "threshold_mode", where)

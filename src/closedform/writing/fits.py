@@ -14,7 +14,7 @@ import sympy as sp
 
 from closedform.errors import ClosedFormError
 from closedform.language import Schedule, t
-from closedform.language.functions import FloorDiv, FloorMod
+from closedform.language.integers import FloorDiv, FloorMod
 from closedform.recipes.forms import Curve, Segment
 
 DIGITS = 60

@@ -17,7 +17,7 @@ from sympy.printing.pycode import PythonCodePrinter
 
 from closedform.errors import LoweringError
 from closedform.language import Schedule
-from closedform.language.functions import FloorDiv, FloorMod
+from closedform.language.integers import FloorDiv, FloorMod
 from closedform.recipes.expressions import parse_function
 
 FUNCTIONS = ("cos", "exp", "log", "pi", "sqrt")

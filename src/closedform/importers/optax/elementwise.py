@@ -17,7 +17,7 @@ from closedform.importers.optax.jaxprs import Equation
 from closedform.importers.tensors.algebra import Rule, as_number, is_infinite, is_nan
 from closedform.importers.tensors.steps import STEPS, values_at
 from closedform.importers.tensors.values import Value
-from closedform.language.functions import floor_div, floor_mod
+from closedform.language.integers import floor_div, floor_mod
 from closedform.language.model import NonFinite, non_finite
 from closedform.language.symbols import hyper, t
 

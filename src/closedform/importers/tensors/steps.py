@@ -14,7 +14,7 @@ import sympy as sp
 from sympy.core.relational import Relational
 
 from closedform.errors import TraceError
-from closedform.language.functions import FloorDiv, FloorMod
+from closedform.language.integers import FloorDiv, FloorMod
 from closedform.language.symbols import t
 
 Values = Any

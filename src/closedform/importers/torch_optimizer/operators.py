@@ -18,7 +18,7 @@ from closedform.importers.tensors.algebra import as_number, is_infinite, is_nan,
 from closedform.importers.tensors.values import Value
 from closedform.importers.torch_optimizer.algebra import TorchAlgebra
 from closedform.importers.torch_optimizer.storages import View
-from closedform.language.functions import floor_mod
+from closedform.language.integers import floor_mod
 from closedform.language.model import non_finite
 
 OperatorRule = Callable[..., "Value | Sequence[Value | None] | None"]

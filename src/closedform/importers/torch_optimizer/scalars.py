@@ -17,7 +17,7 @@ import sympy as sp
 
 from closedform.errors import TraceError
 from closedform.importers.python.place import UserValue
-from closedform.language.functions import floor_div, floor_mod
+from closedform.language.integers import floor_div, floor_mod
 from closedform.language.numbers import exact_number
 from closedform.language.symbols import t
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 import sympy as sp
 from sympy.core.relational import Relational
 
-from closedform.language.functions import FloorDiv, FloorMod
+from closedform.language.integers import FloorDiv, FloorMod
 from closedform.lowering.analysis.domain import Domain, linear_in, narrow
 from closedform.lowering.analysis.interval import ALL, INFINITY, Bound, Interval, point
 from closedform.lowering.exponential import Exponential

@@ -21,7 +21,7 @@ import sympy as sp
 from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.ir.types import DType
-from closedform.language.functions import FloorDiv
+from closedform.language.integers import FloorDiv
 from closedform.lowering.analysis.annotate import interval, is_integral
 from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.analysis.interval import Interval

@@ -9,7 +9,7 @@ import numpy as np
 import sympy as sp
 
 from closedform.ir.ops import Op
-from closedform.language.functions import FloorMod
+from closedform.language.integers import FloorMod
 from closedform.lowering.analysis.annotate import interval, is_integral
 from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.analysis.interval import Bound

@@ -13,7 +13,7 @@ import sympy as sp
 
 from closedform.ir.graph import Value
 from closedform.ir.ops import Op
-from closedform.language.functions import FloorMod
+from closedform.language.integers import FloorMod
 from closedform.lowering.analysis.annotate import interval
 from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.double_float.arithmetic import Number

@@ -1,0 +1,70 @@
+"""Integer quotient and remainder, inert where SymPy's are wrong or too clever.
+
+SymPy 1.14's ``Mod`` is wrong at construction for multiples of a ``Mod`` (``Mod(3*Mod(t, 6), 8)``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy as sp
+
+from closedform.language.aliases import Operand
+from closedform.language.numbers import operand
+
+
+class FloorDiv(sp.Function):
+    """Integer quotient ``floor(a / b)`` of two real numbers, b != 0."""
+
+    nargs = 2
+
+    @classmethod
+    def eval(cls, a: sp.Expr, b: sp.Expr) -> sp.Expr | None:
+        """Computes on rational numbers; anything else stays as it is."""
+        if a.is_Rational and b.is_Rational and b != 0:
+            return sp.Integer((a / b).__floor__())
+        return None
+
+    def _eval_is_integer(self) -> bool:
+        return True
+
+    def _eval_is_finite(self) -> bool:
+        return True
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        body = rf"\left\lfloor {printer._print(self.args[0] / self.args[1])} \right\rfloor"
+        return body if exp is None else f"{body}^{{{exp}}}"
+
+
+class FloorMod(sp.Function):
+    """Remainder ``a - b*floor(a / b)`` of two real numbers, b != 0; it has the sign of b."""
+
+    nargs = 2
+
+    @classmethod
+    def eval(cls, a: sp.Expr, b: sp.Expr) -> sp.Expr | None:
+        """Computes on rational numbers; anything else stays as it is."""
+        if a.is_Rational and b.is_Rational and b != 0:
+            return a - b * sp.Integer((a / b).__floor__())
+        return None
+
+    def _eval_is_integer(self) -> bool | None:
+        return True if all(arg.is_integer for arg in self.args) else None
+
+    def _eval_is_real(self) -> bool | None:
+        return True if all(arg.is_real for arg in self.args) else None
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        left, right = (printer._print(arg) for arg in self.args)
+        body = rf"\left({left} \bmod {right}\right)"
+        return body if exp is None else f"{body}^{{{exp}}}"
+
+
+def floor_div(a: Operand, b: Operand) -> sp.Expr:
+    """Returns ``floor(a / b)``, inert: SymPy does not rewrite it."""
+    return FloorDiv(operand(a, "floor_div"), operand(b, "floor_div"))
+
+
+def floor_mod(a: Operand, b: Operand) -> sp.Expr:
+    """Returns ``a - b*floor(a / b)``, inert: SymPy does not rewrite it."""
+    return FloorMod(operand(a, "floor_mod"), operand(b, "floor_mod"))

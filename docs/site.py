@@ -28,6 +28,11 @@ OUTSIDE = (
     "https://raw.githubusercontent.com/closedform/closedform/main/",
 )
 """How files outside docs/ link to a page in it."""
+KATEX = ROOT / "build" / "web" / "node_modules" / "katex" / "dist"
+"""The npm package, which ``make docs`` installs where npm is available."""
+KATEX_ONLINE = "https://unpkg.com/katex@0.19/dist"
+KATEX_SCRIPTS = ("katex.min.js", "contrib/auto-render.min.js")
+KATEX_STYLES = ("katex.min.css",)
 PACKAGES = {
     "core": ("closedform", "The functions and classes of the package itself."),
     "schedules": ("closedform.schedules", "Schedules of the library; see also the gallery."),
@@ -90,8 +95,27 @@ def page(title: str) -> str:
     return heading + "\n".join(entries(package))
 
 
+def katex_files(source: Path = KATEX) -> dict[str, Path]:
+    """Returns the files of KaTeX by their path in the site; none without the npm package."""
+    if not (source / "katex.min.js").is_file():
+        return {}
+    fonts = sorted(path.name for path in (source / "fonts").glob("*.woff2"))
+    names = (*KATEX_SCRIPTS, *KATEX_STYLES, *(f"fonts/{name}" for name in fonts))
+    return {f"katex/{name}": source / name for name in names}
+
+
+def on_config(config: Any) -> Any:
+    """Adds the scripts of KaTeX: those of the site, or without the npm package those of unpkg."""
+    base = "katex" if katex_files() else KATEX_ONLINE
+    config["extra_javascript"] += [f"{base}/{name}" for name in KATEX_SCRIPTS]
+    config["extra_css"] += [f"{base}/{name}" for name in KATEX_STYLES]
+    return config
+
+
 def on_files(files: Files, config: Any) -> Files:
-    """Adds the generated pages."""
+    """Adds the generated pages, and KaTeX."""
+    for path, source in katex_files().items():
+        files.append(File.generated(config, path, abs_src_path=str(source)))
     for path, source in COPIES.items():
         text = (ROOT / source).read_text(encoding="utf-8")
         for base in OUTSIDE:

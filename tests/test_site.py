@@ -52,6 +52,13 @@ def test_each_public_name_is_documented(package: str | None) -> None:
     assert [name for name, value in documented.items() if not inspect.getdoc(value)] == []
 
 
+def test_no_page_loads_a_script_a_style_or_a_font_from_another_site() -> None:
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    added = [*config["extra_javascript"], *config.get("extra_css", ())]
+    assert [address for address in added if "://" in address] == []
+    assert config["theme"]["font"] is False
+
+
 def test_each_page_of_the_reference_is_in_the_navigation() -> None:
     source = (ROOT / "docs" / "site.py").read_text(encoding="utf-8")
     listed = {page for page in navigation() if page.startswith("api/")} - {"api/index.md"}

@@ -168,6 +168,13 @@ def test_transforms(change: Callable[[Schedule], Schedule], step: int, value: sp
 
 def test_latex_and_notebook() -> None:
     assert r"t < \mathit{warmup}" in RAMP.latex()
+    up, down = sp.symbols("up down")
+    remainder = Schedule(floor_mod(t + 1, up + down))
+    assert remainder.latex() == (
+        r"\left(\left(t + 1\right) \bmod \left(\mathit{down} + \mathit{up}\right)\right)"
+    )
+    product = Schedule(sp.Symbol("rate") * sp.Symbol("cycles") / 2)
+    assert product.latex() == r"\frac{\mathit{cycles} \, \mathit{rate}}{2}"
     assert text(sp.Lt(t, N)) == "t < n"
     assert text(sp.Piecewise((1, N > t), (0, True))) == "Piecewise((1, t < n), (0, True))"
     assert str(RAMP._repr_latex_()).startswith("$\\displaystyle ")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import sympy as sp
+from sympy.printing.precedence import PRECEDENCE
 
 from closedform.language.aliases import Operand
 from closedform.language.numbers import operand
@@ -55,7 +56,9 @@ class FloorMod(sp.Function):
         return True if all(arg.is_real for arg in self.args) else None
 
     def _latex(self, printer: Any, exp: str | None = None) -> str:
-        left, right = (printer._print(arg) for arg in self.args)
+        level = PRECEDENCE["Mul"]
+        left = printer.parenthesize(self.args[0], level, strict=True)
+        right = printer.parenthesize(self.args[1], level)
         body = rf"\left({left} \bmod {right}\right)"
         return body if exp is None else f"{body}^{{{exp}}}"
 

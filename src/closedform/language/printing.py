@@ -79,7 +79,8 @@ class _Code(StrPrinter):  # type: ignore[misc]
 
 def latex(expr: sp.Basic) -> str:
     """Returns an expression in LaTeX."""
-    return str(_Latex().doprint(expr))
+    # A thin space, as names of several letters run together without one.
+    return str(_Latex({"mul_symbol": r" \, "}).doprint(expr))
 
 
 def text(expr: sp.Basic) -> str:

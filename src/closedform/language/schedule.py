@@ -622,14 +622,15 @@ def _expression(expr: Any, name: str) -> sp.Expr:
         raise DefinitionError(
             f"a schedule must be finite and real, got {expr}", where=f"schedule {name!r}"
         )
-    foreign = [symbol for symbol in expr.free_symbols if symbol in (PARAM, GRAD)]
+    symbols = expr.free_symbols
+    foreign = [symbol for symbol in symbols if symbol in (PARAM, GRAD)]
     if foreign:
         raise DefinitionError(
             f"a schedule is a function of t and hyperparameters, got {foreign[0]}",
             where=f"schedule {name!r}",
             hint="tensors belong in an UpdateRule",
         )
-    if any(symbol.name == "t" and symbol != t for symbol in expr.free_symbols):
+    if any(symbol.name == "t" and symbol != t for symbol in symbols):
         raise DefinitionError(
             "the expression holds a symbol t that is not the clock",
             where=f"schedule {name!r}",

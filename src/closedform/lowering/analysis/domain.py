@@ -89,6 +89,13 @@ def narrow(domain: Domain, condition: sp.Basic, *, holds: bool = True) -> Domain
     The result may be larger than the true part, never smaller: conditions that are not a comparison
     of linear expressions in one symbol narrow nothing.
     """
+    if isinstance(condition, Relational) and condition.rhs.is_Rational:
+        milestone = condition.rhs
+        if condition.lhs in domain.bounds:
+            # SymPy takes milliseconds to negate it and to find its symbols.
+            operator = condition.func if holds else _NEGATED[condition.func]
+            root = Fraction(int(milestone.p), int(milestone.q))
+            return _narrow_at(domain, condition.lhs, operator, root)
     if condition in (sp.true, sp.false):
         return domain if bool(condition) == holds else None
     if isinstance(condition, sp.Not):
@@ -98,10 +105,6 @@ def narrow(domain: Domain, condition: sp.Basic, *, holds: bool = True) -> Domain
             return _narrow_by_each(domain, condition.args, holds)
         return _union(narrow(domain, arg, holds=holds) for arg in condition.args)
     if isinstance(condition, Relational):
-        if condition.lhs in domain.bounds and condition.rhs.is_Rational:
-            # A milestone: SymPy takes milliseconds to negate it and to find its symbols.
-            operator = condition.func if holds else _NEGATED[condition.func]
-            return _narrow_at(domain, condition.lhs, operator, Fraction(condition.rhs))
         return _narrow_by_comparison(domain, condition if holds else condition.negated)
     return domain
 

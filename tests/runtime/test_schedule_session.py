@@ -122,6 +122,20 @@ def test_invalid(action: Callable[[], object], message: str) -> None:
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize("count", [7, 8, 9, 24, 30])
+def test_a_long_vector_is_run_in_tiles(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = np.arange(count)[::-1]
+    for schedule in (schedules.cosine(1, 0, 20), schedules.constant(0.1)):
+        session = ScheduleSession(schedule)
+        whole = session(steps)
+        assert whole == pytest.approx([schedule(int(step)) for step in steps], abs=1e-15)
+        with monkeypatch.context() as patch:
+            patch.setattr("closedform.runtime.schedule.TILE", 8)
+            assert session(steps).tolist() == whole.tolist()
+            if count == 30:
+                assert session(steps.reshape(5, 6)).tolist() == whole.reshape(5, 6).tolist()
+
+
 def test_single_steps_have_the_values_of_a_vector() -> None:
     lr = schedules.warm_restarts(0.1, 0.01, 7, multiplier=2)
     session = ScheduleSession(lr)

@@ -21,6 +21,9 @@ BLOCK = 256
 """The number of steps that a vector model computes when one step is requested: the cost is about
 that of one step, and a training loop requests the following ones next."""
 
+TILE = 2**16
+"""Steps of a run of a vector model: the values of its operators stay in the cache."""
+
 
 class ScheduleSession:
     """Runs a schedule in onnxruntime.
@@ -109,16 +112,16 @@ class ScheduleSession:
         return self._ahead[0]
 
     def _run(self, steps: NDArray[Any], feeds: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-        """One run for a vector model, one run per step for a scalar model."""
-        if steps.size == 0:
-            return np.empty(steps.shape, self._output.dtype)
+        """One run per tile for a vector model, one run per step for a scalar model."""
         flat_steps = steps.reshape(-1)
+        flat = np.empty(steps.size, self._output.dtype)
         if self._step.shape:
-            values = self._run_one(flat_steps, feeds)
+            for first in range(0, steps.size, TILE):
+                tile = slice(first, first + TILE)
+                flat[tile] = self._run_one(flat_steps[tile], feeds)  # a constant has one value
         else:
-            values = [self._run_one(np.asarray(one), feeds) for one in flat_steps]
-        flat = np.asarray(values, self._output.dtype)
-        return np.broadcast_to(flat, (steps.size,)).reshape(steps.shape).copy()
+            flat[:] = [self._run_one(np.asarray(one), feeds) for one in flat_steps]
+        return flat.reshape(steps.shape)
 
     def _run_one(self, steps: NDArray[Any], feeds: Mapping[str, NDArray[Any]]) -> Any:
         (values,) = self._session.raw.run([self._output.name], {**feeds, STEP: steps})

@@ -1,13 +1,16 @@
 """Runs the benchmarks that compare with a peer, and writes ``benchmarks/RESULTS.md``.
 
-python -m benchmarks
+python -m benchmarks [--results FILE]
 """
 
 from __future__ import annotations
 
+import argparse
 import logging
+import sys
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import growth, optimizers, schedules
@@ -16,6 +19,9 @@ from benchmarks._side_by_side import Row, machine, show
 RESULTS = Path(__file__).with_name("RESULTS.md")
 NOTES = Path(__file__).with_name("NOTES.md")
 SECTIONS = {"Optimizers": optimizers, "Schedules": schedules, "The compiler": growth}
+MISSED, REASON = "**missed**", "Reason:"
+"""The status of a row beyond its bar, and the word before its reason in the details."""
+
 PACKAGES = ("closedform", "torch", "sympy", "numpy", "onnx", "onnxruntime")
 
 
@@ -24,15 +30,28 @@ def table(rows: list[Row]) -> str:
     lines = ["| task | figure | bar | | details |", "| --- | --- | --- | --- | --- |"]
     for row in rows:
         bar = "" if row.bar is None else f"≤ {row.bar:g}"
-        status = "" if row.bar is None else ("met" if row.is_met else "**missed**")
+        status = "" if row.bar is None else ("met" if row.is_met else MISSED)
         figure = f"{row.figure:.3g}{' ' + row.unit if row.unit else ''}"
-        said = [row.detail] if row.is_met or not row.reason else [row.detail, row.reason]
-        lines.append(f"| {row.task} | {figure} | {bar} | {status} | {'; '.join(said)} |")
+        said = row.detail if row.is_met else f"{row.detail}. {REASON} {row.reason}".lstrip(". ")
+        lines.append(f"| {row.task} | {figure} | {bar} | {status} | {said} |")
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Prints each row when it is measured, then writes all of them."""
+def unexplained(text: str) -> list[str]:
+    """Returns the tasks of a page of results that miss their bars without a reason."""
+    missed = [line.split("|") for line in text.splitlines() if MISSED in line]
+    return [cells[1].strip() for cells in missed if not cells[5].partition(REASON)[2].strip()]
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Prints each row when it is measured, then writes all of them.
+
+    Returns:
+        1 if a row misses its bar and has no reason, else 0.
+    """
+    parser = argparse.ArgumentParser(description="Compare closedform with its peers.")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the page that is written")
+    results = parser.parse_args(words).results
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     begun = time.perf_counter()
@@ -56,9 +75,14 @@ def main() -> None:
         text += [f"## {title}", "", table(rows), ""]
     if NOTES.exists():
         text.append(NOTES.read_text(encoding="utf-8"))
-    RESULTS.write_text("\n".join(text), encoding="utf-8")
-    print(f"wrote {RESULTS} after {time.perf_counter() - begun:.0f} s")
+    page = "\n".join(text)
+    results.write_text(page, encoding="utf-8")
+    print(f"wrote {results} after {time.perf_counter() - begun:.0f} s")
+    without = unexplained(page)
+    for task in without:
+        print(f"missed, and the row has no reason: {task}")
+    return 1 if without else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

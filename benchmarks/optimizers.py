@@ -66,6 +66,17 @@ def in_torch(params: dict[str, np.ndarray], **options: Any) -> Task:
     return torch.optim.AdamW(tensors(params), 1e-3, weight_decay=0.1, **options).step
 
 
+ADAMW = (
+    "on one core of a Xeon with AVX-512 and 1 MiB of L2, 8.2 ns per element, of which 15 operators "
+    "take 5.4 in the cache (33 GB/s), memory 1.8 (torch's fused kernel), the rest copies and runs; "
+    "torch's foreach, in AVX-512, takes 5.3"
+)
+SCALED = (
+    "12 operators instead of 15 take 4.3 ns per element instead of 5.4; memory, copies and runs "
+    "remain, 2.8 of 7.7"
+)
+
+
 def adamw_rows() -> Iterator[Row]:
     """AdamW of one large tensor, and of a thousand tensors."""
     params = one_tensor(LARGE)
@@ -73,10 +84,11 @@ def adamw_rows() -> Iterator[Row]:
     peers = in_torch(params), in_torch(params, foreach=True)
     ours, scaled, default, foreach = medians(*sessions, *peers, rounds=11)
     what = "AdamW, 16.8 M parameters, onnxruntime"
-    yield compared(f"{what} / torch default", 0.60, ours, default, "torch")
-    yield compared(f"{what} / foreach", 0.85, ours, foreach, "torch foreach")
-    yield compared(f"{what}, equivalent states / torch default", 0.50, scaled, default, "torch")
-    yield compared(f"{what}, equivalent states / foreach", 0.72, scaled, foreach, "torch foreach")
+    yield compared(f"{what} / torch default", 0.60, ours, default, "torch", ADAMW)
+    yield compared(f"{what} / foreach", 0.85, ours, foreach, "torch foreach", ADAMW)
+    what += ", equivalent states"
+    yield compared(f"{what} / torch default", 0.50, scaled, default, "torch", SCALED)
+    yield compared(f"{what} / foreach", 0.72, scaled, foreach, "torch foreach", SCALED)
     rule = cf.optimizers.adamw(1e-3, weight_decay=0.1)
     compiled = Optimizer(tensors(params), rule, backend="compile").step
     ours, fused = medians(compiled, in_torch(params, fused=True), rounds=11)
@@ -87,7 +99,7 @@ def adamw_rows() -> Iterator[Row]:
     params = model()
     ours, foreach = medians(in_onnxruntime(params), in_torch(params, foreach=True), rounds=11)
     what = "AdamW, 1,000 tensors of 25 M, onnxruntime / foreach"
-    yield compared(what, 1.0, ours, foreach, "torch foreach")
+    yield compared(what, 1.0, ours, foreach, "torch foreach", ADAMW)
 
 
 RULES: dict[str, dict[str, Any]] = {

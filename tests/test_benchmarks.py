@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.__main__ import RESULTS, table
-from benchmarks._side_by_side import Row
-from benchmarks.check import NOISE, best, regressions, stored_ratios
+from benchmarks.__main__ import RESULTS, table, unexplained
+from benchmarks._side_by_side import COUNTED, NOISE, Row
+from benchmarks.check import best, regressions, stored_ratios
 
 STORED = [
     Row("a / b", 0.5, 0.6, "1 ms, b 2 ms"),
@@ -27,6 +27,25 @@ def test_a_ratio_beyond_the_noise_is_a_regression() -> None:
     assert regressions([Row("a / b", limit, None), Row("new", 9.0, None)], stored) == []
     worse = [Row("a / b", limit * 1.01, None), Row("e", 99.0, None, "", "MB")]
     assert regressions(worse, stored) == ["a / b: 0.657, stored 0.5"]
+
+
+def test_counts_are_compared_without_noise() -> None:
+    stored = stored_ratios(table(STORED))
+    assert regressions([Row("a / b", 0.5, None, noise=COUNTED)], stored) == []
+    worse = [Row("a / b", 0.51, None, noise=COUNTED)]
+    assert regressions(worse, stored) == ["a / b: 0.51, stored 0.5"]
+
+
+def test_a_row_that_misses_its_bar_has_a_reason() -> None:
+    met, missed = Row("a", 1.0, 2, reason="x"), Row("b", 3.0, 2, "1 ms", reason="memory")
+    assert "Reason" not in table([met])
+    assert "| 1 ms. Reason: memory |" in table([missed])
+    assert unexplained(table([met, missed])) == []
+    assert unexplained(table([met, Row("b", 3.0, 2, "1 ms")])) == ["b"]
+
+
+def test_every_missed_row_of_the_results_has_a_reason() -> None:
+    assert unexplained(RESULTS.read_text(encoding="utf-8")) == []
 
 
 def test_the_best_of_the_runs_counts() -> None:

@@ -114,8 +114,8 @@ def on_config(config: Any) -> Any:
 
 def on_files(files: Files, config: Any) -> Files:
     """Adds the generated pages, and KaTeX."""
-    for path, source in katex_files().items():
-        files.append(File.generated(config, path, abs_src_path=str(source)))
+    for path, file in katex_files().items():
+        files.append(File.generated(config, path, abs_src_path=str(file)))
     for path, source in COPIES.items():
         text = (ROOT / source).read_text(encoding="utf-8")
         for base in OUTSIDE:

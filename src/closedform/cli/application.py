@@ -55,9 +55,9 @@ commands:
 {commands}
 
 options:
-  -h, --help   Show this help; also closedform COMMAND --help.
-  --version    Show the version.
-  --traceback  Show the traceback of an error.
+  -h, --help   show this help; closedform COMMAND --help shows that of a command
+  --version    show the version
+  --traceback  show the traceback of an error
 
 examples:
   closedform show cosine --start 3e-4 --end 0 --steps 100

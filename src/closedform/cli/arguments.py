@@ -74,7 +74,7 @@ def add_source_options(parser: Parser) -> None:
     parser.add_argument(
         "--key",
         default="lr",
-        help="the scheduled hyperparameter, for a framework's class or a config (lr)",
+        help="the hyperparameter of a framework's class or a config (default: lr)",
     )
     parser.add_argument(
         "--base-value",
@@ -91,7 +91,7 @@ def add_source_options(parser: Parser) -> None:
         "--facts",
         action="append",
         metavar="NAME=VALUE",
-        help="facts of the run for a config, such as total_steps=1000; repeated or several",
+        help="facts of the run that a config leaves out: total_steps=1000; may be repeated",
     )
     parser.add_argument("--files", type=Path, help=FILES_HELP)
     parts = ("key", "base_value", "as_implemented", "framework", "facts", "files")

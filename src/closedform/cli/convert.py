@@ -25,7 +25,9 @@ def parser(prog: str) -> Parser:
     found = Parser(prog, _HELP)
     found.add_argument("source", type=Path, help="a config of a framework")
     found.add_argument("--to", required=True, help="the framework to write the config for")
-    found.add_argument("--from", dest="framework", help="the framework of the config, if not clear")
+    found.add_argument(
+        "--from", dest="framework", help="the framework of the config; recognized if not given"
+    )
     found.add_argument(
         "--facts",
         action="append",
@@ -44,7 +46,9 @@ def parser(prog: str) -> Parser:
         help="config; table, the values of the run as CSV; or extension, Python source with the "
         "closed form for the framework's extension point",
     )
-    found.add_argument("-o", "--output", type=Path, help="the file to write; standard output")
+    found.add_argument(
+        "-o", "--output", type=Path, help="the file to write (default: standard output)"
+    )
     found.add_argument("--force", action="store_true", help="overwrite the file")
     return found
 

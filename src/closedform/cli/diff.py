@@ -38,10 +38,10 @@ found but none was excluded either.
 def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
     found = Parser(prog, _HELP)
-    found.add_argument("a", metavar="A", help="the first one")
-    found.add_argument("b", metavar="B", help="the second one")
+    found.add_argument("a", metavar="A", help="the first curve")
+    found.add_argument("b", metavar="B", help="the second curve")
     for name, side in (("--facts", "both"), ("--facts-a", "A"), ("--facts-b", "B")):
-        text = f"facts of the run for {side}, such as total_steps=1000; repeated or several"
+        text = f"facts of the run that {side} leaves out: total_steps=1000; may be repeated"
         found.add_argument(name, action="append", metavar="NAME=VALUE", help=text)
     for side in ("a", "b"):
         text = f"the framework of the config {side.upper()}, also with @version"
@@ -56,7 +56,7 @@ def parser(prog: str) -> Parser:
         "--log-offset",
         type=int,
         default=0,
-        help="the step that a log gives to update 0: 0 or 1 (0)",
+        help="the step of a log's first update, 0 or 1 (default: 0)",
     )
     found.add_argument(
         "--base-value", type=float, help="the optimizer's own value, for a class that scales it"

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 _HELP = """\
 Export NAME to ONNX: schedule.onnx, and with --params init.onnx and step.onnx.
 
-The arguments of NAME are options: closedform export cosine --start 3e-4 --end 0 --steps 100
--o lr.onnx, closedform export --optimizer adamw --params model.safetensors -o adamw. A function of
-your own is closedform export train.py:get_lr -o lr.onnx, which imports train.py: its code is run.
-With -o lr.h a C11 header is written, of a schedule or an elementwise optimizer.
+The arguments of NAME are options:
+closedform export cosine --start 3e-4 --end 0 --steps 100 -o lr.onnx
+closedform export --optimizer adamw --params model.safetensors -o adamw
+closedform export train.py:get_lr -o lr.onnx    imports train.py, that is, runs its code
+closedform export cosine --start 3e-4 --end 0 --steps 100 -o lr.h    writes a C11 header
 """
 
 
@@ -63,18 +64,23 @@ def parser(prog: str) -> Parser:
     found.add_argument(
         "--dtype",
         choices=("f32", "f64"),
-        help="of a schedule's value (f64), or of parameters and states (f32)",
+        help="dtype of a schedule's value (default: f64), or of a rule's tensors (default: f32)",
     )
     found.add_argument(
         "--scalar-dtype",
         choices=("f32", "f64"),
         default="f64",
-        help="in which scalars are computed (f64)",
+        help="dtype in which scalars are computed (default: f64)",
     )
     found.add_argument(
-        "--step-dtype", choices=("i32", "i64"), default="i64", help="of the step (i64)"
+        "--step-dtype",
+        choices=("i32", "i64"),
+        default="i64",
+        help="dtype of the step (default: i64)",
     )
-    found.add_argument("--opset", type=int, help="the ONNX opset (that of the target, or 21)")
+    found.add_argument(
+        "--opset", type=int, help="the ONNX opset (default: that of the target, or 21)"
+    )
     found.add_argument(
         "--target", help='the runtime that reads the files, such as "onnxruntime>=1.17"'
     )

@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
             usage=f"{prog} %(options)s" if prog == "closedform" else None,
         )
-        self.add_argument("-h", "--help", action="help", help="Show this help.")
+        self.add_argument("-h", "--help", action="help", help="show this help")
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
         """Declares an argument, as argparse does, and records it."""

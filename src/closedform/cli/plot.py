@@ -42,11 +42,14 @@ def parser(prog: str) -> Parser:
         "--no-milestones", action="store_true", help="do not mark where a branch changes"
     )
     found.add_argument(
-        "--compare", action="store_true", help="draw the differences from the first one below"
+        "--compare", action="store_true", help="draw the differences from the first curve below"
     )
     found.add_argument("--title", help="the title")
     found.add_argument(
-        "--log-offset", type=int, default=0, help="the step that a log gives to update 0: 0 or 1"
+        "--log-offset",
+        type=int,
+        default=0,
+        help="the step of a log's first update, 0 or 1 (default: 0)",
     )
     add_source_options(found)
     return found

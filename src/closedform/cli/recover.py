@@ -27,12 +27,12 @@ def parser(prog: str) -> Parser:
     found = Parser(prog, _HELP)
     found.add_argument("log", metavar="LOG", help="the log")
     found.add_argument("--digits", type=positive, help="significant digits of the values")
-    found.add_argument("--key", default="lr", help="lr, weight_decay or momentum (lr)")
+    found.add_argument("--key", default="lr", help="lr, weight_decay or momentum (default: lr)")
     found.add_argument(
         "--log-offset",
         type=int,
         default=0,
-        help="the step that a log gives to update 0: 0 or 1 (0)",
+        help="the step of a log's first update, 0 or 1 (default: 0)",
     )
     add_json(found)
     return found

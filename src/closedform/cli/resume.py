@@ -50,10 +50,10 @@ def parser(prog: str) -> Parser:
         "--scaling",
         choices=("none", "linear", "sqrt"),
         default="none",
-        help="the change of the value with the batch size (none)",
+        help="how the value scales with the batch size (default: none)",
     )
     found.add_argument(
-        "--jump", action="store_true", help="leave the values of --new as they are: it may jump"
+        "--jump", action="store_true", help="do not rescale --new: the value may jump"
     )
     found.add_argument("-o", "--output", type=Path, help="write the whole schedule to this .onnx")
     found.add_argument("--force", action="store_true", help="overwrite the file")

@@ -19,7 +19,9 @@ def parser(prog: str) -> Parser:
     """Returns the parser of the command."""
     found = Parser(prog, _HELP, has_arguments=True)
     found.add_argument("file", type=Path, help="an .onnx file of an exported schedule")
-    found.add_argument("--steps", default="0:10", help="start:stop:stride, stop excluded (0:10)")
+    found.add_argument(
+        "--steps", default="0:10", help="start:stop:stride, without stop (default: 0:10)"
+    )
     found.add_argument(
         "--format", dest="form", choices=("table", "csv"), default="table", help="the output format"
     )

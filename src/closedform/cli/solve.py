@@ -33,10 +33,14 @@ def parser(prog: str) -> Parser:
     found = Parser(prog, _HELP, has_arguments=True)
     add_name(found)
     found.add_argument(
-        "--for", dest="unknown", required=True, metavar="HYPERPARAMETER", help="the unknown"
+        "--for",
+        dest="unknown",
+        required=True,
+        metavar="HYPERPARAMETER",
+        help="the hyperparameter to find",
     )
     found.add_argument("--area", metavar="NUMBER", help="the sum of the values of all updates")
-    add_until(found, "the updates of the area, if NAME has no length")
+    add_until(found, "the number of updates of the area, if NAME has no length")
     found.add_argument("--value", metavar="NUMBER", help="the value at update --at")
     found.add_argument("--at", type=int, help="the update of --value")
     found.add_argument(

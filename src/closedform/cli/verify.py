@@ -69,13 +69,19 @@ def parser(prog: str) -> Parser:
         "--proof", type=Path, help="a folder for the proved goals, as SMT-LIB 2 scripts"
     )
     found.add_argument(
-        "--budget", type=at_least_a_tenth, default=10.0, help="seconds per claim (10)"
+        "--budget", type=at_least_a_tenth, default=10.0, help="seconds per claim (default: 10)"
     )
     found.add_argument(
-        "--seconds", type=at_least_a_tenth, default=60.0, help="seconds for an .onnx file (60)"
+        "--seconds",
+        type=at_least_a_tenth,
+        default=60.0,
+        help="seconds for an .onnx file (default: 60)",
     )
     found.add_argument(
-        "--memory", type=at_least_a_tenth, default=2.0, help="GiB of memory for an .onnx file (2)"
+        "--memory",
+        type=at_least_a_tenth,
+        default=2.0,
+        help="GiB of memory for an .onnx file (default: 2)",
     )
     add_source_options(found)
     return found

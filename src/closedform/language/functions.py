@@ -14,6 +14,7 @@ from sympy.core.symbol import Str
 from closedform.errors import DefinitionError
 from closedform.language.aliases import Operand
 from closedform.language.numbers import operand
+from closedform.language.settled import RealValued
 
 STORED = ("bf16", "f16")
 """Dtypes that tensors are rounded to, and are not computed in."""
@@ -46,7 +47,7 @@ class _TensorFunction(sp.Function):
         return rf"\operatorname{{{name}}}\left({inside}\right)"
 
 
-class _Reduction(_TensorFunction):
+class _Reduction(RealValued, _TensorFunction):
     """A function of the elements along some axes."""
 
     nargs = (1, 3)

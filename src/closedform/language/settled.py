@@ -19,7 +19,6 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.language.functions import ReduceMax, ReduceMean, ReduceSum
 from closedform.language.symbols import t
 
 _MOST_BITS = 2**14
@@ -39,8 +38,11 @@ _STEPS = (0, 1, 2, 30, 1000, 10**6, 2**45)
 _EXTREMA = (sp.Min, sp.Max)
 _ORDERS = (sp.Lt, sp.Le, sp.Gt, sp.Ge)
 
-_REDUCTIONS = (ReduceMax, ReduceMean, ReduceSum)
-"""Functions of which SymPy knows that their values are real, as those of symbols are."""
+
+class RealValued:
+    """Functions of which SymPy knows that their values are real, as those of symbols are."""
+
+    __slots__ = ()
 
 
 def made(func: type[sp.Basic], *operands: sp.Basic | int) -> Any:
@@ -125,7 +127,7 @@ def _samples(exprs: Sequence[sp.Basic], *, with_roots: bool = False) -> Iterator
     symbols = set().union(*(expr.free_symbols for expr in exprs)) - _CLOCK
     if not all(symbol.assumptions0.items() <= _POSITIVE_INTEGER.items() for symbol in symbols):
         raise _UnknownError
-    names = sorted(symbols.union(*(expr.atoms(*_REDUCTIONS) for expr in exprs)), key=str)
+    names = sorted(symbols.union(*(expr.atoms(RealValued) for expr in exprs)), key=str)
     marks = {int(one.p) for expr in exprs for one in expr.atoms(sp.Integer)}
     near = [mark + 1 for mark in sorted(marks)[:_MOST_MARKS] if mark > 0]
     steps = (*_STEPS, *near)
@@ -156,7 +158,7 @@ def _value(
 ) -> Fraction:
     if isinstance(expr, sp.Rational):
         return Fraction(int(expr.p), int(expr.q))
-    if isinstance(expr, (sp.Symbol, *_REDUCTIONS)):
+    if isinstance(expr, sp.Symbol | RealValued):
         return values[expr]
     value = functools.partial(_value, values=values, with_roots=with_roots)
     if isinstance(expr, sp.Pow):

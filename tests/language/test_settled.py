@@ -11,7 +11,7 @@ import sympy as sp
 
 from closedform import schedules, t
 from closedform.language import Schedule, hyper, reduce_mean, settled
-from closedform.language.settled import made
+from closedform.language.settled import made, square_root
 from closedform.schedules.examples import EXAMPLES
 
 N = hyper("steps", integer=True, positive=True)
@@ -141,6 +141,30 @@ def test_operands_of_rules_are_ordered_without_sympy(
     monkeypatch.setattr(sp.Max, "_find_localzeros", search)
     monkeypatch.setattr(sp.Gt, "_eval_fuzzy_relation", search)
     assert identical(made(func, *pair), expected)
+
+
+RECTIFIED = (sp.Max(LENGTH, 5) - 4) * (sp.Max(LENGTH, 5) - 2) / sp.Max(LENGTH, 5)
+ROOTS = (
+    RECTIFIED.subs(B, sp.Rational(999, 1000)),
+    RECTIFIED,
+    4 * t,
+    sp.Abs(G) * t / 9,
+    G * S,
+    -G * S / 2,
+    sp.Integer(12),
+    -(t + 1) * sp.Abs(S),
+    sp.I * G * 2,
+    G**2 * S,
+    sp.pi * t,
+    sp.sqrt(t) * G,
+    t,
+    G + 1,
+)
+
+
+@pytest.mark.parametrize("operand", ROOTS, ids=str)
+def test_a_square_root_is_that_of_sympy(operand: sp.Expr) -> None:
+    assert identical(square_root(operand), sp.sqrt(operand))
 
 
 ORDERED = {

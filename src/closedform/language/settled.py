@@ -68,6 +68,33 @@ def made(func: type[sp.Basic], *operands: sp.Basic | int) -> Any:
     return func(*args)
 
 
+def square_root(operand: sp.Basic) -> Any:
+    """Returns ``sqrt(operand)``.
+
+    SymPy asks whether a product is imaginary, through the signs of all parts of its factors; one
+    point at which it is a positive number shows that it is not.
+    """
+    if not isinstance(operand, sp.Mul) or not _is_positive_somewhere(operand):
+        return sp.sqrt(operand)
+    root = sp.Pow(operand, sp.S.Half, evaluate=False)
+    return root.expand(
+        deep=False,
+        power_base=True,
+        power_exp=False,
+        mul=False,
+        log=False,
+        multinomial=False,
+        basic=False,
+    )
+
+
+def _is_positive_somewhere(expr: sp.Basic) -> bool:
+    try:
+        return any(values[0] > 0 for values in _samples((expr,), with_roots=True))
+    except _UnknownError:
+        return False
+
+
 def _is_flat(func: type[sp.Basic], args: Sequence[sp.Basic]) -> bool:
     """Whether at most one operand of a Min or Max is a Max or Min, and shares no operand."""
     nested = [arg for arg in args if isinstance(arg, _EXTREMA)]

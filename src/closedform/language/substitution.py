@@ -9,7 +9,7 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.language.settled import made
+from closedform.language.settled import made, square_root
 
 
 def substituted(expr: sp.Basic, values: Mapping[sp.Symbol, sp.Expr]) -> sp.Basic:
@@ -60,6 +60,8 @@ def _made_again(part: sp.Basic, args: list[sp.Basic], powers: _Powers) -> sp.Bas
             return sp.Piecewise(*branches, evaluate=False)
     if isinstance(part, sp.Pow) and isinstance(args[0], sp.Rational) and args[1].is_Integer:
         return powers.power(args[0], args[1])
+    if isinstance(part, sp.Pow) and args[1] is sp.S.Half:
+        return square_root(args[0])
     if isinstance(part, sp.Mul) and all(isinstance(arg, sp.Rational) for arg in args):
         return math.prod(args[1:], start=args[0])
     return made(part.func, *args)

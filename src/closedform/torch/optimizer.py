@@ -301,8 +301,9 @@ class Optimizer(TrainEvalOptimizer):
         self._make_programs()
 
     def _make_programs(self) -> None:
-        """Makes the programs of all kernels, which a trace cannot make."""
+        """Makes the programs of all kernels, and what else a trace cannot make."""
         for group in self._compiled.values():
+            _ = group.specialization.nonzero.entries
             for kernel in group.kernels:
                 if isinstance(kernel, TorchKernel):
                     _ = kernel.program

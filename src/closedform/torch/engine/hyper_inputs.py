@@ -76,7 +76,7 @@ def widest_ranges(
 def _likely(rule: UpdateRule, names: Sequence[str]) -> Iterator[dict[str, InputRange]]:
     """Ranges with which most rules compile, tried before the search: decay rates are near 1.
 
-    First all hyperparameters are inputs, more and more of them nonnegative; then one is a constant:
+    Either all hyperparameters are inputs, more and more of them nonnegative, or one is a constant:
     it may decide between branches of which one does not exist for all numbers. To find that a rule
     does not compile takes a tenth of the time of compiling it.
     """
@@ -84,14 +84,18 @@ def _likely(rule: UpdateRule, names: Sequence[str]) -> Iterator[dict[str, InputR
     free = dict.fromkeys(names, InputRange.ANY)
     rates = [name for name in names if 0.5 <= numbers[name] < 1]
     bounded = {**free, **dict.fromkeys(rates, InputRange.BELOW_ONE)}
-    bases = [bounded] if _has_powers_of(rule, rates) else [free, bounded] if rates else [free]
+    has_powers = _has_powers_of(rule, rates)
+    bases = [bounded] if has_powers else [free, bounded] if rates else [free]
     yield from bases
+    if has_powers:  # a rate that decides between branches is most likely that of the second moment
+        for without in reversed(rates):
+            yield {name: bounds for name, bounds in bounded.items() if name != without}
     narrowed = bases[0]
     for name in names:
         if narrowed[name] is InputRange.ANY and numbers[name] >= 0:
             narrowed = {**narrowed, name: InputRange.NONNEGATIVE}
             yield narrowed
-    for without in (*rates, *(name for name in names if name not in rates)):
+    for without in names:
         for base in bases:
             yield {name: bounds for name, bounds in base.items() if name != without}
 

@@ -7,10 +7,10 @@ hyperparameter and nothing else. No library of named classes therefore needs a t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 import torch
@@ -122,6 +122,25 @@ class Entry:
         return {**values, self.key: tuple(elements)}
 
 
+class NonzeroEntries:
+    """Entries that are not 0, and whose rule has other states at 0; found when first needed.
+
+    Args:
+        find: Returns them.
+    """
+
+    def __init__(self, find: Callable[[], frozenset[Entry]]) -> None:
+        self._find = find
+        self._found: frozenset[Entry] | None = None
+
+    @property
+    def entries(self) -> frozenset[Entry]:
+        """The entries; a trace needs them to be found before."""
+        if self._found is None:
+            self._found = self._find()
+        return self._found
+
+
 @dataclass(slots=True)
 class Specialization:
     """A rule for all groups that differ only in the values of its inputs.
@@ -138,7 +157,7 @@ class Specialization:
     rule: UpdateRule
     inputs: tuple[tuple[str, Entry, tuple[float, float]], ...]
     constants: tuple[tuple[Entry, Any], ...]
-    nonzero: frozenset[Entry] = frozenset()
+    nonzero: NonzeroEntries
     kernels: dict[Any, Any] = field(default_factory=dict)
     is_for_all_shapes: bool = field(init=False)
 
@@ -180,7 +199,7 @@ class Specialization:
                 continue
             if not isinstance(number, int | float) or not low <= number <= high:
                 return False
-            if number == 0 and entry in self.nonzero:
+            if number == 0 and entry in self.nonzero.entries:
                 return False
         return True
 
@@ -199,7 +218,7 @@ class _Analysis:
     hypers: dict[str, Entry]
     ranges: dict[str, InputRange]
     unused: frozenset[Entry]
-    nonzero: frozenset[Entry]
+    nonzero: NonzeroEntries
 
 
 _SELECTING = frozenset({"foreach", "fused", "capturable", "differentiable"})
@@ -282,7 +301,8 @@ class Specializer:
         if structure not in self._analyses:
             hypers, unused = _hypers(self.source, rule, numbers)
             ranges = widest_ranges(rule, hypers, shape)
-            nonzero = _nonzero(self.source, rule, numbers, hypers.values())
+            find = partial(_nonzero, self.source, rule, numbers, tuple(hypers.values()))
+            nonzero = NonzeroEntries(find)
             self._analyses[structure] = _Analysis(hypers, ranges, unused, nonzero)
         known = self._analyses[structure]
         ranges = {
@@ -369,9 +389,11 @@ def _hypers_apart(
     numbers: Mapping[str, Any],
     entries: Iterable[tuple[Entry, Any]],
 ) -> dict[str, Entry]:
-    """The entries of hyperparameters, from one rule for each entry."""
+    """The entries of hyperparameters, from one rule for each entry that has the value of one."""
     found: dict[str, Entry] = {}
     for entry, value in entries:
+        if exact_number(value, entry.key) not in rule.hyperparameters.values():
+            continue
         other = float(value) * (1 - _PROBE) if value != 0 else _PROBE
         try:
             changed = source.build(entry.replaced(numbers, other))

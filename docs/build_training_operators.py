@@ -21,23 +21,21 @@ Written by `make operators` from the results of `make compare`, which takes ever
 entry of torch {torch}'s own table of operators in float32 (`op_db` of `torch.testing`), puts it in
 front of a loss with the sample's tensors as parameters, exports the step as
 [`training.export`](training.md) does, and compares loss and gradients in onnxruntime with torch's:
-at most four times as far from float64 as torch in float32. Up to two samples of each entry are
-taken: the first, and the last with other options.
+at most four times as far from float64 as torch in float32. The first sample of each entry is taken.
 
-**{matched} of {all} entries ({share:.0%}) match in all their samples**, {partly} in one of two;
-{refused} are refused by name, before a file is written, with the operator and the module in the
-message. None is wrong. Of the {aten} functions that these entries are variants of, {aten_matched}
-({aten_share:.0%}) match.
+**{matched} of {all} entries ({share:.0%}) match.** The other {refused} are refused by name, before
+a file is written, with the operator and the module in the message. None is wrong. Of the {aten}
+functions that these entries are variants of, {aten_matched} ({aten_share:.0%}) match.
 
-| entries | matched | one of two | refused |
-| --- | --- | --- | --- |
+| entries | matched | refused |
+| --- | --- | --- |
 """
 
 _REFUSED = """
 ## Refused
 
 Decompositions of matrices (`svd`, `eigh`, `qr`, `cholesky`, `solve`, `inv`), complex numbers and
-sizes that depend on data have no form in ONNX. A name in brackets is refused for some options only.
+sizes that depend on data have no form in ONNX.
 
 | reason | entries |
 | --- | --- |
@@ -49,8 +47,8 @@ _FAMILIES = ("nn.functional", "linalg", "fft", "special", "masked")
 def page() -> str:
     """Returns the text of the page."""
     results = json.loads(RESULTS.read_text(encoding="utf-8"))
-    found: dict[str, list[list[str]]] = results["entries"]
-    kinds = {name: _kind(samples) for name, samples in found.items()}
+    found: dict[str, list[str]] = results["entries"]
+    kinds = {name: kind for name, (kind, _) in found.items()}
     counts = Counter(kinds.values())
     by_function: dict[str, set[str]] = {}
     for name, kind in kinds.items():
@@ -61,19 +59,13 @@ def page() -> str:
         all=len(found),
         matched=counts["matched"],
         share=counts["matched"] / len(found),
-        partly=counts["partly"],
         refused=counts["refused"],
         aten=len(by_function),
         aten_matched=matched,
         aten_share=matched / len(by_function),
     )
     rows = [_row(family, kinds) for family in (*_FAMILIES, "")]
-    return head + "\n".join(rows) + "\n" + _REFUSED + "\n".join(_reasons(found, kinds)) + "\n"
-
-
-def _kind(samples: list[list[str]]) -> str:
-    refused = sum(result == "refused" for result, _ in samples)
-    return "matched" if not refused else "refused" if refused == len(samples) else "partly"
+    return head + "\n".join(rows) + "\n" + _REFUSED + "\n".join(_reasons(found)) + "\n"
 
 
 def _family(name: str) -> str:
@@ -83,17 +75,15 @@ def _family(name: str) -> str:
 def _row(family: str, kinds: dict[str, str]) -> str:
     counts = Counter(kind for name, kind in kinds.items() if _family(name) == family)
     label = f"`{family}`" if family else "others"
-    cells = [counts["matched"], counts["partly"], counts["refused"]]
-    return f"| {label} | {' | '.join(map(str, cells))} |"
+    return f"| {label} | {counts['matched']} | {counts['refused']} |"
 
 
-def _reasons(found: dict[str, list[list[str]]], kinds: dict[str, str]) -> list[str]:
+def _reasons(found: dict[str, list[str]]) -> list[str]:
     """A row for each reason, with the entries that are refused for it."""
     entries: dict[str, list[str]] = {}
-    for name, samples in sorted(found.items()):
-        for reason in sorted({text for result, text in samples if result == "refused"}):
-            shown = f"(`{name}`)" if kinds[name] == "partly" else f"`{name}`"
-            entries.setdefault(reason, []).append(shown)
+    for name, (kind, reason) in sorted(found.items()):
+        if kind == "refused":
+            entries.setdefault(reason, []).append(f"`{name}`")
     ordered: list[Any] = sorted(entries.items(), key=lambda one: (-len(one[1]), one[0]))
     return [f"| {reason} | {', '.join(names)} |" for reason, names in ordered]
 

@@ -72,6 +72,6 @@ def test_page_is_written_from_the_results() -> None:
 
 def test_most_operators_match() -> None:
     stored = json.loads(build.RESULTS.read_text(encoding="utf-8"))
-    results = [[result for result, _ in samples] for samples in stored["entries"].values()]
-    assert {one for found in results for one in found} == {"matched", "refused"}
-    assert sum(set(found) == {"matched"} for found in results) >= 0.75 * len(results)
+    results = [result for result, _ in stored["entries"].values()]
+    assert set(results) == {"matched", "refused"}
+    assert results.count("matched") >= 0.8 * len(results)

@@ -32,6 +32,21 @@ def _logsumexp(value: Tensor, axes: Any, keepdim: bool = False) -> Any:
     return value.clone() if not value.dim() else NotImplemented
 
 
+def _of_vectors(operator: Any) -> Callable[..., Any]:
+    """An operator along an axis, of a number as of a vector with one entry."""
+
+    def computed(value: Tensor, *arguments: Any, **options: Any) -> Any:
+        if value.dim():
+            return NotImplemented
+        given = [
+            one.reshape(1) if isinstance(one, Tensor) and not one.dim() else one
+            for one in arguments
+        ]
+        return operator(value.reshape(1), *given, **options).reshape(())
+
+    return computed
+
+
 def _sort(
     value: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False
 ) -> Any:
@@ -213,6 +228,8 @@ ELEMENTARY: Mapping[Any, Callable[..., Any]] = {
     _ATEN.amax.default: _of_all(_ATEN.amax.default),
     _ATEN.amin.default: _of_all(_ATEN.amin.default),
     _ATEN.logsumexp.default: _logsumexp,
+    _ATEN.linalg_vector_norm.default: _of_vectors(_ATEN.linalg_vector_norm.default),
+    _ATEN.scatter_reduce.two: _of_vectors(_ATEN.scatter_reduce.two),
     _ATEN.sort.stable: _sort,
     _ATEN.fmax.default: _without_nan(torch.maximum),
     _ATEN.fmin.default: _without_nan(torch.minimum),

@@ -295,6 +295,12 @@ def explained(error: Exception, where: str, place: str) -> ExportError:
             where=where,
             hint="compute with dense tensors",
         )
+    if kind == "NotImplementedError":
+        return ExportError(
+            f"{text} is not supported, in {place}",
+            where=where,
+            hint="write it with other operators",
+        )
     return ExportError(f"torch cannot trace the model: {kind}: {text}, in {place}", where=where)
 
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks import check
 from benchmarks.__main__ import RESULTS, table, unexplained
 from benchmarks._side_by_side import COUNTED, NOISE, Row
 from benchmarks.check import best, regressions, stored_ratios
@@ -51,3 +57,34 @@ def test_every_missed_row_of_the_results_has_a_reason() -> None:
 def test_the_best_of_the_runs_counts() -> None:
     rows = best([Row("a", 2.0, None), Row("b", 1.0, None)], [Row("a", 1.0, None)])
     assert [row.figure for row in rows] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(("figure", "code"), [(0.64, 0), (0.66, 1)])
+def test_the_check_fails_beyond_the_noise_of_a_stored_page(
+    figure: float,
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = tmp_path / "base.md"
+    page.write_text(table(STORED), encoding="utf-8")
+    runs = []
+
+    def part() -> list[Row]:
+        runs.append(figure)
+        return [Row("a / b", figure, 0.6), Row("new / b", 2.0, None)]
+
+    monkeypatch.setattr(check, "PARTS", (part,))
+    assert check.main(["--stored", str(page)]) == code
+    said = capsys.readouterr().out
+    assert "of another processor" in said
+    assert "not stored, so not compared: new / b" in said
+    assert ("a / b: 0.66, stored 0.5" in said) == (code == 1)
+    assert len(runs) == (check.ATTEMPTS if code else 1)
+
+
+def test_a_job_compares_with_ratios_that_it_has_stored() -> None:
+    text = (RESULTS.parents[1] / ".github" / "workflows" / "bench.yml").read_text(encoding="utf-8")
+    (page,) = re.findall(r"-m benchmarks --results \.\./(\S+)", text)
+    assert f"-m benchmarks.check --stored {page}" in text

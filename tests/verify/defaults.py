@@ -23,7 +23,10 @@ def default_conditions(schedule: Schedule) -> list[sp.Basic]:
 # The common values by the name of a hyperparameter; a number after the name is that of a member.
 _RULES = {
     **dict.fromkeys(
-        ("value", "start", "end", "peak", "low", "high", "infimum", "warmup_start", "factor"),
+        (
+            *("value", "start", "end", "final", "peak", "low", "high", "floor", "infimum"),
+            *("warmup_start", "factor"),
+        ),
         lambda symbol: [symbol >= 0],
     ),
     **dict.fromkeys(("rate", "gamma", "rise"), lambda symbol: [symbol > 0, symbol <= 1]),

@@ -13,7 +13,7 @@ from typing import Any
 
 def torch_testing(name: str) -> Any:
     """Returns the module ``torch.testing._internal.<name>``, without its warnings."""
-    if importlib.util.find_spec("expecttest") is None:
+    if "expecttest" not in sys.modules and importlib.util.find_spec("expecttest") is None:
         base = types.ModuleType("expecttest")
         base.TestCase = unittest.TestCase  # type: ignore[attr-defined]
         sys.modules["expecttest"] = base

@@ -37,6 +37,8 @@ OPERANDS = (
     sp.Min(t, 30),
     30 - sp.Max(t - 20, 0),
     sp.sqrt(t),
+    1 / sp.sqrt(t),
+    (t + 1) ** sp.Rational(20001, 2),
 )
 
 ANGLES = (

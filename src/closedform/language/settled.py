@@ -13,7 +13,15 @@ import functools
 import itertools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Context, Decimal, DecimalException
+from decimal import (
+    Context,
+    Decimal,
+    DecimalException,
+    DivisionByZero,
+    InvalidOperation,
+    Overflow,
+    Underflow,
+)
 from fractions import Fraction
 from typing import Any
 
@@ -28,7 +36,12 @@ _MOST_POINTS = 40
 _POSITIVE_INTEGER = sp.Symbol("n", integer=True, positive=True).assumptions0
 _CLOCK = {t}
 
-_ROOTS = Context(prec=60)
+_ROOTS = Context(
+    prec=60,
+    Emin=-5000,
+    Emax=5000,
+    traps=[DivisionByZero, InvalidOperation, Overflow, Underflow],
+)
 _LEAST_GAP = Fraction(1, 10**30)
 """Values that differ by more have an order also if roots are rounded to 60 digits."""
 
@@ -212,7 +225,7 @@ def _power(base: Fraction, exponent: Fraction, *, with_roots: bool) -> Fraction:
         if abs(exponent) * length > _MOST_BITS and base not in (0, 1, -1):
             raise _NoValueError
         return base ** int(exponent)
-    if not with_roots or base < 0:
+    if not with_roots or base < 0 or (base == 0 and exponent < 0):
         raise _NoValueError
     try:
         root = _ROOTS.power(_decimal(base), _decimal(exponent))

@@ -6,6 +6,7 @@ import gc
 import importlib.metadata
 import os
 import platform
+import resource
 import statistics
 import time
 from collections.abc import Callable, Iterable
@@ -114,6 +115,22 @@ def readable(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds / 1e-9:.3g} ns"
+
+
+def resident() -> float:
+    """The resident memory of this process in bytes."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return float(file.read().split()[1]) * resource.getpagesize()
+
+
+def peak() -> float:
+    """The peak resident memory of this process in bytes.
+
+    Not ``ru_maxrss``: a child inherits that of the process that started it.
+    """
+    with open("/proc/self/status", encoding="ascii") as file:
+        (line,) = (line for line in file if line.startswith("VmHWM:"))
+    return float(line.split()[1]) * 1024
 
 
 def machine(packages: Iterable[str]) -> str:

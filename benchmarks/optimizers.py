@@ -5,7 +5,6 @@ python -m benchmarks.optimizers
 
 from __future__ import annotations
 
-import resource
 import statistics
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import numpy as np
 import torch
 
 import closedform as cf
-from benchmarks._side_by_side import Row, Task, compared, machine, medians, show
+from benchmarks._side_by_side import Row, Task, compared, machine, medians, peak, resident, show
 from closedform.torch import Optimizer
 from closedform.torch import optim as named
 
@@ -176,22 +175,6 @@ def print_peak() -> None:
     grown = peak() - before
     needed = 3 * sum(array.nbytes for array in params.values())  # the copy, two moments
     print((grown - needed) / 1e6)
-
-
-def resident() -> float:
-    """The resident memory of this process in bytes."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return float(file.read().split()[1]) * resource.getpagesize()
-
-
-def peak() -> float:
-    """The peak resident memory of this process in bytes.
-
-    Not ``ru_maxrss``: a child inherits that of the process that started it.
-    """
-    with open("/proc/self/status", encoding="ascii") as file:
-        (line,) = (line for line in file if line.startswith("VmHWM:"))
-    return float(line.split()[1]) * 1024
 
 
 PARTS = (adamw_rows, rules_of_torch, peak_of_a_session)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import collections
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -29,7 +28,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
-from benchmarks._side_by_side import Row, Task, compared, machine, medians, show
+from benchmarks._side_by_side import Row, Task, compared, machine, medians, peak, resident, show
 from closedform import UpdateRule, optimizers, schedules, training
 from closedform.compiler import compile_schedule
 from closedform.options import GraphOptions
@@ -243,29 +242,25 @@ def memory_rows(names: list[str]) -> Iterator[Row]:
                 command = [sys.executable, "-m", "benchmarks.training_steps", "--grow", side]
                 given = [*command, "--folder", folder, "--only", name]
                 done = subprocess.run(given, capture_output=True, check=True, text=True)
-                grown.append(int(done.stdout))
+                grown.append(float(done.stdout) / 2**20)
         ours, peer = grown
-        detail = f"{ours / 1024:.1f} MiB, torch {peer / 1024:.1f} MiB"
+        detail = f"{ours:.1f} MiB, torch {peer:.1f} MiB"
         yield Row(f"{name}, memory", ours / peer, MEMORY_BAR, detail)
 
 
-def grown(name: str, side: str, folder: Path) -> int:
-    """Returns the growth of the peak of this process in KiB; libraries are warm before it."""
+def grown(name: str, side: str, folder: Path) -> float:
+    """Growth of this process by 10 steps at its peak, in bytes; libraries are warm before it."""
     torch.set_num_threads(1)
     case = CASES[name]
     small = torch.nn.Conv2d(1, 1, 3)
     small(torch.zeros(1, 1, 5, 5)).sum().backward()
     _sgd(small).step()
     open_session(compile_schedule(schedules.cosine(1, 0, 9), GraphOptions()))
-    before = _peak()
+    before = resident()
     step = session_step(case, folder, 1) if side == "session" else torch_step(case)
     for _ in range(10):
         step()
-    return _peak() - before
-
-
-def _peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak() - before
 
 
 def profile(names: list[str], top: int = 25) -> None:

@@ -21,7 +21,15 @@ from closedform.recovery.marks import Points, kinks, linear_prefix
 from closedform.recovery.numeric import Program, degree, values_of
 from closedform.recovery.simplest import candidates, digits
 from closedform.recovery.structures import NOT_RECOVERED, forms, structure
-from tests.recovery.draws import ARGUMENTS, COMPOSITIONS, NOT_DRAWN, Drawer, draw, is_right
+from tests.recovery.draws import (
+    ARGUMENTS,
+    COMPOSITIONS,
+    NOT_DRAWN,
+    Drawer,
+    draw,
+    is_proved_on_log,
+    is_right,
+)
 from tests.support.commands import CliRunner
 
 
@@ -45,7 +53,8 @@ def test_drawn_schedules_are_recovered(name: str) -> None:
 @pytest.mark.parametrize("name", sorted({*ARGUMENTS, *COMPOSITIONS}))
 def test_a_draw_of_each_schedule_is_recovered(name: str) -> None:
     drawn = draw(name, 1)
-    assert is_right(drawn, recover(drawn.logged()).schedule)
+    found = recover(drawn.logged(), digits=6).schedule
+    assert is_right(drawn, found) or is_proved_on_log(drawn, found)
 
 
 def test_a_log_with_gaps_that_begins_late_and_ends_early() -> None:

@@ -27,6 +27,10 @@ class Domain:
     """Intervals of symbols; a symbol that is not listed may be any real number."""
 
     bounds: Mapping[sp.Symbol, Interval] = field(default_factory=dict)
+    # Passes over one expression narrow one domain by the same conditions.
+    _narrowed: dict[tuple[sp.Basic, bool], Domain | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __hash__(self) -> int:
         return self._hash
@@ -89,6 +93,14 @@ def narrow(domain: Domain, condition: sp.Basic, *, holds: bool = True) -> Domain
     The result may be larger than the true part, never smaller: conditions that are not a comparison
     of linear expressions in one symbol narrow nothing.
     """
+    known = domain._narrowed
+    key = condition, holds
+    if key not in known:
+        known[key] = _narrowed(domain, condition, holds)
+    return known[key]
+
+
+def _narrowed(domain: Domain, condition: sp.Basic, holds: bool) -> Domain | None:
     if isinstance(condition, Relational) and condition.rhs.is_Rational:
         milestone = condition.rhs
         if condition.lhs in domain.bounds:

@@ -136,6 +136,10 @@ def test_error_is_one_line_with_an_exit_code(
             ["show", "cosine", *COSINE, "--untill", "3"],
             "unknown argument --untill (cosine): did you",
         ),
+        (
+            ["export", "linear", "--step-dtpye", "int32", "-o", "lr.onnx"],
+            "did you mean --step-dtype?",
+        ),
         (["show", "torch:LinearLR", "--total-iter", "7"], "did you mean --total-iters?"),
         (["show", "cosine", *COSINE, "--until", "1.5"], "an integer of at least 1, got '1.5'"),
         (["verify", "cosine", *COSINE, "--budget", "x"], "a number of at least 0.1, got 'x'"),

@@ -123,8 +123,11 @@ def _refuse_unknown(arguments: Mapping[str, Any], known: Iterable[str], where: s
             raise ArgumentError(f"unknown argument {option(key)}", where=where, hint=hint)
 
 
-_COMMON = ("--as-implemented", "--base-value", "--force", "--json", "--key", "--output", "--until")
-"""Options of several commands, for hints."""
+_COMMON = (
+    *("--as-implemented", "--base-value", "--facts", "--force", "--framework", "--json", "--key"),
+    *("--output", "--scalar-dtype", "--step-dtype", "--target", "--until"),
+)
+"""Options of the commands that take a name with its arguments, for hints."""
 
 
 def option(name: str) -> str:

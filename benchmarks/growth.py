@@ -88,7 +88,7 @@ def imports() -> Iterator[Row]:
         process("-c", "import gc; gc.disable(); import sympy"),
         process("-c", "import gc; gc.disable(); import sympy, sympy.tensor.tensor"),
     )
-    ours, sympy, told, shown, bare, tensors = medians(*tasks, rounds=5, warm=1, clock=children)
+    ours, sympy, told, shown, bare, tensors = medians(*tasks, rounds=11, warm=1, clock=children)
     what = "import closedform and its schedules / import sympy"
     yield compared(what, 1.05, ours, sympy, "sympy", "20 modules of schedules")
     yield Row("closedform --help", told * 1e3, 150, unit="ms")

@@ -175,30 +175,47 @@ def refuse_nonfinite(schedule: Schedule, graph: Graph, check: StepCheck | None) 
     )
 
 
-def compile_program(spec: ModelSpec, options: GraphOptions = DEFAULTS) -> Program:
+def compile_program(
+    spec: ModelSpec, options: GraphOptions = DEFAULTS, *, takes_sizes: bool = False
+) -> Program:
     """Returns one step of a model: its scalars, and a graph for each kind of tensor.
 
     The passes run on each part, so the cost grows with the number of kinds of tensors. The calls
     are in the order of the parameters of ``spec``.
     """
-    program = compile_assignments(spec.rule.name, spec.assignments, options)
+    program = compile_assignments(
+        spec.rule.name, spec.assignments, options, takes_sizes=takes_sizes
+    )
     place = {name: index for index, name in enumerate(spec.params)}
     calls = tuple(sorted(program.calls, key=lambda call: place[call.param]))
     return replace(program, calls=calls)
 
 
 def compile_assignments(
-    name: str, assignments: Sequence[Assignment], options: GraphOptions = DEFAULTS
+    name: str,
+    assignments: Sequence[Assignment],
+    options: GraphOptions = DEFAULTS,
+    *,
+    takes_sizes: bool = False,
 ) -> Program:
-    """Returns one step of parameters whose rules are given, calls in the order of the rules."""
+    """Returns one step of parameters whose rules are given, calls in the order of the rules.
+
+    Args:
+        name: The name of the graph.
+        assignments: The rules, each with its parameters.
+        options: The options of the graph.
+        takes_sizes: Whether a named size that a mean divides by is an input, ``size.<name>``.
+    """
     from closedform.lowering.model import lower_program
 
-    return lower_program(name, assignments, options).map(DEFAULT)
+    return lower_program(name, assignments, options, takes_sizes=takes_sizes).map(DEFAULT)
 
 
-def compile_step(spec: ModelSpec, options: GraphOptions = DEFAULTS) -> Graph:
-    """Returns one step of a model as one flat graph."""
-    return flatten(compile_program(spec, options))
+def compile_step(
+    spec: ModelSpec, options: GraphOptions = DEFAULTS, *, takes_sizes: bool = False
+) -> Graph:
+    """Returns one step of a model as one flat graph; see :func:`compile_assignments`."""
+    return flatten(compile_program(spec, options, takes_sizes=takes_sizes))
 
 
 def compile_parts(

@@ -49,10 +49,10 @@ def remembered(function: Callable[..., T]) -> Callable[..., T]:
     known: dict[object, T] = {}
 
     @functools.wraps(function)
-    def found(*arguments: object) -> T:
-        key = content(arguments)
+    def found(*arguments: object, **named: object) -> T:
+        key = content((arguments, named))
         if key not in known:
-            known[key] = function(*arguments)
+            known[key] = function(*arguments, **named)
         return known[key]
 
     return found

@@ -13,7 +13,7 @@ STEP = "step"
 PARAM, GRAD, STATE, INPUT, SHARED = "param.", "grad.", "state.", "input.", "shared."
 NEXT, EVALUATION = "next.", "evaluation."
 BUFFER, BATCH, RANDOM = "buffer.", "batch.", "random."
-SCALAR, TOTAL = "scalar.", "sum."
+SCALAR, TOTAL, SIZE = "scalar.", "sum.", "size."
 """Prefixes."""
 
 BODY_PARAM, BODY_GRAD, BODY_EVALUATION = "param", "grad", "evaluation"
@@ -73,6 +73,11 @@ def scalar(place: int) -> str:
 def total(place: int) -> str:
     """Returns the name of a sum over all parameters."""
     return f"{TOTAL}{place}"
+
+
+def size(name: str) -> str:
+    """Returns the name of the input of a named size."""
+    return f"{SIZE}{name}"
 
 
 def outer_name(name: str, param: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import sympy as sp
@@ -9,6 +11,7 @@ import sympy as sp
 from closedform.ir import naming
 from closedform.ir.graph import Role, Value
 from closedform.ir.ops import Op
+from closedform.ir.types import Shape
 from closedform.lowering.analysis.domain import Domain
 from closedform.lowering.context import Lowering
 
@@ -21,13 +24,21 @@ class BodyLowering(Lowering):
 
     Args:
         outer: The lowering of scalars.
+        size_of: Returns a named size as a scalar of it; None if there is no such input.
         *args: Those of ``Lowering``; the clock is that of ``outer`` and is not a node here.
         **options: Those of ``Lowering``.
     """
 
-    def __init__(self, outer: Lowering, *args: Any, **options: Any) -> None:
+    def __init__(
+        self,
+        outer: Lowering,
+        *args: Any,
+        size_of: Callable[[str], Value] | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(*args, **options)
         self.outer = outer
+        self._size_of = size_of
         self.taken: dict[Value, Value] = {}
 
     def define(self, symbol: sp.Symbol, value: Value) -> None:
@@ -52,6 +63,23 @@ class BodyLowering(Lowering):
         if self.is_tensor(condition):
             return super().condition(condition, domain)
         return self._from_outside(self.outer.condition(condition, domain))
+
+    def element_count(self, shape: Shape) -> Value | None:
+        """Returns the product of sizes, at least 1; None if one is named and no input.
+
+        The product is computed outside and rounded once to the tensor dtype.
+        """
+        names = [size for size in shape if isinstance(size, str)]
+        if not names:
+            return super().element_count(shape)
+        if self._size_of is None:
+            return None
+        known = self.outer.constant(
+            sp.Integer(math.prod(size for size in shape if isinstance(size, int)))
+        )
+        count = self.outer.fold(Op.MUL, [known, *map(self._size_of, names)])
+        count = self.outer.emit(Op.MAX, count, self.outer.constant(sp.Integer(1)))
+        return self._from_outside(self.outer.cast(count, self.tensor))
 
     def _from_outside(self, value: Value) -> Value:
         node = self.outer.builder.node(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -203,6 +204,13 @@ class Lowering:
                 else self.cast(self.real(prepared, domain), self.tensor)
             )
         return self._scalars[key]
+
+    def element_count(self, shape: Shape) -> Value | None:
+        """Returns the product of sizes, at least 1, in the tensor dtype; None if one is named."""
+        numbers = [size for size in shape if isinstance(size, int)]
+        if len(numbers) < len(shape):
+            return None
+        return self.builder.const(max(math.prod(numbers), 1), self.tensor)
 
     def condition(self, condition: sp.Basic, domain: Domain) -> Value:
         """Lowers a condition of a Piecewise to a bool value."""

@@ -21,19 +21,25 @@ from closedform.lowering.sums import SumTable, evaluation_rule, parts_rule
 from closedform.options import GraphOptions
 
 
-def lower_program(name: str, assignments: Sequence[Assignment], options: GraphOptions) -> Program:
+def lower_program(
+    name: str,
+    assignments: Sequence[Assignment],
+    options: GraphOptions,
+    *,
+    takes_sizes: bool = False,
+) -> Program:
     """Returns one step of a model whose parameters take one rule or several, not yet optimised.
 
     The scalar graph takes ``step``, the open hyperparameters and the states of the whole model; one
     of one name is one input, whichever rules have it. A sum is over the parameters of the rules
-    that have it.
+    that have it. With ``takes_sizes``, a named size that a mean divides by is an input of it, too.
     """
     table = SumTable()
     named = [(*table.named(one.rule), one.params) for one in assignments]
     stages = []
     totals: list[str] = []
     for level in table.levels:
-        stage = _Part(name, options, assignments, totals)
+        stage = _Part(name, options, assignments, totals, takes_sizes=takes_sizes)
         for rule, parts, params in named:
             here = {key: expr for key, expr in parts.items() if key in level}
             if here:
@@ -41,7 +47,7 @@ def lower_program(name: str, assignments: Sequence[Assignment], options: GraphOp
                 stage.add(params, lowering.parts)
         stages.append(Stage(*stage.finish()))
         totals.extend(level)
-    part = _Part(name, options, assignments, totals)
+    part = _Part(name, options, assignments, totals, takes_sizes=takes_sizes)
     following = part.builder.emit(Op.ADD, part.step, part.builder.const(1, options.step_dtype))
     lowerings = [(part.lowering(rule), params) for rule, _, params in named]
     _clock(part, following, [lowering for lowering, _ in lowerings])
@@ -73,8 +79,11 @@ class _Part:
         options: GraphOptions,
         assignments: Sequence[Assignment],
         totals: Sequence[str],
+        *,
+        takes_sizes: bool = False,
     ) -> None:
         self.options = options
+        self.takes_sizes = takes_sizes
         self.builder = Builder(name)
         self.step = self.builder.input("step", TensorType(options.step_dtype), Role.STEP)
         self.inputs: dict[str, Value] = {}
@@ -95,7 +104,12 @@ class _Part:
 
     def lowering(self, rule: UpdateRule) -> RuleLowering:
         """Returns the lowering of a rule into this part."""
-        return RuleLowering(rule, self.builder, self.step, self.inputs, self.options)
+        declare = self._declared_size if self.takes_sizes else None
+        return RuleLowering(rule, self.builder, self.step, self.inputs, self.options, declare)
+
+    def _declared_size(self, name: str) -> Value:
+        self._declare(naming.size(name), Role.HYPER)
+        return self.inputs[naming.size(name)]
 
     def add(self, params: Mapping[str, Shape], lower: Callable[[str, Shape], Body]) -> None:
         """Adds a call for each parameter; those of one shape share the body."""

@@ -9,7 +9,7 @@ and lowered once for each shape; parameters of one rule and shape share the grap
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -75,6 +75,7 @@ class RuleLowering:
         step: The clock in it.
         inputs: Its open hyperparameters by name, shared by all rules.
         options: The dtypes of tensors and scalars, and the precision of scalars.
+        size_of: Returns a named size as a scalar; None if a graph has no input for it.
     """
 
     def __init__(
@@ -84,8 +85,10 @@ class RuleLowering:
         step: Value,
         inputs: dict[str, Value],
         options: GraphOptions,
+        size_of: Callable[[str], Value] | None = None,
     ) -> None:
         self.rule = rule
+        self.size_of = size_of
         self.dtype = dtype = options.tensor_dtype
         self.scalar = options.scalar_dtype
         self.stored = dtype if rule.stored is None else DType(rule.stored)
@@ -222,6 +225,7 @@ class RuleLowering:
             symbols=_tensor_inputs(ready.rule, builder, shape, self.dtype, self.stored, needed),
             tensors=ready.tensors,
             parameter=shape,
+            size_of=self.size_of,
         )
         for name, expr in ready.definitions.items():
             low.define(local(name), low.tensor_value(expr, self.domain))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import sympy as sp
 
+from closedform.errors import LoweringError
 from closedform.ir.graph import Value
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, Shape
@@ -56,8 +57,10 @@ def _reduce_mean(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
     operand, axes, keepdims = _reduction(low, expr, domain)
     total = low.builder.emit(Op.REDUCE_SUM, operand, axes=axes, keepdims=keepdims)
     # The mean of no elements is 0: an empty parameter leaves no NaN in a state.
-    count = max(_count(low, expr, operand, axes), 1)
-    return low.emit(Op.DIV, total, low.builder.const(count, operand.type.dtype))
+    count = low.element_count(tuple(operand.type.shape[axis] for axis in axes))
+    if count is None:
+        raise _unnumbered(low, expr, operand)
+    return low.emit(Op.DIV, total, low.cast(count, operand.type.dtype))
 
 
 def _reduce_max(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:
@@ -71,8 +74,12 @@ def _count(low: Lowering, expr: sp.Expr, operand: Value, axes: tuple[int, ...]) 
     """The number of elements that are reduced to one."""
     sizes = [operand.type.shape[axis] for axis in axes]
     if not all(isinstance(size, int) for size in sizes):
-        raise low.error(f"{expr.func} needs sizes that are numbers, got {operand.type}")
+        raise _unnumbered(low, expr, operand)
     return math.prod(int(size) for size in sizes)
+
+
+def _unnumbered(low: Lowering, expr: sp.Expr, operand: Value) -> LoweringError:
+    return low.error(f"{expr.func} needs sizes that are numbers, got {operand.type}")
 
 
 def _transpose(low: Lowering, expr: sp.Expr, domain: Domain) -> Value:

@@ -302,11 +302,13 @@ class Optimizer(TrainEvalOptimizer):
 
     def _make_programs(self) -> None:
         """Makes the programs of all kernels, and what else a trace cannot make."""
-        for group in self._compiled.values():
+        for index, group in self._compiled.items():
             _ = group.specialization.nonzero.entries
-            for kernel in group.kernels:
+            params = self.param_groups[index]["params"]
+            for kernel, param in zip(group.kernels, params, strict=False):  # one if all are joint
                 if isinstance(kernel, TorchKernel):
                     _ = kernel.program
+                    kernel.sizes_of(real_view(local(param.detach())))
 
     def _programs(self, work: Iterable[Work]) -> list[BoundProgram]:
         """Steps the parameters of other kernels, and returns the programs of torch kernels."""

@@ -20,7 +20,7 @@ import torch
 
 from closedform.errors import ClosedFormError
 from closedform.language import Schedule, UpdateRule, t
-from closedform.torch.engine.kernels import ANY_SHAPE, has_one_graph, step_graph
+from closedform.torch.engine.kernels import graph_shape, step_graph
 
 BELOW_ONE = 1 - sp.Rational(1, 2**40)
 """The largest number of the range [0, 1): 1 minus this is far above the rounding of a float64."""
@@ -81,6 +81,9 @@ def _likely(rule: UpdateRule, names: Sequence[str]) -> Iterator[dict[str, InputR
     does not compile takes a tenth of the time of compiling it.
     """
     numbers = {name: float(rule.hyperparameters[name]) for name in names}
+    # All ranges have 0, by which nothing is divided.
+    divisors = _divisors(rule)
+    names = [name for name in names if name not in divisors]
     free = dict.fromkeys(names, InputRange.ANY)
     rates = [name for name in names if 0.5 <= numbers[name] < 1]
     bounded = {**free, **dict.fromkeys(rates, InputRange.BELOW_ONE)}
@@ -114,6 +117,16 @@ def _widened(
     return ranges
 
 
+def _divisors(rule: UpdateRule) -> set[str]:
+    """The hyperparameters by which a rule divides."""
+    powers = {power for part in rule.all_expressions() for power in part.atoms(sp.Pow)}
+    return {
+        power.base.name
+        for power in powers
+        if isinstance(power.base, sp.Symbol) and power.exp.is_Rational and power.exp < 0
+    }
+
+
 def _has_powers_of(rule: UpdateRule, names: Sequence[str]) -> bool:
     """Whether a hyperparameter has a power that depends on the step, which is real for some."""
     powers = {power for part in rule.all_expressions() for power in part.atoms(sp.Pow)}
@@ -140,9 +153,8 @@ def with_inputs(rule: UpdateRule, ranges: Mapping[str, InputRange]) -> UpdateRul
 
 
 def _compiles(rule: UpdateRule, shape: tuple[int, ...]) -> bool:
-    shapes = (ANY_SHAPE if has_one_graph(rule) else shape,)
     try:
-        step_graph(rule, shapes, torch.float32)
+        step_graph(rule, (graph_shape(rule, shape),), torch.float32)
     except ClosedFormError:
         return False
     return True

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 import sympy as sp
 import torch
@@ -18,10 +19,13 @@ from torch import Tensor
 from closedform.compiler import compile_init, compile_step
 from closedform.exporters.torch_module import GraphProgram, to_module
 from closedform.ir.graph import Graph, input_names
-from closedform.ir.naming import GRAD, NEXT, PARAM, SHARED
+from closedform.ir.naming import GRAD, NEXT, PARAM, SHARED, SIZE
+from closedform.ir.naming import size as size_name
+from closedform.ir.types import Shape
 from closedform.language import UpdateRule
-from closedform.language.functions import WHOLE_TENSOR
+from closedform.language.functions import WHOLE_TENSOR, MatMul, ReduceMean, ReduceSum
 from closedform.language.model import GlobalSum
+from closedform.language.shapes import RANK, SHAPE_SYMBOLS, Sizes
 from closedform.options import GraphOptions, ModelSpec
 from closedform.torch.distributed.shards import dtensor_like, full_states, is_dtensor, local
 from closedform.torch.engine.flat import FlatKernel, flat_kernel
@@ -45,6 +49,12 @@ GRAPH_DTYPES = {torch.float32: "f32", torch.float64: "f64"}
 
 ANY_SHAPE = (2,)
 """A shape whose graph is that of all shapes, for a rule that has one graph."""
+
+_AXIS = "n"
+"""The name of a size in a graph for all sizes, before the number of its axis."""
+
+_SIZES = SHAPE_SYMBOLS - {RANK}
+_NEED_SIZES = tuple(set(WHOLE_TENSOR) - {ReduceSum, ReduceMean, MatMul})
 
 ParamTensors = Mapping[str, Tensor]
 """A parameter (``PARAM``), its gradient (``GRAD``), and its states by name, with the step."""
@@ -190,11 +200,14 @@ def _laid_out_like(param: Tensor, value: Tensor) -> Tensor:
 
 
 @lru_cache(128)
-def step_graph(rule: UpdateRule, shapes: tuple[tuple[int, ...], ...], dtype: torch.dtype) -> Graph:
-    """Returns the step of a rule for parameters of these shapes and this dtype."""
-    named = {f"{LABEL}{number}": shape for number, shape in enumerate(shapes)}
+def step_graph(rule: UpdateRule, shapes: tuple[Shape, ...], dtype: torch.dtype) -> Graph:
+    """Returns the step of a rule for parameters of these shapes and this dtype.
+
+    A named size that a mean divides by is an input of the graph, ``size.<name>``.
+    """
+    params = {f"{LABEL}{number}": shape for number, shape in enumerate(shapes)}
     options = GraphOptions(dtype=GRAPH_DTYPES[COMPUTE_DTYPES[dtype]])
-    return compile_step(ModelSpec(rule, named), options)
+    return compile_step(ModelSpec(rule, params), options, takes_sizes=True)
 
 
 def has_one_graph(rule: UpdateRule) -> bool:
@@ -202,6 +215,44 @@ def has_one_graph(rule: UpdateRule) -> bool:
     is_whole = any(expr.has(*WHOLE_TENSOR) for expr in rule.all_expressions())
     has_shapes = any(spec.shape not in ("param", "scalar") for spec in rule.states.values())
     return rule.is_for_all_shapes and not (is_whole or has_shapes or is_joint(rule))
+
+
+@lru_cache(128)
+def has_graph_by_rank(rule: UpdateRule) -> bool:
+    """Returns whether parameters of one rank and any sizes have one graph.
+
+    That is so if the rule looks at the rank alone, and at whole tensors through sums, means and
+    products.
+    """
+    conditions = [rule.requires, *(spec.exists for spec in rule.states.values())]
+    parts = [*rule.all_expressions(), *conditions]
+    has_sizes = any(part.free_symbols & _SIZES for part in parts)
+    has_others = any(part.has(*_NEED_SIZES) for part in parts)
+    has_shapes = any(isinstance(spec.shape, Sizes) for spec in rule.states.values())
+    return not (has_sizes or has_others or has_shapes or is_joint(rule))
+
+
+def graph_shape(rule: UpdateRule, shape: tuple[int, ...]) -> Shape:
+    """Returns the shape for which the graph of a parameter of this shape is compiled.
+
+    Other parameters have the same one: all, those of the same rank, or those of the same shape.
+    """
+    if has_one_graph(rule):
+        return ANY_SHAPE
+    return named_sizes(shape) if has_graph_by_rank(rule) else shape
+
+
+def named_sizes(shape: Sequence[int]) -> Shape:
+    """Returns a shape of the same rank, with a name for each size."""
+    return tuple(f"{_AXIS}{axis}" for axis in range(len(shape)))
+
+
+def _size_tensors(param: Tensor) -> Mapping[str, Tensor]:
+    """The tensor of each size of a parameter, as a graph for named sizes takes it."""
+    return {
+        size_name(name): torch.tensor(float(size), dtype=torch.float64, device=param.device)
+        for name, size in zip(named_sizes(param.shape), param.shape, strict=True)
+    }
 
 
 @dataclass(frozen=True)
@@ -213,12 +264,15 @@ class TorchKernel:
         reads: The tensor of each input.
         writes: The tensors of each output.
         is_for_all_shapes: Whether the graph is that of parameters of all shapes.
+        sizes: The tensors of the sizes that the graph takes, by shape and device; None if it
+            takes none.
     """
 
     graph: Graph
     reads: tuple[TensorKey, ...]
     writes: tuple[tuple[TensorKey, ...], ...]
     is_for_all_shapes: bool = False
+    sizes: dict[tuple[Any, ...], Mapping[str, Tensor]] | None = None
 
     @cached_property
     def program(self) -> GraphProgram:
@@ -230,9 +284,20 @@ class TorchKernel:
         """The programs that step several parameters as one vector, if that is possible."""
         return flat_kernel(self.graph, f"{LABEL}0") if self.is_for_all_shapes else None
 
+    def sizes_of(self, param: Tensor) -> Mapping[str, Tensor]:
+        """Returns the tensors of the sizes of a parameter; a trace needs them to be made before."""
+        if self.sizes is None:
+            return {}
+        key = *param.shape, param.device
+        if key not in self.sizes:
+            self.sizes[key] = _size_tensors(param)
+        return self.sizes[key]
+
     def bind(self, hypers: Mapping[str, Tensor], params: Sequence[ParamTensors]) -> BoundProgram:
         """Returns the program with the tensors of parameters, in its order."""
         tables = [*params, hypers]
+        if self.sizes is not None:
+            tables[-1] = {**hypers, **self.sizes_of(params[0][PARAM])}
         reads = [tables[index][name] for index, name in self.reads]
         writes = [[tables[index][name] for index, name in group] for group in self.writes]
         return BoundProgram(self.program, reads, writes, hypers)
@@ -249,4 +314,5 @@ def torch_kernel(
             keys[label] = (*keys.get(label, ()), (index, name))
     reads = tuple(keys.get(name, ((-1, name),))[0] for name in input_names(graph))
     writes = tuple(keys[output.name.removeprefix(NEXT)] for output in graph.outputs)
-    return TorchKernel(graph, reads, writes, is_for_all_shapes)
+    has_sizes = any(name.startswith(SIZE) for name in input_names(graph))
+    return TorchKernel(graph, reads, writes, is_for_all_shapes, {} if has_sizes else None)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from closedform.errors import ClosedFormError, DefinitionError
+from closedform.ir.types import Shape
 from closedform.language import Schedule, UpdateRule, exact_number
 from closedform.torch.engine.hyper_inputs import (
     LIMITS,
@@ -29,7 +30,9 @@ from closedform.torch.engine.kernels import (
     ANY_SHAPE,
     ParamTensors,
     TorchKernel,
+    has_graph_by_rank,
     has_one_graph,
+    named_sizes,
     step_graph,
     torch_kernel,
 )
@@ -152,6 +155,7 @@ class Specialization:
         nonzero: The inputs whose rule has other states at 0, such as the momentum of SGD.
         kernels: The kernels compiled for it, by shape and dtype.
         is_for_all_shapes: Whether one graph is that of parameters of all shapes.
+        is_by_rank: Whether one graph is that of parameters of one rank.
     """
 
     rule: UpdateRule
@@ -160,9 +164,11 @@ class Specialization:
     nonzero: NonzeroEntries
     kernels: dict[Any, Any] = field(default_factory=dict)
     is_for_all_shapes: bool = field(init=False)
+    is_by_rank: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.is_for_all_shapes = has_one_graph(self.rule)
+        self.is_by_rank = not self.is_for_all_shapes and has_graph_by_rank(self.rule)
 
     def torch_kernel(
         self,
@@ -178,11 +184,14 @@ class Specialization:
             params: The tensors of each parameter.
         """
         is_for_all = self.is_for_all_shapes
+        wanted: tuple[Shape, ...] = shapes
         if is_for_all:
-            shapes = (ANY_SHAPE,)
-        key = shapes, dtype
+            wanted = (ANY_SHAPE,)
+        elif self.is_by_rank:
+            wanted = (named_sizes(shapes[0]),)
+        key = wanted, dtype
         if key not in self.kernels:
-            graph = step_graph(self.rule, shapes, dtype)
+            graph = step_graph(self.rule, wanted, dtype)
             self.kernels[key] = torch_kernel(graph, list(params), is_for_all_shapes=is_for_all)
         found: TorchKernel = self.kernels[key]
         return found

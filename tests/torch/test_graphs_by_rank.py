@@ -47,7 +47,7 @@ def _stepped(
             param.grad = torch.randn(param.shape, generator=source)
         if is_reloaded and number == 5:
             saved = copy.deepcopy(optimizer.state_dict())
-            optimizer = type(optimizer)(params, lr=0.5)
+            optimizer = optim.Adafactor(params, lr=0.5)
             optimizer.load_state_dict(saved)
         optimizer.step()
     return [param.detach().clone() for param in params]
@@ -104,6 +104,20 @@ def test_each_parameter_has_its_own_sizes(fresh: pytest.MonkeyPatch) -> None:
     )
 
 
+def test_first_states_are_those_of_the_compiled_start(fresh: pytest.MonkeyPatch) -> None:
+    params = _parameters((*SHAPES, *EMPTY, (2, 3, 4, 5)))
+    params[-1].data = params[-1].data.to(memory_format=torch.channels_last)
+    rule = optim.Adafactor(params, lr=1e-2)._rule_of(0)
+    found = list(map(kernels.state_maker(rule), params))
+    fresh.setattr(kernels, "has_graph_by_rank", lambda _: False)
+    expected = list(map(kernels.state_maker(rule), params))
+    for one, other in zip(found, expected, strict=True):
+        assert list(one) == list(other)
+        assert all(torch.equal(one[name], other[name]) for name in one)
+        assert all(one[name].stride() == other[name].stride() for name in one)
+        assert all(one[name].dtype is other[name].dtype for name in one)
+
+
 def test_a_step_in_a_trace_takes_the_sizes() -> None:
     shapes = ((3, 4), (5, 2), (7,))
     ours, theirs = _parameters(shapes), _parameters(shapes)
@@ -112,7 +126,7 @@ def test_a_step_in_a_trace_takes_the_sizes() -> None:
     for _ in range(3):
         for one, other in zip(ours, theirs, strict=True):
             one.grad = other.grad = torch.ones_like(one)
-        step()
+        step()  # type: ignore[no-untyped-call]
         plain.step()
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-7)

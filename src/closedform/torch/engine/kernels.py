@@ -130,6 +130,8 @@ def state_maker(rule: UpdateRule) -> Callable[[Tensor], dict[str, Tensor]]:
     that of its imaginary part.
     """
     is_zero = starts_at_zero(rule)
+    is_zero_by_rank = not is_zero and has_zeros(rule) and has_graph_by_rank(rule)
+    by_rank: dict[int, tuple[str, ...]] = {}
     has_shape = {name: spec.shape == "param" for name, spec in rule.states.items()}
 
     def make(param: Tensor) -> dict[str, Tensor]:
@@ -139,9 +141,17 @@ def state_maker(rule: UpdateRule) -> Callable[[Tensor], dict[str, Tensor]]:
                 name: torch.view_as_complex(one) if one.shape == parts.shape else one
                 for name, one in make(parts).items()
             }
+        dtype, device = COMPUTE_DTYPES[param.dtype], param.device
+        if is_zero_by_rank and not is_dtensor(param):
+            shape = tuple(param.shape)
+            if len(shape) not in by_rank:
+                by_rank[len(shape)] = tuple(rule.for_shape(named_sizes(shape)).states)
+            return {
+                name: _zeros_like(param, rule.state_shape(name, shape), dtype)
+                for name in by_rank[len(shape)]
+            }
         if not is_zero or is_dtensor(param):
             return _initial_states(rule, param)
-        dtype, device = COMPUTE_DTYPES[param.dtype], param.device
         return {
             name: torch.zeros_like(param, dtype=dtype, requires_grad=False)
             if is_full
@@ -186,10 +196,21 @@ def _initial_program(
 @lru_cache(128)
 def starts_at_zero(rule: UpdateRule) -> bool:
     """Returns whether all states are 0 before the first step, for parameters of all shapes."""
-    are_zero = all(
-        spec.initial == 0 and spec.shape in ("param", "scalar") for spec in rule.states.values()
-    )
-    return are_zero and not rule.shared and rule.is_for_all_shapes
+    has_shapes = any(spec.shape not in ("param", "scalar") for spec in rule.states.values())
+    return has_zeros(rule) and not has_shapes and rule.is_for_all_shapes
+
+
+def has_zeros(rule: UpdateRule) -> bool:
+    """Returns whether all states are 0 before the first step."""
+    return not rule.shared and all(spec.initial == 0 for spec in rule.states.values())
+
+
+def _zeros_like(param: Tensor, shape: Shape, dtype: torch.dtype) -> Tensor:
+    """A state of zeros; in the memory format of its parameter, if it has the same shape."""
+    sizes = [int(size) for size in shape]
+    if list(param.shape) == sizes:
+        return torch.zeros_like(param, dtype=dtype, requires_grad=False)
+    return torch.zeros(sizes, dtype=dtype, device=param.device)
 
 
 def _laid_out_like(param: Tensor, value: Tensor) -> Tensor:
@@ -242,7 +263,7 @@ def graph_shape(rule: UpdateRule, shape: tuple[int, ...]) -> Shape:
     return named_sizes(shape) if has_graph_by_rank(rule) else shape
 
 
-def named_sizes(shape: Sequence[int]) -> Shape:
+def named_sizes(shape: Sequence[int]) -> tuple[str, ...]:
     """Returns a shape of the same rank, with a name for each size."""
     return tuple(f"{_AXIS}{axis}" for axis in range(len(shape)))
 

@@ -53,6 +53,7 @@ class Writer:
     initializers: list[TensorProto] = field(default_factory=list)
     nodes: list[NodeProto] = field(default_factory=list)
     _constants: dict[tuple[TensorType, bytes], str] = field(default_factory=dict)
+    _spread: dict[tuple[str, int], str] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
     _counts: Counter[str] = field(default_factory=Counter)
 
@@ -81,6 +82,18 @@ class Writer:
         name = self._fresh(f"const_{dtype}")
         self.add_initializer(name, type_, array.tobytes())
         return name
+
+    def spread(self, node: Node, name: str, rank: int) -> str:
+        """Returns a number as a tensor of one element, with ``rank`` axes."""
+        ones = (1,) * rank
+        if node.op is Op.CONST:
+            return self.constant(node.array().reshape(ones), node.type.dtype)
+        if DType.I64 not in self.dtypes:
+            return name
+        if (name, rank) not in self._spread:
+            shape = self.constant(ones, DType.I64)
+            self._spread[name, rank] = self.call("Reshape", name, shape)
+        return self._spread[name, rank]
 
     def call(
         self, operator: str, *inputs: str, into: str | None = None, **attributes: int | list[int]
@@ -144,10 +157,36 @@ def _direct(operator: str, min_opset: int) -> OnnxRow:
     return OnnxRow(min_opset, emit)
 
 
+def _elementwise(operator: str, min_opset: int) -> OnnxRow:
+    """An op that is one ONNX operator of operands that are broadcast."""
+
+    def emit(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
+        writer.call(operator, *_spread(writer, node, operands), into=result)
+
+    return OnnxRow(min_opset, emit)
+
+
+def _spread(writer: Writer, node: Node, operands: tuple[str, ...]) -> tuple[str, ...]:
+    """The operands, numbers with as many axes as the result where its last axis has one element.
+
+    onnxruntime 1.31 applies a number to one last axis at a time, which takes 70 times as long for
+    the weight of a convolution with kernel 1, unless the number has as many axes.
+    """
+    shape = node.type.shape
+    if len(shape) < 2 or shape[-1] != 1 or all(dim == 1 for dim in shape):
+        return operands
+    sources = [writer.operand(node, place) for place in range(len(operands))]
+    return tuple(
+        name if source.type.rank else writer.spread(source, name, len(shape))
+        for source, name in zip(sources, operands, strict=True)
+    )
+
+
 def _extremum(writer: Writer, node: Node, operands: tuple[str, ...], result: str) -> None:
     """Min or Max; of i64 a Where, since onnxruntime 1.31 cuts vectors of them to 32 bits."""
     if node.type.dtype is not DType.I64:
-        writer.call("Min" if node.op is Op.MIN else "Max", *operands, into=result)
+        spread = _spread(writer, node, operands)
+        writer.call("Min" if node.op is Op.MIN else "Max", *spread, into=result)
         return
     first, second = operands if node.op is Op.MIN else operands[::-1]
     is_first_less = writer.call("Less", first, second)
@@ -314,12 +353,12 @@ def _times_ones(writer: Writer, node: Node, operand: str, result: str) -> None:
 ONNX_OPS: Mapping[Op, OnnxRow] = {
     Op.INPUT: OnnxRow(1, _input),
     Op.CONST: OnnxRow(1, _const),
-    Op.ADD: _direct("Add", 7),
-    Op.SUB: _direct("Sub", 7),
-    Op.MUL: _direct("Mul", 7),
+    Op.ADD: _elementwise("Add", 7),
+    Op.SUB: _elementwise("Sub", 7),
+    Op.MUL: _elementwise("Mul", 7),
     Op.NEG: _direct("Neg", 6),
     Op.ABS: _direct("Abs", 6),
-    Op.DIV: _direct("Div", 7),
+    Op.DIV: _elementwise("Div", 7),
     Op.FLOOR_DIV: OnnxRow(10, _floor_div),
     Op.FLOOR_MOD: OnnxRow(10, _floor_mod),
     Op.MIN: OnnxRow(12, _extremum),
@@ -330,14 +369,14 @@ ONNX_OPS: Mapping[Op, OnnxRow] = {
     Op.LOG: _direct("Log", 6),
     Op.COS: _direct("Cos", 7),
     Op.SIN: _direct("Sin", 7),
-    Op.POW: _direct("Pow", 7),
-    Op.LT: _direct("Less", 9),
-    Op.LE: _direct("LessOrEqual", 12),
-    Op.EQ: _direct("Equal", 11),
+    Op.POW: _elementwise("Pow", 7),
+    Op.LT: _elementwise("Less", 9),
+    Op.LE: _elementwise("LessOrEqual", 12),
+    Op.EQ: _elementwise("Equal", 11),
     Op.AND: _direct("And", 7),
     Op.OR: _direct("Or", 7),
     Op.NOT: _direct("Not", 1),
-    Op.WHERE: _direct("Where", 9),
+    Op.WHERE: _elementwise("Where", 9),
     Op.CAST: OnnxRow(9, _cast),
     Op.REDUCE_SUM: OnnxRow(11, _reduce_sum),
     Op.REDUCE_MAX: OnnxRow(12, _reduce_max),

@@ -20,7 +20,7 @@ Given = tuple[torch.Tensor, torch.Tensor, torch.Tensor, Geometry]
 """The input, the gradient in the output, the weight, and the geometry of a convolution."""
 
 
-def drawn(seed: int, kind: str, axes: int = 2) -> Given:
+def drawn(seed: int, kind: str, axes: int = 2, *, is_strided: bool = True) -> Given:
     """A convolution of random sizes: uneven, strided, padded, dilated, with groups of channels."""
     draws = random.Random(seed)
     groups = {"dense": 1, "grouped": draws.choice((2, 3)), "depthwise": draws.choice((2, 5))}[kind]
@@ -28,6 +28,7 @@ def drawn(seed: int, kind: str, axes: int = 2) -> Given:
     outputs = groups if kind == "depthwise" else groups * draws.randint(1, 4)
     kernel = [draws.choice((1, 2, 3)) for _ in range(axes)]
     stride, dilation = ([draws.choice((1, 2, 3)) for _ in range(axes)] for _ in range(2))
+    stride = stride if is_strided else [1] * axes
     padding = [draws.randint(0, 2) for _ in range(axes)]
     reach = [far * (of - 1) + 1 for of, far in zip(kernel, dilation, strict=True)]
     space = [of + draws.randint(0, 5) for of in reach]
@@ -58,6 +59,7 @@ def of_torch(given: Given, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tens
 KINDS = {
     "correlated": ("dense", "grouped", "depthwise"),
     "summed": ("dense", "grouped", "depthwise"),
+    "shifted": ("dense",),
     "channels_last": ("dense",),
     "diagonals": ("depthwise",),
 }
@@ -72,7 +74,7 @@ def test_every_form_is_the_gradient_in_the_weight(form: str) -> None:
     torch.manual_seed(0)
     for kind in KINDS[form]:
         for seed in range(12):
-            given = drawn(seed, kind, _axes(form, seed))
+            given = drawn(seed, kind, _axes(form, seed), is_strided=form != "shifted")
             value, grad, weight, geometry = given
             found = FORMS[form](value, grad, weight, geometry)
             wanted = of_torch(given, torch.float64)[1]
@@ -101,7 +103,7 @@ def test_in_onnxruntime_a_form_is_as_precise_as_torch(form: str) -> None:
     """In float32, within 4 times torch's own distance from float64; rows are free."""
     torch.manual_seed(0)
     for kind in KINDS[form]:
-        value, grad, weight, geometry = given = drawn(7, kind)
+        value, grad, weight, geometry = given = drawn(7, kind, is_strided=form != "shifted")
 
         def called(*tensors: torch.Tensor, geometry: Geometry = geometry) -> list[torch.Tensor]:
             return [FORMS[form](tensors[0], tensors[1], tensors[2], geometry)]
@@ -123,6 +125,7 @@ def test_in_onnxruntime_a_form_is_as_precise_as_torch(form: str) -> None:
 def test_the_table_chooses_forms_that_are_for_the_kind() -> None:
     for of, form in FASTEST.items():
         assert of.kind in KINDS[form], of
+        assert form != "shifted" or not of.is_strided, of
     assert {of.kind for of in FASTEST} == {"dense", "grouped", "depthwise"}
 
 

@@ -68,10 +68,10 @@ dense     1 2 0  channels_last summed        summed        summed
 dense     1 2 1  channels_last channels_last channels_last summed
 dense     1 2 2  channels_last channels_last summed        summed
 dense     1 2 3  channels_last channels_last summed        summed
-dense     3 1 0  channels_last channels_last channels_last summed
-dense     3 1 1  channels_last summed        summed        summed
-dense     3 1 2  channels_last channels_last summed        summed
-dense     3 1 3  channels_last channels_last summed        summed
+dense     3 1 0  correlated    channels_last summed        summed
+dense     3 1 1  channels_last channels_last shifted       shifted
+dense     3 1 2  channels_last shifted       shifted       shifted
+dense     3 1 3  channels_last channels_last shifted       shifted
 dense     3 2 0  correlated    correlated    correlated    correlated
 dense     3 2 1  channels_last channels_last summed        summed
 dense     3 2 2  channels_last channels_last summed        summed
@@ -92,14 +92,14 @@ grouped   3 2 0  correlated    correlated    correlated    summed
 grouped   3 2 1  correlated    correlated    summed        summed
 grouped   3 2 2  correlated    summed        summed        summed
 grouped   3 2 3  correlated    summed        summed        summed
-depthwise 3 1 0  correlated    correlated    diagonals     diagonals
-depthwise 3 1 1  correlated    correlated    diagonals     diagonals
-depthwise 3 1 2  correlated    correlated    diagonals     diagonals
-depthwise 3 1 3  correlated    correlated    diagonals     diagonals
-depthwise 3 2 0  correlated    correlated    diagonals     diagonals
-depthwise 3 2 1  correlated    correlated    diagonals     diagonals
-depthwise 3 2 2  correlated    correlated    diagonals     diagonals
-depthwise 3 2 3  correlated    correlated    diagonals     diagonals
+depthwise 3 1 0  diagonals     diagonals     diagonals     diagonals
+depthwise 3 1 1  diagonals     diagonals     diagonals     diagonals
+depthwise 3 1 2  diagonals     diagonals     diagonals     diagonals
+depthwise 3 1 3  diagonals     diagonals     diagonals     diagonals
+depthwise 3 2 0  diagonals     diagonals     diagonals     diagonals
+depthwise 3 2 1  diagonals     diagonals     diagonals     diagonals
+depthwise 3 2 2  diagonals     diagonals     diagonals     diagonals
+depthwise 3 2 3  diagonals     diagonals     diagonals     diagonals
 """
 
 FASTEST: Mapping[ShapeClass, str] = {

@@ -6,6 +6,7 @@ for a shape is that of a table of measurements.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 
@@ -176,6 +177,30 @@ def summed(
     return stacked.transpose(1, 2).reshape(weight.shape)
 
 
+def shifted(
+    wide: torch.Tensor, narrow: torch.Tensor, weight: torch.Tensor, geometry: Geometry
+) -> torch.Tensor:
+    """Returns the gradient without strides and groups as products of matrices for each image.
+
+    For each place of the kernel, ``grad`` with channels last is moved, in whole rows, to the
+    positions of the input that it multiplies.
+    """
+    _, padding, dilation, _ = geometry
+    batch, inputs, *space = wide.shape
+    outputs = narrow.shape[1]
+    value = wide.reshape(batch, inputs, math.prod(space))
+    turned = narrow.movedim(1, -1)
+    places = []
+    for place in itertools.product(*map(range, weight.shape[2:])):
+        around = [0, 0]
+        for axis in reversed(range(len(place))):
+            before = place[axis] * dilation[axis] - padding[axis]
+            around += [before, space[axis] - narrow.shape[axis + 2] - before]
+        moved = _ATEN.constant_pad_nd(turned, around) if any(around) else turned
+        places.append((value @ moved.reshape(batch, -1, outputs)).sum(0))
+    return torch.stack(places, -1).transpose(0, 1).reshape(weight.shape)
+
+
 def channels_last(
     wide: torch.Tensor, narrow: torch.Tensor, weight: torch.Tensor, geometry: Geometry
 ) -> torch.Tensor:
@@ -194,26 +219,38 @@ def diagonals(
 ) -> torch.Tensor:
     """Returns the gradient of two-dimensional convolutions with one channel a group.
 
-    For each row of the kernel, the product of all rows of an image with those of ``grad``, whose
-    sums along diagonals are the places of the row.
+    For each channel and each row of the kernel, the product of the columns of ``grad`` with those
+    of the input, over all images and rows; its sums along diagonals are the places of the row.
     """
     stride, padding, dilation, _ = geometry
     rows, places = weight.shape[2:]
     channels, high, across = narrow.shape[1:]
-    padded = _ATEN.constant_pad_nd(wide, [padding[1], padding[1], padding[0], padding[0]])
-    width = padded.shape[-1]
-    turned = narrow.transpose(2, 3)
-    found = []
+    height, width = wide.shape[2:]
+    columns = wide.permute(1, 2, 0, 3)  # channels, rows, images, columns
+    turned = narrow.permute(1, 2, 0, 3).reshape(channels, -1, across).transpose(1, 2)
+    products = []
     for row in range(rows):
-        start = row * dilation[0]
-        part = _ATEN.slice(padded, 2, start, start + stride[0] * (high - 1) + 1, stride[0])
-        product = (turned @ part).sum(0).reshape(channels, across * width)
-        # Behind its end, a row of the product has the first places of the next one.
-        longer = _ATEN.constant_pad_nd(product, [0, across * stride[1]])
-        along = longer.reshape(channels, across, width + stride[1])
-        reach = (places - 1) * dilation[1] + 1
-        found.append(_ATEN.slice(along, 2, 0, reach, dilation[1]).sum(1))
-    return torch.stack(found, 1).reshape(weight.shape)
+        shift = row * dilation[0] - padding[0]
+        part, before, after = columns, -shift, shift + high - height
+        if stride[0] > 1:
+            before = min(high, max(0, -(shift // stride[0])))
+            end = max(before, min(high, (height - 1 - shift) // stride[0] + 1))
+            start = before * stride[0] + shift
+            stop = start + stride[0] * (end - before)
+            part, after = _ATEN.slice(columns, 1, start, stop, stride[0]), high - end
+        if before or after:
+            part = _ATEN.constant_pad_nd(part, [0] * 4 + [before, after])
+        products.append(turned @ part.reshape(channels, -1, width))
+    # Behind its end, a row of a product has the first places of the next one.
+    reach = (places - 1) * dilation[1] + 1
+    behind = (across - 1) * stride[1] + reach - padding[1] - width
+    product = _ATEN.constant_pad_nd(torch.cat(products), [padding[1], behind])
+    length = width + padding[1] + behind
+    flat = product.reshape(rows * channels, across * length)
+    longer = _ATEN.constant_pad_nd(flat, [0, across * stride[1]])
+    along = longer.reshape(rows * channels, across, length + stride[1])
+    found = _ATEN.slice(along, 2, 0, reach, dilation[1]).sum(1)
+    return found.reshape(rows, channels, places).transpose(0, 1).reshape(weight.shape)
 
 
 Form = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Geometry], torch.Tensor]
@@ -221,6 +258,7 @@ Form = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Geometry], torch.Tens
 FORMS: Mapping[str, Form] = {
     "correlated": correlated,
     "summed": summed,
+    "shifted": shifted,
     "channels_last": channels_last,
     "diagonals": diagonals,
 }

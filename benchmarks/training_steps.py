@@ -23,8 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import onnx
 import onnxruntime as ort
 import torch
+from onnx import ModelProto
 from torch import nn
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
@@ -263,20 +265,54 @@ def grown(name: str, side: str, folder: Path) -> float:
     return peak() - before
 
 
+@dataclass(frozen=True, slots=True)
+class NodeTime:
+    """The time of an operator in a step.
+
+    Attributes:
+        node: The name of its node in the graph.
+        kind: The type of the operator.
+        inputs: The shapes of its inputs.
+        outputs: The shapes of its outputs.
+        seconds: The mean of some steps.
+    """
+
+    node: str
+    kind: str
+    inputs: list[list[int]]
+    outputs: list[list[int]]
+    seconds: float
+
+
 def profile(names: list[str], top: int = 25) -> None:
     """Prints the operators that take most of a step, by kind and shapes."""
     for name in names:
         case = CASES[name]
         with tempfile.TemporaryDirectory() as folder:
             files(case, Path(folder))
-            _profiled(name, case, Path(folder), top)
+            times, _ = node_times(case, Path(folder))
+        by_kind: dict[str, list[float]] = collections.defaultdict(lambda: [0.0, 0])
+        by_shape: dict[str, list[float]] = collections.defaultdict(lambda: [0.0, 0])
+        for found in times:
+            shapes = f"{found.kind} {found.inputs} -> {found.outputs}"
+            for table, key in ((by_kind, found.kind), (by_shape, shapes)):
+                table[key][0] += found.seconds
+                table[key][1] += 1
+        total = sum(found.seconds for found in times)
+        print(f"{name}: {1e3 * total:.2f} ms in {len(times)} operators")
+        for table in (by_kind, by_shape):
+            for key, (taken, count) in sorted(table.items(), key=lambda item: -item[1][0])[:top]:
+                print(f"  {taken / total:6.1%} {1e6 * taken:9.0f} µs {count:5.0f}  {key[:150]}")
 
 
-def _profiled(name: str, case: Case, folder: Path, top: int) -> None:
+def node_times(case: Case, folder: Path, steps: int = 10) -> tuple[list[NodeTime], ModelProto]:
+    """Returns the operators of a step in the order in which they run, and their graph."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     options.enable_profiling = True
+    options.enable_mem_pattern = False
     options.profile_file_prefix = str(folder / "profile")
+    options.optimized_model_filepath = str(folder / "optimized.onnx")
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     raw = ort.InferenceSession(str(folder / "train.onnx"), options)
     start = ort.InferenceSession(str(folder / "init.onnx"))
@@ -285,27 +321,23 @@ def _profiled(name: str, case: Case, folder: Path, top: int) -> None:
     batch = [port.name for port in raw.get_inputs() if port.name.startswith("batch.")]
     feeds |= dict(zip(batch, tensors, strict=True))
     feeds = {port.name: feeds[port.name] for port in raw.get_inputs()}
-    steps = 10
     for _ in range(steps):
         raw.run(None, feeds)
     events = json.loads(Path(raw.end_profiling()).read_text(encoding="utf-8"))
-    by_kind: dict[str, list[float]] = collections.defaultdict(lambda: [0.0, 0])
-    by_shape: dict[str, list[float]] = collections.defaultdict(lambda: [0.0, 0])
+    found: dict[str, NodeTime] = {}
     for event in events:
         if event.get("cat") != "Node" or not event["name"].endswith("_kernel_time"):
             continue
         args: dict[str, Any] = event["args"]
-        shapes: list[list[int]] = [list(*shape.values()) for shape in args["input_type_shape"]]
-        outputs: list[list[int]] = [list(*shape.values()) for shape in args["output_type_shape"]]
-        kind = args["op_name"]
-        for table, key in ((by_kind, kind), (by_shape, f"{kind} {shapes} -> {outputs}")):
-            table[key][0] += event["dur"] / steps
-            table[key][1] += 1 / steps
-    total = sum(taken for taken, _ in by_kind.values())
-    print(f"{name}: {total / 1000:.2f} ms in {sum(n for _, n in by_kind.values()):.0f} operators")
-    for table in (by_kind, by_shape):
-        for key, (taken, count) in sorted(table.items(), key=lambda item: -item[1][0])[:top]:
-            print(f"  {taken / total:6.1%} {taken:9.0f} µs {count:5.0f}  {key[:150]}")
+        node = event["name"].removesuffix("_kernel_time")
+        inputs, outputs = (
+            [list(*shape.values()) for shape in args[f"{kind}_type_shape"]]
+            for kind in ("input", "output")
+        )
+        before = found[node].seconds if node in found else 0.0
+        taken = before + event["dur"] / 1e6 / steps
+        found[node] = NodeTime(node, args["op_name"], inputs, outputs, taken)
+    return list(found.values()), onnx.load(folder / "optimized.onnx")
 
 
 def main() -> None:

@@ -33,7 +33,8 @@ PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose")
 def products(times: Sequence[NodeTime], model: onnx.ModelProto) -> Task:
     """Returns a function that runs only the products of a step."""
     by_name = {node.name: node for node in model.graph.node}
-    nodes, inputs = [], {}
+    nodes = []
+    inputs: dict[str, list[int]] = {}
     for index, found in enumerate(t for t in times if t.kind in PRODUCTS):
         names = [f"{found.kind}{shape}" for shape in map(tuple, found.inputs)]
         inputs |= dict(zip(names, found.inputs, strict=True))
@@ -73,7 +74,7 @@ def rows(names: Sequence[str], rounds: int) -> Iterator[str]:
                 products(times, model),
             )
             peer, ours, floor = medians(*tasks, rounds=rounds, clock=time.process_time)
-        rest: dict[str, float] = collections.Counter()
+        rest: dict[str, float] = collections.defaultdict(float)
         for found in times:
             if found.kind not in PRODUCTS:
                 rest[found.kind] += found.seconds

@@ -330,10 +330,8 @@ def node_times(case: Case, folder: Path, steps: int = 10) -> tuple[list[NodeTime
             continue
         args: dict[str, Any] = event["args"]
         node = event["name"].removesuffix("_kernel_time")
-        inputs, outputs = (
-            [list(*shape.values()) for shape in args[f"{kind}_type_shape"]]
-            for kind in ("input", "output")
-        )
+        inputs: list[list[int]] = [list(*shape.values()) for shape in args["input_type_shape"]]
+        outputs: list[list[int]] = [list(*shape.values()) for shape in args["output_type_shape"]]
         before = found[node].seconds if node in found else 0.0
         taken = before + event["dur"] / 1e6 / steps
         found[node] = NodeTime(node, args["op_name"], inputs, outputs, taken)

@@ -12,7 +12,7 @@ from onnx import ModelProto
 
 from closedform.errors import ExportError
 from closedform.exporters.onnx_model import serialize, to_model, write_model
-from closedform.exporters.onnx_ops import ONNX_OPS
+from closedform.exporters.onnx_ops import ONNX_OPS, sizes
 from closedform.ir.graph import Builder, Graph, Role, scalar
 from closedform.ir.ops import OPS, Op
 from closedform.ir.types import DType, TensorType
@@ -226,7 +226,7 @@ def test_a_number_beside_a_tensor_with_a_last_axis_of_one_has_its_axes(
     rng = np.random.default_rng(0)
     feeds = {
         value.attribute("name"): np.asarray(
-            rng.standard_normal(value.type.shape), value.type.dtype.numpy
+            rng.standard_normal(sizes(value.type.shape)), value.type.dtype.numpy
         )
         for value in graph.inputs
     }

@@ -249,7 +249,7 @@ def diagonals(
     flat = product.reshape(rows * channels, across * length)
     longer = _ATEN.constant_pad_nd(flat, [0, across * stride[1]])
     along = longer.reshape(rows * channels, across, length + stride[1])
-    found = _ATEN.slice(along, 2, 0, reach, dilation[1]).sum(1)
+    found: torch.Tensor = _ATEN.slice(along, 2, 0, reach, dilation[1]).sum(1)
     return found.reshape(rows, channels, places).transpose(0, 1).reshape(weight.shape)
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable
+from unittest import mock
 
 import pytest
 import sympy as sp
 
 from closedform import schedules, t
 from closedform.language import Schedule, hyper, reduce_mean, settled
-from closedform.language.settled import made, square_root
+from closedform.language.settled import made, product, square_root
+from closedform.language.substitution import substituted
+from closedform.optimizers.formulas import rectification
 from closedform.schedules.examples import EXAMPLES
 
 N = hyper("steps", integer=True, positive=True)
@@ -78,6 +81,55 @@ def test_an_order_is_that_of_sympy(func: type[sp.Basic]) -> None:
 @pytest.mark.parametrize("angle", ANGLES, ids=str)
 def test_a_cosine_is_that_of_sympy(angle: sp.Expr) -> None:
     assert identical(made(sp.cos, angle), sp.cos(angle))
+
+
+SHIFTED_ROOTS = [
+    sp.sqrt((sp.Max(5, inner) - 4) * (sp.Max(5, inner) - 2))
+    for inner in (t - 3, N, 7 - t * sp.Rational(1, 2) ** (t + 1))
+]
+FACTORS = (
+    sp.Integer(-1),
+    sp.Integer(3),
+    sp.Rational(2, 3),
+    sp.sqrt(6),
+    sp.sqrt(2) / 3,
+    -sp.sqrt(2),
+    sp.Rational(1, 2) ** t,
+    2 ** (t + 1),
+    t,
+    t + 1,
+    1 / (t + 1),
+    sp.sqrt(1 - sp.Rational(1, 2) ** (t + 1)),
+    PEAK / 2,
+    1 / SHIFTED_ROOTS[0],
+    *SHIFTED_ROOTS,
+)
+
+
+@pytest.mark.parametrize("beta", ["0.999", "0.99", "0.7", "0.9999"])
+@pytest.mark.parametrize("threshold", [4, 5])
+def test_the_rectification_of_radam_is_what_sympy_substitutes(beta: str, threshold: int) -> None:
+    symbol = hyper("beta2")
+    for expr in rectification(symbol, threshold):
+        scaled = expr * sp.sqrt(1 - symbol ** (t + 1)) * PEAK
+        for each in (expr, scaled):
+            values = {symbol: sp.Rational(beta)}
+            assert identical(substituted(each, values), each.xreplace(values)), each
+
+
+def test_a_product_with_a_root_is_that_of_sympy() -> None:
+    for root in SHIFTED_ROOTS:
+        for others in random.Random(9).sample(list(itertools.product(FACTORS, repeat=2)), 30):
+            assert identical(product([root, *others]), sp.Mul(root, *others)), (root, others)
+
+
+def test_a_root_of_differences_asks_sympy_for_no_sign() -> None:
+    factors = [sp.Rational(1999, 7), *(sp.Max(5, t - 3) - number for number in (4, 2))]
+    with mock.patch.object(sp.Mul, "is_imaginary", property(lambda _: 1 / 0)):
+        root = square_root(sp.Mul(*factors, evaluate=False))
+        found = product([root, sp.sqrt(1 - sp.Rational(1, 2) ** t)])
+    expected = sp.sqrt(sp.Mul(*factors)) * sp.sqrt(1 - sp.Rational(1, 2) ** t)
+    assert identical(found, expected)
 
 
 def test_three_operands_are_those_of_sympy() -> None:

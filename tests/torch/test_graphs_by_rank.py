@@ -14,6 +14,7 @@ from closedform.optimizers import adafactor, adam, lamb, muon
 from closedform.torch import optim
 from closedform.torch.engine import kernels, specialize
 from closedform.torch.engine.kernels import has_graph_by_rank, step_graph
+from closedform.torch.engine.specialize import CompiledGroup
 
 SHAPES = (
     (3, 4),
@@ -147,3 +148,26 @@ def test_which_rules_have_a_graph_by_rank(rule: UpdateRule, *, expected: bool) -
     assert has_graph_by_rank(rule) is expected
     if expected:
         assert step_graph(rule, (("n0", "n1"),), torch.float32).outputs
+
+
+def test_states_of_a_rank_are_complete_without_those_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    params = _parameters(((3, 4), (7,)))
+    optimizer = optim.Adafactor(params, lr=1e-2)
+    made: list[int] = []
+    make_states = optimizer._make_states
+
+    def counted(known: CompiledGroup, index: int) -> None:
+        made.append(index)
+        make_states(known, index)
+
+    monkeypatch.setattr(optimizer, "_make_states", counted)
+    for param in params:
+        param.grad = torch.ones_like(param)
+    optimizer.step()
+    assert not made
+    del optimizer.state[params[0]]["row_var"]
+    optimizer.step()
+    assert made == [0]
+    assert optimizer.state[params[0]]["row_var"].shape == (3, 1)

@@ -89,6 +89,11 @@ def square_root(operand: sp.Basic) -> Any:
     """
     if not isinstance(operand, sp.Mul) or not _is_positive_somewhere(operand):
         return sp.sqrt(operand)
+    number, factors = operand.as_coeff_mul()  # SymPy asks for the sign of each factor
+    if number > 0 and all(map(_is_shifted_extremum, factors)):
+        product = sp.Mul(*factors, evaluate=False) if len(factors) > 1 else factors[0]
+        root = sp.Pow(product, sp.S.Half, evaluate=False)
+        return sp.Mul(*sp.Mul.make_args(sp.sqrt(number)), root, evaluate=False)
     root = sp.Pow(operand, sp.S.Half, evaluate=False)
     return root.expand(
         deep=False,
@@ -99,6 +104,56 @@ def square_root(operand: sp.Basic) -> Any:
         multinomial=False,
         basic=False,
     )
+
+
+def product(factors: Sequence[sp.Expr]) -> Any:
+    """Returns ``Mul(*factors)``.
+
+    SymPy makes each power again: for a root of a product it asks for the signs of its factors.
+    """
+    parts = [part for factor in factors for part in sp.Mul.make_args(factor)]
+    if not any(map(_is_settled_root, parts)) or not _stay_apart(parts):
+        return sp.Mul(*factors)
+    numbers = [part for part in parts if part.is_Rational]
+    others = [part for part in parts if not part.is_Rational]
+    ordered = sorted(others, key=functools.cmp_to_key(sp.Basic.compare))
+    return sp.Mul(*numbers, *ordered, evaluate=False)
+
+
+def _is_settled_root(expr: sp.Basic) -> bool:
+    """Whether an expression is a root that ``square_root`` has made without SymPy."""
+    if not isinstance(expr, sp.Pow) or expr.exp is not sp.S.Half:
+        return False
+    return isinstance(expr.base, sp.Mul) and all(map(_is_shifted_extremum, expr.base.args))
+
+
+def _stay_apart(parts: Sequence[sp.Expr]) -> bool:
+    """Whether no two factors of three or more are joined, nor is one changed.
+
+    Factors of equal bases are joined, and numbers with powers of numbers; a number and a sum alone
+    are multiplied out.
+    """
+    numbers = [part for part in parts if part.is_Rational]
+    bases = [part.as_base_exp()[0] for part in parts if not part.is_Rational]
+    of_numbers = [part for part in parts if isinstance(part, sp.Pow) and part.base.is_number]
+    are_roots = all(part.base.is_Integer and part.exp is sp.S.Half for part in of_numbers)
+    is_scaled = not numbers or (numbers[0] not in (0, 1) and len(bases) > 1)
+    return (
+        len(numbers) <= 1
+        and is_scaled
+        and len(set(bases)) == len(bases)
+        and not any(base.is_number for base in bases if not base.is_Integer)
+        and len(of_numbers) <= 1
+        and are_roots
+    )
+
+
+def _is_shifted_extremum(expr: sp.Basic) -> bool:
+    """Whether an expression is a number < -1 and a Max or Min, whose sign SymPy does not find."""
+    if not isinstance(expr, sp.Add) or len(expr.args) != 2:
+        return False
+    number, extremum = expr.args
+    return isinstance(extremum, _EXTREMA) and number.is_Rational and number < -1
 
 
 def _is_positive_somewhere(expr: sp.Basic) -> bool:

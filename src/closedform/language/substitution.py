@@ -9,7 +9,7 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.language.settled import made, square_root
+from closedform.language.settled import made, product, square_root
 
 
 def substituted(expr: sp.Basic, values: Mapping[sp.Symbol, sp.Expr]) -> sp.Basic:
@@ -64,6 +64,8 @@ def _made_again(part: sp.Basic, args: list[sp.Basic], powers: _Powers) -> sp.Bas
         return square_root(args[0])
     if isinstance(part, sp.Mul) and all(isinstance(arg, sp.Rational) for arg in args):
         return math.prod(args[1:], start=args[0])
+    if isinstance(part, sp.Mul):
+        return product(args)
     return made(part.func, *args)
 
 

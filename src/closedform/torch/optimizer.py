@@ -41,6 +41,7 @@ from closedform.torch.engine.kernels import (
     is_joint,
     named_arguments,
     real_view,
+    state_names,
     step_graph,
 )
 from closedform.torch.engine.ort import OrtKernel, ort_kernel
@@ -408,8 +409,8 @@ class Optimizer(TrainEvalOptimizer):
 
     def _complete_states(self, known: CompiledGroup, index: int) -> None:
         """Makes the states that a group lacks: removed ones, or those of a changed rule."""
-        names, states = known.state_names, self.state
-        for param in self.param_groups[index]["params"]:
+        params, states = self.param_groups[index]["params"], self.state
+        for param, names in zip(params, known.state_names, strict=False):
             found = states[param]
             if STEP not in found or not all(name in found for name in names):
                 self._make_states(known, index)
@@ -435,8 +436,10 @@ class Optimizer(TrainEvalOptimizer):
         shape = tuple(parameters[0].shape) if parameters else ()
         made = self._specializer.specialize(self._values_of(index), shape, where)
         rule = made.rule
-        names = (*rule.states, *(f"{SHARED}{name}" for name in rule.shared))
-        group = CompiledGroup(made, input_tensors(made, parameters), names, is_joint=is_joint(rule))
+        group = CompiledGroup(made, input_tensors(made, parameters), is_joint=is_joint(rule))
+        names_of, shared = state_names(rule), tuple(f"{SHARED}{name}" for name in rule.shared)
+        shapes = [tuple(real_view(param.detach()).shape) for param in parameters]
+        group.state_names[:] = [(*names_of(one), *shared) for one in shapes]
         self._complete_states(group, index)
         together = [parameters] if group.is_joint else [[param] for param in parameters]
         for params in together:

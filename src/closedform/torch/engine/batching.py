@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from closedform.exporters.torch_module import GraphProgram, to_module
+from closedform.ir.graph import Graph
 from closedform.ir.hoist import hoist
 from closedform.ir.naming import NEXT
 from closedform.torch.engine.programs import (
@@ -217,10 +218,16 @@ def _grouped(
     """The scalar programs, one for all parameters that share it, and the tensor programs."""
     bindings = table.bindings(programs)
     scalars: dict[Any, ProgramGroup] = {}
+    sources: dict[Graph, int] = {}
+    places = {
+        number: sources.setdefault(one.scalars.source, len(sources))
+        for number, one in {id(one): one for one in splits}.items()
+        if one.scalars is not None
+    }
     tensors: list[ProgramGroup] = []
     for index, (bound, split) in enumerate(zip(programs, splits, strict=True)):
         if split.scalars is not None:
-            key = (split.scalars.source, id(bound.hypers)) if split.is_vectorizable else index
+            key = (places[id(split)], id(bound.hypers)) if split.is_vectorizable else index
             scalars.setdefault(key, (split.scalars, []))[1].append(bindings[index])
         if split.tensors is not None:
             tensors.append((split.tensors, [bindings[index]]))

@@ -131,7 +131,7 @@ def state_maker(rule: UpdateRule) -> Callable[[Tensor], dict[str, Tensor]]:
     """
     is_zero = starts_at_zero(rule)
     is_zero_by_rank = not is_zero and has_zeros(rule) and has_graph_by_rank(rule)
-    by_rank: dict[int, tuple[str, ...]] = {}
+    names_of = state_names(rule)
     has_shape = {name: spec.shape == "param" for name, spec in rule.states.items()}
 
     def make(param: Tensor) -> dict[str, Tensor]:
@@ -144,11 +144,9 @@ def state_maker(rule: UpdateRule) -> Callable[[Tensor], dict[str, Tensor]]:
         dtype, device = COMPUTE_DTYPES[param.dtype], param.device
         if is_zero_by_rank and not is_dtensor(param):
             shape = tuple(param.shape)
-            if len(shape) not in by_rank:
-                by_rank[len(shape)] = tuple(rule.for_shape(named_sizes(shape)).states)
             return {
                 name: _zeros_like(param, rule.state_shape(name, shape), dtype)
-                for name in by_rank[len(shape)]
+                for name in names_of(shape)
             }
         if not is_zero or is_dtensor(param):
             return _initial_states(rule, param)
@@ -203,6 +201,23 @@ def starts_at_zero(rule: UpdateRule) -> bool:
 def has_zeros(rule: UpdateRule) -> bool:
     """Returns whether all states are 0 before the first step."""
     return not rule.shared and all(spec.initial == 0 for spec in rule.states.values())
+
+
+def state_names(rule: UpdateRule) -> Callable[[tuple[int, ...]], tuple[str, ...]]:
+    """Returns the function from the shape of a parameter to its states by the rule."""
+    names_of_all = tuple(rule.states) if rule.is_for_all_shapes else None
+    is_by_rank = names_of_all is None and has_graph_by_rank(rule)
+    known: dict[Shape, tuple[str, ...]] = {}
+
+    def names(shape: tuple[int, ...]) -> tuple[str, ...]:
+        if names_of_all is not None:
+            return names_of_all
+        key = named_sizes(shape) if is_by_rank else shape
+        if key not in known:
+            known[key] = tuple(rule.for_shape(key).states)
+        return known[key]
+
+    return names
 
 
 def _zeros_like(param: Tensor, shape: Shape, dtype: torch.dtype) -> Tensor:

@@ -345,7 +345,7 @@ def _entries(values: Mapping[str, Any]) -> Iterator[tuple[Entry, Any]]:
 def _is_plain(value: Any) -> bool:
     """Whether equal values of one type give equal rules."""
     if isinstance(value, tuple):
-        return all(isinstance(element, float) for element in value)
+        return all(element is None or isinstance(element, float) for element in value)
     return value is None or isinstance(value, bool | int | float | str)
 
 
@@ -534,7 +534,7 @@ class CompiledGroup:
     Attributes:
         specialization: Its rule.
         inputs: The tensors of its hyperparameters.
-        state_names: The states of each parameter, without the step.
+        state_names: The states of each parameter, in order, without the step.
         written: The numbers that were last written to them.
         kernels: The kernel of each parameter, or one for all.
         is_joint: Whether all parameters step together.
@@ -543,7 +543,7 @@ class CompiledGroup:
 
     specialization: Specialization
     inputs: dict[str, Tensor]
-    state_names: tuple[str, ...] = ()
+    state_names: list[tuple[str, ...]] = field(default_factory=list)
     written: dict[str, Any] = field(default_factory=dict)
     kernels: list[Any] = field(default_factory=list)
     is_joint: bool = False

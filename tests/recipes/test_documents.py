@@ -110,6 +110,7 @@ HOSTILE = {
     "product": ("a = 2 ** 4000\n" + "a = a * a\n" * 60, "t.py"),
     "sum of lists": ("a = [0] + [0]\n" + "a = a + a\n" * 60, "t.py"),
     "attributes": ("a = x" + ".y" * 5000, "t.py"),
+    "attributes of gin": ("a = x" + ".y" * 5000, "t.gin"),
     "parentheses": ("a = " + "(" * 5000 + ")" * 5000, "t.py"),
     "minus signs": ("a = " + "-" * 20000 + "1", "t.py"),
     "sums": ("a = " + "+".join("1" * 20000), "t.py"),

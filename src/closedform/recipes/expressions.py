@@ -113,6 +113,8 @@ def parse_function(
     try:
         _rename(tree, variable)
         result = _Reader(_NAMES if names is None else {**_NAMES, **names}).number(tree.body)
+    except RecursionError as error:
+        raise DefinitionError("an expression is nested too deeply", where=where) from error
     except DefinitionError as error:
         raise DefinitionError(error.what, where=f"{where}: {text!r}", hint=error.hint) from error
     if result.has(sp.zoo, sp.nan, sp.oo, sp.I):

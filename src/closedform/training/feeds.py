@@ -175,7 +175,9 @@ def _value(text: str | None, sizes: Mapping[str, int], port: Port, where: str) -
 
     try:
         return of(ast.parse(text or "", mode="eval").body)
-    except SyntaxError:
+    except SessionError:
+        raise
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise SessionError(
             f"the size {text!r} of {port.name!r} is not a formula", where=where
         ) from None

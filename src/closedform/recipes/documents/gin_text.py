@@ -120,9 +120,9 @@ def _value(text: str, place: str) -> Any:
         strings[index] = _MACRO.sub(macro, _REFERENCE.sub(reference, strings[index]))
     try:
         tree = ast.parse("".join(strings).strip(), mode="eval")
+        return literal(tree.body, found, place)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ConfigError(f"this is not a value of gin: {text[:60]!r}", where=place) from error
-    return literal(tree.body, found, place)
 
 
 def _without_macros(value: Any, bindings: Mapping[str, Any], depth: int, budget: Budget) -> Any:

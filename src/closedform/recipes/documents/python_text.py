@@ -93,7 +93,10 @@ def parsed_python(text: str, source: str) -> PythonText:
     if sum(1 for _ in ast.walk(tree)) > 10 * MAX_NODES:
         raise ConfigError(TOO_LARGE, where=source)
     module = PythonText(tree)
-    run_statements(tree.body, module, source)
+    try:
+        run_statements(tree.body, module, source)
+    except RecursionError as error:  # Python 3.12 parses what is nested more deeply
+        raise ConfigError(TOO_LARGE, where=source) from error
     return module
 
 

@@ -165,7 +165,7 @@ def _floor(_: Term, args: list[Value]) -> Value:
 def _log(_: Term, args: list[Value]) -> Value:
     if compare(args[0], Fraction(0)) <= 0:
         raise UndefinedError("log of a number that is not above 0")
-    return mpmath.log(_mpf(args[0]))
+    return mpmath.log(_mpf(args[0])) if args[0] != 1 else Fraction(0)
 
 
 def _cosine(turns: Value) -> Value:

@@ -18,6 +18,7 @@ from closedform.verify.terms.build import (
     floor,
     ite,
     less,
+    log,
     maximum,
     multiply,
     power,
@@ -104,7 +105,8 @@ def test_evaluator_of_the_judge(term: Term, wanted: object) -> None:
 
 def test_evaluator_of_the_judge_says_what_has_no_value_and_what_is_too_near() -> None:
     point = {"x": Fraction(-2)}
-    for undefined in (divide(ONE, add(X, TWO)), power(X, HALF), power(rational(0), X)):
+    by_zero = (divide(ONE, add(X, TWO)), divide(ONE, log(add(X, rational(3)))))
+    for undefined in (*by_zero, power(X, HALF), power(rational(0), X)):
         with pytest.raises(UndefinedError):
             value_at(undefined, point)
     root = power(TWO, HALF)

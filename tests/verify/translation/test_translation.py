@@ -322,6 +322,20 @@ def test_an_output_that_is_missing_or_of_another_shape_is_refuted() -> None:
     assert shape.reason == "next.param.a has the shape [], and its source [2]"
 
 
+def test_a_value_of_another_shape_than_the_step_is_refuted() -> None:
+    lr = schedules.multi_step(0.1, 0.5, (10, 30))
+    for shape in ((), ("n",), (3,)):
+        graph = compile_schedule(lr, GraphOptions(step_shape=shape))
+        assert validate(lr, graph).proved
+    builder = Builder("row")
+    step = builder.input("step", TensorType(DType.I64), Role.STEP)
+    number = builder.emit(Op.CAST, step, to=DType.F64)
+    builder.output("value", builder.emit(Op.RESHAPE, number, shape=(1,)))
+    verdict = validate(Schedule(t), builder.build())
+    assert verdict.refuted
+    assert verdict.reason == "value has the shape [1], and the step []"
+
+
 def test_names_of_parameters_may_hold_dots() -> None:
     rule = cf.optimizers.adamw(lr=0.1)
     graph = compile_step(ModelSpec(rule, {"layer": (2,), "layer.exp_avg": (2,), "layer.0.w": (3,)}))

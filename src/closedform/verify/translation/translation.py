@@ -141,6 +141,13 @@ def _validate(source: Schedule | UpdateRule, graph: Graph, deadline: float) -> V
     inputs = {
         node.attribute("name") for node in graph.inputs if node.attribute("role") == Role.HYPER
     }
+    step = _step(graph)
+    shape = () if step is None else step.type.shape
+    for output in graph.outputs:
+        found = graph.nodes[output.index].type.shape
+        if found != shape:
+            reason = f"{output.name} has the shape {list(found)}, and the step {list(shape)}"
+            return Verdict(Status.REFUTED, reason=reason)
     root = source_term(source, inputs)
     wanted = [Wanted(output.name, "", root, None, is_counter=False) for output in graph.outputs]
     return _compared(wanted, [term(source.bound)], graph, deadline)

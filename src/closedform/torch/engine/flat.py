@@ -278,20 +278,26 @@ class FlatStep:
         self.grads: list[Any] = [None] * len(params)
         self._kernel, self._group = kernel, group
         self._count = len(params)
-        self._columns: dict[str, Column] = {}
+        self._loaded: list[Column | None] = []
+        self._stored: list[int | None] = []
         self._are_own = kernel.scalars is not None and any(
             name.startswith(NUMBER) for name in kernel.scalars.varying
         )
         self._tensors_start = [] if kernel.tensors is None else kernel.tensors.start({})
         self._start: Values = []
         self._version = -1
+        self._factors: list[float] = []
         if kernel.scalars is not None:
-            for label, dtype in zip(
-                kernel.scalars.input_names, kernel.scalars.input_dtypes, strict=True
-            ):
-                if label not in group.inputs:
-                    name = kernel.names[label]
-                    self._columns[label] = Column([one[name] for one in states], dtype)
+            labels = kernel.scalars.input_names
+            for label, dtype in zip(labels, kernel.scalars.input_dtypes, strict=True):
+                name = None if label in group.inputs else kernel.names[label]
+                self._loaded.append(
+                    None if name is None else Column([x[name] for x in states], dtype)
+                )
+            self._stored = [
+                None if name.startswith(NUMBER) else labels.index(name.removeprefix(NEXT))
+                for name in kernel.scalars.output_names
+            ]
         self._segments = [
             _Segment(kernel, run, [params[i] for i in run], [states[i] for i in run])
             for run in segments([param.numel() for param in params])
@@ -308,8 +314,9 @@ class FlatStep:
             return
         mask = None if all(present) else truths(present)
         numbers = self._numbers(mask)
+        factors = [] if self._kernel.move is None else self._factors_of(self._kernel.move, numbers)
         for segment in self._segments:
-            segment.run(self.grads, mask, numbers, self._tensors_start)
+            segment.run(self.grads, mask, numbers, factors, self._tensors_start)
 
     def _numbers(self, mask: Tensor | None) -> dict[str, Tensor]:
         """Computes the numbers of the step, one for all parameters or one for each."""
@@ -318,23 +325,34 @@ class FlatStep:
             return {}
         if self._version != group.version:
             self._start, self._version = program.start(group.inputs), group.version
-        columns = {label: column.load() for label, column in self._columns.items()}
-        given: dict[str, Tensor] = columns
+            self._factors = []
+        before = [None if one is None else one.load() for one in self._loaded]
+        given = before
         if mask is not None:  # the program may write over what it is given
-            given = {label: vector.clone() for label, vector in columns.items()}
-        if self._count > 1 and self._are_own and all(map(_is_uniform, columns.values())):
-            given = {label: vector[:1] for label, vector in given.items()}
-        results = program.run(self._start, [given.get(name) for name in program.input_names])
+            given = [None if one is None else one.clone() for one in before]
+        may_share = self._count > 1 and self._are_own
+        if may_share and all(one is None or _is_uniform(one) for one in before):
+            given = [None if one is None else one[:1] for one in given]
         numbers = {}
-        for name, result in zip(program.output_names, results, strict=True):
-            if name.startswith(NUMBER):
+        results = program.run(self._start, given)
+        for name, source, result in zip(program.output_names, self._stored, results, strict=True):
+            column = None if source is None else self._loaded[source]
+            old = None if source is None else before[source]
+            if column is None or old is None:
                 numbers[name] = result
-                continue
-            label = name.removeprefix(NEXT)
-            if mask is not None:
-                result = torch.where(mask, result, columns[label])
-            self._columns[label].store(result)
+            else:
+                column.store(result if mask is None else torch.where(mask, result, old))
         return numbers
+
+    def _factors_of(self, move: Move, numbers: Mapping[str, Tensor]) -> list[float]:
+        """The factor of the move, or one for each parameter; a read of a tensor takes 2 µs."""
+        program = self._kernel.scalars
+        if move.number is None or program is None:
+            return [float(move.sign)]
+        if not self._factors or move.number in program.varying:
+            found = numbers[move.number].view(-1).tolist()
+            self._factors = [move.sign * number for number in found]
+        return self._factors
 
 
 def truths(values: Sequence[bool]) -> Tensor:
@@ -346,14 +364,6 @@ def _is_uniform(numbers: Tensor) -> bool:
     """Whether all numbers are equal; on the CPU, reading them waits for nothing."""
     found = numbers.tolist()
     return bool(found.count(found[0]) == len(found))
-
-
-def _factors(move: Move, numbers: Mapping[str, Tensor]) -> list[float]:
-    """The factor of a move, or one for each parameter."""
-    if move.number is None:
-        return [float(move.sign)]
-    found: list[float] = numbers[move.number].view(-1).tolist()
-    return [move.sign * number for number in found]
 
 
 def _chosen(items: list[Item], mask: Tensor | None) -> list[Item]:
@@ -405,6 +415,7 @@ class _Segment:
         grads: Sequence[Tensor | None],
         mask: Tensor | None,
         numbers: Mapping[str, Tensor],
+        factors: list[float],
         start: Values,
     ) -> None:
         """Steps the parameters that have a gradient."""
@@ -417,16 +428,18 @@ class _Segment:
         taken = numbers
         if len(own) < len(grads):
             taken = {name: x[self._part] if x.numel() > 1 else x for name, x in numbers.items()}
+            factors = factors[self._part] if len(factors) > 1 else factors
         if not self.is_joined and own[0] is not None:
-            self._run_tiles(own[0], taken, start)
+            self._run_tiles(own[0], taken, factors, start)
         else:
-            self._run_joined(own, own_mask, taken, start)
+            self._run_joined(own, own_mask, taken, factors, start)
 
     def _run_joined(
         self,
         grads: Sequence[Any],
         mask: Tensor | None,
         numbers: Mapping[str, Tensor],
+        factors: list[float],
         start: Values,
     ) -> None:
         given = {label: column.load() for label, column in self._columns.items()}
@@ -459,7 +472,7 @@ class _Segment:
                 self._columns[name].store(torch.where(wanted, result, before[name]))
         if self._move is not None:
             moved_by = self._moved_by(self._move, list(grads), results)
-            self._add(self._move, moved_by, numbers, mask)
+            self._add(moved_by, factors, mask)
 
     def _results(self, start: Values, given: Mapping[str, Tensor]) -> list[Tensor]:
         """Runs the program."""
@@ -495,24 +508,19 @@ class _Segment:
             self._space.copy_(result)
         torch._foreach_copy_(_chosen(self._params, mask), _chosen(self._parts, mask))
 
-    def _add(
-        self,
-        move: Move,
-        tensor: Tensor | list[Any],
-        numbers: Mapping[str, Tensor],
-        mask: Tensor | None,
-    ) -> None:
-        """Moves the parameters by a number, or one for each, times their parts of a tensor."""
+    def _add(self, tensor: Tensor | list[Any], factors: list[float], mask: Tensor | None) -> None:
+        """Moves the parameters by a factor, or one for each, times their parts of a tensor."""
         parts = tensor if isinstance(tensor, list) else self._split(tensor)
         params, parts = _chosen(self._params, mask), _chosen(parts, mask)
-        factors = _factors(move, numbers)
         if len(factors) == 1:
             torch._foreach_add_(params, parts, alpha=factors[0])
             return
         for param, part, factor in zip(params, parts, _chosen(factors, mask), strict=True):
             param.add_(part, alpha=factor)
 
-    def _run_tiles(self, grad: Tensor, numbers: Mapping[str, Tensor], start: Values) -> None:
+    def _run_tiles(
+        self, grad: Tensor, numbers: Mapping[str, Tensor], factors: list[float], start: Values
+    ) -> None:
         vectors = {label: column.load() for label, column in self._columns.items()}
         (param,) = self._params
         flat = param.reshape(-1)
@@ -530,7 +538,7 @@ class _Segment:
                 if name in tiles and result is not tiles[name][index]:
                     tiles[name][index].copy_(result)
             if self._move is not None:
-                (factor,) = _factors(self._move, numbers)
+                (factor,) = factors
                 params[index].add_(self._moved_by(self._move, grads[index], results), alpha=factor)
         for label, column in self._columns.items():
             column.store(vectors[label])

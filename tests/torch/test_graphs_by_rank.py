@@ -13,7 +13,7 @@ from closedform.language import UpdateRule
 from closedform.optimizers import adafactor, adam, lamb, muon
 from closedform.torch import optim
 from closedform.torch.engine import kernels, specialize
-from closedform.torch.engine.kernels import has_graph_by_rank, step_graph
+from closedform.torch.engine.kernels import TorchKernel, has_graph_by_rank, step_graph
 from closedform.torch.engine.specialize import CompiledGroup
 
 SHAPES = (
@@ -131,6 +131,26 @@ def test_a_step_in_a_trace_takes_the_sizes() -> None:
         plain.step()
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("is_traced", [False, True])
+def test_the_sizes_of_few_shapes_are_kept(fresh: pytest.MonkeyPatch, *, is_traced: bool) -> None:
+    fresh.setattr(kernels, "MAX_SHAPES", 2)
+    shapes = tuple((3, size) for size in range(1, 6)) + ((7,),)
+    ours, theirs = _parameters(shapes), _parameters(shapes)
+    optimizer, reference = optim.Adafactor(ours, lr=1e-2), torch.optim.Adafactor(theirs, lr=1e-2)
+    step = torch.compile(optimizer.step, backend="eager") if is_traced else optimizer.step
+    for number in range(4):
+        for index, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+            is_missing = not is_traced and index % 3 == number % 3
+            one.grad = other.grad = None if is_missing else torch.ones_like(one)
+        step()  # type: ignore[no-untyped-call, unused-ignore]
+        reference.step()
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=2e-6, atol=2e-7)
+    used = {id(one): one for group in optimizer._compiled.values() for one in group.kernels}
+    kept = sorted(len(one.sizes or {}) for one in used.values() if isinstance(one, TorchKernel))
+    assert kept == [1, 2]
 
 
 @pytest.mark.parametrize(

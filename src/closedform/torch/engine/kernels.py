@@ -53,6 +53,9 @@ ANY_SHAPE = (2,)
 _AXIS = "n"
 """The name of a size in a graph for all sizes, before the number of its axis."""
 
+MAX_SHAPES = 256
+"""For how many shapes a kernel keeps the tensors of their sizes."""
+
 _SIZES = SHAPE_SYMBOLS - {RANK}
 _NEED_SIZES = tuple(set(WHOLE_TENSOR) - {ReduceSum, ReduceMean, MatMul})
 
@@ -300,8 +303,8 @@ class TorchKernel:
         reads: The tensor of each input.
         writes: The tensors of each output.
         is_for_all_shapes: Whether the graph is that of parameters of all shapes.
-        sizes: The tensors of the sizes that the graph takes, by shape and device; None if it
-            takes none.
+        sizes: The tensors of the sizes that the graph takes, by shape and device, of the newest
+            ``MAX_SHAPES``; None if it takes none.
     """
 
     graph: Graph
@@ -325,9 +328,12 @@ class TorchKernel:
         if self.sizes is None:
             return {}
         key = *param.shape, param.device
-        if key not in self.sizes:
-            self.sizes[key] = _size_tensors(param)
-        return self.sizes[key]
+        found = self.sizes.get(key)
+        if found is None:
+            if len(self.sizes) >= MAX_SHAPES:
+                del self.sizes[next(iter(self.sizes))]
+            found = self.sizes[key] = _size_tensors(param)
+        return found
 
     def bind(self, hypers: Mapping[str, Tensor], params: Sequence[ParamTensors]) -> BoundProgram:
         """Returns the program with the tensors of parameters, in its order."""

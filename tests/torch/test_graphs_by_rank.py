@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 
 import pytest
+import sympy as sp
 import torch
 from torch import Tensor
 
 from closedform import frameworks
-from closedform.language import UpdateRule
+from closedform.errors import GraphError
+from closedform.language import GRAD, PARAM, MatMul, UpdateRule
 from closedform.optimizers import adafactor, adam, lamb, muon
-from closedform.torch import optim
+from closedform.torch import Optimizer, optim
 from closedform.torch.engine import kernels, specialize
 from closedform.torch.engine.kernels import TorchKernel, has_graph_by_rank, step_graph
 from closedform.torch.engine.specialize import CompiledGroup
@@ -133,10 +135,38 @@ def test_a_step_in_a_trace_takes_the_sizes() -> None:
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-7)
 
 
+def test_a_rule_that_needs_equal_sizes_has_a_graph_for_each_shape() -> None:
+    """The square of the gradient exists for square matrices; the rate may change all the same."""
+    rule = UpdateRule(
+        "squares",
+        param=PARAM - sp.Symbol("lr", real=True) * MatMul(GRAD, GRAD),
+        hyperparameters={"lr": sp.Rational(1, 8)},
+    )
+    params = _parameters(((4, 4), (3, 3), (4, 4)))
+    optimizer = Optimizer(params, rule)
+    expected = [param.detach().clone() for param in params]
+    for rate in (0.125, 0.25, 0.5):
+        optimizer.param_groups[0]["lr"] = rate
+        for index, param in enumerate(params):
+            param.grad = torch.full_like(param, 0.5)
+            expected[index] -= rate * param.grad @ param.grad
+        optimizer.step()
+    for one, other in zip(params, expected, strict=True):
+        torch.testing.assert_close(one.detach(), other, rtol=1e-6, atol=1e-6)
+    found = {id(one.graph) for group in optimizer._compiled.values() for one in group.kernels}
+    assert len(found) == 2
+    specialization = optimizer._compiled[0].specialization
+    assert [name for name, *_ in specialization.inputs] == ["lr"]
+    flawed = Optimizer(_parameters(((3, 4),)), rule)
+    flawed.param_groups[0]["params"][0].grad = torch.ones(3, 4)
+    with pytest.raises(GraphError, match="common inner size"):
+        flawed.step()
+
+
 @pytest.mark.parametrize("is_traced", [False, True])
 def test_the_sizes_of_few_shapes_are_kept(fresh: pytest.MonkeyPatch, *, is_traced: bool) -> None:
     fresh.setattr(kernels, "MAX_SHAPES", 2)
-    shapes = tuple((3, size) for size in range(1, 6)) + ((7,),)
+    shapes = (*((3, size) for size in range(1, 6)), (7,))
     ours, theirs = _parameters(shapes), _parameters(shapes)
     optimizer, reference = optim.Adafactor(ours, lr=1e-2), torch.optim.Adafactor(theirs, lr=1e-2)
     step = torch.compile(optimizer.step, backend="eager") if is_traced else optimizer.step

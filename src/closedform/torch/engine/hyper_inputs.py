@@ -18,9 +18,9 @@ from enum import StrEnum
 import sympy as sp
 import torch
 
-from closedform.errors import ClosedFormError
+from closedform.errors import ClosedFormError, GraphError
 from closedform.language import Schedule, UpdateRule, t
-from closedform.torch.engine.kernels import graph_shape, step_graph
+from closedform.torch.engine.kernels import ANY_SHAPE, graph_shape, step_graph
 
 BELOW_ONE = 1 - sp.Rational(1, 2**40)
 """The largest number of the range [0, 1): 1 minus this is far above the rounding of a float64."""
@@ -153,8 +153,14 @@ def with_inputs(rule: UpdateRule, ranges: Mapping[str, InputRange]) -> UpdateRul
 
 
 def _compiles(rule: UpdateRule, shape: tuple[int, ...]) -> bool:
+    general = graph_shape(rule, shape)
     try:
-        step_graph(rule, (graph_shape(rule, shape),), torch.float32)
+        try:
+            step_graph(rule, (general,), torch.float32)
+        except GraphError:  # the sizes must be known, such as those of a product of square matrices
+            if general in (ANY_SHAPE, shape):
+                raise
+            step_graph(rule, (shape,), torch.float32)
     except ClosedFormError:
         return False
     return True

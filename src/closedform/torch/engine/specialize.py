@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from closedform.errors import ClosedFormError, DefinitionError
+from closedform.errors import ClosedFormError, DefinitionError, GraphError
 from closedform.ir.types import Shape
 from closedform.language import Schedule, UpdateRule, exact_number
 from closedform.torch.engine.hyper_inputs import (
@@ -155,7 +155,7 @@ class Specialization:
         nonzero: The inputs whose rule has other states at 0, such as the momentum of SGD.
         kernels: The kernels compiled for it, by shape and dtype.
         is_for_all_shapes: Whether one graph is that of parameters of all shapes.
-        is_by_rank: Whether one graph is that of parameters of one rank.
+        is_by_rank: Whether one graph is that of parameters of one rank, if it compiles.
     """
 
     rule: UpdateRule
@@ -165,6 +165,7 @@ class Specialization:
     kernels: dict[Any, Any] = field(default_factory=dict)
     is_for_all_shapes: bool = field(init=False)
     is_by_rank: bool = field(init=False)
+    _by_shape: set[Any] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.is_for_all_shapes = has_one_graph(self.rule)
@@ -183,15 +184,24 @@ class Specialization:
             dtype: The dtype in which they are stepped.
             params: The tensors of each parameter.
         """
-        is_for_all = self.is_for_all_shapes
-        wanted: tuple[Shape, ...] = shapes
-        if is_for_all:
-            wanted = (ANY_SHAPE,)
-        elif self.is_by_rank:
-            wanted = (named_sizes(shapes[0]),)
-        key = wanted, dtype
+        if self.is_for_all_shapes:
+            return self._kernel((ANY_SHAPE,), dtype, params)
+        if self.is_by_rank:
+            key = (named_sizes(shapes[0]),), dtype
+            if key not in self._by_shape:
+                try:
+                    return self._kernel(*key, params)
+                except GraphError:  # a product of square matrices exists for equal sizes alone
+                    self._by_shape.add(key)
+        return self._kernel(shapes, dtype, params)
+
+    def _kernel(
+        self, shapes: tuple[Shape, ...], dtype: torch.dtype, params: Iterable[ParamTensors]
+    ) -> TorchKernel:
+        key = shapes, dtype
         if key not in self.kernels:
-            graph = step_graph(self.rule, wanted, dtype)
+            graph = step_graph(self.rule, shapes, dtype)
+            is_for_all = self.is_for_all_shapes
             self.kernels[key] = torch_kernel(graph, list(params), is_for_all_shapes=is_for_all)
         found: TorchKernel = self.kernels[key]
         return found

@@ -164,7 +164,7 @@ def test_a_rule_that_needs_equal_sizes_has_a_graph_for_each_shape() -> None:
 
 
 @pytest.mark.parametrize("is_traced", [False, True])
-def test_the_sizes_of_few_shapes_are_kept(fresh: pytest.MonkeyPatch, *, is_traced: bool) -> None:
+def test_the_sizes_of_few_shapes_are_stored(fresh: pytest.MonkeyPatch, *, is_traced: bool) -> None:
     fresh.setattr(kernels, "MAX_SHAPES", 2)
     shapes = (*((3, size) for size in range(1, 6)), (7,))
     ours, theirs = _parameters(shapes), _parameters(shapes)
@@ -179,8 +179,8 @@ def test_the_sizes_of_few_shapes_are_kept(fresh: pytest.MonkeyPatch, *, is_trace
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other, rtol=2e-6, atol=2e-7)
     used = {id(one): one for group in optimizer._compiled.values() for one in group.kernels}
-    kept = sorted(len(one.sizes or {}) for one in used.values() if isinstance(one, TorchKernel))
-    assert kept == [1, 2]
+    stored = sorted(len(one.sizes or {}) for one in used.values() if isinstance(one, TorchKernel))
+    assert stored == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -211,7 +211,7 @@ compare-hosts: $(STAMP)
 
 docs: $(STAMP)
 	@echo "== docs: the site, strictly"
-	@$(BIN)/python -m pip install -qq ".[docs]" -c $(CONSTRAINTS)
+	@$(BIN)/python -m pip install -qq -e ".[docs]" -c $(CONSTRAINTS)
 	@mkdir -p build/web && cd build/web && if command -v npm > /dev/null; then \
 	  npm install --silent --no-fund --no-audit --ignore-scripts --prefix . katex@0.19; \
 	  else echo "no npm: the site loads KaTeX from unpkg.com"; fi

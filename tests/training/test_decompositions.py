@@ -32,6 +32,7 @@ _LAYERS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
     "adaptive": (nn.Sequential(nn.Conv2d(2, 2, 1), nn.AdaptiveAvgPool2d(1)), (6, 7)),
     "batch norm": (nn.Sequential(nn.Conv2d(2, 3, 2), nn.BatchNorm2d(3)), (4, 5)),
     "group norm": (nn.Sequential(nn.Conv2d(2, 4, 2), nn.GroupNorm(2, 4)), (4, 5)),
+    "limits": (nn.Sequential(nn.Conv2d(2, 3, 2), nn.Hardtanh(-0.2, 0.3), nn.ReLU6()), (4, 5)),
     "embedding": (nn.Sequential(nn.Flatten(), nn.Linear(40, 3)), (4, 5)),
 }
 _CHANNELS = {"groups": 4, "depthwise": 4, "transposed groups": 4}

@@ -147,6 +147,8 @@ def _shifted(
             (place * dilation[axis], stride[axis] * (narrow.shape[axis + 2] - 1) + 1)
             for place in range(weight.shape[axis + 2])
         ]
+        if spans == [(0, padded.shape[axis + first])] and stride[axis] == 1:
+            continue  # the whole of it, which onnxruntime would copy
         parts = [
             _ATEN.slice(part, axis + first, start, start + length, stride[axis])
             for start, length in spans

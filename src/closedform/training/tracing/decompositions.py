@@ -123,6 +123,18 @@ def gelu_backward(grad: torch.Tensor, value: torch.Tensor, approximate: str = "n
     return grad * (below + density * (1 / math.sqrt(math.pi)))
 
 
+def hardtanh_backward(
+    grad: torch.Tensor, value: torch.Tensor, low: float, high: float
+) -> torch.Tensor:
+    """Returns the gradient of a limit (ReLU6), where its result is between the bounds.
+
+    The result is that of the forward, which the next operator keeps; the input is freed.
+    At NaN the gradient is that of the result, as in torch.
+    """
+    limited = _ATEN.hardtanh.default(value, low, high)
+    return torch.where((limited <= low) | (limited >= high), 0.0, grad)
+
+
 def _in_float32(operator: Any) -> Callable[..., Any]:
     """An operator that computes tensors of 16 bits in float32 and rounds once."""
 
@@ -187,6 +199,7 @@ def avg_pool2d_backward(
 _BACKWARD: Mapping[Any, Callable[..., Any]] = {
     _ATEN.convolution_backward.default: convolution_backward,
     _ATEN.gelu_backward.default: gelu_backward,
+    _ATEN.hardtanh_backward.default: hardtanh_backward,
     _ATEN.native_layer_norm_backward.default: layer_norm_backward,
     _ATEN.max_pool2d_with_indices_backward.default: max_pool2d_backward,
     _ATEN.avg_pool2d_backward.default: avg_pool2d_backward,

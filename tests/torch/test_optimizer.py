@@ -4,13 +4,14 @@ import copy
 import io
 import pickle
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
 import sympy as sp
 import torch
 from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import closedform as cf
@@ -481,6 +482,27 @@ def test_a_step_that_ran_outside_may_be_traced_afterwards() -> None:
         other.step()
     for one, wanted in zip(values(ours), values(theirs), strict=True):
         torch.testing.assert_close(one, wanted, rtol=1e-6, atol=0)  # the vector has an addcmul
+
+
+@pytest.mark.parametrize("is_profiled", [False, True])
+def test_hooks_run_with_a_profiler_and_without(is_profiled: bool) -> None:
+    params = parameters([(3,)])
+    optimizer = optim.SGD(params, lr=0.1)
+    seen: list[str] = []
+    handles = [
+        optimizer.register_step_pre_hook(lambda *_: seen.append("before")),
+        optimizer.register_step_post_hook(lambda *_: seen.append("after")),
+        register_optimizer_step_post_hook(lambda *_: seen.append("any")),
+    ]
+    with torch.profiler.profile() if is_profiled else nullcontext() as profile:
+        steps(optimizer, params, 1)
+        for handle in handles:
+            handle.remove()
+        steps(optimizer, params, 1)
+    assert seen == ["before", "after", "any"]
+    if profile is not None:
+        records = [event.name for event in profile.events()]
+        assert records.count("Optimizer.step#SGD.step") == 2
 
 
 def test_the_functional_step_is_exported() -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
+from torch.autograd import profiler
+from torch.optim import optimizer
 from torch.optim.optimizer import ParamsT
 
 from closedform.errors import ArgumentError, UnknownNameError, nearest
@@ -69,6 +72,9 @@ from closedform.torch.states import STEP, adapted_states, completed_states, grou
 
 Work = tuple[Any, Mapping[str, Tensor], Sequence[Tensor]]
 """A kernel, the hyperparameters and the parameters that it steps."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Optimizer(TrainEvalOptimizer):
@@ -148,7 +154,7 @@ class Optimizer(TrainEvalOptimizer):
         self._keys = self._source.keys  # a trace cannot look them up
         self._compiled: dict[int, CompiledGroup] = {}
         self._kernels: dict[Any, Any] = {}
-        self._is_flat = self._backend == "eager"
+        self._is_flat = self._backend in ("eager", "compile")
         self._evaluations = {}
         self._captured: CapturedStep | None = None
         self._is_traced = False  # whether a torch.compile of the user traces the step
@@ -260,6 +266,23 @@ class Optimizer(TrainEvalOptimizer):
 
     # --- the step ------------------------------------------------------------------------------
 
+    @staticmethod
+    def profile_hook_step(func: Callable[P, R]) -> Callable[P, R]:
+        """Returns the step with hooks and a record for the profiler, where there are any.
+
+        torch's wrapper opens a record at each step, which takes longer than the step of a small
+        model.
+        """
+        with_hooks: Callable[P, R] = torch.optim.Optimizer.profile_hook_step(func)
+
+        @wraps(func)
+        def step(*args: P.args, **kwargs: P.kwargs) -> R:
+            if profiler._is_profiler_enabled or torch.compiler.is_compiling() or _has_hooks(args):
+                return with_hooks(*args, **kwargs)
+            return func(*args, **kwargs)
+
+        return step
+
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Steps every parameter that has a gradient.
@@ -361,8 +384,11 @@ class Optimizer(TrainEvalOptimizer):
                 continue
             rows: dict[int, tuple[FlatKernel, list[Tensor]]] = {}
             for kernel, param in zip(known.kernels, group["params"], strict=True):
-                if isinstance(kernel, TorchKernel) and is_flat(param) and kernel.flat is not None:
-                    rows.setdefault(id(kernel), (kernel.flat, []))[1].append(param)
+                if not isinstance(kernel, TorchKernel) or not is_flat(param):
+                    continue
+                programs = kernel.compiled if self._backend == "compile" else kernel.flat
+                if programs is not None:
+                    rows.setdefault(id(kernel), (programs, []))[1].append(param)
             found[index] = [
                 FlatStep(kernel, known, params, [self.state[param] for param in params])
                 for kernel, params in rows.values()
@@ -376,7 +402,7 @@ class Optimizer(TrainEvalOptimizer):
 
     def _is_fused(self, group: Mapping[str, Any]) -> bool:
         is_on_cpu = all(param.is_cpu for param in group["params"])
-        return group.get("fused") is True and self._is_flat and is_on_cpu
+        return group.get("fused") is True and self._backend == "eager" and is_on_cpu
 
     def _fused_steps(self, known: CompiledGroup, index: int) -> list[GroupStep]:
         """The steps of a group by a fused kernel of torch, one for each dtype."""
@@ -558,6 +584,13 @@ class Optimizer(TrainEvalOptimizer):
         super().__setstate__(state)
         if "_source" in state:  # torch's load_state_dict gives groups and states alone.
             self._reset()
+
+
+def _has_hooks(args: Sequence[Any]) -> bool:
+    """Whether a step, whose first argument is its optimizer, has hooks."""
+    if optimizer._global_optimizer_pre_hooks or optimizer._global_optimizer_post_hooks:
+        return True
+    return bool(args[0]._optimizer_step_pre_hooks or args[0]._optimizer_step_post_hooks)
 
 
 def _is_scheduled(value: Any) -> bool:

@@ -1,14 +1,18 @@
-"""The step of many parameters as one function, compiled by ``torch.compile``.
+"""The step of many parameters as functions compiled by ``torch.compile``.
+
+On a CPU, an elementwise rule is compiled once for vectors of any length, which ``engine/flat.py``
+steps: the time to compile depends neither on the number of parameters nor on their shapes, and
+which of them have a gradient changes nothing. All others are compiled as one function.
 
 Inductor fuses what it can into the loop over the elements, and would compute a power of a decay
-rate, or a schedule, again for every vector of 16. Scalars are therefore computed first
-(``engine/batching.py``) and returned: inductor writes to memory what a function returns. All
-tensors are read and written once, in place.
+rate, or a schedule, again for every vector of 16. Scalars are therefore computed first. In the
+function of all parameters (``engine/batching.py``) they are returned: inductor writes to memory
+what a function returns. All tensors are read and written once, in place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count
@@ -18,7 +22,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from closedform.ir.graph import Graph
+from closedform.errors import StateError
+from closedform.exporters.torch_module import to_module
+from closedform.ir.graph import Graph, input_names
+from closedform.ir.hoist import NUMBER
+from closedform.ir.naming import NEXT
 from closedform.torch.engine.batching import (
     BatchedProgram,
     ProgramGroup,
@@ -28,7 +36,16 @@ from closedform.torch.engine.batching import (
     run_batched,
     store,
 )
-from closedform.torch.engine.programs import Batcher, StepFunction, is_lost_in_trace
+from closedform.torch.engine.flat import FlatKernel, NumberProgram, inplace, made_kernel
+from closedform.torch.engine.programs import (
+    PARALLEL,
+    Batcher,
+    CompiledFunction,
+    StepFunction,
+    is_lost_in_trace,
+    outputs_of,
+)
+from closedform.torch.engine.tensor_program import TensorProgram, Values
 
 MAX_COMPILED = 8
 """How many sets of parameters are compiled as a whole; further ones step one by one."""
@@ -141,3 +158,139 @@ def _compiled(request: _Request) -> Callable[..., list[Tensor]]:
 def _is_of_tensors(guards: Sequence[Any]) -> list[bool]:
     """The guards that are needed: those of the tensors and of torch, not those of the programs."""
     return [not guard.name or guard.name.startswith("tensors") for guard in guards]
+
+
+class CompiledProgram:
+    """A program on vectors of any length and numbers, compiled by inductor as one loop.
+
+    It is given to inductor without ``torch.compile``, whose checks and wrappers take 90 µs at each
+    call. What the compiled loop assumes of its memory is checked here, in 2 µs.
+
+    Args:
+        graph: The graph, for a parameter of rank 1.
+        numbers: The inputs that have one element, or one for each element of the vectors; others
+            are vectors of one length, or have one element if there is no vector.
+        varying: The outputs that depend on inputs that often change.
+
+    Attributes:
+        input_names: The inputs, in order.
+        input_dtypes: Their dtypes.
+        output_names: The outputs, in order.
+        varying: The outputs that depend on inputs that often change.
+    """
+
+    def __init__(
+        self, graph: Graph, numbers: Collection[str], varying: tuple[str, ...] = ()
+    ) -> None:
+        self._program = to_module(graph)
+        self.input_names, self.output_names = self._program.input_names, self._program.output_names
+        self.input_dtypes = self._program.input_dtypes
+        self.varying = varying
+        index = {name: number for number, name in enumerate(self.input_names)}
+        vectors = {name: place for name, place in index.items() if name not in numbers}
+        self._places = [vectors.get(name.removeprefix(NEXT)) for name in self.output_names]
+        self._written = [place for place in self._places if place is not None]
+        self._numbers = [index[name] for name in self.input_names if name in numbers]
+        self._are_numbers = [name in numbers for name in self.input_names]
+        self._largest = next(iter(vectors.values()), 0)
+        self._compiled: dict[tuple[Any, ...], CompiledFunction] = {}
+
+    def start(self, rare: Mapping[str, Tensor]) -> Values:
+        """Returns the inputs that rarely change."""
+        return [rare.get(name) for name in self.input_names]
+
+    def run(self, start: Values, given: Sequence[Any]) -> list[Tensor]:
+        """Returns the outputs; the next state of vectors is written over the one before."""
+        values = [old if new is None else new for old, new in zip(start, given, strict=True)]
+        new = self._function_of(values)(values.copy())
+        if not self._written:
+            return list(new)
+        found = [values[place] for place in self._written]
+        torch.autograd.graph.increment_version(found)
+        return found if not new else self._in_order(found, new)
+
+    def step(self, given: list[Any]) -> None:
+        """Writes the outputs over the inputs, which are given in order; each must have one."""
+        found = [given[place] for place in self._written]
+        self._function_of(given)(given)
+        torch.autograd.graph.increment_version(found)
+
+    def _function_of(self, given: Sequence[Any]) -> CompiledFunction:
+        """The compiled function of vectors and numbers like these.
+
+        Raises:
+            StateError: The memory of a vector is not what the program assumes.
+        """
+        length = given[self._largest].numel()
+        for one, wanted, is_number in zip(given, self.input_dtypes, self._are_numbers, strict=True):
+            count = one.numel()
+            is_long = count == length or (is_number and count == 1)
+            if not is_long or one.dtype is not wanted or not one.is_contiguous() or not one.is_cpu:
+                raise self._error(given)
+        threads = torch.get_num_threads() if length >= PARALLEL else 1
+        key = threads, *[given[index].numel() > 1 for index in self._numbers]
+        if key not in self._compiled:
+            self._compiled[key] = self._compile(given, threads)
+        return self._compiled[key]
+
+    def _error(self, given: Sequence[Tensor]) -> StateError:
+        kinds = "; ".join(
+            f"{name}: {wanted}, got {one.dtype} of shape {list(one.shape)} on {one.device}"
+            for name, one, wanted in zip(self.input_names, given, self.input_dtypes, strict=True)
+        )
+        return StateError(
+            f"a compiled step takes contiguous vectors of one length on the CPU: {kinds}",
+            hint="a parameter, its gradient or a state was replaced: make the optimizer again",
+        )
+
+    def _in_order(self, written: Sequence[Tensor], new: Sequence[Tensor]) -> list[Tensor]:
+        """The outputs, some of which were written in place."""
+        sources = iter(written), iter(new)
+        return [next(sources[place is None]) for place in self._places]
+
+    def _compile(self, given: Sequence[Tensor], threads: int) -> CompiledFunction:
+        """Compiles a function of vectors and numbers like these."""
+        from closedform.torch.engine.inductor import compiled_function
+
+        def step(*tensors: Tensor) -> list[Tensor]:
+            new = []
+            results = outputs_of(self._program, tensors)
+            for place, result in zip(self._places, results, strict=True):
+                if place is None:
+                    new.append(result)
+                else:
+                    tensors[place].copy_(result)
+            return new
+
+        vectors = [
+            index
+            for index, one in enumerate(given)
+            if one.numel() > 1 or index not in self._numbers
+        ]
+        return compiled_function(step, given, vectors, threads)
+
+
+class _Inductor:
+    """Programs compiled by inductor."""
+
+    is_in_one_pass = True
+
+    def numbers(self, graph: Graph, rare: Sequence[str]) -> NumberProgram:
+        called = TensorProgram(inplace(graph), rare)
+        if not any(name.startswith(NUMBER) for name in called.varying):
+            return called  # it counts the step
+        return CompiledProgram(graph, input_names(graph), called.varying)
+
+    def vectors(self, graph: Graph) -> CompiledProgram:
+        return CompiledProgram(graph, [x for x in input_names(graph) if x.startswith(NUMBER)])
+
+
+@lru_cache(MAX_SHARED)
+def compiled_kernel(graph: Graph, label: str) -> FlatKernel | None:
+    """Returns the compiled programs of the step graph of a parameter; None if not elementwise.
+
+    Args:
+        graph: The graph, for a parameter of rank 1.
+        label: The name of the parameter in it.
+    """
+    return made_kernel(graph, label, _Inductor())

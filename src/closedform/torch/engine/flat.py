@@ -1,4 +1,4 @@
-"""The eager step of an elementwise rule on the CPU: small parameters are stepped as one vector.
+"""The step of an elementwise rule on the CPU: small parameters are stepped as one vector.
 
 torch spends about a microsecond on each op of each tensor. Small parameters of a group, with their
 gradients, are therefore copied to one vector; their states are created as parts of one; and each op
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -37,8 +37,25 @@ JOINED = 2**16
 TILE = 2**17
 """The most elements of a large parameter that are stepped at once."""
 
+_NO_TILES = 2**62
+
 States = Mapping[str, Tensor]
 Item = TypeVar("Item")
+
+
+class ProgramFactory(Protocol):
+    """Makes the programs of a step; each writes a state over the one before, where it can."""
+
+    @property
+    def is_in_one_pass(self) -> bool:
+        """Whether a program reads and writes its vectors once."""
+
+    def numbers(self, graph: Graph, rare: Sequence[str]) -> NumberProgram:
+        """Returns the program of a graph of scalars, some of which rarely change."""
+
+    def vectors(self, graph: Graph) -> VectorProgram:
+        """Returns the program of a graph of vectors and numbers."""
+
 
 _CACHED = 128
 
@@ -50,20 +67,62 @@ class Hypers(Protocol):
     version: int
 
 
+class VectorProgram(Protocol):
+    """Computes the next parameter and states from vectors and numbers."""
+
+    input_names: tuple[str, ...]
+    input_dtypes: tuple[torch.dtype, ...]
+    output_names: tuple[str, ...]
+
+    def start(self, rare: States) -> Values:
+        """Returns what is computed once, from inputs that rarely change."""
+
+    def run(self, start: Values, given: Sequence[Tensor | None]) -> list[Tensor]:
+        """Returns the outputs; one that was computed in place is the input itself."""
+
+
+@runtime_checkable
+class InPlaceProgram(VectorProgram, Protocol):
+    """A program that writes next states over those before, and may do nothing else."""
+
+    def step(self, given: list[Any]) -> None:
+        """Writes the outputs over the inputs, which are given in order; each must have one."""
+
+
+class NumberProgram(VectorProgram, Protocol):
+    """Computes the numbers of a step."""
+
+    varying: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class FlatKernel:
     """The step of an elementwise rule as programs on numbers and on vectors.
 
     Attributes:
         scalars: Computes the numbers of a step, for each parameter; None if there are none.
-        tensors: Computes the next parameter and states from them; None if there is only a move.
+        joined: Steps several parameters as one vector.
+        single: Steps one parameter.
         names: The name of each label among the tensors of a parameter.
-        move: The last op on the parameter, if ``tensors`` computes its operand instead.
+        tile: The most elements of one parameter that are stepped at once.
     """
 
-    scalars: TensorProgram | None
-    tensors: TensorProgram | None
+    scalars: NumberProgram | None
+    joined: VectorStep
+    single: VectorStep
     names: Mapping[str, str]
+    tile: int
+
+
+class VectorStep(NamedTuple):
+    """The step of a vector, given the numbers of a step.
+
+    Attributes:
+        program: Computes the next parameter and states; None if there is only a move.
+        move: The last op on the parameter, if the program computes its operand instead.
+    """
+
+    program: VectorProgram | None
     move: Move | None
 
 
@@ -75,6 +134,17 @@ def flat_kernel(graph: Graph, label: str) -> FlatKernel | None:
         graph: The graph, for a parameter of rank 1.
         label: The name of the parameter in it.
     """
+    return made_kernel(graph, label, _Eager())
+
+
+def made_kernel(graph: Graph, label: str, factory: ProgramFactory) -> FlatKernel | None:
+    """Returns the programs of the step graph of a parameter; None if it is not elementwise.
+
+    Args:
+        graph: The graph, for a parameter of rank 1.
+        label: The name of the parameter in it.
+        factory: Makes the programs.
+    """
     first, second = hoist(graph)
     if not second.outputs or any(node.type.shape for node in first.nodes):
         return None
@@ -83,19 +153,34 @@ def flat_kernel(graph: Graph, label: str) -> FlatKernel | None:
     names = {str(name): _name(str(name), prefix) for name in shown}
     separated = separate(second, f"{PARAM}{label}")
     rest, move = (second, None) if separated is None else separated
-    source = None if rest is None else _inplace(rest)
-    if source is not None and not source.is_elementwise:
+    if rest is not None and not inplace(rest).is_elementwise:
         return None
     scalars = None
     if first.outputs:
         hypers = [str(node.attribute("name")) for node in graph.inputs]
         rare = [name for name in hypers if name not in ("step",) and not name.startswith("state.")]
-        scalars = TensorProgram(_inplace(first), rare)
-    return FlatKernel(scalars, None if source is None else TensorProgram(source), names, move)
+        scalars = factory.numbers(first, rare)
+    joined = VectorStep(None if rest is None else factory.vectors(rest), move)
+    if not factory.is_in_one_pass:
+        return FlatKernel(scalars, joined, joined, names, TILE)
+    single = joined if move is None else VectorStep(factory.vectors(second), None)
+    return FlatKernel(scalars, joined, single, names, _NO_TILES)
 
 
-def _inplace(graph: Graph) -> InplaceProgram:
-    """A program that writes each state over the one before, where it can."""
+class _Eager:
+    """Programs whose ops are called one by one."""
+
+    is_in_one_pass = False
+
+    def numbers(self, graph: Graph, rare: Sequence[str]) -> TensorProgram:
+        return TensorProgram(inplace(graph), rare)
+
+    def vectors(self, graph: Graph) -> TensorProgram:
+        return TensorProgram(inplace(graph))
+
+
+def inplace(graph: Graph) -> InplaceProgram:
+    """Returns a program that writes each state over the one before, where it can."""
     program = to_fx(graph)
     overwritable = {
         program.input_names.index(name.removeprefix(NEXT)): index
@@ -219,6 +304,12 @@ class Column:
         self._vector = adjacent(tensors)
         self._is_scalar = all(not one.dim() for one in tensors)
 
+    @property
+    def vector(self) -> Tensor | None:
+        """The memory of the states, if they are adjacent and in the dtype of the computation."""
+        is_own = self._vector is not None and self._vector.dtype is self._dtype
+        return self._vector if is_own else None
+
     def is_vector(self, tensor: Tensor) -> bool:
         """Returns whether a tensor is the memory of the states."""
         return tensor is self._vector
@@ -283,7 +374,6 @@ class FlatStep:
         self._are_own = kernel.scalars is not None and any(
             name.startswith(NUMBER) for name in kernel.scalars.varying
         )
-        self._tensors_start = [] if kernel.tensors is None else kernel.tensors.start({})
         self._start: Values = []
         self._version = -1
         self._factors: list[float] = []
@@ -314,9 +404,10 @@ class FlatStep:
             return
         mask = None if all(present) else truths(present)
         numbers = self._numbers(mask)
-        factors = [] if self._kernel.move is None else self._factors_of(self._kernel.move, numbers)
+        move = self._kernel.joined.move
+        factors = [] if move is None else self._factors_of(move, numbers)
         for segment in self._segments:
-            segment.run(self.grads, mask, numbers, factors, self._tensors_start)
+            segment.run(self.grads, mask, numbers, factors)
 
     def _numbers(self, mask: Tensor | None) -> dict[str, Tensor]:
         """Computes the numbers of the step, one for all parameters or one for each."""
@@ -377,14 +468,16 @@ class _Segment:
     def __init__(
         self, kernel: FlatKernel, run: range, params: Sequence[Tensor], states: Sequence[States]
     ) -> None:
-        self._program, self._move = kernel.tensors, kernel.move
+        self.is_joined = len(run) > 1
+        program, self._move = kernel.joined if self.is_joined else kernel.single
+        self._program, self._tile = program, kernel.tile
+        self._start = [] if program is None else program.start({})
         self._params, self._part = list(params), slice(run.start, run.stop)
         self._sizes = [param.numel() for param in params]
         self.total = sum(self._sizes)
         self._repeats = torch.tensor(self._sizes)
         self._columns: dict[str, Column] = {}
         self._own: dict[str, str] = {}
-        program = kernel.tensors
         self._inputs, dtypes = (
             ((), ()) if program is None else (program.input_names, program.input_dtypes)
         )
@@ -397,10 +490,13 @@ class _Segment:
                 self._own[name] = label
             elif name is not None:
                 self._columns[label] = Column([one[name] for one in states], dtype)
-        self.is_joined = len(run) > 1
         self._are_rows = _are_rows(params)
         self._parts: list[Tensor] = []
         self._space = self._rows = torch.empty(0)
+        self._bound: _BoundSingle | None = None
+        if not self.is_joined and isinstance(program, InPlaceProgram):
+            vectors = {label: column.vector for label, column in self._columns.items()}
+            self._bound = _BoundSingle(program, params[0], self._own, vectors)
 
     def write_through(self, space: Tensor) -> None:
         """Takes a vector through which the parameters are read and written."""
@@ -416,7 +512,6 @@ class _Segment:
         mask: Tensor | None,
         numbers: Mapping[str, Tensor],
         factors: list[float],
-        start: Values,
     ) -> None:
         """Steps the parameters that have a gradient."""
         own = grads[self._part]
@@ -430,9 +525,9 @@ class _Segment:
             taken = {name: x[self._part] if x.numel() > 1 else x for name, x in numbers.items()}
             factors = factors[self._part] if len(factors) > 1 else factors
         if not self.is_joined and own[0] is not None:
-            self._run_tiles(own[0], taken, factors, start)
+            self._run_single(own[0], taken, factors)
         else:
-            self._run_joined(own, own_mask, taken, factors, start)
+            self._run_joined(own, own_mask, taken, factors)
 
     def _run_joined(
         self,
@@ -440,7 +535,6 @@ class _Segment:
         mask: Tensor | None,
         numbers: Mapping[str, Tensor],
         factors: list[float],
-        start: Values,
     ) -> None:
         given = {label: column.load() for label, column in self._columns.items()}
         before = {} if mask is None else {label: one.clone() for label, one in given.items()}
@@ -458,7 +552,7 @@ class _Segment:
             given[self._own[GRAD]] = in_dtype(joined, self._dtypes[self._own[GRAD]])
         if PARAM in self._own:
             given[self._own[PARAM]] = in_dtype(self._read(), self._dtypes[self._own[PARAM]])
-        results = self._results(start, given)
+        results = self._results(given)
         wanted = None
         if mask is not None:
             wanted = torch.repeat_interleave(mask, self._repeats, output_size=self.total)
@@ -474,11 +568,11 @@ class _Segment:
             moved_by = self._moved_by(self._move, list(grads), results)
             self._add(moved_by, factors, mask)
 
-    def _results(self, start: Values, given: Mapping[str, Tensor]) -> list[Tensor]:
+    def _results(self, given: Mapping[str, Tensor]) -> list[Tensor]:
         """Runs the program."""
         if self._program is None:
             return []
-        return self._program.run(start, [given.get(name) for name in self._inputs])
+        return self._program.run(self._start, [given.get(name) for name in self._inputs])
 
     def _moved_by(self, move: Move, grad: Any, results: Sequence[Tensor]) -> Any:
         """The tensor of a move; that of the gradient is given."""
@@ -518,29 +612,99 @@ class _Segment:
         for param, part, factor in zip(params, parts, _chosen(factors, mask), strict=True):
             param.add_(part, alpha=factor)
 
-    def _run_tiles(
-        self, grad: Tensor, numbers: Mapping[str, Tensor], factors: list[float], start: Values
+    def _run_single(
+        self, grad: Tensor, numbers: Mapping[str, Tensor], factors: list[float]
     ) -> None:
-        vectors = {label: column.load() for label, column in self._columns.items()}
+        """Steps one parameter, in tiles if it is larger than one."""
         (param,) = self._params
+        if self._bound is not None and self._bound.run(grad, numbers):
+            return
         flat = param.reshape(-1)
         own = {PARAM: flat, GRAD: grad.reshape(-1)}
+        vectors = {label: column.load() for label, column in self._columns.items()}
         vectors |= {label: own[name] for name, label in self._own.items()}
-        count = max(1, -(-self.total // TILE))
-        tiles = {label: vector.chunk(count) for label, vector in vectors.items()}
-        params, grads = flat.chunk(count), own[GRAD].chunk(count)
-        for index in range(count):
-            given = dict(numbers)
-            for label, parts in tiles.items():
-                given[label] = in_dtype(parts[index], self._dtypes[label])
-            results = self._results(start, given)
-            for name, result in zip(self._labels, results, strict=True):
-                if name in tiles and result is not tiles[name][index]:
-                    tiles[name][index].copy_(result)
-            if self._move is not None:
-                (factor,) = factors
-                params[index].add_(self._moved_by(self._move, grads[index], results), alpha=factor)
+        count = -(-self.total // self._tile)
+        if count <= 1:
+            self._run_tile(vectors, flat, own[GRAD], numbers, factors)
+        else:
+            tiles = {label: vector.chunk(count) for label, vector in vectors.items()}
+            params, grads = flat.chunk(count), own[GRAD].chunk(count)
+            for index in range(count):
+                parts = {label: tile[index] for label, tile in tiles.items()}
+                self._run_tile(parts, params[index], grads[index], numbers, factors)
         for label, column in self._columns.items():
             column.store(vectors[label])
         if flat.data_ptr() != param.data_ptr():
             param.copy_(flat.view(param.shape))
+
+    def _run_tile(
+        self,
+        vectors: Mapping[str, Tensor],
+        param: Tensor,
+        grad: Tensor,
+        numbers: Mapping[str, Tensor],
+        factors: list[float],
+    ) -> None:
+        """Steps a tile of a parameter, in place."""
+        given = dict(numbers)
+        for label, vector in vectors.items():
+            given[label] = in_dtype(vector, self._dtypes[label])
+        results = self._results(given)
+        for name, result in zip(self._labels, results, strict=True):
+            if name in vectors and result is not vectors[name]:
+                vectors[name].copy_(result)
+        if self._move is not None:
+            (factor,) = factors
+            param.add_(self._moved_by(self._move, grad, results), alpha=factor)
+
+
+class _BoundSingle:
+    """One parameter with the vectors that are stepped with it, found once.
+
+    A step of large parameters leaves nothing else in the caches of the processor, so that each line
+    of Python takes microseconds.
+
+    Args:
+        program: Steps it.
+        param: The parameter.
+        own: The labels of the parameter and of its gradient.
+        vectors: The memory of its states, by label; None if they must be copied.
+    """
+
+    def __init__(
+        self,
+        program: InPlaceProgram,
+        param: Tensor,
+        own: Mapping[str, str],
+        vectors: Mapping[str, Tensor | None],
+    ) -> None:
+        self._program, self._param = program, param
+        self._pointer = -1
+        dtypes = dict(zip(program.input_names, program.input_dtypes, strict=True))
+        places = {name: place for place, name in enumerate(program.input_names)}
+        self._given = [vectors.get(name) for name in program.input_names]
+        self._places = [places[own[name]] for name in (PARAM, GRAD) if name in own]
+        written = {name.removeprefix(NEXT) for name in program.output_names}
+        has_all = len(self._places) == 2 and written <= places.keys()
+        self._in_place = has_all and None not in vectors.values()
+        self._dtype = dtypes.get(own.get(PARAM, ""))
+        shown = {*own.values(), *vectors}
+        self._numbers = [(place, name) for name, place in places.items() if name not in shown]
+
+    def run(self, grad: Tensor, numbers: Mapping[str, Tensor]) -> bool:
+        """Steps the parameter, and returns whether it could."""
+        param = self._param
+        if not self._in_place or not param.is_contiguous():
+            return False
+        if param.dtype is not self._dtype or grad.dtype is not self._dtype:
+            return False
+        param_place, grad_place = self._places
+        if param.data_ptr() != self._pointer:
+            self._pointer = param.data_ptr()
+            self._given[param_place] = param.detach().view(-1)
+        given = self._given.copy()
+        given[grad_place] = grad.reshape(-1)
+        for place, name in self._numbers:
+            given[place] = numbers[name]
+        self._program.step(given)
+        return True

@@ -28,6 +28,7 @@ from closedform.language.model import GlobalSum
 from closedform.language.shapes import RANK, SHAPE_SYMBOLS, Sizes
 from closedform.options import GraphOptions, ModelSpec
 from closedform.torch.distributed.shards import dtensor_like, full_states, is_dtensor, local
+from closedform.torch.engine.compiled import compiled_kernel
 from closedform.torch.engine.flat import FlatKernel, flat_kernel
 from closedform.torch.engine.programs import BoundProgram
 
@@ -322,6 +323,11 @@ class TorchKernel:
     def flat(self) -> FlatKernel | None:
         """The programs that step several parameters as one vector, if that is possible."""
         return flat_kernel(self.graph, f"{LABEL}0") if self.is_for_all_shapes else None
+
+    @cached_property
+    def compiled(self) -> FlatKernel | None:
+        """The same, compiled by ``torch.compile``."""
+        return compiled_kernel(self.graph, f"{LABEL}0") if self.is_for_all_shapes else None
 
     def sizes_of(self, param: Tensor) -> Mapping[str, Tensor]:
         """Returns the tensors of the sizes of a parameter; a trace needs them to be made before."""

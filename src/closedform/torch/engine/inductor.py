@@ -1,0 +1,54 @@
+"""Functions of vectors of any length, compiled by inductor without ``torch.compile``.
+
+Importing this module imports inductor, which takes two seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._inductor import config
+from torch._inductor.compile_fx import compile_fx_inner
+from torch._inductor.decomposition import select_decomp_table
+from torch._inductor.virtualized import V
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+
+from closedform.torch.engine.programs import PARALLEL, CompiledFunction
+
+
+def compiled_function(
+    function: Callable[..., list[Tensor]],
+    given: Sequence[Tensor],
+    vectors: Sequence[int],
+    threads: int,
+) -> CompiledFunction:
+    """Returns a compiled function; nothing is checked when it is called.
+
+    It does not count versions: ``torch.autograd.graph.increment_version`` must be called for what
+    it writes.
+
+    Args:
+        function: A function of tensors, which may write to them.
+        given: Tensors like those of all calls.
+        vectors: The indices of those that are vectors of one length, which may be any.
+        threads: The threads by which a vector is stepped.
+    """
+    size = PARALLEL if threads > 1 else 16  # inductor has a loop run in parallel if it is long
+    context: StatelessSymbolicContext[..., Any] = StatelessSymbolicContext([DimDynamic.DUCK])
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    examples = [
+        mode.from_tensor(one.new_empty(size), symbolic_context=context)
+        if index in vectors
+        else mode.from_tensor(one.new_empty(one.shape), static_shapes=True)
+        for index, one in enumerate(given)
+    ]
+    with torch.no_grad(), mode, V.set_fake_mode(mode):
+        traced = make_fx(function, decomposition_table=select_decomp_table())(*examples)
+        with config.patch({"size_asserts": False, "cpp.threads": threads}):
+            found: CompiledFunction = compile_fx_inner(traced, examples)
+    return found

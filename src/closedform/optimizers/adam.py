@@ -9,7 +9,7 @@ import sympy as sp
 
 from closedform.language import PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper
-from closedform.language.settled import made
+from closedform.language.settled import made, product
 from closedform.optimizers.arguments import choice, flag, hyperparameters
 from closedform.optimizers.formulas import (
     ascent_or_descent,
@@ -378,7 +378,8 @@ def radam(
     square = weighted(state("exp_avg_sq"), gradient**2, beta2)
     correction = 1 - beta2 ** (t + 1)
     length, rectified = rectification(beta2, 5)
-    adapted = rectified * sp.sqrt(correction) / (sp.sqrt(square) + hyper("eps"))
+    size = sp.sqrt(square) + hyper("eps")
+    adapted = product([rectified, sp.sqrt(correction), 1 / size])
     scale = sp.Piecewise((adapted, made(sp.Gt, length, 5)), (1, True))
     if _is_never_rectified(values["beta2"]):
         scale = sp.Integer(1)

@@ -26,7 +26,7 @@ from closedform.language import (
     t,
 )
 from closedform.language.aliases import Hyper
-from closedform.language.settled import made
+from closedform.language.settled import made, product
 from closedform.optimizers.arguments import flag, hyperparameter, is_zero
 
 
@@ -85,8 +85,10 @@ def rectification(beta2: sp.Expr, threshold: int) -> tuple[sp.Expr, sp.Expr]:
     limit = 2 / (1 - beta2) - 1
     length = limit - 2 * (t + 1) * power / (1 - power)
     clamped = made(sp.Max, length, threshold)
-    factor = sp.sqrt((clamped - 4) * (clamped - 2) * limit / ((limit - 4) * (limit - 2) * clamped))
-    return length, factor
+    ratio = (clamped - 4) * (clamped - 2) * limit / ((limit - 4) * (limit - 2))
+    # SymPy returns the same expression, after 50 ms in which it asks for signs.
+    root = sp.Pow(ratio, sp.S.Half, evaluate=False)
+    return length, product([root, sp.Pow(clamped, -sp.S.Half, evaluate=False)])
 
 
 def rule_of(

@@ -35,7 +35,12 @@ def interval(expr: sp.Expr, domain: Domain) -> Interval:
     if expr.is_number:
         return _number(expr)
     rule = _RULES.get(expr.func)
-    return ALL if rule is None else rule(expr, domain)
+    if rule is None:
+        return ALL
+    known = domain._enclosed
+    if expr not in known:
+        known[expr] = rule(expr, domain)
+    return known[expr]
 
 
 def is_integral(expr: sp.Expr) -> bool:

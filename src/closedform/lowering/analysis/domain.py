@@ -27,8 +27,11 @@ class Domain:
     """Intervals of symbols; a symbol that is not listed may be any real number."""
 
     bounds: Mapping[sp.Symbol, Interval] = field(default_factory=dict)
-    # Passes over one expression narrow one domain by the same conditions.
+    # Passes over one expression narrow one domain by the same conditions, and enclose its parts.
     _narrowed: dict[tuple[sp.Basic, bool], Domain | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _enclosed: dict[sp.Expr, Interval] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 

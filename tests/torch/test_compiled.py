@@ -9,7 +9,7 @@ from torch._dynamo.utils import counters
 
 import closedform as cf
 from closedform.torch import Optimizer, optim
-from closedform.torch.engine import compiled, flat
+from closedform.torch.engine import compiled, flat, inductor
 from tests.torch.training import COMPILING, SHAPES, largest_difference, parameters, steps
 
 pytestmark = pytest.mark.filterwarnings(COMPILING)
@@ -219,8 +219,6 @@ def test_a_function_of_vectors_takes_any_length() -> None:
     def scaled(vector: Tensor, number: Tensor) -> list[Tensor]:
         vector.copy_(vector * number)
         return [vector + 1]
-
-    from closedform.torch.engine import inductor  # torch warns when its compiler is imported
 
     number = torch.tensor(2.0)
     made = inductor.compiled_function(scaled, [torch.ones(5), number], [0], 1)

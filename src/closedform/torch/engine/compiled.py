@@ -37,14 +37,8 @@ from closedform.torch.engine.batching import (
     store,
 )
 from closedform.torch.engine.flat import FlatKernel, NumberProgram, inplace, made_kernel
-from closedform.torch.engine.programs import (
-    PARALLEL,
-    Batcher,
-    CompiledFunction,
-    StepFunction,
-    is_lost_in_trace,
-    outputs_of,
-)
+from closedform.torch.engine.inductor import PARALLEL, CompiledFunction, compiled_function
+from closedform.torch.engine.programs import Batcher, StepFunction, is_lost_in_trace, outputs_of
 from closedform.torch.engine.tensor_program import TensorProgram, Values
 
 MAX_COMPILED = 8
@@ -250,7 +244,6 @@ class CompiledProgram:
 
     def _compile(self, given: Sequence[Tensor], threads: int) -> CompiledFunction:
         """Compiles a function of vectors and numbers like these."""
-        from closedform.torch.engine.inductor import compiled_function
 
         def step(*tensors: Tensor) -> list[Tensor]:
             new = []

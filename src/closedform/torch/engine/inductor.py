@@ -1,7 +1,4 @@
-"""Functions of vectors of any length, compiled by inductor without ``torch.compile``.
-
-Importing this module imports inductor, which takes two seconds.
-"""
+"""Functions of vectors of any length, compiled by inductor without ``torch.compile``."""
 
 from __future__ import annotations
 
@@ -10,15 +7,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._inductor import config
-from torch._inductor.compile_fx import compile_fx_inner
-from torch._inductor.decomposition import select_decomp_table
-from torch._inductor.virtualized import V
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
-from closedform.torch.engine.programs import PARALLEL, CompiledFunction
+CompiledFunction = Callable[[list[Tensor]], Sequence[Tensor]]
+"""A compiled function of a list of tensors, which it empties."""
+
+PARALLEL = 2**15
+"""Vectors from this length on are stepped by all threads of torch."""
 
 
 def compiled_function(
@@ -38,6 +32,19 @@ def compiled_function(
         vectors: The indices of those that are vectors of one length, which may be any.
         threads: The threads by which a vector is stepped.
     """
+    # The import of inductor takes two seconds.
+    from torch._inductor import config
+    from torch._inductor.compile_fx import compile_fx_inner
+    from torch._inductor.decomposition import select_decomp_table
+    from torch._inductor.virtualized import V
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.fx.experimental.symbolic_shapes import (
+        DimDynamic,
+        ShapeEnv,
+        StatelessSymbolicContext,
+    )
+
     size = PARALLEL if threads > 1 else 16  # inductor has a loop run in parallel if it is long
     context: StatelessSymbolicContext[..., Any] = StatelessSymbolicContext([DimDynamic.DUCK])
     mode = FakeTensorMode(shape_env=ShapeEnv())

@@ -30,12 +30,6 @@ class BoundProgram(NamedTuple):
     hypers: Mapping[str, Tensor] = MappingProxyType({})
 
 
-CompiledFunction = Callable[[list[Tensor]], Sequence[Tensor]]
-"""A compiled function of a list of tensors, which it empties."""
-
-PARALLEL = 2**15
-"""Vectors from this length on are stepped by all threads of torch."""
-
 StepFunction = Callable[[list[Tensor]], None]
 """Performs the step of several parameters, given all tensors that it reads and writes."""
 

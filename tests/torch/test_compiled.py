@@ -204,6 +204,23 @@ def test_a_loop_over_other_memory_is_refused() -> None:
             program.step([wrong, *right[1:]])
 
 
+def test_numbers_of_which_any_may_be_one_for_each_parameter() -> None:
+    from closedform.torch.engine.kernels import ANY_SHAPE, step_graph
+
+    graph = step_graph(cf.optimizers.adamw(lr=None), (ANY_SHAPE,), torch.float32)
+    kernel = compiled.compiled_kernel(graph, "p0")
+    assert kernel is not None
+    program = kernel.scalars
+    assert isinstance(program, compiled.CompiledProgram)
+    single = [torch.full((1,), 2.0).to(dtype) for dtype in program.input_dtypes]
+    assert len(single) > 1
+    wanted = program.run([None] * len(single), single)
+    for index, one in enumerate(single):
+        longer = [*single[:index], one.expand(3).clone(), *single[index + 1 :]]
+        for result, value in zip(program.run([None] * len(single), longer), wanted, strict=True):
+            assert torch.equal(result, value.expand(result.shape))
+
+
 def test_a_parameter_may_be_given_other_memory() -> None:
     ours, theirs = parameters([(flat.SMALL + 1,)]), parameters([(flat.SMALL + 1,)])
     mine = optim.SGD(ours, lr=0.1, momentum=0.9, backend="compile")
@@ -220,6 +237,16 @@ def test_a_function_of_vectors_takes_any_length() -> None:
         vector.copy_(vector * number)
         return [vector + 1]
 
+    def swapped(one: Tensor, other: Tensor) -> list[Tensor]:
+        first, second = other * 1, one * 1
+        one.copy_(first)
+        other.copy_(second)
+        return []
+
+    pair = [torch.arange(20.0), torch.ones(20)]
+    inductor.compiled_function(swapped, pair, [0, 1], 1)(pair.copy())
+    assert torch.equal(pair[0], torch.ones(20))
+    assert torch.equal(pair[1], torch.arange(20.0))
     number = torch.tensor(2.0)
     made = inductor.compiled_function(scaled, [torch.ones(5), number], [0], 1)
     for count in (0, 1, 2, 15, 16, 17, 1000):

@@ -186,7 +186,7 @@ class CompiledProgram:
         self._written = [place for place in self._places if place is not None]
         self._numbers = [index[name] for name in self.input_names if name in numbers]
         self._are_numbers = [name in numbers for name in self.input_names]
-        self._largest = next(iter(vectors.values()), 0)
+        self._longest = next(iter(vectors.values()), None)
         self._compiled: dict[tuple[Any, ...], CompiledFunction] = {}
 
     def start(self, rare: Mapping[str, Tensor]) -> Values:
@@ -215,7 +215,8 @@ class CompiledProgram:
         Raises:
             StateError: The memory of a vector is not what the program assumes.
         """
-        length = given[self._largest].numel()
+        longest = self._longest
+        length = max(map(Tensor.numel, given)) if longest is None else given[longest].numel()
         for one, wanted, is_number in zip(given, self.input_dtypes, self._are_numbers, strict=True):
             count = one.numel()
             is_long = count == length or (is_number and count == 1)

@@ -7,17 +7,23 @@ has a function F with F(t + 1) - F(t) = f(t), so its sum from t = m to n - 1 is 
 - ``a**t``: ``a**t / (a - 1)``,
 - ``cos(w*t + b)``: ``sin(w*t + b - w/2) / (2*sin(w/2))``, as the difference of two sines is.
 
-That F fits f is a goal of its own, for all steps of the segment, but for cosines, where it is the
-identity ``sin(x + w/2) - sin(x - w/2) = 2*cos(x)*sin(w/2)``.
+That F fits f is a goal for all steps of the segment, but for cosines, where it is the
+identity ``sin(x + w/2) - sin(x - w/2) = 2*cos(x)*sin(w/2)``. A cosine that does not depend on t is
+a constant, and w is reduced modulo ``2*pi``, so that ``sin(w/2)`` is 0 for no w.
+
+Every divisor is a goal, too: that it is not 0. So is the factor by which both sides of the sum are
+multiplied (``_cleared``), without which 0 = 0 would be a proof.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 import sympy as sp
 from sympy.simplify.fu import TR8
 
 from closedform.language import Schedule, t
-from closedform.verify.claims.core import Goal
+from closedform.verify.claims.core import Goal, all_defined
 from closedform.verify.claims.reading import CLOCK, Reading, read_schedule
 from closedform.verify.tactics.real_line import TIME, as_choices, real_cells
 from closedform.verify.terms import build
@@ -49,23 +55,29 @@ def sum_goals(reading: Reading, steps: int, wanted: Term) -> list[Goal] | str:
             build.less_equal(build.rational(first), CLOCK),
             build.less(CLOCK, build.rational(end)),
         )
-        whole = sp.Add(*(part for part, _ in parts))
+        whole = sp.Add(*(part.value for part in parts))
         text = f"from step {first} on the value is {whole}"
         goals.append(Goal(text, build.equal(value, term(whole)), inside, is_sufficient=True))
-        for part, antidifference in parts:
-            is_cosine = part.has(sp.cos)
-            if not is_cosine:
-                grown = term(antidifference.subs(t, t + 1) - antidifference)
-                text = f"{antidifference} grows by {part} a step"
-                goals.append(Goal(text, build.equal(grown, term(part)), inside, is_sufficient=True))
-            dividend, divisor = antidifference, sp.Integer(1)
-            if is_cosine:
-                divisor = _divisor(part)
-                dividend = antidifference * divisor
-            change = dividend.subs(t, end) - dividend.subs(t, first)
-            ends.setdefault(divisor, []).append(change)
-    goals.append(_total(ends, wanted))
-    return goals
+        for part in parts:
+            if not part.is_identity:
+                goals += _growth_goals(part, inside)
+            change = part.dividend.subs(t, end) - part.dividend.subs(t, first)
+            ends.setdefault(part.divisor, []).append(change)
+    return [*goals, *_total(ends, wanted)]
+
+
+def _growth_goals(part: _Part, inside: tuple[Term, ...]) -> list[Goal]:
+    """The goals that an antidifference has a value, and grows by the part from step to step."""
+    antidifference = part.dividend / part.divisor
+    growth = term(antidifference.subs(t, t + 1) - antidifference)
+    text = f"{antidifference} grows by {part.value} a step"
+    goal = Goal(text, build.equal(growth, term(part.value)), inside, is_sufficient=True)
+    return [*_defined_goals(growth, inside), goal]
+
+
+def _defined_goals(root: Term, inside: tuple[Term, ...] = ()) -> list[Goal]:
+    """The goals that a term of the proof, which the claim does not contain, has a value."""
+    return [replace(goal, is_sufficient=True) for goal in all_defined(root, inside)]
 
 
 def total_of(lr: Schedule, steps: int) -> sp.Expr | None:
@@ -78,25 +90,40 @@ def total_of(lr: Schedule, steps: int) -> sp.Expr | None:
         parts = _parts(to_sympy(value))
         if parts is None:
             return None
-        total += sp.Add(*(f.subs(t, end) - f.subs(t, first) for _, f in parts))
+        for part in parts:
+            antidifference = part.dividend / part.divisor
+            total += antidifference.subs(t, end) - antidifference.subs(t, first)
     return total
 
 
-def _total(ends: dict[sp.Expr, list[sp.Expr]], wanted: Term) -> Goal:
-    """The goal that the parts of a sum add up; without a division where one divisor is irrational.
+def _total(ends: dict[sp.Expr, list[sp.Expr]], wanted: Term) -> list[Goal]:
+    """The goals that the parts of a sum add up; without a division where one divisor is irrational.
 
     Sums of cosines of rational numbers of turns are then compared without quotients of them.
     """
     sums = {divisor: term(sp.Add(*parts)) for divisor, parts in ends.items()}
-    found = build.add(*(build.divide(part, term(by)) for by, part in sums.items()), build.ZERO)
-    shown = (("it", found),)
+    total = build.add(*(build.divide(part, term(by)) for by, part in sums.items()), build.ZERO)
+    goal = Goal("the sum is this one", build.equal(total, wanted), shown=(("it", total),))
     irrational = [divisor for divisor in sums if divisor != 1]
-    statement = build.equal(found, wanted)
-    if len(irrational) == 1:
-        (divisor,) = irrational
-        rest = build.subtract(wanted, sums.get(sp.Integer(1), build.ZERO))
-        statement = build.equal(sums[divisor], build.multiply(rest, term(divisor)))
-    return Goal("the sum is this one", statement, shown=shown)
+    if len(irrational) != 1:
+        return [*_defined_goals(total), goal]
+    (divisor,) = irrational
+    rest = build.subtract(wanted, sums.get(sp.Integer(1), build.ZERO))
+    return _cleared(goal, sums[divisor], rest, term(divisor))
+
+
+def _cleared(goal: Goal, dividend: Term, quotient: Term, factor: Term) -> list[Goal]:
+    """The goal that ``dividend / factor`` is ``quotient``, multiplied by the factor.
+
+    The two are the same where the factor is not 0, which is a goal, too. A product that differs
+    refutes the quotient whatever the factor is.
+    """
+    nonzero = build.negate(build.equal(factor, build.ZERO))
+    product = build.equal(dividend, build.multiply(quotient, factor))
+    return [
+        Goal(f"{factor} is not 0", nonzero, is_sufficient=True),
+        replace(goal, statement=product),
+    ]
 
 
 def _segments(reading: Reading, steps: int) -> list[tuple[int, int, Term]] | None:
@@ -112,31 +139,50 @@ def _segments(reading: Reading, steps: int) -> list[tuple[int, int, Term]] | Non
     return found if len(found) <= _MOST_SEGMENTS else None
 
 
-def _parts(value: sp.Expr) -> list[tuple[sp.Expr, sp.Expr]] | None:
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A summand of a value and its antidifference, ``dividend / divisor``.
+
+    Attributes:
+        value: The summand.
+        dividend: In t.
+        divisor: A number.
+        is_identity: Whether the antidifference is that of a trigonometric identity; otherwise it
+            is to be proved.
+    """
+
+    value: sp.Expr
+    dividend: sp.Expr
+    divisor: sp.Expr = sp.S.One
+    is_identity: bool = False
+
+
+def _parts(value: sp.Expr) -> list[_Part] | None:
     """Parts of a value with their antidifferences; None where one has none here.
 
-    Products of cosines are written as sums of cosines.
+    Products of cosines of t are written as sums of cosines.
     """
-    found = []
-    for part in sp.Add.make_args(sp.expand(TR8(sp.expand(value)))):
-        antidifference = _antidifference(part)
-        if antidifference is None:
-            return None
-        found.append((part, antidifference))
-    return found
+    parts = []
+    for summand in sp.Add.make_args(sp.expand(value)):
+        factor, rest = summand.as_independent(t, as_Add=False)
+        for product in sp.Add.make_args(sp.expand(TR8(rest))):
+            part = _part(factor * product)
+            if part is None:
+                return None
+            parts.append(part)
+    return parts
 
 
-def _antidifference(part: sp.Expr) -> sp.Expr | None:
-    if not part.has(t):
-        return part * t
-    factor, rest = part.as_independent(t, as_Add=False)
-    if rest.is_polynomial(t):
-        found = _of_polynomial(sp.Poly(rest, t))
-    elif isinstance(rest, sp.cos):
-        found = _of_cosine(rest.args[0])
-    else:
-        found = _of_exponential(rest)
-    return None if found is None else factor * found
+def _part(value: sp.Expr) -> _Part | None:
+    factor, rest = value.as_independent(t, as_Add=False)
+    if not value.has(t):
+        return _Part(value, value * t)
+    if isinstance(rest, sp.cos):
+        return _of_cosine(value, factor, rest.args[0])
+    antidifference = (
+        _of_polynomial(sp.Poly(rest, t)) if rest.is_polynomial(t) else _of_exponential(rest)
+    )
+    return None if antidifference is None else _Part(value, factor * antidifference)
 
 
 def _of_polynomial(poly: sp.Poly) -> sp.Expr | None:
@@ -149,23 +195,25 @@ def _of_polynomial(poly: sp.Poly) -> sp.Expr | None:
     return sp.expand(sp.interpolate(list(enumerate(sums)), t))
 
 
-def _divisor(part: sp.Expr) -> sp.Expr:
-    """The divisor ``2*sin(w/2)`` of the antidifference of a cosine, which is above 0."""
-    (cosine,) = part.atoms(sp.cos)
-    half = abs(sp.expand(cosine.args[0]).coeff(t, 1)) / 2
-    return 2 * sp.cos(half - sp.pi / 2)
+def _of_cosine(value: sp.Expr, factor: sp.Expr, angle: sp.Expr) -> _Part | None:
+    """The part ``factor * cos(angle)``, whose angle is a line in t.
 
-
-def _of_cosine(angle: sp.Expr) -> sp.Expr | None:
+    At integers the slope counts modulo ``2*pi``: a multiple of it makes a constant.
+    """
     if not angle.is_polynomial(t) or sp.degree(angle, t) != 1:
         return None
-    slope = sp.expand(angle).coeff(t, 1)
-    if (slope / (2 * sp.pi)).is_integer is not False:
+    slope, start = (sp.expand(angle).coeff(t, power) for power in (1, 0))
+    turns = slope / (2 * sp.pi)
+    if turns.is_rational:
+        turns -= sp.floor(turns)
+        slope = 2 * sp.pi * turns
+    elif turns.is_rational is None:
         return None
-    if slope < 0:
-        return _of_cosine(-angle)
+    if slope == 0:
+        return _Part(value, factor * sp.cos(start) * t)
     half = slope / 2
-    return sp.cos(angle - half - sp.pi / 2) / (2 * sp.cos(half - sp.pi / 2))
+    dividend = factor * sp.cos(slope * t + start - half - sp.pi / 2)
+    return _Part(value, dividend, 2 * sp.cos(half - sp.pi / 2), is_identity=True)
 
 
 def _of_exponential(rest: sp.Expr) -> sp.Expr | None:

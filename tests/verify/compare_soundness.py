@@ -1,7 +1,8 @@
-"""Some thousand random goals: no proof that an exact evaluation contradicts. For `make compare`."""
+"""Random goals, sums, conditions: no proof that an evaluation contradicts. For `make compare`."""
 
 import pytest
 
+from tests.verify.claims import conditions, sums
 from tests.verify.tactics.test_soundness import judged
 
 
@@ -14,3 +15,18 @@ def test_no_proof_is_contradicted(clock_only: bool, depth: int, goals: int) -> N
     print(f"{goals} goals of depth {depth}, clock only {clock_only}: {dict(counts)}")
     assert sum(counts.values()) == goals
     assert counts["PROVED"] > goals / 20
+
+
+@pytest.mark.parametrize("seed", range(100, 104))
+def test_no_wrong_sum_is_proved(seed: int) -> None:
+    counts = sums.judged(100, seed)
+    print(f"sums, seed {seed}: {dict(counts)}")
+    assert counts["right PROVED"] > 5 * counts["right UNKNOWN"]
+
+
+@pytest.mark.parametrize("seed", range(100, 104))
+def test_conditions_have_one_meaning(seed: int) -> None:
+    counts = conditions.judged(250, seed)
+    print(f"conditions, seed {seed}: {dict(counts)}")
+    assert counts["same values in onnxruntime"] == counts["finite PROVED"] > 50
+    assert counts["refused"] == counts["finite REFUTED"] > 50

@@ -1,6 +1,8 @@
 """Exact values of expressions at one step: branch by branch, in SymPy numbers.
 
-Only the branch that is taken is evaluated, so a pole in another one does no harm.
+Only the branch that is taken is evaluated, so a pole in another one does no harm. An And or Or has
+a value where its arguments that have values decide it, in whatever order they are written: SymPy
+sorts them. ``ITE(c, a, b)`` means ``(c & a) | (~c & b)``. The prover and graphs do the same.
 """
 
 from __future__ import annotations
@@ -42,7 +44,11 @@ def value_at(expr: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> sp.Expr:
 
 
 def holds_at(condition: sp.Basic, values: dict[sp.Symbol, sp.Expr]) -> bool:
-    """Returns whether a condition of a Piecewise holds at these values."""
+    """Returns whether a condition of a Piecewise holds at these values.
+
+    Raises:
+        DomainError: It has no value there, or is not a comparison.
+    """
     if condition in (sp.true, sp.false):
         return bool(condition)
     if isinstance(condition, sp.And | sp.Or):
@@ -50,8 +56,7 @@ def holds_at(condition: sp.Basic, values: dict[sp.Symbol, sp.Expr]) -> bool:
     if isinstance(condition, sp.Not):
         return not holds_at(condition.args[0], values)
     if isinstance(condition, sp.ITE):
-        test, yes, no = condition.args
-        return holds_at(yes if holds_at(test, values) else no, values)
+        return _choice_at(condition, values)
     if not isinstance(condition, Relational) or isinstance(condition, BooleanFunction):
         raise DomainError(f"{condition} is not a comparison", where=_place(values))
     left, right = (_value(arg, values) for arg in condition.args)
@@ -73,6 +78,17 @@ def _junction_at(condition: sp.Basic, values: dict[sp.Symbol, sp.Expr]) -> bool:
     if undefined is not None:
         raise undefined
     return not decisive
+
+
+def _choice_at(condition: sp.ITE, values: dict[sp.Symbol, sp.Expr]) -> bool:
+    test, yes, no = condition.args
+    try:
+        is_taken = holds_at(test, values)
+    except DomainError:
+        if not holds_at(yes, values) and not holds_at(no, values):
+            return False
+        raise
+    return holds_at(yes if is_taken else no, values)
 
 
 def to_float(value: sp.Expr) -> float:

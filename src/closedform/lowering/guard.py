@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import sympy as sp
+from sympy.core.relational import Relational
 
 from closedform.errors import DomainError
 from closedform.language.exact import holds_at, value_at
@@ -41,6 +42,7 @@ class Requirement:
 
     requirement: str
     is_met: Callable[[Interval], bool]
+    relation: type[Relational]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +53,14 @@ class Path:
         parent: The branch around it; None for the whole expression.
         conditions: Those of all branches up to it, or of more: they share one list.
         place: The index of its own condition.
+        excuses: Partial arguments of the And or Or that the operand is in, with the truth by which
+            each decides it: where one of them does, the operand does not matter.
     """
 
     parent: Path | None = None
     conditions: Sequence[sp.Basic] = ()
     place: int = 0
+    excuses: tuple[tuple[sp.Basic, bool], ...] = ()
 
     def expression(self, tensors: frozenset[sp.Symbol] = frozenset()) -> sp.Basic:
         """Returns the condition under which the branch is taken, as far as scalars decide it."""
@@ -66,10 +71,27 @@ class Path:
         scalar = [part for part in parts if not part.free_symbols & tensors]
         return sp.And(self.parent.expression(tensors), *scalar)
 
+    def has_excuses(self) -> bool:
+        """Whether other partial arguments may decide an And or Or that the operand is in."""
+        return bool(self.excuses) or (self.parent is not None and self.parent.has_excuses())
 
-NONZERO = Requirement("not zero", lambda values: values.is_nonzero)
-POSITIVE = Requirement("above zero", lambda values: values.is_positive)
-NONNEGATIVE = Requirement("not below zero", lambda values: values.is_nonnegative)
+    def is_excused(self, values: dict[sp.Symbol, sp.Expr]) -> bool:
+        """Whether such an argument has a value that decides at these values."""
+        decides = any(_is(truth, other, values) for other, truth in self.excuses)
+        return decides or (self.parent is not None and self.parent.is_excused(values))
+
+
+def _is(truth: bool, condition: sp.Basic, values: dict[sp.Symbol, sp.Expr]) -> bool:
+    """Whether a condition has a value, and this one."""
+    try:
+        return holds_at(condition, values) is truth
+    except DomainError:
+        return False
+
+
+NONZERO = Requirement("not zero", lambda values: values.is_nonzero, sp.Ne)
+POSITIVE = Requirement("above zero", lambda values: values.is_positive, sp.Gt)
+NONNEGATIVE = Requirement("not below zero", lambda values: values.is_nonnegative, sp.Ge)
 
 
 def guard(
@@ -147,8 +169,9 @@ class _Guard:
     def _junction(self, expr: sp.Basic, taken: Domain, path: Path) -> sp.Basic:
         """An And matters to an argument only where the others hold, an Or where they do not.
 
-        Only arguments that are total by themselves count as the others: were two partial ones to
-        lean on each other, both could be changed at the same step.
+        Only arguments that are total by themselves are conditions of a safe operand: were two
+        partial ones to lean on each other, both could be changed at the same step. Partial ones
+        excuse each other: where one decides, the operand of another may be illegal.
         """
         is_and = isinstance(expr, sp.And)
         total = [arg for arg in expr.args if self._is_total(arg)]
@@ -156,9 +179,13 @@ class _Guard:
         inside = narrow(taken, joined, holds=is_and)
         if len(total) == len(expr.args) or inside is None:
             return expr if inside is not None else joined
-        here = Path(path, (joined,)) if is_and else Path(path, (joined, sp.true), 1)
-        partial = [self.visit(arg, inside, here) for arg in expr.args if arg not in total]
-        return expr.func(joined, *partial)
+        conditions, place = ((joined,), 0) if is_and else ((joined, sp.true), 1)
+        partial = [arg for arg in expr.args if arg not in total]
+        guarded = []
+        for arg in partial:
+            excuses = tuple((other, not is_and) for other in partial if other is not arg)
+            guarded.append(self.visit(arg, inside, Path(path, conditions, place, excuses)))
+        return expr.func(joined, *guarded)
 
     def _is_total(self, expr: sp.Basic) -> bool:
         """Whether every operand in an expression is legal at every step, taken or not."""
@@ -179,7 +206,10 @@ class _Guard:
         condition = path.expression(self.tensors)
         if needed.is_met(inside):
             return _hold(operand, inside, needed, condition)
-        self._refute(operand, needed, taken, condition, user)
+        self._refute(operand, needed, taken, path, user)
+        if path.has_excuses():
+            # Others may be changed at the same step: this one only where it is illegal.
+            condition = sp.And(condition, needed.relation(operand, 0))
         return SafeOperand(operand, condition)
 
     def _refute(
@@ -187,10 +217,11 @@ class _Guard:
         operand: sp.Expr,
         needed: Requirement,
         taken: Domain,
-        condition: sp.Basic,
+        path: Path,
         user: sp.Expr,
     ) -> None:
-        """Raises if a step is found at which the operand is illegal and taken."""
+        """Raises if a step is found at which the operand is illegal, taken and not excused."""
+        condition = path.expression(self.tensors)
         unbound = sorted(symbol.name for symbol in operand.free_symbols - {t, *self.numbers})
         if unbound:
             raise DomainError(
@@ -205,7 +236,8 @@ class _Guard:
             value = value_at(operand, values)
             sign = sp.sign(sp.N(value, 40))
             # The sign of a number beyond all that SymPy computes with stays open.
-            if sign.is_Integer and not needed.is_met(point(Fraction(int(sign)))):
+            is_illegal = sign.is_Integer and not needed.is_met(point(Fraction(int(sign))))
+            if is_illegal and not path.is_excused(values):
                 raise DomainError(
                     f"{user} has no finite real value at t = {step}: {operand} is {value}, "
                     f"and must be {needed.requirement}",

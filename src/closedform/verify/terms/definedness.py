@@ -2,6 +2,10 @@
 
 Partial operations are: a quotient (divisor 0), a logarithm (argument not above 0), a power
 (base 0 or negative), a table (index outside), and a choice without a last branch.
+
+Conditions are evaluated lazily, as in ``language.exact`` and in graphs: of a choice the branch that
+is taken counts, and a part of an ``and`` or ``or`` may be undefined where another part that has a
+value decides it. The order of the parts does not matter; SymPy keeps none.
 """
 
 from __future__ import annotations
@@ -90,8 +94,9 @@ def obligations(term: Term, taken: bool = True) -> list[Obligation]:
     return _taken(term)
 
 
-# Conditions as a linked list, so that a chain of n branches costs n, not n * n.
-_Path = tuple["_Path", Term] | None
+# Conditions as a linked list, so that a chain of n branches costs n, not n * n. None in the place
+# of a condition says that some are left out.
+_Path = tuple["_Path", Term | None] | None
 
 
 def _taken(root: Term) -> list[Obligation]:
@@ -108,17 +113,59 @@ def _taken(root: Term) -> list[Obligation]:
         seen[node, id(path)] = path
         demand = _demand(node)
         if demand is not None:
-            found.setdefault(replace(demand, path=_conditions(path), node=node))
-        pending.extend((arg, way) for arg, way in _ways(node, path) if arg in partial)
+            found.setdefault(
+                replace(
+                    demand,
+                    path=_conditions(path),
+                    is_sufficient=_is_shortened(path),
+                    node=node,
+                )
+            )
+        pending.extend((arg, way) for arg, way in _ways(node, path, partial) if arg in partial)
     return list(found)
 
 
-def _ways(node: Term, path: _Path) -> list[tuple[Term, _Path]]:
+def _ways(node: Term, path: _Path, partial: set[Term]) -> list[tuple[Term, _Path]]:
     """The arguments of a node, the last one first, and the conditions under which each is taken."""
+    if node.op in (Op.AND, Op.OR):
+        return _ways_of_junction(node, path, partial)
     if node.op is not Op.ITE:
         return [(arg, path) for arg in reversed(node.args)]
     condition, then, otherwise = node.args
     return [(otherwise, (path, negate(condition))), (then, (path, condition)), (condition, path)]
+
+
+def _ways_of_junction(node: Term, path: _Path, partial: set[Term]) -> list[tuple[Term, _Path]]:
+    """The partial arguments of an ``and`` or ``or``; each matters where no other one decides."""
+    partial_args = [arg for arg in node.args if arg in partial]
+    if not partial_args:
+        return []
+    total = node.args if node.op is Op.AND else tuple(map(negate, node.args))
+    for arg, open_ in zip(node.args, total, strict=True):
+        if arg not in partial:
+            path = (path, open_)
+    if len(partial_args) == 1:
+        return [(partial_args[0], path)]
+    operations = sum(1 for part in walk(*partial_args) if _demand(part) is not None)
+    if operations > LIMITS.junction_operations:
+        return [(arg, (path, None)) for arg in reversed(partial_args)]
+    undecided = {arg: _undecided(arg, node.op) for arg in partial_args}
+    ways: list[tuple[Term, _Path]] = []
+    for arg in reversed(partial_args):
+        way = path
+        for other in partial_args:
+            way = way if other is arg else (way, undecided[other])
+        ways.append((arg, way))
+    return ways
+
+
+def _undecided(arg: Term, op: Op) -> Term:
+    """The condition that an argument of an ``and`` or ``or`` does not decide it.
+
+    It has no value there, or not the decisive one.
+    """
+    undefined = (negate(demand.claim) for demand in obligations(arg))
+    return either(*undefined, arg if op is Op.AND else negate(arg))
 
 
 def _taken_on_common_paths(root: Term, partial: set[Term]) -> list[Obligation]:
@@ -132,7 +179,7 @@ def _taken_on_common_paths(root: Term, partial: set[Term]) -> list[Obligation]:
         if node not in partial:
             continue
         own = paths[node]
-        for arg, way in _ways(node, None):
+        for arg, way in _ways(node, None, partial):
             reached = (*own, *_conditions(way))[: LIMITS.path_conditions]
             paths[arg] = _common(paths[arg], reached) if arg in paths else reached
         demand = _demand(node)
@@ -150,8 +197,18 @@ def _conditions(path: _Path) -> tuple[Term, ...]:
     conditions = []
     while path is not None:
         path, condition = path
-        conditions.append(condition)
+        if condition is not None:
+            conditions.append(condition)
     return tuple(reversed(conditions))
+
+
+def _is_shortened(path: _Path) -> bool:
+    """Whether conditions are left out of a path."""
+    while path is not None:
+        path, condition = path
+        if condition is None:
+            return True
+    return False
 
 
 def _partial_below(root: Term) -> set[Term]:

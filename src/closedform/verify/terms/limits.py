@@ -126,6 +126,7 @@ class Limits:
     reached_branches: int = 32  # branches that are asked whether they can be reached
     paths: int = 100_000  # paths to partial operations
     path_conditions: int = 64  # conditions of a path that is common to others
+    junction_operations: int = 12  # partial operations of an and or or whose parts excuse others
     floors: int = 3  # floors in one cell of the claim of continuity
     unread_directions: int = 2  # conditions of unknown direction in one cell
 

@@ -14,6 +14,8 @@ import sympy as sp
 import closedform as cf
 from closedform.errors import ArgumentError, ExportError, TraceError
 from closedform.language import GRAD, PARAM, GlobalSum, hyper, state, t
+from closedform.language.literals import literal
+from tests.support.literals import drawn_floats
 
 
 def test_the_error_where_jax_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,6 +43,32 @@ class TestWithJax:
         warmup = cf.from_optax(optax.warmup_cosine_decay_schedule(0.0, 0.1, 30, 300, 0.01))
         library = cf.schedules.linear(0, 0.1, 30).then(cf.schedules.cosine(0.1, 0.01, 270))
         assert cf.claims.equal(warmup, library).verify().proved
+
+    def test_literals_are_the_numbers_that_they_were_written_as(self) -> None:
+        """10,000 float32 literals: 500 in equations, the others in tables of 100."""
+        jnp = self.jnp
+        numbers = drawn_floats("float32", 10_200, seed=11)
+        for number in numbers[:500]:
+            schedule = cf.from_optax(lambda count, n=number: count * 0 + n)
+            assert schedule.exact(0) == literal(float(number), "float32"), number
+        for first in range(500, len(numbers) - 99, 100):
+            table = np.array(numbers[first : first + 100])
+            looked_up = cf.from_optax(lambda count, rows=table: jnp.asarray(rows)[count])
+            for place in range(100):
+                assert looked_up.exact(place) == literal(float(table[place]), "float32")
+
+    @pytest.mark.parametrize("steps", [3, 1000, 1_234_567, 7_654_321, 2**24])
+    def test_ends_are_exact(self, steps: int) -> None:
+        assert cf.from_optax(self.optax.linear_schedule(1e-3, 0, steps)).exact(steps) == 0
+
+    def test_literals_of_other_dtypes(self) -> None:
+        jnp = self.jnp
+        for number, dtype in ((0.1, jnp.bfloat16), (0.1, jnp.float16), (1e-3, jnp.float64)):
+            schedule = cf.from_optax(lambda c, n=number, d=dtype: jnp.where(c < 5, d(n), d(1)))
+            assert schedule.exact(0) == sp.Rational(repr(number))
+        for whole in (2**31 - 1, 2**40 + 1, -(2**62)):
+            schedule = cf.from_optax(lambda c, n=whole: jnp.where(c < 5, jnp.int64(n), 0))
+            assert schedule.exact(0) == whole
 
     def test_control_flow_of_schedules(self) -> None:
         jax, jnp = self.jax, self.jnp

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import sympy as sp
 from flint import arb, fmpq
@@ -12,6 +13,7 @@ from closedform.errors import VerificationError
 from closedform.importers.python.exact import is_decimal
 from closedform.importers.python.prover import Part
 from closedform.language import Schedule
+from closedform.language.literals import multiple_of_pi
 from closedform.verify.claims.induction import recurrence
 from closedform.verify.claims.reading import CLOCK
 from closedform.verify.tactics.clock import walk_segment
@@ -19,7 +21,6 @@ from closedform.verify.tactics.prover import prove
 from closedform.verify.tactics.trend import trend
 from closedform.verify.terms.build import (
     FALSE,
-    PI,
     TRUE,
     both,
     either,
@@ -35,12 +36,12 @@ from closedform.verify.terms.limits import Deadline, OutOfTime
 from closedform.verify.terms.partition import FOREVER, Segment, partition
 from closedform.verify.terms.sympy_io import term
 from closedform.verify.terms.tree import RELATIONS, Op, Term
-from closedform.verify.translation.constants import bits, enclosure, simplest_between
+from closedform.verify.translation.constants import bits, simplest_between
 
 _ULPS = 2
 """A float that was computed is at most so many units in the last place from the exact number."""
-_FEW_BITS = 40
-"""Of 2**51 relative distances: one float in 2**11 is near a fraction of so few bits by accident."""
+_FEW_BITS = 34
+"""Of 2**51 relative distances: one float in 2**17 is near a fraction of so few bits by accident."""
 _MOST_PARTS = 8
 """A condition that changes more often becomes a part of the expression."""
 _LEVELS = 16
@@ -66,8 +67,8 @@ class TracingProver:
         """Returns the number that a float was rounded from.
 
         In this order: the decimal that it prints as, if that is short; the simplest fraction within
-        two units in the last place, if it is simple; a simple multiple of pi, or the root of a
-        simple fraction; the decimal that it prints as.
+        two units in the last place, if it is simple; a multiple of pi as in ``literal``, or the root
+        of a simple fraction; the decimal that it prints as.
 
         Example:
             >>> from math import pi
@@ -84,11 +85,9 @@ class TracingProver:
         simplest = simplest_between(low, high)
         if bits(simplest) <= _FEW_BITS:
             return _rational(simplest)
-        pi_low, pi_high = _pi()
-        ends = sorted((low / pi_low, low / pi_high)), sorted((high / pi_low, high / pi_high))
-        factor = simplest_between(ends[0][0], ends[1][1])
-        if bits(factor) <= _FEW_BITS:
-            return _rational(factor) * sp.pi
+        multiple = multiple_of_pi(*sorted(abs(Fraction(int(x.p), int(x.q))) for x in (low, high)))
+        if multiple is not None:
+            return multiple * sp.pi if number > 0 else -multiple * sp.pi
         squares = sorted((low * low, high * high))
         square = simplest_between(squares[0], squares[1])
         if bits(square) <= _FEW_BITS:
@@ -151,13 +150,6 @@ class TracingProver:
 
 def _rational(number: fmpq) -> sp.Rational:
     return sp.Rational(int(number.p), int(number.q))
-
-
-def _pi() -> tuple[fmpq, fmpq]:
-    found = enclosure(PI)
-    if found is None:
-        raise VerificationError("pi has no enclosure")
-    return found
 
 
 def _merged(

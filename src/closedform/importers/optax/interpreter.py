@@ -17,9 +17,7 @@ from sympy.core.relational import Relational
 
 from closedform.errors import ClosedFormError, TraceError
 from closedform.importers.optax.jaxprs import (
-    NARROW,
     Equation,
-    decimals,
     inlined,
     is_literal,
     needed,
@@ -29,6 +27,7 @@ from closedform.importers.python.exact import is_decimal
 from closedform.importers.python.prover import Part, Prover
 from closedform.importers.tensors.algebra import Algebra, Rule, constant
 from closedform.importers.tensors.values import Axes, Definitions, Sizes, Value, without_ite
+from closedform.language.literals import FORMATS, literal
 from closedform.language.symbols import t
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -48,6 +47,8 @@ MOST_ROUNDS = 128
 
 
 _MOST_INTERVALS = 4
+_COMPLEMENT_DIGITS = 8
+"""A float64 that is 1 less a decimal of more digits may be so by accident."""
 _FAR = 2**31
 
 
@@ -148,7 +149,7 @@ class Interpreter:
     def _literal(self, literal: Any) -> Known:
         expr = self.sizes.get(id(literal))
         if expr is None:
-            return self.of_array(literal.val)
+            return self.of_array(np.asarray(literal.val, dtype=literal.aval.dtype))
         self.algebra.is_structural |= any("[" in symbol.name for symbol in expr.free_symbols)
         return Value(expr)
 
@@ -160,30 +161,28 @@ class Interpreter:
         Raises:
             TraceError: It has too many elements, or ones that are not numbers.
         """
-        if not hasattr(array, "dtype"):
-            return Value(self.number(array))
-        if str(array.dtype) in NARROW:
-            array = decimals(array)
         numbers = np.asarray(array)
-        if not (np.issubdtype(numbers.dtype, np.number) or numbers.dtype == bool):
-            raise TraceError(f"a constant of dtype {array.dtype} has no expression")
-        plain = numbers.reshape(-1).tolist()
-        if not numbers.ndim or all(number == plain[0] for number in plain):
-            return Value(self.number(plain[0] if plain else 0))
-        return as_array([self.number(number) for number in plain], numbers.shape)
+        is_float = str(numbers.dtype) in FORMATS
+        if not (is_float or np.issubdtype(numbers.dtype, np.integer) or numbers.dtype == bool):
+            raise TraceError(f"a constant of dtype {numbers.dtype} has no expression")
+        plain = (numbers.astype(np.float64) if is_float else numbers).reshape(-1).tolist()
+        exact = {number: self._exact(number, str(numbers.dtype)) for number in plain or [0]}
+        if len(exact) == 1:
+            return Value(next(iter(exact.values())))
+        return as_array([exact[number] for number in plain], numbers.shape)
 
-    def number(self, number: complex) -> sp.Basic:
-        """Returns the number that a constant was rounded from: 1 - 0.999 in floats is 1/1000."""
-        if isinstance(number, bool | int) or number == int_of(number):
-            return constant(number if isinstance(number, bool) else int(number.real))
-        if not isinstance(number, float):
-            raise TraceError(f"the constant {number!r} is not a real number")
-        if not math.isfinite(number) or is_decimal(number):
+    def _exact(self, number: float, dtype: str) -> sp.Basic:
+        """The number that a constant stands for; infinities and NaN are themselves.
+
+        Python computes in float64: 1 - 0.999 is 1/1000, and 0.01 / 0.1 is 1/10.
+        """
+        if not isinstance(number, float) or not math.isfinite(number):
             return constant(number)
+        if dtype != "float64":
+            return literal(number, dtype)
         complement = 1.0 - number
-        if is_decimal(complement) and 1.0 - complement == number:
-            return 1 - constant(complement)
-        return self.prover.exact(number)
+        is_rounded = is_decimal(complement, _COMPLEMENT_DIGITS) and 1.0 - complement == number
+        return 1 - literal(complement) if is_rounded else self.prover.exact(number)
 
     # --- elementwise -----------------------------------------------------------------------------
 
@@ -234,12 +233,6 @@ class Interpreter:
 def _interval(part: Part) -> sp.Basic:
     after = sp.Ge(t, part.first) if part.first else sp.true
     return after if part.end is None else sp.And(after, sp.Lt(t, part.end))
-
-
-def int_of(number: complex) -> int | None:
-    """Returns the integer below a float, up to 2**53; None for others."""
-    is_small = isinstance(number, float) and abs(number) <= 2**53
-    return int(number.real) if is_small else None
 
 
 def as_array(elements: Sequence[sp.Basic], shape: Sizes) -> Known:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from fractions import Fraction
 from typing import Any, TypeAlias
 
 import jax
@@ -20,6 +19,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from closedform.errors import ClosedFormError, TraceError
 from closedform.importers.frames import origin
+from closedform.language.literals import literal
 
 Tree: TypeAlias = Any
 """A pytree."""
@@ -30,7 +30,6 @@ Equation: TypeAlias = Any
 _INLINED = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 _CONTROL = frozenset({"cond", "scan", "while"})
 NARROW = frozenset({"float32", "bfloat16", "float16"})
-_LARGEST_DENOMINATOR = 8
 _JAX = ("/jax/", "/jaxlib/", "/closedform/importers/")
 
 
@@ -139,22 +138,12 @@ def in_double(
 
 
 def decimals(array: Any) -> Any:
-    """Returns an array of narrow floats in float64, each the number that it was rounded from.
-
-    That is the decimal that it prints as, or, where that is long, a simple multiple of pi.
-    """
+    """Returns an array of floats in float64, each the number that ``literal`` reads it as."""
     numbers = np.asarray(array)
-    printed = [_decimal(number) for number in numbers.reshape(-1)]
-    return np.array(printed, dtype=np.float64).reshape(numbers.shape)
-
-
-def _decimal(number: Any) -> float:
-    printed = float(str(number))
-    if number != 0 and np.isfinite(printed):
-        ratio = Fraction(printed / math.pi).limit_denominator(_LARGEST_DENOMINATOR)
-        if ratio and type(number)(float(ratio) * math.pi) == number:
-            return float(ratio) * math.pi
-    return printed
+    dtype = str(numbers.dtype)
+    values, places = np.unique(numbers.reshape(-1).astype(np.float64), return_inverse=True)
+    read = [float(literal(one, dtype)) if math.isfinite(one) else one for one in values.tolist()]
+    return np.array(read, dtype=np.float64)[places].reshape(numbers.shape)
 
 
 def _wide(value: Any, narrow: frozenset[str]) -> Any:

@@ -90,7 +90,9 @@ def _check(function: Callable[[Any], Any], expr: sp.Expr, prover: Prover, where:
     count = jax.ShapeDtypeStruct((), jnp.int32)
     steps = _padded(steps_of(expr))
     try:
-        own = jax.vmap(in_double(function, count))(jnp.asarray(steps, dtype=jnp.int32))
+        own = jax.vmap(in_double(function, count, is_exact=True))(
+            jnp.asarray(steps, dtype=jnp.int32)
+        )
     except Exception as error:
         raise TraceError(
             f"{type(error).__name__}: {error}", where=place_of(error, where)

@@ -58,10 +58,10 @@ def exact_constant(value: float, expr: sp.Expr) -> float:
     return made
 
 
-def is_decimal(value: float) -> bool:
+def is_decimal(value: float, digits: int = _MOST_DIGITS) -> bool:
     """Returns whether a float prints as a decimal of few digits."""
     mantissa = repr(float(value)).lower().partition("e")[0]
-    return len(mantissa.replace(".", "").strip("-0")) <= _MOST_DIGITS
+    return len(mantissa.replace(".", "").strip("-0")) <= digits
 
 
 def number_of(value: object) -> sp.Expr | None:

@@ -15,8 +15,6 @@ from closedform.errors import DefinitionError
 from closedform.language.literals import LARGEST_DENOMINATOR, LARGEST_NUMERATOR, literal
 from tests.support.literals import drawn_floats
 
-UNSIGNED = {"float64": np.uint64, "float32": np.uint32, "float16": np.uint16}
-
 
 def expected_decimal(number: np.floating[Any]) -> Fraction:
     """The shortest decimal by NumPy's algorithm; whole numbers up to 2**31 themselves."""
@@ -24,13 +22,14 @@ def expected_decimal(number: np.floating[Any]) -> Fraction:
     return Fraction(int(number)) if is_count else Fraction(str(number))
 
 
-@pytest.mark.parametrize("dtype", UNSIGNED)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 def test_floats_are_their_shortest_decimals(dtype: str) -> None:
     for number in drawn_floats(dtype, 2000, seed=7):
         exact = literal(float(number), dtype)
         if exact.has(sp.pi):
             factor = exact / sp.pi
-            assert abs(factor.p) <= LARGEST_NUMERATOR and factor.q <= LARGEST_DENOMINATOR
+            assert abs(factor.p) <= LARGEST_NUMERATOR
+            assert factor.q <= LARGEST_DENOMINATOR
             assert type(number)(float(exact)) == number
             continue
         assert Fraction(int(exact.p), int(exact.q)) == expected_decimal(number), number

@@ -67,8 +67,8 @@ class TracingProver:
         """Returns the number that a float was rounded from.
 
         In this order: the decimal that it prints as, if that is short; the simplest fraction within
-        two units in the last place, if it is simple; a multiple of pi as in ``literal``, or the root
-        of a simple fraction; the decimal that it prints as.
+        two units in the last place, if it is simple; a multiple of pi as in ``literal``, or the
+        root of a simple fraction; the decimal that it prints as.
 
         Example:
             >>> from math import pi

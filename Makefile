@@ -131,7 +131,7 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s \
 	  tests/torch/compare_clients.py tests/torch/compare_pytorch_accelerated.py
 	@echo "== compare: every rule in eager, torch.compile and onnxruntime, 100 steps"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/torch/compare_backends.py \
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/torch/compare_backends.py tests/torch/compare_under_schedulers.py \
 	  tests/torch/compare_distributed.py
 	@echo "== compare: a zoo of models and situations of training, beside torch"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/training/compare_zoo.py

@@ -227,7 +227,7 @@ CASES = [
     of_torch("RAdam", invariants=above("exp_avg_sq")),
     of_torch("Adadelta", invariants=above("square_avg", "acc_delta")),
     of_torch("Rprop", is_numeric=True),
-    of_torch("ASGD", is_numeric=True, known="eta and mu are states of torch, formulas in t here"),
+    of_torch("ASGD", is_numeric=True),
     of_torch("Adafactor", is_numeric=True),
     of_torch("Muon", is_numeric=True),
     of_optax("sgd", lambda: cf.optimizers.sgd(0.01)),

@@ -282,7 +282,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "no stored dtype": (
         lambda: rounded(GRAD, "f8"),
-        "rounded needs one of ('bf16', 'f16'), got 'f8'",
+        "rounded needs one of ('bf16', 'f16', 'f32'), got 'f8'",
     ),
     "no axis of a state": (
         lambda: UpdateRule("test", PARAM, ROWS).state_shape("rows", (7,)),

@@ -19,6 +19,9 @@ from closedform.language.settled import RealValued
 STORED = ("bf16", "f16")
 """Dtypes that tensors are rounded to, and are not computed in."""
 
+ROUNDED = (*STORED, "f32")
+"""Dtypes that a value of a rule may be rounded to."""
+
 
 class AllBut(sp.Tuple):
     """All axes of a tensor but one, whatever its rank."""
@@ -284,13 +287,13 @@ def like_param(x: Operand) -> sp.Expr:
 
 
 def rounded(x: Operand, dtype: str) -> sp.Expr:
-    """Returns a tensor rounded to the numbers of a stored dtype, "bf16" or "f16".
+    """Returns a tensor rounded to the numbers of a dtype, "bf16", "f16" or "f32".
 
     Raises:
         DefinitionError: It is not such a dtype.
     """
-    if dtype not in STORED:
-        raise DefinitionError(f"rounded needs one of {STORED}, got {dtype!r}")
+    if dtype not in ROUNDED:
+        raise DefinitionError(f"rounded needs one of {ROUNDED}, got {dtype!r}")
     return Rounded(operand(x, "rounded"), Str(dtype))
 
 

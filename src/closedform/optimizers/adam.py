@@ -17,6 +17,7 @@ from closedform.optimizers.formulas import (
     decoupled,
     rectification,
     rule_of,
+    storage,
     weighted,
     with_penalty,
 )
@@ -236,6 +237,7 @@ def nadam(
     *,
     maximize: bool = False,
     doubled_factor: bool = False,
+    scalar_states: str | None = None,
 ) -> UpdateRule:
     r"""Returns NAdam: Adam with Nesterov momentum and a momentum that warms up.
 
@@ -266,9 +268,12 @@ def nadam(
         maximize: Whether to ascend: the gradient enters with a minus.
         doubled_factor: True for the defect of cerebras, whose 1 - M' μ² takes the momentum of the
             step once more than the formula has it: 1 - M' μ_{t+1} μ_{t+2}.
+        scalar_states: ``"f32"`` to round M and its factors to float32 in graphs of float64, too, as
+            torch does where its default dtype is float32; None to keep M in the dtype of the graph.
 
     Raises:
-        DefinitionError: A number out of its range, not two betas, or a flag that is not a bool.
+        DefinitionError: A number out of its range, not two betas, a flag that is not a bool, or
+            another dtype than ``"f32"``.
 
     Example:
         >>> rule = nadam()
@@ -293,7 +298,8 @@ def nadam(
     mean = blend(state("exp_avg"), gradient, hyper("beta1"))
     square = weighted(state("exp_avg_sq"), gradient**2, hyper("beta2"))
     now, following = _momentum(t + 1), _momentum(t + 2)
-    product = state("mu_product") * now
+    stored = storage(scalar_states, "nadam")
+    product = stored(state("mu_product") * stored(now))
     ahead = product * following
     if flag(doubled_factor, "doubled_factor", "nadam"):
         ahead = ahead * now

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import sympy as sp
+
 from closedform.errors import DefinitionError
 from closedform.language import Schedule, exact_number
 from closedform.language.aliases import Hyper
@@ -143,6 +145,11 @@ def choice(value: object, name: str, where: str, options: tuple[str, ...]) -> st
             f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}", where=where
         )
     return str(value)
+
+
+def number_or_zero(value: Any) -> sp.Expr:
+    """Returns a checked hyperparameter where it is a number, else 0: for states not yet read."""
+    return sp.Integer(0) if value is None or isinstance(value, Schedule) else value
 
 
 def is_zero(value: object) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,17 +22,26 @@ from closedform.language import (
     local,
     reduce_mean,
     reduce_sum,
+    rounded,
     state,
     t,
 )
 from closedform.language.aliases import Hyper
 from closedform.language.settled import made, product
-from closedform.optimizers.arguments import flag, hyperparameter, is_zero
+from closedform.optimizers.arguments import choice, flag, hyperparameter, is_zero
 
 
 def ascent_or_descent(maximize: bool, where: str) -> sp.Expr:
     """Returns the gradient, negated to maximize."""
     return -GRAD if flag(maximize, "maximize", where) else GRAD
+
+
+def storage(dtype: str | None, where: str) -> Callable[[sp.Expr], sp.Expr]:
+    """Returns the rounding of a scalar where it is stored; None leaves it in the graph's dtype."""
+    if dtype is None:
+        return lambda expr: expr
+    dtype = choice(dtype, "scalar_states", where, ("f32",))
+    return lambda expr: rounded(expr, dtype)
 
 
 def with_penalty(gradient: sp.Expr, weight_decay: Hyper) -> sp.Expr:

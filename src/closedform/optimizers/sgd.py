@@ -8,8 +8,15 @@ from closedform.errors import DefinitionError
 from closedform.language import PARAM, Schedule, State, UpdateRule, hyper, local, state, t
 from closedform.language.aliases import Hyper
 from closedform.language.settled import made
-from closedform.optimizers.arguments import choice, flag, hyperparameter, hyperparameters, is_zero
-from closedform.optimizers.formulas import ascent_or_descent, rule_of, with_penalty
+from closedform.optimizers.arguments import (
+    choice,
+    flag,
+    hyperparameter,
+    hyperparameters,
+    is_zero,
+    number_or_zero,
+)
+from closedform.optimizers.formulas import ascent_or_descent, rule_of, storage, with_penalty
 
 FIRST_MOMENTUM = ("gradient", "dampened")
 
@@ -124,51 +131,66 @@ def asgd(
     weight_decay: Hyper = 0,
     *,
     maximize: bool = False,
+    scalar_states: str | None = None,
 ) -> UpdateRule:
     r"""Returns gradient descent with a decaying rate, and the average of its parameters.
 
     .. math::
         g' &= \pm g + \lambda p \\
-        \eta_t &= \eta\, (1 + \gamma \eta t)^{-\alpha}, \quad
-        \mu_t = \frac{1}{\max(1, t - t_0)} \\
-        p' &= p - \eta_t (g' + \gamma p) \\
+        e &= \begin{cases} \eta & t = 0 \\ \eta_t & \text{otherwise} \end{cases} \\
+        p' &= p - e\, (g' + \gamma p) \\
         a' &= \begin{cases} p' & \mu_t = 1 \\
-        a + \mu_t (p' - a) & \text{otherwise} \end{cases}
+        a + \mu_t (p' - a) & \text{otherwise} \end{cases} \\
+        \eta_{t+1} &= \eta\, (1 + \gamma \eta (t + 1))^{-\alpha}, \quad
+        \mu_{t+1} = \frac{1}{\max(1, t + 1 - t_0)}
 
-    State: ``ax`` a, shape of the parameter, initially 0: the average, which no step reads.
+    A step stores the rate and the weight of the next step, so a scheduled η acts one step later
+    than in other rules, except at the first step.
+
+    States: ``eta`` η_t, a scalar, initially η where it is a number, and 0 otherwise: the first step
+    does not read it; ``mu`` μ_t, a scalar, initially 1; ``ax`` a, shape of the parameter, initially
+    0: the average, which no step reads.
 
     Args:
         lr: The first learning rate η >= 0. As every hyperparameter here: a number or a Schedule.
             None, for an input of the graph, does not compile for lr and lambd: without values
-            it is not known that 1 + γηt is above 0.
+            it is not known that 1 + γη(t + 1) is above 0.
         lambd: The factor γ >= 0 of the decay of the parameter and of the learning rate.
         alpha: The exponent α >= 0 with which the learning rate decays.
         t0: The step >= 0 after which the average begins.
         weight_decay: The factor λ >= 0 of the L2 penalty; the number 0 leaves the term out.
         maximize: Whether to ascend: the gradient enters with a minus.
+        scalar_states: ``"f32"`` to round η_t and μ_t to float32 in graphs of float64, too, as torch
+            does where its default dtype is float32; None to keep them in the dtype of the graph.
 
     Raises:
-        DefinitionError: A number out of its range.
+        DefinitionError: A number out of its range, or another dtype than ``"f32"``.
 
     Example:
         >>> rule = asgd(lr=0.1)
         >>> list(rule.states), rule.hyperparameters["t0"]
-        (['ax'], 1000000)
+        (['eta', 'mu', 'ax'], 1000000)
 
-    Source: Polyak and Juditsky (1992); Bottou (2010) for the rate. ``ASGD`` of torch 2.13 and of
-    cerebras.pytorch 2.10, with one set of defaults. Both keep η_t and μ_t as float32 states ``eta``
-    and ``mu``, derived from t here; a scheduled η therefore acts one step later in them, and enters
-    with the value of this step here.
+    Source: Polyak and Juditsky (1992); Bottou (2010) for the rate. ``ASGD`` of torch 2.13
+    (torch/optim/asgd.py writes ``eta`` and ``mu`` after it has used them) and of cerebras.pytorch
+    2.10, with one set of defaults; there a scheduler does not change the rate of the first step,
+    which is that of the constructor.
     """
     values = hyperparameters(
         "asgd", lr=lr, lambd=lambd, alpha=alpha, t0=t0, weight_decay=weight_decay
     )
     gradient = with_penalty(ascent_or_descent(maximize, "asgd"), values["weight_decay"])
-    rate = hyper("lr") / (1 + hyper("lambd") * hyper("lr") * t) ** hyper("alpha")
+    stored = storage(scalar_states, "asgd")
+    rate = sp.Piecewise((stored(hyper("lr")), sp.Eq(t, 0)), (state("eta"), True))
     # The decay joins the gradient: the factor 1 - lambd*rate, rounded to float32, would err by up
     # to 3e-8 at each step to the same side, and a term of its own would round the parameter twice.
     param = PARAM - rate * (gradient + hyper("lambd") * PARAM)
-    since = t - hyper("t0")
-    averaged = state("ax") + (param - state("ax")) / made(sp.Max, 1, since)
-    average = sp.Piecewise((param, since <= 1), (averaged, True))
-    return rule_of("asgd", param, {"ax": State(average)}, values)
+    averaged = state("ax") + state("mu") * (param - state("ax"))
+    next_rate = hyper("lr") / (1 + hyper("lambd") * hyper("lr") * (t + 1)) ** hyper("alpha")
+    next_weight = 1 / made(sp.Max, 1, t + 1 - hyper("t0"))
+    states = {
+        "eta": State(stored(next_rate), number_or_zero(values["lr"]), "scalar"),
+        "mu": State(stored(next_weight), 1, "scalar"),
+        "ax": State(sp.Piecewise((param, state("mu") >= 1), (averaged, True))),
+    }
+    return rule_of("asgd", param, states, values)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import sympy as sp
 
-from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, state
+from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, state, t
 from closedform.language.aliases import Hyper
 from closedform.language.settled import made
 from closedform.optimizers.arguments import (
@@ -14,6 +14,7 @@ from closedform.optimizers.arguments import (
     hyperparameter,
     hyperparameters,
     number,
+    number_or_zero,
     several,
 )
 from closedform.optimizers.formulas import (
@@ -163,6 +164,7 @@ def rprop(
     step_sizes: Sequence[Hyper] = (1e-6, 50),
     *,
     maximize: bool = False,
+    lr_at_first_step: bool = False,
 ) -> UpdateRule:
     r"""Returns Rprop without backtracking: after a change of sign it waits for one step.
 
@@ -176,15 +178,18 @@ def rprop(
     States, each of the parameter's shape: ``prev`` r, initially 0; ``step_size`` z, initially η.
 
     Args:
-        lr: The first step size η >= 0, a number: no step reads it.
+        lr: The first step size η >= 0, a number: no step reads it. With ``lr_at_first_step`` the
+            first step reads it in place of z, and it may be a Schedule or None.
         etas: The factors η₋ and η₊ of the step size, 0 < η₋ < 1 < η₊. As the step sizes: numbers,
             Schedules, or None for inputs of the graph.
         step_sizes: The least and the largest step size, >= 0.
         maximize: Whether to ascend: the gradient enters with a minus.
+        lr_at_first_step: Whether the first step reads η, as torch's does, which makes its states
+            then: a scheduler may have changed η since the constructor.
 
     Raises:
         DefinitionError: A number out of its range, not two numbers, or a learning rate that is not
-            a number.
+            a number and that the first step does not read.
 
     Example:
         >>> rule = rprop(lr=0.1)
@@ -205,7 +210,13 @@ def rprop(
         "smallest_step": hyperparameter(smallest, "step_sizes[0]", "rprop"),
         "largest_step": hyperparameter(largest, "step_sizes[1]", "rprop"),
     }
-    first = number(lr, "lr", "rprop")
+    before = state("step_size")
+    if flag(lr_at_first_step, "lr_at_first_step", "rprop"):
+        values["lr"] = hyperparameter(lr, "lr", "rprop")
+        first = number_or_zero(values["lr"])
+        before = sp.Piecewise((hyper("lr"), sp.Eq(t, 0)), (before, True))
+    else:
+        first = number(lr, "lr", "rprop")
     gradient = ascent_or_descent(maximize, "rprop")
     agreement = gradient * state("prev")
     agrees, turns = made(sp.Gt, agreement, 0), made(sp.Lt, agreement, 0)
@@ -215,7 +226,7 @@ def rprop(
         (hyper("eta_minus"), turns),
         (1 + agreement, True),
     )
-    size = made(sp.Min, state("step_size") * factor, hyper("largest_step"))
+    size = made(sp.Min, before * factor, hyper("largest_step"))
     size = made(sp.Max, size, hyper("smallest_step"))
     applied = sp.Piecewise((0, turns), (gradient, True))
     states = {"prev": State(applied), "step_size": State(size, first)}

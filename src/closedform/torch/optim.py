@@ -8,27 +8,25 @@ from closedform.torch.compat.namespaces import class_namespace
 from closedform.torch.compat.optimizers import NamedOptimizer, optimizer_classes
 
 
-class _AveragedSGD(NamedOptimizer):
-    """The base of ASGD, whose state dicts have the states that torch keeps beside the step."""
+class _WithScalars(NamedOptimizer):
+    """The base of classes whose scalar states torch keeps in its default dtype."""
 
-    def state_dict(self) -> dict[str, Any]:
-        """Returns the state dict, with ``eta`` and ``mu`` of the last step as torch's has them."""
-        made = super().state_dict()
-        for group in made["param_groups"]:
-            if not {"lr", "lambd", "alpha", "t0"} <= group.keys():  # one is a Schedule
-                continue
-            rate, decay, power, start = (float(group[k]) for k in ("lr", "lambd", "alpha", "t0"))
-            for key in group["params"]:
-                step = float(made["state"][key]["step"])
-                eta = torch.tensor(rate / (1 + decay * rate * step) ** power)
-                mu = torch.tensor(1 / max(1.0, step - start))
-                made["state"][key] = {**made["state"][key], "eta": eta, "mu": mu}
-        return made
+    def _choices(self) -> dict[str, Any]:
+        return {"scalar_states": None if torch.get_default_dtype() == torch.float64 else "f32"}
 
+
+class _WithFirstRate(NamedOptimizer):
+    """The base of Rprop, whose first step makes its states, of the learning rate that is then."""
+
+    def _choices(self) -> dict[str, Any]:
+        return {"lr_at_first_step": True}
+
+
+_BASES = {"ASGD": _WithScalars, "NAdam": _WithScalars, "Rprop": _WithFirstRate}
 
 OPTIMIZERS = {
     **optimizer_classes("torch", __name__),
-    "ASGD": optimizer_classes("torch", __name__, _AveragedSGD)["ASGD"],
+    **{name: optimizer_classes("torch", __name__, base)[name] for name, base in _BASES.items()},
 }
 """The optimizer classes by name."""
 

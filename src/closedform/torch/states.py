@@ -28,9 +28,6 @@ STEP = "step"
 TRAINING_POINT = "training_point"
 """The state that holds a parameter's value for training while it is at the point of evaluation."""
 
-_DERIVED = ("eta", "mu")
-"""States of torch's ASGD that are functions of the step here."""
-
 _PENALTY = "l2_regularization_rate"
 """The entry of cerebras's Adam that holds its weight decay."""
 
@@ -84,7 +81,7 @@ def adapted_states(
             first = make(parameter)
             if not is_training(saved):
                 first[TRAINING_POINT] = parameter.detach().clone()
-            if found.keys() - first.keys() - {*_DERIVED}:
+            if found.keys() - first.keys():
                 for name in found.keys() & states_of(index, saved) - first.keys():
                     first[name] = found[name]
             if found:
@@ -243,7 +240,7 @@ def _checked(
 ) -> dict[str, Tensor]:
     """The initial states of a parameter with the saved step, if the saved states match them."""
     for name in found:
-        if name not in first and name not in _DERIVED:
+        if name not in first:
             raise StateError(f"unknown state {name!r}", where=where, hint=nearest(name, first))
     for name, start in first.items():
         if name == STEP:

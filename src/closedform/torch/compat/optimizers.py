@@ -33,11 +33,13 @@ class FrameworkRule:
         system: The library.
         optimizer: The name of the class.
         as_implemented: Whether to reproduce the defects of the library.
+        choices: Arguments of the library's rule that are no arguments of the class, in pairs.
     """
 
     system: str
     optimizer: str
     as_implemented: bool = False
+    choices: tuple[tuple[str, Any], ...] = ()
 
     @property
     def name(self) -> str:
@@ -64,7 +66,11 @@ class FrameworkRule:
 
     def build(self, values: Mapping[str, Any]) -> UpdateRule:
         """Returns the rule of the class with these arguments."""
-        return frameworks.optimizer(self.system, self.optimizer, values, self.as_implemented)
+        if not self.choices:
+            return frameworks.optimizer(self.system, self.optimizer, values, self.as_implemented)
+        entry = FRAMEWORKS[self.system].optimizers[self.optimizer]
+        filled = fill(entry.parameters, values, self.name)
+        return entry.build({**filled, **dict(self.choices)})
 
 
 class NamedOptimizer(Optimizer):
@@ -87,12 +93,17 @@ class NamedOptimizer(Optimizer):
         as_implemented: bool = False,
         **kwargs: Argument,
     ) -> None:
-        source = FrameworkRule(self.system, self.entry.name, as_implemented)
+        choices = tuple(self._choices().items())
+        source = FrameworkRule(self.system, self.entry.name, as_implemented, choices)
         names = ["params", *(parameter.name for parameter in self.entry.parameters)]
         given = bound_arguments(self.entry.name, names, (params, *args), kwargs, source.name)
         del given["params"]
         defaults = fill(self.entry.parameters, given, source.name)
         self._begin(params, source, {**defaults, **self.entry.fixed}, backend, providers)
+
+    def _choices(self) -> dict[str, Any]:
+        """The arguments of the library's rule that are no arguments of the class."""
+        return {}
 
 
 def optimizer_classes(

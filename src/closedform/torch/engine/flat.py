@@ -324,7 +324,9 @@ class Column:
         """Writes the values, or one value for all."""
         if self._vector is not None:
             if value is not self._vector:
-                self._vector.copy_(value)
+                # One value for all may have been written over the first element of the vector.
+                is_inside = value.data_ptr() == self._vector.data_ptr()
+                self._vector.copy_(value.clone() if is_inside else value)
             return
         sizes = [one.numel() for one in self.tensors]
         parts = value.expand(sum(sizes)).split(sizes)

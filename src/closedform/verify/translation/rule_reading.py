@@ -18,6 +18,7 @@ from closedform.ir import DType, Shape, broadcast, naming
 from closedform.language import GRAD, PARAM, Schedule, UpdateRule, state
 from closedform.language.definitions import taken_by
 from closedform.language.functions import (
+    STORED,
     AllBut,
     BroadcastTo,
     ExpandDims,
@@ -248,9 +249,14 @@ class Reading:
             ExpandDims: lambda expr, read: self._reshaped(expr, read(expr.args[0])),
             Reshape: lambda expr, read: self._reshaped(expr, read(expr.args[0])),
             LikeParam: lambda expr, read: self._reshaped(expr, read(expr.args[0])),
-            Rounded: lambda expr, read: functions.rounded(read(expr.args[0]), expr.args[1].name),
+            Rounded: self._rounded,
             NonFinite: self._non_finite,
         }
+
+    def _rounded(self, expr: sp.Basic, read: Read) -> Term:
+        """A rounding; one to a dtype that is computed in is left out, as casts of graphs are."""
+        operand, dtype = read(expr.args[0]), expr.args[1].name
+        return functions.rounded(operand, dtype) if dtype in STORED else operand
 
     def _reduced(self, kind: str, expr: sp.Basic, operand: Term) -> Term:
         axes, keepdims = self._axes(expr)

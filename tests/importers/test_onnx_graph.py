@@ -281,7 +281,7 @@ REFUSED: list[tuple[Callable[[Path], Any], str]] = [
     ),
     (
         unconnected,
-        "its operand 'ghost' is not computed by any node (node 'sum', operator Add)",
+        "its operand 'ghost' is not computed by any node before it (node 'sum', operator Add)",
     ),
     (
         other_axis,

@@ -10,36 +10,41 @@ from os import PathLike
 from pathlib import Path
 
 import onnx
-from onnx import ModelProto, NodeProto, ValueInfoProto, helper, inliner, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 
 from closedform.errors import ClosedFormError, VerificationError, nearest
-from closedform.importers.onnx_limits import check_size
+from closedform.importers.onnx_checks import CheckedModel, check_model, node_place
 from closedform.importers.onnx_ops import DTYPES, ONNX_ROWS, Reader, add_constant
 from closedform.ir import Builder, Graph, Role, TensorType
+
+OnnxSource = CheckedModel | ModelProto | str | PathLike[str]
+"""A model, or the path of its file."""
 
 _ROLES = {"param": Role.PARAM, "grad": Role.GRAD, "state": Role.STATE}
 STEP = "step"
 
 
-def read_model(source: ModelProto | str | PathLike[str]) -> Graph:
-    """Returns the graph of an ONNX model.
+def read_model(source: OnnxSource, *, has_optional: bool = True) -> Graph:
+    """Returns the graph of an ONNX model, as onnxruntime reads it.
 
     An integer input named ``step``, or the only integer input, is the clock. Inputs named as in the
     files of a rule (``param.w``) have the same roles; all others are hyperparameters.
 
+    Args:
+        source: The model, or the path of its file.
+        has_optional: Whether an optional input is an input; if not, it is the constant that it is
+            for a caller who leaves it out.
+
     Raises:
-        VerificationError: The file cannot be read, or contains an operator, type or attribute that
-            is not supported; the message names the node.
+        VerificationError: The file cannot be read, onnxruntime would refuse it or read it in
+            another way (``onnx_checks``), or it contains an operator, type or attribute that is not
+            supported; the message names the node.
     """
-    model = source if isinstance(source, ModelProto) else load_model(Path(source))
-    check_size(model)
-    if model.functions:
-        model = inliner.inline_local_functions(model)
-    body = model.graph
+    body = checked_model(source).inlined()
     reader = Reader(Builder(body.name or "model"))
-    given = [value for value in body.input if value.name]
-    step = _step_of(given)
-    for value in given:
+    inputs = required_inputs(body) if not has_optional else list(body.input)
+    step = _step_of(inputs)
+    for value in inputs:
         type_ = type_of(value)
         reader.values[value.name] = reader.builder.input(
             value.name, type_, role_of(value.name, step)
@@ -50,20 +55,58 @@ def read_model(source: ModelProto | str | PathLike[str]) -> Graph:
     for node in body.node:
         read_node(reader, node)
     for output in body.output:
-        if output.name not in reader.values:
-            raise VerificationError(f"the output {output.name!r} is not computed by any node")
+        _check_output(output, reader)
         reader.builder.output(output.name, reader.values[output.name])
     return reader.builder.build()
 
 
-def defaults_of(model: ModelProto) -> dict[str, float]:
-    """Returns the values of the scalar inputs that have an initializer: optional inputs."""
-    names = {value.name for value in model.graph.input}
-    return {
-        tensor.name: float(numpy_helper.to_array(tensor))
-        for tensor in model.graph.initializer
-        if tensor.name in names and not tensor.dims
-    }
+def checked_model(source: OnnxSource) -> CheckedModel:
+    """Returns a model that has the operators that are read, and one meaning.
+
+    Raises:
+        VerificationError: As :func:`read_model`.
+    """
+    if isinstance(source, CheckedModel | ModelProto):
+        return check_model(source, _check_operator)
+    return check_model(load_model(Path(source)), _check_operator)
+
+
+def _check_output(output: ValueInfoProto, reader: Reader) -> None:
+    computed = reader.values[output.name].type.dtype
+    declared = output.type.tensor_type.elem_type
+    if DTYPES.get(declared) is not computed:
+        raise VerificationError(
+            f"the output {output.name!r} is declared as "
+            f"{helper.tensor_dtype_to_string(declared) if declared else 'no tensor'}, and computed "
+            f"as {computed}"
+        )
+
+
+def required_inputs(body: GraphProto) -> list[ValueInfoProto]:
+    """Returns the inputs without a default."""
+    defaults = {tensor.name for tensor in body.initializer}
+    return [value for value in body.input if value.name not in defaults]
+
+
+def defaults_of(source: OnnxSource) -> dict[str, float]:
+    """Returns the values of the optional inputs, which have an initializer.
+
+    Raises:
+        VerificationError: An optional input is not a number.
+    """
+    graph = checked_model(source).graph
+    names = {value.name for value in graph.input}
+    defaults: dict[str, float] = {}
+    for tensor in graph.initializer:
+        if tensor.name not in names:
+            continue
+        if tensor.dims or tensor.data_type not in DTYPES:
+            raise VerificationError(f"the default of the input {tensor.name!r} is not a number")
+        number = numpy_helper.to_array(tensor).item()
+        if number != number or abs(number) == float("inf"):
+            raise VerificationError(f"the default of the input {tensor.name!r} is {number}")
+        defaults[tensor.name] = number
+    return defaults
 
 
 def load_model(path: Path) -> ModelProto:
@@ -118,30 +161,31 @@ def type_of(value: ValueInfoProto) -> TensorType:
     return TensorType(DTYPES[tensor.elem_type], tuple(dims))
 
 
+def _check_operator(node: NodeProto) -> None:
+    if node.op_type not in ONNX_ROWS or node.domain:
+        of = f" of the domain {node.domain!r}" if node.domain else ""
+        raise VerificationError(
+            f"the operator {node.op_type!r}{of} is not supported",
+            where=node_place(node),
+            hint=nearest(node.op_type, ONNX_ROWS),
+        )
+
+
 def read_node(reader: Reader, node: NodeProto) -> None:
     """Adds the value of a node.
 
     Raises:
         VerificationError: The node is not supported; the message names it.
     """
-    where = f"node {node.name or node.output[0]!r}, operator {node.op_type}"
-    row = ONNX_ROWS.get(node.op_type)
-    if row is None or node.domain not in ("", "ai.onnx"):
-        of = f" of the domain {node.domain!r}" if node.domain else ""
-        raise VerificationError(
-            f"the operator {node.op_type!r}{of} is not supported",
-            where=where,
-            hint=nearest(node.op_type, ONNX_ROWS),
-        )
+    _check_operator(node)
+    where = node_place(node)
     missing = [name for name in node.input if name not in reader.values]
     if missing or len(node.output) != 1:
-        what = (
-            f"its operand {missing[0]!r} is not computed by any node" if missing else "two results"
-        )
+        what = f"its operand {missing[0]!r} is not computed" if missing else "two results"
         raise VerificationError(what, where=where)
     operands = tuple(reader.values[name] for name in node.input)
     try:
-        result = row(reader, node, operands)
+        result = ONNX_ROWS[node.op_type](reader, node, operands)
     except ClosedFormError as error:
         raise VerificationError(error.what, where=where, hint=error.hint) from error
     name = node.output[0]

@@ -37,14 +37,20 @@ def check_size(model: ModelProto) -> None:
 
 def check_entries(name: str, tensor: TensorProto) -> None:
     """Raises VerificationError if a constant has too many entries."""
-    count = 1
-    for size in tensor.dims:
-        count *= size
+    count = entries_of(tensor)
     if count > MOST_ENTRIES:
         raise VerificationError(
             f"the constant {name!r} has {_count(count)} entries; at most {MOST_ENTRIES} are read",
             hint="a table of so many steps has a formula, or several files",
         )
+
+
+def entries_of(tensor: TensorProto) -> int:
+    """Returns the number of entries that the shape of a constant says."""
+    count = 1
+    for size in tensor.dims:
+        count *= size
+    return count
 
 
 def _count(number: int) -> str:

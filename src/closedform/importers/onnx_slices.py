@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from onnx import FunctionProto, ModelProto, NodeProto
 
 from closedform.errors import VerificationError
-from closedform.importers.onnx_graph import STEP, read_node, role_of, type_of
-from closedform.importers.onnx_limits import check_size
+from closedform.importers.onnx_checks import CheckedModel
+from closedform.importers.onnx_graph import STEP, checked_model, read_node, role_of, type_of
 from closedform.importers.onnx_ops import ONNX_ROWS, Reader, add_constant
 from closedform.ir import Builder, DType, Graph, Role, TensorType
 
@@ -60,7 +60,7 @@ class Slices:
     """The nodes of a model by the parameters that they belong to.
 
     Args:
-        model: The model.
+        source: The model.
         owned: The parameter of an input, and what it is to it, by its name.
         scalar: The dtype of sums over parameters.
 
@@ -70,15 +70,18 @@ class Slices:
     """
 
     def __init__(
-        self, model: ModelProto, owned: Mapping[str, tuple[str, str]], scalar: DType
+        self,
+        source: CheckedModel | ModelProto,
+        owned: Mapping[str, tuple[str, str]],
+        scalar: DType,
     ) -> None:
-        check_size(model)
-        self.model = model
+        checked = checked_model(source)
+        model = self.model = checked.model
         self.scalar = scalar
-        self.functions = {(each.domain, each.name): each for each in model.functions}
+        self.functions = checked.functions
         nodes = [*model.graph.node, *(node for each in model.functions for node in each.node)]
-        known = {*ELEMENTWISE, *(each.name for each in model.functions)}
-        self.is_elementwise = all(node.op_type in known for node in nodes)
+        elementwise = {*self.functions, *(("", operator) for operator in ELEMENTWISE)}
+        self.is_elementwise = all((node.domain, node.op_type) in elementwise for node in nodes)
         self.totals: dict[str, Total] = {}
         self._inputs = {value.name: value for value in model.graph.input}
         self._tensors = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -141,9 +144,6 @@ class Slices:
         return _Value(self._kind("own", label, type_.dtype, shape), param)
 
     def _add(self, node: NodeProto) -> None:
-        missing = [name for name in node.input if name not in self._values]
-        if missing:
-            raise VerificationError(f"the operand {missing[0]!r} is not computed by any node")
         parts = self._parts(node)
         if parts:
             self._values[node.output[0]] = _Value(self._kind("sum", node.output[0]), _SUM, parts)
@@ -160,7 +160,7 @@ class Slices:
 
     def _parts(self, node: NodeProto) -> tuple[tuple[str, str], ...]:
         """The parts of a sum over several parameters, one part each; else none."""
-        if node.op_type != "Add" or node.domain not in ("", "ai.onnx"):
+        if node.op_type != "Add" or node.domain:
             return ()
         parts: list[tuple[str, str]] = []
         for name in node.input:
@@ -207,8 +207,10 @@ class Slices:
 
     def _read_call(self, reader: Reader, node: NodeProto, function: FunctionProto) -> None:
         """Adds the nodes of a function, its inputs being the operands of a call."""
-        if node.attribute or len(node.input) != len(function.input):
-            raise VerificationError(f"the function {function.name!r} is called otherwise than made")
+        if node.attribute or not all(node.input):
+            raise VerificationError(
+                f"the function {function.name!r} is called with attributes or a missing operand"
+            )
         inner = Reader(reader.builder, remainders=reader.remainders, signs=reader.signs)
         for formal, actual in zip(function.input, node.input, strict=True):
             inner.values[formal] = reader.values[actual]

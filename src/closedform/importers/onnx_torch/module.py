@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, inliner, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from closedform.errors import ClosedFormError, ExportError, nearest
-from closedform.importers.onnx_limits import MOST_ENTRIES, check_size
+from closedform.importers.onnx_checks import check_model, node_place
+from closedform.importers.onnx_limits import MOST_ENTRIES
 from closedform.importers.onnx_torch.elementwise import ELEMENTWISE
 from closedform.importers.onnx_torch.layers import LAYERS
 from closedform.importers.onnx_torch.movement import MOVEMENT
@@ -66,9 +67,8 @@ class OnnxModule(torch.nn.Module):
         free_sizes: Names of the free sizes by input and axis.
     """
 
-    def __init__(self, model: ModelProto, trainable: Sequence[str], where: str) -> None:
+    def __init__(self, graph: GraphProto, trainable: Sequence[str], where: str) -> None:
         super().__init__()
-        graph = model.graph
         self._where = where
         self._limit: int | None = None
         weights = dict(_weights(graph, where))
@@ -230,21 +230,21 @@ def read_module(source: ModelProto | str | PathLike[str], trainable: Sequence[st
     """
     where = "the ONNX model" if isinstance(source, ModelProto) else f"file {str(source)!r}"
     model = source if isinstance(source, ModelProto) else _load(Path(source), where)
+    _check_bytes(list(model.graph.initializer), where)
     try:
-        check_size(model)
-        if model.functions:
-            model = inliner.inline_local_functions(model)
+        checked = check_model(model, _check_operator)
     except ClosedFormError as error:
-        raise ExportError(error.what, where=where, hint=error.hint) from error
-    opset = {entry.domain or "ai.onnx": entry.version for entry in model.opset_import}
-    version = opset.get("ai.onnx", 0)
+        is_node = error.where is not None and error.where.startswith("node")
+        place = f"{where}, {error.where}" if is_node else where
+        raise ExportError(error.what, where=place, hint=error.hint) from error
+    (version,) = (entry.version for entry in checked.model.opset_import if not entry.domain)
     if not OLDEST <= version <= NEWEST:
         raise ExportError(
             f"its opset must be in {OLDEST}..{NEWEST}, got {version}",
             where=where,
             hint="convert it with onnx.version_converter.convert_version",
         )
-    return OnnxModule(model, trainable, where)
+    return OnnxModule(checked.inlined(), trainable, where)
 
 
 def _load(path: Path, where: str) -> ModelProto:
@@ -293,9 +293,6 @@ def _check_bytes(tensors: Sequence[TensorProto], where: str) -> None:
 
 def _weights(graph: GraphProto, where: str) -> Iterator[tuple[str, Known]]:
     """The initializers, and the constants among the nodes."""
-    if graph.sparse_initializer:
-        raise ExportError("sparse weights are not supported", where=where)
-    _check_bytes(list(graph.initializer), where)
     for tensor in graph.initializer:
         yield tensor.name, _array(tensor, where)
     for node in graph.node:
@@ -390,22 +387,27 @@ def _symbols(value: onnx.ValueInfoProto, name: str) -> dict[int, str]:
     }
 
 
+def _check_operator(node: NodeProto) -> None:
+    """Raises ExportError if an operator is not supported."""
+    if node.op_type in ROWS and not node.domain:
+        return
+    of = f" of the domain {node.domain!r}" if node.domain else ""
+    raise ExportError(
+        f"the operator {node.op_type!r}{of} is not supported",
+        where=node_place(node),
+        hint="export the model without fused operators"
+        if node.domain
+        else nearest(node.op_type, ROWS),
+    )
+
+
 def _attributes(node: NodeProto, where: str) -> Mapping[str, Any]:
     """The attributes of a node over their defaults.
 
     Raises:
-        ExportError: The operator or an attribute is not supported, or an attribute is missing.
+        ExportError: An attribute is not supported.
     """
-    row = ROWS.get(node.op_type)
-    if row is None or node.domain not in ("", "ai.onnx"):
-        of = f" of the domain {node.domain!r}" if node.domain else ""
-        raise ExportError(
-            f"the operator {node.op_type!r}{of} is not supported",
-            where=where,
-            hint="export the model without fused operators"
-            if node.domain
-            else nearest(node.op_type, ROWS),
-        )
+    row = ROWS[node.op_type]
     given = {}
     for attribute in node.attribute:
         if attribute.name not in row[1]:

@@ -13,10 +13,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from onnx import ModelProto
-
 from closedform.errors import DefinitionError, VerificationError
-from closedform.importers.onnx_graph import load_model, read_model
+from closedform.importers.onnx_checks import CheckedModel
+from closedform.importers.onnx_graph import checked_model, read_model
 from closedform.language import Schedule
 from closedform.verify.claims.changes import argmax, argmin, bounded_change, close
 from closedform.verify.claims.continuity import continuous
@@ -65,7 +64,9 @@ _MADE_AGAIN: Mapping[str, Callable[..., Claim]] = {
 } | {"equal": equal_to, "recurrence": recurrence_of}
 
 
-def verify_file(path: str | PathLike[str], *, budget: float = BUDGET) -> tuple[Schedule, Report]:
+def verify_file(
+    path: str | PathLike[str], model: CheckedModel | None = None, *, budget: float = BUDGET
+) -> tuple[Schedule, Report]:
     """Returns the schedule in an ONNX file, and the verdicts of claims about it.
 
     Asked are the standard claims, and those that the file states as proved, where they can be made
@@ -74,13 +75,14 @@ def verify_file(path: str | PathLike[str], *, budget: float = BUDGET) -> tuple[S
 
     Args:
         path: The file.
+        model: What it contains, if it has been read.
         budget: Seconds for each claim.
 
     Raises:
         VerificationError: The file cannot be read, is not a schedule, or states claims in another
             form than a report has.
     """
-    model = load_model(Path(path))
+    model = checked_model(path) if model is None else model
     where = f"file {str(path)!r}"
     stated = _stated(model, where)
     lifted = from_onnx(model)
@@ -95,9 +97,9 @@ def verify_file(path: str | PathLike[str], *, budget: float = BUDGET) -> tuple[S
     return lifted, Report(f"file {Path(path).name!r}", (*found.values(), *again))
 
 
-def _stated(model: ModelProto, where: str) -> list[dict[str, Any]]:
+def _stated(model: CheckedModel, where: str) -> list[dict[str, Any]]:
     """The claims that the file states as proved."""
-    texts = [entry.value for entry in model.metadata_props if entry.key == KEY]
+    texts = [entry.value for entry in model.model.metadata_props if entry.key == KEY]
     if not texts:
         return []
     wanted = f"{KEY} must be a list of claims with a name and a verdict"
@@ -116,7 +118,7 @@ def _is_entry(entry: Any) -> bool:
     )
 
 
-def _again(entry: dict[str, Any], lifted: Schedule, model: ModelProto, where: str) -> Claim:
+def _again(entry: dict[str, Any], lifted: Schedule, model: CheckedModel, where: str) -> Claim:
     """The claim of an entry about the schedule that was read, stated in the file."""
     name, numbers = entry["claim"], entry.get("arguments")
     make = _MADE_AGAIN.get(name)

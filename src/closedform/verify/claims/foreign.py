@@ -16,7 +16,8 @@ from typing import Any
 from onnx import ModelProto
 
 from closedform.errors import ArgumentError, ClosedFormError, VerificationError
-from closedform.importers.onnx_graph import load_model, read_model, type_of
+from closedform.importers.onnx_checks import CheckedModel
+from closedform.importers.onnx_graph import checked_model, defaults_of, read_model, type_of
 from closedform.ir import Shape, naming
 from closedform.language import Schedule, UpdateRule
 from closedform.options import GraphOptions
@@ -141,17 +142,17 @@ def check_file(
         ArgumentError: It is of another kind than its source.
     """
     begun = time.monotonic()
-    model = load_model(Path(path))
+    model = checked_model(path)
     rows = list(_rows(Path(path), model, source, budget, proof))
     return FileReport(Path(path).name, tuple(rows), time.monotonic() - begun)
 
 
 def _rows(
-    path: Path, model: ModelProto, source: Source | None, budget: float, proof: str | None
+    path: Path, model: CheckedModel, source: Source | None, budget: float, proof: str | None
 ) -> Iterator[Row]:
-    kind = rule_file(model)
+    kind = rule_file(model.model)
     if kind is None:
-        _, report = verify_file(path, budget=budget)
+        _, report = verify_file(path, model, budget=budget)
         if proof is not None:
             write_proofs(report, Path(proof))
         yield from (row_of(finding) for finding in report)
@@ -164,7 +165,7 @@ def _rows(
         yield Row(str(Status.UNKNOWN), f"it is the file {kind!r} of a rule", reason, "source")
 
 
-def _floats(model: ModelProto) -> Row:
+def _floats(model: CheckedModel) -> Row:
     """The results for the graph of a schedule as engines run it."""
     found = schedule_floats(read_model(model))
     point = {name: str(number) for name, number in (found.verdict.counterexample or {}).items()}
@@ -183,9 +184,9 @@ def rule_file(model: ModelProto) -> str | None:
     return "init" if is_first else None
 
 
-def _stated(model: ModelProto) -> Iterator[Row]:
+def _stated(model: CheckedModel) -> Iterator[Row]:
     """Yields what the file says of itself, without an opinion on it."""
-    for entry in model.metadata_props:
+    for entry in model.model.metadata_props:
         if entry.key in STATEMENTS:
             said = _status(entry.value)
             detail = f"stated, not checked: the file says {said}"
@@ -205,7 +206,7 @@ def _status(text: str) -> str:
 
 
 def _compared(
-    path: Path, model: ModelProto, source: Source, kind: str | None, budget: float
+    path: Path, model: CheckedModel, source: Source, kind: str | None, budget: float
 ) -> Row:
     is_rule = isinstance(source, UpdateRule)
     if is_rule is (kind is None):
@@ -219,7 +220,7 @@ def _compared(
         verdict = (
             _verdict_on_rule(model, source, str(kind), budget)
             if isinstance(source, UpdateRule)
-            else validate(source, read_model(model), budget=budget)
+            else _verdict_on_schedule(model, source, budget)
         )
     except (ClosedFormError, ArithmeticError) as error:
         verdict = Verdict(Status.UNKNOWN, reason=str(error))
@@ -232,7 +233,16 @@ def _compared(
     return Row(str(verdict.status), f"the file is {source.name!r}", detail, "translation", shown)
 
 
-def _verdict_on_rule(model: ModelProto, rule: UpdateRule, kind: str, budget: float) -> Verdict:
+def _verdict_on_schedule(model: CheckedModel, source: Schedule, budget: float) -> Verdict:
+    """The verdict on a file for all values of its optional inputs, and for their defaults."""
+    verdict = validate(source, read_model(model), budget=budget)
+    if not verdict.proved or not defaults_of(model):
+        return verdict
+    bound = validate(source, read_model(model, has_optional=False), budget=budget)
+    return verdict if bound.proved else bound
+
+
+def _verdict_on_rule(model: CheckedModel, rule: UpdateRule, kind: str, budget: float) -> Verdict:
     """The verdict on a file of a rule, with the parameters and dtypes that the file has."""
     shapes = _shapes(model, rule)
     if not shapes:
@@ -253,7 +263,7 @@ def _verdict_on_rule(model: ModelProto, rule: UpdateRule, kind: str, budget: flo
     return found[0]
 
 
-def _shapes(model: ModelProto, rule: UpdateRule) -> dict[str, Shape]:
+def _shapes(model: CheckedModel, rule: UpdateRule) -> dict[str, Shape]:
     """The shapes of the parameters of a file, from its parameters or else its first states."""
     values = [*model.graph.input, *model.graph.output]
     types = {value.name: type_of(value) for value in values if "." in value.name}

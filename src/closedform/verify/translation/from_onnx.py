@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from os import PathLike
-from pathlib import Path
-
 import sympy as sp
 from onnx import ModelProto
 
 from closedform.errors import VerificationError
-from closedform.importers.onnx_graph import defaults_of, load_model, read_model
+from closedform.importers.onnx_checks import CheckedModel
+from closedform.importers.onnx_graph import OnnxSource, checked_model, defaults_of, read_model
 from closedform.ir import Graph, Role
 from closedform.ir.types import MAX_STEP
 from closedform.language import Schedule, t
@@ -24,15 +22,14 @@ from closedform.verify.translation.constants import Constants, with_split_consta
 CLOCK = term_of(t)
 
 
-def from_onnx(source: ModelProto | str | PathLike[str], *, stored: bool = False) -> Schedule:
+def from_onnx(source: OnnxSource, *, stored: bool = False) -> Schedule:
     """Returns the schedule that an ONNX model computes, over the exact numbers.
 
     Arguments, errors and an example are those of :func:`closedform.api.from_onnx`.
     """
-    if isinstance(source, ModelProto):
-        model, where = source, f"graph {source.graph.name!r}"
-    else:
-        model, where = load_model(Path(source)), f"file {str(source)!r}"
+    model = checked_model(source)
+    is_file = not isinstance(source, ModelProto | CheckedModel)
+    where = f"file {str(source)!r}" if is_file else f"graph {model.graph.name!r}"
     graph = read_model(model)
     _check_schedule(graph, where)
     constant = as_stored if stored else with_split_constants(Constants(), graph)

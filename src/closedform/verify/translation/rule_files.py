@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from onnx import ModelProto
 
+from closedform.importers.onnx_checks import CheckedModel
 from closedform.importers.onnx_slices import Slices, Total
 from closedform.ir import naming
 from closedform.language import UpdateRule
@@ -78,7 +79,9 @@ FILES: Mapping[str, _Kind] = {
 """The files of a rule that are validated."""
 
 
-def validate_file(name: str, model: Model, file: ModelProto, deadline: float) -> list[Part]:
+def validate_file(
+    name: str, model: Model, file: CheckedModel | ModelProto, deadline: float
+) -> list[Part]:
     """Returns what is shown of one of the ``FILES``.
 
     Args:
@@ -104,7 +107,9 @@ def combined(parts: Sequence[Part]) -> Verdict:
 class _File:
     """The outputs of a file by parameters."""
 
-    def __init__(self, model: Model, file: ModelProto, kind: _Kind, deadline: float) -> None:
+    def __init__(
+        self, model: Model, file: CheckedModel | ModelProto, kind: _Kind, deadline: float
+    ) -> None:
         self.model = model
         self.kind = kind
         self.deadline = deadline

@@ -91,13 +91,15 @@ def test_clocks_are_those_of_exact_values(
     def at(step: int) -> Fraction:
         return values[min(step, len(values) - 1)]
 
+    steps = [step for step in range(60) if (scale * step).denominator == 1]
     pairs = [
-        (at(step), at(int(scale * step + shift)))
-        for step in range(60)
-        if (scale * step).denominator == 1 and scale * step + shift >= 0
+        (at(step), at(int(scale * step + shift))) for step in steps if scale * step + shift >= 0
     ]
     is_same = all(one == other for one, other in pairs)
-    check(claims.equal(schedule, schedule, shift=shift, scale=scale), is_same)
+    has_value = all(scale * step + shift >= 0 for step in steps)
+    check(claims.equal(schedule, schedule, shift=shift, scale=scale), is_same and has_value)
+    where = sp.Rational(scale) * t + shift >= 0
+    check(claims.equal(schedule, schedule, shift=shift, scale=scale, where=where), is_same)
 
 
 # --- single claims -------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ import sympy as sp
 
 from closedform import claims, optimizers, schedules
 from closedform.errors import VerificationError
-from closedform.language import GRAD, PARAM, State, UpdateRule, hyper, state, t
+from closedform.language import GRAD, PARAM, FloorMod, State, UpdateRule, hyper, state, t
 from closedform.verify.claims.core import Claim
 from closedform.verify.claims.standard import verify_rule
 
@@ -339,3 +339,70 @@ def test_a_difference_at_a_state_that_no_run_reaches_is_reported_as_such() -> No
     at_start = claims.same_rule(double, plain, where=sp.And(sp.Eq(t, 0), sp.Eq(state("energy"), 0)))
     assert at_start.verify().refuted
     assert "need not reach" not in at_start.verify().reason
+
+
+# --- the induction of after_steps ----------------------------------------------------------------
+
+MEANS = {
+    "right": GRAD * (1 - MU**t) / (1 - MU),
+    "wrong from step 1 on": GRAD * (1 - MU**t) / (1 - MU)
+    + sp.Piecewise((0, t < 1), (7 * MU**t, True)),
+    "wrong from step 5 on": sp.Piecewise((GRAD * (1 - MU**t) / (1 - MU), t < 5), (0, True)),
+    "nothing": 0 * GRAD,
+}
+
+
+@pytest.mark.parametrize("name", MEANS)
+@pytest.mark.parametrize(
+    ("where", "steps"),
+    [
+        (True, range(9)),
+        (t >= 1, range(1, 9)),
+        (t >= 6, range(6, 9)),
+        (t < 5, range(5)),
+        (t < 1, range(1)),
+        (sp.Eq(t, 4), range(4, 5)),
+        (sp.Eq(FloorMod(t, 2), 0), range(0, 9, 2)),
+        ((t < 2) | (t > 5), (0, 1, 6, 7, 8)),
+        (GRAD > 1, range(9)),
+        ((GRAD > 1) & (t < 5), range(5)),
+    ],
+    ids=str,
+)
+def test_after_steps_is_what_a_run_shows(name: str, where: Any, steps: Iterable[int]) -> None:
+    """The states of a run with one gradient, at each number of steps that the condition names."""
+    claim = claims.after_steps(PLAIN, {"mean": MEANS[name]}, where=where)
+    mean, run = sp.Rational(0), []
+    values = {MU: sp.Rational(9, 10), GRAD: sp.Integer(2)}
+    for _ in range(9):
+        run.append(mean)
+        mean = values[MU] * mean + values[GRAD]
+    is_right = all(MEANS[name].subs({**values, t: step}) == run[step] for step in steps)
+    verdict = claim.verify()
+    assert not verdict.proved or is_right, verdict
+    if is_right and name == "right":
+        assert verdict.proved, verdict
+    assert not verdict.refuted or not is_right, verdict
+    if not is_right and where in (True, t < 5, t < 1, GRAD > 1):
+        assert verdict.refuted, verdict
+    assert where is True or str(where) in claim.sentence
+
+
+def test_a_condition_that_never_holds_proves_nothing() -> None:
+    verdict = claims.after_steps(PLAIN, {"mean": 0 * GRAD}, where=t < 0).verify()
+    assert verdict.refuted
+    assert "holds for some number of steps, it is so nowhere" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        lambda: claims.after_steps(PLAIN, {"mean": 0 * GRAD}, assume=[t >= 1]),
+        lambda: claims.invariant(PLAIN, state("mean") >= 0, assume=[state("mean") >= 0]),
+        lambda: claims.finite_steps(PLAIN, assume=[PARAM > 1]),
+        lambda: claims.after_steps(PLAIN, {"mean": 0 * GRAD}, where=state("mean") >= 0),
+    ],
+)
+def test_an_induction_takes_no_condition_on_what_it_steps_through(claim: Any) -> None:
+    with pytest.raises(VerificationError, match=r"got (t|state\.mean|param) in"):
+        claim()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from closedform.verify.claims.reading import (
     Condition,
     Reading,
     claim_about,
+    condition_text,
     has_value,
     read_schedule,
     said,
@@ -62,7 +63,7 @@ def bounded_change(
         )
     reading = read_schedule(lr, assume, where)
     change = build.subtract(_after(reading.value), reading.value)
-    given = (*reading.given, *map(_after, reading.given))
+    given = (*reading.given, *reading.given_at(build.add(CLOCK, build.ONE)))
     goals = []
     for bound, sign in ((low, ">="), (high, "<=")):
         if bound is None:
@@ -90,7 +91,7 @@ def argmax(
 
     Args:
         lr: The schedule.
-        at: The step, a number or an expression of hyperparameters.
+        at: The step, an integer in the domain: a number or an expression of hyperparameters.
         where: A condition on the steps that it is compared with.
         assume: Conditions on the hyperparameters.
 
@@ -119,8 +120,7 @@ def _extreme(reading: Reading, name: str, at: Any) -> Claim:
     shown = (("the value", reading.value), (f"at {said(at)} it", best))
     sentence = f"the value is nowhere {word} than at step {said(at)}"
     goal = Goal(f"it is not {word}", build.less_equal(*ordered), shown=shown)
-    whole = Goal("the step is at least 0", build.less_equal(build.ZERO, step))
-    presumes = (whole, *has_value(reading), *all_defined(best))
+    presumes = (*reading.step_goals(step, "the step"), *has_value(reading), *all_defined(best))
     return claim_about(reading, name, sentence, [goal], presumes, at=at)
 
 
@@ -144,7 +144,8 @@ def close(
         ulp: The largest difference in units of ``eps * |g|``: eps is 2**-52 in float64, the
             largest distance of floats around 1. Give it or ``within``.
         dtype: The dtype whose eps it is.
-        until: The last step that is compared; all steps if not given.
+        until: The last step that is compared; all steps if not given. A step of f at which g has
+            no value refutes the claim, unless ``until`` or ``where`` excludes it.
         where: A condition on the steps.
         assume: Conditions on the hyperparameters.
 
@@ -166,7 +167,9 @@ def close(
             where=f"schedule {lr.name!r}",
             hint="give one of them",
         )
-    reading, value, name = with_other(read_schedule(lr, assume, where), other)
+    reading = read_schedule(lr, assume, where)
+    second = read_other(reading, other, CLOCK)
+    value, name = second.value, second.name
     if until is not None:
         limit = build.less_equal(CLOCK, reading.read(until))
         reading = replace(reading, where=build.both(reading.where, limit))
@@ -182,8 +185,8 @@ def close(
         Goal(f"the difference is {text}", build.less_equal(side, most), shown=shown)
         for side in (gap, build.negative(gap))
     ]
-    sentence = f"it differs from {name} by {text}"
-    presumes = has_value(reading, value, most)
+    sentence = with_domain(f"it differs from {name} by {text}", reading)
+    presumes = (*second.step_goals(reading), *has_value(reading, value, most))
     return claim_about(
         reading,
         "close",
@@ -197,10 +200,55 @@ def close(
     )
 
 
-def with_other(reading: Reading, other: Schedule | sp.Expr | float) -> tuple[Reading, Term, str]:
-    """Returns the reading with the domain of another schedule, and its value and name."""
-    if not isinstance(other, Schedule):
-        return reading, reading.read(other), said(other)
-    second = read_schedule(other)
-    facts = tuple(dict.fromkeys((*reading.assume, *second.assume)))
-    return replace(reading, assume=facts), second.value, repr(other.name)
+@dataclass(frozen=True, slots=True)
+class Other:
+    """The schedule or expression that another one is compared with, on its clock.
+
+    Attributes:
+        name: Its name, or the expression.
+        value: Its value at the step that is compared.
+        facts: What its domain says of that step, and of hyperparameters.
+    """
+
+    name: str
+    value: Term
+    facts: tuple[Term, ...] = ()
+
+    def step_goals(self, reading: Reading) -> tuple[Goal, ...]:
+        """Returns the goals that it has a value wherever the schedule of a reading has one."""
+        return tuple(
+            Goal(f"{self.name} has a value where {condition_text(fact)}", fact, reading.given)
+            for fact in self.facts
+        )
+
+
+def read_other(reading: Reading, other: Schedule | sp.Expr | float, clock: Term) -> Other:
+    """Returns what a schedule is compared with.
+
+    Args:
+        reading: The schedule.
+        other: Another one, or an expression.
+        clock: The step of the other one that is compared.
+    """
+    if isinstance(other, Schedule):
+        second = read_schedule(other)
+        name, value = repr(other.name), second.value
+        facts = (build.less_equal(build.ZERO, CLOCK), *second.given, *second.assume)
+    else:
+        name, value = said(other), reading.read(other)
+        facts = ()
+    placed = (build.substitute(fact, {CLOCK: clock}) for fact in facts)
+    asked = tuple(fact for fact in placed if fact not in (*reading.assume, build.TRUE))
+    trivial = build.less_equal(build.ZERO, CLOCK)
+    return Other(
+        name,
+        build.substitute(value, {CLOCK: clock}),
+        tuple(fact for fact in asked if fact not in (*reading.given, trivial)),
+    )
+
+
+def with_domain(sentence: str, reading: Reading) -> str:
+    """Returns a sentence that compares two schedules, with the domain of the first one."""
+    if reading.steps == build.TRUE:
+        return sentence
+    return f"{sentence} on its domain {condition_text(reading.steps)}"

@@ -60,15 +60,19 @@ def continuous(
     cells = real_cells(on_the_line(reading.value)) if lr.open else cells_of(lr)
     goals: list[Goal] = []
     for joint in _joints(cells):
-        if build.rational(joint.time) not in spared:
-            goals += joint.goals()
+        time = build.rational(joint.time)
+        if time not in spared:
+            inside = reading.given_at(time)
+            goals += [replace(goal, given=(*inside, *goal.given)) for goal in joint.goals()]
     apart = tuple(build.negate(build.equal(TIME, place)) for place in spared)
+    apart = (*reading.given_at(TIME), *apart)
     for cell in cells:
         goals += [_within(cell, goal, apart) for goal in _crossings(cell.value)]
     names = ", ".join(said(place) for place in places)
     sentence = "the value does not jump" + (f" but at t = {names}" if names else "")
     presumes = has_value(reading)
-    claim = claim_about(reading, "continuous", sentence, goals, presumes)
+    everywhere = replace(reading, where=build.TRUE, steps=build.TRUE)
+    claim = claim_about(everywhere, "continuous", sentence, goals, presumes)
     return replace(claim, is_question=is_question)
 
 

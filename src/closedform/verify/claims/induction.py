@@ -16,6 +16,7 @@ from closedform.verify.claims.reading import (
     Condition,
     Reading,
     claim_about,
+    condition_text,
     has_value,
     read_schedule,
     said,
@@ -69,7 +70,7 @@ def recurrence(
     following = _expression(step(PREVIOUS, t))
     made = substitute(reading.read(following), places)
     after = substitute(reading.value, {CLOCK: here})
-    given = tuple(substitute(fact, {CLOCK: here}) for fact in reading.given)
+    given = reading.given_at(here)
     wanted = reading.read(first)
     goals = [
         Goal(f"value at 0 = {said(first)}", equal(start, wanted), shown=(("it", start),)),
@@ -86,7 +87,10 @@ def recurrence(
     claim = claim_about(
         everywhere, "recurrence", sentence, goals, presumes, first=first, step=following
     )
-    return claim if reading.where == TRUE else replace(claim, arguments=None)
+    if reading.where == TRUE:
+        return claim
+    sentence += f" where {condition_text(reading.where)}"
+    return replace(claim, sentence=sentence, arguments=None)
 
 
 def recurrence_of(lr: Schedule, first: Any, step: sp.Expr, **conditions: Any) -> Claim:
@@ -121,6 +125,12 @@ def area(
         True
     """
     reading = read_schedule(lr, assume)
+    if reading.where != TRUE:
+        raise VerificationError(
+            f"a sum is over all steps, got the condition {condition_text(reading.where)} in assume",
+            where=f"schedule {lr.name!r}",
+            hint="assume is for hyperparameters; write a condition on t as a branch",
+        )
     wanted = reading.read(total)
     if steps is None:
         begin = substitute(wanted, {CLOCK: ZERO})
@@ -141,7 +151,8 @@ def area(
             hint="give the sum as an expression in t, which is proved by induction",
         )
     sentence = f"the values of the first {steps} steps add up to {said(total)}"
-    presumes = has_value(reading, wanted)
+    last = reading.step_goals(rational(steps - 1), "the last step") if steps else ()
+    presumes = (*last, *has_value(reading, wanted))
     summed = sum_goals(reading, steps, wanted)
     goals = [_added(reading, steps, wanted, summed)] if isinstance(summed, str) else summed
     return claim_about(reading, "area", sentence, goals, presumes, total=total, steps=steps)

@@ -18,15 +18,19 @@ from closedform.verify.terms.build import (
     FALSE,
     HALF,
     TRUE,
+    ZERO,
     both,
     cospi,
+    equal,
+    floor,
+    less_equal,
     own_symbol,
     rebuild,
     substitute,
     subtract,
 )
 from closedform.verify.terms.sympy_io import term, to_sympy
-from closedform.verify.terms.tree import Op, Sign, Term, fold, symbols
+from closedform.verify.terms.tree import Op, Sign, Term, fold, symbols, walk
 
 CLOCK = term(t)
 LATER = own_symbol("t'", integer=True, sign=Sign.NONNEGATIVE)
@@ -43,14 +47,16 @@ class Reading:
     Attributes:
         schedule: The schedule.
         value: Its value at ``t``, known hyperparameters as numbers.
-        assume: Its domain, and what else is assumed.
+        assume: What its domain and the claim assume of hyperparameters.
         where: The condition on ``t`` under which it is asked about; true for everywhere.
+        steps: The condition on ``t`` that its domain declares: the steps at which it has a value.
     """
 
     schedule: Schedule
     value: Term
     assume: tuple[Term, ...]
     where: Term = TRUE
+    steps: Term = TRUE
 
     def read(self, expr: Any) -> Term:
         """Returns the term of a number, an expression or a condition about the schedule."""
@@ -58,18 +64,38 @@ class Reading:
 
     @property
     def given(self) -> tuple[Term, ...]:
-        """The condition as a premise; none where it holds everywhere."""
-        return () if self.where == TRUE else (self.where,)
+        """The conditions on the step as premises; none where they hold everywhere.
+
+        What is asked about another step, too, has them at that step, too (``given_at``).
+        """
+        return tuple(fact for fact in (self.steps, self.where) if fact != TRUE)
+
+    def given_at(self, step: Term) -> tuple[Term, ...]:
+        """Returns the conditions on the step at another step."""
+        return tuple(substitute(fact, {CLOCK: step}) for fact in self.given)
 
     def later(self, root: Term) -> Term:
         """Returns a term at the later of two steps."""
         return substitute(root, {CLOCK: LATER})
 
+    def step_goals(self, step: Term, name: str) -> tuple[Goal, ...]:
+        """Returns the goals that a term is a step of the schedule: an integer in its domain."""
+        whole = equal(step, floor(step))
+        goals = [Goal(f"{name} is an integer", whole, shown=(("it", step),))]
+        goals.append(Goal(f"{name} is at least 0", less_equal(ZERO, step), shown=(("it", step),)))
+        if self.steps != TRUE:
+            inside = substitute(self.steps, {CLOCK: step})
+            text = f"{name} is in the domain {condition_text(self.steps)}"
+            goals.append(Goal(text, inside, shown=(("it", step),)))
+        return (*all_defined(step), *goals)
+
 
 def read_schedule(
     schedule: Schedule, assume: Iterable[Condition] = (), where: Condition = True
 ) -> Reading:
-    """Returns the schedule as the prover reads it, with its domain among the assumptions.
+    """Returns the schedule as the prover reads it, with its domain as premises.
+
+    What ``assume`` says of the step is part of the condition ``where``, which the claim states.
 
     Raises:
         VerificationError: It is not a Schedule, or the prover cannot read its expression.
@@ -79,13 +105,20 @@ def read_schedule(
             f"this claim is about a Schedule, got {type(schedule).__name__}",
             hint="make one with closedform.Schedule or closedform.schedules",
         )
-    facts = (read_about(schedule, rule) for rule in (*schedule.domain, *assume))
+    domain = [read_about(schedule, rule) for rule in schedule.domain]
+    assumed = [read_about(schedule, rule) for rule in assume]
+    facts = (fact for fact in (*domain, *assumed) if not _is_about_steps(fact))
     return Reading(
         schedule,
         value_term(schedule),
         tuple(fact for fact in dict.fromkeys(facts) if fact != TRUE),
-        read_about(schedule, where),
+        both(read_about(schedule, where), *filter(_is_about_steps, assumed)),
+        both(*filter(_is_about_steps, domain)),
     )
+
+
+def _is_about_steps(fact: Term) -> bool:
+    return CLOCK in walk(fact)
 
 
 def value_term(schedule: Schedule) -> Term:
@@ -156,7 +189,7 @@ def claim_about(
         else replace(goal, given=(*reading.given, *goal.given))
         for goal in goals
     )
-    condition = f" where {condition_text(reading.where)}" if reading.given else ""
+    condition = f" where {condition_text(reading.where)}" if reading.where != TRUE else ""
     return Claim(
         name,
         sentence + condition,
@@ -175,7 +208,7 @@ _WITHOUT_CONDITIONS = frozenset({"area", "ends_at", "periodic"})
 
 def _stated(reading: Reading, name: str, arguments: Mapping[str, Any]) -> dict[str, str] | None:
     """The arguments of a claim and its conditions as text; None where one has none."""
-    condition = both(reading.where, *reading.assume)
+    condition = both(reading.where, reading.steps, *reading.assume)
     if condition == TRUE:
         return as_texts(**arguments)
     if name in _WITHOUT_CONDITIONS or set(symbols(condition)) - {"t"}:

@@ -14,7 +14,7 @@ import sympy as sp
 from closedform.errors import VerificationError, nearest
 from closedform.language import PARAM, UpdateRule, state, t
 from closedform.verify.claims.core import Claim, Goal
-from closedform.verify.claims.reading import Condition, said
+from closedform.verify.claims.reading import CLOCK, LATER, Condition, said
 from closedform.verify.claims.step import (
     STEP_LATER,
     Step,
@@ -26,8 +26,9 @@ from closedform.verify.claims.step import (
     open_symbols,
     step_of,
 )
-from closedform.verify.terms.build import absolute, equal, less_equal, subtract
+from closedform.verify.terms.build import absolute, equal, less, less_equal, substitute, subtract
 from closedform.verify.terms.sympy_io import term
+from closedform.verify.terms.tree import Op, Term, walk
 
 ANY_STATE = (
     "at a state that a run need not reach: give invariants= of the states that it does reach"
@@ -278,13 +279,21 @@ def after_steps(
 ) -> Claim:
     """Claims the states after t steps with one gradient, by induction on t.
 
+    The induction is whole: it begins at t = 0, and each step before one at which ``where`` holds
+    is asked, whether ``where`` holds there or not. A step that fails leaves the claim UNKNOWN where
+    the condition is not one on the first steps, such as ``t < 100``.
+
     Args:
         rule: The rule.
         states: An expression in ``t``, ``GRAD`` and hyperparameters for each state that the claim
             is about; at t = 0 it is the state's initial value.
-        where: A condition on ``t`` and ``GRAD`` under which the step is taken.
+        where: A condition on ``t``, ``GRAD`` and hyperparameters: the numbers of steps after
+            which the states are so. It must hold somewhere.
         open: Hyperparameters that are quantified over all their values.
         assume: Conditions on hyperparameters.
+
+    Raises:
+        VerificationError: ``where`` is about the parameter or a state, or ``assume`` about t.
 
     Example:
         >>> from closedform import GRAD, optimizers, t
@@ -296,20 +305,62 @@ def after_steps(
     _check_states(states, step)
     closed = {name: step.read(exactly(expr)) for name, expr in states.items()}
     places = {state(name): expr for name, expr in closed.items()}
-    given = given_by(step.read(where))
+    condition = step.read(where)
+    _check_condition(condition, step)
+    before, given = _before(condition)
+    is_prefix = all(map(_is_prefix, given_by(condition)))
     goals: list[Goal] = []
     presumes: list[Goal] = []
+    if given:
+        text = f"{said(where)} holds for some number of steps"
+        presumes.append(Goal(text, term(condition), is_somewhere=True))
     for name, expr in closed.items():
         begin, wanted = term(expr.xreplace({t: sp.Integer(0)})), term(step.initial[name])
         made = step.states[name].xreplace(places)
         later = expr.xreplace(STEP_LATER)
         shown = (("the step", term(made)), ("the formula", term(later)))
+        statement, text = equal(term(made), term(later)), f"a step keeps {name} so"
         goals += [
-            Goal(f"{name} begins so", equal(begin, wanted), shown=(("it", begin),)),
-            Goal(f"a step keeps {name} so", equal(term(made), term(later)), given, shown=shown),
+            Goal(f"{name} begins so", equal(begin, wanted), given, shown=(("it", begin),)),
+            Goal(text, statement, before, is_sufficient=not is_prefix, shown=shown),
         ]
-        presumes += defined_in(name, (made, expr, later), given)
+        presumes += defined_in(name, (made, expr, later), before)
     sentence = ", ".join(f"{name} = {said(expr)}" for name, expr in states.items())
     facts = facts_of(step, assume)
     sentence = f"after t steps with one gradient {sentence}"
+    if given:
+        sentence += f" where {said(where)}"
     return Claim("after_steps", sentence, rule, tuple(goals), tuple(presumes), facts)
+
+
+def _check_condition(condition: sp.Basic, step: Step) -> None:
+    """Raises VerificationError for a condition on what the steps change."""
+    changed = {PARAM, *(state(name) for name in step.states)}
+    for symbol in sorted(condition.free_symbols & changed, key=str):
+        raise VerificationError(
+            f"where is about t, GRAD and hyperparameters, got {symbol} in {said(condition)}",
+            where=f"rule {step.rule.name!r}",
+            hint="write the state's formula in its place",
+        )
+
+
+def _before(condition: sp.Basic) -> tuple[tuple[Term, ...], tuple[Term, ...]]:
+    """The premises of a step before one at which a condition holds, and of the first step.
+
+    The step at which it holds is any later one, so that every step before it is asked.
+    """
+    given = given_by(condition)
+    if t not in condition.free_symbols:
+        return given, given
+    later = tuple(substitute(fact, {CLOCK: LATER}) for fact in given)
+    return (*later, less(CLOCK, LATER)), later
+
+
+def _is_prefix(condition: Term) -> bool:
+    """Whether a condition that holds at a step is written so that it holds at all before it."""
+    if condition.op is Op.AND:
+        return all(map(_is_prefix, condition.args))
+    if CLOCK not in walk(condition):
+        return True
+    is_limit = condition.op in (Op.LESS, Op.LESS_EQUAL) and condition.args[0] == CLOCK
+    return is_limit and CLOCK not in walk(condition.args[1])

@@ -144,8 +144,23 @@ def given_by(*conditions: sp.Basic) -> tuple[Term, ...]:
 
 
 def facts_of(step: Step, assume: Iterable[Condition]) -> tuple[Term, ...]:
-    """Returns the assumptions of a claim about a rule."""
-    return given_by(*map(step.read, assume))
+    """Returns the assumptions of a claim about a rule.
+
+    Raises:
+        VerificationError: One is about t, the parameter or a state: an induction would skip the
+            steps at which it does not hold.
+    """
+    conditions = tuple(assume)
+    changed = {t, PARAM, *(state(name) for name in step.states)}
+    for condition in conditions:
+        symbols = condition.free_symbols if isinstance(condition, sp.Basic) else set()
+        for symbol in sorted(symbols & changed, key=str):
+            raise VerificationError(
+                f"assume holds conditions on hyperparameters, got {symbol} in {said(condition)}",
+                where=f"rule {step.rule.name!r}",
+                hint="state it as an invariant, or with where",
+            )
+    return given_by(*map(step.read, conditions))
 
 
 def defined_in(label: str, exprs: Iterable[sp.Expr], given: tuple[Term, ...]) -> Iterator[Goal]:

@@ -11,14 +11,15 @@ import sympy as sp
 
 from closedform.errors import VerificationError
 from closedform.language import Schedule, exact_number, t
-from closedform.verify.claims.changes import with_other
-from closedform.verify.claims.core import Claim, Goal, all_defined
+from closedform.verify.claims.changes import read_other, with_domain
+from closedform.verify.claims.core import Claim, Goal
 from closedform.verify.claims.reading import (
     CLOCK,
     LATER,
     Condition,
     Reading,
     claim_about,
+    condition_text,
     has_value,
     read_schedule,
     said,
@@ -27,7 +28,7 @@ from closedform.verify.claims.statements import as_texts
 from closedform.verify.tactics.real_line import TIME, Cell, as_choices, real_cells
 from closedform.verify.terms import build
 from closedform.verify.terms.tables import is_integer
-from closedform.verify.terms.tree import RELATIONS, Op, Term, fold, symbols, walk
+from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, fold, symbols, walk
 
 
 def bounded(
@@ -149,7 +150,7 @@ def _of_two_steps(reading: Reading, direction: str) -> Goal:
     return Goal(
         f"the value is {direction}",
         _DIRECTIONS[direction](reading.value, after),
-        (*reading.given, *map(reading.later, reading.given), build.less(CLOCK, LATER)),
+        (*reading.given, *reading.given_at(LATER), build.less(CLOCK, LATER)),
         shown=(("at t it", reading.value), ("at t' it", after)),
     )
 
@@ -159,7 +160,8 @@ def _step_by_step(reading: Reading, direction: str) -> list[Goal] | None:
 
     Neighbours among the steps that are compared are enough: the ways of a value add up.
     """
-    root = build.substitute(build.ite(reading.where, reading.value, build.UNDEFINED), {CLOCK: TIME})
+    asked = build.ite(build.both(*reading.given), reading.value, build.UNDEFINED)
+    root = build.substitute(asked, {CLOCK: TIME})
     if reading.schedule.open or set(symbols(root)) - {"t"}:
         return None
     cells = [
@@ -188,7 +190,9 @@ def _step_by_step(reading: Reading, direction: str) -> list[Goal] | None:
 
 def _within(cell: Cell, reading: Reading, direction: str) -> Goal:
     here = build.substitute(cell.value, {TIME: CLOCK})
-    goal = _of_two_steps(replace(reading, value=here, where=build.TRUE), direction)
+    goal = _of_two_steps(
+        replace(reading, value=here, where=build.TRUE, steps=build.TRUE), direction
+    )
     ends = [build.less_equal(build.rational(cell.first), CLOCK)]
     if cell.last is not None:
         ends.append(build.less_equal(LATER, build.rational(cell.last)))
@@ -201,7 +205,8 @@ def ends_at(lr: Schedule, value: Any, at: Any = None, *, assume: Iterable[Condit
     Args:
         lr: The schedule.
         value: The value at the end.
-        at: The step from which it holds; the length of the schedule if not given.
+        at: The step from which it holds, an integer in the domain; the length of the schedule if
+            not given.
         assume: Conditions on the hyperparameters.
 
     Raises:
@@ -217,27 +222,36 @@ def ends_at(lr: Schedule, value: Any, at: Any = None, *, assume: Iterable[Condit
         )
     reading = read_schedule(lr, assume)
     first, last = reading.read(begin), reading.read(value)
-    reading = replace(reading, where=build.less_equal(first, CLOCK))
+    sentence = f"the value is {said(value)} from step {said(begin)} on"
+    if reading.where != build.TRUE:
+        sentence += f" where {condition_text(reading.where)}"
+    steps = () if at is None else reading.step_goals(first, "the first step")
+    reading = replace(reading, where=build.both(build.less_equal(first, CLOCK), reading.where))
     shown = (("it", reading.value),)
     goal = Goal(f"value = {said(value)}", build.equal(reading.value, last), shown=shown)
-    claim = claim_about(reading, "ends_at", goal.text, [goal], has_value(reading, last))
-    sentence = f"the value is {said(value)} from step {said(begin)} on"
+    presumes = (*steps, *has_value(reading, last))
+    claim = claim_about(reading, "ends_at", goal.text, [goal], presumes)
     return replace(claim, sentence=sentence, arguments=as_texts(value=value, at=begin))
 
 
 def periodic(lr: Schedule, period: Any, *, assume: Iterable[Condition] = ()) -> Claim:
-    """Claims that the value is the same ``period`` steps later, an integer of at least 1."""
+    """Claims that the value is the same ``period`` steps later, an integer of at least 1.
+
+    Two steps are compared where both are in the domain, which must hold a period.
+    """
     reading = read_schedule(lr, assume)
     steps = reading.read(period)
-    after = build.substitute(reading.value, {CLOCK: build.add(CLOCK, steps)})
+    later = build.add(CLOCK, steps)
+    after = build.substitute(reading.value, {CLOCK: later})
     whole = Goal("the period is at least one step", build.less_equal(build.ONE, steps))
     goal = Goal(
         "the value is the same a period later",
         build.equal(after, reading.value),
+        (*reading.given, *reading.given_at(later)),
         shown=(("it", reading.value), ("a period later it", after)),
     )
     sentence = f"the value repeats every {said(period)} steps"
-    presumes = has_value(reading, steps)
+    presumes = (*reading.step_goals(steps, "the period"), *has_value(reading))
     return claim_about(reading, "periodic", sentence, [whole, goal], presumes, period=period)
 
 
@@ -253,7 +267,8 @@ def equal_to(
     """Claims that two schedules have the same value at each step that satisfies ``where``.
 
     Open hyperparameters of one name are one. ``other`` may be an expression, too. It is called
-    ``closedform.claims.equal``.
+    ``closedform.claims.equal``. A step of f at which g has no value, before its first step or
+    after its domain, refutes the claim unless ``where`` excludes it.
 
     Args:
         lr: The schedule f.
@@ -272,35 +287,37 @@ def equal_to(
         >>> equal_to(short, long, scale=2).verify().status.value
         'PROVED'
     """
-    reading, value, name = with_other(read_schedule(lr, assume, where), other)
-    own, clock = _clocks(lr, shift, scale)
-    before = build.less_equal(build.ZERO, clock)
-    if (own, clock) != (CLOCK, CLOCK):
-        value = build.substitute(value, {CLOCK: clock})
-        reading = _at(reading, own)
-        name += f" at step {said(exact_number(scale) * t + shift)}"
-    given = () if clock == CLOCK else (before,)
+    reading = read_schedule(lr, assume, where)
+    ratio, offset = _clock_of(lr, shift, scale)
+    own, clock = _clocks(ratio, offset)
+    compared = _at(reading, own)
+    second = read_other(reading, other, clock)
+    name = second.name
+    sentence = f"it is equal to {name}"
+    if (ratio, offset) != (1, 0):
+        name += f" at step {said(ratio * t + offset)}"
+        sentence = f"it is equal to {name}"
+    if ratio.q != 1:
+        sentence += f", at each step that is a multiple of {ratio.q}"
     goal = Goal(
         f"the value is that of {name}",
-        build.equal(reading.value, value),
-        (*reading.given, *given),
-        shown=((repr(lr.name), reading.value), (name, value)),
+        build.equal(compared.value, second.value),
+        compared.given,
+        shown=((repr(lr.name), compared.value), (name, second.value)),
     )
-    presumes = (*has_value(reading), *all_defined(value, (*reading.given, *given)))
-    return claim_about(
-        reading,
-        "equal",
-        f"it is equal to {name}",
-        [goal],
-        presumes,
-        other=other.bound if isinstance(other, Schedule) else other,
-        shift=shift or None,
-        scale=None if scale == 1 else scale,
-    )
+    presumes = (*second.step_goals(compared), *has_value(compared, second.value))
+    claim = claim_about(compared, "equal", sentence, [goal], presumes)
+    arguments: dict[str, Any] = {
+        "other": other.bound if isinstance(other, Schedule) else other,
+        "shift": shift or None,
+        "scale": None if scale == 1 else scale,
+    }
+    stated = claim_about(reading, "equal", with_domain(sentence, reading), (), **arguments)
+    return replace(claim, sentence=stated.sentence, arguments=stated.arguments)
 
 
-def _clocks(lr: Schedule, shift: int, scale: Any) -> tuple[Term, Term]:
-    """The steps of both schedules that are compared, of all integers t >= 0."""
+def _clock_of(lr: Schedule, shift: int, scale: Any) -> tuple[sp.Rational, sp.Integer]:
+    """The scale and shift of the other clock."""
     ratio = exact_number(scale, "scale")
     offset = exact_number(shift, "shift")
     if not (ratio.is_Rational and ratio > 0 and offset.is_Integer):
@@ -309,9 +326,21 @@ def _clocks(lr: Schedule, shift: int, scale: Any) -> tuple[Term, Term]:
             f"scale={scale!r}",
             where=f"schedule {lr.name!r}",
         )
-    own = build.multiply(build.rational(int(ratio.q)), CLOCK)
-    other = build.multiply(build.rational(int(ratio.p)), CLOCK)
-    return own, build.add(other, build.rational(int(offset)))
+    return ratio, offset
+
+
+def _clocks(ratio: sp.Rational, offset: sp.Integer) -> tuple[Term, Term]:
+    """The steps of both schedules that are compared, in an integer from 0 on.
+
+    It is the clock where every step is compared, else the number of the step that is: what a
+    counterexample calls it.
+    """
+    index = CLOCK
+    if ratio.q != 1:
+        index = build.own_symbol(f"t/{ratio.q}", integer=True, sign=Sign.NONNEGATIVE)
+    own = build.multiply(build.rational(int(ratio.q)), index)
+    clock = build.add(build.multiply(build.rational(int(ratio.p)), index), build.rational(offset))
+    return own, clock
 
 
 def _at(reading: Reading, clock: Term) -> Reading:
@@ -319,6 +348,6 @@ def _at(reading: Reading, clock: Term) -> Reading:
     return replace(
         reading,
         value=build.substitute(reading.value, {CLOCK: clock}),
-        assume=tuple(build.substitute(fact, {CLOCK: clock}) for fact in reading.assume),
         where=build.substitute(reading.where, {CLOCK: clock}),
+        steps=build.substitute(reading.steps, {CLOCK: clock}),
     )

@@ -18,7 +18,6 @@ from closedform.verify.claims.induction import recurrence
 from closedform.verify.claims.reading import CLOCK
 from closedform.verify.tactics.clock import walk_segment
 from closedform.verify.tactics.prover import prove
-from closedform.verify.tactics.trend import trend
 from closedform.verify.terms.build import (
     FALSE,
     TRUE,
@@ -36,6 +35,7 @@ from closedform.verify.terms.limits import Deadline, OutOfTime
 from closedform.verify.terms.partition import FOREVER, Segment, partition
 from closedform.verify.terms.sympy_io import term
 from closedform.verify.terms.tree import RELATIONS, Op, Term
+from closedform.verify.terms.trend import trend
 from closedform.verify.translation.constants import bits, simplest_between
 
 _ULPS = 2

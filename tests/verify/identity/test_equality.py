@@ -1,17 +1,23 @@
 """Equality on segments of steps: shown only where it is true."""
 
+import random
+
 import pytest
 import sympy as sp
+from flint import arb, fmpq
 
 from closedform import t
 from closedform.language import floor_div, floor_mod
 from closedform.verify.identity.equality import Steps, are_equal, is_defined
-from closedform.verify.terms import sympy_io
+from closedform.verify.terms import build, sympy_io, tree
+from closedform.verify.terms.evaluate import Undefined, value
 from closedform.verify.terms.partition import aligned, partition
-from closedform.verify.terms.tree import Sign, Term
+from closedform.verify.terms.tree import Sign, Term, fold, walk
+from tests.verify.tactics.test_soundness import drawn
 
 CLOCK = sympy_io.term(t)
 ALL = Steps(CLOCK, 0, 2**50)
+HALF, TENTH = sp.Rational(1, 2), sp.Rational(1, 10)
 x = sp.Symbol("x", positive=True)
 v = sp.Symbol("v", real=True)
 
@@ -59,6 +65,31 @@ EQUAL = {
         sp.Min(1 / sp.sqrt(t + 1), (t + 1) / 40 ** sp.Rational(3, 2)),
         sp.Min((t + 1) * sp.sqrt(10) / 800, 1 / sp.sqrt(t + 1)),
     ),
+    "maximum of one sign": (sp.Max(0, inert_cos(t / 30) / 2 + HALF), inert_cos(t / 30) / 2 + HALF),
+    "minimum of one sign": (
+        sp.Min(1, sp.Max(TENTH, inert_cos(t / 30) / 2 + HALF)),
+        sp.Max(TENTH, inert_cos(floor_mod(t, 60) / 30) / 2 + HALF),
+    ),
+    "comparison of one sign": (
+        sp.Piecewise((t, inert_cos(t / 30) < 2), (7, True)),
+        t,
+    ),
+    "shared maximum": (
+        sp.Max(TENTH, inert_cos(t / 30) / 2 + HALF),
+        sp.Max(1 - sp.sin(sp.pi * floor_mod(t, 60) / 60, evaluate=False) ** 2, TENTH),
+    ),
+    "floor in a cosine": (
+        sp.Max(TENTH, inert_cos(floor_div(t, 7) / 30)),
+        sp.Max(TENTH, inert_cos((30 - sp.Abs(floor_mod(floor_div(t, 7), 60) - 30)) / 30)),
+    ),
+    "floors of one slope": (
+        inert_cos(floor_div(t - 15, 7) / 30),
+        inert_cos(floor_mod(floor_div(t - 1, 7) - 2, 60) / 30),
+    ),
+    "constant angles": (
+        inert_cos(floor_mod(t - 1, 1000) / 1000),
+        1 - 2 * sp.sin(sp.pi * floor_mod(t - 1, 1000) / 2000, evaluate=False) ** 2,
+    ),
     "hyperparameter": (x * (t + 1) - x * t, x),
     "bias correction": (
         sp.sqrt(v) / sp.sqrt(1 - sp.Rational(9, 10) ** (t + 1)),
@@ -80,6 +111,31 @@ DIFFERENT = {
     "floor": (floor_div(t, 3), t / 3),
     "minimum": (sp.Min(1 / sp.sqrt(t + 1), t + 1), sp.Max(1 / sp.sqrt(t + 1), t + 1)),
     "root": (sp.sqrt(t**2 + 1), t + 1),
+    "maximum of two signs": (
+        sp.Max(0, inert_cos(t / 30) / 2 + sp.Rational(49, 100)),
+        inert_cos(t / 30) / 2 + sp.Rational(49, 100),
+    ),
+    "shared maximum": (
+        sp.Max(TENTH, inert_cos(t / 30) / 2 + HALF),
+        sp.Max(TENTH, inert_cos(floor_mod(t, 61) / 30) / 2 + HALF),
+    ),
+    "maximum and minimum": (
+        sp.Max(TENTH, inert_cos(t / 30) / 2 + HALF),
+        sp.Min(TENTH, inert_cos(t / 30) / 2 + HALF),
+    ),
+    "comparison": (sp.Piecewise((t, inert_cos(t / 30) < 1), (7, True)), t),
+    "floor in a cosine": (
+        inert_cos(floor_div(t, 7) / 30),
+        inert_cos(floor_mod(floor_div(t, 7), 61) / 30),
+    ),
+    "floors of one slope": (
+        inert_cos(floor_div(t - 15, 7) / 30),
+        inert_cos(floor_mod(floor_div(t - 2, 7) - 2, 60) / 30),
+    ),
+    "constant angles": (
+        inert_cos(floor_mod(t - 1, 1000) / 1000),
+        1 - 2 * sp.sin(sp.pi * floor_mod(t - 2, 1000) / 2000, evaluate=False) ** 2,
+    ),
     "hyperparameter": (x * t, x * t + x),
 }
 
@@ -98,6 +154,8 @@ def test_ways_are_named() -> None:
     assert shown(*EQUAL["lines"]) == ["lines"]
     assert shown(*EQUAL["power"]) == ["identity"]
     assert shown(*EQUAL["folded"]) == ["period"]
+    assert shown(*EQUAL["maximum of one sign"]) == ["identity"]
+    assert shown(*EQUAL["floor in a cosine"]) == ["floor"]
     assert shown(sp.exp(t), sp.exp(t)) == ["structure"]
 
 
@@ -142,3 +200,55 @@ SIGNS: list[tuple[Term, Sign]] = [
 @pytest.mark.parametrize(("term", "sign"), SIGNS, ids=str)
 def test_signs_on_steps(term: Term, sign: Sign) -> None:
     assert ALL.sign_of(term) is sign
+
+
+# --- generated terms -----------------------------------------------------------------------------
+
+
+def mutated(chance: random.Random, root: Term) -> Term:
+    """The term with one of its numbers changed, or with one of its operations exchanged."""
+    exchanged = {tree.Op.MINIMUM: build.maximum, tree.Op.MAXIMUM: build.minimum}
+    nodes = [node for node in walk(root) if build.is_rational(node) or node.op in exchanged]
+    if not nodes:
+        return build.add(root, build.HALF)
+    node = chance.choice(nodes)
+    if build.is_rational(node):
+        change = fmpq(chance.choice((-1, 1)), chance.choice((1, 2, 60)))
+        return build.substitute(root, {node: build.rational(node.value + change)})
+    return build.substitute(root, {node: exchanged[node.op](*node.args)})
+
+
+def rewritten(chance: random.Random, root: Term) -> Term:
+    """An equal term: operands in another order, floors and cosines of shifted arguments."""
+
+    def make(node: Term, args: list[Term]) -> Term:
+        if node.op in (tree.Op.ADD, tree.Op.MULTIPLY, tree.Op.MINIMUM, tree.Op.MAXIMUM):
+            chance.shuffle(args)
+        if node.op is tree.Op.COSPI and chance.random() < 0.5:
+            return build.cospi(build.subtract(build.TWO, args[0]))
+        if node.op is tree.Op.FLOOR and chance.random() < 0.5:
+            return build.subtract(build.floor(build.add(args[0], build.ONE)), build.ONE)
+        return build.rebuild(node, tuple(args)) if args else node
+
+    return fold(root, make)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_generated_terms_are_shown_equal_only_where_they_are(seed: int) -> None:
+    chance = random.Random(seed)
+    counts = {True: 0, False: 0}
+    last = 80
+    for _ in range(50):
+        left = drawn(chance, [CLOCK], 4)
+        is_faithful = chance.random() < 0.5
+        right = (rewritten if is_faithful else mutated)(chance, left)
+        lists = [partition(side, CLOCK, 0, last + 1) for side in (left, right)]
+        for first, end, (one, other) in aligned(*lists):
+            if are_equal(one, other, Steps(CLOCK, first, end - 1)) is None:
+                continue
+            counts[is_faithful] += 1
+            for step in range(first, end):
+                values = [value(side, {"t": fmpq(step)}) for side in (left, right)]
+                if not any(isinstance(each, Undefined) for each in values):
+                    assert arb(values[0]).overlaps(arb(values[1])), (seed, step, left, right)
+    assert counts[True] > 15

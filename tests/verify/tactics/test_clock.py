@@ -2,18 +2,16 @@
 
 import random
 import time
-from itertools import pairwise
 
 import pytest
 import sympy as sp
-from flint import arb, fmpq
+from flint import fmpq
 
 import closedform as cf
 from closedform.language import floor_div, floor_mod, t
 from closedform.verify.identity.equality import fold_period
 from closedform.verify.tactics.clock import EVERY_STEP, INTERVALS, MONOTONE, PERIOD, walk_through
 from closedform.verify.tactics.prover import prove
-from closedform.verify.tactics.trend import trend
 from closedform.verify.terms.build import (
     ONE,
     TRUE,
@@ -25,34 +23,23 @@ from closedform.verify.terms.build import (
     divide,
     either,
     equal,
-    exp,
-    floor,
     floor_modulo,
-    is_rational,
-    ite,
     less,
     less_equal,
-    log,
     lookup,
-    maximum,
     minimum,
     multiply,
     negate,
-    negative,
     power,
     rational,
     sign,
-    sinpi,
-    square_root,
-    subtract,
     symbol,
 )
 from closedform.verify.terms.evaluate import Undefined, value
-from closedform.verify.terms.facts import Direction
 from closedform.verify.terms.limits import Deadline, OutOfTime
 from closedform.verify.terms.partition import FOREVER, partition
 from closedform.verify.terms.sympy_io import term
-from closedform.verify.terms.tree import Sign, Term, walk
+from closedform.verify.terms.tree import Sign, Term
 from closedform.verify.terms.verdict import Status
 from tests.verify.tactics.test_soundness import truth
 
@@ -127,99 +114,6 @@ def test_what_goes_on_growing_has_no_period() -> None:
     assert fold_period(less(T, rational(9)), T) is None
     huge = less(floor_modulo(T, rational(10**7)), rational(9))
     assert fold_period(huge, T) is None
-
-
-# --- ways and bounds -----------------------------------------------------------------------------
-
-DIRECTIONS: list[tuple[Term, int, int, Direction]] = [
-    (line(2, 1), 0, FOREVER, Direction.INCREASING),
-    (line(-2, 1), 0, 9, Direction.DECREASING),
-    (rational(3), 0, 9, Direction.CONSTANT),
-    (add(line(2, 1), line(1, 0)), 0, 9, Direction.INCREASING),
-    (add(line(2, 1), multiply(T, T)), 0, 9, Direction.INCREASING),
-    (subtract(line(2, 1), multiply(T, T)), 0, 9, Direction.UNKNOWN),
-    (multiply(line(1, 1), line(-1, 20)), 0, 9, Direction.UNKNOWN),
-    (multiply(line(-1, -1), line(-2, -3)), 0, 9, Direction.INCREASING),
-    (multiply(line(1, 1), line(-1, -1)), 0, 9, Direction.DECREASING),
-    (divide(ONE, line(1, 1)), 0, FOREVER, Direction.DECREASING),
-    (divide(ONE, line(1, -20)), 0, 9, Direction.DECREASING),
-    (power(line(1, -20), TWO), 0, 9, Direction.DECREASING),
-    (power(line(1, -20), rational(3)), 0, 90, Direction.INCREASING),
-    (power(line(1, 1), rational(-1, 2)), 0, FOREVER, Direction.DECREASING),
-    (power(rational(1, 2), T), 0, FOREVER, Direction.DECREASING),
-    (power(rational(3), T), 0, FOREVER, Direction.INCREASING),
-    (exp(negative(T)), 0, FOREVER, Direction.DECREASING),
-    (log(line(1, 1)), 0, FOREVER, Direction.INCREASING),
-    (square_root(line(-1, 9)), 0, 9, Direction.DECREASING),
-    (floor(line(1, 0, 3)), 0, FOREVER, Direction.INCREASING),
-    (cospi(line(1, 0, 10)), 0, 10, Direction.DECREASING),
-    (cospi(line(1, 0, 10)), 10, 20, Direction.INCREASING),
-    (cospi(line(1, 0, 10)), 0, 11, Direction.UNKNOWN),
-    (cospi(line(-1, 0, 10)), 0, 10, Direction.DECREASING),
-    (sinpi(line(1, 0, 10)), 5, 15, Direction.DECREASING),
-    (sinpi(line(1, 0, 10)), 0, 5, Direction.INCREASING),
-    (minimum(line(1, 0), line(2, -5)), 0, 9, Direction.INCREASING),
-    (maximum(line(1, 0), line(-1, 0)), 0, 9, Direction.UNKNOWN),
-    (absolute(line(1, -9)), 0, 9, Direction.DECREASING),
-]
-
-
-@pytest.mark.parametrize(("number", "first", "last", "direction"), DIRECTIONS, ids=str)
-def test_the_direction_of_a_number(
-    number: Term, first: int, last: int, direction: Direction
-) -> None:
-    found = trend(number, T, first, last)
-    assert found is not None
-    assert found.direction is direction
-    end = min(last, first + 60)
-    values = [arb(value(number, {"t": fmpq(step)})) for step in range(first, end + 1)]
-    for before, after in pairwise(values):
-        assert not (direction is Direction.INCREASING and after < before)
-        assert not (direction is Direction.DECREASING and after > before)
-    for each in values:
-        assert found.range.low is None or not each < arb(found.range.low)
-        assert found.range.high is None or not each > arb(found.range.high)
-
-
-@pytest.mark.parametrize(
-    "number",
-    [
-        divide(ONE, line(1, -5)),
-        log(line(1, -5)),
-        square_root(line(1, -5)),
-        power(T, rational(-1, 2)),
-        power(line(1, -5), line(1, 0)),
-        ite(less(T, ONE), T, ONE),
-        symbol("other"),
-    ],
-)
-def test_nothing_is_said_of_what_may_be_undefined(number: Term) -> None:
-    assert trend(number, T, 0, 9) is None
-
-
-def test_random_trends_hold_at_every_step() -> None:
-    chance = random.Random(2)
-    said = 0
-    for _ in range(400):
-        goal = truth(chance, [T], 2)
-        for number in (node for node in walk(goal) if not is_rational(node)):
-            found = trend(number, T, 1, 12)
-            if found is None:
-                continue
-            said += 1
-            values = [arb(value(number, {"t": fmpq(step)})) for step in range(1, 13)]
-            assert all(
-                found.range.low is None or not each < arb(found.range.low) for each in values
-            )
-            assert all(
-                found.range.high is None or not each > arb(found.range.high) for each in values
-            )
-            pairs = list(pairwise(values))
-            if found.direction in (Direction.INCREASING, Direction.CONSTANT):
-                assert not any(after < before for before, after in pairs)
-            if found.direction in (Direction.DECREASING, Direction.CONSTANT):
-                assert not any(after > before for before, after in pairs)
-    assert said > 200
 
 
 # --- what decides --------------------------------------------------------------------------------

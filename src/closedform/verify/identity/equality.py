@@ -2,8 +2,9 @@
 
 1. Both are lines: the numbers are compared.
 2. They are written alike, or in their normal forms the identity engine (``canonical``) finds that
-   their difference is 0.
-3. Floors of lines repeat with a common period M: the clock is written as ``M * cycle + phase`` with
+   their difference is 0. Choices that the run decides are made before (``normal.settled``).
+3. Where the clock is met in one floor alone, they are compared for each number in its place.
+4. Floors of lines repeat with a common period M: the clock is written as ``M * cycle + phase`` with
    0 <= phase < M, the floors become whole multiples of the cycle, and the phases are compared run
    by run. That covers all steps of the run, and may cover more.
 
@@ -21,7 +22,14 @@ from functools import partial
 from flint import fmpq
 
 from closedform.verify.identity.canonical import is_zero
-from closedform.verify.identity.normal import by_angles, normal, opaque_cosines, with_one_condition
+from closedform.verify.identity.normal import (
+    by_angles,
+    has_choices,
+    normal,
+    opaque_cosines,
+    settled,
+    with_shared_choices,
+)
 from closedform.verify.terms import build, facts
 from closedform.verify.terms.build import (
     add,
@@ -32,7 +40,7 @@ from closedform.verify.terms.build import (
     rebuild,
 )
 from closedform.verify.terms.limits import LIMITS
-from closedform.verify.terms.linear import LinearForm, linear_forms
+from closedform.verify.terms.linear import LinearForm, line, linear_forms
 from closedform.verify.terms.partition import Value, aligned, as_term, form_on, partition
 from closedform.verify.terms.tables import is_integer
 from closedform.verify.terms.tree import Op, Sign, Term, fold, walk
@@ -103,13 +111,18 @@ def are_equal(left: Value, right: Value, steps: Steps) -> str | None:
         if steps.first == steps.last:
             left, right = (side.stopped(steps.clock, steps.first) for side in (left, right))
         return "lines" if left == right else None
-    one, other = as_term(left, steps.clock), as_term(right, steps.clock)
+    one, other = (as_term(side, steps.clock) for side in (left, right))
     if steps.first == steps.last:
         one, other = (_at(side, steps) for side in (one, other))
     if one == other:
         return "structure"
-    if _are_identical(one, other, steps):
+    run = steps.clock, steps.first, steps.last
+    forms = [settled(normal(side, *run), *run) for side in (one, other)]
+    if _are_identical(forms[0], forms[1], steps):
         return "identity"
+    one, other = (settled(side, *run) for side in (one, other))
+    if steps.clock != PHASE and _are_equal_by_floor(one, other, steps):
+        return "floor"
     if steps.clock != PHASE and _are_equal_by_period(one, other, steps):
         return "period"
     return None
@@ -122,25 +135,70 @@ def _at(side: Term, steps: Steps) -> Term:
 
 
 def _are_identical(left: Term, right: Term, steps: Steps) -> bool:
-    """Whether two terms have one canonical form.
-
-    First with each cosine as an atom, then with angles as variables, then as they are.
-    """
-    where = steps.clock, steps.first, steps.last
-    one, other = (normal(side, *where) for side in (left, right))
-    if any(node.op is Op.ITE for node in walk(one, other)):
-        one, other = with_one_condition(one, other, partial(_are_same, steps))
-    difference = build.subtract(one, other)
-    return (
-        one == other
-        or is_zero(opaque_cosines(difference), steps.sign_of)
-        or is_zero(by_angles(difference, *where), steps.sign_of)
-        or is_zero(difference, steps.sign_of)
-    )
+    """Whether two terms in their normal forms have one canonical form."""
+    if has_choices(left) and has_choices(right):
+        left, right = with_shared_choices(
+            left, right, partial(_are_same, steps), lambda part: is_defined(part, steps)
+        )
+    return _are_same(steps, left, right)
 
 
 def _are_same(steps: Steps, one: Term, other: Term) -> bool:
-    return one == other or is_zero(build.subtract(one, other), steps.sign_of)
+    """Whether the difference is 0: cosines as atoms, angles as variables, then as they are."""
+    if one == other:
+        return True
+    difference = build.subtract(one, other)
+    forms = (
+        opaque_cosines(difference),
+        by_angles(difference, steps.clock, steps.first, steps.last),
+        difference,
+    )
+    return any(is_zero(form, steps.sign_of) for form in dict.fromkeys(forms))
+
+
+def _are_equal_by_floor(left: Term, right: Term, steps: Steps) -> bool:
+    """Whether two terms are equal for each whole number in the place of the floors of a line.
+
+    ``floor(p t / q + c)`` is ``floor((p t + [q c]) / q)`` for whole p, q and t. Where the clock is
+    met in such floors of one slope, and their constants differ by whole numbers, one of these
+    floors is another clock: what holds at all of its steps holds at those it takes.
+    """
+    floors = {
+        node: form
+        for node in walk(left, right)
+        if node.op is Op.FLOOR
+        and (form := line(node.args[0], steps.clock)) is not None
+        and form.slope(steps.clock) != 0
+    }
+    if not floors:
+        return False
+    count = build.own_symbol(f"floor of {steps.clock.value.name}", integer=True)
+    slope = next(iter(floors.values())).slope(steps.clock)
+    heights = {node: _in_parts(form.constant, slope) for node, form in floors.items()}
+    rest = next(iter(heights.values()))[1]
+    if any(
+        form.slope(steps.clock) != slope or heights[node][1] != rest
+        for node, form in floors.items()
+    ):
+        return False
+    counts = {node: build.add(count, build.rational(whole)) for node, (whole, _) in heights.items()}
+    sides = [build.substitute(side, counts) for side in (left, right)]
+    if steps.clock in walk(*sides):
+        return False
+    form = LinearForm(rest, {steps.clock: slope})
+    ends = sorted(int(form.at(steps.clock, step).floor()) for step in (steps.first, steps.last))
+    lists = [partition(side, count, ends[0], ends[1] + 1) for side in sides]
+    return all(
+        are_equal(one, other, Steps(count, first, end - 1)) is not None
+        for first, end, (one, other) in aligned(*lists)
+    )
+
+
+def _in_parts(constant: fmpq, slope: fmpq) -> tuple[fmpq, fmpq]:
+    """A constant in the floor of multiples of ``1 / q``: a whole number, and k / q below 1."""
+    parts = int(slope.q)
+    whole, rest = divmod(int((constant * parts).floor()), parts)
+    return fmpq(whole), fmpq(rest, parts)
 
 
 def _are_equal_by_period(left: Term, right: Term, steps: Steps) -> bool:

@@ -6,6 +6,8 @@
 2. Square roots of rational numbers are a rational number times the root of an integer without
    square factors, in the numerator.
 3. The arguments of min and max are put in the order of their values at the first step.
+4. A min, max, absolute value or comparison whose arguments keep their order on the run is settled
+   (``settled``): a cosine is from -1 to 1, so ``max(0, 1 + cos(pi u))`` is ``1 + cos(pi u)``.
 
 Each rule is an equation of real numbers: both sides are equal wherever they are defined.
 """
@@ -19,11 +21,13 @@ from flint import arb, fmpq, fmpz
 
 from closedform.verify.terms import build, tree
 from closedform.verify.terms.evaluate import value as value_of
+from closedform.verify.terms.facts import NON_NEGATIVE, NON_POSITIVE
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm
 from closedform.verify.terms.partition import form_on
 from closedform.verify.terms.tables import is_integer
-from closedform.verify.terms.tree import RELATIONS, TRUTHS, Op, Term, fold, walk
+from closedform.verify.terms.tree import RELATIONS, TRUTHS, Op, Sign, Term, fold, walk
+from closedform.verify.terms.trend import trend
 
 _HALF = fmpq(1, 2)
 
@@ -128,33 +132,116 @@ def _float_at(node: Term, point: Mapping[str, fmpq], unknown: float = math.nan) 
     return float(int(found.p) / int(found.q)) if isinstance(found, fmpq) else unknown
 
 
-def with_one_condition(
-    left: Term, right: Term, are_same: Callable[[Term, Term], bool]
+def settled(root: Term, clock: Term, first: int, last: int) -> Term:
+    """Returns a term with the choices made that are the same at all steps of a run.
+
+    They are made by the range of what they compare (``trend``), which is defined on the whole run.
+    """
+    if not any(node.op in _CHOICES for node in walk(root)):
+        return root
+
+    def sign_of(number: Term) -> Sign:
+        movement = trend(number, clock, first, last)
+        return Sign.ANY if movement is None else movement.sign
+
+    def make(node: Term, args: list[Term]) -> Term:
+        rebuilt = build.rebuild(node, tuple(args)) if args else node
+        if rebuilt.op in (Op.MINIMUM, Op.MAXIMUM):
+            sign = sign_of(build.subtract(*rebuilt.args))
+            if sign is not Sign.ANY:
+                is_first = (sign in NON_NEGATIVE) == (rebuilt.op is Op.MAXIMUM)
+                return rebuilt.args[0 if is_first else 1]
+        elif rebuilt.op is Op.ABSOLUTE:
+            sign = sign_of(*rebuilt.args)
+            if sign is not Sign.ANY:
+                return rebuilt.args[0] if sign in NON_NEGATIVE else build.negative(*rebuilt.args)
+        elif rebuilt.op in (Op.LESS, Op.LESS_EQUAL):
+            sign = sign_of(build.subtract(*reversed(rebuilt.args)))
+            if sign in _DECISIVE[rebuilt.op]:
+                return build.TRUE if sign in NON_NEGATIVE else build.FALSE
+        return rebuilt
+
+    return fold(root, make)
+
+
+_CHOICES = frozenset({Op.MINIMUM, Op.MAXIMUM, Op.ABSOLUTE, Op.LESS, Op.LESS_EQUAL})
+_DECISIVE = {
+    Op.LESS: {Sign.POSITIVE, *NON_POSITIVE},
+    Op.LESS_EQUAL: {Sign.NEGATIVE, *NON_NEGATIVE},
+}
+
+
+def with_shared_choices(
+    left: Term,
+    right: Term,
+    are_same: Callable[[Term, Term], bool],
+    is_defined: Callable[[Term], bool],
 ) -> tuple[Term, Term]:
-    """Returns two terms with the conditions of their choices that say the same written alike.
+    """Returns two terms with the choices that say the same written alike.
+
+    A comparison is known by the difference of its sides; a min, max, floor, absolute value or sign
+    by its arguments, those of min and max in either order. One of these stands for others only if
+    it is defined at every step: then all of them have its value.
 
     Args:
         left: A term.
         right: Another one.
         are_same: Whether two numbers are equal wherever they are defined.
+        is_defined: Whether a number is defined at every step.
     """
-    seen: list[Term] = []
+    seen: dict[Op, list[tuple[Term, float]]] = {}
+    point = _generic_point(left, right)
 
     def make(node: Term, args: list[Term]) -> Term:
         rebuilt = build.rebuild(node, tuple(args)) if args else node
-        if rebuilt.op not in RELATIONS:
+        is_relation = rebuilt.op in RELATIONS
+        if not is_relation and rebuilt.op not in _FUNCTIONS:
             return rebuilt
-        for known in seen:
-            if known == rebuilt or (known.op is rebuilt.op and _say_the_same(known, rebuilt)):
-                return known
-        seen.append(rebuilt)
+        alike = seen.setdefault(rebuilt.op, [])
+        # Values at a point only save comparisons: equal terms have one value there.
+        size = _float_at(build.subtract(*rebuilt.args) if is_relation else rebuilt, point)
+        for earlier, other_size in alike:
+            if earlier == rebuilt:
+                return earlier
+            if not _are_apart(size, other_size) and _say_the_same(earlier, rebuilt):
+                return earlier
+        alike.append((rebuilt, size))
         return rebuilt
 
     def _say_the_same(one: Term, other: Term) -> bool:
-        differences = [build.subtract(*relation.args) for relation in (one, other)]
-        return are_same(*differences)
+        if one.op in RELATIONS:
+            differences = [build.subtract(*relation.args) for relation in (one, other)]
+            return are_same(*differences)
+        orders = [other.args, other.args[::-1]] if len(other.args) == 2 else [other.args]
+        is_same = any(all(map(are_same, one.args, order)) for order in orders)
+        return is_same and is_defined(one)
 
     return fold(left, make), fold(right, make)
+
+
+def _are_apart(one: float, other: float) -> bool:
+    """Whether two values surely differ; one that is undefined says nothing."""
+    if math.isnan(one) or math.isnan(other):
+        return False
+    return not math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def _generic_point(*roots: Term) -> dict[str, fmpq]:
+    """A value for each symbol; whole for integers, of its sign, and different from others."""
+    point = {}
+    for place, (name, symbol) in enumerate(tree.symbols(*roots).items()):
+        size = fmpq(2 * place + 3) if symbol.value.integer else fmpq(2 * place + 3, 7)
+        is_negative = symbol.value.sign in NON_POSITIVE
+        point[name] = -size if is_negative else size
+    return point
+
+
+_FUNCTIONS = frozenset({Op.MINIMUM, Op.MAXIMUM, Op.ABSOLUTE, Op.SIGN, Op.FLOOR})
+
+
+def has_choices(*roots: Term) -> bool:
+    """Returns whether a term holds what ``with_shared_choices`` writes alike."""
+    return any(node.op in RELATIONS or node.op in _FUNCTIONS for node in walk(*roots))
 
 
 def _root(base: fmpq, exponent: fmpq) -> Term:
@@ -209,10 +296,11 @@ def by_angles(root: Term, clock: Term, first: int, last: int) -> Term:
 
     def angle_of(form: LinearForm) -> Term:
         for base, symbol in bases:
-            ratio = form.slope(clock) / base.slope(clock)
+            ratio = _ratio(form, base, clock)
+            if ratio is None:
+                continue
             rest = form - base.scaled(ratio)
-            is_small = max(abs(int(ratio.p)), int(ratio.q)) <= LIMITS.angle_ratio
-            if is_small and rest.is_constant and (4 * rest.constant).q == 1:
+            if rest.is_constant and (4 * rest.constant).q == 1:
                 multiple = build.multiply(build.rational(ratio), symbol)
                 return build.add(multiple, build.rational(rest.constant))
         bases.append((form, build.own_symbol(f"angle {len(bases)}")))
@@ -221,11 +309,36 @@ def by_angles(root: Term, clock: Term, first: int, last: int) -> Term:
     def make(node: Term, args: list[Term]) -> Term:
         if node.op is Op.COSPI:
             form = form_on(args[0], clock, first, last)
-            if form is not None and form.slope(clock) != 0:
+            if form is not None and (form.slope(clock) != 0 or _is_oblique(form)):
                 return build.cospi(angle_of(form))
         return build.rebuild(node, tuple(args)) if args else node
 
     return fold(root, make)
+
+
+def _is_oblique(form: LinearForm) -> bool:
+    """Whether an angle is a number whose cosine is not one of the special ones."""
+    return form.is_constant and int(form.constant.q) not in (1, 2, 3, 4, 6)
+
+
+def _ratio(form: LinearForm, base: LinearForm, clock: Term) -> fmpq | None:
+    """The small number of times that an angle is another one, but for quarters of a turn."""
+    if form.is_constant and base.is_constant:
+        quarters = (fmpq(quarter, 4) for quarter in range(-_QUARTERS, _QUARTERS + 1))
+        ratios = [(form.constant - quarter) / base.constant for quarter in quarters]
+    elif base.slope(clock) != 0:
+        ratios = [form.slope(clock) / base.slope(clock)]
+    else:
+        ratios = []
+    size, ratio = min(((_size_of(each), each) for each in ratios), default=(0, None))
+    return ratio if size <= LIMITS.angle_ratio else None
+
+
+_QUARTERS = 8
+
+
+def _size_of(ratio: fmpq) -> int:
+    return max(abs(int(ratio.p)), int(ratio.q))
 
 
 def _reduced(angle: LinearForm, clock: Term) -> tuple[int, LinearForm]:

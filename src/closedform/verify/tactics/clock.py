@@ -27,13 +27,13 @@ from closedform.verify.identity.canonical import is_zero
 from closedform.verify.identity.equality import fold_period
 from closedform.verify.tactics.cases import Sequent, TooManyCases
 from closedform.verify.tactics.escalation import EVALUATION, IDENTITY, escalate
-from closedform.verify.tactics.trend import trend
 from closedform.verify.terms.build import TRUE, less_equal, rational, subtract
 from closedform.verify.terms.evaluate import Undefined, holds, value
 from closedform.verify.terms.facts import NON_NEGATIVE, STRICT, Direction
 from closedform.verify.terms.limits import LIMITS, Deadline, OutOfTime
 from closedform.verify.terms.partition import FOREVER, Segment, partition
 from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, walk
+from closedform.verify.terms.trend import trend
 
 MONOTONE = "monotone on segments"
 INTERVALS = "interval arithmetic"

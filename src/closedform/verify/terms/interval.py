@@ -7,15 +7,23 @@ that are rounded outward: error analysis works on thousands of intervals at once
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from flint import arb, fmpq
 
-from closedform.verify.terms.facts import NON_POSITIVE, sign_between
+from closedform.verify.terms.facts import (
+    NON_NEGATIVE,
+    NON_POSITIVE,
+    sign_between,
+    sign_of_product,
+)
 from closedform.verify.terms.tree import Op, Sign
 
 Number = Any  # fmpq or arb
+Choice = Callable[[Number, Number], Number]
 
 
 def plus(left: Number, right: Number) -> Number:
@@ -28,6 +36,30 @@ def times(left: Number, right: Number) -> Number:
     """Returns the product of two numbers, a fraction where both are."""
     same = isinstance(left, arb) == isinstance(right, arb)
     return left * right if same else arb(left) * arb(right)
+
+
+def lesser(left: Number, right: Number) -> Number:
+    """Returns the lesser of two numbers; of balls that overlap, a ball around it."""
+    if isinstance(left, fmpq) and isinstance(right, fmpq):
+        return min(left, right)
+    return arb(left).min(arb(right))
+
+
+def greater(left: Number, right: Number) -> Number:
+    """Returns the greater of two numbers; of balls that overlap, a ball around it."""
+    if isinstance(left, fmpq) and isinstance(right, fmpq):
+        return max(left, right)
+    return arb(left).max(arb(right))
+
+
+def _of_both(choose: Choice, left: Number | None, right: Number | None) -> Number | None:
+    return None if left is None or right is None else choose(left, right)
+
+
+def _of_either(choose: Choice, left: Number | None, right: Number | None) -> Number | None:
+    if left is None or right is None:
+        return right if left is None else left
+    return choose(left, right)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +95,59 @@ class Interval:
         """The multiples by a number of known sign, between closed ends."""
         ends = [None if end is None else times(factor, end) for end in (self.low, self.high)]
         return Interval(*(reversed(ends) if sign_between(factor, factor) in NON_POSITIVE else ends))
+
+    def __mul__(self, other: Interval) -> Interval:
+        """The products, between closed ends; only their sign where an end is missing."""
+        ends = (self.low, self.high), (other.low, other.high)
+        if any(end is None for pair in ends for end in pair):
+            sign = sign_of_product((self.sign, other.sign))
+            return Interval(
+                low=fmpq(0) if sign in NON_NEGATIVE else None,
+                high=fmpq(0) if sign in NON_POSITIVE else None,
+            )
+        corners = [times(one, another) for one in ends[0] for another in ends[1]]
+        return Interval(reduce(lesser, corners), reduce(greater, corners))
+
+    def inverse(self) -> Interval:
+        """One over numbers of one sign, none of which is 0, between closed ends."""
+        is_positive = self.sign is Sign.POSITIVE
+        low, high = (None if end is None else 1 / end for end in (self.high, self.low))
+        zero = fmpq(0)
+        return Interval(
+            zero if low is None and is_positive else low,
+            zero if high is None and not is_positive else high,
+        )
+
+    def hull(self, other: Interval) -> Interval:
+        """The numbers of both and between them, between closed ends."""
+        return Interval(
+            _of_both(lesser, self.low, other.low), _of_both(greater, self.high, other.high)
+        )
+
+    def common(self, other: Interval) -> Interval:
+        """The numbers of both that are in the other one, too, between closed ends."""
+        return Interval(
+            _of_either(greater, self.low, other.low), _of_either(lesser, self.high, other.high)
+        )
+
+    def minimum(self, other: Interval) -> Interval:
+        """The lesser of a number of each, between closed ends."""
+        return Interval(
+            _of_both(lesser, self.low, other.low), _of_either(lesser, self.high, other.high)
+        )
+
+    def floors(self) -> Interval:
+        """The greatest integers that are not above its numbers, between closed ends."""
+        low, high = (
+            fmpq(end.floor()) if isinstance(end, fmpq) else end for end in (self.low, self.high)
+        )
+        return Interval(plus(low, fmpq(-1)) if isinstance(low, arb) else low, high)
+
+    def is_within(self, other: Interval) -> bool:
+        """Whether all its numbers are between the ends of another interval."""
+        is_above = other.low is None or (self.low is not None and bool(self.low >= other.low))
+        is_below = other.high is None or (self.high is not None and bool(self.high <= other.high))
+        return is_above and is_below
 
     def cut(self, op: Op, root: fmpq, *, rising: bool) -> Interval:
         """The part where a line through ``root`` is above 0, at least 0, or 0."""

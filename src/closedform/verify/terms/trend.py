@@ -2,7 +2,8 @@
 
 By structure, from below: the direction follows from those of the operands by the rules of
 ``terms.facts``, whose signs are those of the operands' ranges. Ranges are exact at the ends of the
-run: where a number is monotone, its least and greatest value are those. A number with a trend is
+run: where a number is monotone, its least and greatest value are those. A sum with several
+multiples of one number has the range of their total: ``1 - c + c`` is 1. A number with a trend is
 defined on the whole run: divisors and arguments of log have one sign, strictly.
 """
 
@@ -16,20 +17,22 @@ from flint import arb, fmpq
 from closedform.verify.terms.evaluate import value
 from closedform.verify.terms.facts import (
     NON_NEGATIVE,
+    NON_POSITIVE,
     STRICT,
     Direction,
     direction_from,
     direction_of_product,
-    sign_of_product,
 )
 from closedform.verify.terms.interval import Interval, Number, plus
+from closedform.verify.terms.linear import LinearForm, linear_forms
 from closedform.verify.terms.partition import FOREVER
 from closedform.verify.terms.tree import TRUTHS, Op, Sign, Term, walk
 
-_ZERO = fmpq(0)
+_ZERO, _MINUS = fmpq(0), fmpq(-1)
 _ANY = Interval()
 _AT_LEAST_0, _AT_MOST_0 = Interval(low=_ZERO), Interval(high=_ZERO)
 _UNIT = Interval(fmpq(-1), fmpq(1))
+_PART, _ZERO_TO_ZERO = Interval(_ZERO, fmpq(1)), Interval(_ZERO, _ZERO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,26 +56,51 @@ def trend(term: Term, clock: Term, first: int, last: int) -> Trend | None:
     """Returns the trend of a number on a run; None where it may be undefined.
 
     Args:
-        term: A number in the clock alone.
+        term: A number in the clock and other symbols, of which no more than the sign is used.
         clock: The clock.
         first: The first step of the run.
         last: The last one, or FOREVER or beyond.
     """
+    forms = linear_forms(term)
     trends: dict[Term, Trend] = {}
+    has_others: set[Term] = set()  # nodes with other symbols: they have no values at the ends
     try:
         for node in walk(term):
-            if node.op in TRUTHS:
-                return None
             if node == clock:
                 found = Trend(Direction.INCREASING)
+            elif node.op in TRUTHS:
+                found = Trend(Direction.UNKNOWN)  # of numbers that are all defined
             elif node.op in _RULES:
                 found = _RULES[node.op](node, [trends[arg] for arg in node.args])
             else:
                 return None
-            trends[node] = _with_ends(node, found, clock, first, last)
+            if node.op is Op.ADD:
+                found = Trend(found.direction, _range_of(forms[node], forms, trends))
+            if node != clock and (node.op is Op.SYMBOL or not has_others.isdisjoint(node.args)):
+                has_others.add(node)
+                trends[node] = Trend(Direction.UNKNOWN, found.range)
+            else:
+                trends[node] = _with_ends(node, found, clock, first, last)
     except NoTrend:
         return None
-    return trends[term]
+    return None if term.op in TRUTHS else trends[term]
+
+
+def _range_of(
+    form: LinearForm, forms: Mapping[Term, LinearForm], trends: Mapping[Term, Trend]
+) -> Interval:
+    """The range of a sum: of what is collected, and with ``floor(u)`` as ``u`` less a fraction."""
+    total = Interval(form.constant, form.constant)
+    for atom, multiple in form.multiples.items():
+        total = total + trends[atom].range.scaled(multiple)
+    floors = {atom: each for atom, each in form.multiples.items() if atom.op is Op.FLOOR}
+    if not floors:
+        return total
+    fractions = _ZERO_TO_ZERO
+    for atom, multiple in floors.items():
+        form = form + (forms[atom.args[0]] - LinearForm.of(atom)).scaled(multiple)
+        fractions = fractions + _PART.scaled(-multiple)
+    return total.common(_range_of(form, forms, trends) + fractions)
 
 
 def _with_ends(node: Term, found: Trend, clock: Term, first: int, last: int) -> Trend:
@@ -116,10 +144,7 @@ def _rational(node: Term, _: list[Trend]) -> Trend:
 
 
 def _add(node: Term, args: list[Trend]) -> Trend:
-    total = args[0].range
-    for arg in args[1:]:
-        total = total + arg.range
-    return Trend(_direction(node, args), total)
+    return Trend(_direction(node, args))
 
 
 def _multiply(_: Term, args: list[Trend]) -> Trend:
@@ -135,10 +160,7 @@ def _product(left: Trend, right: Trend) -> Trend:
     for one, other in ((left, right), (right, left)):
         if one.direction is Direction.CONSTANT and one.sign is not Sign.ANY:
             return Trend(direction, other.range.scaled(one.range.low))
-    if Sign.ANY in signs:
-        return Trend(Direction.UNKNOWN)
-    is_positive = sign_of_product(signs) in NON_NEGATIVE
-    return Trend(direction, _AT_LEAST_0 if is_positive else _AT_MOST_0)
+    return Trend(direction, left.range * right.range)
 
 
 def _divide(_: Term, args: list[Trend]) -> Trend:
@@ -148,8 +170,7 @@ def _divide(_: Term, args: list[Trend]) -> Trend:
     if below.direction is Direction.CONSTANT and below.range.low is not None:
         inverse = 1 / below.range.low
         return _product(above, Trend(Direction.CONSTANT, Interval(inverse, inverse)))
-    side = _AT_LEAST_0 if below.sign is Sign.POSITIVE else _AT_MOST_0
-    return _product(above, Trend(below.direction.reversed, side))
+    return _product(above, Trend(below.direction.reversed, below.range.inverse()))
 
 
 def _power(node: Term, args: list[Trend]) -> Trend:
@@ -159,10 +180,20 @@ def _power(node: Term, args: list[Trend]) -> Trend:
     number = base.range.low
     if base.direction is not Direction.CONSTANT or number is None or not number > 0:
         raise NoTrend
-    if number > 1:
-        return Trend(exponent.direction, _AT_LEAST_0)
-    falls = bool(number < 1)
-    return Trend(exponent.direction.reversed if falls else Direction.UNKNOWN, _AT_LEAST_0)
+    is_above_1 = bool(number > 1)
+    if is_above_1:
+        return Trend(exponent.direction, _exponential_range(exponent.sign))
+    if number < 1:
+        mirrored = exponent.range.scaled(_MINUS)
+        return Trend(exponent.direction.reversed, _exponential_range(mirrored.sign))
+    return Trend(Direction.UNKNOWN, _AT_LEAST_0)
+
+
+def _exponential_range(exponent: Sign) -> Interval:
+    """The values of ``b ^ x`` for b > 1, by the sign of x."""
+    if exponent in NON_NEGATIVE:
+        return Interval(low=fmpq(1))
+    return _PART if exponent in NON_POSITIVE else _AT_LEAST_0
 
 
 def _power_to_constant(node: Term, args: list[Trend]) -> Trend:
@@ -173,7 +204,10 @@ def _power_to_constant(node: Term, args: list[Trend]) -> Trend:
     if not (is_defined or base.sign is Sign.POSITIVE or is_whole):
         raise NoTrend
     has_sign = base.sign in NON_NEGATIVE or number.value.p % 2 == 0
-    return Trend(_direction(node, args), _AT_LEAST_0 if has_sign else _ANY)
+    values = _AT_LEAST_0 if has_sign else _ANY
+    if exponent.sign is Sign.POSITIVE and base.range.is_within(_UNIT):
+        values = values.common(_UNIT)
+    return Trend(_direction(node, args), values)
 
 
 def _log(node: Term, args: list[Trend]) -> Trend:
@@ -208,6 +242,45 @@ def _floor_of(number: Number) -> int | None:
     return None if whole is None else int(whole)
 
 
+def _exponential(node: Term, args: list[Trend]) -> Trend:
+    return Trend(_direction(node, args), _exponential_range(args[0].sign))
+
+
+def _floor(node: Term, args: list[Trend]) -> Trend:
+    return Trend(_direction(node, args), args[0].range.floors())
+
+
+def _minimum(node: Term, args: list[Trend]) -> Trend:
+    return Trend(_direction(node, args), args[0].range.minimum(args[1].range))
+
+
+def _maximum(node: Term, args: list[Trend]) -> Trend:
+    mirrored = [arg.range.scaled(_MINUS) for arg in args]
+    return Trend(_direction(node, args), mirrored[0].minimum(mirrored[1]).scaled(_MINUS))
+
+
+def _absolute(node: Term, args: list[Trend]) -> Trend:
+    (number,) = args
+    if number.sign is not Sign.ANY:
+        is_positive = number.sign in NON_NEGATIVE
+        values = number.range if is_positive else number.range.scaled(_MINUS)
+    else:
+        values = _AT_LEAST_0.common(number.range.hull(number.range.scaled(_MINUS)))
+    return Trend(_direction(node, args), values)
+
+
+def _choice(_: Term, args: list[Trend]) -> Trend:
+    """Either branch: both are defined on the whole run."""
+    return Trend(Direction.UNKNOWN, args[1].range.hull(args[2].range))
+
+
+def _symbol(node: Term, _: list[Trend]) -> Trend:
+    """A number of which the declared sign is known."""
+    sign = node.value.sign
+    side = _AT_LEAST_0 if sign in NON_NEGATIVE else _AT_MOST_0
+    return Trend(Direction.UNKNOWN, _ANY if sign is Sign.ANY else side)
+
+
 _RULES: Mapping[Op, Rule] = {
     Op.RATIONAL: _rational,
     Op.PI: _within(_ANY),
@@ -215,13 +288,15 @@ _RULES: Mapping[Op, Rule] = {
     Op.MULTIPLY: _multiply,
     Op.DIVIDE: _divide,
     Op.POWER: _power,
-    Op.EXP: _within(_AT_LEAST_0),
+    Op.EXP: _exponential,
     Op.LOG: _log,
-    Op.FLOOR: _within(_ANY),
-    Op.SIGN: _within(_ANY),
+    Op.FLOOR: _floor,
+    Op.SIGN: _within(_UNIT),
     Op.COSPI: _cosine(_ZERO),
     Op.SINPI: _cosine(fmpq(1, 2)),
-    Op.MINIMUM: _within(_ANY),
-    Op.MAXIMUM: _within(_ANY),
-    Op.ABSOLUTE: _within(_AT_LEAST_0),
+    Op.MINIMUM: _minimum,
+    Op.MAXIMUM: _maximum,
+    Op.ABSOLUTE: _absolute,
+    Op.ITE: _choice,
+    Op.SYMBOL: _symbol,
 }

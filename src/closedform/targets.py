@@ -60,7 +60,7 @@ def to_c(
     alone, or the file that ``CLOSEDFORM_MATH_H`` names in its place. The comment of the header has
     the formula and the proved bound of the error.
 
-    Compile with ``-ffp-contract=off`` and without ``-ffast-math``; ``-O3 -fno-math-errno``
+    Compile without ``-ffast-math``; ``-O3 -fno-math-errno``
     vectorises the loops of rules.
 
     Args:

@@ -44,9 +44,56 @@ ANY_PARAM = "all"
 _SHAPE: Shape = ("n",)
 
 _FLAGS = (
-    "Compile with -ffp-contract=off, and without -ffast-math, for the values that are stated here; "
+    "Each operation is rounded, with any level of optimisation and -march=native: pragmas below "
+    "say so to gcc and clang, another compiler needs its flag for it (-ffp-contract=off). "
+    "-ffast-math and the parts of it that change values are refused where the compiler shows them. "
     "-O3 -fno-math-errno vectorises the loops."
 )
+
+_REFUSED = """\
+#if defined(__FAST_MATH__) || defined(__RECIPROCAL_MATH__) || defined(__ASSOCIATIVE_MATH__)
+#error "each operation must be rounded: compile without -ffast-math and its parts \
+(-funsafe-math-optimizations, -freciprocal-math, -fassociative-math)"
+#endif
+#if defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ != 0
+#error "infinities and NaN have their meaning: compile without -ffinite-math-only"
+#endif
+#if defined(__NO_SIGNED_ZEROS__)
+#error "zeros have signs: compile without -fno-signed-zeros"
+#endif
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 \\
+    && __FLT_EVAL_METHOD__ != 16 && __FLT_EVAL_METHOD__ != 32
+#error "each operation must be rounded to its own type: compile with -msse2 -mfpmath=sse"
+#endif"""
+"""Errors for flags that change values, where a macro shows them.
+
+gcc 12 has a macro for each part of -ffast-math, clang 14 for the whole and for
+-ffinite-math-only. FLT_EVAL_METHOD 16 (AVX-512 FP16) and 32 evaluate float and double in their own
+types, by annex H of C23.
+"""
+
+_DOUBLE = """\
+_Static_assert(sizeof(1.0) == sizeof(double),
+    "constants have their own type: compile without -fsingle-precision-constant");"""
+
+_ROUNDED = """\
+#if defined(__clang__)
+#pragma float_control(push)
+#pragma float_control(precise, on)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC optimize("-ffp-contract=off", "-fno-associative-math", "-fno-reciprocal-math")
+#endif"""
+"""gcc ignores the pragma of C11 and contracts products and sums outside of -std=c11; its own pragma
+would enable a lone -fassociative-math, which the command line disables."""
+
+_RESTORED = """\
+#if defined(__clang__)
+#pragma float_control(pop)
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,17 +491,17 @@ def document(name: str, comment: Sequence[str], functions: Sequence[str]) -> str
             "#include <math.h>",
             "#endif",
             "",
-            "#if defined(__FAST_MATH__)",
-            '#error "each operation must be rounded: compile without -ffast-math"',
-            "#endif",
-            "#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0",
-            '#error "each operation must be rounded to its own type: compile with -msse2"',
-            "#endif",
+            _REFUSED,
+            *([_DOUBLE] if any(re.search(r"\bdouble\b", text) for text in functions) else []),
             "#ifndef CLOSEDFORM_API",
             "#define CLOSEDFORM_API static inline",
             "#endif",
             "",
+            _ROUNDED,
+            "",
             "\n\n".join(functions),
+            "",
+            _RESTORED,
             "",
             "#endif",
             "",

@@ -20,8 +20,11 @@ from closedform.importers.onnx_limits import MOST_ENTRIES, check_size, entries_o
 OPSETS = range(7, min(26, onnx.defs.onnx_opset_version()) + 1)
 """The versions of the standard operators that onnxruntime 1.31 has kernels for."""
 
-IR_VERSIONS = range(3, min(13, onnx.IR_VERSION) + 1)
-"""The versions of the format that onnxruntime 1.31 loads and that import an opset."""
+IR_VERSIONS = range(3, onnx.IR_VERSION + 1)
+"""The versions of the format that import an opset, up to the one that onnx itself writes.
+
+It says which parts a file may have, and changes no meaning: onnxruntime 1.31 loads up to 13.
+"""
 
 DEFAULTS_SINCE = 4
 """The version of the format since which an input with an initializer is an optional input."""

@@ -158,8 +158,18 @@ def _is_rounded_down(reader: Reader, dividend: Value, divisor: Value) -> Value:
 
 
 def _modulo(reader: Reader, node: NodeProto, operands: tuple[Value, ...]) -> Value:
-    """Mod: with fmod=1 the remainder has the sign of the dividend, as in C."""
-    is_fmod = _attributes(node, fmod=0)["fmod"]
+    """Mod: with fmod=1 the remainder has the sign of the dividend, as in C.
+
+    Floats need fmod=1. Integers with fmod=1 go through float64 in onnxruntime.
+    """
+    is_fmod = bool(_attributes(node, fmod=0)["fmod"])
+    dtype = operands[0].type.dtype
+    if dtype.is_float is not is_fmod and dtype is not DType.I32:
+        raise VerificationError(
+            f"its attribute fmod is {int(is_fmod)}, of {dtype}",
+            hint="onnxruntime computes no remainder of floats with fmod=0, and rounds the 64-bit "
+            "integers of one with fmod=1 to float64",
+        )
     remainder = reader.emit(Op.FLOOR_MOD, *operands)
     if not is_fmod:
         return remainder

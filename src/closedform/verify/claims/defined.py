@@ -25,13 +25,10 @@ def total(lr: Schedule, *, where: Condition = True, assume: Iterable[Condition] 
 
 
 def finite(lr: Schedule, *, where: Condition = True, assume: Iterable[Condition] = ()) -> Claim:
-    """Claims that the value is finite and real at every step, on the branch that is taken."""
+    """Claims that there is a value at every step, and that it is finite and real."""
     reading = read_schedule(lr, assume, where)
-    sentence = "the value is finite and real"
-    found = [each for each in obligations(reading.value) if each.kind is not Kind.BRANCH]
-    return claim_about(
-        reading, "finite", sentence, [defined(each, reading.given) for each in found]
-    )
+    goals = [defined(each, reading.given) for each in obligations(reading.value)]
+    return claim_about(reading, "finite", "the value is finite and real", goals)
 
 
 def where_safe(lr: Schedule, *, assume: Iterable[Condition] = ()) -> Claim:

@@ -94,6 +94,11 @@ def obligations(term: Term, taken: bool = True) -> list[Obligation]:
     return _taken(term)
 
 
+def is_partial(term: Term) -> bool:
+    """Whether a term has an operation that could be undefined."""
+    return any(_demand(node) is not None for node in walk(term))
+
+
 # Conditions as a linked list, so that a chain of n branches costs n, not n * n. None in the place
 # of a condition says that some are left out.
 _Path = tuple["_Path", Term | None] | None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import sympy as sp
 from onnx import ModelProto
 
@@ -11,12 +13,15 @@ from closedform.importers.onnx_graph import OnnxSource, checked_model, defaults_
 from closedform.ir import Graph, Role
 from closedform.ir.types import MAX_STEP
 from closedform.language import Schedule, t
+from closedform.verify.tactics.prover import prove
+from closedform.verify.terms import build
+from closedform.verify.terms.definedness import Obligation, is_partial, obligations
 from closedform.verify.terms.from_graph import as_stored, terms_of_graph
 from closedform.verify.terms.limits import LIMITS, Deadline, OutOfTime
 from closedform.verify.terms.partition import partition
 from closedform.verify.terms.sympy_io import term as term_of
 from closedform.verify.terms.sympy_io import to_sympy
-from closedform.verify.terms.tree import Term, symbols
+from closedform.verify.terms.tree import Op, Term, symbols, walk
 from closedform.verify.translation.constants import Constants, with_split_constants
 
 CLOCK = term_of(t)
@@ -35,12 +40,84 @@ def from_onnx(source: OnnxSource, *, stored: bool = False) -> Schedule:
     constant = as_stored if stored else with_split_constants(Constants(), graph)
     try:
         (term,) = terms_of_graph(graph, constant=constant).values()
-        return Schedule(_expression(term), name=graph.name).bind(defaults_of(model))
+        return Schedule(_expression(term, where), name=graph.name).bind(defaults_of(model))
     except RecursionError:
         raise VerificationError("its operations are nested too deeply", where=where) from None
 
 
-def _expression(root: Term) -> sp.Basic:
+def _expression(root: Term, where: str) -> sp.Basic:
+    """The expression of a term, without a value wherever the term has none.
+
+    SymPy drops what multiplies a 0 and what cancels: ``0 / t`` is 0, and ``t / t`` is 1. A
+    condition that is dropped so, and not proved to hold at every step, becomes one of the whole.
+    """
+    total = without_undefined(root)
+    if total == build.UNDEFINED:
+        raise VerificationError("it has no value at any step", where=where)
+    expr = _written(total)
+    if not is_partial(root):
+        return expr
+    remaining = {_claim(obligation) for obligation in obligations(term_of(expr))}
+    claims = dict.fromkeys(_claim(obligation) for obligation in obligations(root))
+    lost = [without_undefined(claim) for claim in claims if claim not in remaining]
+    is_known = build.UNDEFINED not in lost
+    condition = build.both(*(claim for claim in lost if is_known and not prove(claim).proved))
+    if is_known and condition == build.TRUE:
+        return expr
+    if not is_known or condition == build.FALSE or is_partial(condition):
+        raise VerificationError(
+            "it has no value at some steps, and these are not known", where=where
+        )
+    return sp.Piecewise((expr, to_sympy(condition)), evaluate=False)
+
+
+def _claim(obligation: Obligation) -> Term:
+    """The claim of an obligation; that a quotient is not 0, where it has a value, is one of parts.
+
+    SymPy writes a product of quotients as one, and a root of a power as a power.
+    """
+    goal = obligation.goal
+    if goal.op is Op.NOT and goal.args[0].op is Op.EQUAL and goal.args[0].args[1] == build.ZERO:
+        zeros = (build.equal(factor, build.ZERO) for factor in _factors(goal.args[0].args[0]))
+        goal = build.both(*(build.negate(zero) for zero in zeros))
+    return replace(obligation, goal=goal).claim
+
+
+def _factors(node: Term) -> list[Term]:
+    """The numbers that are not 0 where a number is not 0."""
+    match node.op:
+        case Op.MULTIPLY:
+            return [part for factor in node.args for part in _factors(factor)]
+        case Op.DIVIDE:
+            return _factors(node.args[0])
+        case Op.POWER if build.is_rational(node.args[1]) and node.args[1].value > 0:
+            return _factors(node.args[0])
+        case Op.EXP:
+            return []
+        case Op.RATIONAL if node.value != 0:
+            return []
+        case _:
+            return [node]
+
+
+def without_undefined(root: Term) -> Term:
+    """Returns a term with the other branch in place of each choice that may have no value.
+
+    SymPy refuses a Piecewise without a last branch within most functions.
+    """
+    done: dict[Term, Term] = {}
+    for node in walk(root):
+        args = tuple(done[arg] for arg in node.args)
+        if node.op is Op.ITE and build.UNDEFINED in args[1:]:
+            done[node] = args[2] if args[1] == build.UNDEFINED else args[1]
+        elif build.UNDEFINED in args:
+            done[node] = build.UNDEFINED
+        else:
+            done[node] = build.rebuild(node, args) if args else node
+    return done[root]
+
+
+def _written(root: Term) -> sp.Basic:
     """The expression of a term; segment by segment where it is too large with shared parts in it.
 
     A chain of choices, each on the one before, has few segments and would be a tree without end.

@@ -50,7 +50,12 @@ def in_order(*rows: Mapping[str, frozenset[str]]) -> dict[str, Layer]:
 
 # The standard library may be imported everywhere, torch only where it is named.
 LAYERS = in_order(
-    {"errors": frozenset(), "deprecation": frozenset(), "version": frozenset()},
+    {
+        "errors": frozenset(),
+        "deprecation": frozenset(),
+        "version": frozenset(),
+        "files": frozenset(),
+    },
     {"delegation": frozenset()},
     {"ir": ARRAYS, "language": frozenset({"sympy"})},
     {"options": frozenset()},

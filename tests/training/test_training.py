@@ -361,11 +361,15 @@ def test_a_foreign_state_is_refused_whole(shared: TrainSession, tmp_path: Path) 
     good = load_file(tmp_path / "own")
     save_file({**good, "param.0.wieght": good["param.0.weight"]}, tmp_path / "named")
     save_file({**good, "param.0.bias": np.zeros(3, np.float32)}, tmp_path / "shaped")
+    for step in (-5, 2**62):
+        save_file({**good, "step": np.array(step, good["step"].dtype)}, tmp_path / f"step{step}")
     (tmp_path / "text").write_text("no state")
     before = shared.params["0.weight"].copy()
     for file, message in {
         "named": r"unknown array 'param.0.wieght'.*did you mean 'param.0.weight'",
         "shaped": r"'param.0.bias' must be float32\[24\], got shape \[3\]",
+        "step-5": r"'step' must be an integer in 0\.\.1125899906842624, got -5",
+        f"step{2**62}": r"'step' must be an integer in 0\.\..*, got 4611686018427387904",
         "text": "cannot read the state",
         "nowhere": "cannot read the state",
     }.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto, helper
 from closedform.errors import ExportError, nearest, shown
 from closedform.exporters.onnx_ops import BF16_MIN_OPSET, ELEMENT_TYPES, ONNX_OPS, Writer
 from closedform.exporters.onnx_targets import ALL_DTYPES, check_dtypes, lowest_ir_version
+from closedform.files import replace_file
 from closedform.ir.graph import Graph, Node, Role, input_names
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, TensorType
@@ -185,23 +185,6 @@ def write_models(models: Mapping[str, ModelProto], folder: Path, hint: str) -> N
         ) from error
     for name, model in models.items():
         write_model(model, folder / name)
-
-
-def replace_file(target: Path, data: bytes) -> None:
-    """Writes a file whole or not at all: a failure leaves the previous file in place.
-
-    Raises:
-        OSError: Writing failed.
-    """
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def check_opset(graph: Graph, opset: int) -> None:

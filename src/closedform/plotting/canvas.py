@@ -54,7 +54,7 @@ def write_figure(figure: Figure, path: Path) -> None:
     """Writes the figure atomically."""
     import matplotlib
 
-    from closedform.exporters.onnx_model import replace_file
+    from closedform.files import replace_file
 
     kind = path.suffix.lower().lstrip(".")
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})

@@ -197,6 +197,19 @@ def _hyper_value(value: float, port: Port, where: str) -> Array:
     return array.astype(port.dtype)
 
 
+def checked_step(step: object, port: Port, where: str) -> Array:
+    """Returns the number of steps of a saved state in the dtype of its input.
+
+    Raises:
+        StateError: It is not an integer from 0 to ``MAX_STEP``, or to the last one of the dtype.
+    """
+    top = min(int(np.iinfo(port.dtype).max), MAX_STEP)
+    got = int(step) if isinstance(step, np.integer) else step
+    if isinstance(step, bool) or not isinstance(step, int | np.integer) or not 0 <= step <= top:
+        raise StateError(f"'step' must be an integer in 0..{top}, got {got!r}", where=where)
+    return np.asarray(step, port.dtype)
+
+
 def checked_state(
     state_dict: Mapping[str, object], ports: StepPorts, where: str
 ) -> dict[str, Array]:
@@ -215,11 +228,7 @@ def checked_state(
             where=where,
             hint="load it into a session of that rule",
         )
-    step = state_dict["step"]
-    top = min(int(np.iinfo(ports.step.dtype).max), MAX_STEP)
-    if isinstance(step, bool) or not isinstance(step, int | np.integer) or not 0 <= step <= top:
-        raise StateError(f"'step' must be an integer in 0..{top}, got {step!r}", where=where)
-    found = {STEP: np.asarray(step, ports.step.dtype)}
+    found = {STEP: checked_step(state_dict["step"], ports.step, where)}
 
     def read(given: Any, expected: Mapping[str, Port], what: str, of: str) -> None:
         check_names(given, expected, what, where, StateError)

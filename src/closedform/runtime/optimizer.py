@@ -40,6 +40,7 @@ from closedform.runtime.onnx_session import (
     run_into,
 )
 from closedform.runtime.scaling import NOT_SCALED, StateScaling, scaled_rules
+from closedform.runtime.serialized import Serialized, serialized
 from closedform.runtime.step_model import StepModel
 from closedform.runtime.tiles import ParamGroup, bucket_tiles, tile_size, whole_tensors
 from closedform.runtime.workers import ItemSessions, WorkItem, cores
@@ -50,8 +51,10 @@ EVALUATION_FILE = "evaluation.onnx"
 BACKENDS = ("onnxruntime", "c")
 
 
-class OptimizerSession:
+class OptimizerSession(Serialized):
     """Holds parameters and optimizer states, and steps them in onnxruntime or compiled C.
+
+    Threads that share a session take turns: each step, and each state dict, is done whole.
 
     Args:
         rule: The rule; it is compiled here for the shapes and the dtype of ``params``.
@@ -156,7 +159,7 @@ class OptimizerSession:
         threads: int | None = None,
     ) -> OptimizerSession:
         """Returns a session for two models or graphs: initial states and step."""
-        session = object.__new__(cls)
+        session = cls.__new__(cls)
         session._engine = StepModel(init, step, params, providers, threads)
         session._scaling = NOT_SCALED
         session._point = None
@@ -191,6 +194,7 @@ class OptimizerSession:
         """The states of the whole model by name: views of rank 0 as for ``params``."""
         return self._engine.views.shared
 
+    @serialized
     def evaluated(self) -> dict[str, Array]:
         """Returns copies of the parameters to evaluate the model with.
 
@@ -229,21 +233,28 @@ class OptimizerSession:
             SessionError: A gradient, input or hyperparameter is missing, unknown or does not fit,
                 or onnxruntime fails.
         """
-        engine, where = self._engine, f"rule {self.rule_name!r}"
-        given = {} if inputs is None else inputs
-        tensors = checked_tensors(grads, given, engine.ports, where)
-        for name, array in tensors.items():
-            if array is not None and engine.overlaps(array):
-                label, _, param = name.partition(".")
-                what = f"the gradient of {param!r}" if label == "grad" else f"the input {name!r}"
-                raise SessionError(
-                    f"{what} overlaps memory that this step writes",
-                    where=where,
-                    hint=engine.alias_hint,
-                )
-        ports = engine.ports
-        engine.step(tensors, hyper_values(hyper, ports.hypers, ports.optional, where))
+        self._lock.acquire()  # 0.1 µs; with, and the decorator, take 0.4 µs, 2 % of a small step
+        try:
+            engine, where = self._engine, f"rule {self.rule_name!r}"
+            given = {} if inputs is None else inputs
+            tensors = checked_tensors(grads, given, engine.ports, where)
+            for name, array in tensors.items():
+                if array is not None and engine.overlaps(array):
+                    label, _, param = name.partition(".")
+                    what = (
+                        f"the gradient of {param!r}" if label == "grad" else f"the input {name!r}"
+                    )
+                    raise SessionError(
+                        f"{what} overlaps memory that this step writes",
+                        where=where,
+                        hint=engine.alias_hint,
+                    )
+            ports = engine.ports
+            engine.step(tensors, hyper_values(hyper, ports.hypers, ports.optional, where))
+        finally:
+            self._lock.release()
 
+    @serialized
     def state_dict(self) -> dict[str, Any]:
         """Returns the name of the rule, the step, and copies of all parameters and states.
 
@@ -266,6 +277,7 @@ class OptimizerSession:
             **({"shared": shared} if shared else {}),
         }
 
+    @serialized
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Loads a state dict; it is validated completely before anything is written.
 

@@ -62,8 +62,8 @@ class ScheduleSession:
         self._top = min(int(np.iinfo(self._step.dtype).max), MAX_STEP)
         # Most files take one step and nothing else: such calls skip the general checks.
         self._takes_one = not self._step.shape and not self._required
-        self._ahead: list[float] = []
-        self._ahead_from = 0
+        # The first step and its values and those after it: replaced whole, since threads share it.
+        self._ahead: tuple[int, list[float]] = (0, [])
 
     @property
     def name(self) -> str:
@@ -88,9 +88,10 @@ class ScheduleSession:
                 missing, unknown or not a number.
         """
         if type(step) is int and not hyper:
-            place = step - self._ahead_from
-            if 0 <= place < len(self._ahead):
-                return self._ahead[place]
+            first, values = self._ahead
+            place = step - first
+            if 0 <= place < len(values):
+                return values[place]
             if self._takes_one and 0 <= step <= self._top:
                 return float(self._run_one(np.array(step, self._step.dtype), {}))
         where = f"schedule {self.name!r}"
@@ -107,9 +108,9 @@ class ScheduleSession:
         last = min(step + BLOCK - 1, self._top)
         block = np.arange(step, last + 1, dtype=self._step.dtype)
         # In float64, which holds a float32 exactly: one kind of Python float.
-        self._ahead = self._run(block, {}).astype(np.float64).tolist()
-        self._ahead_from = step
-        return self._ahead[0]
+        values: list[float] = self._run(block, {}).astype(np.float64).tolist()
+        self._ahead = (step, values)
+        return values[0]
 
     def _run(self, steps: NDArray[Any], feeds: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
         """One run per tile for a vector model, one run per step for a scalar model."""

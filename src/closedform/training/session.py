@@ -15,9 +15,10 @@ import numpy as np
 from closedform.errors import SessionError, StateError, nearest
 from closedform.ir.graph import Array
 from closedform.ir.naming import BATCH, BUFFER, PARAM, RANDOM, SHARED, STATE, STEP
-from closedform.runtime.checks import check_array, check_names, hyper_values
+from closedform.runtime.checks import check_array, check_names, checked_step, hyper_values
 from closedform.runtime.double_buffer import DoubleBuffer
 from closedform.runtime.onnx_session import OnnxSession, Port, open_session, run_into, run_on
+from closedform.runtime.serialized import Serialized, serialized
 from closedform.training.feeds import Batch, contiguous, draw, read_batch, read_sizes
 from closedform.training.state_file import read_state, write_state
 
@@ -48,8 +49,10 @@ class StepResult:
     metrics: Mapping[str, Array] = field(default_factory=dict)
 
 
-class TrainSession:
+class TrainSession(Serialized):
     """Trains with the files of ``closedform.training.export``, without torch.
+
+    Threads that share a session take turns: each step, save or read of all arrays is done whole.
 
     Args:
         path: The folder of ``train.onnx``, ``init.onnx`` and ``eval.onnx``, or the path of
@@ -151,7 +154,8 @@ class TrainSession:
         found = {n.removeprefix(prefix): v for n, v in views.items() if n.startswith(prefix)}
         return MappingProxyType(found)
 
-    def step(self, batch: Batch, **hyper: float) -> StepResult:
+    @serialized
+    def step(self, /, batch: Batch, **hyper: float) -> StepResult:
         """Performs one training step. After a failure, nothing has changed.
 
         Args:
@@ -223,6 +227,7 @@ class TrainSession:
                 bar.update(task, advance=1, description=f"loss {result.loss:.4f}{rate}")
         return results
 
+    @serialized
     def predict(self, *inputs: Array) -> Any:
         """Returns the model's output in evaluation mode, an array or a tuple of arrays.
 
@@ -241,6 +246,7 @@ class TrainSession:
         outputs = self._ran(self._forward, feeds)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
+    @serialized
     def evaluate(self, batch: Batch) -> StepResult:
         """Returns loss and metrics of a batch in evaluation mode; nothing changes.
 
@@ -265,6 +271,7 @@ class TrainSession:
         except Exception as error:  # onnxruntime's errors share no other base
             raise SessionError(f"onnxruntime failed: {error}", where=self._where) from error
 
+    @serialized
     def flat_params(self) -> Array:
         """Returns all parameters as one vector, in the order of ``params``.
 
@@ -272,6 +279,7 @@ class TrainSession:
         """
         return np.concatenate([array.reshape(-1) for array in self.params.values()])
 
+    @serialized
     def set_flat_params(self, vector: Array) -> None:
         """Sets all parameters from a vector as ``flat_params`` returns it.
 
@@ -290,6 +298,7 @@ class TrainSession:
             }
         )
 
+    @serialized
     def set_params(self, values: Mapping[str, Array]) -> None:
         """Sets parameters by name; the others stay as they are.
 
@@ -312,6 +321,7 @@ class TrainSession:
             }
         )
 
+    @serialized
     def to_onnx(self, path: str | os.PathLike[str]) -> ModelProto:
         """Writes the model with its current weights as one ONNX file for inference.
 
@@ -326,6 +336,7 @@ class TrainSession:
         source = self._folder / EVAL_FILE
         return with_weights(source, self._buffer.arrays, Path(path), self._where)
 
+    @serialized
     def to_torch(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None
     ) -> None:
@@ -340,6 +351,7 @@ class TrainSession:
         if optimizer is not None:
             torch_exchange.to_optimizer(self._buffer.arrays, optimizer, model)
 
+    @serialized
     def from_torch(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None
     ) -> None:
@@ -351,8 +363,12 @@ class TrainSession:
         from closedform.training import torch_exchange
 
         now = self._buffer.arrays
-        self._buffer.write(torch_exchange.from_torch(now, model, optimizer, self._where))
+        found = torch_exchange.from_torch(now, model, optimizer, self._where)
+        if STEP in found:
+            checked_step(found[STEP][()], self._carried[STEP], self._where)
+        self._buffer.write(found)
 
+    @serialized
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes step, parameters, states and buffers as a safetensors file.
 
@@ -363,6 +379,7 @@ class TrainSession:
         """
         write_state(path, self._buffer.arrays)
 
+    @serialized
     def load(self, path: str | os.PathLike[str]) -> None:
         """Loads a file that ``save`` wrote; nothing changes unless all of it matches.
 
@@ -374,4 +391,5 @@ class TrainSession:
         check_names(found, self._carried, "array", where, StateError)
         for name, port in self._carried.items():
             check_array(found[name], port, repr(name), where, StateError)
+        checked_step(found[STEP][()], self._carried[STEP], where)
         self._buffer.write(found)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from closedform.errors import SessionError, StateError
-from closedform.exporters.onnx_model import replace_file
+from closedform.files import replace_file
 from closedform.ir.graph import Array
 from closedform.ir.types import DType
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 
 from closedform.errors import ExportError
+from closedform.files import new_folder
 
 PACKAGES: Mapping[str, str] = {"onnxruntime-web": "1.30", "katex": "0.19"}
 """The npm packages of the pages, with the oldest tested version."""
@@ -40,13 +40,10 @@ def write_folder(folder: Path, fill: Callable[[Path], None]) -> None:
     target = folder.resolve()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-        try:
+        with new_folder(target) as made:
             fill(made)
             made.chmod(0o755)
             _put_in_place(made, target)
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
     except OSError as error:
         raise ExportError(f"cannot write the page: {error}", where=where) from error
 

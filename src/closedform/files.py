@@ -1,0 +1,133 @@
+"""Files and folders written whole or not at all; leftovers of killed processes are removed."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows: what a killed process leaves there stays
+    _HAS_LOCKS = False
+else:
+    _HAS_LOCKS = True
+
+_ENDING = re.compile(r"\.[0-9a-f]{8}\.tmp")
+
+
+def replace_file(target: Path, data: bytes) -> None:
+    """Writes a file whole or not at all: a failure leaves the previous file in place.
+
+    The bytes go to ``.NAME.xxxxxxxx.tmp`` in the same folder, locked while its process lives, which
+    is then renamed. Such files of the same target whose process is gone are removed first.
+
+    Raises:
+        OSError: Writing failed.
+    """
+    remove_leftovers(target)
+    temporary, descriptor = _create(target)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            if _HAS_LOCKS:  # unlocked, it could be removed before it is renamed
+                temporary.replace(target)
+        if not _HAS_LOCKS:  # Windows renames no open file
+            temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """Yields an empty folder ``.NAME.xxxxxxxx.tmp`` in the folder of the target, to be renamed.
+
+    It is locked within the block, and removed after it unless it has been renamed. Such folders of
+    the same target whose process is gone are removed first.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    remove_leftovers(target)
+    temporary, descriptor = _make_folder(target)
+    try:
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def remove_leftovers(target: Path) -> None:
+    """Removes the temporary files and folders of a target that no process has locked."""
+    if not _HAS_LOCKS:
+        return
+    start = f".{target.name}"
+    with suppress(OSError):  # the folder is missing or cannot be read: writing will tell
+        for name in os.listdir(target.parent):
+            if name.startswith(start) and _ENDING.fullmatch(name, len(start)):
+                _remove_if_unlocked(target.with_name(name))
+
+
+def _remove_if_unlocked(leftover: Path) -> None:
+    with suppress(OSError):  # locked, removed by another process, or of another user
+        descriptor = os.open(leftover, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if leftover.is_dir():
+                shutil.rmtree(leftover)
+            else:
+                leftover.unlink()
+        finally:
+            os.close(descriptor)
+
+
+def _temporary(target: Path) -> Path:
+    return target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+
+
+def _make_folder(target: Path) -> tuple[Path, int | None]:
+    """A new temporary folder, and the lock on it where there are locks."""
+    while True:
+        temporary = _temporary(target)
+        temporary.mkdir()
+        if not _HAS_LOCKS:
+            return temporary, None
+        descriptor = _locked(temporary, os.O_RDONLY)
+        if descriptor is not None:
+            return temporary, descriptor
+
+
+def _create(target: Path) -> tuple[Path, int]:
+    """A new temporary file, open for writing and locked."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    while True:
+        temporary = _temporary(target)
+        if not _HAS_LOCKS:
+            return temporary, os.open(temporary, flags, 0o666)
+        descriptor = _locked(temporary, flags)
+        if descriptor is not None:
+            return temporary, descriptor
+
+
+def _locked(temporary: Path, flags: int) -> int | None:
+    """Opens and locks; None if another process has removed it between the two calls."""
+    try:
+        descriptor = os.open(temporary, flags, 0o666)
+    except FileNotFoundError:
+        if flags & os.O_CREAT:
+            raise  # there is no such folder
+        return None
+    with suppress(OSError):  # a file system without locks, on which nothing is removed either
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with suppress(FileNotFoundError):
+        if os.path.samestat(temporary.stat(), os.fstat(descriptor)):
+            return descriptor
+    os.close(descriptor)
+    return None

@@ -38,8 +38,9 @@ from closedform.importers.python.trace import Program, Traced, run_program
 from closedform.importers.recurrence import closed_form
 from closedform.language import Schedule, exact_number, sequential, t
 from closedform.language.printing import text
+from closedform.language.symbols import internal_symbol
 
-_PREVIOUS = sp.Symbol("previous", real=True)
+_PREVIOUS = internal_symbol("previous", "recurrence", real=True)
 _TOLERANCE = 1e-9
 """Of the largest value: a recurrence in float64 rounds once or more a step."""
 _COMPARED_STEPS = 160

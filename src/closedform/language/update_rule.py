@@ -129,6 +129,7 @@ class UpdateRule:
             self._check_symbols(f"definition {name!r}", definitions[name], known)
             known.add(local(name))
         object.__setattr__(self, "definitions", definitions)
+        self._check_names({symbol.name for symbol in known})
         for label, expr in self.expressions().items():
             self._check_symbols(f"next value of {label!r}", expr, known)
         if self.evaluation is not None:
@@ -185,6 +186,16 @@ class UpdateRule:
                 where=f"rule {self.name!r}",
                 hint="leave it out",
             )
+
+    def _check_names(self, taken: set[str]) -> None:
+        """Raises DefinitionError for a hyperparameter that is named as another symbol is."""
+        for name in self.hyperparameters:
+            if name in taken:
+                raise DefinitionError(
+                    f"a hyperparameter may not be named {name!r}, as a symbol of rules is",
+                    where=f"rule {self.name!r}",
+                    hint="choose another name",
+                )
 
     def _check_symbols(self, label: str, expr: sp.Expr, known: set[sp.Symbol]) -> None:
         names = [symbol.name for symbol in expr.free_symbols - known]

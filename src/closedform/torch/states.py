@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import sympy as sp
 import torch
 from torch import Tensor
 
 from closedform.errors import ClosedFormError, StateError, nearest
 from closedform.ir.naming import SHARED
 from closedform.language import Schedule, UpdateRule, t
+from closedform.language.symbols import internal_symbol
 from closedform.runtime.state_layouts import POWERS, step_of_powers
 from closedform.torch.distributed.shards import (
     is_dtensor,
@@ -294,6 +294,6 @@ def _step(value: Any, rule: UpdateRule, device: torch.device, where: str) -> Ten
 
 def _is_timeless(rule: UpdateRule) -> bool:
     """Whether all steps after the first are the same function of the states."""
-    later = sp.Symbol("later", integer=True, positive=True)
+    later = internal_symbol("later", "a later step", integer=True, positive=True)
     parts = rule.all_expressions()
     return not any(part.xreplace({t: later}).has(later) for part in parts)

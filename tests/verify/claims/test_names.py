@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import copy
+import pickle
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import onnx
@@ -12,16 +16,86 @@ from onnx import TensorProto, helper, numpy_helper
 
 import closedform as cf
 from closedform import claims, t
-from closedform.errors import VerificationError
+from closedform.errors import DefinitionError
+from closedform.language.shapes import EPSILON, SIZE
+from closedform.language.symbols import InternalName, internal_symbol
 from closedform.verify.claims.files import verify_file
 from closedform.verify.tactics.prover import prove
 from closedform.verify.terms import build
 from closedform.verify.terms.sympy_io import term
-from closedform.verify.terms.tree import RESERVED
 from closedform.verify.translation.from_onnx import from_onnx
 
-OWN = ("t'", "previous value", "cycle", "phase", "any cycle", "period#")
-NUMBERED = ("choice 1", "floor#0", "floor 1", "turns#0", "cosine 0", "angle 0", "atom 0", "power!0")
+SOURCES = Path(cf.__file__).parent
+CONSTRUCTORS = frozenset({"Symbol", "symbol", "symbols"})
+INTERNAL = frozenset({"own_symbol", "internal_symbol"})
+PUBLIC = {
+    "language/symbols.py": {"t", "param", "grad", "state.0", "local.0"},
+    "language/model.py": {"shared.0", "input.0"},
+    "language/shapes.py": {"shape.rank", "shape.size", "dtype.epsilon", "shape[0]"},
+}
+"""The symbols of the language, which users write; the docs name them."""
+
+ELSEWHERE = {
+    # The clock as a real number, which is in no goal with the clock as an integer.
+    "verify/tactics/real_line.py": {"t"},
+    # The clock.
+    "verify/certificates/values.py": {"t"},
+    # Only its assumptions are read.
+    "language/settled.py": {"n"},
+    # Traces of torch optimizers, whose hyperparameters are identifiers and become inputs.
+    "importers/tensors/values.py": {"other.shape.size", "other.shape[0]", "other.0"},
+    "importers/tensors/algebra.py": {"stacked"},
+}
+"""The other names that are text, and the reason why no user's symbol meets them."""
+
+
+def names_in_sources(constructors: frozenset[str]) -> dict[str, set[str]]:
+    """Returns the texts that symbols are made of, by file; what is filled in is 0."""
+    found: dict[str, set[str]] = {}
+    for path in sorted(SOURCES.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            name = _called(node) in constructors and _text(cast("ast.Call", node).args)
+            if name:
+                found.setdefault(path.relative_to(SOURCES).as_posix(), set()).add(name)
+    return found
+
+
+def _called(node: ast.AST) -> str:
+    if not isinstance(node, ast.Call):
+        return ""
+    function = node.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _text(args: list[ast.expr]) -> str:
+    """The first argument, where it is a text."""
+    match args[:1]:
+        case [ast.Constant(value=str(text))]:
+            return text
+        case [ast.JoinedStr(values=parts)]:
+            return "".join(str(p.value) if isinstance(p, ast.Constant) else "0" for p in parts)
+    return ""
+
+
+LABELS = sorted({name for names in names_in_sources(INTERNAL).values() for name in names})
+NAMES = [
+    *LABELS,
+    "previous value",
+    "t'",
+    "!",
+    "!!",
+    "!fresh floor!0",
+    "!prover t'",
+    "\N{SECTION SIGN}x",
+]
+ASSUMPTIONS: tuple[dict[str, bool], ...] = (
+    {},
+    {"positive": True},
+    {"nonnegative": True},
+    {"integer": True},
+    {"integer": True, "nonnegative": True},
+    {"integer": True, "positive": True},
+)
 
 
 def of(name: str, **assumptions: bool) -> sp.Symbol:
@@ -58,18 +132,80 @@ def test_the_number_of_a_choice_is_not_a_hyperparameter() -> None:
     assert stairs.bind({"choice 1": point["choice 1"]}).exact(int(point["t"])) != 0
 
 
-@pytest.mark.parametrize("name", [*OWN, *NUMBERED])
+def test_every_name_of_a_symbol_is_listed() -> None:
+    """A new symbol with a text for a name is red: a user's symbol may have that name."""
+    assert names_in_sources(CONSTRUCTORS) == {**PUBLIC, **ELSEWHERE}
+
+
+def test_the_names_of_internal_symbols_are_read() -> None:
+    assert {"previous", "later", "t'", "t/0", "choice 0", "floor#0", "cycle"} <= set(LABELS)
+
+
+def test_an_internal_name_equals_no_text() -> None:
+    name, twin = InternalName("x", "prover"), InternalName("x", "prover")
+    other = InternalName("x", "recurrence")
+    assert name == twin
+    assert hash(name) == hash(twin)
+    assert name not in ("x", other)
+    assert "x" != name
+    assert {name: 1, "x": 2, other: 3} == {"x": 2, twin: 1, other: 3}
+    assert sorted(["y", name, "x", other, "a"]) == ["a", "x", name, other, "y"]
+    assert pickle.loads(pickle.dumps(name)) == name
+    assert copy.deepcopy(name) == name
+    first, second = internal_symbol("x", "prover", real=True), sp.Symbol("x", real=True)
+    assert first != second
+    assert first + second != 2 * second
+    assert first + second == second + first
+    assert str(first) == "x"
+    dummy = sp.Dummy("floor#0", dummy_index=1)
+    assert len({term(dummy), term(sp.Symbol("floor#0 1")), build.own_symbol("floor#0 1")}) == 3
+
+
+@pytest.mark.sample(every=7)
+@pytest.mark.parametrize("assumptions", ASSUMPTIONS, ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_hyperparameter_may_have_any_name(name: str, assumptions: dict[str, bool]) -> None:
+    x = of(name, **assumptions)
+    ramp, square = cf.Schedule(x + t), cf.Schedule(-((t - x) ** 2))
+    half = sp.Rational(1, 2)
+    right = [
+        claims.recurrence(ramp, x, lambda previous, _: previous + 1),
+        claims.monotone(ramp, "strictly increasing"),
+        claims.equal(cf.Schedule(x + t / 2), ramp, scale=half),
+        claims.periodic(cf.Schedule(x * sp.cos(2 * sp.pi * t / 7)), 7),
+        claims.bounded(ramp, x),
+    ]
+    stairs = sp.Piecewise(*((sp.Integer(k % 3), t < k) for k in range(1, 12)), (7, True))
+    wrong = [
+        claims.recurrence(ramp, x, lambda previous, _: x + 1),
+        claims.monotone(square, "increasing") if assumptions.get("integer") else None,
+        claims.equal(cf.Schedule(x + t / 2), cf.Schedule(2 * x + t), scale=half),
+        claims.bounded(cf.Schedule(stairs - x), 0, 0),
+    ]
+    for claim in right:
+        assert claim.verify().status.value == "PROVED", claim.sentence
+    for claim in filter(None, wrong):
+        assert claim.verify().status.value == "REFUTED", claim.sentence
+
+
+@pytest.mark.parametrize("name", ["grad", "param", "state.mean", "shape.size", "dtype.epsilon"])
+def test_a_rule_refuses_a_hyperparameter_with_the_name_of_a_symbol(name: str) -> None:
+    with pytest.raises(DefinitionError, match=f"may not be named {name!r}"):
+        cf.UpdateRule(
+            "plain",
+            cf.PARAM - SIZE * EPSILON * cf.state("mean"),
+            {"mean": cf.State(cf.state("mean") + cf.GRAD)},
+            {name: 0.5},
+        )
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_symbol_of_the_prover_differs_from_that_of_a_user(name: str) -> None:
     x = of(name)
     assert term(x) != build.own_symbol(name)
     assert prove(build.equal(term(x), build.floor(term(x)))).refuted
     curve = cf.Schedule(sp.Abs(x) ** sp.Rational(1, 3) + sp.floor(t / 3) + sp.cos(sp.pi * t / 7))
     assert not claims.bounded(curve, 0, 1).verify(budget=2).proved
-
-
-def test_reserved_names_are_refused() -> None:
-    with pytest.raises(VerificationError, match=rf"'{RESERVED}' are reserved .*'{RESERVED}x'"):
-        build.symbol(f"{RESERVED}x")
 
 
 # --- names of inputs -----------------------------------------------------------------------------
@@ -88,7 +224,8 @@ def scaled(name: str, path: Path) -> Path:
         [helper.make_tensor_value_info("value", TensorProto.DOUBLE, [])],
         initializer=[numpy_helper.from_array(np.asarray(2.5), name)],
     )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]), path)
+    opsets = [helper.make_opsetid("", 21)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
     return path
 
 

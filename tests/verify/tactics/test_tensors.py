@@ -88,7 +88,7 @@ def test_matrices_and_sums_of_sums() -> None:
 def test_one_symbol_for_equal_functions() -> None:
     goal = less(add(SQUARES, total(multiply(X, X))), total(Y))
     elementwise, given = without_tensor_functions(goal, [less(total(Y), ONE)])
-    assert list(symbols(elementwise, *given)) == ["§reduce_sum#0", "§reduce_sum#1"]
+    assert list(map(str, symbols(elementwise, *given))) == ["reduce_sum#0", "reduce_sum#1"]
     assert without_tensor_functions(less(X, Y), []) == (less(X, Y), ())
 
 

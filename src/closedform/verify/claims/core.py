@@ -14,12 +14,13 @@ from typing import Any
 from flint import arb, fmpq
 
 from closedform.language import Schedule, UpdateRule
+from closedform.language.symbols import InternalName
 from closedform.verify.tactics.prover import prove
 from closedform.verify.terms.build import FALSE, TRUE, exact, negate, own_symbol, substitute
 from closedform.verify.terms.definedness import Kind, Obligation, obligations
 from closedform.verify.terms.evaluate import Undefined, value
 from closedform.verify.terms.limits import LIMITS
-from closedform.verify.terms.tree import Op, Term, shown_name, walk
+from closedform.verify.terms.tree import Op, Term, walk
 from closedform.verify.terms.verdict import Status, Verdict
 
 BUDGET = LIMITS.claim_seconds
@@ -234,9 +235,10 @@ def _refuted(goal: Goal, verdict: Verdict, before: list[Verdict]) -> Verdict:
 
 
 def _for_people(point: Mapping[str, Any]) -> dict[str, Any]:
-    """A point with the prover's own symbols as they are shown, unless another has that name."""
+    """A point with names as text; where two print alike, the prover's own says whose it is."""
+    plain = {name for name in point if not isinstance(name, InternalName)}
     return {
-        name if shown_name(name) in point else shown_name(name): number
+        f"the prover's {name}" if name not in plain and str(name) in plain else str(name): number
         for name, number in point.items()
     }
 

@@ -18,11 +18,12 @@ from closedform.errors import ClosedFormError
 from closedform.language import exact_number
 from closedform.language.numbers import rationalize
 from closedform.language.printing import code
+from closedform.language.symbols import internal_symbol
 from closedform.recipes.expressions import MAX_CHARACTERS, parse_function
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.sympy_io import term
 
-PREVIOUS = sp.Symbol("previous", real=True)
+PREVIOUS = internal_symbol("previous", "recurrence", real=True)
 """The value before, in the step of a recurrence."""
 
 _WORDS = frozenset({"direction", "dtype", "scalar_dtype"})

@@ -19,10 +19,11 @@ from typing import Any
 from flint import fmpq
 
 from closedform.errors import VerificationError
+from closedform.language.symbols import InternalName
 from closedform.verify.tactics.lemmas import is_function, lemmas_of, lemmas_of_pair
 from closedform.verify.terms.build import negate
 from closedform.verify.terms.limits import LIMITS, NEVER, Deadline
-from closedform.verify.terms.tree import RELATIONS, RESERVED, TRUTHS, Op, Sign, Term, walk
+from closedform.verify.terms.tree import RELATIONS, TRUTHS, Op, Sign, Term, walk
 
 _INSTALL = 'pip install "closedform[prove]"'
 
@@ -285,7 +286,8 @@ class Question:
     def _symbol(self, node: Term) -> Any:
         declared = node.value
         whole = declared.integer and self.reading is Reading.INTEGER
-        variable = z3.Int(declared.name) if whole else z3.Real(declared.name)
+        name = _name_in_z3(declared.name)
+        variable = z3.Int(name) if whole else z3.Real(name)
         self._symbols[declared.name] = variable
         number = z3.ToReal(variable) if whole else variable
         if declared.sign is not Sign.ANY:
@@ -294,10 +296,20 @@ class Question:
         return number
 
     def _fresh(self, kind: str, *, integer: bool = False) -> Any:
-        name = f"{RESERVED}{kind}!{len(self._numbers)}"
+        name = _name_in_z3(InternalName(f"{kind}!{len(self._numbers)}", "fresh"))
         if integer and self.reading is Reading.INTEGER:
             return z3.ToReal(z3.Int(name))
         return z3.Real(name)
+
+
+def _name_in_z3(name: str) -> str:
+    """The name of a symbol in z3, which tells symbols apart by text alone.
+
+    Internal names begin with one exclamation mark, and those of users with none or two.
+    """
+    if isinstance(name, InternalName):
+        return f"!{name.use} {name}"
+    return f"!!{name}" if name.startswith("!") else name
 
 
 def _new(root: Term, *known: Mapping[Term, Any]) -> Iterator[Term]:

@@ -12,7 +12,8 @@ from typing import Any
 from flint import fmpq
 
 from closedform.errors import VerificationError
-from closedform.verify.terms.tree import RESERVED, Declared, Op, Sign, Term, show, walk
+from closedform.language.symbols import InternalName
+from closedform.verify.terms.tree import Declared, Op, Sign, Term, show, walk
 
 
 def exact(value: Any, denominator: int = 1) -> fmpq:
@@ -42,16 +43,7 @@ TRUE, FALSE = Term(Op.TRUE), Term(Op.FALSE)
 
 
 def symbol(name: str, *, integer: bool = False, sign: Sign = Sign.ANY) -> Term:
-    """Returns a symbol; its declaration is an assumption of every proof that it takes part in.
-
-    Raises:
-        VerificationError: The name is one that is reserved for the prover's own symbols.
-    """
-    if name.startswith(RESERVED):
-        raise VerificationError(
-            f"names that begin with {RESERVED!r} are reserved for the prover, got {name!r}",
-            hint="rename the hyperparameter or input",
-        )
+    """Returns a symbol; its declaration is an assumption of every proof that it takes part in."""
     return Term(Op.SYMBOL, (), Declared(name, integer, sign))
 
 
@@ -62,7 +54,7 @@ def own_symbol(name: str, *, integer: bool = False, sign: Sign = Sign.ANY) -> Te
         >>> own_symbol("x") == symbol("x"), str(own_symbol("x"))
         (False, 'x')
     """
-    return Term(Op.SYMBOL, (), Declared(f"{RESERVED}{name}", integer, sign))
+    return Term(Op.SYMBOL, (), Declared(InternalName(name, "prover"), integer, sign))
 
 
 def is_rational(node: Term) -> bool:

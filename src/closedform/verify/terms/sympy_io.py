@@ -14,6 +14,7 @@ from sympy.core.sympify import _sympify
 
 from closedform.errors import VerificationError
 from closedform.language import FloorDiv, FloorMod, MatMul, ReduceMax, ReduceSum, Transpose
+from closedform.language.symbols import InternalName
 from closedform.verify.terms import build
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import Op, Sign, Term, chain, show, walk
@@ -73,10 +74,10 @@ def _symbol(expr: sp.Symbol, _: Any) -> Term:
         raise VerificationError(f"{expr} is declared as not real", hint="symbols stand for reals")
     declared = next((sign for sign in Sign if expr.assumptions0.get(sign.value)), Sign.ANY)
     is_integer = bool(expr.is_integer)
+    name = expr.name
     if isinstance(expr, sp.Dummy):
-        name = f"{expr.name} {expr.dummy_index}"
-        return build.own_symbol(name, integer=is_integer, sign=declared)
-    return build.symbol(expr.name, integer=is_integer, sign=declared)
+        name = InternalName(name, f"Dummy {expr.dummy_index}")
+    return build.symbol(name, integer=is_integer, sign=declared)
 
 
 def _product(expr: sp.Mul, read: Callable[[sp.Basic], Term]) -> Term:

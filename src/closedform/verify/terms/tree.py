@@ -54,15 +54,6 @@ RELATIONS = frozenset({Op.LESS, Op.LESS_EQUAL, Op.EQUAL})
 TRUTHS = RELATIONS | {Op.TRUE, Op.FALSE, Op.AND, Op.OR, Op.NOT}
 
 
-RESERVED = "\N{SECTION SIGN}"
-"""The prefix of the prover's own symbols; no other name has it (``build.symbol``)."""
-
-
-def shown_name(name: str) -> str:
-    """Returns the name of a symbol for people."""
-    return name.removeprefix(RESERVED)
-
-
 class Sign(StrEnum):
     """The sign that a symbol's declaration gives."""
 
@@ -75,7 +66,10 @@ class Sign(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A symbol's declaration: its name is its identity, the rest are assumptions."""
+    """A symbol's declaration: its name is its identity, the rest are assumptions.
+
+    The prover's own symbols have an ``InternalName``, which no user's symbol has.
+    """
 
     name: str
     integer: bool = False
@@ -190,7 +184,7 @@ def show(root: Term) -> str:
             case Op.RATIONAL:
                 return str(node.value)
             case Op.SYMBOL:
-                return shown_name(str(node.value.name))
+                return str(node.value.name)
             case Op.PI | Op.UNDEFINED | Op.TRUE | Op.FALSE:
                 return node.op.value
             case Op.ADD | Op.MULTIPLY | Op.AND | Op.OR | Op.POWER | Op.DIVIDE:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from flint import arb, fmpq
 
 from closedform.verify.terms import build
+from closedform.verify.terms.tensor_functions import REDUCE_MAX, REDUCE_SUM, kind_of
 from closedform.verify.terms.tree import Op, Sign, Term, fold
 
 NON_NEGATIVE = frozenset({Sign.POSITIVE, Sign.NONNEGATIVE})
@@ -145,6 +146,13 @@ def _extremum(node: Term, args: Sequence[Sign]) -> Sign:
     return order[places[0] if node.op is Op.MAXIMUM else places[-1]]
 
 
+def _opaque(node: Term, args: Sequence[Sign]) -> Sign:
+    """A sum or maximum of elements; that of none is 0."""
+    if kind_of(node.value) not in (REDUCE_SUM, REDUCE_MAX):
+        return Sign.ANY
+    return weakest([args[0], Sign.NONNEGATIVE if args[0] in NON_NEGATIVE else Sign.NONPOSITIVE])
+
+
 SIGN_RULES: Mapping[Op, SignRule] = {
     Op.RATIONAL: lambda node, _: sign_of_number(node.value),
     Op.SYMBOL: _declared,
@@ -160,6 +168,7 @@ SIGN_RULES: Mapping[Op, SignRule] = {
     Op.MAXIMUM: _extremum,
     Op.ABSOLUTE: lambda _, args: Sign.POSITIVE if args[0] in STRICT else Sign.NONNEGATIVE,
     Op.ITE: lambda _, args: weakest(args[1:]),
+    Op.OPAQUE: _opaque,
 }
 """How the sign of each kind of term follows from the signs of its operands."""
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from closedform.difference import curve_values
 from closedform.errors import ArgumentError, ConfigError, UnknownNameError
 from closedform.recipes import load_recipe
 from closedform.recipes.logs import read_log
+from closedform.verify.claims import values
+from closedform.verify.claims.core import Claim, Goal
+from closedform.verify.terms import build
 from closedform.verify.terms.verdict import Status
 
 LINEAR = schedules.linear(1, 0, 10)
@@ -72,6 +76,75 @@ def test_equal_schedules_are_proved(name: str) -> None:
     found = cf.diff(one, other)
     assert (found.verdict, found.first_step, found.max_gap) == (Status.PROVED, None, 0)
     assert found.curves[0].reason == reason
+
+
+ONE = schedules.constant(1)
+WITHOUT_HORIZON = {
+    "a step after those that are compared": (
+        ONE,
+        cf.Schedule(sp.Piecewise((2, sp.Eq(cf.t, 12_345)), (1, True))),
+        (Status.REFUTED, 12_345),
+    ),
+    "a step far away": (
+        cf.Schedule(sp.Min(cf.t, 10**30)),
+        cf.Schedule(cf.t),
+        (Status.REFUTED, 10**30 + 1),
+    ),
+    "a domain that ends after those": (
+        ONE,
+        cf.Schedule(1 + 0 * cf.t, domain=(cf.t < 20_000,)),
+        (Status.REFUTED, 20_000),
+    ),
+    "domains that end in two places": (
+        cf.Schedule(1 + 0 * cf.t, domain=(cf.t < 30_000,)),
+        cf.Schedule(1 + 0 * cf.t, domain=(cf.t < 20_000,)),
+        (Status.REFUTED, 20_000),
+    ),
+    "a difference in the domain after those": (
+        cf.Schedule(cf.t, domain=(cf.t < 30_000,)),
+        cf.Schedule(sp.Min(cf.t, 20_000), domain=(cf.t < 30_000,)),
+        (Status.REFUTED, 20_001),
+    ),
+    "equal for every update": (
+        cf.Schedule(sp.Max(cf.t, 7)),
+        cf.Schedule(sp.Piecewise((7, cf.t < 7), (cf.t, True))),
+        (Status.PROVED, None),
+    ),
+    "equal on one domain": (
+        cf.Schedule(sp.Max(cf.t, 7), domain=(cf.t < 30_000,)),
+        cf.Schedule(sp.Piecewise((7, cf.t < 7), (cf.t, True)), domain=(cf.t < 30_000,)),
+        (Status.PROVED, None),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_HORIZON)
+def test_without_a_horizon_a_proof_is_for_every_update(name: str) -> None:
+    one, other, (verdict, step) = WITHOUT_HORIZON[name]
+    for sides in ((one, other), (other, one)):
+        found = cf.diff(*sides)
+        assert (found.verdict, found.first_step) == (verdict, step), found
+        assert str(found)
+
+
+def test_what_is_proved_of_the_first_updates_is_open_beyond(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where the prover finds neither a proof for every update nor a counterexample."""
+    real = values.equal_to
+
+    def equal_to(*sides: cf.Schedule, where: Any = True) -> Claim:
+        claim = real(*sides, where=where)
+        goal = Goal("for every update", build.FALSE, is_sufficient=True)
+        return replace(claim, goals=(goal,)) if where is True else claim
+
+    monkeypatch.setattr(values, "equal_to", equal_to)
+    one, other, _ = WITHOUT_HORIZON["equal for every update"]
+    (curve,) = cf.diff(one, other).curves
+    assert curve.verdict is Status.UNKNOWN
+    assert curve.reason.startswith("equal for the updates 0 to 9,999, open beyond: ")
+    assert str(curve).startswith("lr: no difference in 10,000 updates (equal for the updates 0 to")
+    assert cf.diff(one, other, until=50).verdict is Status.PROVED
 
 
 def test_a_difference_below_a_rounding_is_found_by_the_prover() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from closedform.errors import ArgumentError, UnknownNameError, shown
+from closedform.errors import ArgumentError, DomainError, UnknownNameError, shown
 from closedform.language import Schedule, t
 from closedform.language.exact import to_float
 from closedform.recipes.logs import Log, Logged
@@ -41,9 +41,11 @@ class CurveDifference:
     Attributes:
         key: The key of the param group.
         group: The name of the param group; empty for the default one.
-        verdict: PROVED equal, REFUTED, or UNKNOWN: no difference was found, and none was excluded.
+        verdict: PROVED equal over the run, or for every update where there is no horizon; REFUTED;
+            or UNKNOWN: no difference was found, and none was excluded.
         until: The number of updates that were compared.
         first_step: The first update whose values differ by more than a rounding; None for none.
+            After ``until``, where there is no horizon, it is a difference that the prover found.
         first: The two values there.
         max_gap: The largest difference.
         at: The update of the largest difference.
@@ -139,8 +141,9 @@ def diff(a: Source, b: Source, until: int | None = None) -> Difference:
     Args:
         a: A recipe, a schedule, which is that of the learning rate, or a log.
         b: Another one.
-        until: The number of updates to compare; the longer horizon if not given, and without one
-            10,000. A proof holds for all updates where it can.
+        until: The number of updates to compare; the longer horizon if not given. Without one the
+            first 10,000 are compared, and PROVED is for every update: what is proved of those
+            alone is UNKNOWN, with the range in the reason.
 
     Raises:
         ArgumentError: ``until`` is not positive.
@@ -168,14 +171,15 @@ def diff(a: Source, b: Source, until: int | None = None) -> Difference:
         raise UnknownNameError(
             f"the two have no key in common: {_listed(left)} and {_listed(right)}"
         )
-    end = until or _end(a, b)
+    horizon = until or _horizon(a, b)
+    run = _Run(horizon or WITHOUT_HORIZON, is_given=until is not None, has_end=horizon is not None)
     done: dict[tuple[int, int], CurveDifference] = {}
     curves = []
     for key, group in names:
         one, other = left[key, group], right[key, group]
         same = (id(one), id(other))
         if same not in done:
-            done[same] = _compared(one, other, end, is_limited=until is not None)
+            done[same] = _compared(one, other, run)
         curves.append(replace(done[same], key=key, group=group))
     return Difference(
         tuple(curves),
@@ -210,25 +214,42 @@ def _listed(curves: Mapping[Name, Curve]) -> str:
     return ", ".join(_said(name) for name in curves)
 
 
-def _end(*sides: Source) -> int:
-    found: list[int] = []
+def _horizon(*sides: Source) -> int | None:
+    """The longer horizon of two sides; None where neither has one."""
+    horizons: list[int] = []
     for side in sides:
         if isinstance(side, Recipe) and side.horizon is not None:
-            found.append(side.horizon)
+            horizons.append(side.horizon)
         elif isinstance(side, Schedule) and side.length is not None:
-            found.append(int(side.length))
-    return max(max(found, default=WITHOUT_HORIZON), 1)
+            horizons.append(int(side.length))
+    return max(*horizons, 1) if horizons else None
 
 
 # --- two schedules -------------------------------------------------------------------------------
 
 
-def _compared(one: Curve, other: Curve, end: int, *, is_limited: bool) -> CurveDifference:
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The updates that are compared.
+
+    Attributes:
+        end: Their number.
+        is_given: Whether the user has named it: nothing beyond is asked.
+        has_end: Whether the run ends there. Otherwise a proof must be for every update.
+    """
+
+    end: int
+    is_given: bool
+    has_end: bool
+
+
+def _compared(one: Curve, other: Curve, run: _Run) -> CurveDifference:
     if not isinstance(one, Schedule) or not isinstance(other, Schedule):
         return _with_log(one, other)
     ends = {side.last_step for side in (one, other)}
     partial = [side for side in (one, other) if side.last_step is not None]
-    last = min([end, *(known + 1 for known in ends if known is not None)])
+    shortest = min((known + 1 for known in ends if known is not None), default=None)
+    last = run.end if shortest is None else min(run.end, shortest)
     empty = CurveDifference("", "", Status.UNKNOWN, last)
     have_one_end = len(ends) == 1
     if one.bound == other.bound and have_one_end:
@@ -237,12 +258,13 @@ def _compared(one: Curve, other: Curve, end: int, *, is_limited: bool) -> CurveD
     found = _scanned(one, other, steps, empty) if len(steps) else empty
     if found.first_step is not None:
         return found
-    if last < end and not have_one_end:
+    if shortest is not None and not have_one_end and (shortest < run.end or not run.has_end):
         first = min(partial, key=lambda side: side.last_step or 0)
         reason = first.ending or "its domain ends there"
-        return replace(found, verdict=Status.REFUTED, first_step=last, reason=reason)
-    is_limited = is_limited or bool(partial)
-    return _proved(one, other, found, is_limited=is_limited)
+        return replace(found, verdict=Status.REFUTED, first_step=shortest, reason=reason)
+    return _proved(
+        one, other, found, replace(run, is_given=run.is_given or (bool(partial) and run.has_end))
+    )
 
 
 def _sampled(one: Schedule, other: Schedule, end: int) -> Steps:
@@ -331,40 +353,55 @@ def _bisected(one: Schedule, other: Schedule, same: int, apart: int, rounding: f
     return apart
 
 
-def _proved(
-    one: Schedule, other: Schedule, found: CurveDifference, *, is_limited: bool
-) -> CurveDifference:
+def _proved(one: Schedule, other: Schedule, found: CurveDifference, run: _Run) -> CurveDifference:
     """The verdict of the prover: for all updates, or else for those of the run."""
     from closedform.verify.claims.values import equal_to
     from closedform.verify.terms.limits import LIMITS
 
-    end = found.until
-    conditions = [(t < end, f"for the updates 0 to {end - 1}")]
-    if not is_limited:
-        conditions.insert(0, (True, "for every update"))
-    reason = ""
-    for condition, extent in conditions:
-        verdict = equal_to(one, other, where=condition).verify(budget=LIMITS.audit_seconds)
+    last = f"{found.until - 1:,}"
+    open_reason = ""
+    if not run.is_given:
+        verdict = equal_to(one, other).verify(budget=LIMITS.audit_seconds)
         if verdict.proved:
-            return replace(found, verdict=Status.PROVED, reason=f"equal {extent}")
-        reason = verdict.reason
-        if not verdict.refuted or verdict.counterexample is None:
-            continue
+            return replace(found, verdict=Status.PROVED, reason="equal for every update")
+        if verdict.refuted and verdict.counterexample is not None:
+            step = int(next(iter(verdict.counterexample.values()), 0))
+            if step < found.until or not run.has_end:
+                return _difference_at(one, other, step, found)
+        open_reason = verdict.reason
+    verdict = equal_to(one, other, where=t < found.until).verify(budget=LIMITS.audit_seconds)
+    if verdict.proved:
+        equal = f"equal for the updates 0 to {last}"
+        if run.has_end:
+            return replace(found, verdict=Status.PROVED, reason=equal)
+        return replace(found, reason=f"{equal}, open beyond: {open_reason}")
+    if verdict.refuted and verdict.counterexample is not None:
         step = int(next(iter(verdict.counterexample.values()), 0))
-        if step < end:
-            values = to_float(one.exact(step)), to_float(other.exact(step))
-            gap = abs(to_float(one.exact(step) - other.exact(step)))
-            return replace(
-                found,
-                verdict=Status.REFUTED,
-                first_step=step,
-                first=values,
-                max_gap=gap,
-                at=step,
-                area=gap,
-                reason="they differ by less than a rounding",
-            )
-    return replace(found, reason=f"no difference found, none excluded: {reason}")
+        return _difference_at(one, other, step, found)
+    return replace(found, reason=f"no difference found, none excluded: {verdict.reason}")
+
+
+def _difference_at(
+    one: Schedule, other: Schedule, step: int, found: CurveDifference
+) -> CurveDifference:
+    """The difference at an update that the prover names."""
+    refuted = replace(found, verdict=Status.REFUTED, first_step=step)
+    if step >= found.until:
+        refuted = replace(refuted, is_sampled=True)
+    try:
+        ours, theirs = one.exact(step), other.exact(step)
+    except DomainError as error:
+        return replace(refuted, reason=error.what)
+    gap = abs(to_float(ours - theirs))
+    reason = "they differ by less than a rounding" if step < found.until else "found by the prover"
+    return replace(
+        refuted,
+        first=(to_float(ours), to_float(theirs)),
+        max_gap=gap,
+        at=step,
+        area=gap,
+        reason=reason,
+    )
 
 
 # --- logs ----------------------------------------------------------------------------------------

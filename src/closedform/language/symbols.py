@@ -62,7 +62,7 @@ class InternalName(str):
 
 
 def _key_of(name: str) -> tuple[str, str]:
-    """What names are sorted by: a plain one comes before those that print alike."""
+    """The sort key of a name; a plain one comes before those that print alike."""
     return name._key() if isinstance(name, InternalName) else (name, "")
 
 

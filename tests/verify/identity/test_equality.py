@@ -90,6 +90,10 @@ EQUAL = {
         inert_cos(floor_mod(t - 1, 1000) / 1000),
         1 - 2 * sp.sin(sp.pi * floor_mod(t - 1, 1000) / 2000, evaluate=False) ** 2,
     ),
+    "half of a special angle": (
+        inert_cos(floor_mod(t - 1, 16) / 16),
+        1 - 2 * sp.sin(sp.pi * floor_mod(t - 1, 16) / 32, evaluate=False) ** 2,
+    ),
     "hyperparameter": (x * (t + 1) - x * t, x),
     "bias correction": (
         sp.sqrt(v) / sp.sqrt(1 - sp.Rational(9, 10) ** (t + 1)),

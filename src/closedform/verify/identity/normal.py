@@ -15,7 +15,7 @@ Each rule is an equation of real numbers: both sides are equal wherever they are
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from flint import arb, fmpq, fmpz
 
@@ -292,25 +292,22 @@ def by_angles(root: Term, clock: Term, first: int, last: int) -> Term:
     Angles that are small multiples of one another, but for quarters of a turn, are multiples of one
     variable. What is 0 for all values of the variables is 0 at the angles.
     """
+    forms = {
+        node: form
+        for node in walk(root)
+        if node.op is Op.COSPI and (form := form_on(node.args[0], clock, first, last)) is not None
+    }
     bases: list[tuple[LinearForm, Term]] = []
-
-    def angle_of(form: LinearForm) -> Term:
-        for base, symbol in bases:
-            ratio = _ratio(form, base, clock)
-            if ratio is None:
-                continue
-            rest = form - base.scaled(ratio)
-            if rest.is_constant and (4 * rest.constant).q == 1:
-                multiple = build.multiply(build.rational(ratio), symbol)
-                return build.add(multiple, build.rational(rest.constant))
-        bases.append((form, build.own_symbol(f"angle {len(bases)}")))
-        return bases[-1][1]
+    # The angle of the largest denominator first: others are whole multiples of it.
+    for form in sorted(forms.values(), key=lambda form: -int(form.constant.q)):
+        is_base = form.slope(clock) != 0 or _is_oblique(form)
+        if is_base and _multiple(form, bases, clock) is None:
+            bases.append((form, build.own_symbol(f"angle {len(bases)}")))
 
     def make(node: Term, args: list[Term]) -> Term:
-        if node.op is Op.COSPI:
-            form = form_on(args[0], clock, first, last)
-            if form is not None and (form.slope(clock) != 0 or _is_oblique(form)):
-                return build.cospi(angle_of(form))
+        if node in forms:
+            angle = _multiple(forms[node], bases, clock)
+            return node if angle is None else build.cospi(angle)
         return build.rebuild(node, tuple(args)) if args else node
 
     return fold(root, make)
@@ -321,20 +318,35 @@ def _is_oblique(form: LinearForm) -> bool:
     return form.is_constant and int(form.constant.q) not in (1, 2, 3, 4, 6)
 
 
+def _multiple(
+    form: LinearForm, bases: Sequence[tuple[LinearForm, Term]], clock: Term
+) -> Term | None:
+    """An angle as a small multiple of the variable of another one, and quarters of a turn."""
+    for base, variable in bases:
+        ratio = _ratio(form, base, clock)
+        if ratio is None:
+            continue
+        rest = form - base.scaled(ratio)
+        if rest.is_constant and (4 * rest.constant).q == 1:
+            multiple = build.multiply(build.rational(ratio), variable)
+            return build.add(multiple, build.rational(rest.constant))
+    return None
+
+
 def _ratio(form: LinearForm, base: LinearForm, clock: Term) -> fmpq | None:
     """The small number of times that an angle is another one, but for quarters of a turn."""
     if form.is_constant and base.is_constant:
-        quarters = (fmpq(quarter, 4) for quarter in range(-_QUARTERS, _QUARTERS + 1))
-        ratios = [(form.constant - quarter) / base.constant for quarter in quarters]
+        ratios = [(form.constant - fmpq(each, 4)) / base.constant for each in _QUARTERS]
     elif base.slope(clock) != 0:
         ratios = [form.slope(clock) / base.slope(clock)]
     else:
         ratios = []
-    size, ratio = min(((_size_of(each), each) for each in ratios), default=(0, None))
-    return ratio if size <= LIMITS.angle_ratio else None
+    ratio = min((each for each in ratios if each != 0), key=_size_of, default=None)
+    return None if ratio is None or _size_of(ratio) > LIMITS.angle_ratio else ratio
 
 
-_QUARTERS = 8
+# Half turns first: they change no more than the sign of a cosine.
+_QUARTERS = (0, 4, -4, 8, -8, 2, -2, 6, -6, 1, -1, 3, -3, 5, -5, 7, -7)
 
 
 def _size_of(ratio: fmpq) -> int:

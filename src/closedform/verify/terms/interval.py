@@ -125,7 +125,7 @@ class Interval:
         )
 
     def common(self, other: Interval) -> Interval:
-        """The numbers of both that are in the other one, too, between closed ends."""
+        """The numbers that are in both intervals, between closed ends."""
         return Interval(
             _of_either(greater, self.low, other.low), _of_either(lesser, self.high, other.high)
         )

@@ -228,7 +228,10 @@ def _compared(
     shown = {name: str(number) for name, number in point.items()}
     by = f"by {', '.join(verdict.tactics)}" if verdict.tactics else ""
     place = ", ".join(f"{name} = {number}" for name, number in shown.items())
-    parts = (by, verdict.reason) if verdict.proved else (place, verdict.reason)
+    if verdict.proved:
+        parts = [by, verdict.reason]
+    else:
+        parts = [place, verdict.proved_range, verdict.reason]
     detail = ": ".join(part for part in parts if part)
     return Row(str(verdict.status), f"the file is {source.name!r}", detail, "translation", shown)
 

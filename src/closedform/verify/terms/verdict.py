@@ -27,6 +27,8 @@ class Verdict:
         counterexample: The values of all symbols at which the claim is false, by exact evaluation.
         reason: The finding at that point, the open part, or the assumption of the proof.
         samples: The points at which the claim was evaluated and true.
+        proved_until: Of an UNKNOWN verdict on all steps, the first step that is open: the claim is
+            proved at every step below it. None where no such range was looked for or found.
         seconds: The time that it took.
     """
 
@@ -35,6 +37,7 @@ class Verdict:
     counterexample: Mapping[str, sp.Rational] | None = None
     reason: str = ""
     samples: int = 0
+    proved_until: int | None = None
     seconds: float = 0.0
 
     @property
@@ -52,6 +55,13 @@ class Verdict:
         """Whether neither was shown."""
         return self.status is Status.UNKNOWN
 
+    @property
+    def proved_range(self) -> str:
+        """The range of steps that is proved, as text; empty where that is not known."""
+        if self.proved_until is None:
+            return ""
+        return f"proved for t < {self.proved_until:,}; open beyond"
+
     def __bool__(self) -> bool:
         raise TypeError("a verdict has no truth value: ask .proved, .refuted or .unknown")
 
@@ -63,6 +73,8 @@ class Verdict:
             point = ", ".join(f"{name} = {value}" for name, value in self.counterexample.items())
             parts.append(f"at {point}" if point else "at every point")
         text = " ".join(parts)
+        if self.proved_until is not None:
+            text = f"{text}, {self.proved_range}"
         return f"{text}: {self.reason}" if self.reason else text
 
     def after(self, seconds: float) -> Verdict:

@@ -136,8 +136,11 @@ def as_json(verdict: Verdict, parts: Sequence[Part] = ()) -> str:
 
 
 def _facts(verdict: Verdict) -> dict[str, Any]:
-    return {
+    facts: dict[str, Any] = {
         "reason": verdict.reason,
         "status": str(verdict.status),
         "tactics": list(verdict.tactics),
     }
+    if verdict.proved_until is not None:
+        facts["proved_until"] = verdict.proved_until
+    return facts

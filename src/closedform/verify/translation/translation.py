@@ -17,14 +17,15 @@ their operands: equal for equal operands.
 
 REFUTED: at the point that it names the two differ, for all numbers that round to the constants of
 the graph; for a graph that computes in pairs of float32, the computed value is further off than
-rounding can explain. Anything else is UNKNOWN.
+rounding can explain. Anything else is UNKNOWN; of a schedule, with the range of steps from 0 for
+which it is proved (``proved_range``).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from flint import fmpq
@@ -54,6 +55,7 @@ from closedform.verify.terms.sympy_io import term
 from closedform.verify.terms.tree import Term, walk
 from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.constants import Constants, with_split_constants
+from closedform.verify.translation.proved_range import first_open_step
 from closedform.verify.translation.refinement import undefined_parts
 from closedform.verify.translation.refutation import (
     CLOCK,
@@ -88,6 +90,7 @@ PAIRS = (
     "read over the real numbers they say nothing, the certificate of numerics measures them"
 )
 OUT_OF_TIME = "the budget ended before the terms of the graph were read"
+BY_PARTS = "parts of a run"
 _SPLITTER = 4097.0
 
 
@@ -213,6 +216,8 @@ def _compared(
         return Verdict(Status.UNKNOWN, reason=PAIRS)
     for pair, run in open_runs:
         verdict = _prove(pair, run, deadline, is_rule)
+        if verdict.unknown and not is_rule:
+            verdict = _in_part(verdict, run)
         if not verdict.proved:
             return verdict
         tactics.update(dict.fromkeys(verdict.tactics))
@@ -415,6 +420,15 @@ def _prove(pair: Pair, run: OpenRun, deadline: float, is_rule: bool) -> Verdict:
             return _unknown(pair, steps, verdict) if refuted is None else refuted
         tactics.update(dict.fromkeys(verdict.tactics))
     return Verdict(Status.PROVED, tuple(tactics))
+
+
+def _in_part(verdict: Verdict, run: OpenRun) -> Verdict:
+    """The verdict with the range that is proved; PROVED where that is the whole run."""
+    steps = run.steps
+    step = first_open_step(run.source, run.computed, steps)
+    if step > steps.last:
+        return Verdict(Status.PROVED, (BY_PARTS,))
+    return replace(verdict, proved_until=step or None)
 
 
 def _refined(pair: Pair, steps: Steps, deadline: float) -> Verdict | None:

@@ -76,7 +76,7 @@ def main() -> int:
     lines: dict[str, str] = {}
     wrong = 0
     for theorem in THEOREMS:
-        verdict = theorem.claim().verify(budget=60.0)
+        verdict = theorem.claim().verify(effort=6.0)
         lines[theorem.name] = evidence(verdict)
         if verdict.status is not theorem.expected:
             wrong += 1

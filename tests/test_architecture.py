@@ -55,6 +55,7 @@ LAYERS = in_order(
         "deprecation": frozenset(),
         "version": frozenset(),
         "files": frozenset(),
+        "effort": frozenset(),
     },
     {"delegation": frozenset()},
     {"ir": ARRAYS, "language": frozenset({"sympy"})},

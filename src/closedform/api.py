@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from closedform.compiler import (
     compile_schedule,
 )
 from closedform.deprecation import REMOVED_IN
+from closedform.effort import Watch
 from closedform.errors import ArgumentError, ExportError, VerificationError, shown
 from closedform.ir.graph import Graph
 from closedform.ir.types import DType, Shape
@@ -30,7 +30,6 @@ from closedform.language.schedule import Schedule, check_schedule
 from closedform.language.update_rule import UpdateRule
 from closedform.options import ANY_STEPS, GraphOptions, ModelSpec, Precision
 from closedform.targets import to_torch as to_torch
-from closedform.verify.terms.limits import LIMITS
 
 if TYPE_CHECKING:
     import onnx
@@ -439,7 +438,8 @@ def verify(
     source: Schedule | UpdateRule,
     *claims: Claim,
     assume: Iterable[sp.Basic] = (),
-    budget: float = LIMITS.claim_seconds,
+    effort: float = 1.0,
+    budget: float | None = None,
 ) -> Report:
     """Returns the verdicts of claims about a schedule or a rule.
 
@@ -447,10 +447,14 @@ def verify(
         source: The schedule or rule; hyperparameters without a value may have any value.
         *claims: Claims made with ``closedform.claims``; the standard ones if none is given.
         assume: For a schedule: conditions on open hyperparameters, for the standard claims.
-        budget: Seconds for each claim.
+        effort: How much work each claim may take, as a multiple of the usual. Work is counted, not
+            timed: the verdict is the same on every machine.
+        budget: Seconds of wall-clock time for each claim, in addition; None for no such limit. A
+            verdict that this limit ends depends on the machine, and says so.
 
     Raises:
-        VerificationError: An argument is not a claim, or the prover has no meaning for the source.
+        VerificationError: An argument is not a claim, ``effort`` or ``budget`` is not above 0, or
+            the prover has no meaning for the source.
 
     Example:
         >>> import closedform as cf
@@ -461,8 +465,8 @@ def verify(
     from closedform.verify.claims.standard import verify_rule, verify_schedule
 
     if isinstance(source, UpdateRule):
-        return verify_rule(source, *claims, budget=budget)
-    return verify_schedule(source, *claims, assume=assume, budget=budget)
+        return verify_rule(source, *claims, effort=effort, budget=budget)
+    return verify_schedule(source, *claims, assume=assume, effort=effort, budget=budget)
 
 
 def verify_file(
@@ -470,7 +474,8 @@ def verify_file(
     *,
     against: str | None = None,
     key: str = "lr",
-    budget: float = 10.0,
+    effort: float = 1.0,
+    budget: float | None = None,
     seconds: float = 60.0,
     memory: int = 2 * 2**30,
     proof: str | os.PathLike[str] | None = None,
@@ -487,7 +492,8 @@ def verify_file(
             ``"cosine --start 1 --end 0 --steps 100"``, ``"adamw"``, a config file, or
             ``"file.py:name"``, which is run; needs the extra ``cli``.
         key: The scheduled hyperparameter, for a config.
-        budget: Seconds for each claim, and for the comparison.
+        effort: How much work each claim and the comparison may take, as a multiple of the usual.
+        budget: Seconds of wall-clock time for each of them, in addition; None for no such limit.
         seconds: Wall-clock seconds for the whole file.
         memory: Bytes of memory for it; not enforced on Windows.
         proof: A folder into which each proved goal is written as an SMT-LIB 2 script, and a list
@@ -508,14 +514,15 @@ def verify_file(
         "path": os.fspath(path),
         "against": against,
         "key": key,
+        "effort": effort,
         "budget": budget,
         "proof": None if proof is None else os.fspath(proof),
     }
-    begun = time.monotonic()
+    watch = Watch()
     try:
         found = run_limited("closedform.cli.worker", request, seconds=seconds, memory=memory)
     except Ended as ended:
-        return unknown_report(os.fspath(path), str(ended), time.monotonic() - begun)
+        return unknown_report(os.fspath(path), str(ended), watch.seconds)
     if "error" not in found:
         return FileReport.of_data(found["report"])
     what, where, hint = found["error"]

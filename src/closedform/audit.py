@@ -18,6 +18,7 @@ from flint import arb
 from numpy.typing import NDArray
 
 from closedform import schedules
+from closedform.effort import Effort
 from closedform.errors import VerificationError
 from closedform.language import Schedule, t
 from closedform.language.exact import to_float
@@ -370,7 +371,7 @@ def _difference(
         if apart.max() > most:
             most, largest = float(apart.max()), int(steps[apart.argmax()])
     if first is None:
-        verdict = equal_to(schedule, other, where=t <= total).verify(budget=LIMITS.audit_seconds)
+        verdict = equal_to(schedule, other, where=t <= total).judge(Effort.of(LIMITS.audit_work))
         return Comparison(framework, None, None, verdict.proved)
     at_first, at_largest = (
         Difference(step, schedule.exact(step), other.exact(step)) for step in (first, largest)

@@ -43,7 +43,8 @@ class Functions(Protocol):
         /,
         *claims: Claim,
         assume: Iterable[sp.Basic] = (),
-        budget: float = ...,
+        effort: float = ...,
+        budget: float | None = ...,
     ) -> Report:
         """Returns the verdicts of claims."""
 

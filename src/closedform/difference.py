@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from closedform.effort import Effort
 from closedform.errors import ArgumentError, DomainError, UnknownNameError, shown
 from closedform.language import Schedule, t
 from closedform.language.exact import to_float
@@ -361,7 +362,7 @@ def _proved(one: Schedule, other: Schedule, found: CurveDifference, run: _Run) -
     last = f"{found.until - 1:,}"
     open_reason = ""
     if not run.is_given:
-        verdict = equal_to(one, other).verify(budget=LIMITS.audit_seconds)
+        verdict = equal_to(one, other).judge(Effort.of(LIMITS.audit_work))
         if verdict.proved:
             return replace(found, verdict=Status.PROVED, reason="equal for every update")
         if verdict.refuted and verdict.counterexample is not None:
@@ -369,7 +370,7 @@ def _proved(one: Schedule, other: Schedule, found: CurveDifference, run: _Run) -
             if step < found.until or not run.has_end:
                 return _difference_at(one, other, step, found)
         open_reason = verdict.reason
-    verdict = equal_to(one, other, where=t < found.until).verify(budget=LIMITS.audit_seconds)
+    verdict = equal_to(one, other, where=t < found.until).judge(Effort.of(LIMITS.audit_work))
     if verdict.proved:
         equal = f"equal for the updates 0 to {last}"
         if run.has_end:

@@ -10,6 +10,7 @@ from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper, nump
 from onnxruntime.capi import onnxruntime_pybind11_state as engine
 
 import closedform as cf
+from closedform.effort import Effort
 from closedform.errors import ClosedFormError, ExportError, VerificationError
 from closedform.importers.onnx_checks import IR_VERSIONS, NAMES_OF_ANY_DOMAIN, OPSETS, is_of_engine
 from closedform.importers.onnx_torch.module import read_module
@@ -268,7 +269,7 @@ def test_no_function_of_a_rule_is_in_a_domain_of_the_engine() -> None:
     rule = cf.optimizers.sgd(0.1)
     source = calling("", "Relu")
     with pytest.raises(ClosedFormError, match="whose operators engines define"):
-        validate_file("step", Model([(rule, {"w": (2,)})], Kinds()), source, 0.0)
+        validate_file("step", Model([(rule, {"w": (2,)})], Kinds()), source, Effort.of(0))
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_a_value_that_is_dropped_has_its_steps(name: str) -> None:
         schedule.exact(0)
     assert schedule.exact(3) in (0, 1, 3)
     assert not list(differences(model))
-    verdicts = {finding.claim.name: finding.shown for finding in schedule.verify(budget=2.0)}
+    verdicts = {finding.claim.name: finding.shown for finding in schedule.verify(effort=0.2)}
     assert verdicts["total"] == "REFUTED"
     assert "PROVED" not in {verdicts["finite"], verdicts["total"]}
 

@@ -5,6 +5,7 @@ from types import ModuleType
 
 import pytest
 
+from closedform.effort import Effort
 from closedform.verify.translation.translation import validate
 from tests.verify.faults import OF_RULES, OF_SCHEDULES, WRONG, Outcome, Sweep, compiled, faulty
 
@@ -33,7 +34,7 @@ def test_faulty_rules_are_not_proved(name: str, capsys: pytest.CaptureFixture[st
     faults = list(faulty(sample.source))
     counts = dict.fromkeys(("refuted", "unknown", "the same function"), 0)
     for what, rule in random.Random(7).sample(faults, min(FAULTS_OF_A_RULE, len(faults))):
-        verdict = validate(rule, sample.graph, budget=0.5)
+        verdict = validate(rule, sample.graph, effort=Effort.of(500_000))
         if verdict.proved:
             outcome = OF_RULES.outcome_of_graph(rule, sample.graph, compiled(rule))
             assert outcome not in WRONG, what

@@ -13,6 +13,7 @@ import pytest
 
 from closedform.api import to_onnx
 from closedform.compiler import compile_init, compile_program, compile_schedule
+from closedform.effort import Effort
 from closedform.options import GraphOptions, ModelSpec
 from closedform.recipes import load_schedules
 from closedform.verify.certificates.floats import FloatVerdict, rule_floats, schedule_floats
@@ -23,7 +24,7 @@ from tests.test_library import OPTIMIZERS, SCHEDULES
 LEAST_PROVED = 0.95
 LEAST_DECIDED = 0.90
 # Seconds for a graph; on a busy machine the default of an export may be over before it is decided.
-BUDGET = 20
+WORK = 20_000_000
 RANDOM = 2_000
 
 # Rules that are refuted by a run, each with the reason; all others are proved.
@@ -55,7 +56,7 @@ def verdicts_of_rules() -> dict[str, FloatVerdict]:
     found = {}
     for name, make in OPTIMIZERS.items():
         spec = ModelSpec(make(), {"w": (8, 16), "v": (8, 16), "u": (16, 8)})
-        found[name] = rule_floats(compile_program(spec), compile_init(spec), budget=BUDGET)
+        found[name] = rule_floats(compile_program(spec), compile_init(spec), effort=Effort.of(WORK))
     return found
 
 

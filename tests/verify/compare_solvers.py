@@ -11,6 +11,7 @@ from pathlib import Path
 import cvc5
 import pytest
 
+from closedform.effort import Effort
 from closedform.verify.claims.scripts import write_proofs
 from closedform.verify.tactics.prover import prove
 from closedform.verify.tactics.solver import Answer, Question
@@ -51,8 +52,8 @@ def test_no_contradiction_of_z3_has_a_model(monkeypatch: pytest.MonkeyPatch) -> 
     asked: dict[str, None] = {}
     first_answer = Question.answer
 
-    def recorded(question: Question, milliseconds: int) -> Answer:
-        answer = first_answer(question, milliseconds)
+    def recorded(question: Question, effort: Effort) -> Answer:
+        answer = first_answer(question, effort)
         if answer.refuted:
             asked[question.text()] = None
         return answer

@@ -29,6 +29,7 @@ import sympy as sp
 
 from closedform import optimizers, schedules, transforms
 from closedform.compiler import compile_schedule, compile_step
+from closedform.effort import Effort
 from closedform.errors import ClosedFormError
 from closedform.ir import Array, DType, Graph, evaluate, program
 from closedform.ir.passes import algebra, fold, rewrite, select, share
@@ -132,7 +133,7 @@ class Sweep:
         tolerance: Two graphs in float64 of one function round differently.
         coarse: The same for graphs that hold a float32. What a proof says of float32 holds as well;
             the certificates say how far it rounds.
-        budget: The seconds of a validation.
+        work: The work of a validation.
         tried: Sources that a fault is tried on, of those whose compilation runs its line.
     """
 
@@ -142,7 +143,7 @@ class Sweep:
     agree: Callable[[Graph, Graph, float], bool]
     tolerance: float
     coarse: float
-    budget: float
+    work: int
     tried: int
     _samples: dict[str, Sample] = field(default_factory=dict)
 
@@ -192,7 +193,7 @@ class Sweep:
                 return Outcome.MISSED
             return Outcome.COARSER if is_coarse else Outcome.EQUIVALENT
 
-        verdict = validate(source, graph, budget=self.budget)
+        verdict = validate(source, graph, effort=Effort.of(self.work))
         return judged(verdict, proved, Outcome.REFUTED)
 
     def missed(self, mutants: Sequence[Mutant], every: int = 1) -> tuple[list[str], str]:
@@ -286,7 +287,7 @@ OF_SCHEDULES = Sweep(
     # step t where it is not reduced in integers.
     tolerance=1e-9,
     coarse=1e-4,
-    budget=2.0,
+    work=2_000_000,
     tried=4,
 )
 OF_RULES = Sweep(
@@ -300,7 +301,7 @@ OF_RULES = Sweep(
     same_steps,
     tolerance=1e-7,  # powers of a beta lose a few digits
     coarse=1e-3,
-    budget=1.0,
+    work=1_000_000,
     tried=3,
 )
 

@@ -273,10 +273,10 @@ def _made_with(mutant: Mutant, original: Original) -> Term | None:
 # --- judging -------------------------------------------------------------------------------------
 
 
-def judge(fault: Fault, budget: float = 4.0) -> tuple[Outcome, Verdict]:
+def judge(fault: Fault, effort: float = 0.4) -> tuple[Outcome, Verdict]:
     """The outcome of the claim that a fault is none."""
     claim = fault.claim()
-    verdict = claim.verify(budget=budget)
+    verdict = claim.verify(effort=effort)
     is_wrong = verdict.refuted and differs(fault, verdict)
 
     def proved() -> Outcome:
@@ -359,12 +359,12 @@ def _number(node: Term, chance: random.Random, draw: int) -> Fraction:
 # --- the standard claims -------------------------------------------------------------------------
 
 
-def standard(fault: Fault, budget: float = 2.0) -> tuple[int, list[str]]:
+def standard(fault: Fault, effort: float = 0.2) -> tuple[int, list[str]]:
     """The number of standard claims proved of a changed schedule, and those that are false."""
     made = SINGLE[fault.original.name]()
     changed = Schedule(to_sympy(fault.changed), name=made.name)
     numbers = {s.name: made.hyperparameters[s.name] for s in changed.open}
-    report = changed.bind(**numbers).verify(budget=budget)
+    report = changed.bind(**numbers).verify(effort=effort)
     proved = [finding.claim for finding in report if finding.verdict.proved]
     false = [f"{fault}: {claim.sentence}" for claim in proved if contradiction(claim, 300)]
     return len(proved), false

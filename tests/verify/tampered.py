@@ -8,7 +8,6 @@ onnxruntime beside the file as it was: at boundaries, at random, and beyond 2**2
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,6 +19,7 @@ import onnxruntime as ort
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from closedform import optimizers, schedules, transforms
+from closedform.effort import Effort
 from closedform.errors import ClosedFormError
 from closedform.exporters.onnx_files import rule_models, schedule_model
 from closedform.exporters.onnx_targets import OnnxFormat
@@ -122,7 +122,7 @@ def subject_of_schedule(name: str, options: str) -> Subject:
     return Subject(
         f"{name}{options}",
         schedule_model(source, given),
-        lambda model: validate(source, read_model(model), budget=0.3),
+        lambda model: validate(source, read_model(model), effort=Effort.of(300_000)),
         [{"step": np.asarray(step, kind)} for step in steps],
     )
 
@@ -137,8 +137,7 @@ def subject_of_rule(name: str, *, is_flat: bool) -> Subject:
     kinds = Kinds(options.tensor_dtype, options.scalar_dtype)
 
     def check(model: ModelProto) -> Verdict:
-        deadline = time.monotonic() + 0.5
-        return combined(validate_file("step", Model(members, kinds), model, deadline))
+        return combined(validate_file("step", Model(members, kinds), model, Effort.of(500_000)))
 
     kind = " in one graph" if is_flat else ""
     inputs = list(_inputs_of_rule(models["step"]))

@@ -50,4 +50,4 @@ def test_another_scale_or_step_is_refuted() -> None:
 
 def test_a_scaling_that_is_not_proved_is_an_error() -> None:
     with pytest.raises(VerificationError, match="the scaling of exp_avg, exp_avg_sq is not proved"):
-        equivalent_states(optimizers.adamw(1e-3), budget=1e-6)
+        equivalent_states(optimizers.adamw(1e-3), effort=1e-6)

@@ -24,7 +24,7 @@ def test_it_is_refused_early(make: Callable[[], ModelProto], message: str, tmp_p
     onnx.save(make(), path)
     begun = time.process_time()
     with pytest.raises(VerificationError) as caught:
-        verify_file(path, budget=1.0)
+        verify_file(path, effort=0.1)
     assert message in str(caught.value)
     assert len(str(caught.value)) < 1000
     assert time.process_time() - begun < 20  # 4 s for 5,000 nodes, the others less than 1 s
@@ -33,18 +33,18 @@ def test_it_is_refused_early(make: Callable[[], ModelProto], message: str, tmp_p
 def test_a_small_program_with_functions_is_read(tmp_path: Path) -> None:
     path = tmp_path / "functions.onnx"
     onnx.save(doubling(4), path)
-    schedule, _ = verify_file(path, budget=1.0)
+    schedule, _ = verify_file(path, effort=0.1)
     assert schedule.exact(3) == 3 * 2**8
     assert recursive().functions[0].node[0].op_type == "f0"
     onnx.save(stating("[]"), path)
-    assert verify_file(path, budget=1.0)[0].exact(7) == 7
+    assert verify_file(path, effort=0.1)[0].exact(7) == 7
 
 
 def test_a_chain_of_choices_is_read_in_segments(tmp_path: Path) -> None:
     """2**40 paths as a tree, two segments of steps: the values are those of the graph."""
     path = tmp_path / "choices.onnx"
     onnx.save(choices(40), path)
-    schedule, report = verify_file(path, budget=5.0)
+    schedule, report = verify_file(path, effort=0.5)
     assert not report.unknown
     graph = read_model(choices(40))
     for step in (0, 1, 7, 99, 100, 101, 10**6, 2**40):
@@ -66,4 +66,4 @@ def test_choices_with_many_segments_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "many.onnx"
     onnx.save(chain(80, link, one=1.0, **{f"c{i}": 1000.0 * i for i in range(80)}), path)
     with pytest.raises(VerificationError, match="nested choices, at most 6 are written"):
-        verify_file(path, budget=1.0)
+        verify_file(path, effort=0.1)

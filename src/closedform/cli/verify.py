@@ -69,7 +69,16 @@ def parser(prog: str) -> Parser:
         "--proof", type=Path, help="a folder for the proved goals, as SMT-LIB 2 scripts"
     )
     found.add_argument(
-        "--budget", type=at_least_a_tenth, default=10.0, help="seconds per claim (default: 10)"
+        "--effort",
+        type=at_least_a_tenth,
+        default=1.0,
+        help="work per claim, as a multiple of the usual (default: 1)",
+    )
+    found.add_argument(
+        "--budget",
+        type=at_least_a_tenth,
+        help="seconds of wall-clock time per claim (default: no limit; a verdict that it ends "
+        "depends on the machine)",
     )
     found.add_argument(
         "--seconds",
@@ -98,7 +107,8 @@ def run(
     as_json: bool,
     against: str | None,
     proof: Path | None,
-    budget: float,
+    effort: float,
+    budget: float | None,
     seconds: float,
     memory: float,
     options: SourceOptions,
@@ -118,12 +128,20 @@ def run(
         size = int(memory * 2**30)
         checked = [
             _check_file(
-                Path(name), against, options.key, budget, seconds, size, proof, strict=strict
+                Path(name),
+                against,
+                options.key,
+                effort,
+                budget,
+                seconds,
+                size,
+                proof,
+                strict=strict,
             )
         ]
     else:
         source = load_source(name, words, options)
-        found = _check_source(source, symbolic=symbolic, budget=budget)
+        found = _check_source(source, symbolic=symbolic, effort=effort, budget=budget)
         checked = [_of_report(*each, strict=strict, proof=proof) for each in found]
     if as_json:
         print(json.dumps([_as_data(each) for each in checked], indent=1, ensure_ascii=False))
@@ -143,7 +161,8 @@ def _check_file(
     path: Path,
     against: str | None,
     key: str,
-    budget: float,
+    effort: float,
+    budget: float | None,
     seconds: float,
     memory: int,
     proof: Path | None,
@@ -156,6 +175,7 @@ def _check_file(
         path,
         against=against,
         key=key,
+        effort=effort,
         budget=budget,
         seconds=seconds,
         memory=memory,
@@ -185,7 +205,7 @@ def _of_report(
 
 
 def _check_source(
-    source: Schedule | UpdateRule | Recipe, *, symbolic: bool, budget: float
+    source: Schedule | UpdateRule | Recipe, *, symbolic: bool, effort: float, budget: float | None
 ) -> Iterator[tuple[str, Report] | tuple[str, Report, Schedule]]:
     from closedform.cli.sources import schedules_of
     from closedform.language import Schedule, UpdateRule
@@ -193,10 +213,10 @@ def _check_source(
     for scheduled, schedule in schedules_of(source).items():
         title = schedule.name if isinstance(source, Schedule) else f"{scheduled}: {schedule.name}"
         checked = schedule.unbind() if symbolic else schedule
-        yield title, checked.verify(budget=budget), checked
+        yield title, checked.verify(effort=effort, budget=budget), checked
     if not isinstance(source, Schedule):
         rule = source if isinstance(source, UpdateRule) else source.optimizer()
-        yield f"optimizer: {rule.name}", rule.verify(budget=budget)
+        yield f"optimizer: {rule.name}", rule.verify(effort=effort, budget=budget)
 
 
 def _as_data(checked: _Checked) -> dict[str, object]:

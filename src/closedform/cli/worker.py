@@ -16,8 +16,8 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     """Returns the report of a file as data, or what, where and hint of an error.
 
     Args:
-        request: ``path``, ``against`` (a source as text, or None), ``key``, ``budget`` and
-            ``proof`` (a folder, or None).
+        request: ``path``, ``against`` (a source as text, or None), ``key``, ``effort``,
+            ``budget`` (or None) and ``proof`` (a folder, or None).
     """
     try:
         source = None
@@ -27,7 +27,11 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
         return {"error": [error.what, error.where, error.hint], "is_usage": True}
     try:
         report = check_file(
-            request["path"], source, budget=request["budget"], proof=request["proof"]
+            request["path"],
+            source,
+            effort=request["effort"],
+            budget=request["budget"],
+            proof=request["proof"],
         )
     except ClosedFormError as error:
         is_usage = isinstance(error, ArgumentError)

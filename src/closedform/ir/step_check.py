@@ -9,7 +9,6 @@ leave an obligation open is evaluated: it fails there, or is undecided.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -17,6 +16,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from closedform.effort import Effort, spend
 from closedform.ir.arithmetic import LEAST_NORMAL
 from closedform.ir.evaluate import KERNELS
 from closedform.ir.graph import Array, Graph
@@ -28,7 +28,11 @@ from closedform.ir.types import DType
 Steps = NDArray[np.int64]
 
 _SEGMENTS = 400
-_SECONDS = 2.0
+_WORK = 2_000_000
+# Units of work: the range of a node and its obligations, the values of a node, elements in a unit.
+_PER_RANGE = 30
+_PER_NODE = 10
+_PER_UNIT = 200
 _ROUND = 256
 _CANDIDATES = 8
 _CHANGES = 64
@@ -73,7 +77,7 @@ def check_steps(
     last: int,
     *,
     segments: int = _SEGMENTS,
-    seconds: float = _SECONDS,
+    effort: Effort | None = None,
 ) -> StepCheck:
     """Returns whether a graph of one input, the step, is finite from step ``first`` to ``last``.
 
@@ -82,7 +86,7 @@ def check_steps(
         first: The first step.
         last: The last step.
         segments: How many ranges of steps are looked at.
-        seconds: The time that it may take.
+        effort: The work that it may do; a fixed amount if None.
 
     Example:
         >>> from closedform import compile, schedules
@@ -91,10 +95,10 @@ def check_steps(
     """
     if not _open(graph, first, last):
         return StepCheck(Answer.MET, first, last)
-    deadline = time.monotonic() + seconds
+    allowed = Effort.of(_WORK) if effort is None else effort
     steps = GraphSteps(graph)
-    failed = _first_failure(steps, first, last, deadline)
-    partition = Subdivision(steps, segments, deadline)
+    failed = _first_failure(steps, first, last, allowed)
+    partition = Subdivision(steps, segments, allowed)
     end = last if failed is None else failed - 1
     found = _first_open(partition, first, end) if first <= end else None
     if found is None and failed is None:
@@ -114,15 +118,15 @@ def first_nonfinite(graph: Graph, first: int, last: int) -> StepCheck | None:
     It runs the graph at some hundred steps, and proves nothing of the others.
     """
     steps = GraphSteps(graph)
-    deadline = time.monotonic() + _SECONDS
     outputs = [output.index for output in graph.outputs]
-    found = _first_at(steps, outputs, first, last, deadline)
+    found = _first_at(steps, outputs, first, last, Effort.of(_WORK))
     if found is None:
         return None
     return _result(steps, Answer.FAILED, first, last, found, False, 1)
 
 
 def _open(graph: Graph, first: int, last: int, *, flushes: bool = True) -> tuple[Fault, ...]:
+    spend(_PER_RANGE * len(graph.nodes))
     return faults(graph, Ranges(graph.nodes, last, step_min=first, flushes=flushes))
 
 
@@ -196,7 +200,7 @@ class Subdivision:
     Attributes:
         steps: The graph.
         limit: How many parts are looked at.
-        deadline: The moment, by the monotonic clock, at which it ends.
+        effort: The work that it may do.
         count: How many parts were looked at.
         is_over: Whether a limit ended it.
         changes: Steps at which conditions change, where parts begin.
@@ -204,7 +208,7 @@ class Subdivision:
 
     steps: GraphSteps
     limit: int
-    deadline: float
+    effort: Effort
     count: int = 0
     is_over: bool = False
     changes: list[int] = field(default_factory=list)
@@ -219,7 +223,7 @@ class Subdivision:
             last: The last step.
             is_shown: Whether it is shown of the steps from the first to the last of a part.
         """
-        self.changes = changes_of(self.steps, first, last, self.deadline)
+        self.changes = changes_of(self.steps, first, last, self.effort)
         pending = [(first, last)]
         while pending:
             low, high = pending.pop()
@@ -228,7 +232,7 @@ class Subdivision:
                 continue
             if low == high:
                 return low, high
-            if self.count >= self.limit or time.monotonic() > self.deadline:
+            if self.count >= self.limit or not self.effort.left:
                 self.is_over = True
                 return low, high
             middle = self._middle(low, high)
@@ -279,6 +283,7 @@ def node_values(
     values: list[Array] = []
     with np.errstate(all="ignore"):
         for node in graph.nodes:
+            spend(_PER_NODE + (values[-1].size // _PER_UNIT if values else 0))
             dtype = node.type.dtype
             if node.op is Op.INPUT:
                 values.append(np.asarray(inputs[node.attribute("name")]).astype(dtype.numpy))
@@ -360,7 +365,7 @@ class GraphSteps:
         return np.moveaxis(wide, shape.index(self.axis), 0)
 
 
-def _first_failure(steps: GraphSteps, first: int, last: int, deadline: float) -> int | None:
+def _first_failure(steps: GraphSteps, first: int, last: int, effort: Effort) -> int | None:
     """The first step that is found at which an obligation fails in the evaluator."""
     graph = steps.graph
     outputs = [output.index for output in graph.outputs]
@@ -369,7 +374,7 @@ def _first_failure(steps: GraphSteps, first: int, last: int, deadline: float) ->
         for index, node in enumerate(graph.nodes)
         if node.type.dtype.is_float and node.op is not Op.CONST
     ]
-    by_output = _first_at(steps, outputs, first, last, deadline)
+    by_output = _first_at(steps, outputs, first, last, effort)
     end = last if by_output is None else by_output - 1
     if end < first:
         return by_output
@@ -380,13 +385,13 @@ def _first_failure(steps: GraphSteps, first: int, last: int, deadline: float) ->
         _, certain = _open_at(steps, int(step))
         hard = [fault.index for fault in certain if fault.kind is not Kind.SUBNORMAL]
         if hard:
-            found = _first_at(steps, hard[:1], first, int(step), deadline)
+            found = _first_at(steps, hard[:1], first, int(step), effort)
             return int(step) if found is None else found
     return by_output
 
 
 def _first_at(
-    steps: GraphSteps, chosen: Sequence[int], first: int, last: int, deadline: float
+    steps: GraphSteps, chosen: Sequence[int], first: int, last: int, effort: Effort
 ) -> int | None:
     """The first step that is found at which a node is not finite: between two samples, again."""
     low, high = first, last
@@ -399,7 +404,7 @@ def _first_at(
         place = int(wrong[0])
         found, high = int(samples[place]), int(samples[place]) - 1
         low = int(samples[place - 1]) + 1 if place else high + 1
-        if time.monotonic() > deadline:
+        if not effort.left:
             return found
     return found
 
@@ -418,7 +423,7 @@ def samples_of(first: int, last: int) -> Steps:
     return np.array(sorted(step for step in chosen if first <= step <= last), np.int64)
 
 
-def changes_of(steps: GraphSteps, first: int, last: int, deadline: float) -> list[int]:
+def changes_of(steps: GraphSteps, first: int, last: int, effort: Effort) -> list[int]:
     """Returns steps at which a condition is found to change, at most ``_CHANGES``."""
     if not steps.is_array or first == last:
         return []
@@ -427,7 +432,7 @@ def changes_of(steps: GraphSteps, first: int, last: int, deadline: float) -> lis
     pending = [
         (int(samples[i]), int(samples[i + 1])) for i in np.flatnonzero(steps.changes(samples))
     ]
-    while pending and len(found) < _CHANGES and time.monotonic() < deadline:
+    while pending and len(found) < _CHANGES and effort.left:
         low, high = pending.pop()
         if high - low == 1:
             found.append(high)

@@ -330,10 +330,16 @@ class Schedule:
         return delegation.functions().plot(self, path, steps=steps, ax=ax)
 
     def verify(
-        self, *claims: Claim, assume: Iterable[sp.Basic] = (), budget: float = 10.0
+        self,
+        *claims: Claim,
+        assume: Iterable[sp.Basic] = (),
+        effort: float = 1.0,
+        budget: float | None = None,
     ) -> Report:
         """Returns the verdicts of claims; see :func:`closedform.api.verify`."""
-        return delegation.functions().verify(self, *claims, assume=assume, budget=budget)
+        return delegation.functions().verify(
+            self, *claims, assume=assume, effort=effort, budget=budget
+        )
 
     def then(self, other: Schedule, *, at: Steps | None = None) -> Schedule:
         """Returns this schedule until step ``at``, then ``other`` from its own step 0.

@@ -353,9 +353,9 @@ class UpdateRule:
         """Returns the shape of a state for a parameter of this shape."""
         return shape_by(self.states[name].shape, shape, f"rule {self.name!r}, state {name!r}")
 
-    def verify(self, *claims: Claim, budget: float = 10.0) -> Report:
+    def verify(self, *claims: Claim, effort: float = 1.0, budget: float | None = None) -> Report:
         """Returns the verdicts of claims; see :func:`closedform.api.verify`."""
-        return delegation.functions().verify(self, *claims, budget=budget)
+        return delegation.functions().verify(self, *claims, effort=effort, budget=budget)
 
     def bind(self, **hyperparameters: Hyper) -> UpdateRule:
         """Returns the rule with these hyperparameters changed.

@@ -8,14 +8,16 @@ from closedform.errors import VerificationError
 from closedform.language.symbols import state
 from closedform.language.update_rule import UpdateRule
 from closedform.transforms.scaled_states import ScaledStates, added_tensor, scaled_states
-from closedform.verify.claims.core import Claim
+from closedform.verify.claims.core import Claim, allowed
 from closedform.verify.claims.rule import same_rule
 
-BUDGET = 60.0
-"""Seconds for a proof; that of AdamW takes one."""
+_WORK = 60_000_000
+"""Work for a proof; that of AdamW takes a sixtieth of it."""
 
 
-def equivalent_states(rule: UpdateRule, *, budget: float = BUDGET) -> ScaledStates:
+def equivalent_states(
+    rule: UpdateRule, *, effort: float = 1.0, budget: float | None = None
+) -> ScaledStates:
     """Returns a rule of multiples of the states that takes fewer operators, proved equal.
 
     AdamW keeps m / (1 - β₁) and v / (1 - β₂) and takes 12 operators on tensors in place of 15. Both
@@ -23,7 +25,8 @@ def equivalent_states(rule: UpdateRule, *, budget: float = BUDGET) -> ScaledStat
 
     Args:
         rule: The rule.
-        budget: Seconds for the proof.
+        effort: How much work the proof may take, as a multiple of the usual.
+        budget: Seconds of wall-clock time for the proof; None for no such limit.
 
     Returns:
         The rule of the stored states, their scales and the numbers of operators. Its scales are
@@ -44,13 +47,13 @@ def equivalent_states(rule: UpdateRule, *, budget: float = BUDGET) -> ScaledStat
     if not found.scales:
         return found
     for claim in claims(found):
-        verdict = claim.verify(budget=budget)
+        verdict = claim.judge(allowed(effort, budget, units=_WORK))
         if verdict.proved:
             return found
     raise VerificationError(
         f"the scaling of {', '.join(found.scales)} is not proved: {verdict}",
         where=f"rule {rule.name!r}",
-        hint="run the rule as it is, or give the proof a larger budget",
+        hint="run the rule as it is, or give the proof more effort",
     )
 
 

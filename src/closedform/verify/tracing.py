@@ -9,6 +9,7 @@ from fractions import Fraction
 import sympy as sp
 from flint import arb, fmpq
 
+from closedform.effort import Effort, OutOfEffort
 from closedform.errors import VerificationError
 from closedform.importers.python.exact import is_decimal
 from closedform.importers.python.prover import Part
@@ -31,7 +32,6 @@ from closedform.verify.terms.build import (
 )
 from closedform.verify.terms.evaluate import holds, value
 from closedform.verify.terms.facts import Direction
-from closedform.verify.terms.limits import Deadline, OutOfTime
 from closedform.verify.terms.partition import FOREVER, Segment, partition
 from closedform.verify.terms.sympy_io import term
 from closedform.verify.terms.tree import RELATIONS, Op, Term
@@ -47,10 +47,10 @@ _MOST_PARTS = 8
 _LEVELS = 16
 _LISTED_STEPS = 512
 _FARTHEST = 1 << 62
-_SECONDS = 0.3
-"""Seconds for one question."""
-_INDUCTION_SECONDS = 5.0
-"""Seconds for one induction."""
+_WORK = 300_000
+"""Work for one question."""
+_INDUCTION_WORK = 5_000_000
+"""Work for one induction."""
 
 
 Truths = tuple[int, int, bool | None]
@@ -118,9 +118,10 @@ class TracingProver:
         """Returns the truth of a condition wherever the facts hold; None if it is not decided."""
         try:
             statement, given = term(condition), tuple(map(term, facts))
-            if prove(statement, assume=given, budget=_SECONDS).proved:
-                return True
-            return False if prove(negate(statement), assume=given, budget=_SECONDS).proved else None
+            for truth, goal in ((True, statement), (False, negate(statement))):
+                if prove(goal, assume=given, effort=Effort.of(_WORK)).proved:
+                    return truth
+            return None
         except (ImportError, VerificationError):  # without z3 fewer questions are decided
             return None
 
@@ -142,7 +143,7 @@ class TracingProver:
             return following.xreplace({previous: before})
 
         try:
-            verdict = recurrence(Schedule(expr), first, step).verify(budget=_INDUCTION_SECONDS)
+            verdict = recurrence(Schedule(expr), first, step).judge(Effort.of(_INDUCTION_WORK))
         except (ImportError, VerificationError):
             return None
         return True if verdict.proved else False if verdict.refuted else None
@@ -249,8 +250,8 @@ def _at(statement: Term, step: int) -> bool | None:
 def _is_proved(goal: Term, part: Segment[int]) -> bool:
     segment = Segment(part.first, part.end, goal)
     try:
-        return walk_segment(segment, CLOCK, Deadline.after(_SECONDS)).is_proved
-    except (OutOfTime, ImportError, VerificationError):
+        return walk_segment(segment, CLOCK, Effort.of(_WORK)).is_proved
+    except (OutOfEffort, ImportError, VerificationError):
         return False
 
 

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, assert_never
 
 from closedform.difference import diff
+from closedform.effort import Effort
 from closedform.errors import ArgumentError, ClosedFormError, UnknownNameError, nearest, shown
 from closedform.language import Schedule, UpdateRule, exact_number
 from closedform.language.exact import to_float
@@ -203,7 +204,7 @@ def written_values(recipe: Recipe, framework: str, total: int, kind: Kind) -> Wr
     try:
         text = extension_source(recipe, framework, total)
         proofs = [
-            equal_to(one, read_back(one)).verify(budget=LIMITS.audit_seconds) for one in rates
+            equal_to(one, read_back(one)).judge(Effort.of(LIMITS.audit_work)) for one in rates
         ]
     except ClosedFormError as error:
         return Written(framework, "", ".py", Verdict.IMPOSSIBLE, why=error.what)
@@ -451,7 +452,7 @@ def _are_equal(ours: Schedule, theirs: Schedule | None, total: int | None = None
         return bool(ours.exact(0) == theirs.exact(0))
     if total is not None:
         return diff(ours, theirs, total).verdict is Status.PROVED
-    return bool(equal_to(ours, theirs).verify(budget=LIMITS.audit_seconds).proved)
+    return bool(equal_to(ours, theirs).judge(Effort.of(LIMITS.audit_work)).proved)
 
 
 # --- the verdict ---------------------------------------------------------------------------------
@@ -461,7 +462,7 @@ def _judged(exact: Written, ours: Schedule, theirs: Schedule, total: int) -> Wri
     """The verdict on two learning rates over a run, and after it where they are one in the run."""
     (found,) = diff(ours, theirs, total).curves
     if found.verdict is Status.PROVED:
-        if equal_to(ours, theirs).verify(budget=LIMITS.audit_seconds).proved:
+        if equal_to(ours, theirs).judge(Effort.of(LIMITS.audit_work)).proved:
             return exact
         (later,) = diff(ours, theirs, total + AFTER).curves
         why = "after the run the curves differ"

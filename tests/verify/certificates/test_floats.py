@@ -16,6 +16,7 @@ import torch
 from closedform import optimizers, schedules, transforms
 from closedform.api import to_onnx
 from closedform.compiler import compile_init, compile_program, compile_schedule
+from closedform.effort import Effort
 from closedform.ir.graph import Array, Node, Role
 from closedform.ir.ops import OPS
 from closedform.ir.program import flatten
@@ -170,7 +171,7 @@ REFUTED = {
 @pytest.mark.parametrize("name", REFUTED)
 def test_rules_that_fail_are_refuted_by_a_run(name: str) -> None:
     spec = ModelSpec(OPTIMIZERS[name](), SHAPES)
-    found = rule_floats(compile_program(spec), compile_init(spec), budget=60)
+    found = rule_floats(compile_program(spec), compile_init(spec), effort=Effort.of(60_000_000))
     step, reason = REFUTED[name]
     assert found.verdict.refuted, found.verdict
     assert found.verdict.counterexample == {"t": step}
@@ -180,7 +181,7 @@ def test_rules_that_fail_are_refuted_by_a_run(name: str) -> None:
 def test_a_run_that_is_finite_refutes_nothing() -> None:
     spec = ModelSpec(optimizers.adam(0.1), SHAPES)
     program, init = compile_program(spec), compile_init(spec)
-    assert find_failure(program, init, SIZE, seconds=60) is None
+    assert find_failure(program, init, SIZE, effort=Effort.of(60_000_000)) is None
 
 
 def test_adafactor_fails_in_onnxruntime_where_subnormal_numbers_are_flushed(

@@ -61,7 +61,7 @@ def judged(count: int, seed: int) -> Counter[str]:
             continue
         values = [_exact(lr, step) for step in range(LAST)]
         undefined = [step for step, value in enumerate(values) if value is None]
-        verdict = claims.finite(lr).verify(budget=2)
+        verdict = claims.finite(lr).verify(effort=0.2)
         what = f"seed {seed}: {lr.expr}: {verdict}"
         counts[f"finite {verdict.status.value}"] += 1
         assert not (verdict.proved and undefined), f"{what}, no value at {undefined[0]}"

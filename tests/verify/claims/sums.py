@@ -133,7 +133,7 @@ def judged(count: int, seed: int) -> Counter[str]:
         for guess in guesses:
             with mpmath.workdps(DIGITS):
                 is_right = abs(sp.lambdify((), guess, "mpmath")() - value) < _OFF
-            verdict: Verdict = claims.area(drawn.schedule, guess, drawn.steps).verify(budget=1)
+            verdict: Verdict = claims.area(drawn.schedule, guess, drawn.steps).verify(effort=0.1)
             counts[f"{'right' if is_right else 'wrong'} {verdict.status.value}"] += 1
             assert not (verdict.proved and not is_right), f"seed {seed}: {drawn} is not {guess}"
             assert not (verdict.refuted and is_right), f"seed {seed}: {drawn} is {guess}"

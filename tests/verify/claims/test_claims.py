@@ -9,10 +9,20 @@ import pytest
 import sympy as sp
 
 from closedform import claims, schedules
+from closedform.effort import Effort
 from closedform.errors import DomainError, VerificationError
 from closedform.language import Schedule, floor_div, floor_mod, hyper, t
-from closedform.verify.claims.core import Claim, Goal, Proofs, number_text, value_text
+from closedform.verify.claims.core import (
+    Claim,
+    Covering,
+    Goal,
+    Proofs,
+    allowed,
+    number_text,
+    value_text,
+)
 from closedform.verify.terms.build import FALSE, ONE, TRUE, less, rational, symbol
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.verdict import Status
 
 PEAK, END = hyper("peak"), hyper("end")
@@ -428,10 +438,11 @@ def test_reasons_of_unknown_goals_are_named_a_few() -> None:
     assert reason.endswith("; and 2 more")
 
 
-def test_without_time_there_is_no_answer() -> None:
-    verdict = _claim(Goal("x < 1 or so", less(X, ONE))).verify(budget=0.0)
+def test_without_effort_there_is_no_answer() -> None:
+    verdict = _claim(Goal("x < 1 or so", less(X, ONE))).judge(Effort.of(0))
     assert verdict.unknown
-    assert verdict.reason == "x < 1 or so: the time was over before it was asked"
+    assert verdict.reason.startswith("x < 1 or so: the effort was used up")
+    assert verdict.reason.endswith(", before it was asked")
 
 
 def test_somewhere_is_a_point() -> None:
@@ -444,14 +455,21 @@ def test_proofs_are_shared_between_claims() -> None:
     asked = Proofs()
     under = Goal("x below 2", less(X, rational(2)), (less(X, ONE),))
     first = _claim(under).verify(proofs=asked)
-    again = asked.ask(under, (), 0.0)
-    assert first.proved
-    assert again.proved
-    # A proof under fewer assumptions holds under more.
+    effort = allowed()
+    assert asked.ask(under, (), effort, Covering()) == first
+    # The work of a verdict that is known counts again, and where it is not there nothing is known.
+    assert effort.left < LIMITS.claim_work
+    assert asked.ask(under, (), Effort.of(0), Covering()).unknown
+
+
+def test_a_proof_covers_goals_of_its_claim_under_more_facts() -> None:
+    asked, covering = Proofs(), Covering()
+    under = Goal("x below 2", less(X, rational(2)), (less(X, ONE),))
+    assert asked.ask(under, (), allowed(), covering).proved
     more = Goal("x below 2", less(X, rational(2)), (less(X, ONE), less(X, rational(-1))))
-    assert asked.ask(more, (), 0.0).proved
-    less_given = Goal("x below 2", less(X, rational(2)))
-    assert asked.ask(less_given, (), 1.0).refuted
+    assert asked.ask(more, (), Effort.of(0), covering).proved
+    fewer = Goal("x below 2", less(X, rational(2)))
+    assert asked.ask(fewer, (), allowed(), covering).refuted
 
 
 @pytest.mark.parametrize(

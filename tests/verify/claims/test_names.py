@@ -205,7 +205,7 @@ def test_a_symbol_of_the_prover_differs_from_that_of_a_user(name: str) -> None:
     assert term(x) != build.own_symbol(name)
     assert prove(build.equal(term(x), build.floor(term(x)))).refuted
     curve = cf.Schedule(sp.Abs(x) ** sp.Rational(1, 3) + sp.floor(t / 3) + sp.cos(sp.pi * t / 7))
-    assert not claims.bounded(curve, 0, 1).verify(budget=2).proved
+    assert not claims.bounded(curve, 0, 1).verify(effort=0.2).proved
 
 
 # --- names of inputs -----------------------------------------------------------------------------

@@ -128,7 +128,7 @@ def test_a_schedule_that_turns_often_is_not_asked_for_its_phases() -> None:
 
 
 def test_named_claims_replace_the_standard_ones() -> None:
-    report = WARMED.verify(claims.bounded(WARMED, high=1), claims.total(WARMED), budget=2)
+    report = WARMED.verify(claims.bounded(WARMED, high=1), claims.total(WARMED), effort=0.2)
     assert words(report) == [
         ("PROVED", "the value is <= 1"),
         ("PROVED", "every step has a branch"),

@@ -5,6 +5,7 @@ import random
 import pytest
 from flint import fmpq
 
+from closedform.effort import Effort
 from closedform.verify.tactics.cases import Sequent, TooManyCases, is_feasible, split
 from closedform.verify.tactics.escalation import (
     EVALUATION,
@@ -43,12 +44,11 @@ from closedform.verify.terms.build import (
     symbol,
 )
 from closedform.verify.terms.evaluate import holds
-from closedform.verify.terms.limits import Deadline
 from closedform.verify.terms.tree import Op, Sign, Term, show, walk
 
 X, Y, Z = (symbol(name) for name in "xyz")
 N, M = symbol("n", integer=True), symbol("m", integer=True)
-LONG = Deadline.after(10_000)
+LONG = Effort.of(10**10)
 CHOICES = {Op.ITE, Op.MINIMUM, Op.MAXIMUM, Op.ABSOLUTE, Op.SIGN, Op.FLOOR}
 
 GOALS = [

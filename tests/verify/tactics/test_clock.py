@@ -8,6 +8,7 @@ import sympy as sp
 from flint import fmpq
 
 import closedform as cf
+from closedform.effort import Effort, OutOfEffort
 from closedform.language import floor_div, floor_mod, t
 from closedform.verify.identity.equality import fold_period
 from closedform.verify.tactics.clock import EVERY_STEP, INTERVALS, MONOTONE, PERIOD, walk_through
@@ -36,7 +37,6 @@ from closedform.verify.terms.build import (
     symbol,
 )
 from closedform.verify.terms.evaluate import Undefined, value
-from closedform.verify.terms.limits import Deadline, OutOfTime
 from closedform.verify.terms.partition import FOREVER, partition
 from closedform.verify.terms.sympy_io import term
 from closedform.verify.terms.tree import Sign, Term
@@ -92,8 +92,8 @@ def test_lines_change_where_they_cross(
 
 def test_a_check_can_end_the_splitting() -> None:
     table = term(cf.schedules.table(list(range(1000))).expr)
-    with pytest.raises(OutOfTime):
-        walk_through(less(table, rational(10**6)), T, 0, Deadline.after(-1))
+    with pytest.raises(OutOfEffort):
+        walk_through(less(table, rational(10**6)), T, 0, Effort.of(-1))
 
 
 # --- periods -------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import z3
 from flint import fmpq
 
 from closedform import schedules
+from closedform.effort import Effort
 from closedform.errors import VerificationError
 from closedform.verify.tactics import solver
 from closedform.verify.tactics.solver import (
@@ -60,7 +61,7 @@ from closedform.verify.terms.verdict import Status
 X, Y = symbol("x"), symbol("y")
 P = symbol("p", sign=Sign.POSITIVE)
 N = symbol("n", integer=True)
-MS = 3000
+ENOUGH = Effort.of(10**12)
 
 ENTAILED: list[tuple[list[Term], Term]] = [
     ([less(ZERO, X)], less(ZERO, add(X, ONE))),
@@ -104,38 +105,38 @@ NOT_ENTAILED: list[tuple[list[Term], Term]] = [
 
 @pytest.mark.parametrize(("facts", "goal"), ENTAILED, ids=lambda each: str(each)[:40])
 def test_entailed(facts: list[Term], goal: Term) -> None:
-    assert entails(facts, goal, MS, has_integers(goal, *facts))[0] is not None
+    assert entails(facts, goal, ENOUGH, has_integers(goal, *facts))[0] is not None
 
 
 @pytest.mark.parametrize(("facts", "goal"), NOT_ENTAILED, ids=str)
 def test_not_entailed(facts: list[Term], goal: Term) -> None:
-    assert entails(facts, goal, MS, has_integers(goal, *facts))[0] is None
+    assert entails(facts, goal, ENOUGH, has_integers(goal, *facts))[0] is None
 
 
 def test_integers_are_read_as_reals_first() -> None:
     between = [less(ZERO, N), less(N, ONE)]
-    assert not ask(between, MS, Reading.REAL).refuted
-    assert ask(between, MS, Reading.INTEGER).refuted
-    assert entails([less(ZERO, N)], less(HALF, N), MS, has_integers=True)[0] is Reading.INTEGER
-    assert entails([less(ZERO, N)], less(HALF, N), MS, has_integers=False)[0] is None
+    assert not ask(between, ENOUGH, Reading.REAL).refuted
+    assert ask(between, ENOUGH, Reading.INTEGER).refuted
+    assert entails([less(ZERO, N)], less(HALF, N), ENOUGH, has_integers=True)[0] is Reading.INTEGER
+    assert entails([less(ZERO, N)], less(HALF, N), ENOUGH, has_integers=False)[0] is None
 
 
 def test_a_declared_sign_of_an_integer_starts_at_1() -> None:
     count = symbol("c", integer=True, sign=Sign.POSITIVE)
-    assert ask([less(count, ONE)], MS).refuted
-    assert ask([less(rational(-1), symbol("d", integer=True, sign=Sign.NEGATIVE))], MS).refuted
-    assert not ask([less(symbol("e", sign=Sign.POSITIVE), ONE)], MS).refuted
+    assert ask([less(count, ONE)], ENOUGH).refuted
+    assert ask([less(rational(-1), symbol("d", integer=True, sign=Sign.NEGATIVE))], ENOUGH).refuted
+    assert not ask([less(symbol("e", sign=Sign.POSITIVE), ONE)], ENOUGH).refuted
 
 
 def test_a_model_is_a_point_of_polynomial_facts() -> None:
     facts = [less(ONE, X), less(multiply(X, X), TWO), equal(Y, multiply(X, rational(3)))]
-    model = ask(facts, MS).model
+    model = ask(facts, ENOUGH).model
     assert model is not None
     assert all(holds(fact, model) for fact in facts)
 
 
 def test_an_irrational_model_is_a_fraction_near_it() -> None:
-    model = ask([equal(multiply(X, X), TWO), less(ZERO, X)], MS).model
+    model = ask([equal(multiply(X, X), TWO), less(ZERO, X)], ENOUGH).model
     assert model is not None
     # approx(20) of z3 is within 10^-20 of the root.
     assert abs(model["x"] ** 2 - 2) < fmpq(1, 10**18)
@@ -143,7 +144,7 @@ def test_an_irrational_model_is_a_fraction_near_it() -> None:
 
 def test_what_is_too_large_is_not_asked() -> None:
     sum_of_many = add(*(symbol(f"a{index}") for index in range(5000)))
-    answer = ask([less(sum_of_many, ZERO), less(ZERO, sum_of_many)], MS)
+    answer = ask([less(sum_of_many, ZERO), less(ZERO, sum_of_many)], ENOUGH)
     assert not answer.refuted
     assert answer.model is None
 
@@ -159,13 +160,13 @@ def test_the_text_of_a_question_is_smt_lib() -> None:
 
 def test_lemmas_can_be_left_out() -> None:
     facts = [less(ONE, cospi(X))]
-    assert ask(facts, MS).refuted
-    assert not ask(facts, MS, with_lemmas=False).refuted
+    assert ask(facts, ENOUGH).refuted
+    assert not ask(facts, ENOUGH, with_lemmas=False).refuted
 
 
 def test_a_division_is_defined_only_where_its_divisor_is_not_0() -> None:
-    assert not ask([equal(X, ZERO), equal(divide(ONE, X), TWO)], MS).refuted
-    assert ask([equal(X, ONE), equal(divide(ONE, X), TWO)], MS).refuted
+    assert not ask([equal(X, ZERO), equal(divide(ONE, X), TWO)], ENOUGH).refuted
+    assert ask([equal(X, ONE), equal(divide(ONE, X), TWO)], ENOUGH).refuted
 
 
 def test_integers_are_found() -> None:
@@ -193,7 +194,7 @@ def test_missing_solver_is_an_error_that_names_the_extra(monkeypatch: pytest.Mon
     monkeypatch.setattr(solver, "z3", solver._Z3())
     with pytest.raises(VerificationError, match=r'pip install "closedform\[prove\]"'):
         Question([less(X, Y)], Reading.REAL)
-    assert ask([less(X, Y), less(Y, X)], MS) == Answer(refuted=False)
+    assert ask([less(X, Y), less(Y, X)], ENOUGH) == Answer(refuted=False)
 
 
 def test_without_a_solver_claims_are_unknown_with_the_extra(

@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 from flint import fmpq
 
+from closedform.effort import Effort
 from closedform.verify.tactics.prover import prove
 from closedform.verify.terms.build import (
     absolute,
@@ -130,7 +131,7 @@ def judged(goals: int, seed: int, *, clock_only: bool, depth: int) -> Counter[st
     counts: Counter[str] = Counter()
     for _ in range(goals):
         goal = truth(chance, leaves, depth)
-        verdict = prove(goal, budget=0.5)
+        verdict = prove(goal, effort=Effort.of(500_000))
         check(goal, verdict, points)
         counts[verdict.status.value] += 1
     return counts

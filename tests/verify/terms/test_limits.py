@@ -4,12 +4,13 @@ from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
 
+from closedform.effort import Effort
 from closedform.verify.tactics import cases
 from closedform.verify.tactics.cases import Sequent, TooManyCases, split
 from closedform.verify.terms.build import ZERO, absolute, add, less_equal, symbol
-from closedform.verify.terms.limits import LIMITS, NEVER, Deadline
+from closedform.verify.terms.limits import LIMITS
 
-LONG = Deadline.after(10_000)
+LONG = Effort.of(10**10)
 
 
 def test_every_limit_is_a_positive_number() -> None:
@@ -20,11 +21,6 @@ def test_every_limit_is_a_positive_number() -> None:
 def test_limits_cannot_be_changed() -> None:
     with pytest.raises(FrozenInstanceError):
         LIMITS.cases = 1  # type: ignore[misc]
-
-
-def test_a_step_without_a_deadline_takes_what_it_asks_for() -> None:
-    assert NEVER.milliseconds(250) == 250
-    assert LONG.milliseconds(250) == 250
 
 
 def test_a_goal_that_exceeds_a_limit_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

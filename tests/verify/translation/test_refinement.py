@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from closedform.compiler import compile_step
+from closedform.effort import Effort
 from closedform.ir import Builder, DType, Op, Role, TensorType
 from closedform.language import GRAD, PARAM, UpdateRule
 from closedform.lowering import model as lowering
@@ -28,7 +27,7 @@ LATER = build.add(CLOCK, build.ONE)
 
 
 def parts(source: Term, computed: Term) -> list[str]:
-    found = undefined_parts(source, computed, STEPS, time.monotonic() + 5)
+    found = undefined_parts(source, computed, STEPS, Effort.of(5_000_000))
     return [part.text for part in found]
 
 

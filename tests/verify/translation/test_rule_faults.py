@@ -15,6 +15,7 @@ import sympy as sp
 
 from closedform import optimizers
 from closedform.compiler import compile_step
+from closedform.effort import Effort
 from closedform.language import GRAD, PARAM, UpdateRule, hyper, state
 from closedform.language.functions import ReduceMean, matmul, reduce_mean, reduce_sum, transpose
 from closedform.options import ModelSpec
@@ -43,7 +44,7 @@ def test_the_graph_of_a_rule_is_not_proved_to_be_a_faulty_one(name: str) -> None
     sample = OF_RULES.sample(name)
     faults = list(faulty(sample.source))
     for what, rule in random.Random(name).sample(faults, min(4, len(faults))):
-        if not validate(rule, sample.graph, budget=1.0).proved:
+        if not validate(rule, sample.graph, effort=Effort.of(1_000_000)).proved:
             continue
         outcome = OF_RULES.outcome_of_graph(rule, sample.graph, compiled(rule))
         assert outcome is Outcome.EQUIVALENT, what

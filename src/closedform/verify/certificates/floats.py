@@ -15,13 +15,13 @@ leave open is looked at in cases of the conditions (``ir/cases.py``), and then t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import sympy as sp
 
+from closedform.effort import Effort, Watch
 from closedform.ir import naming
 from closedform.ir.cases import bound_by_cases, faults_by_cases
 from closedform.ir.graph import Graph, Role
@@ -112,14 +112,14 @@ def ulp_table() -> dict[str, float]:
 
 
 def schedule_floats(
-    graph: Graph, *, last: int | None = None, budget: float = LIMITS.float_seconds
+    graph: Graph, *, last: int | None = None, effort: Effort | None = None
 ) -> FloatVerdict:
     """Returns whether the graph of a schedule is finite at every step, in floats.
 
     Args:
         graph: The graph; inputs other than the step are assumed to be of size ``SIZE`` at most.
         last: The last step at which it is used; the last one at which it may run if not given.
-        budget: The seconds that it may take.
+        effort: The work that it may do; that of the floats of one graph if None.
 
     Example:
         >>> from closedform import Schedule, compile, t
@@ -130,7 +130,7 @@ def schedule_floats(
         >>> found.verdict.status, found.verdict.counterexample
         (<Status.REFUTED: 'REFUTED'>, {'t': 1024})
     """
-    begun = time.monotonic()
+    watch = Watch()
     steps = [node for node in graph.inputs if node.attribute("role") is Role.STEP]
     end = LAST_STEP[steps[0].type.dtype] if steps else 0
     end = end if last is None else min(last, end)
@@ -140,10 +140,11 @@ def schedule_floats(
         open_ = faults(graph, Ranges(graph.nodes, end, given=given, flushes=True))
         proved = Verdict(Status.PROVED, (TACTIC,))
         verdict = _by_intervals(graph, open_[0]) if open_ else proved
-        return FloatVerdict(verdict.after(time.monotonic() - begun), 0, end, ranges=given)
-    check = check_steps(graph, 0, end, segments=LIMITS.float_segments, seconds=budget)
+        return FloatVerdict(verdict.after(watch.seconds), 0, end, ranges=given)
+    allowed = Effort.of(LIMITS.float_work) if effort is None else effort
+    check = check_steps(graph, 0, end, segments=LIMITS.float_segments, effort=allowed)
     verdict = _of_check(graph, check)
-    return FloatVerdict(verdict.after(time.monotonic() - begun), 0, end, check)
+    return FloatVerdict(verdict.after(watch.seconds), 0, end, check)
 
 
 def _size_of(dtype: DType, size: float) -> Interval:
@@ -210,7 +211,7 @@ def rule_floats(
     init: Graph,
     *,
     evaluation: Graph | None = None,
-    budget: float = LIMITS.float_seconds,
+    effort: Effort | None = None,
 ) -> FloatVerdict:
     """Returns whether one step of a rule is finite, in floats, for all inputs in stated ranges.
 
@@ -218,23 +219,24 @@ def rule_floats(
         program: The step.
         init: The first states, of all parameters or of one of each kind.
         evaluation: The point of evaluation, if it is another one than the parameters.
-        budget: The seconds that it may take.
+        effort: The work that it may do; that of the floats of one graph if None.
     """
-    begun = time.monotonic()
+    watch = Watch()
+    allowed = Effort.of(LIMITS.float_work) if effort is None else effort
     kinds = _kinds(program)
-    states = _Invariants(program, kinds, init, begun + budget / 2)
+    states = _Invariants(program, kinds, init, allowed.portion(allowed.left / 2))
     graphs = [part for kind in kinds for part in kind.parts if part is not None]
     graphs += [] if evaluation is None else [evaluation]
     open_ = states.find(graphs)
     given = states.ranges
     verdict = Verdict(Status.PROVED, (TACTIC,))
     if open_:
-        left = begun + budget - time.monotonic()
-        failure = find_failure(program, init, SIZE, left) if left > 0 else None
+        failure = find_failure(program, init, SIZE, allowed) if allowed.left else None
         verdict = _by_intervals(*open_[0]) if failure is None else _of_run(failure)
-    elapsed = time.monotonic() - begun
     invariant = frozenset(states.invariant)
-    return FloatVerdict(verdict.after(elapsed), 0, states.last, ranges=given, invariant=invariant)
+    return FloatVerdict(
+        verdict.after(watch.seconds), 0, states.last, ranges=given, invariant=invariant
+    )
 
 
 def _kinds(program: Program) -> list[_Kind]:
@@ -287,7 +289,7 @@ class _Invariants:
         program: The step.
         kinds: Its parameters.
         init: The first states.
-        deadline: The moment, by the monotonic clock, at which no wider range is looked for.
+        effort: The work after which no wider range is looked for.
         begin: The first step.
         rest: All others.
         invariant: The states whose range is invariant.
@@ -297,7 +299,7 @@ class _Invariants:
     program: Program
     kinds: Sequence[_Kind]
     init: Graph
-    deadline: float
+    effort: Effort
     begin: _Span = field(init=False)
     rest: _Span = field(init=False)
     invariant: set[str] = field(default_factory=set)
@@ -370,7 +372,7 @@ class _Invariants:
                 self.rest.given[name] = wider
             if not changed:
                 return
-            if time.monotonic() > self.deadline:
+            if not self.effort.left:
                 break
         for name in states:
             self.rest.given[name] = _assumed(self.rest.given[name], dtypes[name])

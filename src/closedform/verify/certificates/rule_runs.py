@@ -10,13 +10,13 @@ that is not finite refutes the verdict; nothing is shown where none is found.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
+from closedform.effort import Effort
 from closedform.ir import naming
 from closedform.ir.evaluate import evaluate
 from closedform.ir.graph import Array, Graph, Role
@@ -53,14 +53,14 @@ class RunFailure:
     flushes: bool
 
 
-def find_failure(program: Program, init: Graph, size: float, seconds: float) -> RunFailure | None:
+def find_failure(program: Program, init: Graph, size: float, effort: Effort) -> RunFailure | None:
     """Returns a run from the first states in which an output is not finite; None if none is found.
 
     Args:
         program: The step.
         init: The first states.
         size: The largest size of gradients and parameters.
-        seconds: The time that it may take.
+        effort: The work that it may do.
     """
     graph = flatten(program)
     shapes = [node.type.shape for node in graph.inputs]
@@ -71,19 +71,18 @@ def find_failure(program: Program, init: Graph, size: float, seconds: float) -> 
     first = _first_inputs(graph, init)
     if first is None:
         return None
-    deadline = time.monotonic() + seconds
     for name, adversary in _adversaries(graph, size):
         for flushes in (False, True):
-            failure = _run(graph, first, name, adversary, flushes, deadline)
+            failure = _run(graph, first, name, adversary, flushes, effort)
             if failure is not None:
                 return failure
-            if time.monotonic() > deadline:
+            if not effort.left:
                 return None
     return None
 
 
 def _run(
-    graph: Graph, inputs: Inputs, name: str, adversary: Adversary, flushes: bool, deadline: float
+    graph: Graph, inputs: Inputs, name: str, adversary: Adversary, flushes: bool, effort: Effort
 ) -> RunFailure | None:
     def step(inputs: Inputs) -> Inputs:
         values = node_values(graph, inputs, flushes=flushes)
@@ -98,7 +97,7 @@ def _run(
                 return RunFailure(count, label, float(value[wrong].ravel()[0]), name, flushes)
         following = {key.removeprefix(naming.NEXT): value for key, value in outputs.items()}
         inputs = {key: following.get(key, value) for key, value in inputs.items()}
-        if time.monotonic() > deadline:
+        if not effort.left:
             return None
     return None
 

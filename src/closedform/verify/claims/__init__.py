@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from closedform.verify.claims.changes import argmax, argmin, bounded_change, close
 from closedform.verify.claims.continuity import continuous
-from closedform.verify.claims.core import BUDGET, Claim, Goal, Proofs
+from closedform.verify.claims.core import Claim, Goal, Proofs
 from closedform.verify.claims.defined import finite, reached, total, unambiguous, where_safe
 from closedform.verify.claims.floats import (
     float_bounded,
@@ -31,7 +31,6 @@ from closedform.verify.claims.values import bounded, ends_at, monotone, non_nega
 from closedform.verify.claims.values import equal_to as equal
 
 __all__ = [
-    "BUDGET",
     "Claim",
     "Goal",
     "Proofs",

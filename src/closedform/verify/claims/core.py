@@ -6,13 +6,14 @@ denominators), so a claim holds the goals that it presumes beside its own.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flint import arb, fmpq
 
+from closedform.effort import Effort, Watch, spend
+from closedform.errors import VerificationError
 from closedform.language import Schedule, UpdateRule
 from closedform.language.symbols import InternalName
 from closedform.verify.tactics.prover import prove
@@ -23,8 +24,26 @@ from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import Op, Term, walk
 from closedform.verify.terms.verdict import Status, Verdict
 
-BUDGET = LIMITS.claim_seconds
-"""Seconds for one claim, if nothing else is said."""
+
+def allowed(
+    effort: float = 1.0, budget: float | None = None, *, units: int = LIMITS.claim_work
+) -> Effort:
+    """Returns the work that one claim may take.
+
+    Args:
+        effort: A multiple of what is allowed if nothing else is said.
+        budget: Seconds of wall-clock time; None for no such limit.
+        units: The work that is allowed if nothing else is said.
+
+    Raises:
+        VerificationError: One of them is not above 0.
+    """
+    if not effort > 0:
+        raise VerificationError(f"effort must be above 0, got {effort!r}")
+    if budget is not None and not budget > 0:
+        raise VerificationError(f"budget must be above 0 seconds, got {budget!r}")
+    return Effort.of(units * effort, budget)
+
 
 NOTHING_PARTIAL = "its form"
 """The tactic of claims without goals: nothing in the expression can fail."""
@@ -81,8 +100,8 @@ class Claim:
         is_question: True for what is asked to be known: to be refuted is then no fault.
         arguments: Numbers by name, as text, with which the claim of this name can be made again
             by who reads it in an artefact; None where they say not all.
-        decide: How it is decided within a number of seconds, for claims that are not about terms:
-            those about floats. It has no goals then.
+        decide: How it is decided within an effort, for claims that are not about terms: those
+            about floats. It has no goals then.
     """
 
     name: str
@@ -93,26 +112,41 @@ class Claim:
     assume: tuple[Term, ...] = ()
     is_question: bool = False
     arguments: Mapping[str, str] | None = None
-    decide: Callable[[float], Verdict] | None = None
+    decide: Callable[[Effort], Verdict] | None = None
 
-    def verify(self, *, budget: float = BUDGET, proofs: Proofs | None = None) -> Verdict:
+    def verify(
+        self, *, effort: float = 1.0, budget: float | None = None, proofs: Proofs | None = None
+    ) -> Verdict:
         """Returns the verdict: proved where every goal is, refuted at the first false one.
 
         Args:
-            budget: Seconds for all goals together.
+            effort: How much work all goals together may take, as a multiple of the usual.
+            budget: Seconds of wall-clock time for them; None for no such limit. A verdict that
+                this limit ends depends on the machine, and says so.
             proofs: Verdicts to share with other claims; see ``Proofs``.
+
+        Raises:
+            VerificationError: ``effort`` or ``budget`` is not above 0.
         """
-        known = Proofs() if proofs is None else proofs
-        began = time.monotonic()
+        return self.judge(allowed(effort, budget), proofs)
+
+    def judge(self, effort: Effort, proofs: Proofs | None = None) -> Verdict:
+        """Returns the verdict that can be reached within an effort; see ``verify``."""
+        watch = Watch()
+        return self._judged(effort, proofs or Proofs()).after(watch.seconds)
+
+    def _judged(self, effort: Effort, proofs: Proofs) -> Verdict:
         if self.decide is not None:
-            return self.decide(budget).after(time.monotonic() - began)
-        known.ask_shared((*self.presumes, *self.goals), self.assume, budget)
+            return self.decide(effort)
+        goals = (*self.presumes, *self.goals)
+        covering = Covering()
+        proofs.ask_shared(goals, self.assume, effort, covering)
         verdicts: list[Verdict] = []
         unknown: list[str] = []
-        for goal in (*self.presumes, *self.goals):
-            verdict = known.ask(goal, self.assume, budget - (time.monotonic() - began))
+        for goal in goals:
+            verdict = proofs.ask(goal, self.assume, effort, covering)
             if verdict.refuted and not goal.is_sufficient:
-                return _refuted(goal, verdict, verdicts).after(time.monotonic() - began)
+                return _refuted(goal, verdict, verdicts)
             if not verdict.proved:
                 unknown.append(f"{goal.text}: {verdict.reason}" if verdict.reason else goal.text)
             verdicts.append(verdict)
@@ -121,56 +155,103 @@ class Claim:
             tactics=_tactics(verdicts) or (NOTHING_PARTIAL,),
             reason=_few(unknown),
             samples=sum(verdict.samples for verdict in verdicts),
-            seconds=time.monotonic() - began,
         )
 
 
 @dataclass(slots=True)
+class Covering:
+    """The statements that are proved in one claim, with the facts that were enough."""
+
+    proved: dict[Term, list[tuple[frozenset[Term], Verdict]]] = field(default_factory=dict)
+
+    def find(self, goal: Goal, facts: Iterable[Term]) -> Verdict | None:
+        """Returns the proof of the statement from some of the facts, or None."""
+        known = set(facts)
+        for fewer, verdict in () if goal.is_somewhere else self.proved.get(goal.statement, ()):
+            if fewer <= known:
+                return verdict
+        return None
+
+    def add(self, goal: Goal, facts: Iterable[Term], verdict: Verdict) -> None:
+        """Notes a proof."""
+        if verdict.proved and not goal.is_somewhere:
+            self.proved.setdefault(goal.statement, []).append((frozenset(facts), verdict))
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """A verdict and the work that it took."""
+
+    verdict: Verdict
+    work: int
+
+
+@dataclass(slots=True)
 class Proofs:
-    """Verdicts by goal: claims about one subject presume the same, which is proved once."""
+    """Verdicts by goal: claims about one subject presume the same, which is proved once.
 
-    _known: dict[tuple[Any, ...], Verdict] = field(default_factory=dict)
-    _proved: dict[Term, list[tuple[frozenset[Term], Verdict]]] = field(default_factory=dict)
+    A verdict is a function of the goal and of the work that is allowed. One that is known is given
+    only where the same work is allowed, and its work counts again. So the verdicts of claims do not
+    depend on their order, or on which of them are asked.
+    """
 
-    def ask_shared(self, goals: Iterable[Goal], assume: tuple[Term, ...], budget: float) -> None:
+    _known: dict[tuple[Any, ...], _Answer] = field(default_factory=dict)
+
+    def ask_shared(
+        self, goals: Iterable[Goal], assume: tuple[Term, ...], effort: Effort, covering: Covering
+    ) -> None:
         """Asks once for a statement shared by many goals, under their common premises.
 
         Where it is proved so, it is proved for each; where not, each is asked by itself.
         """
-        alike: dict[Term, list[frozenset[Term]]] = {}
+        alike: dict[Term, list[tuple[Term, ...]]] = {}
         for goal in goals:
             if not goal.is_somewhere:
-                alike.setdefault(goal.statement, []).append(frozenset(goal.given))
+                alike.setdefault(goal.statement, []).append(goal.given)
         for statement, given in alike.items():
-            if len(set(given)) > 1:
-                common = tuple(sorted(frozenset.intersection(*given), key=str))
-                self.ask(Goal("", statement, common), assume, min(LIMITS.shared_seconds, budget))
+            if len(set(map(frozenset, given))) > 1:
+                common = tuple(fact for fact in given[0] if all(fact in each for each in given))
+                portion = effort.portion(LIMITS.shared_work)
+                self.ask(Goal("", statement, common), assume, portion, covering)
 
-    def ask(self, goal: Goal, assume: Iterable[Term], budget: float) -> Verdict:
-        """Returns the verdict on a goal; an UNKNOWN one is asked again where there is more time."""
+    def ask(
+        self, goal: Goal, assume: Iterable[Term], effort: Effort, covering: Covering
+    ) -> Verdict:
+        """Returns the verdict on a goal."""
         facts = tuple(dict.fromkeys((*assume, *goal.given)))
-        key = (goal.statement, goal.is_somewhere, facts)
-        known = self._known.get(key)
-        if known is not None and not known.unknown:
-            return known
-        for fewer, verdict in () if goal.is_somewhere else self._proved.get(goal.statement, ()):
-            if fewer <= set(facts):
-                return verdict
-        if budget <= 0 and goal.statement not in (TRUE, FALSE):
-            return Verdict(Status.UNKNOWN, reason="the time was over before it was asked")
-        verdict = _decide(goal, facts, budget)
-        self._known[key] = verdict
-        if verdict.proved and not goal.is_somewhere:
-            self._proved.setdefault(goal.statement, []).append((frozenset(facts), verdict))
-        return verdict
+        verdict = covering.find(goal, facts)
+        if verdict is not None:
+            return verdict
+        units = _rounded(effort.left)
+        if not units and goal.statement not in (TRUE, FALSE):
+            return Verdict(Status.UNKNOWN, reason=f"{effort.why()}, before it was asked")
+        key = (goal.statement, goal.is_somewhere, facts, units)
+        answer = self._known.get(key)
+        if answer is None:
+            portion = effort.portion(units)
+            before = portion.left
+            verdict = _decide(goal, facts, portion)
+            answer = _Answer(verdict, before - portion.signed_left)
+            if not effort.is_late:
+                self._known[key] = answer
+        else:
+            spend(answer.work)
+        covering.add(goal, facts, answer.verdict)
+        return answer.verdict
 
 
-def _decide(goal: Goal, facts: tuple[Term, ...], budget: float) -> Verdict:
+def _rounded(units: int) -> int:
+    """Units down to three binary digits: goals that come after others meet one another again."""
+    spare = max(0, units.bit_length() - 3)
+    return units >> spare << spare
+
+
+def _decide(goal: Goal, facts: tuple[Term, ...], effort: Effort) -> Verdict:
     if goal.statement == TRUE:
         return Verdict(Status.PROVED, tactics=("arithmetic",))
     if not goal.is_somewhere:
-        return _prove(goal.statement, facts, budget)
-    nowhere = prove(negate(goal.statement), assume=facts, budget=budget)
+        return _prove(goal.statement, facts, effort)
+    nowhere = prove(negate(goal.statement), assume=facts, effort=effort)
     if nowhere.proved:
         return Verdict(Status.REFUTED, nowhere.tactics, reason="it is so nowhere")
     if nowhere.refuted:
@@ -182,19 +263,17 @@ GENERALIZED = "for any choice"
 """The tactic that replaces the values of many branches by one arbitrary number."""
 
 
-def _prove(statement: Term, facts: tuple[Term, ...], budget: float) -> Verdict:
+def _prove(statement: Term, facts: tuple[Term, ...], effort: Effort) -> Verdict:
     """A proof of the statement; where it has many branches, first of what does not need them.
 
     A statement that holds with any number in the place of each choice holds for the choices, too.
     """
     if sum(1 for node in walk(statement) if node.op is Op.ITE) > LIMITS.few_branches:
         general = _generalized(statement)
-        seconds = min(LIMITS.general_seconds, budget)
-        verdict = prove(general, assume=facts, budget=seconds)
+        verdict = prove(general, assume=facts, effort=effort.portion(LIMITS.general_work))
         if verdict.proved:
             return replace(verdict, tactics=(GENERALIZED, *verdict.tactics))
-        budget -= seconds
-    return prove(statement, assume=facts, budget=max(budget, 0.0))
+    return prove(statement, assume=facts, effort=effort)
 
 
 def _generalized(statement: Term) -> Term:

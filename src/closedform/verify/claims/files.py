@@ -19,7 +19,7 @@ from closedform.importers.onnx_graph import checked_model, read_model
 from closedform.language import Schedule
 from closedform.verify.claims.changes import argmax, argmin, bounded_change, close
 from closedform.verify.claims.continuity import continuous
-from closedform.verify.claims.core import BUDGET, Claim, Goal
+from closedform.verify.claims.core import Claim, Goal
 from closedform.verify.claims.defined import finite, reached, total, unambiguous, where_safe
 from closedform.verify.claims.floats import FLOAT_CLAIMS, about_graph
 from closedform.verify.claims.induction import area, recurrence_of
@@ -65,7 +65,11 @@ _MADE_AGAIN: Mapping[str, Callable[..., Claim]] = {
 
 
 def verify_file(
-    path: str | PathLike[str], model: CheckedModel | None = None, *, budget: float = BUDGET
+    path: str | PathLike[str],
+    model: CheckedModel | None = None,
+    *,
+    effort: float = 1.0,
+    budget: float | None = None,
 ) -> tuple[Schedule, Report]:
     """Returns the schedule in an ONNX file, and the verdicts of claims about it.
 
@@ -76,7 +80,8 @@ def verify_file(
     Args:
         path: The file.
         model: What it contains, if it has been read.
-        budget: Seconds for each claim.
+        effort: How much work each claim may take, as a multiple of the usual.
+        budget: Seconds of wall-clock time for each claim; None for no such limit.
 
     Raises:
         VerificationError: The file cannot be read, is not a schedule, or states claims in another
@@ -86,13 +91,17 @@ def verify_file(
     where = f"file {str(path)!r}"
     stated = _stated(model, where)
     lifted = from_onnx(model)
-    found = {each.claim.sentence: each for each in verify_schedule(lifted, budget=budget)}
+    report = verify_schedule(lifted, effort=effort, budget=budget)
+    found = {each.claim.sentence: each for each in report}
     asked = []
     for entry in stated:
         same = found.pop(str(entry.get("sentence")), None)
         asked.append(_again(entry, lifted, model, where) if same is None else same.claim)
     again = check(
-        lifted.name, (replace(claim, is_question=False) for claim in asked), budget=budget
+        lifted.name,
+        (replace(claim, is_question=False) for claim in asked),
+        effort=effort,
+        budget=budget,
     )
     return lifted, Report(f"file {Path(path).name!r}", (*found.values(), *again))
 

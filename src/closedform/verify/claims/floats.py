@@ -7,7 +7,6 @@ near as the op table states, and are refuted at a step in the evaluator of the g
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, Literal
@@ -16,6 +15,7 @@ import numpy as np
 import sympy as sp
 
 from closedform.compiler import compile_schedule
+from closedform.effort import Effort
 from closedform.errors import VerificationError
 from closedform.ir.directions import Direction, directions
 from closedform.ir.graph import Builder, Graph, Role, Value
@@ -60,8 +60,8 @@ def float_finite(
 
 
 def _finite(lr: Schedule, graph: Graph, last: int) -> Claim:
-    def decide(budget: float) -> Verdict:
-        return schedule_floats(graph, last=last, budget=budget).verdict
+    def decide(effort: Effort) -> Verdict:
+        return schedule_floats(graph, last=last, effort=effort).verdict
 
     return _claim(lr, "float_finite", "no value overflows or is NaN", graph, last, decide)
 
@@ -110,14 +110,14 @@ def _bounded(lr: Schedule, graph: Graph, last: int, low: Any = None, high: Any =
         is_above = least is None or Fraction(interval.low) >= least
         return is_above and (most is None or Fraction(interval.high) <= most)
 
-    def decide(budget: float) -> Verdict:
+    def decide(effort: Effort) -> Verdict:
         def is_shown(first: int, end: int) -> bool:
             return fits(_output(graph, first, end))
 
         def is_false(value: float) -> bool:
             return not fits(Interval(value, value, np.isnan(value)))
 
-        return _on_parts(graph, last, budget, is_shown, is_false)
+        return _on_parts(graph, last, effort, is_shown, is_false)
 
     sides = [f"{sign} {bound}" for sign, bound in ((">=", low), ("<=", high)) if bound is not None]
     sentence = f"the rounded value is {' and '.join(sides)}"
@@ -161,8 +161,8 @@ def _in_direction(lr: Schedule, graph: Graph, last: int, direction: str) -> Clai
         )
     wanted = Direction.RISING if direction == "increasing" else Direction.FALLING
 
-    def decide(budget: float) -> Verdict:
-        return _monotone(graph, last, wanted, budget)
+    def decide(effort: Effort) -> Verdict:
+        return _monotone(graph, last, wanted, effort)
 
     sentence = f"the rounded value is {direction}"
     return _claim(lr, "float_monotone", sentence, graph, last, decide, direction=direction)
@@ -203,7 +203,7 @@ def _near(lr: Schedule, graph: Graph, end: int, ulp: Any) -> Claim:
     if most < 0:
         raise VerificationError(f"ulp must be at least 0, got {ulp!r}")
 
-    def decide(_: float) -> Verdict:
+    def decide(_: Effort) -> Verdict:
         return _within(lr, graph, end, most)
 
     sentence = f"the value is within {ulp} ulp of the formula"
@@ -278,7 +278,7 @@ def _claim(
     sentence: str,
     graph: Graph,
     last: int,
-    decide: Callable[[float], Verdict],
+    decide: Callable[[Effort], Verdict],
     **arguments: Any,
 ) -> Claim:
     dtypes = {str(node.type.dtype) for node in graph.nodes if node.type.dtype.is_float}
@@ -307,7 +307,7 @@ def _values(steps: GraphSteps, at: Any) -> Any:
 def _on_parts(
     graph: Graph,
     last: int,
-    budget: float,
+    effort: Effort,
     is_shown: Callable[[int, int], bool],
     is_false: Callable[[float], bool],
 ) -> Verdict:
@@ -319,7 +319,7 @@ def _on_parts(
             return _refuted(int(step), f"the value is {value}")
     if joins_steps(graph):
         return Verdict(Status.UNKNOWN, reason="the value at a step depends on other steps")
-    partition = Subdivision(steps, LIMITS.float_segments, time.monotonic() + budget)
+    partition = Subdivision(steps, LIMITS.float_segments, effort)
     found = partition.first(0, last, is_shown)
     if found is None:
         return Verdict(Status.PROVED, (TACTIC,))
@@ -337,9 +337,8 @@ def _refuted(step: int, reason: str) -> Verdict:
     )
 
 
-def _monotone(graph: Graph, last: int, wanted: Direction, budget: float) -> Verdict:
+def _monotone(graph: Graph, last: int, wanted: Direction, effort: Effort) -> Verdict:
     steps = GraphSteps(graph)
-    deadline = time.monotonic() + budget
     index = graph.outputs[0].index
     samples = samples_of(0, last)
     for at in (samples, np.minimum(samples + 1, last)):
@@ -351,7 +350,7 @@ def _monotone(graph: Graph, last: int, wanted: Direction, budget: float) -> Verd
             return _refuted(int(at[place]), reason)
     if joins_steps(graph):
         return Verdict(Status.UNKNOWN, reason="the value at a step depends on other steps")
-    starts = sorted({0, *changes_of(steps, 0, last, deadline)})
+    starts = sorted({0, *changes_of(steps, 0, last, effort)})
     ends = [*(start - 1 for start in starts[1:]), last]
     for start, end in zip(starts, ends, strict=True):
         table = Ranges(graph.nodes, end, step_min=start, flushes=True)

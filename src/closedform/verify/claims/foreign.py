@@ -7,7 +7,6 @@ says of its own source, ``closedform.translation``, is reported as stated, not c
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from onnx import ModelProto
 
+from closedform.effort import Effort, Watch
 from closedform.errors import ArgumentError, ClosedFormError, VerificationError
 from closedform.importers.onnx_checks import CheckedModel
 from closedform.importers.onnx_graph import checked_model, defaults_of, read_model, type_of
@@ -22,7 +22,7 @@ from closedform.ir import Shape, naming
 from closedform.language import Schedule, UpdateRule
 from closedform.options import GraphOptions
 from closedform.verify.certificates.floats import schedule_floats
-from closedform.verify.claims.core import BUDGET
+from closedform.verify.claims.core import allowed
 from closedform.verify.claims.files import verify_file
 from closedform.verify.claims.report import Finding
 from closedform.verify.claims.scripts import write_proofs
@@ -71,12 +71,12 @@ class FileReport:
     Attributes:
         subject: The name of the file.
         rows: What was found out, in the order in which it was asked.
-        seconds: The time that it took.
+        seconds: The time that it took; the result does not depend on it.
     """
 
     subject: str
     rows: tuple[Row, ...]
-    seconds: float = 0.0
+    seconds: float = field(default=0.0, compare=False)
 
     def count(self, verdict: str) -> int:
         """Returns the number of rows with a verdict."""
@@ -126,7 +126,8 @@ def check_file(
     path: str | Path,
     source: Source | None = None,
     *,
-    budget: float = BUDGET,
+    effort: float = 1.0,
+    budget: float | None = None,
     proof: str | None = None,
 ) -> FileReport:
     """Returns what is found out about a file, in this process and without limits.
@@ -134,31 +135,37 @@ def check_file(
     Args:
         path: The file.
         source: A schedule or rule that it is compared with.
-        budget: Seconds for each claim, and for the comparison.
+        effort: How much work each claim and the comparison may take, as a multiple of the usual.
+        budget: Seconds of wall-clock time for each of them; None for no such limit.
         proof: A folder into which the proved goals are written as scripts.
 
     Raises:
         VerificationError: The file cannot be read, or the folder cannot be written.
         ArgumentError: It is of another kind than its source.
     """
-    begun = time.monotonic()
+    watch = Watch()
     model = checked_model(path)
-    rows = list(_rows(Path(path), model, source, budget, proof))
-    return FileReport(Path(path).name, tuple(rows), time.monotonic() - begun)
+    rows = list(_rows(Path(path), model, source, effort, budget, proof))
+    return FileReport(Path(path).name, tuple(rows), watch.seconds)
 
 
 def _rows(
-    path: Path, model: CheckedModel, source: Source | None, budget: float, proof: str | None
+    path: Path,
+    model: CheckedModel,
+    source: Source | None,
+    effort: float,
+    budget: float | None,
+    proof: str | None,
 ) -> Iterator[Row]:
     kind = rule_file(model.model)
     if kind is None:
-        _, report = verify_file(path, model, budget=budget)
+        _, report = verify_file(path, model, effort=effort, budget=budget)
         if proof is not None:
             write_proofs(report, Path(proof))
         yield from (row_of(finding) for finding in report)
         yield _floats(model)
     if source is not None:
-        yield _compared(path, model, source, kind, budget)
+        yield _compared(path, model, source, kind, allowed(effort, budget))
     yield from _stated(model)
     if kind is not None and source is None:
         reason = "name its rule: --against adamw"
@@ -206,7 +213,7 @@ def _status(text: str) -> str:
 
 
 def _compared(
-    path: Path, model: CheckedModel, source: Source, kind: str | None, budget: float
+    path: Path, model: CheckedModel, source: Source, kind: str | None, effort: Effort
 ) -> Row:
     is_rule = isinstance(source, UpdateRule)
     if is_rule is (kind is None):
@@ -218,9 +225,9 @@ def _compared(
         )
     try:
         verdict = (
-            _verdict_on_rule(model, source, str(kind), budget)
+            _verdict_on_rule(model, source, str(kind), effort)
             if isinstance(source, UpdateRule)
-            else _verdict_on_schedule(model, source, budget)
+            else _verdict_on_schedule(model, source, effort)
         )
     except (ClosedFormError, ArithmeticError) as error:
         verdict = Verdict(Status.UNKNOWN, reason=str(error))
@@ -236,16 +243,18 @@ def _compared(
     return Row(str(verdict.status), f"the file is {source.name!r}", detail, "translation", shown)
 
 
-def _verdict_on_schedule(model: CheckedModel, source: Schedule, budget: float) -> Verdict:
+def _verdict_on_schedule(model: CheckedModel, source: Schedule, effort: Effort) -> Verdict:
     """The verdict on a file for all values of its optional inputs, and for their defaults."""
-    verdict = validate(source, read_model(model), budget=budget)
+    units = effort.left
+    verdict = validate(source, read_model(model), effort=effort)
     if not verdict.proved or not defaults_of(model):
         return verdict
-    bound = validate(source, read_model(model, has_optional=False), budget=budget)
+    again = Effort.of(units, effort.seconds)
+    bound = validate(source, read_model(model, has_optional=False), effort=again)
     return verdict if bound.proved else bound
 
 
-def _verdict_on_rule(model: CheckedModel, rule: UpdateRule, kind: str, budget: float) -> Verdict:
+def _verdict_on_rule(model: CheckedModel, rule: UpdateRule, kind: str, effort: Effort) -> Verdict:
     """The verdict on a file of a rule, with the parameters and dtypes that the file has."""
     shapes = _shapes(model, rule)
     if not shapes:
@@ -253,12 +262,11 @@ def _verdict_on_rule(model: CheckedModel, rule: UpdateRule, kind: str, budget: f
     states = [value for value in model.graph.input if value.name.startswith(naming.STATE)]
     types = [type_of(value).dtype for value in states]
     tensor = next((dtype for dtype in types if dtype.is_float), GraphOptions().tensor_dtype)
-    deadline = time.monotonic() + budget
     found: list[Verdict] = []
     for scalar in ("f64", "f32"):
         options = GraphOptions(dtype=tensor, scalar_dtype=scalar)
         kinds = Kinds(options.tensor_dtype, options.scalar_dtype)
-        parts = validate_file(kind, Model([(rule, shapes)], kinds), model, deadline)
+        parts = validate_file(kind, Model([(rule, shapes)], kinds), model, effort)
         verdict = combined(parts)
         if verdict.proved:
             return verdict

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from closedform.effort import Watch
 from closedform.errors import VerificationError
-from closedform.verify.claims.core import BUDGET, Claim, Proofs
+from closedform.verify.claims.core import Claim, Proofs, allowed
 from closedform.verify.terms.verdict import Verdict
 
 ANSWER_NO = "NO"
@@ -148,33 +148,36 @@ def _entry(finding: Finding) -> dict[str, Any]:
 
 
 def check(
-    subject: str, claims: Iterable[Claim], *, budget: float = BUDGET, proofs: Proofs | None = None
+    subject: str,
+    claims: Iterable[Claim],
+    *,
+    effort: float = 1.0,
+    budget: float | None = None,
+    proofs: Proofs | None = None,
 ) -> Report:
     """Returns the report of some claims, asked one after the other.
 
     Args:
         subject: What they are about.
         claims: The claims.
-        budget: Seconds for each of them.
+        effort: How much work each of them may take, as a multiple of the usual.
+        budget: Seconds of wall-clock time for each of them; None for no such limit.
         proofs: Verdicts to share; new ones if None.
 
     Raises:
-        VerificationError: One of them is not a claim, or ``budget`` is not above 0.
+        VerificationError: One of them is not a claim, or ``effort`` or ``budget`` is not above 0.
     """
-    if not budget > 0:
-        raise VerificationError(f"budget must be above 0 seconds, got {budget!r}")
     shared = Proofs() if proofs is None else proofs
     findings = []
-    began = time.monotonic()
+    portion, watch = allowed(effort, budget), Watch()
     for claim in claims:
         if not isinstance(claim, Claim):
             raise VerificationError(
                 f"verify takes claims, got {type(claim).__name__} {claim!r}",
                 hint="make them with closedform.claims",
             )
-        # The time that it took to make the claim counts: its bounds may have been looked for.
-        left = budget - (time.monotonic() - began)
-        verdict = claim.verify(budget=max(left, 0.0), proofs=shared)
-        findings.append(Finding(claim, verdict.after(time.monotonic() - began)))
-        began = time.monotonic()
+        # The work that it took to make the claim counts: its bounds may have been looked for.
+        verdict = claim.judge(portion, shared)
+        findings.append(Finding(claim, verdict.after(watch.seconds)))
+        portion, watch = allowed(effort, budget), Watch()
     return Report(subject, tuple(findings))

@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from closedform.effort import Effort
 from closedform.errors import VerificationError
 from closedform.verify.claims.core import Goal
 from closedform.verify.claims.report import Finding
@@ -29,8 +30,8 @@ from closedform.verify.tactics.solver import Question, Reading, is_too_large
 from closedform.verify.terms.build import FALSE, TRUE, negate
 from closedform.verify.terms.tree import Term
 
-MILLISECONDS = 500
-"""The time in which z3 may find a model of a script."""
+_WORK = 500_000
+"""The work in which z3 may find a model of a script."""
 
 MANIFEST = "proofs.json"
 """The file that lists the scripts."""
@@ -101,7 +102,7 @@ def script_of(goal: Goal, assume: tuple[Term, ...], sentence: str) -> str:
     if is_too_large(asked):
         return "it is too large for a solver"
     question = Question(asked, Reading.INTEGER)
-    if question.answer(MILLISECONDS).model is not None:
+    if question.answer(Effort.of(_WORK)).model is not None:
         return "a solver knows too little of its functions"
     lines = [f"; {sentence}", f"; goal: {goal.text}", "; unsat: it is proved", "(set-logic ALL)"]
     return "\n".join([*lines, question.text().strip(), ""])

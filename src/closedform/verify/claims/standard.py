@@ -9,7 +9,6 @@ number at or above 0: it is verified on its own.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -17,10 +16,11 @@ from typing import Any
 
 import sympy as sp
 
+from closedform.effort import Effort
 from closedform.errors import ClosedFormError, VerificationError
 from closedform.language import PARAM, Schedule, UpdateRule, state, t
 from closedform.verify.claims.continuity import continuous, jumps
-from closedform.verify.claims.core import BUDGET, Claim, Goal, Proofs
+from closedform.verify.claims.core import Claim, Goal, Proofs, allowed
 from closedform.verify.claims.defined import finite, reached, total, where_safe
 from closedform.verify.claims.floats import float_finite
 from closedform.verify.claims.guesses import BoundCandidate, bounds, candidates_of, phases, sampled
@@ -35,7 +35,11 @@ from closedform.verify.terms.tree import Op, walk
 
 
 def verify_schedule(
-    lr: Schedule, *claims: Claim, assume: Iterable[Condition] = (), budget: float = BUDGET
+    lr: Schedule,
+    *claims: Claim,
+    assume: Iterable[Condition] = (),
+    effort: float = 1.0,
+    budget: float | None = None,
 ) -> Report:
     """Returns the verdicts of some claims about a schedule; of the standard ones if none is given.
 
@@ -43,10 +47,12 @@ def verify_schedule(
         lr: The schedule; hyperparameters without a value are quantified over all their values.
         *claims: Claims made with ``closedform.claims``.
         assume: Conditions on open hyperparameters, for the standard claims.
-        budget: Seconds for each claim.
+        effort: How much work each claim may take, as a multiple of the usual.
+        budget: Seconds of wall-clock time for each claim; None for no such limit.
 
     Raises:
-        VerificationError: One of them is not a claim, or the prover cannot read the schedule.
+        VerificationError: One of them is not a claim, ``effort`` or ``budget`` is not above 0, or
+            the prover cannot read the schedule.
 
     Example:
         >>> from closedform import schedules
@@ -56,20 +62,22 @@ def verify_schedule(
     """
     subject = f"schedule {lr.name!r}"
     if claims:
-        return check(subject, claims, budget=budget)
-    asked = _Standard(lr, tuple(assume), budget)
-    report = check(subject, asked.claims(), budget=budget, proofs=asked.proofs)
+        return check(subject, claims, effort=effort, budget=budget)
+    asked = _Standard(lr, tuple(assume), effort, budget)
+    report = check(subject, asked.claims(), effort=effort, budget=budget, proofs=asked.proofs)
     findings = tuple(_with_jumps(lr, finding) for finding in report)
-    return replace(report, findings=findings, floats=about_floats(lr, budget))
+    return replace(report, findings=findings, floats=about_floats(lr, effort, budget))
 
 
-def about_floats(lr: Schedule, budget: float = BUDGET) -> tuple[Finding, ...]:
+def about_floats(
+    lr: Schedule, effort: float = 1.0, budget: float | None = None
+) -> tuple[Finding, ...]:
     """Returns what is shown of the graph of a schedule in floats; nothing where it has no graph."""
     try:
         claim = float_finite(lr)
     except ClosedFormError:
         return ()
-    return check("", [claim], budget=budget).findings
+    return check("", [claim], effort=effort, budget=budget).findings
 
 
 def _with_jumps(lr: Schedule, finding: Finding) -> Finding:
@@ -92,7 +100,8 @@ class _Standard:
 
     lr: Schedule
     assume: tuple[Condition, ...]
-    budget: float
+    effort: float
+    budget: float | None
     proofs: Proofs = field(default_factory=Proofs)
 
     def claims(self) -> Iterator[Claim]:
@@ -122,17 +131,17 @@ class _Standard:
     def _bound(self, guesses: Iterable[BoundCandidate], *, is_lower: bool) -> Any:
         """The first guess that is proved; else the first one that is not refuted; else None.
 
-        Both bounds together may take the time of one claim.
+        Both bounds together may take the work of one claim.
         """
-        until = time.monotonic() + self.budget / 2
+        effort = allowed(self.effort / 2, None if self.budget is None else self.budget / 2)
+        portion = effort.left // 2
         undecided = None
         for guess in islice(guesses, LIMITS.standard_guesses):
             sides = (guess.expr, None) if is_lower else (None, guess.expr)
             claim = bounded(self.lr, *sides, assume=self.assume)
-            left = until - time.monotonic()
-            if left <= 0:
+            if not effort.left:
                 break
-            verdict = claim.verify(budget=min(left, self.budget / 4), proofs=self.proofs)
+            verdict = claim.judge(effort.portion(portion), self.proofs)
             if verdict.proved:
                 return guess.expr
             if verdict.unknown and undecided is None:
@@ -173,7 +182,9 @@ class _Standard:
         yield replace(ends_at(lr, value, end, assume=self.assume), is_question=True)
 
 
-def verify_rule(rule: UpdateRule, *claims: Claim, budget: float = BUDGET) -> Report:
+def verify_rule(
+    rule: UpdateRule, *claims: Claim, effort: float = 1.0, budget: float | None = None
+) -> Report:
     """Returns the verdicts of some claims about a rule; of the standard ones if none is given.
 
     The standard claims: the states that begin at or above 0 and stay there, each as an invariant;
@@ -182,10 +193,12 @@ def verify_rule(rule: UpdateRule, *claims: Claim, budget: float = BUDGET) -> Rep
     Args:
         rule: The rule.
         *claims: Claims made with ``closedform.claims``.
-        budget: Seconds for each claim.
+        effort: How much work each claim may take, as a multiple of the usual.
+        budget: Seconds of wall-clock time for each claim; None for no such limit.
 
     Raises:
-        VerificationError: One of them is not a claim, or the prover cannot read the rule.
+        VerificationError: One of them is not a claim, ``effort`` or ``budget`` is not above 0, or
+            the prover cannot read the rule.
 
     Example:
         >>> from closedform import optimizers
@@ -195,33 +208,34 @@ def verify_rule(rule: UpdateRule, *claims: Claim, budget: float = BUDGET) -> Rep
     """
     subject = f"rule {rule.name!r}"
     if claims:
-        return check(subject, claims, budget=budget)
+        return check(subject, claims, effort=effort, budget=budget)
     try:
-        return _standard(rule, subject, budget)
+        return _standard(rule, subject, effort, budget)
     except VerificationError as error:
         # Functions of whole tensors are beyond the prover; the report says so.
         goal = Goal(error.what, FALSE, is_sufficient=True)
         return check(subject, [Claim("finite", "every step is finite", rule, (goal,))])
 
 
-def _standard(rule: UpdateRule, subject: str, budget: float) -> Report:
+def _standard(rule: UpdateRule, subject: str, effort: float, budget: float | None) -> Report:
     open_names = [key for key, value in rule.hyperparameters.items() if isinstance(value, Schedule)]
     step = step_of(rule, open_names)
     assume = [symbol >= 0 for name, symbol in open_symbols(step).items() if name in open_names]
     proofs = Proofs()
-    preserved = _preserved(step, assume, budget, proofs)
+    preserved = _preserved(step, assume, allowed(effort, budget), proofs)
     given: dict[str, Any] = {"open": open_names, "assume": assume}
     asked = [invariant(rule, sp.And(*preserved), **given)] if preserved else []
     asked.append(finite_steps(rule, invariants=preserved, **given))
-    return check(subject, asked, budget=budget, proofs=proofs)
+    return check(subject, asked, effort=effort, budget=budget, proofs=proofs)
 
 
-def _preserved(step: Step, assume: list[sp.Basic], budget: float, proofs: Proofs) -> list[sp.Basic]:
+def _preserved(
+    step: Step, assume: list[sp.Basic], effort: Effort, proofs: Proofs
+) -> list[sp.Basic]:
     """The conditions ``state >= 0`` that are preserved together; those that are not are left out.
 
     Each round asks less, so there are at most as many rounds as states.
     """
-    until = time.monotonic() + budget
     begun = [name for name, at in step.initial.items() if at != PARAM and bool(at >= 0)]
     conditions = [state(name) >= 0 for name in begun]
     while conditions:
@@ -230,7 +244,7 @@ def _preserved(step: Step, assume: list[sp.Basic], budget: float, proofs: Proofs
         failing = [
             condition
             for condition in conditions
-            if not _is_preserved(step, condition, given, until - time.monotonic(), proofs)
+            if not _is_preserved(step, condition, given, effort, proofs)
         ]
         if not failing:
             break
@@ -239,8 +253,8 @@ def _preserved(step: Step, assume: list[sp.Basic], budget: float, proofs: Proofs
 
 
 def _is_preserved(
-    step: Step, condition: sp.Basic, given: tuple[sp.Basic, ...], budget: float, proofs: Proofs
+    step: Step, condition: sp.Basic, given: tuple[sp.Basic, ...], effort: Effort, proofs: Proofs
 ) -> bool:
     goals, presumes = inductive(step, condition, given=sp.And(*given))
     claim = Claim("preserved", "", step.rule, goals, presumes)
-    return budget > 0 and claim.verify(budget=budget, proofs=proofs).proved
+    return effort.left > 0 and claim.judge(effort, proofs).proved

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from closedform.effort import Effort
 from closedform.verify.tactics.lemmas import implies
 from closedform.verify.tactics.solver import Reading, ask, entails, has_integers
 from closedform.verify.terms.build import (
@@ -36,7 +37,7 @@ from closedform.verify.terms.build import (
     substitute,
     subtract,
 )
-from closedform.verify.terms.limits import LIMITS, Deadline
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import Op, Term, chain, walk
 
 _CHOICES = frozenset({Op.ITE, Op.MINIMUM, Op.MAXIMUM, Op.ABSOLUTE, Op.SIGN, Op.FLOOR})
@@ -73,17 +74,17 @@ class Sequent:
         )
 
 
-def split(sequent: Sequent, deadline: Deadline) -> list[Sequent]:
+def split(sequent: Sequent, effort: Effort) -> list[Sequent]:
     """Returns the cases of a sequent: goals without choices or floors.
 
     Raises:
         TooManyCases: There are too many.
-        OutOfTime: The moment has passed.
+        OutOfEffort: Its effort is used up.
     """
     cases: list[Sequent] = []
     pending = [sequent]
     while pending:
-        deadline.check()
+        effort.check()
         if len(cases) + len(pending) > LIMITS.cases:
             raise TooManyCases
         current = pending.pop()
@@ -91,22 +92,20 @@ def split(sequent: Sequent, deadline: Deadline) -> list[Sequent]:
         if node is None:
             cases.append(current)
         elif node.op is Op.FLOOR:
-            pending.append(_without_floor(current, node, deadline))
+            pending.append(_without_floor(current, node, effort))
         elif len(chain(node)[0]) > LIMITS.short_chain:
             pending.extend(_branches_of(current, node))
         else:
-            pending.extend(_without_choice(current, node, deadline))
+            pending.extend(_without_choice(current, node, effort))
     return cases
 
 
 def is_feasible(
-    facts: tuple[Term, ...], deadline: Deadline, readings: tuple[Reading, ...] = (Reading.REAL,)
+    facts: tuple[Term, ...], effort: Effort, readings: tuple[Reading, ...] = (Reading.REAL,)
 ) -> bool:
     """Returns False only where the order solver shows that some facts contradict each other."""
-    milliseconds = deadline.milliseconds(LIMITS.feasible_ms)
-    return not any(
-        ask(facts, milliseconds, reading, with_lemmas=False).refuted for reading in readings
-    )
+    portion = effort.step(LIMITS.feasible_work)
+    return not any(ask(facts, portion, reading, with_lemmas=False).refuted for reading in readings)
 
 
 def _innermost_choice(root: Term) -> Term | None:
@@ -125,10 +124,10 @@ def _innermost_choice(root: Term) -> Term | None:
         node = inner
 
 
-def _without_choice(sequent: Sequent, node: Term, deadline: Deadline) -> Iterator[Sequent]:
+def _without_choice(sequent: Sequent, node: Term, effort: Effort) -> Iterator[Sequent]:
     for condition, chosen in alternatives(node):
         case = sequent.knowing(condition)
-        if condition.op is Op.FALSE or not is_feasible(case.facts, deadline):
+        if condition.op is Op.FALSE or not is_feasible(case.facts, effort):
             continue
         goal = substitute(case.goal, {node: chosen})
         if node.op is Op.ITE:
@@ -161,7 +160,7 @@ def _settle(goal: Term, condition: Term, *, holds: bool) -> Term:
     return substitute(goal, same)
 
 
-def _without_floor(sequent: Sequent, node: Term, deadline: Deadline) -> Sequent:
+def _without_floor(sequent: Sequent, node: Term, effort: Effort) -> Sequent:
     """The floor as a new integer, with its defining inequalities."""
     number = node.args[0]
     whole = own_symbol(f"floor#{len(sequent.floors)}", integer=True)
@@ -170,7 +169,7 @@ def _without_floor(sequent: Sequent, node: Term, deadline: Deadline) -> Sequent:
         facts.append(implies(less_equal(bound, number), less_equal(bound, whole)))
         facts.append(implies(less(number, bound), less_equal(whole, subtract(bound, ONE))))
     facts += _of_logarithm(number, whole)
-    facts += _of_quotient(sequent, number, whole, deadline)
+    facts += _of_quotient(sequent, number, whole, effort)
     for other, of in sequent.floors.items():
         facts.append(implies(less_equal(of, number), less_equal(other, whole)))
         facts.append(implies(less_equal(number, of), less_equal(whole, other)))
@@ -194,15 +193,15 @@ def _of_logarithm(number: Term, whole: Term) -> list[Term]:
     ]
 
 
-def _of_quotient(sequent: Sequent, number: Term, whole: Term, deadline: Deadline) -> list[Term]:
+def _of_quotient(sequent: Sequent, number: Term, whole: Term, effort: Effort) -> list[Term]:
     """``floor(a / b) = n`` as ``n b <= a < (n + 1) b``, where the facts say that b > 0."""
     if number.op is not Op.DIVIDE or is_rational(number.args[1]):
         return []
     above, below = number.args
     if above.op is Op.LOG:
         return []
-    milliseconds = deadline.milliseconds(LIMITS.quotient_ms)
-    if entails(sequent.facts, less(ZERO, below), milliseconds, has_integers(*sequent.facts))[0]:
+    portion = effort.step(LIMITS.quotient_work)
+    if entails(sequent.facts, less(ZERO, below), portion, has_integers(*sequent.facts))[0]:
         next_multiple = multiply(add(whole, ONE), below)
         return [less_equal(multiply(whole, below), above), less(above, next_multiple)]
     return []

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 
 from flint import arb, ctx, fmpq
 
+from closedform.effort import Effort, OutOfEffort
 from closedform.verify.identity.canonical import is_zero
 from closedform.verify.identity.equality import fold_period
 from closedform.verify.tactics.cases import Sequent, TooManyCases
@@ -30,7 +31,7 @@ from closedform.verify.tactics.escalation import EVALUATION, IDENTITY, escalate
 from closedform.verify.terms.build import TRUE, less_equal, rational, subtract
 from closedform.verify.terms.evaluate import Undefined, holds, value
 from closedform.verify.terms.facts import NON_NEGATIVE, STRICT, Direction
-from closedform.verify.terms.limits import LIMITS, Deadline, OutOfTime
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.partition import FOREVER, Segment, partition
 from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, walk
 from closedform.verify.terms.trend import trend
@@ -62,23 +63,23 @@ class Walkthrough:
         return self.counterexample is None and self.open is None
 
 
-def walk_through(statement: Term, clock: Term, first: int, deadline: Deadline) -> Walkthrough:
+def walk_through(statement: Term, clock: Term, first: int, effort: Effort) -> Walkthrough:
     """Decides a statement on all steps from ``first`` on.
 
     Args:
         statement: A truth in no symbol but the clock.
         clock: An integer symbol.
         first: The first step.
-        deadline: When to stop.
+        effort: The work that it may do.
 
     Raises:
-        OutOfTime: The moment has passed.
+        OutOfEffort: Its effort is used up.
     """
     result = Walkthrough()
-    decider = _Decider(clock, result, deadline)
+    decider = _Decider(clock, result, effort)
     pending = [(Segment(first, FOREVER, statement), 0)]
     while pending:
-        deadline.check()
+        effort.check()
         segment, depth = pending.pop()
         parts = decider.subdivided(segment)
         if depth < LIMITS.split_depth and parts != [segment]:
@@ -94,10 +95,10 @@ def walk_through(statement: Term, clock: Term, first: int, deadline: Deadline) -
 class _Decider:
     """Decides statements on single segments, and notes how."""
 
-    def __init__(self, clock: Term, result: Walkthrough, deadline: Deadline) -> None:
+    def __init__(self, clock: Term, result: Walkthrough, effort: Effort) -> None:
         self._clock = clock
         self._result = result
-        self._deadline = deadline
+        self._effort = effort
 
     def subdivided(self, segment: Segment[int]) -> list[Segment[int]]:
         """The segments on which no branch of a statement changes."""
@@ -107,7 +108,7 @@ class _Decider:
             segment.first,
             segment.end,
             levels=LIMITS.split_levels,
-            check=self._deadline.check,
+            check=self._effort.check,
         )
 
     def is_proved(self, segment: Segment[int]) -> bool:
@@ -215,7 +216,7 @@ class _Decider:
         if folded is None:
             return None
         statement, period = folded
-        inner = walk_segment(Segment(0, period, statement), self._clock, self._deadline)
+        inner = walk_segment(Segment(0, period, statement), self._clock, self._effort)
         if inner.counterexample is not None:
             step = inner.counterexample
             step += -((step - segment.first) // period) * period
@@ -234,7 +235,7 @@ class _Decider:
         for _ in range(LIMITS.segment_intervals):
             if not pending:
                 return (INTERVALS,)
-            self._deadline.check()
+            self._effort.check()
             first, last = pending.pop()
             if self._is_clear(statement, difference, first, last):
                 continue
@@ -261,11 +262,11 @@ class _Decider:
             facts.append(less_equal(self._clock, rational(segment.last)))
         sequent = Sequent(tuple(facts), segment.term(self._clock), {})
         try:
-            found = escalate(sequent, self._deadline.earlier(LIMITS.escalation_seconds))
+            found = escalate(sequent, self._effort.portion(LIMITS.escalation_work))
         except TooManyCases:
             return None
-        except OutOfTime:
-            self._deadline.check()
+        except OutOfEffort:
+            self._effort.check()
             return None
         return tuple(found.tactics) if found.is_proved else None
 
@@ -274,7 +275,7 @@ class _Decider:
             return None
         statement = segment.term(self._clock)
         for step in range(segment.first, segment.end):
-            self._deadline.check()
+            self._effort.check()
             found = holds(statement, {self._clock.value.name: fmpq(step)})
             if found is False or isinstance(found, Undefined):
                 self._result.counterexample = step
@@ -283,10 +284,10 @@ class _Decider:
         return (EVERY_STEP,)
 
 
-def walk_segment(segment: Segment[int], clock: Term, deadline: Deadline) -> Walkthrough:
+def walk_segment(segment: Segment[int], clock: Term, effort: Effort) -> Walkthrough:
     """Decides a statement on one segment, split again where that helps."""
     result = Walkthrough()
-    decider = _Decider(clock, result, deadline)
+    decider = _Decider(clock, result, effort)
     for part in decider.subdivided(segment):
         if not decider.is_proved(part):
             break

@@ -1,4 +1,4 @@
-"""The escalation of tactics for one sequent: the cheapest first, each within the deadline.
+"""The escalation of tactics for one sequent: the cheapest first, each within the effort.
 
 1. **case splitting** (``cases``): choices and floors away; the cases cover everything.
 2. **elimination** (``integers``): symbols replaced by what equalities say they are.
@@ -21,13 +21,14 @@ from dataclasses import dataclass, field
 
 from flint import fmpq
 
+from closedform.effort import Effort
 from closedform.verify.identity.canonical import SignOf, is_zero, numerator
 from closedform.verify.tactics.cases import Sequent, split
 from closedform.verify.tactics.integers import conditions_of, eliminate, integer_cases
 from closedform.verify.tactics.solver import Reading, ask, entails, has_integers
 from closedform.verify.terms import build
 from closedform.verify.terms.facts import sign_claims
-from closedform.verify.terms.limits import LIMITS, Deadline
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import Op, Sign, Term, walk
 
 EVALUATION = "evaluation"
@@ -56,40 +57,40 @@ class Escalation:
         return not self.open
 
 
-def escalate(sequent: Sequent, deadline: Deadline) -> Escalation:
+def escalate(sequent: Sequent, effort: Effort) -> Escalation:
     """Applies the tactics to the cases of a sequent; it stops at a few open cases.
 
     Raises:
-        OutOfTime: The moment has passed.
+        OutOfEffort: Its effort is used up.
         TooManyCases: The goal splits into too many cases.
     """
     result = Escalation()
-    for case in split(sequent, deadline):
-        deadline.check()
-        if not _prove_case(case, result, deadline):
+    for case in split(sequent, effort):
+        effort.check()
+        if not _prove_case(case, result, effort):
             result.open.append(case)
             if len(result.open) == LIMITS.open_cases:
                 break
     return result
 
 
-def _prove_case(case: Sequent, result: Escalation, deadline: Deadline) -> bool:
+def _prove_case(case: Sequent, result: Escalation, effort: Effort) -> bool:
     """Tactics 2 to 6 on a sequent without choices."""
-    model = _prove_simple(case, result, deadline)
+    model = _prove_simple(case, result, effort)
     if model is _PROVED:
         return True
     integers = has_integers(case.goal, *case.facts)
-    if integers and _prove_by_integers(case, result, deadline):
+    if integers and _prove_by_integers(case, result, effort):
         result.tactics[INTEGER_CASES] = None
         return True
     turned = _at_whole_turns(case)
-    if turned is not None and _prove_by_integers(turned, result, deadline):
+    if turned is not None and _prove_by_integers(turned, result, effort):
         result.tactics[TURNS] = None
         return True
     readings = (Reading.REAL, Reading.INTEGER) if integers else (Reading.REAL,)
     for reading in readings:
         asked = (*case.facts, build.negate(case.goal))
-        found = ask(asked, deadline.milliseconds(LIMITS.model_ms), reading).model
+        found = ask(asked, effort.step(LIMITS.model_work), reading).model
         if found is not None:
             result.models.append(found)
     if isinstance(model, Mapping):
@@ -97,9 +98,9 @@ def _prove_case(case: Sequent, result: Escalation, deadline: Deadline) -> bool:
     return False
 
 
-def _prove_by_integers(case: Sequent, result: Escalation, deadline: Deadline) -> bool:
-    parts = integer_cases(eliminate(case, deadline), deadline)
-    return all(_prove_simple(part, result, deadline) is _PROVED for part in parts)
+def _prove_by_integers(case: Sequent, result: Escalation, effort: Effort) -> bool:
+    parts = integer_cases(eliminate(case, effort), effort)
+    return all(_prove_simple(part, result, effort) is _PROVED for part in parts)
 
 
 def _at_whole_turns(case: Sequent) -> Sequent | None:
@@ -135,38 +136,38 @@ _PROVED = _Proved()
 
 
 def _prove_simple(
-    case: Sequent, result: Escalation, deadline: Deadline
+    case: Sequent, result: Escalation, effort: Effort
 ) -> _Proved | Mapping[str, fmpq] | None:
     """Tactics 2 to 4 on a sequent without choices."""
     if case.goal.op is Op.TRUE:
         result.tactics[EVALUATION] = None
         return _PROVED
-    case = eliminate(case, deadline)
+    case = eliminate(case, effort)
     conditions, goal = conditions_of(case.goal)
     facts = (*case.facts, *conditions)
     if goal.op is Op.AND:
         for part in goal.args:
-            found = _prove_simple(Sequent(facts, part, case.floors), result, deadline)
+            found = _prove_simple(Sequent(facts, part, case.floors), result, effort)
             if found is not _PROVED:
                 return found
         return _PROVED
     # Signs cost a question each, and an inequality is seldom an equality that needs them.
-    sign_of = signs_by(facts, deadline) if goal.op is Op.EQUAL else None
+    sign_of = signs_by(facts, effort) if goal.op is Op.EQUAL else None
     if goal.op in (Op.EQUAL, Op.LESS_EQUAL) and is_zero(build.subtract(*goal.args), sign_of):
         result.tactics[IDENTITY] = None
         return _PROVED
     integers = has_integers(goal, *facts)
-    reading, model = entails(facts, goal, deadline.milliseconds(LIMITS.order_ms), integers)
+    reading, model = entails(facts, goal, effort.step(LIMITS.order_work), integers)
     if reading is not None:
         result.tactics[reading.value] = None
         return _PROVED
-    if goal.op is Op.LESS_EQUAL and is_zero(build.subtract(*goal.args), signs_by(facts, deadline)):
+    if goal.op is Op.LESS_EQUAL and is_zero(build.subtract(*goal.args), signs_by(facts, effort)):
         result.tactics[IDENTITY] = None
         return _PROVED
     return model
 
 
-def signs_by(facts: tuple[Term, ...], deadline: Deadline) -> SignOf:
+def signs_by(facts: tuple[Term, ...], effort: Effort) -> SignOf:
     """Returns a function from a term to the sign that the order solver derives from the facts."""
     known: dict[Term, Sign] = {}
     integers = has_integers(*facts)
@@ -177,7 +178,7 @@ def signs_by(facts: tuple[Term, ...], deadline: Deadline) -> SignOf:
                 (
                     sign
                     for sign, goal in sign_claims(term).items()
-                    if entails(facts, goal, deadline.milliseconds(LIMITS.sign_ms), integers)[0]
+                    if entails(facts, goal, effort.step(LIMITS.sign_work), integers)[0]
                 ),
                 Sign.ANY,
             )

@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import permutations
 
+from closedform.effort import Effort
 from closedform.verify.identity.canonical import integral_scale, is_zero, whole_part
 from closedform.verify.tactics.cases import Sequent, is_feasible
 from closedform.verify.tactics.solver import Reading, ask, entails
 from closedform.verify.terms import build
-from closedform.verify.terms.limits import LIMITS, Deadline
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import Op, Term, symbols, walk
 
 _READINGS = (Reading.REAL, Reading.INTEGER)
@@ -28,13 +29,13 @@ _CURVED = frozenset(
 )
 
 
-def integer_cases(sequent: Sequent, deadline: Deadline) -> list[Sequent]:
+def integer_cases(sequent: Sequent, effort: Effort) -> list[Sequent]:
     """Returns the cases of a sequent that integers allow to tell apart, facts tightened."""
-    return list(_cases(sequent, frozenset(), 0, deadline))
+    return list(_cases(sequent, frozenset(), 0, effort))
 
 
 def _cases(
-    sequent: Sequent, done: frozenset[tuple[Term, Term]], depth: int, deadline: Deadline
+    sequent: Sequent, done: frozenset[tuple[Term, Term]], depth: int, effort: Effort
 ) -> Iterator[Sequent]:
     facts = tuple(tighten(sequent.facts))
     tight = Sequent(facts, sequent.goal, sequent.floors)
@@ -47,18 +48,18 @@ def _cases(
                 )
                 for alternative in alternatives:
                     case = rest.knowing(*tighten([alternative]))
-                    if is_feasible(case.facts, deadline, _READINGS):
-                        yield from _cases(case, done, depth + 1, deadline)
+                    if is_feasible(case.facts, effort, _READINGS):
+                        yield from _cases(case, done, depth + 1, effort)
                 return
-        pair = _neighbouring_floors(tight, done, deadline)
+        pair = _neighbouring_floors(tight, done, effort)
         if pair is not None:
             lower, upper = pair
             for difference in (build.ZERO, build.ONE):
                 case = tight.knowing(build.equal(upper, build.add(lower, difference)))
-                if is_feasible(case.facts, deadline, _READINGS):
-                    yield from _cases(case, done | {pair}, depth + 1, deadline)
+                if is_feasible(case.facts, effort, _READINGS):
+                    yield from _cases(case, done | {pair}, depth + 1, effort)
             return
-    yield tight.knowing(*_squeezed(facts, deadline))
+    yield tight.knowing(*_squeezed(facts, effort))
 
 
 def tighten(facts: Iterable[Term]) -> Iterator[Term]:
@@ -88,7 +89,7 @@ def _alternatives(fact: Term) -> list[Term]:
 
 
 def _neighbouring_floors(
-    sequent: Sequent, done: frozenset[tuple[Term, Term]], deadline: Deadline
+    sequent: Sequent, done: frozenset[tuple[Term, Term]], effort: Effort
 ) -> tuple[Term, Term] | None:
     """Two floors whose numbers are provably at most 1 apart, the lower one first."""
     used = {node for fact in sequent.facts for node in walk(fact) if node.op is Op.SYMBOL}
@@ -101,14 +102,12 @@ def _neighbouring_floors(
         goal = build.both(
             build.less_equal(build.ZERO, distance), build.less_equal(distance, build.ONE)
         )
-        if entails(
-            sequent.facts, goal, deadline.milliseconds(LIMITS.neighbours_ms), has_integers=False
-        )[0]:
+        if entails(sequent.facts, goal, effort.step(LIMITS.neighbours_work), has_integers=False)[0]:
             return pair
     return None
 
 
-def _squeezed(facts: tuple[Term, ...], deadline: Deadline) -> list[Term]:
+def _squeezed(facts: tuple[Term, ...], effort: Effort) -> list[Term]:
     """Equalities of integers between which the facts leave no room."""
     found = []
     for fact in facts:
@@ -117,15 +116,15 @@ def _squeezed(facts: tuple[Term, ...], deadline: Deadline) -> list[Term]:
         left, right = fact.args
         if integral_scale(build.subtract(left, right)) is None:
             continue
-        if ask((*facts, build.less(left, right)), deadline.milliseconds(LIMITS.squeeze_ms)).refuted:
+        if ask((*facts, build.less(left, right)), effort.step(LIMITS.squeeze_work)).refuted:
             found.append(build.equal(left, right))
     return found
 
 
-def eliminate(sequent: Sequent, deadline: Deadline) -> Sequent:
+def eliminate(sequent: Sequent, effort: Effort) -> Sequent:
     """Returns the sequent with symbols replaced by their values from equalities among the facts."""
     for _ in range(LIMITS.eliminations):
-        deadline.check()
+        effort.check()
         found = next(_definitions(sequent.facts), None)
         if found is None:
             break

@@ -1,7 +1,7 @@
-"""Proofs and refutations of claims, by an escalation of tactics within a time budget.
+"""Proofs and refutations of claims, by an escalation of tactics within an effort.
 
 The order: a goal about the clock alone is walked through (``clock``). Any other one is first
-evaluated at points (most false claims are refuted there, in milliseconds), then by the tactics of
+evaluated at points (most false claims are refuted there, in units), then by the tactics of
 ``escalation``, then at points again: models of z3 for open goals, points in open regions, and more
 random points. Only a tactic reports PROVED, only an exactly evaluated point REFUTED; everything
 else is UNKNOWN.
@@ -10,12 +10,12 @@ else is UNKNOWN.
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterable, Iterator, Mapping
 
 import sympy as sp
 from flint import fmpq
 
+from closedform.effort import Effort, OutOfEffort, Watch
 from closedform.errors import VerificationError
 from closedform.verify.identity.canonical import is_zero
 from closedform.verify.tactics.cases import Sequent, TooManyCases
@@ -29,7 +29,7 @@ from closedform.verify.tactics.samples import (
     examine,
     simplified,
 )
-from closedform.verify.tactics.solver import Reading, ask, missing
+from closedform.verify.tactics.solver import Reading, ask, missing, session
 from closedform.verify.terms.build import (
     either,
     equal,
@@ -42,7 +42,7 @@ from closedform.verify.terms.build import (
 )
 from closedform.verify.terms.evaluate import holds
 from closedform.verify.terms.facts import is_non_negative
-from closedform.verify.terms.limits import LIMITS, Deadline, OutOfTime
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tensor_functions import FUNCTIONS, REDUCE_MAX, REDUCE_SUM, kind_of
 from closedform.verify.terms.tree import TRUTHS, Op, Sign, Term, show, symbols, walk
 from closedform.verify.terms.verdict import Status, Verdict
@@ -53,7 +53,7 @@ REGIONS = "points of an open case"
 
 
 def prove(
-    goal: Term, *, assume: Iterable[Term] = (), budget: float = 10.0, seed: int = 0
+    goal: Term, *, assume: Iterable[Term] = (), effort: Effort | None = None, seed: int = 0
 ) -> Verdict:
     """Returns whether a goal holds for all values of its symbols that the assumptions admit.
 
@@ -63,7 +63,8 @@ def prove(
     Args:
         goal: A truth. The declarations of its symbols (integer, sign) are assumptions.
         assume: More assumptions.
-        budget: The seconds that it may take.
+        effort: The work that it may do; that of one claim if None. The verdict is a function of the
+            goal, the assumptions, the seed and the work that is left: not of the machine.
         seed: Where the random points begin; the same seed draws the same points.
 
     Raises:
@@ -80,40 +81,38 @@ def prove(
         >>> prove(less(cospi(x), ONE)).counterexample
         {'x': 0}
     """
-    begun = time.monotonic()
     if goal.op not in TRUTHS:
         raise VerificationError(f"only a truth can be proved, got the number {show(goal)}")
-    assumptions = tuple(assume)
-    verdict = _prove(goal, assumptions, Deadline.after(budget), budget, seed)
-    return verdict.after(time.monotonic() - begun)
+    allowed = Effort.of(LIMITS.claim_work) if effort is None else effort
+    watch = Watch()
+    with session():
+        verdict = _prove(goal, tuple(assume), allowed, seed)
+    return verdict.after(watch.seconds)
 
 
-def _prove(
-    goal: Term, assumptions: tuple[Term, ...], deadline: Deadline, budget: float, seed: int
-) -> Verdict:
+def _prove(goal: Term, assumptions: tuple[Term, ...], effort: Effort, seed: int) -> Verdict:
+    units = effort.left
     elementwise, given = without_tensor_functions(goal, assumptions)
-    walked = _walked(elementwise, given, deadline.earlier(budget * LIMITS.tactics_share))
+    walked = _walked(elementwise, given, effort.portion(units * LIMITS.tactics_share))
     if walked is not None:
         return walked
     sampler = Sampler(goal, assumptions, seed)
 
     def refuted(found: Counterexample, tactic: str, tried: Tally) -> Verdict:
-        soon = deadline.earlier(LIMITS.simplifying_seconds)
+        soon = effort.portion(LIMITS.simplifying_work)
         return _refuted(simplified(found, goal, sampler.assumptions, soon), tactic, tried)
 
-    tally = sampler.search(
-        LIMITS.first_points, deadline.earlier(min(LIMITS.first_seconds, budget / 4))
-    )
+    tally = sampler.search(LIMITS.first_points, effort.portion(min(LIMITS.first_work, units / 4)))
     if tally.counterexample is not None:
         return refuted(tally.counterexample, SAMPLES, tally)
     reason = "no tactic proved it"
     result = Escalation()
-    until = deadline.earlier(budget * LIMITS.tactics_share)
+    until = effort.portion(units * LIMITS.tactics_share)
     try:
         facts = (*declarations(elementwise, *given), *given)
         result = escalate(Sequent(facts, elementwise, {}), until)
         if result.is_proved:
-            return _proved(result, sampler, tally, deadline)
+            return _proved(result, sampler, tally, effort)
         found = _from_models(result, sampler)
         if found is not None:
             return refuted(found, MODELS, tally)
@@ -121,18 +120,18 @@ def _prove(
         if found is not None:
             return refuted(found, REGIONS, tally)
         reason = f"{len(result.open)} of its cases were not proved"
-    except OutOfTime:
-        reason = f"the budget of {budget:g} s ended"
+    except OutOfEffort:
+        reason = effort.why()
     except TooManyCases:
         reason = "it splits into too many cases"
-    again = sampler.search(LIMITS.last_points, deadline.earlier(LIMITS.last_seconds))
+    again = sampler.search(LIMITS.last_points, effort.portion(LIMITS.last_work))
     total = Tally(tally.satisfied + again.satisfied, tally.undecided + again.undecided)
     if again.counterexample is not None:
         return refuted(again.counterexample, SAMPLES, total)
     return _unknown(reason, total)
 
 
-def _walked(goal: Term, assumptions: tuple[Term, ...], deadline: Deadline) -> Verdict | None:
+def _walked(goal: Term, assumptions: tuple[Term, ...], effort: Effort) -> Verdict | None:
     """The verdict on a goal without symbols, or with none but the clock; None if not decided."""
     declared = symbols(goal, *assumptions)
     statement = either(*(negate(assumption) for assumption in assumptions), goal)
@@ -148,8 +147,8 @@ def _walked(goal: Term, assumptions: tuple[Term, ...], deadline: Deadline) -> Ve
     if len(declared) > 1 or not clock.value.integer or first is None:
         return None
     try:
-        result = walk_through(statement, clock, first, deadline)
-    except OutOfTime:
+        result = walk_through(statement, clock, first, effort)
+    except OutOfEffort:
         return None
     if result.counterexample is not None:
         point = {clock.value.name: fmpq(result.counterexample)}
@@ -161,9 +160,9 @@ def _walked(goal: Term, assumptions: tuple[Term, ...], deadline: Deadline) -> Ve
 _FIRST_STEPS = {Sign.NONNEGATIVE: 0, Sign.POSITIVE: 1}
 
 
-def _proved(result: Escalation, sampler: Sampler, tally: Tally, deadline: Deadline) -> Verdict:
+def _proved(result: Escalation, sampler: Sampler, tally: Tally, effort: Effort) -> Verdict:
     """A proof, confirmed by more points: one that contradicts it is a fault of the prover."""
-    more = sampler.search(LIMITS.confirming_points, deadline.earlier(LIMITS.confirming_seconds))
+    more = sampler.search(LIMITS.confirming_points, effort.portion(LIMITS.confirming_work))
     found = more.counterexample
     if found is not None and not found.is_undefined:
         raise VerificationError(
@@ -220,15 +219,17 @@ def _near(model: Mapping[str, fmpq], sampler: Sampler) -> Counterexample | None:
 
 
 def _from_regions(
-    result: Escalation, sampler: Sampler, deadline: Deadline, seed: int
+    result: Escalation, sampler: Sampler, effort: Effort, seed: int
 ) -> Counterexample | None:
     """Points of the open cases: integer parameters at random, z3 finds the rest."""
     chance = random.Random(seed)
     declared = symbols(sampler.goal, *sampler.assumptions)
     for case in result.open[:6]:
         for fixed in _random_facts(declared, chance):
-            deadline.check()
-            model = ask((*case.facts, *fixed), LIMITS.region_ms, Reading.INTEGER).model
+            effort.check()
+            model = ask(
+                (*case.facts, *fixed), effort.portion(LIMITS.region_work), Reading.INTEGER
+            ).model
             found = None if model is None else _near(model, sampler)
             if found is not None:
                 return found

@@ -15,13 +15,14 @@ from itertools import islice
 
 from flint import fmpq
 
+from closedform.effort import Effort
 from closedform.verify.identity.canonical import is_zero
 from closedform.verify.terms import build
 from closedform.verify.terms.build import ONE, ZERO, add, both, multiply, substitute, subtract
 from closedform.verify.terms.evaluate import Undefined, holds, text_of, value
 from closedform.verify.terms.facts import sign_claims
 from closedform.verify.terms.interval import Interval
-from closedform.verify.terms.limits import LIMITS, Deadline
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import RELATIONS, Op, Sign, Term, symbols, walk
 
 Point = dict[str, fmpq]
@@ -80,7 +81,7 @@ def examine(
 
 
 def simplified(
-    found: Counterexample, goal: Term, assumptions: tuple[Term, ...], deadline: Deadline
+    found: Counterexample, goal: Term, assumptions: tuple[Term, ...], effort: Effort
 ) -> Counterexample:
     """Returns a counterexample of the same kind with simpler numbers, where there is one nearby.
 
@@ -92,7 +93,7 @@ def simplified(
         before = found.point[name]
         is_integer = declared[name].value.integer
         for number in (*_SIMPLE, fmpq(before.floor()), fmpq((before / 2).floor())):
-            if deadline.left <= 0 or (number == before and number in _SIMPLE):
+            if effort.left <= 0 or (number == before and number in _SIMPLE):
                 break
             if number == before or (is_integer and number.q != 1):
                 continue
@@ -180,26 +181,22 @@ class Sampler:
         self._order = self._drawing_order()
         self._roots = self._root_terms()
 
-    def search(self, most: int, deadline: Deadline) -> Tally:
-        """Evaluates the goal at up to ``most`` points, until a counterexample or the deadline."""
+    def search(self, most: int, effort: Effort) -> Tally:
+        """Evaluates the goal at up to ``most`` points, until a counterexample or the effort."""
         tally = Tally()
         if not self._symbols:
-            return self._search([{}], tally, 1, deadline)
+            return self._search([{}], tally, 1, effort)
         attempts = 0
-        while (
-            tally.satisfied + tally.undecided < most and attempts < 20 * most and deadline.left > 0
-        ):
+        while tally.satisfied + tally.undecided < most and attempts < 20 * most and effort.left > 0:
             attempts += 1
-            self._search(self._draw(), tally, most, deadline)
+            self._search(self._draw(), tally, most, effort)
             if tally.counterexample is not None:
                 break
         return tally
 
-    def _search(
-        self, points: Iterable[Point], tally: Tally, most: int, deadline: Deadline
-    ) -> Tally:
+    def _search(self, points: Iterable[Point], tally: Tally, most: int, effort: Effort) -> Tally:
         for point in points:
-            if tally.tried >= most or deadline.left <= 0:
+            if tally.tried >= most or effort.left <= 0:
                 break
             if any(holds(each, point, (64,)) is not True for each in self.assumptions):
                 continue

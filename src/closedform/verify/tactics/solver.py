@@ -11,18 +11,21 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from flint import fmpq
 
+from closedform.effort import UNLIMITED, Effort, spend
 from closedform.errors import VerificationError
 from closedform.language.symbols import InternalName
 from closedform.verify.tactics.lemmas import is_function, lemmas_of, lemmas_of_pair
 from closedform.verify.terms.build import negate
-from closedform.verify.terms.limits import LIMITS, NEVER, Deadline
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.tree import RELATIONS, TRUTHS, Op, Sign, Term, walk
 
 _INSTALL = 'pip install "closedform[prove]"'
@@ -56,6 +59,58 @@ def missing() -> str:
     return f"the solver z3, which may prove it, is not installed: {_INSTALL}"
 
 
+class _Session:
+    """A context of z3, and the resource units that it has used.
+
+    The numbers that z3 gives to its terms, and so the order in which it searches, depend on what a
+    context was asked before. A goal has one of its own, so its verdict does not.
+    """
+
+    def __init__(self) -> None:
+        self.context = z3.Context()
+        self._used = 0
+
+    def used(self, solver: Any) -> int:
+        """The resource units since the last question."""
+        statistics = solver.statistics()
+        if "rlimit count" not in statistics.keys():  # noqa: SIM118 - z3's statistics, no mapping
+            return 0
+        before, self._used = self._used, int(statistics.get_key_value("rlimit count"))
+        return self._used - before
+
+
+class _Sessions(threading.local):
+    """The session of the goal that a thread proves, made at its first question."""
+
+    is_open = False
+    session: _Session | None = None
+
+
+_SESSIONS = _Sessions()
+# The largest limit that z3 takes: 0 is none.
+_MOST_UNITS = 2**32 - 1
+
+
+@contextmanager
+def session() -> Iterator[None]:
+    """One context of z3 for all questions within: those of one goal."""
+    before = _SESSIONS.is_open, _SESSIONS.session
+    _SESSIONS.is_open, _SESSIONS.session = True, None
+    try:
+        yield
+    finally:
+        _SESSIONS.is_open, _SESSIONS.session = before
+
+
+def _current() -> _Session:
+    """The session of the goal; a new one for a question outside of goals."""
+    if not _SESSIONS.is_open:
+        return _Session()
+    if _SESSIONS.session is None:
+        _SESSIONS.session = _Session()
+    return _SESSIONS.session
+
+
 class Reading(StrEnum):
     """How z3 is asked: which of its solvers, and whether integers are integers."""
 
@@ -79,26 +134,24 @@ class Answer:
 
 def ask(
     facts: Iterable[Term],
-    milliseconds: int,
+    effort: Effort,
     reading: Reading = Reading.REAL,
     *,
     with_lemmas: bool = True,
 ) -> Answer:
     """Returns whether some facts contradict each other, or a model of them.
 
-    The time is for writing the question, too. Where it ends there, and without z3, the answer is
+    The effort is for writing the question, too. Where it ends there, and without z3, the answer is
     neither.
     """
     asked = tuple(facts)
     if is_too_large(asked):
         return Answer(refuted=False)
-    deadline = Deadline.after(milliseconds / 1000)
     try:
-        question = Question(asked, reading, with_lemmas=with_lemmas, deadline=deadline)
+        question = Question(asked, reading, with_lemmas=with_lemmas, effort=effort)
     except MissingSolverError:
         return Answer(refuted=False)
-    left = int(deadline.left * 1000)
-    return question.answer(left) if left > 0 else Answer(refuted=False)
+    return question.answer(effort) if effort.left else Answer(refuted=False)
 
 
 def is_too_large(facts: tuple[Term, ...]) -> bool:
@@ -108,7 +161,7 @@ def is_too_large(facts: tuple[Term, ...]) -> bool:
 
 
 def entails(
-    facts: Iterable[Term], goal: Term, milliseconds: int, has_integers: bool
+    facts: Iterable[Term], goal: Term, effort: Effort, has_integers: bool
 ) -> tuple[Reading | None, Mapping[str, fmpq] | None]:
     """Returns the reading in which z3 finds that facts entail a goal, else None and a model.
 
@@ -118,12 +171,13 @@ def entails(
     """
     asked = (*facts, negate(goal))
     model: Mapping[str, fmpq] | None = None
+    units = effort.left
     for reading, share in _SHARES.items():
         if reading is Reading.INTEGER and not has_integers:
             continue
         if reading is Reading.NONLINEAR and model is not None:
             continue
-        answer = ask(asked, int(milliseconds * share), reading)
+        answer = ask(asked, effort.portion(units * share), reading)
         if answer.refuted:
             return reading, None
         model = answer.model or model
@@ -144,10 +198,11 @@ class Question:
         reading: Reading,
         *,
         with_lemmas: bool = True,
-        deadline: Deadline = NEVER,
+        effort: Effort = UNLIMITED,
     ) -> None:
         self.reading = reading
-        self._deadline = deadline
+        self._effort = effort
+        self._session = _current()
         self._numbers: dict[Term, Any] = {}
         self._truths: dict[Term, Any] = {}
         self._definitions: list[Any] = []
@@ -161,15 +216,20 @@ class Question:
 
     def text(self) -> str:
         """Returns the question as SMT-LIB, for another solver."""
-        solver = z3.Solver()
+        solver = z3.Solver(ctx=self._session.context)
         solver.add(*self.assertions)
         return str(solver.to_smt2())
 
-    def answer(self, milliseconds: int) -> Answer:
-        """Returns z3's answer within a time; an answer that it cannot give is neither."""
+    def answer(self, effort: Effort) -> Answer:
+        """Returns z3's answer within an effort; an answer that it cannot give is neither."""
+        # Measured on sums of squares: a time before the first resource unit is counted.
+        spend(2 * len(self._symbols) ** 2)
+        if not effort.left:
+            return Answer(False)
         solver = self._solver()
-        solver.set("timeout", milliseconds)
-        solver.set("rlimit", milliseconds * LIMITS.work_per_ms)
+        solver.set("rlimit", min(effort.left * LIMITS.solver_units, _MOST_UNITS))
+        if effort.seconds is not None:
+            solver.set("timeout", max(1, int(effort.seconds_left * 1000)))
         solver.add(*self.assertions)
         try:
             found = solver.check()
@@ -178,11 +238,13 @@ class Question:
             return Answer(False, self._model(solver.model()) if found == z3.sat else None)
         except z3.Z3Exception:
             return Answer(False)
+        finally:
+            spend(self._session.used(solver) // LIMITS.solver_units)
 
     def _solver(self) -> Any:
         if self.reading is Reading.NONLINEAR:
-            return z3.Tactic("qfnra-nlsat").solver()
-        return z3.Solver()
+            return z3.Tactic("qfnra-nlsat", ctx=self._session.context).solver()
+        return z3.Solver(ctx=self._session.context)
 
     def _model(self, model: Any) -> dict[str, fmpq]:
         return {
@@ -195,8 +257,7 @@ class Question:
         met: list[Term] = []
         position = 0
         while (
-            position < min(len(self._functions), LIMITS.stated_functions)
-            and self._deadline.left > 0
+            position < min(len(self._functions), LIMITS.stated_functions) and self._effort.left > 0
         ):
             node = self._functions[position]
             position += 1
@@ -231,7 +292,7 @@ class Question:
             case Op.NOT:
                 return z3.Not(parts[0])
             case _:
-                return z3.BoolVal(node.op is Op.TRUE)
+                return z3.BoolVal(node.op is Op.TRUE, self._session.context)
 
     def _make_number(self, node: Term) -> Any:
         if is_function(node):
@@ -248,11 +309,11 @@ class Question:
     def _special(self, node: Term, args: list[Any]) -> Any:
         match node.op:
             case Op.RATIONAL:
-                return _constant(node.value)
+                return self._constant(node.value)
             case Op.SYMBOL:
                 return self._symbol(node)
             case Op.POWER:
-                product = z3.RealVal(1)
+                product = self._constant(fmpq(1))
                 for _ in range(int(node.args[1].value.p)):
                     product = product * args[0]
                 return product
@@ -263,7 +324,7 @@ class Question:
             case Op.PI:
                 circle = self._fresh("pi")
                 low, high = fmpq(314159, 100000), fmpq(31416, 10000)
-                self._definitions += [circle > _constant(low), circle < _constant(high)]
+                self._definitions += [circle > self._constant(low), circle < self._constant(high)]
                 return circle
             case Op.LOOKUP:
                 return self._table(node, args[0])
@@ -273,9 +334,9 @@ class Question:
 
     def _table(self, node: Term, index: Any) -> Any:
         entry = self._fresh("entry")
-        constants = [_constant(value) for value in node.value]
-        self._definitions += [entry >= _constant(min(node.value))]
-        self._definitions += [entry <= _constant(max(node.value))]
+        constants = [self._constant(value) for value in node.value]
+        self._definitions += [entry >= self._constant(min(node.value))]
+        self._definitions += [entry <= self._constant(max(node.value))]
         if len(constants) <= 64:
             cases = enumerate(constants)
             self._definitions += [
@@ -286,8 +347,7 @@ class Question:
     def _symbol(self, node: Term) -> Any:
         declared = node.value
         whole = declared.integer and self.reading is Reading.INTEGER
-        name = _name_in_z3(declared.name)
-        variable = z3.Int(name) if whole else z3.Real(name)
+        variable = self._variable(_name_in_z3(declared.name), whole)
         self._symbols[declared.name] = variable
         number = z3.ToReal(variable) if whole else variable
         if declared.sign is not Sign.ANY:
@@ -298,8 +358,15 @@ class Question:
     def _fresh(self, kind: str, *, integer: bool = False) -> Any:
         name = _name_in_z3(InternalName(f"{kind}!{len(self._numbers)}", "fresh"))
         if integer and self.reading is Reading.INTEGER:
-            return z3.ToReal(z3.Int(name))
-        return z3.Real(name)
+            return z3.ToReal(self._variable(name, True))
+        return self._variable(name, False)
+
+    def _variable(self, name: str, whole: bool) -> Any:
+        make = z3.Int if whole else z3.Real
+        return make(name, self._session.context)
+
+    def _constant(self, number: fmpq) -> Any:
+        return z3.RealVal(f"{number.p}/{number.q}", self._session.context)
 
 
 def _name_in_z3(name: str) -> str:
@@ -324,10 +391,6 @@ def _new(root: Term, *known: Mapping[Term, Any]) -> Iterator[Term]:
         else:
             pending.append((node, True))
             pending.extend((arg, False) for arg in node.args)
-
-
-def _constant(number: fmpq) -> Any:
-    return z3.RealVal(f"{number.p}/{number.q}")
 
 
 def _fraction(number: Any) -> fmpq:
@@ -358,7 +421,9 @@ _ARITHMETIC: Mapping[Op, Callable[..., Any]] = {
     Op.MINIMUM: lambda a, b: z3.If(a <= b, a, b),
     Op.MAXIMUM: lambda a, b: z3.If(a >= b, a, b),
     Op.ABSOLUTE: lambda a: z3.If(a >= 0, a, -a),
-    Op.SIGN: lambda a: z3.If(a > 0, z3.RealVal(1), z3.If(a < 0, z3.RealVal(-1), z3.RealVal(0))),
+    Op.SIGN: lambda a: z3.If(
+        a > 0, z3.RealVal(1, a.ctx), z3.If(a < 0, z3.RealVal(-1, a.ctx), z3.RealVal(0, a.ctx))
+    ),
 }
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from flint import arb, ctx, fmpq, fmpz
 
+from closedform.effort import METER
 from closedform.errors import VerificationError
 from closedform.verify.terms import tensor_functions as functions
 from closedform.verify.terms.build import satisfied
@@ -28,6 +29,8 @@ from closedform.verify.terms.linear import LinearForm, linear_forms
 from closedform.verify.terms.tree import Op, Term, walk
 
 PRECISIONS = (64, 256, 1024)
+# Units of work for one operation on fractions or balls.
+_STEP = 3
 # The exponential of a larger number stays undecided.
 _LARGEST_EXPONENT = fmpq(2) ** 40
 
@@ -93,7 +96,9 @@ def _evaluate(root: Term, point: Mapping[str, Any]) -> Result:
     """Evaluates with a stack: missing operands of a node are pushed until none is missing."""
     done: dict[Term, Result] = {}
     pending = [root]
+    meter = METER
     while pending:
+        meter.work += _STEP
         node = pending[-1]
         if node in done:
             pending.pop()

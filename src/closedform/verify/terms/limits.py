@@ -1,56 +1,8 @@
-"""The cost limits of a proof in one table, and its deadline."""
+"""The cost limits of a proof in one table."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-
-
-class OutOfTime(Exception):  # noqa: N818 - a bound that is met, not a fault
-    """The moment has passed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Deadline:
-    """A moment on the machine's clock.
-
-    Args:
-        moment: The moment, in seconds of ``time.monotonic``.
-    """
-
-    moment: float
-
-    @classmethod
-    def after(cls, seconds: float) -> Deadline:
-        """Returns the moment that many seconds from now."""
-        return cls(time.monotonic() + seconds)
-
-    @property
-    def left(self) -> float:
-        """The seconds that are left, at least 0."""
-        return max(0.0, self.moment - time.monotonic())
-
-    def earlier(self, seconds: float) -> Deadline:
-        """Returns the moment that many seconds from now, or this one if it is nearer."""
-        return Deadline(min(self.moment, time.monotonic() + seconds))
-
-    def check(self) -> None:
-        """Raises OutOfTime if the moment has passed."""
-        if time.monotonic() > self.moment:
-            raise OutOfTime
-
-    def milliseconds(self, most: int) -> int:
-        """Returns the milliseconds for one step that should take ``most``.
-
-        Raises:
-            OutOfTime: The moment has passed.
-        """
-        self.check()
-        return max(1, int(min(most, self.left * 1000)))
-
-
-NEVER = Deadline(float("inf"))
-"""A moment that does not come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,28 +13,28 @@ class Limits:
     that exceeds one is UNKNOWN.
     """
 
-    # Time
-    claim_seconds: float = 10.0  # s; one claim, if nothing else is said
-    validation_seconds: float = 5.0  # s; one translation validation, if nothing else is said
-    audit_seconds: float = 5.0  # s; one comparison of an audit
-    tactics_share: float = 0.7  # part of the budget; the rest is for the last points
-    first_seconds: float = 0.15  # s; points before the tactics
-    confirming_seconds: float = 0.05  # s; points after a proof
-    last_seconds: float = 2.0  # s; points where no tactic decided
-    simplifying_seconds: float = 0.1  # s; a simpler counterexample
-    escalation_seconds: float = 2.0  # s; the tactics on one segment of the clock
-    shared_seconds: float = 0.2  # s; a goal that an earlier proof may cover
-    general_seconds: float = 0.5  # s; a goal for any number in the place of its branches
-    order_ms: int = 3000  # ms; the order solver on one goal
-    model_ms: int = 1000  # ms; a model of an open case
-    refinement_seconds: float = 0.5  # s; that one branch of a graph is never reached
-    region_ms: int = 200  # ms; a point in an open case
-    quotient_ms: int = 600  # ms; whether the divisor in a floor is positive
-    neighbours_ms: int = 400  # ms; whether two floors are at most 1 apart
-    sign_ms: int = 300  # ms; the sign of one term
-    feasible_ms: int = 300  # ms; whether the facts of a case contradict each other
-    squeeze_ms: int = 150  # ms; whether an inequality of integers is an equality
-    work_per_ms: int = 20_000  # z3's deterministic work units, for a timer that it overlooks
+    # Work, in units of ``closedform.effort``: about a microsecond each
+    claim_work: int = 10 * 2**20  # one claim, if nothing else is said
+    validation_work: int = 5_000_000  # one translation validation, if nothing else is said
+    audit_work: int = 5_000_000  # one comparison of an audit
+    tactics_share: float = 0.7  # part of the effort; the rest is for the last points
+    first_work: int = 150_000  # points before the tactics
+    confirming_work: int = 50_000  # points after a proof
+    last_work: int = 2_000_000  # points where no tactic decided
+    simplifying_work: int = 100_000  # a simpler counterexample
+    escalation_work: int = 2_000_000  # the tactics on one segment of the clock
+    shared_work: int = 200_000  # a goal that an earlier proof may cover
+    general_work: int = 500_000  # a goal for any number in the place of its branches
+    order_work: int = 3_000_000  # the order solver on one goal
+    model_work: int = 1_000_000  # a model of an open case
+    refinement_work: int = 500_000  # that one branch of a graph is never reached
+    region_work: int = 200_000  # a point in an open case
+    quotient_work: int = 600_000  # whether the divisor in a floor is positive
+    neighbours_work: int = 400_000  # whether two floors are at most 1 apart
+    sign_work: int = 300_000  # the sign of one term
+    feasible_work: int = 300_000  # whether the facts of a case contradict each other
+    squeeze_work: int = 150_000  # whether an inequality of integers is an equality
+    solver_units: int = 2  # resource units of z3 in one unit of work
 
     # Points
     first_points: int = 160  # points before the tactics
@@ -121,7 +73,7 @@ class Limits:
     integer_depth: int = 5  # cases of integers within one another
     eliminations: int = 12  # symbols that equalities eliminate
     unfolded_segments: int = 64  # segments of a term that is too large as an expression
-    unfolding_seconds: float = 1.0  # s; to find them
+    unfolding_work: int = 1_000_000  # to find them
     few_branches: int = 8  # more branches: first proved for any number in their place
     listed_branches: int = 24  # undecided branches of a graph whose paths are listed
     reached_branches: int = 32  # branches that are asked whether they can be reached
@@ -177,7 +129,7 @@ class Limits:
     certificate_chunk: int = 2**16  # steps that run at once
     error_intervals: int = 4096  # intervals of error analysis
     error_rounds: int = 200  # rounds in which the worst intervals are halved
-    float_seconds: float = 2.0  # s; the floats of one graph
+    float_work: int = 2_000_000  # the floats of one graph
     float_segments: int = 400  # ranges of steps on which the floats of a graph are looked at
     invariant_rounds: int = 24  # rounds in which the ranges of states are widened
     few_milestones: int = 16  # milestones from each of which lengths double

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from closedform.effort import METER
 from closedform.errors import VerificationError
 
 T = TypeVar("T")
@@ -76,6 +77,10 @@ class Declared:
     sign: Sign = Sign.ANY
 
 
+# Units of work for a term that is made. One that is visited costs 2.
+_MAKING = 3
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Term:
     """An immutable term. Equal terms are those that are written alike.
@@ -93,6 +98,7 @@ class Term:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash((self.op, self.args, self.value)))
+        METER.work += _MAKING
 
     def __hash__(self) -> int:
         return self._hash
@@ -127,7 +133,9 @@ def walk(*roots: Term, skip: Container[Term] = ()) -> Iterator[Term]:
     """Yields each distinct term once, operands first; nothing in ``skip`` nor only below it."""
     done: set[Term] = set()
     pending = [(root, False) for root in reversed(roots)]
+    meter = METER
     while pending:
+        meter.work += 2
         node, ready = pending.pop()
         if node in done or node in skip:
             continue

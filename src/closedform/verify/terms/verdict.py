@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import sympy as sp
@@ -29,7 +29,7 @@ class Verdict:
         samples: The points at which the claim was evaluated and true.
         proved_until: Of an UNKNOWN verdict on all steps, the first step that is open: the claim is
             proved at every step below it. None where no such range was looked for or found.
-        seconds: The time that it took.
+        seconds: The time that it took; verdicts are compared without it.
     """
 
     status: Status
@@ -38,7 +38,7 @@ class Verdict:
     reason: str = ""
     samples: int = 0
     proved_until: int | None = None
-    seconds: float = 0.0
+    seconds: float = field(default=0.0, compare=False)
 
     @property
     def proved(self) -> bool:

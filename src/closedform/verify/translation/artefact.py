@@ -7,24 +7,25 @@ numbers; ``closedform.floats`` about the graph as engines run it, with rounding 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onnx import ModelProto, helper
 
 from closedform.compiler import refuse_nonfinite
+from closedform.effort import Effort
 from closedform.errors import ClosedFormError, VerificationError
 from closedform.importers.onnx_graph import read_model
 from closedform.ir.program import Program
 from closedform.language import Schedule
 from closedform.options import GraphOptions, ModelSpec
 from closedform.verify.certificates.floats import rule_floats, schedule_floats
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.rule_files import FILES, Part, combined, validate_file
 from closedform.verify.translation.rule_reading import Kinds
 from closedform.verify.translation.rule_terms import Model
-from closedform.verify.translation.translation import BUDGET, validate
+from closedform.verify.translation.translation import validate
 
 KEY = "closedform.translation"
 """The entry of the metadata that holds the verdict on the formula."""
@@ -33,7 +34,7 @@ FLOATS_KEY = "closedform.floats"
 """The entry of the metadata that holds the verdict on the floats of the graph."""
 
 
-def validate_model(source: Schedule, model: ModelProto, *, budget: float = BUDGET) -> Verdict:
+def validate_model(source: Schedule, model: ModelProto, *, effort: Effort | None = None) -> Verdict:
     """Returns whether a model is its source, and writes the verdicts into its metadata.
 
     The model is read back and the graph that it holds is validated, so the exporter is checked
@@ -43,14 +44,14 @@ def validate_model(source: Schedule, model: ModelProto, *, budget: float = BUDGE
     Args:
         source: What the model was made of.
         model: The model; its metadata gets an entry, a JSON object without times.
-        budget: The seconds that it may take.
+        effort: The work that it may do; that of one validation if None.
 
     Raises:
         VerificationError: They differ at a step that the message names.
         LoweringError: The value is NaN or infinite at a step that the message names.
     """
     graph = read_model(model)
-    verdict = validate(source, graph, budget=budget)
+    verdict = validate(source, graph, effort=effort)
     _check(verdict, f"schedule {source.name!r}")
     floats = schedule_floats(graph, last=source.last_step)
     if floats.check is not None:
@@ -66,7 +67,7 @@ def validate_rule(
     models: Mapping[str, ModelProto],
     *,
     program: Program | None = None,
-    budget: float = BUDGET,
+    effort: Effort | None = None,
 ) -> dict[str, Verdict]:
     """Returns whether the files of a rule are the rule; writes the verdicts into their metadata.
 
@@ -78,18 +79,18 @@ def validate_rule(
         options: How they were compiled.
         models: The models by the names of ``FILES``; others are left as they are.
         program: The step that the models were made of; its floats are checked if it is given.
-        budget: The seconds that it may take in all.
+        effort: The work that it may do in all; that of one validation if None.
 
     Raises:
         VerificationError: A file is not the rule; the message names the output and a point.
     """
-    deadline = time.monotonic() + budget
+    allowed = Effort.of(LIMITS.validation_work) if effort is None else effort
     kinds = Kinds(options.tensor_dtype, options.scalar_dtype)
     members = [(one.rule, one.params) for one in spec.assignments]
     verdicts = {}
     for name in sorted(FILES.keys() & models.keys()):
         try:
-            parts = validate_file(name, Model(members, kinds), models[name], deadline)
+            parts = validate_file(name, Model(members, kinds), models[name], allowed)
         except ClosedFormError as error:
             parts = [Part("", 0, Verdict(Status.UNKNOWN, reason=str(error)))]
         verdicts[name] = combined(parts)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import sympy as sp
 from onnx import ModelProto
 
+from closedform.effort import Effort, OutOfEffort
 from closedform.errors import VerificationError
 from closedform.importers.onnx_checks import CheckedModel
 from closedform.importers.onnx_graph import OnnxSource, checked_model, defaults_of, read_model
@@ -17,7 +18,7 @@ from closedform.verify.tactics.prover import prove
 from closedform.verify.terms import build
 from closedform.verify.terms.definedness import Obligation, is_partial, obligations
 from closedform.verify.terms.from_graph import as_stored, terms_of_graph
-from closedform.verify.terms.limits import LIMITS, Deadline, OutOfTime
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.partition import partition
 from closedform.verify.terms.sympy_io import term as term_of
 from closedform.verify.terms.sympy_io import to_sympy
@@ -127,10 +128,10 @@ def _written(root: Term) -> sp.Basic:
     except VerificationError:
         if set(symbols(root)) != {"t"}:
             raise
-        deadline = Deadline.after(LIMITS.unfolding_seconds)
+        effort = Effort.of(LIMITS.unfolding_work)
         try:
-            segments = partition(root, CLOCK, 0, MAX_STEP + 1, check=deadline.check)
-        except OutOfTime:
+            segments = partition(root, CLOCK, 0, MAX_STEP + 1, check=effort.check)
+        except OutOfEffort:
             segments = []
         if not 0 < len(segments) <= LIMITS.unfolded_segments:
             raise

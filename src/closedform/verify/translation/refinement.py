@@ -13,12 +13,12 @@ of it is defined wherever all operations of the source are. Each partial operati
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from flint import fmpq
 
+from closedform.effort import Effort
 from closedform.verify.identity import forms
 from closedform.verify.identity.congruence import Congruence
 from closedform.verify.identity.equality import Steps, operand_fits
@@ -34,7 +34,7 @@ from closedform.verify.terms.tree import Op, Sign, Term, symbols, walk
 
 
 def undefined_parts(
-    source: Term, computed: Term, steps: Steps, deadline: float
+    source: Term, computed: Term, steps: Steps, effort: Effort
 ) -> Iterator[Obligation]:
     """Yields the operations of a graph that are not shown to be defined where its source is.
 
@@ -42,7 +42,7 @@ def undefined_parts(
         source: The term of the source.
         computed: The term of the graph.
         steps: The steps at which it may run.
-        deadline: The moment, by the monotonic clock, at which proofs end.
+        effort: The work that proofs may do.
     """
     if source == computed:
         return
@@ -51,7 +51,7 @@ def undefined_parts(
         return
     known = _Known(obligations(source), steps)
     for demand in demands:
-        if not known.implies(demand, deadline):
+        if not known.implies(demand, effort):
             yield demand
 
 
@@ -70,19 +70,19 @@ class _Known:
     _signs: dict[Term, Sign] = field(default_factory=dict)
     _is_clock: dict[Term, bool] = field(default_factory=dict)
 
-    def implies(self, demand: Obligation, deadline: float) -> bool:
+    def implies(self, demand: Obligation, effort: Effort) -> bool:
         """Returns whether an operation of the graph is shown to be defined."""
         fitting = [each for each in self.given if set(each.path) <= set(demand.path)]
         return (
             any(each.goal == demand.goal for each in fitting)
-            or self._is_unreachable(demand, deadline)
+            or self._is_unreachable(demand, effort)
             or (demand.node is not None and operand_fits(demand.node, self._sign_of))
             or self._is_congruent(demand)
         )
 
     # --- ranges of integers ----------------------------------------------------------------------
 
-    def _is_unreachable(self, demand: Obligation, deadline: float) -> bool:
+    def _is_unreachable(self, demand: Obligation, effort: Effort) -> bool:
         """Whether a value that does not fit is never reached."""
         if demand.kind is not Kind.BRANCH:
             return False
@@ -91,13 +91,13 @@ class _Known:
         own = [
             part for part in demand.path if symbols(part).keys() == {self.steps.clock.value.name}
         ]
-        left = min(deadline - time.monotonic(), LIMITS.refinement_seconds)
-        if not own or left <= 0:
+        if not own or not effort.left:
             return False
         first, last = build.rational(self.steps.first), build.rational(self.steps.last)
         clock = self.steps.clock
         taken = build.less_equal(first, clock), build.less_equal(clock, last)
-        return prove(build.negate(build.both(*own)), assume=taken, budget=left).proved
+        portion = effort.portion(LIMITS.refinement_work)
+        return prove(build.negate(build.both(*own)), assume=taken, effort=portion).proved
 
     def _is_false(self, condition: Term) -> bool:
         """Whether no counter and no step makes a condition true, by the ranges of linear forms."""

@@ -6,9 +6,7 @@ outputs that differ there differ.
 
 from __future__ import annotations
 
-import math
 import random
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +15,7 @@ from typing import Any
 import sympy as sp
 from flint import arb, ctx, fmpq
 
+from closedform.effort import UNLIMITED, Effort
 from closedform.ir import DType, Graph, evaluate
 from closedform.language import t
 from closedform.verify.identity.equality import Steps
@@ -85,18 +84,18 @@ class Pair:
 
 
 def refutation(
-    pair: Pair, points: Iterable[Mapping[str, fmpq]], deadline: float = math.inf
+    pair: Pair, points: Iterable[Mapping[str, fmpq]], effort: Effort = UNLIMITED
 ) -> Verdict | None:
     """Returns a refutation at a point where no numbers that round to the constants would do.
 
     Args:
         pair: The output and its required value.
         points: The points that are tried, at least for a moment.
-        deadline: The moment, by the monotonic clock, at which it ends.
+        effort: The work that it may do, beyond that of the first points.
     """
-    until = max(deadline, time.monotonic() + LIMITS.first_seconds)
+    first = Effort.of(LIMITS.first_work)
     for point in points:
-        if time.monotonic() > until:
+        if not effort.left and not first.left:
             return None
         wanted = value_of(pair.source, point)
         found = value_of(pair.floats.outputs[pair.name], {**point, **pair.floats.balls})

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from onnx import ModelProto
 
+from closedform.effort import Effort
 from closedform.importers.onnx_checks import CheckedModel
 from closedform.importers.onnx_slices import Slices, Total
 from closedform.ir import naming
@@ -80,7 +81,7 @@ FILES: Mapping[str, _Kind] = {
 
 
 def validate_file(
-    name: str, model: Model, file: CheckedModel | ModelProto, deadline: float
+    name: str, model: Model, file: CheckedModel | ModelProto, effort: Effort
 ) -> list[Part]:
     """Returns what is shown of one of the ``FILES``.
 
@@ -88,9 +89,9 @@ def validate_file(
         name: Its name.
         model: The rules and their parameters.
         file: The file.
-        deadline: The moment, by the monotonic clock, at which it ends.
+        effort: The work that it may do.
     """
-    return _File(model, file, FILES[name], deadline).parts()
+    return _File(model, file, FILES[name], effort).parts()
 
 
 def combined(parts: Sequence[Part]) -> Verdict:
@@ -108,11 +109,11 @@ class _File:
     """The outputs of a file by parameters."""
 
     def __init__(
-        self, model: Model, file: CheckedModel | ModelProto, kind: _Kind, deadline: float
+        self, model: Model, file: CheckedModel | ModelProto, kind: _Kind, effort: Effort
     ) -> None:
         self.model = model
         self.kind = kind
-        self.deadline = deadline
+        self.effort = effort
         self.outputs = {value.name for value in file.graph.output}
         self.named = {
             param: {
@@ -169,9 +170,9 @@ class _File:
             needed = wanted()
             if not needed and not outputs:
                 return Verdict(Status.PROVED)
-            return validate_outputs(needed, self.slices.graph(sorted(outputs)), self.deadline)
+            return validate_outputs(needed, self.slices.graph(sorted(outputs)), self.effort)
 
-        return timed(decide)
+        return timed(decide, self.effort)
 
     def _sums(self) -> list[Part]:
         """Finds out which sum of the rules each total is, inner ones first."""

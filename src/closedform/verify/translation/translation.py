@@ -23,13 +23,13 @@ which it is proved (``proved_range``).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
 from flint import fmpq
 
+from closedform.effort import Effort, OutOfEffort, Watch
 from closedform.errors import ClosedFormError, VerificationError
 from closedform.ir import DType, Graph, Node, Op, Role
 from closedform.ir.graph import with_outputs
@@ -48,7 +48,7 @@ from closedform.verify.tactics.prover import prove
 from closedform.verify.terms import build, tree
 from closedform.verify.terms.definedness import obligations
 from closedform.verify.terms.from_graph import Constant, terms_of_graph
-from closedform.verify.terms.limits import LIMITS, Deadline, OutOfTime
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm
 from closedform.verify.terms.partition import Segments, Value, aligned, as_term, partition
 from closedform.verify.terms.sympy_io import term
@@ -69,9 +69,6 @@ from closedform.verify.translation.refutation import (
 from closedform.verify.translation.rule_reading import source_term
 from closedform.verify.translation.rule_terms import Wanted, model_of
 
-BUDGET = LIMITS.validation_seconds
-"""Seconds for one validation, if nothing else is said."""
-
 _READ = (
     "read over the real numbers, with each float constant at most half a unit in its last place "
     "from an exact number, "
@@ -89,7 +86,7 @@ PAIRS = (
     "it computes in pairs of float32, whose second parts are the rounding errors of the first: "
     "read over the real numbers they say nothing, the certificate of numerics measures them"
 )
-OUT_OF_TIME = "the budget ended before the terms of the graph were read"
+BEFORE_READ = "before the terms of the graph were read"
 BY_PARTS = "parts of a run"
 _SPLITTER = 4097.0
 
@@ -104,13 +101,15 @@ class OpenRun:
     is_equal: bool
 
 
-def validate(source: Schedule | UpdateRule, graph: Graph, *, budget: float = BUDGET) -> Verdict:
+def validate(
+    source: Schedule | UpdateRule, graph: Graph, *, effort: Effort | None = None
+) -> Verdict:
     """Returns whether a graph is its source, at every step at which it may run.
 
     Args:
         source: The source of the graph.
         graph: The graph, as it will be exported.
-        budget: The seconds that it may take.
+        effort: The work that it may do; that of one validation if None.
 
     Example:
         >>> from closedform import compile, schedules
@@ -120,27 +119,27 @@ def validate(source: Schedule | UpdateRule, graph: Graph, *, budget: float = BUD
         >>> validate(schedules.cosine(3e-4, 3e-5, 999), compile(lr)).status
         <Status.REFUTED: 'REFUTED'>
     """
-    deadline = time.monotonic() + budget
-    return timed(lambda: _validate(source, graph, deadline))
+    allowed = Effort.of(LIMITS.validation_work) if effort is None else effort
+    return timed(lambda: _validate(source, graph, allowed), allowed)
 
 
-def timed(decide: Callable[[], Verdict]) -> Verdict:
+def timed(decide: Callable[[], Verdict], effort: Effort) -> Verdict:
     """Returns a verdict with its time; UNKNOWN where the terms cannot be made or computed with."""
-    begun = time.monotonic()
+    watch = Watch()
     try:
         verdict = decide()
     except (ClosedFormError, ArithmeticError) as error:
         verdict = Verdict(Status.UNKNOWN, reason=str(error))
-    except OutOfTime:
-        verdict = Verdict(Status.UNKNOWN, reason=OUT_OF_TIME)
+    except OutOfEffort:
+        verdict = Verdict(Status.UNKNOWN, reason=f"{effort.why()}, {BEFORE_READ}")
     except RecursionError:
         verdict = Verdict(Status.UNKNOWN, reason="the terms are nested too deeply")
-    return verdict.after(time.monotonic() - begun)
+    return verdict.after(watch.seconds)
 
 
-def _validate(source: Schedule | UpdateRule, graph: Graph, deadline: float) -> Verdict:
+def _validate(source: Schedule | UpdateRule, graph: Graph, effort: Effort) -> Verdict:
     if isinstance(source, UpdateRule):
-        return validate_outputs(list(model_of(source, graph).outputs()), graph, deadline)
+        return validate_outputs(list(model_of(source, graph).outputs()), graph, effort)
     inputs = {
         node.attribute("name") for node in graph.inputs if node.attribute("role") == Role.HYPER
     }
@@ -153,16 +152,16 @@ def _validate(source: Schedule | UpdateRule, graph: Graph, deadline: float) -> V
             return Verdict(Status.REFUTED, reason=reason)
     root = source_term(source, inputs)
     wanted = [Wanted(output.name, "", root, None, is_counter=False) for output in graph.outputs]
-    return _compared(wanted, [term(source.bound)], graph, deadline)
+    return _compared(wanted, [term(source.bound)], graph, effort)
 
 
-def validate_outputs(wanted: Sequence[Wanted], graph: Graph, deadline: float) -> Verdict:
+def validate_outputs(wanted: Sequence[Wanted], graph: Graph, effort: Effort) -> Verdict:
     """Returns whether the outputs of a graph of tensors are as specified.
 
     Args:
         wanted: What they have to be; the graph has these outputs and no others.
         graph: The graph.
-        deadline: The moment, by the monotonic clock, at which it ends.
+        effort: The work that it may do.
     """
     shapes = {output.name: graph.nodes[output.index].type.shape for output in graph.outputs}
     for each in wanted:
@@ -176,11 +175,11 @@ def validate_outputs(wanted: Sequence[Wanted], graph: Graph, deadline: float) ->
     more = shapes.keys() - {each.name for each in wanted}
     if more:
         raise VerificationError(f"the output {min(more)!r} is none of the rule's")
-    return _compared(wanted, (), graph, deadline)
+    return _compared(wanted, (), graph, effort)
 
 
 def _compared(
-    wanted: Sequence[Wanted], exact: Sequence[Term], graph: Graph, deadline: float
+    wanted: Sequence[Wanted], exact: Sequence[Term], graph: Graph, effort: Effort
 ) -> Verdict:
     is_rule = any(each.shape is not None for each in wanted)
     wrong = _other_kind(wanted, graph, is_rule)
@@ -196,18 +195,18 @@ def _compared(
         # source, and no point of all tensors is looked at.
         wanted = [each for each in wanted if each.name not in tabled]
         graph = with_outputs(graph, {each.name for each in wanted})
-    pairs = _pairs(wanted, exact, graph, last, Deadline(deadline).check)
+    pairs = _pairs(wanted, exact, graph, last, effort.check)
     for pair in pairs:
         steps = Steps(CLOCK, 0, last)
         if pair.name in paired and not is_rule:
             open_runs.append((pair, OpenRun(steps, pair.source, pair.computed, False)))
         else:
-            runs = _compare(pair, steps, tactics, deadline, is_rule)
+            runs = _compare(pair, steps, tactics, effort, is_rule)
             open_runs += [(pair, run) for run in runs]
     for pair, run in open_runs:
         points = points_of(pair, run.steps)
         if pair.name not in paired:
-            found = refutation(pair, points, deadline)
+            found = refutation(pair, points, effort)
         else:
             found = None if is_rule else computed_refutation(graph, pair, points)
         if found is not None:
@@ -215,7 +214,7 @@ def _compared(
     if (tabled and is_rule) or any(pair.name in paired for pair, _ in open_runs):
         return Verdict(Status.UNKNOWN, reason=PAIRS)
     for pair, run in open_runs:
-        verdict = _prove(pair, run, deadline, is_rule)
+        verdict = _prove(pair, run, effort, is_rule)
         if verdict.unknown and not is_rule:
             verdict = _in_part(verdict, run)
         if not verdict.proved:
@@ -223,7 +222,7 @@ def _compared(
         tactics.update(dict.fromkeys(verdict.tactics))
     if is_rule:
         for pair in pairs:
-            partial = _refined(pair, Steps(CLOCK, 0, last), deadline)
+            partial = _refined(pair, Steps(CLOCK, 0, last), effort)
             if partial is not None:
                 return partial
     meaning = MEANING_OF_RULES if is_rule else MEANING
@@ -353,7 +352,7 @@ def _ends_of_lines(segments: Segments[int]) -> Iterator[fmpq]:
 
 
 def _compare(
-    pair: Pair, steps: Steps, tactics: dict[str, None], deadline: float, is_rule: bool
+    pair: Pair, steps: Steps, tactics: dict[str, None], effort: Effort, is_rule: bool
 ) -> Iterator[OpenRun]:
     """Yields the runs that stay open; records the evidence for the others."""
     both = [
@@ -362,8 +361,7 @@ def _compare(
     ]
     for first, end, (wanted, computed) in aligned(*both):
         run = Steps(steps.clock, first, end - 1)
-        is_late = time.monotonic() > deadline
-        way = None if is_late else _way(wanted, computed, run, is_rule)
+        way = None if not effort.left else _way(wanted, computed, run, is_rule)
         if way is None or not (is_rule or is_defined(computed, run)):
             yield OpenRun(run, wanted, computed, way is not None)
         if way is not None:
@@ -395,7 +393,7 @@ def _with_cosines(one: Term, other: Term, run: Steps) -> tuple[Term, Term]:
     )
 
 
-def _prove(pair: Pair, run: OpenRun, deadline: float, is_rule: bool) -> Verdict:
+def _prove(pair: Pair, run: OpenRun, effort: Effort, is_rule: bool) -> Verdict:
     clock, steps = run.steps.clock, run.steps
     wanted, computed = (as_term(value, clock) for value in (run.source, run.computed))
     taken = (
@@ -410,14 +408,13 @@ def _prove(pair: Pair, run: OpenRun, deadline: float, is_rule: bool) -> Verdict:
             yield from (obligation.claim for obligation in obligations(computed))
 
     if sum(node.op is tree.Op.ITE for node in walk(computed)) > LIMITS.listed_branches:
-        return _unknown(pair, steps, None)
+        return _unknown(pair, steps, None, effort)
     tactics: dict[str, None] = {}
     for goal in goals():
-        left = deadline - time.monotonic()
-        verdict = prove(goal, assume=taken, budget=left) if left > 0 else None
+        verdict = prove(goal, assume=taken, effort=effort) if effort.left else None
         if verdict is None or not verdict.proved:
             refuted = refutation(pair, _exact_point(verdict))
-            return _unknown(pair, steps, verdict) if refuted is None else refuted
+            return _unknown(pair, steps, verdict, effort) if refuted is None else refuted
         tactics.update(dict.fromkeys(verdict.tactics))
     return Verdict(Status.PROVED, tuple(tactics))
 
@@ -431,10 +428,10 @@ def _in_part(verdict: Verdict, run: OpenRun) -> Verdict:
     return replace(verdict, proved_until=step or None)
 
 
-def _refined(pair: Pair, steps: Steps, deadline: float) -> Verdict | None:
+def _refined(pair: Pair, steps: Steps, effort: Effort) -> Verdict | None:
     """The verdict on a graph that may have no value where its source has one; None if it has."""
-    for part in undefined_parts(pair.source, pair.computed, steps, deadline):
-        found = refutation(pair, chain(zeros_of(pair, steps), points_of(pair, steps)), deadline)
+    for part in undefined_parts(pair.source, pair.computed, steps, effort):
+        found = refutation(pair, chain(zeros_of(pair, steps), points_of(pair, steps)), effort)
         text = part.text if len(part.text) <= _LONGEST else f"{part.text[:_LONGEST]} …"
         unknown = Verdict(Status.UNKNOWN, reason=WHERE_BOTH.format(name=pair.name, what=text))
         return unknown if found is None else found
@@ -451,8 +448,10 @@ def _exact_point(verdict: Verdict | None) -> list[dict[str, fmpq]]:
     return [{name: build.exact(value) for name, value in verdict.counterexample.items()}]
 
 
-def _unknown(pair: Pair, steps: Steps, verdict: Verdict | None) -> Verdict:
-    said = "it is too large for the budget" if verdict is None else f"the prover says {verdict}"
+def _unknown(pair: Pair, steps: Steps, verdict: Verdict | None, effort: Effort) -> Verdict:
+    said = f"the prover says {verdict}"
+    if verdict is None:
+        said = "it is too large for the prover" if effort.left else effort.why()
     return Verdict(
         Status.UNKNOWN,
         reason=f"{pair.name} at the steps from {steps.first} to {steps.last}: {said}",

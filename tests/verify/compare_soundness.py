@@ -1,8 +1,8 @@
-"""Random goals, sums, conditions: no proof that an evaluation contradicts. For `make compare`."""
+"""Random goals, claims, sums and conditions, judged by evaluation. For `make compare`."""
 
 import pytest
 
-from tests.verify.claims import conditions, sums
+from tests.verify.claims import conditions, drawn, sums
 from tests.verify.tactics.test_soundness import judged
 
 
@@ -30,3 +30,9 @@ def test_conditions_have_one_meaning(seed: int) -> None:
     print(f"conditions, seed {seed}: {dict(counts)}")
     assert counts["same values in onnxruntime"] == counts["finite PROVED"] > 50
     assert counts["refused"] == counts["finite REFUTED"] > 50
+
+
+@pytest.mark.parametrize("seed", range(100, 145))
+def test_no_verdict_on_a_claim_is_contradicted(seed: int) -> None:
+    counts = drawn.judged(12, seed)
+    assert sum(counts.values()) == 144

@@ -66,6 +66,9 @@ REFUTED: dict[str, Callable[[], Claim]] = {
     "equal, no step before the first, scaled": lambda: claims.equal(
         Schedule(2 * t - 5), LINE, shift=-5, scale=2
     ),
+    "equal, an expression before the first step": lambda: claims.equal(
+        Schedule(t - 5), t, shift=-5
+    ),
     "equal, an open end": lambda: claims.equal(Schedule(t * END), OPEN),
     "close, the other one ends": lambda: claims.close(LATE, SHORT, 1000),
     "argmax, at no step": lambda: claims.argmax(Schedule(-((2 * t - 21) ** 2)), sp.Rational(21, 2)),

@@ -208,7 +208,7 @@ def test_definitions_are_read() -> None:
 def test_sentences() -> None:
     assert _same().sentence == "adamw and adam make the same steps"
     where = claims.same_rule(PLAIN, _late(), where=t < 5)
-    assert where.sentence == "plain and late make the same steps where t < 5"
+    assert where.sentence == "plain and late make the same steps from the same states where t < 5"
     invariant = claims.invariant(ADAM, SQUARE)
     assert invariant.sentence == "state.exp_avg_sq >= 0 before every step"
     assert claims.bounded_update(LION, LR).sentence == (

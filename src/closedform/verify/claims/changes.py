@@ -230,20 +230,20 @@ def read_other(reading: Reading, other: Schedule | sp.Expr | float, clock: Term)
         other: Another one, or an expression.
         clock: The step of the other one that is compared.
     """
+    first = build.less_equal(build.ZERO, CLOCK)
+    facts: tuple[Term, ...] = ()
     if isinstance(other, Schedule):
         second = read_schedule(other)
         name, value = repr(other.name), second.value
-        facts = (build.less_equal(build.ZERO, CLOCK), *second.given, *second.assume)
+        facts = (*second.given, *second.assume)
     else:
         name, value = said(other), reading.read(other)
-        facts = ()
-    placed = (build.substitute(fact, {CLOCK: clock}) for fact in facts)
-    asked = tuple(fact for fact in placed if fact not in (*reading.assume, build.TRUE))
-    trivial = build.less_equal(build.ZERO, CLOCK)
+    placed = (build.substitute(fact, {CLOCK: clock}) for fact in (first, *facts))
+    known = (build.TRUE, first, *reading.assume, *reading.given)
     return Other(
         name,
         build.substitute(value, {CLOCK: clock}),
-        tuple(fact for fact in asked if fact not in (*reading.given, trivial)),
+        tuple(fact for fact in placed if fact not in known),
     )
 
 

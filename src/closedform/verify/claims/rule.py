@@ -63,6 +63,7 @@ def same_rule(
         invariants: Conditions on states of the first that hold before every step; they are
             proved, too.
         where: A condition under which steps are compared, on ``t``, ``PARAM``, ``GRAD``, states.
+            The states before such a step are taken as the same, whatever the steps before it do.
         assume: Conditions on hyperparameters.
 
     Raises:
@@ -125,7 +126,7 @@ def same_rule(
     facts = facts_of(first, assume)
     sentence = f"{one.name} and {other.name} make the same steps"
     if where is not True:
-        sentence += f" where {said(where)}"
+        sentence += f" from the same states where {said(where)}"
     return Claim("same_rule", sentence, one, tuple(goals), (*presumes, *presumed), facts)
 
 

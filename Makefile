@@ -150,6 +150,8 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_faults.py
 	@echo "== compare: hostile files; 10,000 files that were tampered with"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_hostile.py tests/verify/compare_tampered.py
+	@echo "== compare: all verdicts twice, once beside two busy processes: byte for byte"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_determinism.py
 	@echo "== compare: faults planted in the library, claimed to be none; the theorems, with their times"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/verify/compare_library_faults.py
 	@echo "== compare: verdicts on floats of the library, all configs and 2,000 random formulas"

@@ -110,6 +110,11 @@ BANNED_NAMES = {
 }
 # S.Half is a number, but S(x) is sympify(x).
 BANNED_CALLS = {"sympy.S": "evaluates strings; write sp.Integer or sp.Rational"}
+# What reads a clock, and the files that may: nothing that is decided may depend on the machine.
+CLOCKS = frozenset({"time", "datetime", "timeit"})
+CLOCK_FILES = {
+    "effort.py": "the limit of wall-clock time that a caller asks for, and times that are told",
+}
 BANNED_PACKAGES = frozenset({"pickle", "cloudpickle", "dill", "marshal", "shelve"})
 
 
@@ -366,6 +371,17 @@ def check_banned(source: Source) -> list[str]:
     return names + packages
 
 
+def check_clock(source: Source) -> list[str]:
+    if source.name in CLOCK_FILES:
+        return []
+    return [
+        f"{source.name}:{found.line}: {found.package} reads a clock; count work with "
+        "closedform.effort, or tell a time with its Watch"
+        for found in imports_of(source)
+        if found.package in CLOCKS
+    ]
+
+
 def check_print(source: Source) -> list[str]:
     if source.layer == "cli":
         return []
@@ -420,6 +436,7 @@ RULES: tuple[Rule, ...] = (
     check_relative,
     check_stars,
     check_banned,
+    check_clock,
     check_print,
     check_assert,
     check_docstrings,
@@ -494,6 +511,9 @@ VIOLATIONS: list[tuple[Rule, str, str, str]] = [
     (check_banned, "recipes/a.py", "import yaml as y\ny.unsafe_load(x)", "yaml.unsafe_load is"),
     (check_banned, "runtime/a.py", "import pickle\npickle.load(f)", "pickle is banned"),
     (check_banned, "runtime/a.py", "from pickle import load", "pickle is banned"),
+    (check_clock, "verify/a.py", "import time\ntime.monotonic()", "a.py:1: time reads a clock"),
+    (check_clock, "ir/a.py", "def f():\n    from time import perf_counter", "a.py:2: time reads"),
+    (check_clock, "api.py", "from datetime import datetime", "datetime reads a clock"),
     (check_print, "ir/a.py", "print(1)", "a.py:1: print outside cli"),
     (check_print, "ir/a.py", "from rich import print\nprint(1)", "a.py:2: print outside cli"),
     (check_assert, "ir/a.py", "def f(x):\n    assert x > 0", "a.py:2: an assert statement"),
@@ -530,6 +550,7 @@ ALLOWED = [
     ("api.py", "def _f():\n    from closedform.exporters import torch_module\n    import onnx"),
     ("cli/a.py", "import closedform as cf\nimport rich\nprint(cf.cli)"),
     ("__main__.py", "from closedform.cli import main"),
+    ("effort.py", "import time"),
 ]
 
 

@@ -11,7 +11,6 @@ it began, and none of them overlap.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from dataclasses import dataclass, field
 import sympy as sp
 from sympy.core.relational import Relational
 
+from closedform.effort import UNLIMITED, Effort, spend
 from closedform.importers.python.place import Place, Unreachable, Untraceable, current_place
 from closedform.importers.python.prover import Prover, interval_facts
 from closedform.language import t
@@ -33,7 +33,7 @@ class Limits:
         decisions: Decisions in one run.
         splits: Splits at one line of the function.
         endless_splits: The same where the steps have no last one.
-        seconds: Seconds for all runs.
+        work: Work of all runs, in units of ``closedform.effort``.
         values: Values of an index that are tried.
     """
 
@@ -41,11 +41,14 @@ class Limits:
     decisions: int = 20_000
     splits: int = 512
     endless_splits: int = 64
-    seconds: float = 20.0
+    work: int = 20_000_000
     values: int = 4096
 
 
 LIMITS = Limits()
+
+# Units of work for one decision, with the arithmetic of SymPy before it.
+_PER_DECISION = 300
 
 
 Decision = tuple[sp.Basic, bool]
@@ -86,7 +89,7 @@ class Session:
         splits: How often the runs split at each line.
         notes: What the report says.
         ties: Numbers in floats that the function compares with 0, or floors (True).
-        deadline: When the trace stops, in seconds of ``time.monotonic``.
+        effort: When the trace stops.
         runs: The number of runs.
         is_single: Whether the function computes in float32.
     """
@@ -100,7 +103,7 @@ class Session:
     splits: Counter[Place | None] = field(default_factory=Counter)
     notes: dict[str, None] = field(default_factory=dict)
     ties: dict[sp.Expr, bool] = field(default_factory=dict)
-    deadline: float = 0.0
+    effort: Effort = UNLIMITED
     runs: int = 0
     is_single: bool = False
 
@@ -248,7 +251,8 @@ class Run:
     def _check(self) -> None:
         session = self.session
         self._decisions += 1
-        if self._decisions > session.limits.decisions or time.monotonic() > session.deadline:
+        spend(_PER_DECISION)
+        if self._decisions > session.limits.decisions or not session.effort.left:
             raise session.refuse(
                 "the number of iterations is not bounded, or the function has too many branches",
                 hint="bound the step, such as step = min(step, total), before the loop",

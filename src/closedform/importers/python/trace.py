@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from typing import Any
 
 import sympy as sp
 
+from closedform.effort import Effort
 from closedform.errors import DefinitionError, TraceError, nearest
 from closedform.importers.python.compare import Comparison, compare, steps_of
 from closedform.importers.python.join import Cell, Outcome, Raised, cells_of, joined, refined
@@ -266,7 +266,7 @@ def run_program(
         TraceError: A path cannot be traced.
     """
     session = Session(prover, frozenset(symbols.values()), limits=limits)
-    session.deadline = time.monotonic() + limits.seconds
+    session.effort = Effort.of(limits.work)
     run = Run(session)
     numbers = {key: Number(run, symbol, bool(symbol.is_integer)) for key, symbol in symbols.items()}
     environment = Environment(run, numbers)

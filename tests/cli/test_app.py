@@ -143,6 +143,7 @@ def test_error_is_one_line_with_an_exit_code(
         (["show", "torch:LinearLR", "--total-iter", "7"], "did you mean --total-iters?"),
         (["show", "cosine", *COSINE, "--until", "1.5"], "an integer of at least 1, got '1.5'"),
         (["verify", "cosine", *COSINE, "--budget", "x"], "a number of at least 0.1, got 'x'"),
+        (["verify", "cosine", *COSINE, "--effort", "0"], "a number of at least 0.1, got '0'"),
         (["show"], "the following arguments are required: name"),
         (["show", "--start", "1", "cosine"], "the name must precede its options"),
         (["show", "cosine", "1"], "expected --name value, got '1'"),

@@ -17,7 +17,7 @@ from tests.verify.tactics.test_soundness import drawn
 
 CLOCK = sympy_io.term(t)
 ALL = Steps(CLOCK, 0, 2**50)
-HALF, TENTH = sp.Rational(1, 2), sp.Rational(1, 10)
+HALF, FIFTH, TENTH = (sp.Rational(1, each) for each in (2, 5, 10))
 x = sp.Symbol("x", positive=True)
 v = sp.Symbol("v", real=True)
 
@@ -35,6 +35,8 @@ def shown(left: sp.Expr, right: sp.Expr, steps: Steps = ALL) -> list[str | None]
 def inert_cos(turns: sp.Expr) -> sp.Expr:
     return sp.cos(sp.pi * turns, evaluate=False)
 
+
+COSINE = inert_cos(t / 30) / 2 + HALF
 
 EQUAL = {
     "lines": (2 * (t + 1), 2 * t + 2),
@@ -90,6 +92,36 @@ EQUAL = {
         inert_cos(floor_mod(t - 1, 1000) / 1000),
         1 - 2 * sp.sin(sp.pi * floor_mod(t - 1, 1000) / 2000, evaluate=False) ** 2,
     ),
+    "a choice as a maximum": (
+        sp.Piecewise((COSINE, COSINE > TENTH), (TENTH, True)),
+        sp.Max(TENTH, 1 - sp.sin(sp.pi * floor_mod(t, 60) / 60, evaluate=False) ** 2),
+    ),
+    "a choice as a minimum": (
+        sp.Piecewise((3 * COSINE, COSINE < TENTH), (3 * TENTH, True)),
+        3 * sp.Min(TENTH, 1 - sp.sin(sp.pi * t / 60, evaluate=False) ** 2),
+    ),
+    "scaled comparison": (
+        sp.Piecewise((t, COSINE > TENTH), (7, True)),
+        sp.Piecewise((t, inert_cos(floor_mod(t, 60) / 30) > -4 * FIFTH), (7, True)),
+    ),
+    "scaled equality": (
+        sp.Piecewise(
+            (t, sp.Eq(floor_mod(t, 1000) / 10, floor_div(floor_mod(t, 1000), 10))), (7, True)
+        ),
+        sp.Piecewise(
+            (t, sp.Eq(10 * floor_div(floor_mod(t, 1000), 10), floor_mod(t, 1000))), (7, True)
+        ),
+    ),
+    "branches": (
+        sp.Piecewise((COSINE, inert_cos(t / 7) > FIFTH), (t, True)),
+        sp.Piecewise(
+            (1 - sp.sin(sp.pi * t / 60, evaluate=False) ** 2, 5 * inert_cos(t / 7) > 1), (t, True)
+        ),
+    ),
+    "whole numbers in a floor": (
+        inert_cos(floor_div(t + 7 * floor_div(t, 90), 7) / 30),
+        inert_cos((floor_div(t, 7) + floor_div(t, 90)) / 30),
+    ),
     "half of a special angle": (
         inert_cos(floor_mod(t - 1, 16) / 16),
         1 - 2 * sp.sin(sp.pi * floor_mod(t - 1, 16) / 32, evaluate=False) ** 2,
@@ -126,6 +158,26 @@ DIFFERENT = {
     "maximum and minimum": (
         sp.Max(TENTH, inert_cos(t / 30) / 2 + HALF),
         sp.Min(TENTH, inert_cos(t / 30) / 2 + HALF),
+    ),
+    "a choice as a maximum": (
+        sp.Piecewise((COSINE, COSINE > FIFTH), (TENTH, True)),
+        sp.Max(TENTH, COSINE),
+    ),
+    "scaled minimum": (
+        sp.Min(3 * TENTH, 3 * COSINE + sp.Rational(1, 10**6)),
+        3 * sp.Min(TENTH, 1 - sp.sin(sp.pi * t / 60, evaluate=False) ** 2),
+    ),
+    "a choice of the other one": (
+        sp.Piecewise((COSINE, COSINE < TENTH), (TENTH, True)),
+        sp.Max(TENTH, COSINE),
+    ),
+    "scaled comparison": (
+        sp.Piecewise((t, COSINE > TENTH), (7, True)),
+        sp.Piecewise((t, -COSINE > -TENTH), (7, True)),
+    ),
+    "branches": (
+        sp.Piecewise((COSINE, inert_cos(t / 7) > FIFTH), (t, True)),
+        sp.Piecewise((COSINE, inert_cos(t / 7) > FIFTH), (t + 1, True)),
     ),
     "comparison": (sp.Piecewise((t, inert_cos(t / 30) < 1), (7, True)), t),
     "floor in a cosine": (

@@ -2,7 +2,7 @@
 
 1. Both are lines: the numbers are compared.
 2. They are written alike, or in their normal forms the identity engine (``canonical``) finds that
-   their difference is 0. Choices that the run decides are made before (``normal.settled``).
+   their difference is 0. Choices that the run decides are made before (``choices.settled``).
 3. Where the clock is met in one floor alone, they are compared for each number in its place.
 4. Floors of lines repeat with a common period M: the clock is written as ``M * cycle + phase`` with
    0 <= phase < M, the floors become whole multiples of the cycle, and the phases are compared run
@@ -22,18 +22,11 @@ from functools import partial
 from flint import fmpq
 
 from closedform.verify.identity.canonical import is_zero
-from closedform.verify.identity.normal import (
-    by_angles,
-    has_choices,
-    normal,
-    opaque_cosines,
-    settled,
-    with_shared_choices,
-)
+from closedform.verify.identity.choices import has_choices, settled, with_shared_choices
+from closedform.verify.identity.normal import by_angles, floor_of, normal, opaque_cosines
 from closedform.verify.terms import build, facts
 from closedform.verify.terms.build import (
     add,
-    floor,
     is_rational,
     multiply,
     rational,
@@ -42,7 +35,6 @@ from closedform.verify.terms.build import (
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, line, linear_forms
 from closedform.verify.terms.partition import Value, aligned, as_term, form_on, partition
-from closedform.verify.terms.tables import is_integer
 from closedform.verify.terms.tree import Op, Sign, Term, fold, walk
 
 CYCLE = build.own_symbol("cycle", integer=True, sign=Sign.NONNEGATIVE)
@@ -117,7 +109,7 @@ def are_equal(left: Value, right: Value, steps: Steps) -> str | None:
     if one == other:
         return "structure"
     run = steps.clock, steps.first, steps.last
-    forms = [settled(normal(side, *run), *run) for side in (one, other)]
+    forms = [_normal_form(side, steps) for side in (one, other)]
     if _are_identical(forms[0], forms[1], steps):
         return "identity"
     one, other = (settled(side, *run) for side in (one, other))
@@ -126,6 +118,14 @@ def are_equal(left: Value, right: Value, steps: Steps) -> str | None:
     if steps.clock != PHASE and _are_equal_by_period(one, other, steps):
         return "period"
     return None
+
+
+def _normal_form(side: Term, steps: Steps) -> Term:
+    """The normal form with the choices made that the run decides."""
+    run = steps.clock, steps.first, steps.last
+    form = normal(side, *run)
+    decided = settled(form, *run)
+    return form if decided == form else normal(decided, *run)
 
 
 def _at(side: Term, steps: Steps) -> Term:
@@ -266,22 +266,12 @@ def fold_period(statement: Term, clock: Term) -> tuple[Term, int] | None:
     def shifted(node: Term, args: list[Term]) -> Term:
         made = replacement if node == clock else rebuild(node, tuple(args)) if args else node
         if made.op is Op.FLOOR:
-            return _floor(made.args[0])
+            return floor_of(made.args[0])
         is_sum = made.op in (Op.ADD, Op.MULTIPLY)
         return linear_forms(made)[made].as_term() if is_sum else made
 
     folded = fold(statement, shifted)
     return None if count in walk(folded) else (folded, period)
-
-
-def _floor(inner: Term) -> Term:
-    """``floor(whole + rest)`` as ``whole + floor(rest)``."""
-    form = linear_forms(inner)[inner]
-    whole = LinearForm(
-        form.constant if form.constant.q == 1 else fmpq(0),
-        {atom: each for atom, each in form.multiples.items() if each.q == 1 and is_integer(atom)},
-    )
-    return (whole + LinearForm.of(floor((form - whole).as_term()))).as_term()
 
 
 def is_defined(value: Value, steps: Steps) -> bool:

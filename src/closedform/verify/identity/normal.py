@@ -6,8 +6,7 @@
 2. Square roots of rational numbers are a rational number times the root of an integer without
    square factors, in the numerator.
 3. The arguments of min and max are put in the order of their values at the first step.
-4. A min, max, absolute value or comparison whose arguments keep their order on the run is settled
-   (``settled``): a cosine is from -1 to 1, so ``max(0, 1 + cos(pi u))`` is ``1 + cos(pi u)``.
+4. Whole numbers are taken out of floors: ``floor(n + u)`` is ``n + floor(u)``.
 
 Each rule is an equation of real numbers: both sides are equal wherever they are defined.
 """
@@ -21,13 +20,11 @@ from flint import arb, fmpq, fmpz
 
 from closedform.verify.terms import build, tree
 from closedform.verify.terms.evaluate import value as value_of
-from closedform.verify.terms.facts import NON_NEGATIVE, NON_POSITIVE
 from closedform.verify.terms.limits import LIMITS
-from closedform.verify.terms.linear import LinearForm
+from closedform.verify.terms.linear import LinearForm, linear_forms
 from closedform.verify.terms.partition import form_on
 from closedform.verify.terms.tables import is_integer
-from closedform.verify.terms.tree import RELATIONS, TRUTHS, Op, Sign, Term, fold, walk
-from closedform.verify.terms.trend import trend
+from closedform.verify.terms.tree import TRUTHS, Op, Term, fold, walk
 
 _HALF = fmpq(1, 2)
 
@@ -41,6 +38,8 @@ def normal(root: Term, clock: Term, first: int, last: int) -> Term:
             return _cosine(node, args[0])
         if node.op in (Op.MINIMUM, Op.MAXIMUM):
             args.sort(key=_size)
+        if node.op is Op.FLOOR:
+            return floor_of(args[0])
         if node.op is Op.POWER and all(build.is_rational(arg) for arg in args):
             return _root(args[0].value, args[1].value)
         if node.op is Op.DIVIDE:
@@ -51,7 +50,7 @@ def normal(root: Term, clock: Term, first: int, last: int) -> Term:
     def _cosine(node: Term, angle: Term) -> Term:
         form = form_on(angle, clock, first, last)
         if form is None:
-            return build.rebuild(node, (angle,))
+            form = linear_forms(angle)[angle]
         shift = _HALF if node.op is Op.SINPI else fmpq(0)
         sign, form = _reduced(form - LinearForm(shift), clock)
         return build.multiply(build.rational(sign), build.cospi(form.as_term(clock)))
@@ -59,9 +58,22 @@ def normal(root: Term, clock: Term, first: int, last: int) -> Term:
     def _size(node: Term) -> float:
         # Odd numbers, so that different terms seldom meet: equal sizes stay in the order they had.
         values = {name: fmpq(2 * place + 3, 7) for place, name in enumerate(names)}
-        return _float_at(node, {**values, clock.value.name: fmpq(first)}, 0.0)
+        return float_at(node, {**values, clock.value.name: fmpq(first)}, 0.0)
 
     return fold(root, make)
+
+
+def floor_of(number: Term) -> Term:
+    """Returns the floor of a number, ``floor(whole + rest)`` as ``whole + floor(rest)``."""
+    form = linear_forms(number)[number]
+    constant = fmpq(form.constant.floor())
+    whole = LinearForm(
+        constant,
+        {atom: each for atom, each in form.multiples.items() if each.q == 1 and is_integer(atom)},
+    )
+    if whole == LinearForm():
+        return build.floor(number)
+    return (whole + LinearForm.of(build.floor((form - whole).as_term()))).as_term()
 
 
 def without_special_angles(root: Term) -> Term:
@@ -96,13 +108,13 @@ def with_shared_cosines(
         are_same: Whether two numbers are equal.
     """
     at_step = {clock.value.name: fmpq(step)}
-    candidates = [(node, _float_at(node, at_step)) for node in _cosine_values(right, clock)]
+    candidates = [(node, float_at(node, at_step)) for node in _cosine_values(right, clock)]
     symbols: tuple[dict[Term, Term], dict[Term, Term]] = ({}, {})
     covered: set[Term] = set()
     for node in reversed(_cosine_values(left, clock)):
         if node in covered:
             continue
-        size = _float_at(node, at_step)
+        size = float_at(node, at_step)
         near = [other for other, value in candidates if math.isclose(value, size, rel_tol=1e-9)]
         same = next((other for other in reversed(near) if are_same(node, other)), None)
         if same is not None:
@@ -125,123 +137,12 @@ def _cosine_values(root: Term, clock: Term) -> list[Term]:
     return list(found)
 
 
-def _float_at(node: Term, point: Mapping[str, fmpq], unknown: float = math.nan) -> float:
+def float_at(node: Term, point: Mapping[str, fmpq], unknown: float = math.nan) -> float:
+    """Returns about the value of a number at a point."""
     found = value_of(node, point)
     if isinstance(found, arb):
         return float(found.mid())
     return float(int(found.p) / int(found.q)) if isinstance(found, fmpq) else unknown
-
-
-def settled(root: Term, clock: Term, first: int, last: int) -> Term:
-    """Returns a term with the choices made that are the same at all steps of a run.
-
-    They are made by the range of what they compare (``trend``), which is defined on the whole run.
-    """
-    if not any(node.op in _CHOICES for node in walk(root)):
-        return root
-
-    def sign_of(number: Term) -> Sign:
-        movement = trend(number, clock, first, last)
-        return Sign.ANY if movement is None else movement.sign
-
-    def make(node: Term, args: list[Term]) -> Term:
-        rebuilt = build.rebuild(node, tuple(args)) if args else node
-        if rebuilt.op in (Op.MINIMUM, Op.MAXIMUM):
-            sign = sign_of(build.subtract(*rebuilt.args))
-            if sign is not Sign.ANY:
-                is_first = (sign in NON_NEGATIVE) == (rebuilt.op is Op.MAXIMUM)
-                return rebuilt.args[0 if is_first else 1]
-        elif rebuilt.op is Op.ABSOLUTE:
-            sign = sign_of(*rebuilt.args)
-            if sign is not Sign.ANY:
-                return rebuilt.args[0] if sign in NON_NEGATIVE else build.negative(*rebuilt.args)
-        elif rebuilt.op in (Op.LESS, Op.LESS_EQUAL):
-            sign = sign_of(build.subtract(*reversed(rebuilt.args)))
-            if sign in _DECISIVE[rebuilt.op]:
-                return build.TRUE if sign in NON_NEGATIVE else build.FALSE
-        return rebuilt
-
-    return fold(root, make)
-
-
-_CHOICES = frozenset({Op.MINIMUM, Op.MAXIMUM, Op.ABSOLUTE, Op.LESS, Op.LESS_EQUAL})
-_DECISIVE = {
-    Op.LESS: {Sign.POSITIVE, *NON_POSITIVE},
-    Op.LESS_EQUAL: {Sign.NEGATIVE, *NON_NEGATIVE},
-}
-
-
-def with_shared_choices(
-    left: Term,
-    right: Term,
-    are_same: Callable[[Term, Term], bool],
-    is_defined: Callable[[Term], bool],
-) -> tuple[Term, Term]:
-    """Returns two terms with the choices that say the same written alike.
-
-    A comparison is known by the difference of its sides; a min, max, floor, absolute value or sign
-    by its arguments, those of min and max in either order. One of these stands for others only if
-    it is defined at every step: then all of them have its value.
-
-    Args:
-        left: A term.
-        right: Another one.
-        are_same: Whether two numbers are equal wherever they are defined.
-        is_defined: Whether a number is defined at every step.
-    """
-    seen: dict[Op, list[tuple[Term, float]]] = {}
-    point = _generic_point(left, right)
-
-    def make(node: Term, args: list[Term]) -> Term:
-        rebuilt = build.rebuild(node, tuple(args)) if args else node
-        is_relation = rebuilt.op in RELATIONS
-        if not is_relation and rebuilt.op not in _FUNCTIONS:
-            return rebuilt
-        alike = seen.setdefault(rebuilt.op, [])
-        # Values at a point only save comparisons: equal terms have one value there.
-        size = _float_at(build.subtract(*rebuilt.args) if is_relation else rebuilt, point)
-        for earlier, other_size in alike:
-            if earlier == rebuilt:
-                return earlier
-            if not _are_apart(size, other_size) and _say_the_same(earlier, rebuilt):
-                return earlier
-        alike.append((rebuilt, size))
-        return rebuilt
-
-    def _say_the_same(one: Term, other: Term) -> bool:
-        if one.op in RELATIONS:
-            differences = [build.subtract(*relation.args) for relation in (one, other)]
-            return are_same(*differences)
-        orders = [other.args, other.args[::-1]] if len(other.args) == 2 else [other.args]
-        is_same = any(all(map(are_same, one.args, order)) for order in orders)
-        return is_same and is_defined(one)
-
-    return fold(left, make), fold(right, make)
-
-
-def _are_apart(one: float, other: float) -> bool:
-    """Whether two values surely differ; one that is undefined says nothing."""
-    if math.isnan(one) or math.isnan(other):
-        return False
-    return not math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
-
-
-def _generic_point(*roots: Term) -> dict[str, fmpq]:
-    """A value for each symbol; whole for integers, of its sign, and different from others."""
-    point = {}
-    for place, (name, symbol) in enumerate(tree.symbols(*roots).items()):
-        size = fmpq(2 * place + 3) if symbol.value.integer else fmpq(2 * place + 3, 7)
-        is_negative = symbol.value.sign in NON_POSITIVE
-        point[name] = -size if is_negative else size
-    return point
-
-
-_FUNCTIONS = frozenset({Op.MINIMUM, Op.MAXIMUM, Op.ABSOLUTE, Op.SIGN, Op.FLOOR})
-
-
-def has_choices(*roots: Term) -> bool:
-    """Returns whether a term holds what ``with_shared_choices`` writes alike."""
-    return any(node.op in RELATIONS or node.op in _FUNCTIONS for node in walk(*roots))
 
 
 def _root(base: fmpq, exponent: fmpq) -> Term:

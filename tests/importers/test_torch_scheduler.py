@@ -1,6 +1,7 @@
 """Schedulers of torch as schedules: equal to the library's by proof, and to torch's values."""
 
 import math
+import random
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from torch.optim.lr_scheduler import (
     ConstantLR,
     CosineAnnealingLR,
     CosineAnnealingWarmRestarts,
+    CyclicLR,
     ExponentialLR,
     LambdaLR,
     LinearLR,
@@ -363,3 +365,54 @@ def test_refused(name: str) -> None:
 def test_what_is_not_a_scheduler_is_refused() -> None:
     with pytest.raises(ArgumentError, match="a scheduler or an optimizer, got int"):
         cf.from_torch(3)  # type: ignore[call-overload]
+
+
+# --- every period --------------------------------------------------------------------------------
+
+# First those whose cosines SymPy writes with nested roots or as powers of -1.
+LENGTHS = [1, 5, 8, 10, 12, 15, 20, 24, 30, 60, *range(2, 201)]
+
+
+@pytest.mark.sample(every=9)
+@pytest.mark.parametrize("length", LENGTHS)
+def test_cosine_annealing_of_every_length_is_the_cosine(length: int) -> None:
+    rate, least = [(0.1, 0.0), (3e-4, 1e-5), (1.0, 0.01)][length % 3]
+    schedule = cf.from_torch(CosineAnnealingLR(optimizer_of(rate), length, eta_min=least))
+    assert isinstance(schedule, Schedule)
+    expected = values_of(lambda o: CosineAnnealingLR(o, length, eta_min=least), 3 * length, rate)
+    for step, value in enumerate(expected):
+        exact = least + (rate - least) * (1 + math.cos(math.pi * step / length)) / 2
+        assert float(schedule.exact(step)) == pytest.approx(exact, rel=1e-13, abs=1e-16)
+        assert value == pytest.approx(exact, rel=1e-9, abs=1e-12)  # torch rounds once a step
+
+
+def drawn_schedulers(seed: int) -> list[Make]:
+    """Schedulers with arguments of their whole range."""
+    rng = random.Random(seed)
+    length, mode = rng.randint(1, 60), rng.choice(["triangular", "triangular2", "exp_range"])
+    return [
+        lambda o: SequentialLR(
+            o,
+            [LinearLR(o, 0.1, total_iters=length), CosineAnnealingLR(o, length, 1e-3)],
+            [length],
+        ),
+        lambda o: CosineAnnealingWarmRestarts(o, length, rng.randint(1, 4), rng.choice([0, 1e-4])),
+        lambda o: CyclicLR(o, 1e-3, 0.1, length, rng.choice([None, 7]), mode, 0.99),
+        lambda o: OneCycleLR(
+            o,
+            0.1,
+            total_steps=length + 1,
+            pct_start=rng.uniform(0.05, 0.95),
+            anneal_strategy=rng.choice(["cos", "linear"]),
+            three_phase=rng.random() < 0.3,
+        ),
+    ]
+
+
+@pytest.mark.sample(every=9)
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("place", range(4))
+def test_drawn_arguments(place: int, seed: int) -> None:
+    # from_torch compares the schedule with the scheduler at its first 160 steps and later ones.
+    schedule = cf.from_torch(drawn_schedulers(seed)[place](optimizer_of(0.1)))
+    assert isinstance(schedule, Schedule)

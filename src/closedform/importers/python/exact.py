@@ -88,6 +88,25 @@ def power(base: sp.Expr, exponent: sp.Expr) -> sp.Expr | None:
     return base**exponent
 
 
+def cosine(angle: sp.Expr) -> sp.Expr:
+    """Returns a cosine, not as nested roots: SymPy makes five of cos(pi/60).
+
+    The prover knows the relations of cosines of one unit, and none of radicals with them.
+    """
+    return _without_nested_roots(sp.cos, angle)
+
+
+def sine(angle: sp.Expr) -> sp.Expr:
+    """Returns a sine, not as nested roots."""
+    return _without_nested_roots(sp.sin, angle)
+
+
+def _without_nested_roots(function: Callable[..., sp.Expr], angle: sp.Expr) -> sp.Expr:
+    value = function(angle)
+    is_sum = any(part.is_Add for part in sp.preorder_traversal(value))
+    return function(angle, evaluate=False) if angle.is_number and is_sum else value
+
+
 def _made(value: Any, expr: sp.Expr | None) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value

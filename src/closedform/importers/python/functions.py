@@ -16,7 +16,14 @@ from typing import Any
 
 import sympy as sp
 
-from closedform.importers.python.exact import ExactFloat, ExactInt, exact_constant, number_of
+from closedform.importers.python.exact import (
+    ExactFloat,
+    ExactInt,
+    cosine,
+    exact_constant,
+    number_of,
+    sine,
+)
 from closedform.importers.python.number import Number, Truth, check_divisor, operand
 from closedform.importers.python.place import UserValue
 from closedform.importers.python.run import Run
@@ -331,8 +338,8 @@ _SINGLE = ("torch", "jax.numpy")
 # The operations that make the exact value of a constant.
 _EXACT: Mapping[str, Callable[[sp.Expr], sp.Expr]] = {
     "sqrt": sp.sqrt,
-    "cos": sp.cos,
-    "sin": sp.sin,
+    "cos": cosine,
+    "sin": sine,
     "exp": sp.exp,
     "log": sp.log,
 }

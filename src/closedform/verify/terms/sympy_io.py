@@ -100,6 +100,8 @@ def _power(expr: sp.Pow, read: Callable[[sp.Basic], Term]) -> Term:
         return build.divide(build.ONE, build.power(read(expr.base), build.rational(-expr.exp)))
     if expr.base is sp.E:
         return build.exp(read(expr.exp))
+    if expr.base is sp.S.NegativeOne and expr.exp.is_integer:
+        return build.cospi(read(expr.exp))  # SymPy writes cos(pi*t) so
     return build.power(read(expr.base), read(expr.exp))
 
 

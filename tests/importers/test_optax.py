@@ -12,7 +12,7 @@ import pytest
 import sympy as sp
 
 import closedform as cf
-from closedform.errors import ArgumentError, ExportError, TraceError
+from closedform.errors import ArgumentError, ClosedFormError, ExportError, TraceError
 from closedform.language import GRAD, PARAM, GlobalSum, hyper, state, t
 from closedform.language.literals import literal
 from tests.support.literals import drawn_floats
@@ -69,6 +69,131 @@ class TestWithJax:
         for whole in (2**31 - 1, 2**40 + 1, -(2**62)):
             schedule = cf.from_optax(lambda c, n=whole: jnp.where(c < 5, jnp.int64(n), 0))
             assert schedule.exact(0) == whole
+
+    @pytest.mark.parametrize(
+        ("function", "first"),
+        [
+            (lambda jnp, c: jnp.minimum(1.0 / c, 0.5), sp.Rational(1, 2)),
+            (lambda jnp, c: jnp.minimum(c**-0.5, c / 400), 0),
+            (lambda jnp, c: jnp.maximum(-1.0 / c, -3.0), -3),
+            (lambda jnp, c: jnp.maximum(jnp.log(c), -2.0), -2),
+            (lambda jnp, c: jnp.exp(-2 / c), 0),
+            (lambda jnp, c: 1 / (1 + 1.0 / c), 0),
+            (lambda jnp, c: jnp.where(c < 1, 2.0, 1.0 / c), 2),
+        ],
+    )
+    def test_values_of_infinities(self, function: Any, first: sp.Expr) -> None:
+        jnp = self.jnp
+        schedule = cf.from_optax(lambda count: function(jnp, count))
+        assert schedule.exact(0) == first
+        assert float(function(jnp, jnp.int32(0))) == float(first)
+        for step in (1, 2, 7, 1000):
+            expected = float(function(jnp, jnp.int32(step)))
+            assert float(schedule.exact(step)) == pytest.approx(expected, rel=1e-6)  # float32
+
+    def test_infinities_without_a_sign_are_refused(self) -> None:
+        jnp = self.jnp
+        with pytest.raises(TraceError, match=r"divides by 0 at step 5 and returns .*0\.5"):
+            cf.from_optax(lambda count: jnp.minimum(1.0 / (count - 5), 0.5))
+
+    def test_an_infinite_value_is_none(self) -> None:
+        schedule = cf.from_optax(lambda count: 1.0 / count)
+        assert schedule.exact(4) == sp.Rational(1, 4)
+        with pytest.raises(ClosedFormError, match="not a finite real number"):
+            schedule.exact(0)
+
+    def test_what_depends_on_the_number_of_parameters_or_their_order(self) -> None:
+        """Eight updates; with the parameters given each is that of the transformation."""
+        leaves, tree_map = self.jax.tree.leaves, self.jax.tree.map
+
+        def by_place(function: Any) -> Any:
+            def update(u: Any) -> Any:
+                structure = self.jax.tree.structure(u)
+                parts = [function(place, g) for place, g in enumerate(leaves(u))]
+                return self.jax.tree.unflatten(structure, parts)
+
+            return update
+
+        cases = {
+            "number": lambda u: tree_map(lambda g: -0.1 * g / len(leaves(u)), u),
+            "parity": lambda u: tree_map(lambda g: -0.1 * g * (1 + len(leaves(u)) % 2), u),
+            "mean": lambda u: tree_map(
+                lambda g: -0.1 * g / (sum(map(self.jnp.linalg.norm, leaves(u))) / len(leaves(u))),
+                u,
+            ),
+            "third": by_place(lambda place, g: -0.1 * g * (0.1 if place >= 2 else 1)),
+            "powers": by_place(lambda place, g: -0.1 * g * 0.5 ** (place // 2)),
+            "exponents": by_place(lambda place, g: -0.1 * g ** (3 if place == 2 else 1)),
+            "operands": by_place(lambda place, g: (0.1 - g) if place == 2 else (g - 0.1)),
+            "fifth": by_place(lambda place, g: -g if place == 4 else g),
+        }
+        params = {
+            name: self.jnp.ones(shape, self.jnp.float32)
+            for name, shape in {"a": (4, 6), "b": (6,), "c": (3, 5), "d": (7,), "e": (2, 9)}.items()
+        }
+        for name, updates in cases.items():
+            transformation = self.optax.GradientTransformation(
+                lambda _: self.optax.EmptyState(), lambda u, s, _=None, f=updates: (f(u), s)
+            )
+            with pytest.raises(TraceError, match=r"number or the order|different rules"):
+                cf.from_optax(transformation)
+            traced = cf.from_optax(transformation, params)
+            assert self._gap(traced, transformation, params) < 1e-5, name  # float32
+
+    def _gap(self, traced: Any, transformation: Any, params: Any) -> float:
+        """How far a step of a rule in float32 is from that of the transformation."""
+        groups = traced if isinstance(traced, list) else []
+        rule = groups[0].rule if groups else traced
+        start = {name: np.array(value) for name, value in params.items()}
+        session = cf.OptimizerSession(rule, params=start, groups=groups[1:])
+        rng = np.random.default_rng(0)
+        gradients = {k: rng.normal(size=v.shape).astype(np.float32) for k, v in start.items()}
+        updates, _ = transformation.update(
+            self.jax.tree.map(self.jnp.asarray, gradients), transformation.init(params), params
+        )
+        expected = self.optax.apply_updates(params, updates)
+        session.step(gradients)
+        return max(
+            float(np.abs(session.params[name] - np.asarray(expected[name])).max())
+            for name in params
+        )
+
+    def test_what_depends_on_the_dtype(self) -> None:
+        jnp, tree_map = self.jnp, self.jax.tree.map
+        params = {"a": jnp.ones((4, 6), jnp.float32), "b": jnp.ones(6, jnp.float32)}
+        for scale in (
+            lambda g: 1 / (jnp.abs(g) + 1e7 * jnp.finfo(g.dtype).eps),
+            lambda g: 1.0 if g.dtype == jnp.float32 else 0.5,
+            lambda g: 2.0 if g.dtype.itemsize == 8 else jnp.tanh(g),
+        ):
+            transformation = self.optax.GradientTransformation(
+                lambda _: self.optax.EmptyState(),
+                lambda u, s, _=None, f=scale: (tree_map(lambda g: -0.1 * g * f(g), u), s),
+            )
+            with pytest.raises(TraceError, match="another one for float32 than for float64"):
+                cf.from_optax(transformation)
+            traced = cf.from_optax(transformation, params)
+            assert self._gap(traced, transformation, params) < 1e-5  # float32
+
+    def test_gradients_that_are_not_finite(self) -> None:
+        optax = self.optax
+        makers = (optax.lion, optax.adam, optax.sgd, optax.sign_sgd, optax.rmsprop, optax.rprop)
+        for make in makers:
+            transformation = make(0.1)
+            params = {"w": self.jnp.ones((4,), self.jnp.float32)}
+            session = cf.OptimizerSession(
+                cf.from_optax(transformation), params={"w": np.ones(4, np.float32)}
+            )
+            state = transformation.init(params)
+            for gradient in ([1.0, -2.0, 0.5, 0.0], [np.nan, np.inf, -np.inf, 0.0]):
+                array = np.array(gradient, np.float32)
+                updates, state = transformation.update(
+                    {"w": self.jnp.asarray(array)}, state, params
+                )
+                params = optax.apply_updates(params, updates)
+                session.step({"w": array})
+            is_finite = np.isfinite(np.asarray(params["w"]))
+            assert (np.isfinite(session.params["w"]) == is_finite).all(), make
 
     def test_control_flow_of_schedules(self) -> None:
         jax, jnp = self.jax, self.jnp

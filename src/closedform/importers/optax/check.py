@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -40,6 +40,7 @@ from closedform.options import ModelSpec
 
 _LARGEST_STEP = 2**31 - 2
 _MOST_LATER = 24
+_SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan)
 
 
 class Original:
@@ -51,6 +52,8 @@ class Original:
         variables: The variables of its closure that are symbols in the trace; where floats of 16
             bits are float64, they are, too.
         is_exact: Whether floats of 16 bits are float64, too.
+        like: The parameters' shapes and dtypes as the transformation is traced; those of
+            ``params`` if not given.
 
     Attributes:
         params: The parameters after the steps done.
@@ -64,17 +67,19 @@ class Original:
         variables: Sequence[Variable] = (),
         *,
         is_exact: bool = False,
+        like: Tree | None = None,
     ) -> None:
         given = variables if is_exact else ()
         step = stepping(transformation, given)
+        like = params if like is None else like
 
         self.params = params
-        state = in_double(transformation.init, params, is_exact=is_exact)(params)
+        state = in_double(transformation.init, like, is_exact=is_exact)(params)
         self.state = jax.tree.map(jnp.asarray, state)
-        start = jax.eval_shape(transformation.init, params)
+        start = jax.eval_shape(transformation.init, like)
         self._numbers = [jnp.asarray(one.sign * one.value) for one in given]
         computed = in_double(
-            step, [weak_number() for _ in given], params, start, params, is_exact=is_exact
+            step, [weak_number() for _ in given], like, start, like, is_exact=is_exact
         )
         self._step: Callable[..., Any] = jax.jit(computed)
 
@@ -130,7 +135,12 @@ def difference(
     traces: Sequence[Traced],
     variables: Sequence[Variable] = (),
 ) -> Difference:
-    """Returns the largest difference on random gradients, at the first steps and at later ones."""
+    """Returns the largest difference, at the first steps and at later ones.
+
+    The gradients are random numbers; then, at the first step and after these, some are 0, infinite
+    or NaN. What is infinite or NaN in one result must be so in the other: which of the two it is
+    depends on the order of a sum.
+    """
     exact = without_rounding(rule)
     shapes = shapes_of(params)
     rng = np.random.default_rng(3)
@@ -138,23 +148,78 @@ def difference(
     spec = ModelSpec(exact, {spelled(path): shape for path, shape in shapes.items()}, groups)
     running = RunningRule(graphs_of(spec), {spelled(path): v for path, v in start.items()})
     is_exact = exact is not rule
-    original = Original(transformation, _filled(params, start), variables, is_exact=is_exact)
+    original = Original(
+        transformation, _filled(params, start), variables, is_exact=is_exact, like=params
+    )
     leaves = state_leaves(original.state, list(shapes))
     starts = {path: value for traced in traces for path, value in traced.starts.items()}
     names = {path: name for traced in traces for path, name in traced.names.items()}
-    worst = Difference(0.0, "", 0)
+    comparison = _Comparison(original, running, leaves, names, list(shapes))
+    comparison.step_specially(0)
     for count, time in enumerate([*range(STEPS), *_later(exact, groups)]):
         if time != count:
             original.set_clock(starts, time)
             running.set_clock(time)
-        gradients = {path: rng.normal(size=shape) for path, shape in shapes.items()}
-        original.step(_filled(params, gradients))
-        running.step({spelled(path): value for path, value in gradients.items()})
-        for label, found, expected in _pairs(original, running, leaves, names):
-            gap = relative_gap(found, expected)
-            if gap > worst.gap:
-                worst = Difference(gap, label, time)
-    return worst
+        comparison.step({path: rng.normal(size=shape) for path, shape in shapes.items()}, time)
+        if count == STEPS - 1:
+            comparison.step_specially(STEPS)
+    return comparison.worst
+
+
+@dataclass(eq=False)
+class _Comparison:
+    """A transformation and its rule, which take the same steps.
+
+    Attributes:
+        original: The transformation.
+        running: The rule.
+        leaves: The leaves of the state.
+        names: The names of states by path.
+        paths: The paths of the parameters.
+        worst: The largest difference so far.
+    """
+
+    original: Original
+    running: RunningRule
+    leaves: Sequence[Leaf]
+    names: Mapping[Path, str]
+    paths: Sequence[Path]
+    worst: Difference = field(default_factory=lambda: Difference(0.0, "", 0))
+
+    def step(self, gradients: Mapping[Path, Any], time: int) -> None:
+        """Takes one step with both."""
+        self.original.step(_filled(self.original.params, gradients))
+        self.running.step({spelled(path): value for path, value in gradients.items()})
+        for label, computed, expected in _pairs(
+            self.original, self.running, self.leaves, self.names
+        ):
+            gap = relative_gap(*_comparable(computed, expected))
+            if gap > self.worst.gap:
+                self.worst = Difference(gap, label, time)
+
+    def step_specially(self, time: int) -> None:
+        """Takes steps with gradients that have zeros, infinities and NaN, and takes them back."""
+        params, state, values = self.original.params, self.original.state, dict(self.running.values)
+        rng = np.random.default_rng(5)
+        for number in _SPECIAL:
+            for path in self.paths[:2]:
+                gradients = {
+                    leaf_path: rng.normal(size=np.shape(leaf))
+                    for leaf_path, leaf in leaves_of(params).items()
+                }
+                special = gradients[path].reshape(-1)
+                special[:: max(1, special.size // 2)] = number
+                gradients[path] = special.reshape(gradients[path].shape)
+                self.step(gradients, time)
+                self.original.params, self.original.state = params, state
+                self.running.values = dict(values)
+
+
+def _comparable(computed: Any, expected: Any) -> tuple[Any, Any]:
+    """Two arrays with 0 where both are infinite or NaN."""
+    computed, expected = np.broadcast_arrays(computed, expected)
+    is_finite = np.isfinite(computed) | np.isfinite(expected)
+    return np.where(is_finite, computed, 0.0), np.where(is_finite, expected, 0.0)
 
 
 def _filled(tree: Tree, values: Mapping[Path, Any]) -> Tree:

@@ -84,11 +84,14 @@ def _logical(function: Callable[..., sp.Basic]) -> PrimitiveRule:
     return rule
 
 
-def _partial(function: Callable[[sp.Expr], sp.Expr], least: sp.Expr) -> PrimitiveRule:
+def _partial(
+    function: Callable[[sp.Expr], sp.Expr], least: sp.Expr, *, pole: int = 0
+) -> PrimitiveRule:
     """A function of numbers above 0.
 
     JAX computes NaN of others, which a later operation does not select: a scalar of the step is
-    clamped there, and the comparison with the original shows where it is used after all.
+    clamped there, and the comparison with the original shows where it is used after all. At 0 it
+    is an infinity of the sign of ``pole``, if that is not 0.
     """
 
     def rule(run: Interpreter, equation: Equation, x: Known) -> Known:
@@ -97,6 +100,8 @@ def _partial(function: Callable[[sp.Expr], sp.Expr], least: sp.Expr) -> Primitiv
         def total(a: sp.Expr) -> sp.Expr:
             if t not in a.free_symbols or a.free_symbols - {t, *numbers}:
                 return function(a)
+            if run.has_infinities and run.decided(Value(sp.Ge(a, 0))).expr == sp.true:
+                return with_pole(run, function(a), a, sp.Integer(pole)) if pole else function(a)
             try:
                 is_above = (values_at(a, STEPS, numbers) > float(least)).all()
             except TraceError:
@@ -106,6 +111,19 @@ def _partial(function: Callable[[sp.Expr], sp.Expr], least: sp.Expr) -> Primitiv
         return run.map(total, x, name=equation.primitive.name)
 
     return rule
+
+
+def _sign(run: Interpreter, equation: Equation, x: Known) -> Known:
+    """The sign; that of NaN is NaN, which torch and the language take for 0."""
+    numbers = {t, *(hyper(key) for key in run.algebra.definitions.hypers)}
+
+    def signed(a: sp.Expr) -> sp.Expr:
+        sign = sp.sign(a)
+        if not sign.has(sp.sign) or not a.free_symbols - numbers:
+            return sign
+        return sp.Piecewise((a, is_nan(a)), (sign, True))
+
+    return run.map(signed, x, name="sign")
 
 
 def _truncated(x: sp.Expr) -> sp.Expr:
@@ -127,8 +145,39 @@ def _truncated_quotient(a: sp.Expr, b: sp.Expr) -> sp.Expr:
 
 
 def _div(run: Interpreter, equation: Equation, a: Known, b: Known) -> Known:
-    quotient: Rule = _truncated_quotient if _is_integer(equation) else lambda x, y: x / y
-    return run.map(quotient, a, b, name="quotient")
+    def quotient(x: sp.Expr, y: sp.Expr) -> sp.Expr:
+        return with_pole(run, x / y, y, x)
+
+    rule: Rule = _truncated_quotient if _is_integer(equation) else quotient
+    return run.map(rule, a, b, name="quotient")
+
+
+def with_pole(
+    run: Interpreter, value: sp.Expr, base: sp.Expr, factor: sp.Expr = sp.S.One
+) -> sp.Expr:
+    """Returns a function of the step, infinite at the steps at which a base is 0.
+
+    A base that is never below 0 is +0 there, so the infinity has the sign of the factor. Other
+    bases may be -0: the function stays without a value.
+
+    Args:
+        run: The interpreter; it tells whether values of the step may be infinite.
+        value: The function.
+        base: What it divides by.
+        factor: What it multiplies by.
+    """
+    if not run.has_infinities or base.free_symbols != {t} or factor.free_symbols - {t}:
+        return value
+
+    def decided(condition: sp.Basic) -> sp.Basic:
+        return run.decided(Value(condition)).expr
+
+    zeros = decided(sp.Eq(base, 0))
+    signs = [(1, sp.Gt(factor, 0)), (-1, sp.Lt(factor, 0))]
+    sign = next((number for number, holds in signs if decided(holds) == sp.true), None)
+    if zeros == sp.false or sign is None or decided(sp.Ge(base, 0)) != sp.true:
+        return value
+    return sp.Piecewise((sign * sp.oo, zeros), (value, True))
 
 
 def _remainder(a: sp.Expr, b: sp.Expr) -> sp.Expr:
@@ -194,8 +243,17 @@ def _clamp(run: Interpreter, equation: Equation, low: Known, x: Known, high: Kno
 
 
 def _integer_pow(run: Interpreter, equation: Equation, x: Known) -> Known:
-    exponent = equation.params["y"]
-    return run.map(lambda a: a**exponent, x, name="power")
+    return run.map(lambda a: _raised(run, a, sp.Integer(equation.params["y"])), x, name="power")
+
+
+def _pow(run: Interpreter, equation: Equation, x: Known, y: Known) -> Known:
+    return run.map(lambda a, b: _raised(run, a, b), x, y, name="pow")
+
+
+def _raised(run: Interpreter, base: sp.Expr, exponent: sp.Expr) -> sp.Expr:
+    power = base**exponent
+    is_quotient = exponent.is_number and exponent.is_negative
+    return with_pole(run, power, base) if is_quotient else power
 
 
 def _round(run: Interpreter, equation: Equation, x: Known) -> Known:
@@ -242,22 +300,22 @@ ELEMENTWISE: Mapping[str, PrimitiveRule] = {
     "mul": _elementwise(lambda x, y: x * y),
     "div": _div,
     "rem": _elementwise(_remainder),
-    "pow": _elementwise(lambda x, y: x**y),
+    "pow": _pow,
     "integer_pow": _integer_pow,
     "max": _elementwise(sp.Max),
     "min": _elementwise(sp.Min),
     "atan2": _elementwise(sp.atan2),
     "neg": _elementwise(lambda x: -x),
     "abs": _elementwise(sp.Abs),
-    "sign": _elementwise(sp.sign),
+    "sign": _sign,
     "sqrt": _partial(sp.sqrt, sp.Integer(0)),
-    "rsqrt": _partial(lambda x: 1 / sp.sqrt(x), _LEAST),
+    "rsqrt": _partial(lambda x: 1 / sp.sqrt(x), _LEAST, pole=1),
     "cbrt": _elementwise(lambda x: sp.sign(x) * sp.Abs(x) ** sp.Rational(1, 3)),
     "square": _elementwise(lambda x: x**2),
     "exp": _elementwise(sp.exp),
     "exp2": _elementwise(lambda x: sp.Integer(2) ** x),
     "expm1": _elementwise(lambda x: sp.exp(x) - 1),
-    "log": _partial(sp.log, _LEAST),
+    "log": _partial(sp.log, _LEAST, pole=-1),
     "log1p": _partial(lambda x: sp.log(1 + x), _LEAST - 1),
     "sin": _elementwise(sp.sin),
     "cos": _elementwise(sp.cos),

@@ -63,6 +63,8 @@ class Interpreter:
 
     Attributes:
         sizes: Expressions in sizes that constants are, by the identity of the literal.
+        has_infinities: Whether a function of the step is infinite where it divides by 0; otherwise
+            it has no value there.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Interpreter:
         self.prover = prover
         self.rules = rules
         self.sizes: Mapping[int, sp.Expr] = {}
+        self.has_infinities = False
         self._callers: list[Equation] = []
         self._decided: dict[sp.Basic, sp.Basic] = {}
 

@@ -43,9 +43,9 @@ def shapes_of(params: Tree) -> dict[Path, Sizes]:
 
 
 def with_shapes(params: Tree, shapes: Mapping[Path, Sizes], dtype: Any) -> Tree:
-    """Returns a pytree of other shapes and one dtype."""
+    """Returns a pytree of other shapes and one dtype; None for the dtypes that it has."""
     return jax.tree_util.tree_map_with_path(
-        lambda path, _: jax.ShapeDtypeStruct(shapes[path], dtype), params
+        lambda path, leaf: jax.ShapeDtypeStruct(shapes[path], dtype or leaf.dtype), params
     )
 
 

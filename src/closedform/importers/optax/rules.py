@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,12 +14,12 @@ from closedform.errors import TraceError
 from closedform.importers.optax.check import difference
 from closedform.importers.optax.hypers import Variable
 from closedform.importers.optax.jaxprs import Tree, double_precision
-from closedform.importers.optax.leaves import Path, shapes_of, spelled
+from closedform.importers.optax.leaves import Path, shapes_of, spelled, with_shapes
 from closedform.importers.optax.subject import (
     Jaxprs,
     Transformation,
     jaxprs_of,
-    signature,
+    signatures,
     symbolic_variables,
 )
 from closedform.importers.optax.transformation import (
@@ -43,6 +43,13 @@ _DIFFERENT: Mapping[str, Mapping[str, Sizes]] = {
     "of sizes": {"first": (520, 600), "second": (700, 800)},
 }
 """Shapes that show that a rule without given parameters depends on more than the number of axes."""
+
+_MIXED: Sequence[Mapping[str, Sizes]] = (
+    {"a": (6,), "b": (4, 8), "c": (10, 12)},
+    {"a": (10, 12), "b": (6,), "c": (4, 16), "d": (14,), "e": (8, 20), "f": (22,)},
+    {"a": (6,), "b": (10, 12), "c": (3, 5, 8), "d": (9, 18, 20, 22)},
+)
+"""Three, six and four parameters, which show what depends on their number, order and rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +87,33 @@ class _Source:
     variables: Sequence[Variable]
     prover: Prover
     name: str
+    dtype: str | None = "float64"
 
     def jaxprs(self, params: Tree, shapes: Mapping[Path, Sizes]) -> Jaxprs:
         """Returns the jaxprs for shapes of primes near the given ones."""
         primes = primes_of(shapes)
-        made = jaxprs_of(self.transformation, params, primes, self.name, self.variables)
-        more = primes_of(primes, start=1)
-        made.others = jaxprs_of(self.transformation, params, more, self.name, self.variables)
-        return made
+        jaxprs = self._for(params, primes)
+        jaxprs.others = self._for(params, primes_of(primes, start=1))
+        return jaxprs
+
+    def _for(self, params: Tree, shapes: Mapping[Path, Sizes]) -> Jaxprs:
+        return jaxprs_of(self.transformation, params, shapes, self.name, self.variables, self.dtype)
+
+    def of(self, dtype: str | None) -> _Source:
+        """Returns the source for parameters of another dtype; None for their own."""
+        return replace(self, dtype=dtype)
+
+    def depends_on_dtype(self, params: Tree, dtype: str | None) -> bool:
+        """Returns whether parameters of a dtype and of float64 are updated differently.
+
+        Rounding aside, which every dtype does in its own way.
+        """
+        shapes = primes_of(shapes_of(params))
+        own, double = (
+            signatures(source._for(params, shapes), is_of_any_dtype=True)
+            for source in (self.of(dtype), self.of("float64"))
+        )
+        return own != double
 
 
 def _for_all_shapes(source: _Source) -> UpdateRule:
@@ -97,18 +123,25 @@ def _for_all_shapes(source: _Source) -> UpdateRule:
         tree = _zeros(shapes)
         parts += _parts(source, tree, shapes_of(tree))
     matrices = _zeros(_MATRICES)
+    if source.depends_on_dtype(matrices, "float32"):
+        raise TraceError(
+            "the update is another one for float32 than for float64",
+            where=name,
+            hint="give the parameters of the model: from_optax(transformation, params)",
+        )
     own = parts[0].paths[0]
-    expected = signature(source.jaxprs(matrices, shapes_of(matrices)), own)
+    expected = signatures(source.jaxprs(matrices, shapes_of(matrices)))[own]
     for what, shapes in _DIFFERENT.items():
         tree = _zeros(shapes)
-        found = signature(source.jaxprs(tree, shapes_of(tree)), own)
+        found = signatures(source.jaxprs(tree, shapes_of(tree)))[own]
         if found != expected:
             raise TraceError(
                 f"the update is another one for matrices {what}",
                 where=name,
                 hint="give the parameters of the model: from_optax(transformation, params)",
             )
-    rule = _merged(parts, name)
+    is_of_all_ranks = _check_number(source, parts)
+    rule = _merged(parts, name, is_of_all_ranks=is_of_all_ranks)
     if rule is None:
         raise TraceError("parameters of one shape have different rules", where=name)
     for shapes in (_MATRICES, _VECTORS):
@@ -118,20 +151,50 @@ def _for_all_shapes(source: _Source) -> UpdateRule:
     return rule
 
 
+def _check_number(source: _Source, parts: Sequence[_Part]) -> bool:
+    """Compares the rules of matrices and vectors with those of more parameters.
+
+    Returns whether parameters of other ranks have the same rule.
+
+    Raises:
+        TraceError: A rule depends on the number or the order of the parameters.
+    """
+    by_rank = {part.rank: part.traced for part in parts}
+    is_of_all_ranks = True
+    for shapes in _MIXED:
+        tree = _zeros(shapes)
+        for part in _parts(source, tree, shapes_of(tree)):
+            for rank in {len(shape) for shape in part.shapes}:
+                if rank not in by_rank:
+                    is_of_all_ranks &= all(_is_same(part.traced, one) for one in by_rank.values())
+                elif not _is_same(part.traced, by_rank[rank]):
+                    raise TraceError(
+                        f"the update of a tensor of {rank} axes is another one among "
+                        f"{len(shapes)} parameters than among 2",
+                        where=source.name,
+                        hint="it depends on the number or the order of the parameters; give those "
+                        "of the model: from_optax(transformation, params)",
+                    )
+    return is_of_all_ranks
+
+
 def _for_params(source: _Source, params: Tree) -> UpdateRule | list[Group]:
     name, transformation = source.name, source.transformation
     shapes = shapes_of(params)
+    if source.depends_on_dtype(params, None):
+        source = source.of(None)
+    like = with_shapes(params, shapes, source.dtype)
     parts = _parts(source, params, shapes)
     traces = [part.traced for part in parts]
     rule = _merged(parts, name)
     if rule is not None:
-        difference(transformation, params, rule, (), traces, source.variables).check(name)
+        difference(transformation, like, rule, (), traces, source.variables).check(name)
         return rule
     rules = [rule_of(name, [part.traced.variant], part.traced.hypers) for part in parts]
     for found in (rules, [_apart(rule, place) for place, rule in enumerate(rules)]):
         names = [tuple(spelled(path) for path in part.paths) for part in parts]
         groups = [Group(own, rule) for own, rule in zip(names, found, strict=True)]
-        gap = difference(transformation, params, found[0], groups[1:], traces, source.variables)
+        gap = difference(transformation, like, found[0], groups[1:], traces, source.variables)
         if gap.is_small:
             return groups
     gap.check(name)
@@ -167,23 +230,25 @@ def _zeros(shapes: Mapping[str, Sizes]) -> Tree:
 def _parts(source: _Source, params: Tree, shapes: Mapping[Path, Sizes]) -> list[_Part]:
     """The parameters by rule: those of equal operations are traced once for each kind of shape."""
     plain = source.jaxprs(params, shapes)
+    found = signatures(plain)
     kinds: dict[Any, list[Path]] = {}
     for path, shape in shapes.items():
         ones = tuple(size == 1 for size in shape)
-        kinds.setdefault((signature(plain, path), ones), []).append(path)
+        kinds.setdefault((found[path], ones), []).append(path)
     parts: list[_Part] = []
     for (kind, _), paths in kinds.items():
         own = paths[0]
         near = [path for path in shapes if path in kind.gradients]
-        second = next((path for path in (*near, *paths, *shapes) if path != own), None)
+        same = [path for path in near if len(shapes[path]) == len(shapes[own])]
+        second = next((path for path in (*same, *near, *paths, *shapes) if path != own), None)
         traced = trace_parameter(plain, own, second, source.prover, source.name)
-        found = frozenset(shapes[path] for path in paths)
+        taken = frozenset(shapes[path] for path in paths)
         known = next((part for part in parts if _is_same(part.traced, traced)), None)
         if known is None:
-            parts.append(_Part(paths, traced, len(shapes[own]), found))
+            parts.append(_Part(paths, traced, len(shapes[own]), taken))
         else:
             parts[parts.index(known)] = replace(
-                known, paths=[*known.paths, *paths], shapes=known.shapes | found
+                known, paths=[*known.paths, *paths], shapes=known.shapes | taken
             )
     return parts
 
@@ -192,8 +257,13 @@ def _is_same(first: Traced, second: Traced) -> bool:
     return first.variant == second.variant and first.hypers == second.hypers
 
 
-def _merged(parts: Sequence[_Part], name: str) -> UpdateRule | None:
-    """One rule of all parts, if the shape of a parameter tells which one is its own."""
+def _merged(
+    parts: Sequence[_Part], name: str, *, is_of_all_ranks: bool = True
+) -> UpdateRule | None:
+    """One rule of all parts, if the shape of a parameter tells which one is its own.
+
+    It is for the ranks of the parts alone, unless it is for all ranks.
+    """
     unique: list[_Part] = []
     for part in parts:
         known = next((one for one in unique if _is_same(one.traced, part.traced)), None)
@@ -205,6 +275,8 @@ def _merged(parts: Sequence[_Part], name: str) -> UpdateRule | None:
     if len(unique) == 1:
         (part,) = unique
         condition = _own_rank(part) if part.traced.is_structural else sp.true
+        if condition == sp.true and not is_of_all_ranks:
+            condition = _of_ranks({len(shape) for shape in part.shapes})
         return rule_of(name, [replace(part.traced.variant, condition=condition)], hypers)
     sums = [_sums(part.traced.variant) for part in unique]
     if any(found != sums[0] for found in sums):
@@ -215,7 +287,7 @@ def _merged(parts: Sequence[_Part], name: str) -> UpdateRule | None:
     variants = [
         replace(
             part.traced.variant,
-            condition=sp.Or(*(sp.Eq(RANK, rank) for rank in own)),
+            condition=_of_ranks(own),
             shapes=_spelled_out(part, own, unique),
         )
         for part, own in zip(unique, ranks, strict=True)
@@ -244,6 +316,10 @@ def _spelled_out(part: _Part, ranks: set[int], parts: Sequence[_Part]) -> dict[s
         else:
             found[label] = shape
     return found
+
+
+def _of_ranks(ranks: Iterable[int]) -> sp.Basic:
+    return sp.Or(*(sp.Eq(RANK, rank) for rank in ranks))
 
 
 def _own_rank(part: _Part) -> sp.Basic:

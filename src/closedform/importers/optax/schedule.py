@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import sympy as sp
+from jax.extend.core import ClosedJaxpr
 from sympy.core.relational import Relational
 
-from closedform.errors import TraceError
+from closedform.errors import ClosedFormError, TraceError
 from closedform.importers.optax.interpreter import Interpreter
 from closedform.importers.optax.jaxprs import double_precision, in_double, place_of, traced
 from closedform.importers.optax.primitives import RULES
@@ -25,6 +26,8 @@ from closedform.language.symbols import t
 TOLERANCE = 1e-12
 _LARGEST_STEP = 2**31 - 2
 _POINTS = 512
+_LISTED_POLES = 16
+_INFINITIES = (sp.oo, -sp.oo, sp.nan, sp.zoo, sp.AccumBounds)
 
 
 def trace_schedule(function: Callable[[Any], Any], prover: Prover, name: str | None) -> Schedule:
@@ -40,13 +43,42 @@ def trace_schedule(function: Callable[[Any], Any], prover: Prover, name: str | N
         jaxpr = traced(function, count, where=where)
         if len(jaxpr.out_avals) != 1 or jaxpr.out_avals[0].shape != ():
             raise TraceError("a schedule returns one number", where=where)
-        run = Interpreter(Axes((), ()), Definitions(), prover, RULES)
-        (result,) = run.run(jaxpr, [Value(t)])
-        if not isinstance(result, Value):
-            raise TraceError("a schedule returns one number", where=where)
-        expr = run.algebra.real(result).expr
+        expr = _traced(jaxpr, prover, where, has_infinities=True)
+        if expr.has(*_INFINITIES):  # the expression has no value there
+            expr = _traced(jaxpr, prover, where, has_infinities=False)
         _check(function, expr, prover, where)
     return Schedule(expr, name=label if label.isidentifier() else "schedule")
+
+
+def _traced(jaxpr: ClosedJaxpr, prover: Prover, where: str, *, has_infinities: bool) -> sp.Expr:
+    """The expression of a jaxpr of the count."""
+    run = Interpreter(Axes((), ()), Definitions(), prover, RULES)
+    run.has_infinities = has_infinities
+    (result,) = run.run(jaxpr, [Value(t)])
+    if not isinstance(result, Value):
+        raise TraceError("a schedule returns one number", where=where)
+    return run.algebra.real(result).expr
+
+
+def _poles(expr: sp.Basic, prover: Prover) -> list[int]:
+    """Steps at which an expression may divide by 0: the first ones of each interval of them."""
+    bases = {
+        power.base
+        for power in expr.atoms(sp.Pow)
+        if power.base.free_symbols == {t} and power.exp.is_negative is not False
+    }
+    bases |= {log.args[0] for log in expr.atoms(sp.log) if log.free_symbols == {t}}
+    steps: list[int] = []
+    for base in sorted(bases, key=str):
+        try:
+            parts = prover.split(sp.Eq(base, 0), 0, None)
+        except ClosedFormError:  # it holds a function that the prover does not know
+            continue
+        for part in parts:
+            if part.truth is not False:
+                end = part.first + _LISTED_POLES if part.end is None else part.end
+                steps += range(part.first, min(end, part.first + _LISTED_POLES))
+    return [step for step in steps if step <= _LARGEST_STEP]
 
 
 def steps_of(*expressions: sp.Basic) -> list[int]:
@@ -80,15 +112,18 @@ def changes(condition: sp.Basic) -> list[int]:
     return found
 
 
-def _padded(steps: list[int]) -> np.ndarray[Any, Any]:
+def _padded(steps: list[int], poles: Sequence[int]) -> np.ndarray[Any, Any]:
     """As many steps for all schedules: JAX compiles each operation for each length."""
-    chosen = steps[:: -(-len(steps) // _POINTS)]
+    poles = poles[: _POINTS // 2]
+    remaining = _POINTS - len(poles)
+    chosen = sorted({*steps[:: -(-len(steps) // remaining)], *poles})
     return np.array([*chosen, *(_POINTS - len(chosen)) * [chosen[-1]]])
 
 
 def _check(function: Callable[[Any], Any], expr: sp.Expr, prover: Prover, where: str) -> None:
     count = jax.ShapeDtypeStruct((), jnp.int32)
-    steps = _padded(steps_of(expr))
+    poles = _poles(expr, prover)
+    steps = _padded(sorted({*steps_of(expr), *poles}), poles)
     try:
         own = jax.vmap(in_double(function, count, is_exact=True))(
             jnp.asarray(steps, dtype=jnp.int32)
@@ -100,8 +135,18 @@ def _check(function: Callable[[Any], Any], expr: sp.Expr, prover: Prover, where:
     expected = np.broadcast_to(np.asarray(own, dtype=np.float64), steps.shape)
     found = values_at(expr, steps, {})
     size = float(np.max(np.abs(expected[np.isfinite(expected)]), initial=0.0))
-    is_near = np.abs(found - expected) <= TOLERANCE * size
-    is_far = ~(is_near | (np.isnan(expected) & np.isnan(found)))
+    is_defined = np.isfinite(expected) | np.isfinite(found)
+    with np.errstate(invalid="ignore"):
+        is_near = np.abs(found - expected) <= TOLERANCE * size
+    is_far = is_defined & ~is_near
+    for place in np.flatnonzero(np.isin(steps, poles) & np.isfinite(expected)):
+        if prover.value(expr, int(steps[place])) is None:
+            raise TraceError(
+                f"the schedule divides by 0 at step {steps[place]} and returns "
+                f"{expected[place]!r}, the value of a function of an infinity",
+                where=where,
+                hint="select the value of that step with jnp.where",
+            )
     for place in np.flatnonzero(is_far):
         # A floor may round to another number in float64 than it is.
         exact = prover.value(expr, int(steps[place]))

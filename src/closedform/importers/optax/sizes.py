@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,11 @@ from closedform.importers.tensors.values import Sizes, other
 from closedform.language.shapes import SIZE, axis_size
 
 _POWERS = (0, 1, -1, sp.Rational(1, 2), sp.Rational(-1, 2))
-_NEAR = 1e-14
+_PRECISIONS = {True: (1e-14, 10**6), False: (3e-7, 100)}
+"""For float64 and float32: some units in the last place, and the largest denominator."""
+
+_UNKNOWN = "unknown_size"
+_MOST_AXES = 4
 
 
 def differing(first: Jaxpr, second: Jaxpr) -> Iterator[tuple[Any, Any]]:
@@ -42,20 +46,46 @@ def differing(first: Jaxpr, second: Jaxpr) -> Iterator[tuple[Any, Any]]:
 
 def _differing_operands(first: Sequence[Any], second: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
     for a, b in zip(first, second, strict=True):
-        if is_literal(a) and is_literal(b) and np.ndim(a.val) == 0 and a.val != b.val:
+        if not (is_literal(a) and is_literal(b)) or np.ndim(a.val) or a.val == b.val:
+            continue
+        if not np.isnan(a.val) or not np.isnan(b.val):
             yield a, b
 
 
-def called(params: Mapping[str, Any]) -> list[Jaxpr]:
+def closed_jaxprs(params: Mapping[str, Any]) -> list[ClosedJaxpr]:
     """Returns the jaxprs among the parameters of an equation."""
     found = []
     for value in params.values():
         for one in value if isinstance(value, tuple | list) else (value,):
             if isinstance(one, ClosedJaxpr):
-                found.append(one.jaxpr)
-            elif isinstance(one, Jaxpr):
                 found.append(one)
+            elif isinstance(one, Jaxpr):
+                found.append(ClosedJaxpr(one, ()))
     return found
+
+
+def called(params: Mapping[str, Any]) -> list[Jaxpr]:
+    """Returns the jaxprs among the parameters of an equation, without their constants."""
+    return [closed.jaxpr for closed in closed_jaxprs(params)]
+
+
+def unknown_size() -> sp.Dummy:
+    """Returns a constant that depends on shapes in a way that has no expression.
+
+    It may be multiplied by 0, as those of a parameter are that is not traced.
+    """
+    return sp.Dummy(_UNKNOWN, positive=True)
+
+
+def check_sizes(expressions: Iterable[sp.Basic], where: str) -> None:
+    """Raises TraceError if an expression depends on an unknown size."""
+    for expr in expressions:
+        if any(isinstance(symbol, sp.Dummy) for symbol in expr.free_symbols):
+            raise TraceError(
+                "a constant of the update depends on the shapes of parameters, and is no product "
+                "of powers of sizes",
+                where=where,
+            )
 
 
 def size_expression(
@@ -63,20 +93,23 @@ def size_expression(
     own: Path,
     second: Path | None,
     shapes: tuple[Mapping[Path, Sizes], Mapping[Path, Sizes]],
+    *,
+    is_double: bool,
 ) -> sp.Expr | None:
     """Returns the expression in sizes that has these values for two sets of shapes.
 
     It is a product of powers of the sizes of a parameter, times a number: 1/n, sqrt(n/m). None if
     there is none for the two parameters that are traced.
     """
+    near, largest = _PRECISIONS[is_double]
     for path in (own, second):
         if path is None:
             continue
         for expr, values in _products(shapes[0][path], shapes[1][path]):
             factors = numbers[0] / values[0], numbers[1] / values[1]
-            if math.isclose(*factors, rel_tol=_NEAR):
-                exact = sp.Rational(repr(factors[0])).limit_denominator(10**6)
-                if math.isclose(float(exact), factors[0], rel_tol=_NEAR):
+            if math.isclose(*factors, rel_tol=near):
+                exact = sp.Rational(repr(factors[0])).limit_denominator(largest)
+                if math.isclose(float(exact), factors[0], rel_tol=near):
                     found = exact * expr
                     return found if path == own else found.xreplace(_OTHERS)
     return None
@@ -91,7 +124,7 @@ def _products(first: Sizes, second: Sizes) -> Iterator[tuple[sp.Expr, tuple[floa
     for power in _POWERS[1:]:
         yield SIZE**power, (whole[0] ** float(power), whole[1] ** float(power))
     axes = [axis for axis, size in enumerate(first) if size != 1]
-    for powers in itertools.product(_POWERS, repeat=min(len(axes), 3)):
+    for powers in itertools.product(_POWERS, repeat=min(len(axes), _MOST_AXES)):
         pairs = list(zip(axes, powers, strict=False))
         values = [
             math.prod(float(sizes[axis]) ** float(power) for axis, power in pairs)

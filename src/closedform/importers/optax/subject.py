@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import sympy as sp
 from jax.extend.core import ClosedJaxpr
 
 from closedform.errors import TraceError
 from closedform.importers.optax.hypers import Variable, variables_of, with_values
-from closedform.importers.optax.jaxprs import Equation, Tree, is_literal, needed, traced
+from closedform.importers.optax.jaxprs import (
+    Equation,
+    Tree,
+    inlined,
+    is_literal,
+    needed,
+    traced,
+)
 from closedform.importers.optax.leaves import (
     Leaf,
     Path,
@@ -21,20 +29,22 @@ from closedform.importers.optax.leaves import (
     state_leaves,
     with_shapes,
 )
-from closedform.importers.optax.sizes import called, differing, size_expression
+from closedform.importers.optax.sizes import (
+    closed_jaxprs,
+    differing,
+    size_expression,
+    unknown_size,
+)
 from closedform.importers.tensors.values import (
     Sizes,
 )
 
-_STATIC = (
-    "name",
-    "axes",
-    "dimension",
-    "permutation",
-    "dimension_numbers",
-    "broadcast_dimensions",
-)
-"""Parameters of primitives that tell operations apart."""
+_OF_SHAPES = frozenset({"shape", "new_sizes", "dimensions", "sharding", "out_sharding"})
+"""Parameters of primitives that follow from the shapes of operands."""
+
+_COMMUTATIVE = frozenset({"add", "add_any", "mul", "max", "min", "and", "or", "xor"})
+
+_FLOATS = ("float32", "float64")
 
 
 @runtime_checkable
@@ -90,9 +100,10 @@ class Jaxprs:
         for mine, theirs in ((self.init, self.others.init), (self.update, self.others.update)):
             for literal, other_literal in differing(mine.jaxpr, theirs.jaxpr):
                 pair = float(literal.val), float(other_literal.val)
-                expr = size_expression(pair, own, second, (self.shapes, self.others.shapes))
-                if expr is not None:
-                    found[id(literal)] = expr
+                shapes = (self.shapes, self.others.shapes)
+                is_double = str(literal.aval.dtype) != "float32"
+                expr = size_expression(pair, own, second, shapes, is_double=is_double)
+                found[id(literal)] = unknown_size() if expr is None else expr
         return found
 
 
@@ -146,6 +157,7 @@ def jaxprs_of(
     shapes: Mapping[Path, Sizes],
     where: str,
     variables: Sequence[Variable] = (),
+    dtype: str | None = "float64",
 ) -> Jaxprs:
     """Returns the jaxprs of a transformation.
 
@@ -155,8 +167,9 @@ def jaxprs_of(
         shapes: The shapes that they have in its place.
         where: What is traced, for errors.
         variables: The variables of the closure that are symbols.
+        dtype: The dtype of the parameters; None for their own.
     """
-    given = with_shapes(params, shapes, jnp.float64)
+    given = with_shapes(params, shapes, dtype)
     init = traced(transformation.init, given, where=f"init of {where}")
     start = jax.eval_shape(transformation.init, given)
 
@@ -174,51 +187,154 @@ def jaxprs_of(
 class Signature:
     """The features that tell apart the updates of two parameters.
 
+    Two updates of one parameter's own tensors are equal if their signatures are. Of operations
+    that take tensors of other parameters, the order of operands of sums is not compared.
+
     Attributes:
-        operations: The operations on which an update depends, without shapes.
+        operations: The operations on the parameter's own tensors, without shapes, each with the
+            places of its operands.
+        mixed: The operations that take tensors of other parameters, in any order.
+        results: The places of the results.
         states: The paths of the parameter's states.
         gradients: The parameters on whose gradients it depends; empty if it is its own alone.
     """
 
     operations: tuple[Any, ...]
+    mixed: tuple[Any, ...]
+    results: tuple[Any, ...]
     states: tuple[str, ...]
     gradients: frozenset[Path]
 
 
-def _operation(equation: Equation, varying: Collection[int]) -> tuple[Any, ...]:
-    """An operation without shapes: its name, parameters, constants, and those of what it calls."""
-    return (
-        equation.primitive.name,
-        tuple(str(equation.params.get(key)) for key in _STATIC),
-        tuple(
-            "size" if id(one) in varying else str(one.val)
-            for one in equation.invars
-            if is_literal(one)
-        ),
-        tuple(
-            _operation(inner, varying) for jaxpr in called(equation.params) for inner in jaxpr.eqns
-        ),
-    )
+def signatures(jaxprs: Jaxprs, *, is_of_any_dtype: bool = False) -> dict[Path, Signature]:
+    """Returns the signatures of the updates of all parameters.
+
+    Args:
+        jaxprs: The jaxprs of the model.
+        is_of_any_dtype: Whether float32 and float64 are one dtype: constants are rounded to
+            float32, and casts between the two left out.
+    """
+    reader = _Reader(jaxprs.varying(), is_of_any_dtype)
+    return {path: _signature(jaxprs, path, reader) for path in jaxprs.params}
 
 
-def signature(jaxprs: Jaxprs, path: Path) -> Signature:
-    """Returns the signature of the update of one parameter."""
-    jaxpr, count = jaxprs.update.jaxpr, len(jaxprs.params)
+def _signature(jaxprs: Jaxprs, path: Path, reader: _Reader) -> Signature:
+    closed, count = jaxprs.update, len(jaxprs.params)
     own = [leaf for leaf in jaxprs.leaves if leaf.param == path]
-    wanted = [jaxprs.params.index(path), *(count + leaf.place for leaf in own)]
+    common = [leaf for leaf in jaxprs.leaves if leaf.param is None]
+    place = jaxprs.params.index(path)
+    wanted = [place, *(count + leaf.place for leaf in (*own, *common))]
     first = len(jaxprs.variables)
-    numbers = {variable: place for place, variable in enumerate(jaxpr.invars[:first])}
-    gradients = dict(zip(jaxpr.invars[first : first + count], jaxprs.params, strict=True))
-    varying = jaxprs.varying()
-    used: set[Path] = set()
-    operations: list[Any] = []
-    for equation in needed(jaxpr, wanted):
-        operands = [one for one in equation.invars if not is_literal(one)]
-        used |= {gradients[one] for one in operands if one in gradients}
-        taken = tuple(numbers.get(one) for one in operands)
-        operations.append((_operation(equation, varying), taken))
+    inputs: dict[int, Any] = {index: ("number", index) for index in range(first)}
+    inputs[first + place] = "gradient"
+    inputs |= {first + count + leaf.place: ("state", spelled(leaf.path)) for leaf in own}
+    inputs |= {first + count + leaf.place: ("shared", leaf.path) for leaf in common}
+    inputs[len(closed.jaxpr.invars) - count + place] = "param"
+    operations, mixed, results = reader.read(closed, inputs, wanted)
+    gradients = dict(zip(closed.jaxpr.invars[first : first + count], jaxprs.params, strict=True))
+    operands = {
+        operand
+        for equation in needed(closed.jaxpr, wanted[: 1 + len(own)])
+        for operand in equation.invars
+        if not is_literal(operand)
+    }
+    used = {gradients[operand] for operand in operands if operand in gradients}
     return Signature(
-        tuple(operations),
+        operations,
+        mixed,
+        results,
         tuple(spelled(leaf.path) for leaf in own),
         frozenset() if used <= {path} else frozenset(used),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads jaxprs as operations with the places of their operands.
+
+    Attributes:
+        varying: The identities of literals that depend on shapes.
+        is_of_any_dtype: Whether float32 and float64 are one dtype.
+        operations: The operations that were read, by the identity of the equation.
+    """
+
+    varying: Collection[int]
+    is_of_any_dtype: bool
+    operations: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+
+    def read(
+        self, closed: ClosedJaxpr, inputs: Mapping[int, Any], wanted: Sequence[int]
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
+        """Returns the operations on known inputs, the others, and the results."""
+        jaxpr = closed.jaxpr
+        places = {jaxpr.invars[index]: token for index, token in inputs.items()}
+        for variable, constant in zip(jaxpr.constvars, closed.consts, strict=True):
+            places[variable] = self._constant(constant)
+        operations: list[Any] = []
+        mixed: list[Any] = []
+        for equation in needed(jaxpr, wanted):
+            operands = tuple(self._operand(one, places) for one in equation.invars)
+            if self._is_cast(equation):
+                places[equation.outvars[0]] = operands[0]
+                continue
+            operation = self._operation(equation)
+            if None in operands:
+                name = equation.primitive.name
+                mixed.append((operation, () if name in _COMMUTATIVE else operands))
+                continue
+            for index, variable in enumerate(equation.outvars):
+                places[variable] = ("value", len(operations), index)
+            operations.append((operation, operands))
+        results = tuple(self._operand(jaxpr.outvars[index], places) for index in wanted)
+        return tuple(operations), tuple(sorted(mixed, key=repr)), results
+
+    def _is_cast(self, equation: Equation) -> bool:
+        """Whether an equation changes nothing but float32 to float64 or back."""
+        if not self.is_of_any_dtype or equation.primitive.name != "convert_element_type":
+            return False
+        dtypes = (equation.invars[0].aval.dtype, equation.outvars[0].aval.dtype)
+        return all(str(dtype) in _FLOATS for dtype in dtypes)
+
+    def _operand(self, variable: Any, places: Mapping[Any, Any]) -> Any:
+        """The place of an operand; None if it depends on another parameter."""
+        if not is_literal(variable):
+            return places.get(variable)
+        if id(variable) in self.varying:
+            return "size"
+        return self._constant(np.asarray(variable.val, dtype=variable.aval.dtype))
+
+    def _constant(self, value: Any) -> Any:
+        array = np.asarray(value)
+        if self.is_of_any_dtype and str(array.dtype) in _FLOATS:
+            with np.errstate(over="ignore", under="ignore"):
+                array = array.astype(np.float32)
+            array = np.where(np.isnan(array), np.float32(np.nan), array)
+        return ("constant", str(array.dtype), array.shape, array.tobytes())
+
+    def _operation(self, equation: Equation) -> tuple[Any, ...]:
+        """An operation without shapes: its name, its parameters, and the jaxprs that it calls."""
+        if id(equation) in self.operations:
+            return self.operations[id(equation)]
+        inner = []
+        for jaxpr in closed_jaxprs(equation.params):
+            inputs = {index: index for index in range(len(jaxpr.jaxpr.invars))}
+            inner.append(self.read(jaxpr, inputs, range(len(jaxpr.jaxpr.outvars))))
+        operation = (
+            equation.primitive.name,
+            () if inlined(equation) is not None else self._parameters(equation.params),
+            tuple(inner),
+        )
+        self.operations[id(equation)] = operation
+        return operation
+
+    def _parameters(self, params: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+        found = []
+        for key in sorted(params):
+            text = str(params[key])
+            is_code = " at 0x" in text or any(closed_jaxprs({key: params[key]}))
+            if key in _OF_SHAPES or is_code:
+                continue
+            if self.is_of_any_dtype:
+                text = text.replace("float32", "float64")
+            found.append((key, text))
+        return tuple(found)

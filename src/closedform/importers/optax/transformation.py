@@ -22,6 +22,7 @@ from closedform.importers.optax.leaves import (
     spelled,
 )
 from closedform.importers.optax.primitives import RULES
+from closedform.importers.optax.sizes import check_sizes
 from closedform.importers.optax.subject import Jaxprs
 from closedform.importers.python.prover import Prover
 from closedform.importers.tensors.algebra import as_number
@@ -312,6 +313,7 @@ class _Tracer:
                 raise _Reclassified
         needed = definitions.needed([*summed.values(), *nexts.values()])
         parts = [*summed.values(), *needed.values(), *nexts.values()]
+        check_sizes(parts, self.where)
         used = {symbol for expr in parts for symbol in expr.free_symbols}
         self._scheduled(used, after)
         short, remaining = renumbered(*inlined({**summed, **nexts}, needed))

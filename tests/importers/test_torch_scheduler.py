@@ -4,7 +4,7 @@ import math
 import random
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import sympy as sp
@@ -389,7 +389,10 @@ def test_cosine_annealing_of_every_length_is_the_cosine(length: int) -> None:
 def drawn_schedulers(seed: int) -> list[Make]:
     """Schedulers with arguments of their whole range."""
     rng = random.Random(seed)
-    length, mode = rng.randint(1, 60), rng.choice(["triangular", "triangular2", "exp_range"])
+    length = rng.randint(1, 60)
+    modes: list[Literal["triangular", "triangular2", "exp_range"]]
+    modes = ["triangular", "triangular2", "exp_range"]
+    mode = rng.choice(modes)
     return [
         lambda o: SequentialLR(
             o,

@@ -82,8 +82,8 @@ def check_sizes(expressions: Iterable[sp.Basic], where: str) -> None:
     for expr in expressions:
         if any(isinstance(symbol, sp.Dummy) for symbol in expr.free_symbols):
             raise TraceError(
-                "a constant of the update depends on the shapes of parameters, and is no product "
-                "of powers of sizes",
+                "a constant of the update depends on the shapes of parameters otherwise than by "
+                "products of powers of sizes",
                 where=where,
             )
 

@@ -58,7 +58,7 @@ LAYERS = in_order(
         "effort": frozenset(),
     },
     {"delegation": frozenset()},
-    {"ir": ARRAYS, "language": frozenset({"sympy"})},
+    {"ir": ARRAYS, "language": EXACT},
     {"options": frozenset()},
     {"lowering": EXACT | ARRAYS},
     {"compiler": EXACT | ARRAYS},

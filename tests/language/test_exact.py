@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import random
+from fractions import Fraction
+
 import pytest
 import sympy as sp
 
 from closedform.errors import DomainError
-from closedform.language import t
+from closedform.language import floor_div, floor_mod, t
 from closedform.language.exact import holds_at, to_float, value_at
 
 ROOTS = sp.sqrt(t) + sp.sqrt(t + 1)
@@ -45,3 +49,81 @@ def test_values_round_once() -> None:
     assert value == sp.Rational(2, 3)
     assert to_float(value) == 2 / 3
     assert to_float(sp.sqrt(2)) == 2**0.5
+
+
+# --- floors of numbers that are not rational -----------------------------------------------------
+
+BASES = (sp.Integer(2), sp.Integer(3), sp.Integer(10), sp.Rational(3, 2), sp.Integer(7))
+
+
+def drawn_numbers(seed: int) -> list[sp.Expr]:
+    """Logarithms, roots and cosines in t, some of which are integers at some steps."""
+    rng = random.Random(seed)
+    factor = sp.Rational(rng.randint(1, 9), rng.randint(1, 9))
+    return [
+        sp.log(factor * (t + 1)) / sp.log(rng.choice(BASES)),
+        factor * sp.sqrt(t + 1) + sp.sqrt(2),
+        factor * (t + 1) ** sp.Rational(1, 3),
+        10 * factor * sp.cos(sp.pi * t / 7),
+        sp.sqrt(t + 1) * sp.sqrt(t + 2) - sp.Pow(2, -t),
+        sp.exp(sp.log(t + 1) * factor),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_floors_and_remainders_are_integers_and_rest(seed: int) -> None:
+    divisor = sp.Rational(2, 3)
+    for expr in drawn_numbers(seed):
+        for step in (0, 1, 7, 8, 26, 63, 99, 999, 1023):
+            at = {t: sp.Integer(step)}
+            # 60 digits by SymPy's evaluation; nearer to an integer than 1e-40 is equal to it.
+            value = Fraction(str(sp.N(expr.subs(t, step), 60))) + Fraction(1, 10**40)
+            floors = [
+                value_at(kind(expr), at) for kind in (sp.floor, lambda x: floor_div(x, divisor))
+            ]
+            assert floors == [math.floor(value), math.floor(value * 3 / 2)], (expr, step)
+            remainder = value_at(floor_mod(expr, divisor), at)
+            exact = value - Fraction(2, 3) * floors[1].p
+            assert float(remainder) == pytest.approx(float(exact), abs=1e-12)
+
+
+def test_floors_of_tiny_and_large_numbers() -> None:
+    late = {t: sp.Integer(10**6)}
+    tiny = sp.Pow(2, -t)
+    assert value_at(sp.floor(tiny), late) == 0
+    assert value_at(sp.floor(-tiny), late) == -1
+    assert value_at(sp.ceiling(tiny), late) == 1
+    assert value_at(sp.floor(5 - tiny), late) == 4
+    digits = 31415926535897932384626433832795028841971
+    assert value_at(sp.floor(sp.pi * 10**40 + 0 * t, evaluate=False), late) == digits
+    assert holds_at(tiny > 0, late)
+    assert holds_at(sp.sqrt(2) + tiny > sp.sqrt(2), late)
+
+
+@pytest.mark.parametrize(
+    ("number", "floor"),
+    [
+        (sp.log(8) / sp.log(2), 3),
+        (sp.log(sp.Rational(8, 27)) / sp.log(sp.Rational(2, 3)), 3),
+        (sp.log(1024) / sp.log(4) - sp.Pow(10, -400), 4),
+        (sp.sqrt(5 + 2 * sp.sqrt(6)) - sp.sqrt(2) - sp.sqrt(3), 0),
+        (sp.sqrt(2, evaluate=False) ** 2, 2),
+        (sp.log(sp.Integer(10) ** 300) / sp.log(10), 300),
+        (sp.exp(sp.log(2) + sp.log(3), evaluate=False), 6),
+    ],
+)
+def test_numbers_that_are_integers_or_almost(number: sp.Expr, floor: int) -> None:
+    assert value_at(sp.floor(number + 0 * t, evaluate=False), {t: sp.Integer(0)}) == floor
+    assert value_at(floor_div(number, 1), {t: sp.Integer(0)}) == floor
+
+
+def test_the_value_of_warm_restarts_is_a_number() -> None:
+    cycle = floor_div(sp.log(t / 5 + 1) / sp.log(2), 1)
+    expr = sp.cos(sp.pi * (t - 5 * 2**cycle + 5) / (5 * 2**cycle))
+    for step in range(200):
+        length, start = 5, 0
+        while step >= start + length:
+            start, length = start + length, 2 * length
+        expected = math.cos(math.pi * (step - start) / length)
+        value = float(value_at(expr, {t: sp.Integer(step)}))
+        assert value == pytest.approx(expected, abs=1e-14)

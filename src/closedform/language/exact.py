@@ -14,8 +14,10 @@ from sympy.core.relational import Relational
 from sympy.logic.boolalg import BooleanFunction
 
 from closedform.errors import DomainError
+from closedform.language.enclosures import Resolve, floor_of, sign_of
+from closedform.language.integers import FloorDiv, FloorMod
 
-# Digits at which an irrational comparison is decided, and a value is rounded to float64.
+# Digits from which a value is rounded to float64.
 _DIGITS = 60
 # Rational powers of more bits than this become Floats: (999/1000)**(2**50) would never end.
 _MOST_BITS = 100_000
@@ -24,6 +26,8 @@ _LONG_DIGITS = 80
 # Roots of rational numbers of more bits than this become Floats: SymPy factors the base, which took
 # minutes for the roots of RAdam's rectification at t = 300.
 _LARGEST_ROOT = 256
+
+_FLOORS = (sp.floor, sp.ceiling, FloorDiv, FloorMod, sp.Mod)
 
 # Powers with a finer exponent are Floats, too: 24**(14234567890123457/10**16) would never end in
 # SymPy 1.14, which works 3**14234567890123457 out.
@@ -60,8 +64,9 @@ def holds_at(condition: sp.Basic, values: dict[sp.Symbol, sp.Expr]) -> bool:
     if not isinstance(condition, Relational) or isinstance(condition, BooleanFunction):
         raise DomainError(f"{condition} is not a comparison", where=_place(values))
     left, right = (_value(arg, values) for arg in condition.args)
-    difference = left - right
-    sign = _sign(difference, values)
+    first, second = condition.args
+    difference = sp.Add(first, sp.Mul(-1, second, evaluate=False), evaluate=False)
+    sign = _sign(difference, left - right, values)
     return bool(condition.func(sp.Integer(sign), sp.Integer(0)))
 
 
@@ -98,13 +103,48 @@ def to_float(value: sp.Expr) -> float:
     return float(sp.N(value, _DIGITS))
 
 
-def _sign(number: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> int:
+def _resolving(values: dict[sp.Symbol, sp.Expr]) -> Resolve:
+    """The function that returns a symbol, branch or floor at these values."""
+
+    def resolve(part: sp.Basic) -> sp.Expr:
+        return _branch(part, values) if isinstance(part, sp.Piecewise) else _value(part, values)
+
+    return resolve
+
+
+def _sign(difference: sp.Expr, number: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> int:
+    """The sign of a difference, of which a number is the value."""
     if number.is_Rational:
         return int(sp.sign(number))
-    approximate = sp.N(number, _DIGITS)
-    if not approximate.is_real:
+    sign = sign_of(difference, _resolving(values), lambda: number)
+    if sign is None:
         raise DomainError(f"cannot compare {number} with 0", where=_place(values))
-    return 0 if abs(approximate) < sp.Float(10) ** (-_DIGITS // 2) else int(sp.sign(approximate))
+    return sign
+
+
+def _floor(expr: sp.Expr, number: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> sp.Integer:
+    """The floor of an expression, of which a number is the value."""
+    if number.is_Rational:
+        return sp.Integer(int(number.p) // int(number.q))
+    floor = floor_of(expr, _resolving(values), lambda: number)
+    if floor is None:
+        raise DomainError(f"{number} has no floor", where=_place(values))
+    return sp.Integer(floor)
+
+
+def _floored(expr: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> sp.Expr:
+    """The value of a floor, ceiling, quotient or remainder."""
+    args = [_value(arg, values) for arg in expr.args]
+    if isinstance(expr, sp.floor):
+        return _floor(expr.args[0], args[0], values)
+    if isinstance(expr, sp.ceiling):
+        return -_floor(-expr.args[0], -args[0], values)
+    a, b = args
+    if b.is_zero:
+        raise DomainError(f"{a} is divided by 0", where=_place(values))
+    quotient = sp.Mul(expr.args[0], sp.Pow(expr.args[1], -1, evaluate=False), evaluate=False)
+    floor = _floor(quotient, a / b, values)
+    return floor if isinstance(expr, FloorDiv) else a - b * floor
 
 
 def _value(expr: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> sp.Expr:
@@ -115,12 +155,18 @@ def _value(expr: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> sp.Expr:
     if not expr.args:
         return expr
     if isinstance(expr, sp.Piecewise):
-        for branch, condition in expr.args:
-            if holds_at(condition, values):
-                return _value(branch, values)
-        raise DomainError("Piecewise has no value", where=_place(values), hint="add a final branch")
+        return _value(_branch(expr, values), values)
+    if isinstance(expr, _FLOORS):
+        return _floored(expr, values)
     args = [_value(arg, values) for arg in expr.args]
     return _power(*args) if isinstance(expr, sp.Pow) else expr.func(*args)
+
+
+def _branch(expr: sp.Piecewise, values: dict[sp.Symbol, sp.Expr]) -> sp.Expr:
+    for branch, condition in expr.args:
+        if holds_at(condition, values):
+            return branch
+    raise DomainError("Piecewise has no value", where=_place(values), hint="add a final branch")
 
 
 def _power(base: sp.Expr, exponent: sp.Expr) -> sp.Expr:

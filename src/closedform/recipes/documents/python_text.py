@@ -1,12 +1,18 @@
-"""Python configs as syntax trees: assignments, literals and calls, of which none is run."""
+"""Python configs as syntax trees: assignments, literals and calls, of which none is run.
+
+Assignments to names, entries and arguments, and the methods of dicts and lists are modelled as
+Python runs them, with objects that several names share. A statement that is not modelled leaves
+open whatever it could change: the names that it binds, and the objects that it mentions. Code that
+may change any name (``exec``, ``globals()``) is refused.
+"""
 
 from __future__ import annotations
 
 import ast
 import operator
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from closedform.errors import ConfigError
@@ -48,6 +54,26 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "round": round,
 }
 """The functions that are computed where all their arguments are numbers."""
+_PURE = frozenset(
+    {*_FUNCTIONS, "dict", "format", "isinstance", "list", "print", "range", "repr"}
+) | {
+    "str",
+    "tuple",
+    "type",
+}
+"""Functions that change none of their arguments."""
+_OPEN = frozenset(
+    {"__import__", "__builtins__", "compile", "delattr", "eval", "exec", "globals", "locals"}
+) | {"setattr", "vars"}
+"""Names through which code may change any name."""
+_OPEN_ATTRIBUTES = frozenset(
+    {"__builtins__", "__dict__", "__globals__", "__import__", "_getframe", "currentframe", "exec"}
+) | {"f_builtins", "f_globals", "f_locals", "globals", "locals", "modules", "setattr"}
+_OPEN_MODULES = ("__main__", "builtins")
+"""The same of attributes, such as ``sys.modules``, and of modules."""
+_COPIES = ("copy.deepcopy", "deepcopy")
+MAX_WORK = 20_000_000
+"""The most objects and names that are looked at for what a file may change."""
 
 
 def _unchanged(value: Any) -> Any:
@@ -77,7 +103,7 @@ def parsed_python(text: str, source: str) -> PythonText:
     r"""Returns the assignments and expressions of a Python file.
 
     Raises:
-        ConfigError: It is not Python, or too large.
+        ConfigError: It is not Python, too large, or has code that may change any name.
 
     Example:
         >>> parsed_python("a = dict(lr=3 * 1e-4)\nSGD(a['lr'])", "<text>").expressions
@@ -93,61 +119,8 @@ def parsed_python(text: str, source: str) -> PythonText:
     if sum(1 for _ in ast.walk(tree)) > 10 * MAX_NODES:
         raise ConfigError(TOO_LARGE, where=source)
     module = PythonText(tree)
-    try:
-        run_statements(tree.body, module, source)
-    except RecursionError as error:  # Python 3.12 parses what is nested more deeply
-        raise ConfigError(TOO_LARGE, where=source) from error
+    _run(tree.body, module, source)
     return module
-
-
-def run_statements(body: list[ast.stmt], module: PythonText, source: str, depth: int = 0) -> bool:
-    """Reads statements into ``module``, up to a ``return``; the branch of a known condition alone.
-
-    Names that are assigned under an unknown condition or in a loop are unresolved. Definitions are
-    left out.
-
-    Returns:
-        Whether a ``return`` was reached; its value is the name ``return``.
-
-    Raises:
-        ConfigError: A value is too large, or the statements are nested too deeply.
-    """
-    if depth > MAX_DEPTH:
-        raise ConfigError(TOO_LARGE, where=source)
-    for statement in body:
-        match statement:
-            case ast.Assign(targets=targets, value=value):
-                found = module.convert(literal(value, module.names, source))
-                for target in targets:
-                    _assign(target, found, module.names)
-                    if isinstance(target, ast.Tuple) and isinstance(found, Call):
-                        module.expressions.append(found)
-            case ast.AnnAssign(target=target, value=ast.expr() as value):
-                _assign(target, module.convert(literal(value, module.names, source)), module.names)
-            case ast.AugAssign(target=target, op=op, value=value):
-                both = ast.BinOp(left=_loaded(target), op=op, right=value)
-                _assign(target, literal(both, module.names, source), module.names)
-            case ast.Expr(value=value):
-                module.expressions.append(_called(literal(value, module.names, source), module))
-            case ast.ImportFrom(module=package, names=names, level=level):
-                for one in names:
-                    name = f"{'.' * level}{package or ''}.{one.name}"
-                    module.names[one.asname or one.name] = Reference(name)
-            case ast.If(test=test, body=inner, orelse=other):
-                condition = literal(test, module.names, source)
-                if _is_open(condition):
-                    _forget([*inner, *other], module.names)
-                elif run_statements(inner if condition else other, module, source, depth + 1):
-                    return True
-            case ast.With(body=inner):
-                if run_statements(inner, module, source, depth + 1):
-                    return True
-            case ast.For() | ast.While() | ast.Try():
-                _forget([statement], module.names)
-            case ast.Return(value=value):
-                module.names["return"] = None if value is None else literal(value, module.names)
-                return True
-    return False
 
 
 def run_function(module: PythonText, name: str, source: str) -> PythonText | None:
@@ -156,52 +129,27 @@ def run_function(module: PythonText, name: str, source: str) -> PythonText | Non
     An argument without a default is unresolved; ``return`` is the value that it returns.
 
     Raises:
-        ConfigError: As :func:`run_statements`.
+        ConfigError: As :func:`parsed_python`.
     """
-    for statement in module.tree.body:
-        if isinstance(statement, ast.FunctionDef) and statement.name == name:
-            break
-    else:
+    definitions = [
+        statement
+        for statement in module.tree.body
+        if isinstance(statement, ast.FunctionDef) and statement.name == name
+    ]
+    if not definitions or name in module.names:
         return None
-    made = PythonText(module.tree, dict(module.names), convert=module.convert)
-    given = [*statement.args.posonlyargs, *statement.args.args]
-    defaults = statement.args.defaults
-    for index, argument in enumerate(given):
-        place = index - len(given) + len(defaults)
+    definition = definitions[-1]
+    called = PythonText(module.tree, dict(module.names), convert=module.convert)
+    arguments = [*definition.args.posonlyargs, *definition.args.args]
+    defaults = definition.args.defaults
+    for index, argument in enumerate(arguments):
+        place = index - len(arguments) + len(defaults)
         known = literal(defaults[place], module.names, source) if place >= 0 else None
-        made.names[argument.arg] = Unresolved(argument.arg) if place < 0 else known
-    run_statements(statement.body, made, source)
-    return made
-
-
-_MUTATORS = ("append", "clear", "extend", "insert", "pop", "remove", "setdefault")
-
-
-def _called(value: Any, module: PythonText) -> Any:
-    """The value of a statement that is a call: ``a.update(…)`` and the like change ``a``."""
-    if isinstance(value, Call):
-        target, _, method = value.name.rpartition(".")
-        root = target.partition(".")[0]
-        if root in module.names and method == "update" and len(value.args) <= 1:
-            changes = value.args[0] if value.args else {}
-            known = _entries(module.names.get(target, _walked(target, module.names)))
-            if isinstance(changes, dict):
-                _set(target, {**known, **changes, **value.kwargs}, module.names)
-        elif root in module.names and method in _MUTATORS:
-            _set(target, Unresolved(f"{value.name}(…)"), module.names)
-    return value
-
-
-def _forget(body: list[ast.stmt], names: dict[str, Any]) -> None:
-    """Makes the names unresolved that statements assign which are not read."""
-    for statement in body:
-        for node in ast.walk(statement):
-            match node:
-                case ast.Assign(targets=targets):
-                    for target in targets:
-                        _assign(target, Unresolved(_text(target)), names)
-                case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
-                    _assign(target, Unresolved(_text(target)), names)
+        called.names[argument.arg] = Unresolved(argument.arg) if place < 0 else known
+    for argument in definition.args.kwonlyargs:
+        called.names[argument.arg] = Unresolved(argument.arg)
+    _run(definition.body, called, source, module.tree.body)
+    return called
 
 
 def literal(
@@ -225,43 +173,885 @@ def literal(
         >>> literal(ast.parse("[2 * n, f(n)]", mode="eval").body, {"n": 3})
         [6, Call(name='f', args=(3,), kwargs={}, scope='')]
     """
-    if depth > MAX_DEPTH:
-        raise ConfigError(TOO_LARGE, where=f"{source}, line {getattr(node, 'lineno', 0)}")
+    return _Interpreter(dict(names), source).value(node, depth)
 
-    def inner(part: ast.expr) -> Any:
-        return literal(part, names, source, depth + 1)
 
-    match node:
-        case ast.Constant(value=value):
-            return value if isinstance(value, int | float | str | None) else Unresolved(_text(node))
-        case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Set(elts=items):
-            if any(isinstance(item, ast.Starred) for item in items):
+def _run(
+    body: list[ast.stmt], module: PythonText, source: str, outer: Iterable[ast.stmt] = ()
+) -> None:
+    """Reads statements into a module; each name has the value that it has at the end."""
+    interpreter = _Interpreter(module.names, source, module.convert)
+    for statement in outer:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            interpreter.definitions[statement.name] = statement
+    try:
+        interpreter.run(body)
+        final = _Final(interpreter)
+        names = {name: final.of_name(name) for name in module.names}
+        module.expressions[:] = [final.value(value) for value in interpreter.expressions]
+    except RecursionError as error:  # Python 3.12 parses what is nested more deeply
+        raise ConfigError(TOO_LARGE, where=source) from error
+    module.names.update(names)
+
+
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
+
+
+class _Interpreter:
+    """The values of names while statements are read.
+
+    Dicts and lists are objects that several names may share, as in Python; the arguments of a
+    :class:`Call` are those that it was called with.
+
+    Attributes:
+        names: The values by name.
+        source: The file, for errors.
+        expressions: The values of the statements that are an expression.
+        definitions: The functions and classes of the file.
+    """
+
+    def __init__(
+        self,
+        names: dict[str, Any],
+        source: str,
+        convert: Callable[[Any], Any] = _unchanged,
+    ) -> None:
+        self.names = names
+        self.source = source
+        self.convert = convert
+        self.expressions: list[Any] = []
+        self.definitions: dict[str, _Definition] = {}
+        self.paths: dict[str, str] = {}  # of names that are an entry of an unknown object
+        self.line = 0
+        self._bound: set[str] = set()  # names that hide a builtin
+        self._dotted: dict[str, set[str]] = {}  # dotted names by their first part
+        for name in names:
+            if "." in name:
+                self._dotted.setdefault(name.partition(".")[0], set()).add(name)
+        self._unknown: dict[int, tuple[Any, str]] = {}  # objects that may have changed, and why
+        self._taken: dict[int, tuple[Any, list[Call]]] = {}  # objects, and calls that have them
+        self._hidden: dict[int, _Definition] = {}  # code that any statement may run
+        self._work = 0
+
+    # --- statements ------------------------------------------------------------------------------
+
+    def run(self, body: Iterable[ast.stmt], depth: int = 0) -> bool:
+        """Reads statements up to a ``return``, and returns whether there was one.
+
+        Raises:
+            ConfigError: A value is too large, the statements are nested too deeply, or code may
+                change any name.
+        """
+        if depth > MAX_DEPTH:
+            raise ConfigError(TOO_LARGE, where=self.source)
+        for statement in body:
+            self.line = statement.lineno
+            self._disturb_hidden()
+            if self._run_statement(statement, depth):
+                return True
+        return False
+
+    def _run_statement(self, statement: ast.stmt, depth: int) -> bool:
+        match statement:
+            case ast.Assign(targets=targets, value=value):
+                result = self.convert(self._evaluate(value))
+                for target in targets:
+                    self._assign(target, result, value)
+                    if isinstance(target, ast.Tuple) and isinstance(result, Call):
+                        self.expressions.append(result)
+            case ast.AnnAssign(target=target, annotation=annotation, value=value):
+                if value is not None:
+                    self._assign(target, self.convert(self._evaluate(value)), value)
+                self._disturb_annotation(annotation)
+            case ast.AugAssign():
+                self._augment(statement)
+            case ast.Expr(value=value):
+                self.expressions.append(self._evaluate(value))
+            case ast.Import() | ast.ImportFrom():
+                self._import(statement)
+            case ast.If(test=test, body=body, orelse=other):
+                condition = self._evaluate(test)
+                if not _is_open(condition):
+                    return self.run(body if condition else other, depth + 1)
+                if _is_main(test) and not other:
+                    # A config is imported; as a script, it is used here.
+                    self._forget(_bindings(statement), statement)
+                else:
+                    self._disturb(statement)
+            case ast.With(
+                items=[ast.withitem(context_expr=context, optional_vars=None)], body=body
+            ) if _is_read_base(context):
+                return self.run(body, depth + 1)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                self._define(statement)
+            case ast.Delete(targets=targets):
+                for target in targets:
+                    self._delete(target, statement)
+            case ast.Return(value=value):
+                self.names["return"] = None if value is None else self._evaluate(value)
+                return True
+            case ast.Pass():
+                pass
+            case _:
+                self._disturb(statement)
+        return False
+
+    def _evaluate(self, node: ast.expr) -> Any:
+        """The value of an expression of a statement; names that it binds are left open."""
+        self._forget(_bindings(node), node)
+        return self.value(node)
+
+    def _import(self, statement: ast.Import | ast.ImportFrom) -> None:
+        for alias in statement.names:
+            package = statement.module if isinstance(statement, ast.ImportFrom) else alias.name
+            if package in _OPEN_MODULES:
+                raise self._open_error(package, statement.lineno)
+            if isinstance(statement, ast.ImportFrom):
+                name = f"{'.' * statement.level}{statement.module or ''}.{alias.name}"
+                bound = alias.asname or alias.name
+            else:
+                name = alias.name if alias.asname else alias.name.partition(".")[0]
+                bound = alias.asname or name
+            if alias.name == "*":
+                self._forget(tuple(self.names), statement)
+            if isinstance(statement, ast.ImportFrom) or bound in self.names:
+                self._bind(bound, Reference(name))
+            self._bound.add(bound)
+            self.definitions.pop(bound, None)
+
+    def _define(self, statement: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
+        name = statement.name
+        if name in self.names:
+            self._forget((name,), statement)
+        self._bound.add(name)
+        parts = [*statement.decorator_list]
+        if isinstance(statement, ast.ClassDef):
+            parts += [*statement.bases, *(keyword.value for keyword in statement.keywords)]
+            self._disturb_body(statement, set())
+        else:
+            arguments = statement.args
+            parts += [*arguments.defaults, *filter(None, arguments.kw_defaults)]
+            for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+                self._disturb_annotation(argument.annotation)
+            for extra in (arguments.vararg, arguments.kwarg):
+                self._disturb_annotation(None if extra is None else extra.annotation)
+            self._disturb_annotation(statement.returns)
+        for part in parts:
+            self._evaluate(part)
+        self.definitions[name] = statement
+        if statement.decorator_list:
+            self._hide(statement)
+
+    def _augment(self, statement: ast.AugAssign) -> None:
+        target = statement.target
+        before = self.value(_loaded(target))
+        value = self._evaluate(statement.value)
+        match before, statement.op, value:
+            # In place, for all names that share the object.
+            case list(), ast.Add(), list() | tuple():
+                before.extend(value)
+                self._check_length(before)
+            case dict(), ast.BitOr(), dict():
+                before.update(value)
+            case list() | dict(), _, _:
+                self._leave_open(before, statement)
+        if isinstance(before, list | dict):
+            self._changed(before, statement)
+            return
+        result = _arithmetic(statement.op, before, value, _expression(statement), self.source)
+        self._assign(target, result, statement.value)
+
+    # --- assignments -----------------------------------------------------------------------------
+
+    def _bind(self, name: str, value: Any) -> None:
+        self.names[name] = value
+        self._bound.add(name)
+        self.definitions.pop(name, None)
+        self.paths.pop(name, None)
+        for entry in self._dotted.pop(name, ()):
+            self.names.pop(entry, None)
+
+    def _assign(self, target: ast.expr, value: Any, node: ast.expr) -> None:
+        match target:
+            case ast.Name(id=name):
+                self._bind(name, value)
+                path = dotted(node)
+                if path is not None and isinstance(value, Reference | Unresolved):
+                    self.paths[name] = self._path(path)
+                if isinstance(node, ast.Lambda):
+                    self.definitions[name] = node
+            case ast.Tuple(elts=items) | ast.List(elts=items):
+                is_starred = any(isinstance(item, ast.Starred) for item in items)
+                if is_starred or not isinstance(value, list | tuple) or len(value) != len(items):
+                    self._leave_open(value, target)
+                    self._forget(_bindings(target), target)
+                    for item in items:
+                        if not isinstance(item, ast.Name):
+                            self._disturb(item)
+                    return
+                for item, part in zip(items, tuple(value), strict=True):
+                    self._assign(item, part, item)
+            case ast.Attribute(value=outer, attr=key):
+                self._store(target, outer, key, value)
+            case ast.Subscript(value=outer, slice=index):
+                self._store(target, outer, self.value(index), value)
+            case _:
+                self._disturb(target)
+
+    def _store(self, target: ast.expr, outer: ast.expr, key: Any, value: Any) -> None:
+        """Sets an entry of an object, or an argument of a call."""
+        owner, path = self.value(outer), dotted(outer)
+        name = f"{path}.{key}" if path is not None and isinstance(key, str) else None
+        if name is not None and name.partition(".")[0] in self.definitions:
+            self._disturb(target)
+            return
+        if isinstance(owner, Reference | Unresolved) and name is not None:
+            self._store_unknown(owner, name, value)
+            return
+        is_entry = isinstance(owner, dict) and _is_hashable(key)
+        is_item = isinstance(owner, list) and isinstance(key, int)
+        if isinstance(owner, Call) and isinstance(key, str):
+            _arguments(owner)[key] = value
+        elif is_entry or (is_item and _has_item(owner, key)):
+            owner[key] = value
+        else:
+            self._leave_open(owner, target)
+            self._disturb(outer)
+            return
+        self._changed(owner, target)
+        if name is not None:
+            self._set_dotted(name, value)
+
+    def _set_dotted(self, name: str, value: Any) -> None:
+        self.names[name] = value
+        self._dotted.setdefault(name.partition(".")[0], set()).add(name)
+
+    def _path(self, name: str) -> str:
+        """The name of an entry of an unknown object, by the first name of that object."""
+        root, dot, rest = name.partition(".")
+        return f"{self.paths.get(root, root)}{dot}{rest}"
+
+    def _store_unknown(self, owner: Any, name: str, value: Any) -> None:
+        """Sets an entry of an object that another file defines; others may have it, too."""
+        path, root = self._path(name), name.partition(".")[0]
+        self._set_dotted(name, value)
+        self._spend(len(self.names))
+        for known, content in tuple(self.names.items()):
+            if known == name or known.partition(".")[0] == root:
+                continue
+            shares = self._path(known)
+            is_same = content is owner or f"{path}.".startswith(f"{shares}.")
+            if "." not in known and isinstance(content, Reference | Unresolved) and is_same:
+                self._forget((known,), None)
+
+    def _delete(self, target: ast.expr, statement: ast.stmt) -> None:
+        if isinstance(target, ast.Name):
+            self._bind(target.id, None)
+            del self.names[target.id]
+            return
+        if isinstance(target, ast.Subscript):
+            owner, key = self.value(target.value), self.value(target.slice)
+            is_entry = isinstance(owner, dict) and _is_hashable(key) and key in owner
+            is_item = isinstance(owner, list) and isinstance(key, int)
+            if is_entry or (is_item and _has_item(owner, key)):
+                del owner[key]
+                self._changed(owner, statement)
+                return
+        self._disturb(target)
+
+    # --- what may have changed -------------------------------------------------------------------
+
+    def _reason(self, name: str, node: ast.AST | None) -> str:
+        line = getattr(node, "lineno", self.line)
+        return f"{name}, which line {line} may change" + (f": {_text(node)}" if node else "")
+
+    def _forget(self, names: Iterable[str], node: ast.AST | None) -> None:
+        """Leaves the values of names open."""
+        for name in names:
+            self._bind(name, Unresolved(self._reason(name, node)))
+
+    def _leave_open(self, value: Any, node: ast.AST | None) -> None:
+        """Leaves an object open, and those in it."""
+        for part in _parts(value):
+            self._spend(1)
+            if id(part) not in self._unknown and not isinstance(part, Unresolved):
+                self._unknown[id(part)] = part, self._reason("its value", node)
+
+    def _changed(self, owner: Any, node: ast.AST) -> None:
+        """Leaves the calls open that an object was passed to before it was changed."""
+        _, calls = self._taken.get(id(owner), (owner, []))
+        for call in calls:
+            self._leave_open(call, node)
+
+    def _spend(self, work: int) -> None:
+        self._work += work
+        if self._work > MAX_WORK:
+            raise ConfigError(TOO_LARGE, where=f"{self.source}, line {self.line}")
+
+    def _hide(self, definition: _Definition) -> None:
+        """Remembers code that a statement may run from now on."""
+        self._hidden[id(definition)] = definition
+        self._disturb_body(definition, set())
+
+    def _disturb_hidden(self) -> None:
+        for definition in tuple(self._hidden.values()):
+            self._disturb_body(definition, set())
+
+    def _disturb_annotation(self, node: ast.expr | None) -> None:
+        """An annotation is evaluated; most only name types."""
+        if node is not None and any(
+            isinstance(part, ast.Call | ast.NamedExpr) for part in ast.walk(node)
+        ):
+            self._disturb(node)
+
+    def _disturb(self, node: ast.AST) -> None:
+        """Leaves open what code could change that is run any number of times, or in part."""
+        self._forget(_bindings(node), node)
+        entries = [
+            (part, root)
+            for part in ast.walk(node)
+            if isinstance(part, ast.Attribute | ast.Subscript) and isinstance(part.ctx, ast.Store)
+            if (root := _root_of_entry(part)) is not None
+        ]
+        roots = {id(root) for _, root in entries}
+        self._disturb_mentioned(node, node, set(), roots)
+        for part, root in entries:
+            key = part.attr if isinstance(part, ast.Attribute) else self.value(part.slice)
+            self._store(part, part.value, key, Unresolved(self._reason(f"{root.id}.{key}", node)))
+
+    def _disturb_body(self, definition: _Definition, seen: set[int]) -> None:
+        """The same of a function or class that may be called."""
+        if id(definition) in seen:
+            return
+        seen.add(id(definition))
+        for part in ast.walk(definition):
+            if isinstance(part, ast.Global | ast.Nonlocal):
+                self._forget(part.names, part)
+        self._disturb_mentioned(definition, definition, seen)
+
+    def _disturb_mentioned(
+        self,
+        node: ast.AST,
+        cause: ast.AST,
+        seen: set[int],
+        roots: Container[int] = (),
+    ) -> None:
+        """Leaves the objects open that code mentions, except as the root of a known entry."""
+        for part in ast.walk(node):
+            self._spend(1)
+            if isinstance(part, _Definition) and part is not node:
+                self._hidden[id(part)] = part
+            if isinstance(part, ast.Import | ast.ImportFrom | ast.Attribute):
+                self._refuse_open(part)
+            if not isinstance(part, ast.Name):
+                continue
+            self._refuse_open(part)
+            if id(part) in roots:
+                continue
+            if part.id in self.definitions:
+                self._disturb_body(self.definitions[part.id], seen)
+            value = self.names.get(part.id)
+            self._leave_open(value, cause)
+            for inner in _parts(value):
+                self._changed(inner, cause)
+            for entry in self._dotted.get(part.id, ()):
+                self.names[entry] = Unresolved(self._reason(entry, cause))
+
+    def _refuse_open(self, node: ast.Name | ast.Attribute | ast.Import | ast.ImportFrom) -> None:
+        """Refuses code that may change any name."""
+        match node:
+            case ast.Name(id=name) if name in _OPEN and name not in self._bound:
+                raise self._open_error(name, node.lineno)
+            case ast.Attribute(attr=name) if name in _OPEN_ATTRIBUTES:
+                raise self._open_error(name, node.lineno)
+            case ast.ImportFrom(module=str() as name) if name in _OPEN_MODULES:
+                raise self._open_error(name, node.lineno)
+            case ast.Import(names=aliases):
+                for alias in aliases:
+                    if alias.name in _OPEN_MODULES:
+                        raise self._open_error(alias.name, node.lineno)
+
+    def _open_error(self, name: str, line: int) -> ConfigError:
+        return ConfigError(
+            f"{name} may change any name, so that the file does not determine their values",
+            where=f"{self.source}, line {line}",
+            hint="write the values into the file",
+        )
+
+    def is_unknown(self, value: Any) -> str | None:
+        """Returns why an object may have changed; None where its value is known."""
+        entry = self._unknown.get(id(value))
+        return None if entry is None else entry[1]
+
+    def _unless_unknown(self, value: Any, node: ast.AST) -> Any:
+        reason = self.is_unknown(value)
+        return value if reason is None else Unresolved(f"{_text(node)} ({reason})")
+
+    def _check_length(self, value: list[Any] | dict[Any, Any]) -> None:
+        if len(value) > MAX_NODES:
+            raise ConfigError(TOO_LARGE, where=f"{self.source}, line {self.line}")
+
+    # --- expressions -----------------------------------------------------------------------------
+
+    def value(self, node: ast.expr, depth: int = 0) -> Any:
+        """Returns the value of an expression, after what it changes.
+
+        Raises:
+            ConfigError: It is nested too deeply, or computes too large a value.
+        """
+        if depth > MAX_DEPTH:
+            line = getattr(node, "lineno", 0)
+            raise ConfigError(TOO_LARGE, where=f"{self.source}, line {line}")
+
+        def inner(part: ast.expr) -> Any:
+            return self.value(part, depth + 1)
+
+        return self._unless_unknown(self._value(node, inner, depth), node)
+
+    def _value(self, node: ast.expr, inner: Callable[[ast.expr], Any], depth: int) -> Any:
+        match node:
+            case ast.Constant(value=value):
+                is_plain = isinstance(value, int | float | str | None)
+                return value if is_plain else Unresolved(_text(node))
+            case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Set(elts=items):
+                if any(isinstance(item, ast.Starred) for item in items):
+                    return self._left_open(node)
+                parts = [inner(item) for item in items]
+                return tuple(parts) if isinstance(node, ast.Tuple) else parts
+            case ast.Dict(keys=keys, values=values):
+                made = _dict(keys, values, inner, node)
+                return self._left_open(node) if isinstance(made, Unresolved) else made
+            case ast.Name() | ast.Attribute():
+                return self._named(node, inner)
+            case ast.Subscript(value=value, slice=index):
+                result = _item(inner(value), inner(index), node)
+                return self._left_open(node) if isinstance(result, Unresolved) else result
+            case ast.UnaryOp(op=op, operand=operand):
+                return _unary(op, inner(operand), node)
+            case ast.BinOp(left=left, op=op, right=right):
+                operands = inner(left), inner(right)
+                result = _arithmetic(op, *operands, node, self.source)
+                is_open = isinstance(result, Unresolved)
+                if is_open and any(isinstance(value, dict | list | tuple) for value in operands):
+                    return self._left_open(node)
+                return result
+            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
+                return self._compared(op, (inner(left), inner(right)), node)
+            case ast.IfExp(test=test, body=body, orelse=other):
+                condition = inner(test)
+                if not _is_open(condition):
+                    return inner(body if condition else other)
+            case ast.BoolOp(op=op, values=values):
+                return self._joined(values, isinstance(op, ast.And), node, inner)
+            case ast.Call():
+                return self._call(node, inner)
+            case ast.ListComp(elt=item, generators=[ast.comprehension() as generator]):
+                return self._comprehension(item, generator, node, depth)
+            case ast.JoinedStr():
+                if not any(isinstance(part, ast.Call) for part in ast.walk(node)):
+                    return Unresolved(_text(node))
+        return self._left_open(node)
+
+    def _compared(self, op: ast.cmpop, operands: tuple[Any, Any], node: ast.expr) -> Any:
+        """A comparison of what is known; that of identities with None, True or False."""
+        is_identity = isinstance(op, ast.Is | ast.IsNot)
+        if is_identity and not any(value is None or isinstance(value, bool) for value in operands):
+            return Unresolved(_text(node))
+        for part in _parts(operands):
+            if _is_open(part) or self.is_unknown(part) is not None:
                 return Unresolved(_text(node))
-            made = [inner(item) for item in items]
-            return tuple(made) if isinstance(node, ast.Tuple) else made
-        case ast.Dict(keys=keys, values=values):
-            return _dict(keys, values, inner, node)
-        case ast.Name() | ast.Attribute():
-            return _named(node, names)
-        case ast.Subscript(value=value, slice=index):
-            return _item(inner(value), inner(index), node)
-        case ast.UnaryOp(op=op, operand=operand):
-            return _unary(op, inner(operand), node)
-        case ast.BinOp(left=left, op=op, right=right):
-            return _arithmetic(op, inner(left), inner(right), node, source)
-        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
-            return _computed(_COMPARE[type(op)], (inner(left), inner(right)), node)
-        case ast.IfExp(test=test, body=body, orelse=other):
-            condition = inner(test)
-            if not _is_open(condition):
-                return inner(body if condition else other)
-        case ast.BoolOp(op=op, values=values):
-            return _joined([inner(one) for one in values], isinstance(op, ast.And), node)
-        case ast.Call():
-            return _call(node, inner, names)
-        case ast.ListComp(elt=item, generators=[ast.comprehension() as one]):
-            return _comprehension(item, one, names, source, depth, node)
-    return Unresolved(_text(node))
+        return _computed(_COMPARE[type(op)], operands, node)
+
+    def _left_open(self, node: ast.expr) -> Unresolved:
+        """An unknown value, which may share or have changed what its expression mentions."""
+        if dotted(node) is None:
+            self._disturb(node)
+        return Unresolved(_text(node))
+
+    def _named(self, node: ast.expr, inner: Callable[[ast.expr], Any]) -> Any:
+        name = dotted(node)
+        assert isinstance(node, ast.Name | ast.Attribute)
+        self._refuse_open(node)
+        root = name.partition(".")[0] if name is not None else ""
+        if root in self.definitions:
+            self._hide(self.definitions[root])
+        if root in _OPEN and root not in self._bound:
+            raise self._open_error(root, node.lineno)
+        if name is None:
+            assert isinstance(node, ast.Attribute)
+            owner = inner(node.value)
+            known = _entries(owner).get(node.attr) if isinstance(owner, Call | dict) else None
+            return self._left_open(node) if known is None else known
+        known = self._walked(name)
+        if known is not _MISSING:
+            return known
+        if isinstance(node, ast.Attribute):
+            owner = inner(node.value)
+            if isinstance(owner, dict | list) and hasattr(type(owner), node.attr):
+                self._leave_open(owner, node)  # a method that may be called later
+        return Unresolved(_text(node))
+
+    def _walked(self, name: str) -> Any:
+        """The value of a dotted name, within dicts and calls, or as it was assigned."""
+        outer, _, keys = name.partition(".")
+        value = self.names.get(outer, _MISSING)
+        for key in keys.split(".") if keys else ():
+            if self.is_unknown(value) is not None:
+                return value
+            if not isinstance(value, dict | Call):
+                return self.names.get(name, _MISSING)
+            value = _entries(value).get(key, _MISSING)
+        return value
+
+    def _joined(
+        self, parts: list[ast.expr], is_and: bool, node: ast.expr, inner: Callable[[ast.expr], Any]
+    ) -> Any:
+        """The value of ``and`` or ``or``, where all before the one that decides are known."""
+        value: Any = None
+        for part in parts:
+            value = inner(part)
+            if part is parts[-1]:
+                break
+            if _is_open(value):
+                return self._left_open(node)
+            if bool(value) is not is_and:
+                break
+        return value
+
+    def _comprehension(
+        self, item: ast.expr, generator: ast.comprehension, node: ast.expr, depth: int
+    ) -> Any:
+        items = self.value(generator.iter, depth + 1)
+        is_short = isinstance(items, list | tuple) and len(items) <= MAX_DEPTH
+        target = generator.target
+        if not isinstance(target, ast.Name) or generator.ifs or generator.is_async or not is_short:
+            return self._left_open(node)
+        hidden = {key: self.names[key] for key in self.names if key.partition(".")[0] == target.id}
+        results = []
+        for value in items:
+            self._bind(target.id, value)
+            results.append(self.value(item, depth + 1))
+        self._bind(target.id, None)
+        del self.names[target.id]
+        self.names.update(hidden)
+        return results
+
+    # --- calls -----------------------------------------------------------------------------------
+
+    def _call(self, node: ast.Call, inner: Callable[[ast.expr], Any]) -> Any:
+        if any(isinstance(argument, ast.Starred) for argument in node.args):
+            return self._left_open(node)
+        name = dotted(node.func) or _text(node.func)
+        if isinstance(node.func, ast.Name):
+            self._refuse_open(node.func)
+        owner = self._owner(node.func, inner)
+        args = tuple(inner(argument) for argument in node.args)
+        kwargs: dict[str, Any] = {}
+        for keyword in node.keywords:
+            value = inner(keyword.value)
+            if keyword.arg is not None:
+                kwargs[keyword.arg] = value
+            elif isinstance(value, dict):
+                kwargs.update(value)
+            else:
+                return self._left_open(node)
+        if isinstance(owner, dict | list) and isinstance(node.func, ast.Attribute):
+            return self._method(owner, node.func.attr, args, kwargs, node)
+        if name not in self._bound:
+            known = self._builtin(name, args, kwargs, node)
+            if known is not _MISSING:
+                return known
+        if name in _COPIES and len(args) == 1 and not kwargs:
+            return _Final(self).value(args[0])
+        return self._unknown_call(node, name, owner, args, kwargs)
+
+    def _owner(self, function: ast.expr, inner: Callable[[ast.expr], Any]) -> Any:
+        """The object that a method belongs to; None of a function."""
+        if isinstance(function, ast.Attribute):
+            return inner(function.value)
+        if not isinstance(function, ast.Name):
+            inner(function)
+        return None
+
+    def _builtin(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], node: ast.Call
+    ) -> Any:
+        """The value of a function of Python; ``_MISSING`` where it is not known."""
+        if name == "dict" and not args:
+            return kwargs
+        if name == "dict" and len(args) == 1 and isinstance(args[0], dict):
+            return {**args[0], **kwargs}
+        is_sequence = len(args) == 1 and not kwargs and isinstance(args[0], list | tuple)
+        if name in ("list", "tuple") and is_sequence:
+            return list(args[0]) if name == "list" else tuple(args[0])
+        is_plain = all(isinstance(value, int | float) for value in args)
+        if name in _FUNCTIONS and args and is_plain and not kwargs:
+            return _computed(_FUNCTIONS[name], args, node)
+        return Call(name, args, kwargs) if name in _PURE - {"list", "tuple", "dict"} else _MISSING
+
+    def _method(
+        self,
+        owner: dict[Any, Any] | list[Any],
+        method: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        node: ast.Call,
+    ) -> Any:
+        """The value of a method of a dict or list, which changes it as in Python."""
+        result: Any = None
+        is_known = not kwargs and not any(_is_open(argument) for argument in args[:1])
+        match owner, method, args:
+            case dict(), "update", () | (dict(),):
+                owner.update(*args, **kwargs)
+            case dict(), "get" | "setdefault" | "pop", (key, *rest) if (
+                is_known
+                and _is_hashable(key)
+                and len(rest) <= 1
+                and (rest or key in owner or method == "get")
+            ):
+                if method == "setdefault":
+                    result = owner.setdefault(key, *rest)
+                else:
+                    result = owner.get(key, *rest) if method == "get" else owner.pop(key, *rest)
+            case dict() | list(), "copy", () if not kwargs:
+                return owner.copy()
+            case dict() | list(), "clear", () if not kwargs:
+                owner.clear()
+            case list(), "append", (item,) if not kwargs:
+                owner.append(item)
+            case list(), "extend", (list() | tuple() as items,) if not kwargs:
+                owner.extend(items)
+            case list(), "insert", (int() as place, item) if not kwargs:
+                owner.insert(place, item)
+            case list(), "pop", () | (int(),) if not kwargs and _has_item(owner, *args):
+                result = owner.pop(*args)
+            case list(), "reverse", () if not kwargs:
+                owner.reverse()
+            case _:
+                self._disturb(node)
+                self._leave_open(owner, node)
+                return Unresolved(_text(node))
+        self._check_length(owner)
+        if method != "get":
+            self._changed(owner, node)
+        return result
+
+    def _unknown_call(
+        self,
+        node: ast.Call,
+        name: str,
+        owner: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Call:
+        """A call of a function that is not known, which may change dicts and lists that it gets.
+
+        The object of a class, which is a call itself, is as it was constructed.
+        """
+        self._disturb_hidden()
+        if name in self.definitions:
+            self._hide(self.definitions[name])
+            for argument in (*args, *kwargs.values()):
+                self._leave_open(argument, node)
+        for part in ast.walk(node):
+            if isinstance(part, ast.Lambda):
+                self._hide(part)
+        final = _Final(self)
+        call = Call(
+            name,
+            tuple(final.value(argument) for argument in args),
+            {key: final.value(argument) for key, argument in kwargs.items()},
+        )
+        if isinstance(owner, Call):
+            self._unknown.setdefault(id(owner), (owner, self._reason("its value", node)))
+        if name.startswith(("L(", "LazyCall(")):
+            return call
+        for part in ast.walk(node):
+            if isinstance(part, ast.Name):
+                for entry in self._dotted.get(part.id, ()):
+                    if not isinstance(self.names.get(part.id), Call | dict):
+                        self.names[entry] = Unresolved(self._reason(entry, node))
+        for argument in (*args, *kwargs.values()):
+            for container in _containers(argument):
+                self._leave_open(container, node)
+                self._note_taken(container, call)
+        for container in _containers([*call.args, *call.kwargs.values()]):
+            self._note_taken(container, call)
+        return call
+
+    def _note_taken(self, container: Any, call: Call) -> None:
+        self._taken.setdefault(id(container), (container, []))[1].append(call)
+
+
+_MISSING = object()
+
+
+class _Final:
+    """Copies of values, with what may have changed left open.
+
+    Raises:
+        ConfigError: A value is too large, or contains itself.
+    """
+
+    def __init__(self, interpreter: _Interpreter) -> None:
+        self.interpreter = interpreter
+        self._sizes = 0
+        self._active: set[int] = set()
+
+    def of_name(self, name: str) -> Any:
+        """Returns the value of a name, or of a dotted name where it has one."""
+        root = self.interpreter.names.get(name.partition(".")[0])
+        value = self.interpreter.names[name]
+        if "." in name and isinstance(root, dict | Call):
+            walked = self.interpreter._walked(name)
+            value = Unresolved(name) if walked is _MISSING else walked
+        return self.value(value)
+
+    def value(self, value: Any) -> Any:
+        """Returns a copy of a value."""
+        reason = self.interpreter.is_unknown(value)
+        if reason is not None:
+            return Unresolved(reason)
+        if not isinstance(value, dict | list | tuple | Call):
+            return value
+        self._sizes += 1
+        is_cycle = id(value) in self._active
+        if self._sizes > MAX_NODES or len(self._active) > MAX_DEPTH or is_cycle:
+            raise ConfigError(TOO_LARGE, where=self.interpreter.source)
+        self._active.add(id(value))
+        result: Any
+        match value:
+            case dict():
+                result = {key: self.value(item) for key, item in value.items()}
+            case list():
+                result = [self.value(item) for item in value]
+            case Call(name=name, args=args, kwargs=kwargs, scope=scope):
+                inner = tuple(self.value(item) for item in args)
+                named = {key: self.value(item) for key, item in kwargs.items()}
+                result = Call(name, inner, named, scope)
+            case _:
+                result = tuple(self.value(item) for item in value)
+        self._active.discard(id(value))
+        return result
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """The objects that a value reaches, itself included: those that may be changed."""
+    pending, seen = [value], set()
+    while pending:
+        part = pending.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        match part:
+            case dict():
+                pending.extend(part.values())
+            case list() | tuple():
+                pending.extend(part)
+            case Call():
+                pending.extend((*part.args, *part.kwargs.values()))
+            case Reference() | Unresolved():
+                pass
+            case _:
+                continue
+        yield part
+
+
+def _containers(value: Any) -> Iterator[Any]:
+    """The dicts and lists that a value reaches, but not those of a call in it."""
+    pending, seen = [value], set()
+    while pending:
+        part = pending.pop()
+        if id(part) in seen or not isinstance(part, dict | list | tuple):
+            continue
+        seen.add(id(part))
+        pending.extend(part.values() if isinstance(part, dict) else part)
+        if not isinstance(part, tuple):
+            yield part
+
+
+def _bindings(node: ast.AST) -> list[str]:
+    """The names that code binds where it stands, in the order of its text."""
+    names: list[str] = []
+    pending: list[ast.AST] = [node]
+    while pending:
+        part = pending.pop()
+        match part:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                names.append(name)
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+            ):
+                names.append(name)
+                pending.extend(part.decorator_list)
+                continue
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                names += [alias.asname or alias.name.partition(".")[0] for alias in aliases]
+            case ast.ExceptHandler(name=str() as name):
+                names.append(name)
+            case ast.MatchAs(name=str() as name) | ast.MatchStar(name=str() as name):
+                names.append(name)
+            case ast.MatchMapping(rest=str() as name):
+                names.append(name)
+            case ast.Lambda():
+                continue
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                walrus = (inner for inner in ast.walk(part) if isinstance(inner, ast.NamedExpr))
+                names += [inner.target.id for inner in walrus]
+                continue
+        pending.extend(ast.iter_child_nodes(part))
+    return names
+
+
+def _root_of_entry(target: ast.Attribute | ast.Subscript) -> ast.Name | None:
+    """The name ``a`` of ``a.b["c"].d``; None where a key is not written as a text."""
+    outer: ast.expr = target
+    while not isinstance(outer, ast.Name):
+        match outer:
+            case (
+                ast.Attribute(value=inner)
+                | ast.Subscript(value=inner, slice=ast.Constant(value=str()))
+            ):
+                outer = inner
+            case _:
+                return None
+    return outer
+
+
+def _is_main(test: ast.expr) -> bool:
+    """Whether a condition is ``__name__ == "__main__"``."""
+    return isinstance(test, ast.Compare) and _text(test) == "__name__ == '__main__'"
+
+
+def _is_read_base(context: ast.expr) -> bool:
+    """Whether a context is that of MMEngine, which its imports of other configs stand in."""
+    if not isinstance(context, ast.Call) or context.args or context.keywords:
+        return False
+    return (dotted(context.func) or "").rpartition(".")[2] == "read_base"
+
+
+def _is_hashable(key: Any) -> bool:
+    try:
+        hash(key)
+    except TypeError:
+        return False
+    return not _is_open(key)
+
+
+def _arguments(call: Call) -> dict[str, Any]:
+    """The arguments of a call that was read, which an assignment changes."""
+    assert isinstance(call.kwargs, dict)
+    return call.kwargs
+
+
+def _has_item(owner: list[Any], place: int = -1) -> bool:
+    return -len(owner) <= place < len(owner)
+
+
+def _expression(statement: ast.AugAssign) -> ast.expr:
+    return ast.BinOp(left=_loaded(statement.target), op=statement.op, right=statement.value)
 
 
 def dotted(node: ast.expr) -> str | None:
@@ -276,7 +1066,7 @@ def dotted(node: ast.expr) -> str | None:
 
 
 def _text(node: ast.AST) -> str:
-    text = ast.unparse(node)
+    text = " ".join(ast.unparse(node).split())
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
@@ -284,74 +1074,11 @@ def _loaded(target: ast.expr) -> ast.expr:
     return ast.parse(ast.unparse(target), mode="eval").body
 
 
-def _assign(target: ast.expr, value: Any, names: dict[str, Any]) -> None:
-    match target:
-        case ast.Tuple(elts=items) | ast.List(elts=items):
-            parts = value if isinstance(value, tuple | list) else []
-            for index, item in enumerate(items):
-                is_known = len(parts) == len(items)
-                _assign(item, parts[index] if is_known else Unresolved(_text(item)), names)
-            return
-        case ast.Subscript(value=outer, slice=ast.Constant(value=str() as key)):
-            name = dotted(outer)
-            name = None if name is None else f"{name}.{key}"
-        case _:
-            name = dotted(target)
-    if name is not None:
-        _set(name, value, names)
-
-
-def _set(name: str, value: Any, names: dict[str, Any]) -> None:
-    names[name] = value
-    # config.lr = 0.1 where config is a dict or a call: its entry or argument changes as well.
-    root, _, keys = name.partition(".")
-    if keys and isinstance(names.get(root), dict | Call):
-        names[root] = _with_entry(names[root], keys.split("."), value)
-
-
 def _entries(value: Any) -> Mapping[str, Any]:
     """The entries of a dict, or the arguments of a call; none of anything else."""
     if isinstance(value, Call):
         return value.kwargs
     return value if isinstance(value, dict) else {}
-
-
-def _with_entry(outer: Any, keys: list[str], value: Any) -> Any:
-    """A copy of a dict or call with another entry, which may be within an inner one."""
-    known = _entries(outer)
-    if len(keys) > 1:
-        value = _with_entry(known.get(keys[0]), keys[1:], value)
-    changed = {**known, keys[0]: value}
-    return replace(outer, kwargs=changed) if isinstance(outer, Call) else changed
-
-
-def _named(node: ast.expr, names: Mapping[str, Any]) -> Any:
-    name = dotted(node)
-    if name is None:
-        return Unresolved(_text(node))
-    if name in names:
-        return names[name]
-    found = _walked(name, names)
-    return Unresolved(_text(node)) if found is None else found
-
-
-def _walked(name: str, names: Mapping[str, Any]) -> Any:
-    """The value of a dotted name within dicts and calls; None where there is none."""
-    outer, _, keys = name.partition(".")
-    found = names.get(outer)
-    for key in keys.split(".") if keys else [""]:
-        found = _entries(found).get(key)
-    return found
-
-
-def _joined(values: list[Any], is_and: bool, node: ast.expr) -> Any:
-    """The value of ``and`` or ``or``, where all before the one that decides are known."""
-    for value in values:
-        if _is_open(value):
-            return Unresolved(_text(node))
-        if bool(value) is not is_and:
-            return value
-    return values[-1]
 
 
 def _is_open(value: Any) -> bool:
@@ -367,13 +1094,13 @@ def _dict(
 ) -> Any:
     made: dict[Any, Any] = {}
     for key, value in zip(keys, values, strict=True):
+        name = None if key is None else inner(key)
         found = inner(value)
         if key is None:
             if not isinstance(found, dict):
                 return Unresolved(_text(node))
             made.update(found)
             continue
-        name = inner(key)
         if not isinstance(name, str | int | float | tuple):
             return Unresolved(_text(node))
         try:
@@ -432,46 +1159,3 @@ def _computed(function: Callable[..., Any], arguments: tuple[Any, ...], node: as
         return Unresolved(_text(node))
     is_large = isinstance(value, int) and value.bit_length() > MAX_BITS
     return Unresolved(_text(node)) if is_large or isinstance(value, complex) else value
-
-
-def _call(node: ast.Call, inner: Callable[[ast.expr], Any], names: Mapping[str, Any]) -> Any:
-    if any(isinstance(one, ast.Starred) for one in node.args):
-        return Unresolved(_text(node))
-    name = dotted(node.func) or _text(node.func)
-    args = tuple(inner(one) for one in node.args)
-    kwargs: dict[str, Any] = {}
-    for one in node.keywords:
-        value = inner(one.value)
-        if one.arg is not None:
-            kwargs[one.arg] = value
-        elif isinstance(value, dict):
-            kwargs.update(value)
-        else:
-            return Unresolved(_text(node))
-    if name == "dict" and not args:
-        return kwargs
-    if name == "dict" and len(args) == 1 and isinstance(args[0], dict):
-        return {**args[0], **kwargs}
-    is_sequence = len(args) == 1 and not kwargs and isinstance(args[0], list | tuple)
-    if name in ("list", "tuple") and is_sequence:
-        return list(args[0]) if name == "list" else tuple(args[0])
-    is_plain = all(isinstance(value, int | float) for value in args)
-    if name in _FUNCTIONS and args and is_plain and not kwargs and name not in names:
-        return _computed(_FUNCTIONS[name], args, node)
-    return Call(name, args, kwargs)
-
-
-def _comprehension(
-    item: ast.expr,
-    one: ast.comprehension,
-    names: Mapping[str, Any],
-    source: str,
-    depth: int,
-    node: ast.expr,
-) -> Any:
-    found = literal(one.iter, names, source, depth + 1)
-    is_short = isinstance(found, list | tuple) and len(found) <= MAX_DEPTH
-    if not isinstance(one.target, ast.Name) or one.ifs or one.is_async or not is_short:
-        return Unresolved(_text(node))
-    name = one.target.id
-    return [literal(item, {**names, name: value}, source, depth + 1) for value in found]

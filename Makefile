@@ -106,6 +106,8 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@echo "== compare: optimizers of torch and pytorch_optimizer, traced and run beside the originals"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s \
 	  tests/importers/compare_torch_optimizers.py
+	@echo "== compare: generated optimizers with guards on all that code can read, traced or refused"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/importers/compare_generated_optimizers.py
 	@echo "== compare: transformations and schedules of optax, traced and run beside the originals"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/importers/compare_optax.py \
 	  tests/importers/test_optax.py \

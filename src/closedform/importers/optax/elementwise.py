@@ -14,7 +14,8 @@ from closedform.importers.optax.interpreter import (
     PrimitiveRule,
 )
 from closedform.importers.optax.jaxprs import Equation
-from closedform.importers.tensors.algebra import Rule, as_number, is_infinite, is_nan
+from closedform.importers.tensors.algebra import Rule, as_number
+from closedform.importers.tensors.comparisons import is_infinite, is_nan
 from closedform.importers.tensors.steps import STEPS, values_at
 from closedform.importers.tensors.values import Value
 from closedform.language.integers import floor_div, floor_mod

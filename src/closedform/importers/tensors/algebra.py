@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import sympy as sp
+from sympy.core.relational import Relational
 
 from closedform.errors import TraceError
 from closedform.importers.tensors.values import (
@@ -35,7 +36,6 @@ from closedform.language.functions import (
     rounded,
     transpose,
 )
-from closedform.language.model import non_finite
 from closedform.language.numbers import exact_number
 from closedform.language.shapes import SIZE
 
@@ -243,7 +243,8 @@ class Algebra:
         self, operand: Operand, sizes: Sizes, axes: Sequence[int] | None, keepdims: bool = False
     ) -> Value:
         """Returns whether all elements over some axes are true."""
-        none = self.map(sp.Not, self.truth(operand), name="mask", is_boolean=True)
+        # SymPy's negation of a comparison is its opposite, and both are false for NaN.
+        none = self.map(_unless, self.truth(operand), name="some", is_boolean=True)
         some = self.some(none, sizes, axes, keepdims)
         return self.map(sp.Not, some, name="all", is_boolean=True)
 
@@ -358,14 +359,13 @@ def as_number(condition: sp.Basic) -> sp.Expr:
     return sp.Piecewise((1, condition), (0, True))
 
 
-def is_nan(x: sp.Expr) -> sp.Basic:
-    """Returns whether a number is NaN: it is not finite, and the smaller of it and 1 is not 1."""
-    return sp.And(sp.Eq(non_finite(x), 1), sp.Ne(sp.Min(sp.Abs(x), 1), 1))
-
-
-def is_infinite(x: sp.Expr) -> sp.Basic:
-    """Returns whether a number is an infinity."""
-    return sp.And(sp.Eq(non_finite(x), 1), sp.Eq(sp.Min(sp.Abs(x), 1), 1))
+def _unless(condition: sp.Basic) -> sp.Expr:
+    """0 where a condition holds, 1 elsewhere."""
+    if condition in (sp.true, sp.false):
+        return sp.Integer(int(condition == sp.false))
+    if isinstance(condition, Relational) and not isinstance(condition, sp.Eq | sp.Ne):
+        return sp.Piecewise((0, condition), (1, True))
+    return as_number(sp.Not(condition))
 
 
 def broadcast(*shapes: Sizes) -> Sizes:

@@ -26,6 +26,9 @@ Sizes = tuple[int, ...]
 Operand: TypeAlias = Any
 """An operand: a tensor, its value, or a number, symbolic or plain."""
 
+KEPT = "gap"
+"""The hint of definitions that stay definitions: SymPy would simplify what they are used in."""
+
 _LARGEST_INLINE = 12
 _LEAST = sp.Rational(1, 2**100)
 _HALF = sp.Rational(1, 2)
@@ -180,6 +183,10 @@ class Definitions:
             return condition
         return self.summed(condition) if self.is_of_tensor(condition) else self.mirrored(condition)
 
+    def masked(self, condition: sp.Basic) -> sp.Basic:
+        """Returns a condition by a definition that is 1 where it holds and 0 elsewhere."""
+        return sp.Ne(self.named(sp.Piecewise((1, condition), (0, True)), (), "mask"), 0)
+
     def summed(self, expr: sp.Basic) -> sp.Basic:
         """Returns an expression with a global sum for each term of both parameters.
 
@@ -233,9 +240,9 @@ class Definitions:
                 result.append(self.summed(part))
                 continue
             result.remove(mirrored)
-            counted = sp.Not(mirrored) if isinstance(expr, sp.And) else mirrored
+            yes, no = (0, 1 / SIZE) if isinstance(expr, sp.And) else (1 / SIZE, 0)
             # A definition, since SymPy expands the branches of what is compared.
-            ones = self.named(sp.Piecewise((1 / SIZE, counted), (0, True)), (), "counted")
+            ones = self.named(sp.Piecewise((yes, mirrored), (no, True)), (), "counted")
             count = GlobalSum(ones)
             result.append(count < _HALF if isinstance(expr, sp.And) else count > _HALF)
         return expr.func(*result)
@@ -269,6 +276,41 @@ class Definitions:
             if definition is not None and self.is_of_tensor(definition):
                 return True
         return False
+
+    def is_of_one(self, expr: sp.Basic) -> bool:
+        """Returns whether an expression depends on tensors of one parameter, outside of sums."""
+        if isinstance(expr, GlobalSum):
+            return False
+        if isinstance(expr, sp.Symbol):
+            definition = self.expressions.get(expr)
+            is_tensor = expr in (PARAM, GRAD) or expr.name.startswith(("state.", "other."))
+            return is_tensor or (definition is not None and self.is_of_one(definition))
+        return any(map(self.is_of_one, expr.args))
+
+    def rebuilt(
+        self, expr: sp.Basic, common: Definitions, start: Mapping[sp.Symbol, sp.Expr]
+    ) -> sp.Basic:
+        """Returns an expression with symbols replaced, in its definitions, too.
+
+        Args:
+            expr: An expression in these definitions.
+            common: Takes the changed definitions; equal ones have the same symbol there.
+            start: What symbols are replaced by.
+        """
+        known: dict[sp.Basic, sp.Basic] = dict(start)
+
+        def rebuild(part: sp.Basic) -> sp.Basic:
+            if part not in known:
+                definition = self.expressions.get(part)
+                if definition is not None:
+                    known[part] = common.named(rebuild(definition), self.shapes[part], "common")
+                elif part.args:
+                    known[part] = part.func(*map(rebuild, part.args))
+                else:
+                    known[part] = part
+            return known[part]
+
+        return rebuild(expr)
 
     def expanded(self, expr: sp.Basic) -> sp.Basic:
         """Returns an expression without definitions outside of global sums."""
@@ -390,13 +432,38 @@ def inlined(
     replaced: dict[sp.Symbol, sp.Expr] = {}
     remaining: dict[sp.Symbol, sp.Expr] = {}
     sizes: dict[sp.Symbol, int] = {}
+
+    def substituted(expr: sp.Basic) -> sp.Basic:
+        for used in [symbol for symbol in replaced if symbol in expr.free_symbols]:
+            if _is_simplified(expr, used, replaced[used]):
+                remaining[used] = replaced.pop(used)
+        return expr.xreplace(replaced)
+
     for symbol, definition in definitions.items():
-        expr = definition.xreplace(replaced)
+        expr = substituted(definition)
         size = sum(1 for _ in sp.preorder_traversal(expr))
-        is_short = size <= _LARGEST_INLINE and not isinstance(expr, sp.Piecewise)
+        is_kept = symbol.name.startswith(f"local.{KEPT}_") or isinstance(expr, sp.Piecewise)
+        is_short = size <= _LARGEST_INLINE and not is_kept
         if uses.get(symbol, 0) == 1 and is_short:
             replaced[symbol] = expr
         else:
             remaining[symbol] = expr
             sizes[symbol] = size
-    return {key: expr.xreplace(replaced) for key, expr in results.items()}, remaining
+    return {key: substituted(expr) for key, expr in results.items()}, remaining
+
+
+def _is_simplified(expr: sp.Basic, symbol: sp.Symbol, definition: sp.Expr) -> bool:
+    """Whether SymPy would change what is computed where a definition takes its symbol's place.
+
+    It distributes a number over a sum, which then cancels in other digits, and it drops ``x - x``
+    and ``x / x``, which are NaN where x is infinite.
+    """
+    if definition.has(sp.zoo):  # its reciprocal is 0
+        return False
+    if definition.is_Add:
+        for product in expr.atoms(sp.Mul):
+            factors = sp.Mul.make_args(product)
+            if symbol in factors and factors[0].is_Rational and abs(factors[0]) != 1:
+                return True
+    expected = (expr.free_symbols - {symbol}) | definition.free_symbols
+    return bool(expr.xreplace({symbol: definition}).free_symbols != expected)

@@ -16,6 +16,7 @@ from closedform.importers.tensors.values import Axes, Sizes
 from closedform.importers.tensors.variants import Variant, rule_of
 from closedform.importers.torch_optimizer.check import Compiled, checked, difference
 from closedform.importers.torch_optimizer.rules import (
+    by_dtype,
     needs_phases,
     variant_of,
 )
@@ -66,29 +67,49 @@ class _Traced:
 def _group(optimizer: torch.optim.Optimizer, place: int) -> UpdateRule:
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", type(optimizer).__name__)
     where = f"{type(optimizer).__name__}, param group {place}"
-    traces: list[_Traced] = []
-    for param in optimizer.param_groups[place]["params"]:
-        shape = tuple(param.shape)
-        if not any(_fits(one.trace, shape) for one in traces):
-            traces.append(_traced(optimizer, place, shape, where))
-    if not traces:
+    shapes = [tuple(param.shape) for param in optimizer.param_groups[place]["params"]]
+    if not shapes:
         raise TraceError("the param group has no parameters", where=where)
-    phased = [needs_phases(one.trace) for one in traces]
-    rule = _rule(name.lower(), traces, phased)
+    traces = _traces(optimizer, place, shapes, where, torch.float64)
+    singles: list[_Traced] = []
+    if any(one.tracer.is_of_dtype for one in traces):
+        singles = _traces(optimizer, place, shapes, where, torch.float32)
+
+    def rule_of_all(*, with_phases: bool) -> UpdateRule:
+        rule = _rule(name.lower(), traces, with_phases=with_phases)
+        if not singles:
+            return rule
+        return by_dtype(_rule(name.lower(), singles, with_phases=with_phases), rule, where)
+
+    rule = rule_of_all(with_phases=False)
     gaps = [_difference(rule, one, optimizer, place) for one in traces]
     if any(not gap[0] <= TOLERANCE for gap in gaps):
         # The formula of later steps is not that of the first ones.
-        rule = _rule(name.lower(), traces, [True] * len(traces))
+        rule = rule_of_all(with_phases=True)
         gaps = [_difference(rule, one, optimizer, place) for one in traces]
     for one, gap in zip(traces, gaps, strict=True):
         checked(rule, one.trace, gap, where)
     return rule
 
 
-def _rule(name: str, traces: Sequence[_Traced], phased: Sequence[bool]) -> UpdateRule:
+def _traces(
+    optimizer: torch.optim.Optimizer,
+    place: int,
+    shapes: Sequence[Sizes],
+    where: str,
+    dtype: torch.dtype,
+) -> list[_Traced]:
+    """Traces that together are valid for all shapes."""
+    traces: list[_Traced] = []
+    for shape in shapes:
+        if not any(_fits(one.trace, shape) for one in traces):
+            traces.append(_traced(optimizer, place, shape, where, dtype))
+    return traces
+
+
+def _rule(name: str, traces: Sequence[_Traced], *, with_phases: bool) -> UpdateRule:
     variants: list[Variant] = [
-        variant_of(one.trace, with_phases=is_phased)
-        for one, is_phased in zip(traces, phased, strict=True)
+        variant_of(one.trace, with_phases=with_phases or needs_phases(one.trace)) for one in traces
     ]
     hypers = {key: value for one in traces for key, value in one.trace.hypers.items()}
     return rule_of(name, variants, hypers)
@@ -146,11 +167,13 @@ def _fits(trace: Trace, shape: Sizes) -> bool:
     return bool(sp.And(*trace.conditions).xreplace(dict(shape_values(shape))) == sp.true)
 
 
-def _traced(optimizer: torch.optim.Optimizer, place: int, shape: Sizes, where: str) -> _Traced:
+def _traced(
+    optimizer: torch.optim.Optimizer, place: int, shape: Sizes, where: str, dtype: torch.dtype
+) -> _Traced:
     """Traces for a small shape on which the step goes the way that it goes on this one."""
     for axes in _candidates(shape):
         subject = subject_of(optimizer, place, (axes.shape, axes.other), seed=3)
-        tracer = Tracer(subject, axes, seed=17)
+        tracer = Tracer(subject, axes, seed=17, dtype=dtype)
         made = tracer.trace()
         if _fits(made, shape):
             return _Traced(made, tracer)

@@ -7,6 +7,7 @@ import torch
 
 from closedform.errors import TraceError
 from closedform.importers.tensors.algebra import Algebra, constant, stacked
+from closedform.importers.tensors.comparisons import is_of_data
 from closedform.importers.tensors.values import Axes, Definitions, Operand, Value
 from closedform.importers.torch_optimizer.scalars import expression
 from closedform.importers.torch_optimizer.storages import Storages
@@ -30,6 +31,9 @@ class TorchAlgebra(Algebra):
         self.by_place: dict[tuple[float, int], sp.Expr] = {}
         self.place: int | None = None
         self.used: set[float] = set()
+        self.needed: set[float] = set()
+        self.is_asked = False
+        self.ranks: set[int] = set()
 
     def value(self, operand: Operand) -> Value:
         """Returns the value of a tensor or a number.
@@ -48,6 +52,17 @@ class TorchAlgebra(Algebra):
             # torch makes a tensor of a number that Python assigns to elements.
             return Value(self.number(operand.item()))
         return _constant(operand)
+
+    def owner(self, tensor: torch.Tensor) -> int | None:
+        """Returns which of the traced parameters a tensor belongs to; None if to both or none."""
+        if tensor.dim() and self.axes.shape != self.axes.other:
+            for place, shape in enumerate((self.axes.shape, self.axes.other)):
+                if tuple(tensor.shape) == shape:
+                    return place
+        value = self.storages.read(tensor) if self.storages.of(tensor) is not None else None
+        if value is None or not is_of_data(value.expr):
+            return None
+        return int(self.definitions.is_of_other(value.expr))
 
     def number(self, number: Operand) -> sp.Basic:
         """Returns the expression of a number that an operation takes."""

@@ -14,6 +14,8 @@ from typing import Any
 import sympy as sp
 
 from closedform.errors import TraceError
+from closedform.importers.tensors.comparisons import is_of_data
+from closedform.importers.torch_optimizer.place import code_place
 from closedform.language.shapes import SHAPE_SYMBOLS
 
 Decision = tuple[sp.Basic, bool]
@@ -36,8 +38,13 @@ class Run:
         normal: Brings a condition to the form in which equal ones are equal.
         note: Is given the decisions after each new one.
         is_possible: Whether some step takes these decisions.
+        masked: Hides a condition from SymPy, which takes the opposite of a comparison for its
+            negation.
         taken: The decisions of this run.
         shape_conditions: Conditions on the shape that hold where the run is valid.
+        refusal: What the run did first that the trace does not model.
+        raised: The last exception that a function of Python raised for the numbers of the run.
+        asked: Conditions on the shapes of other parameters that were asked.
     """
 
     hypers: Collection[sp.Symbol]
@@ -45,8 +52,27 @@ class Run:
     normal: Callable[[sp.Basic], sp.Basic] = lambda condition: condition
     note: Callable[[Sequence[Decision]], None] = lambda taken: None
     is_possible: Callable[[Sequence[Decision]], bool] = lambda decisions: True
+    masked: Callable[[sp.Basic], sp.Basic] = lambda condition: condition
     taken: list[Decision] = field(default_factory=list)
     shape_conditions: list[sp.Basic] = field(default_factory=list)
+    refusal: TraceError | None = None
+    raised: Exception | None = None
+    asked: set[sp.Basic] = field(default_factory=set)
+
+    def fail(self, error: Exception) -> Exception:
+        """Returns an exception that the step raises in this run as it does on such numbers."""
+        self.raised = error
+        return error
+
+    def record(self, error: TraceError) -> TraceError:
+        """Returns an error that the run ends with, even where traced code catches it."""
+        if self.refusal is None:
+            self.refusal = error
+        return error
+
+    def refuse(self, what: str, hint: str | None = None) -> TraceError:
+        """Returns the error of something that the trace does not model, and records it."""
+        return self.record(TraceError(what, where=code_place(), hint=hint))
 
     def decide(self, condition: sp.Basic, value: bool) -> bool:
         """Returns the truth of a condition that has this value on the traced numbers."""
@@ -55,7 +81,11 @@ class Run:
         of_shapes = {s for s in condition.free_symbols - set(self.hypers) if _is_of_shape(s)}
         others = {symbol for symbol in of_shapes if symbol not in SHAPE_SYMBOLS}
         is_of_other_shape = others and condition.free_symbols - set(self.hypers) <= of_shapes
-        if is_of_other_shape or condition.has(sp.oo, -sp.oo):
+        if is_of_other_shape:
+            if not condition.free_symbols & SHAPE_SYMBOLS:
+                self.asked.add(condition if value else sp.Not(condition))
+            return value
+        if condition.has(sp.oo, -sp.oo):
             return value
         condition = self.normal(condition)
         if condition in (sp.true, sp.false):
@@ -72,19 +102,22 @@ class Run:
             if known == condition:
                 return truth
             if known == sp.Not(condition):
-                return not truth
+                if not is_of_data(condition):
+                    return not truth
+                # A comparison with NaN and its opposite are both false.
+                return self.decide(self.masked(condition), value)
         if not self.is_possible([*self.taken, (condition, not value)]):
             return value
         if len(self.taken) < len(self.forced):
             wanted, truth = self.forced[len(self.taken)]
             if wanted != condition:
-                raise TraceError(
+                raise self.refuse(
                     f"the step decides on {condition} where an earlier run decided on {wanted}",
                     hint="its control flow depends on more than step, data and hyperparameters",
                 )
             value = truth
         if len(self.taken) == MOST_DECISIONS:
-            raise TraceError(
+            raise self.refuse(
                 f"one step decides more than {MOST_DECISIONS} times on the step or on data",
                 hint="a loop that ends when a number is small enough has no expression",
             )
@@ -95,6 +128,10 @@ class Run:
 
 def _is_of_shape(symbol: sp.Symbol) -> bool:
     return symbol in SHAPE_SYMBOLS or symbol.name.startswith("other.shape")
+
+
+RAISES: Any = object()
+"""The result of a run in which the step raises an exception: there is no step to follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +170,8 @@ def explored(
     while pending:
         forced = pending.pop()
         result, taken = execute(forced)
-        runs.append((result, taken))
+        if result is not RAISES:
+            runs.append((result, taken))
         if len(runs) > MOST_RUNS:
             raise TraceError(
                 f"one step has more than {MOST_RUNS} ways through its Python branches",
@@ -143,6 +181,8 @@ def explored(
         for place in range(len(forced), len(taken)):
             condition, truth = taken[place]
             pending.append([*taken[:place], (condition, not truth)])
+    if not runs:
+        raise TraceError("the step raises an exception in each of its ways", where=where)
     return _tree(runs, 0)
 
 

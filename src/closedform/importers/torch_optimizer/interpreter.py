@@ -8,9 +8,7 @@ again by its value among the numbers of the current call.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import sympy as sp
@@ -24,28 +22,32 @@ from closedform.importers.tensors.values import Operand, Value
 from closedform.importers.torch_optimizer.algebra import ROUNDED, TorchAlgebra
 from closedform.importers.torch_optimizer.decisions import Run
 from closedform.importers.torch_optimizer.operators import RULES, UNINITIALIZED, VIEWS
+from closedform.importers.torch_optimizer.place import code_place
+from closedform.importers.torch_optimizer.positions import Position
+from closedform.importers.torch_optimizer.reported import Reported
 from closedform.importers.torch_optimizer.scalars import (
     SYMBOLIC,
     Float,
+    SymbolicCount,
     SymbolicFloat,
     expression,
     plain,
     symbolic,
 )
 from closedform.importers.torch_optimizer.subject import in_double
+from closedform.language.model import non_finite
+from closedform.language.symbols import t
 
 TorchFunction: TypeAlias = Callable[..., Any]
-_TORCH = str(Path(torch.__file__).parent)
-_HERE = str(Path(__file__).parent)
-_OPTIMIZERS = str(Path(torch.__file__).parent / "optim")
 
 
 class Operators(TorchDispatchMode):
     """Executes aten operators and gives their results values."""
 
-    def __init__(self, algebra: TorchAlgebra) -> None:
+    def __init__(self, algebra: TorchAlgebra, run: Run) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.algebra = algebra
+        self.run = run
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operator."""
@@ -53,7 +55,7 @@ class Operators(TorchDispatchMode):
         try:
             return self._run(func, args, options)
         except TraceError as error:
-            raise located(error, str(func)) from error.__cause__
+            raise self.run.record(located(error, str(func))) from error.__cause__
 
     def _run(self, func: Any, args: Sequence[Any], options: dict[str, Any]) -> Any:
         options = in_double(options)
@@ -76,7 +78,9 @@ class Operators(TorchDispatchMode):
             return self._view(base, func, args, options)
         rule = RULES.get(base)
         if rule is None:
-            if base in ("_local_scalar_dense", "allclose"):  # the function mode has their values
+            if base == "_local_scalar_dense":
+                return self._number(func, args[0])
+            if base == "allclose":  # the function mode has its value
                 return func(*args, **options)
             if not any(isinstance(arg, torch.Tensor | list | tuple) for arg in args):
                 result = func(*args, **options)
@@ -91,6 +95,21 @@ class Operators(TorchDispatchMode):
         result = func(*args, **options)
         self._assign(targets if targets is not None else result, value)
         return result
+
+    def _number(self, func: Any, tensor: torch.Tensor) -> Any:
+        """Reads the only element of a tensor, which an operation takes as a number."""
+        number = func(tensor)
+        known = self.algebra.storages.read(tensor)
+        if known is not None and not self.algebra.is_asked:
+            if known.is_bool or known.items is not None:
+                raise TraceError("an operation takes an element of a tensor as a number")
+            expr = self.algebra.reshape(known, known.shape, ()).expr
+            if not expr.is_number:
+                value = float(number)
+                numbers = self.algebra.numbers
+                numbers[value] = expr if numbers.get(value, expr) == expr else None
+                self.algebra.needed.add(value)
+        return number
 
     def _collective(self, func: Any, args: Sequence[Any], options: dict[str, Any]) -> Any:
         """Gathers the tensors of a group of one process: each output is the input."""
@@ -175,22 +194,48 @@ _WITHOUT_VALUE = frozenset(
 class Functions(TorchFunctionMode):
     """Gives Python the symbolic numbers of tensors, and operators those of Python."""
 
-    def __init__(self, algebra: TorchAlgebra, run: Run) -> None:
+    def __init__(self, algebra: TorchAlgebra, run: Run, reported: Reported) -> None:
         super().__init__()
         self.algebra = algebra
         self.run = run
+        self.reported = reported
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one function of torch."""
-        options = dict(kwargs or {})
+        is_wide = any(arg is torch.float64 for arg in (*args, *(kwargs or {}).values()))
+        is_cast = _name(func) == "double" or (is_wide and _name(func) in ("to", "type"))
+        if is_cast and self.reported.dtype != torch.float64:
+            self.reported.is_widened = True
+        options = in_double(kwargs or {})
         name = _name(func)
+        if name != "promote_types":
+            args = [torch.float64 if arg is torch.float32 else arg for arg in args]
         special = _SPECIAL.get(name)
         try:
             if special is not None:
                 return special(self, func, args, options)
-            return self._call(func, args, options)
+            result = self._call(func, args, options)
+            self._check(name, args, options, result)
+            return result
         except TraceError as error:
-            raise located(error, name) from error.__cause__
+            raise self.run.record(located(error, name)) from error.__cause__
+
+    def _check(self, name: str, args: Operand, options: Operand, result: Any) -> None:
+        """Refuses what reaches Python without its expression.
+
+        Raises:
+            TraceError: The result is something other than tensors with values.
+        """
+        if name in _PLAIN:
+            return
+        tensors = list(_tensors(result))
+        if not tensors and not _is_nothing(result):
+            raise TraceError(f"{name} gives Python a value of the type {type(result).__name__}")
+        storages = self.algebra.storages
+        has_operands = any(storages.of(tensor) is not None for tensor in _tensors((args, options)))
+        unknown = [tensor for tensor in tensors if storages.of(tensor) is None]
+        if has_operands and any(tensor.numel() for tensor in unknown):
+            raise TraceError(f"{name} makes a tensor outside of the traced operations")
 
     def _call(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         algebra = self.algebra
@@ -198,6 +243,8 @@ class Functions(TorchFunctionMode):
         found: dict[float, sp.Expr | None] = {}
         plain_floats = {float(n) for n in numbers if type(n) is float}
         for number in numbers:
+            if isinstance(number, Position):
+                raise number.refusal("an operation of tensors")
             if isinstance(number, SYMBOLIC):
                 value = float(plain(number))
                 is_other = found.get(value, number.expr) != number.expr
@@ -207,7 +254,7 @@ class Functions(TorchFunctionMode):
             if known is not None and known.items is None and not known.is_bool:
                 expr = algebra.reshape(known, known.shape, ()).expr
                 found.setdefault(float(tensor), expr)
-        algebra.numbers, algebra.used = found, set()
+        algebra.numbers, algebra.used, algebra.needed = found, set(), set()
         algebra.by_place = {
             (float(plain(number)), place): number.expr
             for arg in (*args, *options.values())
@@ -219,18 +266,26 @@ class Functions(TorchFunctionMode):
             result = func(*args, **options)
         finally:
             algebra.numbers = {}
-        floats = {float(plain(n)) for n in numbers if isinstance(n, SymbolicFloat)}
-        lost = floats - algebra.used
+        floats = {float(plain(n)) for n in numbers if _has_a_place(n)}
+        lost = (floats | algebra.needed) - algebra.used
         if lost:
             raise TraceError(f"the operation loses the expression {found[lost.pop()]}")
         return result
+
+    def _asked(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
+        """Returns the number that a tensor is; its expression is that of the tensor."""
+        self.algebra.is_asked = True
+        try:
+            return func(*args, **options)
+        finally:
+            self.algebra.is_asked = False
 
     # --- numbers of tensors --------------------------------------------------------------------
 
     def item(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns the only element as a Python number."""
         tensor = args[0]
-        number = func(*args, **options)
+        number = self._asked(func, args, options)
         if not isinstance(number, bool | int | float):
             raise TraceError(f"a number of type {type(number).__name__} has no expression")
         value = self.algebra.value(tensor)
@@ -245,7 +300,7 @@ class Functions(TorchFunctionMode):
 
     def truth(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns the truth of the only element."""
-        holds = func(*args, **options)
+        holds = self._asked(func, args, options)
         value = self.algebra.value(args[0])
         if value.items is not None:
             value = value.items[0]
@@ -277,6 +332,8 @@ class Functions(TorchFunctionMode):
         data = args[0]
         if isinstance(data, torch.Tensor):
             return self._call(func, args, options)
+        if any(True for _ in _tensors(data)):
+            raise TraceError("a tensor is made of the numbers of tensors")
         result = func(*args, **options)
         if isinstance(data, SYMBOLIC):
             self.algebra.storages.create(result, Value(data.expr))
@@ -284,27 +341,52 @@ class Functions(TorchFunctionMode):
             self.algebra.storages.create(result, stacked([Value(expression(n)) for n in data]))
         return result
 
+    def finite(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
+        """Returns which elements are finite; torch compares their sizes with infinity."""
+        result = func(*args, **options)
+        value = self.algebra.map(lambda x: sp.Eq(non_finite(x), 0), args[0], name="mask")
+        self.algebra.storages.create(result, value)
+        return result
+
+    def elements(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
+        """Returns an iterator of the tensors along the first axis."""
+        return iter(args[0].unbind(0))
+
+    def dtype(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
+        """Returns the dtype of a tensor: that of the export for the parameters' own."""
+        return self.reported.of(func(*args, **options))
+
+    def promoted(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
+        """Returns the dtype that two dtypes are promoted to."""
+        return func(*args, **options)
+
+    def element_size(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
+        """Returns the bytes of an element."""
+        return self.reported.of(args[0].dtype).itemsize
+
     # --- shapes --------------------------------------------------------------------------------
 
     def _size(self, number: int) -> Any:
         return symbolic(number, self.algebra.axes.size(number), self.run, is_size=True)
 
-    def _is_of_param(self, tensor: torch.Tensor) -> bool:
-        return tensor.dim() > 0
+    def _ask_rank(self, tensor: torch.Tensor) -> None:
+        if tensor.dim() > 0:
+            self.algebra.is_structural = True
+            owner = self.algebra.owner(tensor)
+            if owner is not None:
+                self.algebra.ranks.add(owner)
 
     def shape(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns the shape, or the size along an axis."""
         result = func(*args, **options)
-        if self._is_of_param(args[0]):
-            self.algebra.is_structural = True
+        self._ask_rank(args[0])
         if isinstance(result, int):
             return self._size(result)
         return torch.Size([self._size(number) for number in result])
 
     def rank(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
         """Returns the number of axes."""
-        if self._is_of_param(args[0]):
-            self.algebra.is_structural = True
+        self._ask_rank(args[0])
         return func(*args, **options)
 
     def count(self, func: TorchFunction, args: Operand, options: Operand) -> Any:
@@ -321,6 +403,13 @@ _SPECIAL: Mapping[str, Callable[..., Any]] = {
     "__bool__": Functions.truth,
     "is_nonzero": Functions.truth,
     "allclose": Functions.close,
+    "isfinite": Functions.finite,
+    "dtype.__get__": Functions.dtype,
+    "result_type": Functions.dtype,
+    "promote_types": Functions.promoted,
+    "element_size": Functions.element_size,
+    "itemsize.__get__": Functions.element_size,
+    "__iter__": Functions.elements,
     "tensor": Functions.made,
     "as_tensor": Functions.made,
     "shape.__get__": Functions.shape,
@@ -332,6 +421,64 @@ _SPECIAL: Mapping[str, Callable[..., Any]] = {
     "numel": Functions.count,
     "nelement": Functions.count,
 }
+
+
+_PLAIN = frozenset(
+    {
+        "_record_function_enter_new",
+        "_RecordFunction",
+        "device",
+        "device.__get__",
+        "get_device",
+        "grad_fn.__get__",
+        "is_complex",
+        "is_conj",
+        "is_cpu.__get__",
+        "is_cuda.__get__",
+        "is_distributed",
+        "is_floating_point",
+        "is_inference",
+        "is_leaf.__get__",
+        "is_meta.__get__",
+        "is_mkldnn.__get__",
+        "is_mps.__get__",
+        "is_mtia.__get__",
+        "is_neg",
+        "is_nested.__get__",
+        "is_quantized.__get__",
+        "is_same_size",
+        "is_signed",
+        "is_sparse.__get__",
+        "is_sparse_csr.__get__",
+        "is_xla.__get__",
+        "is_xpu.__get__",
+        "layout.__get__",
+        "requires_grad.__get__",
+        "retains_grad.__get__",
+    }
+)
+"""What Python may ask of a tensor beside its numbers: the answer is the same in every step."""
+
+
+def _has_a_place(number: Any) -> bool:
+    """Whether an operation must use a number: it is not a size."""
+    is_of_step = isinstance(number, SymbolicCount) and t in number.expr.free_symbols
+    return isinstance(number, SymbolicFloat) or is_of_step
+
+
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    if isinstance(values, torch.Tensor):
+        yield values
+    elif isinstance(values, list | tuple):
+        for value in values:
+            yield from _tensors(value)
+    elif isinstance(values, dict):
+        yield from _tensors(list(values.values()))
+
+
+def _is_nothing(result: Any) -> bool:
+    is_empty = isinstance(result, list | tuple) and all(map(_is_nothing, result))
+    return result is None or result is NotImplemented or is_empty
 
 
 def _name(func: Any) -> str:
@@ -366,17 +513,4 @@ def located(error: TraceError, operation: str) -> TraceError:
     """Returns an error that names the operation, the file and the line of the optimizer."""
     if error.where is not None:
         return error
-    return TraceError(error.what, where=f"{operation} in {place()}", hint=error.hint)
-
-
-def place() -> str:
-    """Returns the file and line of the innermost frame of an optimizer."""
-    frame = sys._getframe(1)
-    found = "unknown code"
-    while frame is not None:
-        file = frame.f_code.co_filename
-        is_own = file.startswith(_HERE)
-        if not is_own and (not file.startswith(_TORCH) or file.startswith(_OPTIMIZERS)):
-            return f"{file}:{frame.f_lineno}"
-        frame = frame.f_back  # type: ignore[assignment]
-    return found
+    return TraceError(error.what, where=f"{operation} in {code_place()}", hint=error.hint)

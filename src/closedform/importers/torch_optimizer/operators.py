@@ -14,8 +14,15 @@ import sympy as sp
 import torch
 
 from closedform.errors import TraceError
-from closedform.importers.tensors.algebra import as_number, is_infinite, is_nan, stacked
-from closedform.importers.tensors.values import Value
+from closedform.importers.tensors.algebra import as_number, stacked
+from closedform.importers.tensors.comparisons import (
+    compared,
+    copysign,
+    is_infinite,
+    is_nan,
+    is_of_data,
+)
+from closedform.importers.tensors.values import KEPT, Value
 from closedform.importers.torch_optimizer.algebra import TorchAlgebra
 from closedform.importers.torch_optimizer.storages import View
 from closedform.language.integers import floor_mod
@@ -39,11 +46,38 @@ def _unary(function: Callable[[sp.Expr], sp.Basic], name: str) -> OperatorRule:
     return rule
 
 
+def _of_numbers(kind: Callable[..., sp.Expr], x: sp.Expr, y: sp.Expr) -> sp.Expr:
+    """The extremum of two numbers, or the one of them that is a number."""
+    return sp.Piecewise((y, is_nan(x)), (x, is_nan(y)), (kind(x, y), True))
+
+
+def _is_zero(algebra: TorchAlgebra, number: Any) -> bool:
+    is_number = isinstance(number, int | float) and number == 0
+    return is_number and algebra.value(number).expr == 0
+
+
+def _cancelled(algebra: TorchAlgebra, a: Any) -> Value:
+    """A tensor less itself: 0, and NaN where it is not finite, which SymPy would not keep."""
+    opposite = algebra.map(lambda x: -x, a, name=KEPT)
+    return algebra.map(lambda x, y: x + y, a, opposite, name=KEPT)
+
+
+def _is_same(algebra: TorchAlgebra, a: Any, b: Any) -> bool:
+    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
+        return False
+    value = algebra.value(a)
+    return value == algebra.value(b) and value.items is None and is_of_data(value.expr)
+
+
 def _add(algebra: TorchAlgebra, a: Any, b: Any, alpha: Any = 1) -> Value:
+    if _is_zero(algebra, alpha):
+        b, alpha = _cancelled(algebra, b), 1
     return algebra.map(lambda x, y, k: x + k * y, a, b, alpha, name="sum")
 
 
 def _sub(algebra: TorchAlgebra, a: Any, b: Any, alpha: Any = 1) -> Value:
+    if _is_same(algebra, a, b) and type(alpha) is int and alpha == 1:
+        return _cancelled(algebra, a)
     return algebra.map(lambda x, y, k: x - k * y, a, b, alpha, name="difference")
 
 
@@ -55,10 +89,16 @@ def _mul(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
     one, two = algebra.value(a), algebra.value(b)
     if one.is_bool and two.is_bool and isinstance(a, torch.Tensor) and a.dtype == torch.bool:
         return algebra.map(sp.And, one, two, name="mask", is_boolean=True)
+    for number, tensor in ((a, b), (b, a)):
+        if _is_zero(algebra, number) and isinstance(tensor, torch.Tensor):
+            return _cancelled(algebra, tensor)
     return algebra.map(lambda x, y: x * y, a, b, name="product")
 
 
 def _div(algebra: TorchAlgebra, a: Any, b: Any, rounding_mode: str | None = None) -> Value:
+    if rounding_mode is None and _is_same(algebra, a, b):
+        reciprocal = algebra.map(lambda x: 1 / x, a, name=KEPT)
+        return algebra.map(lambda x, y: x * y, a, reciprocal, name="quotient")
     if rounding_mode is None:
         return algebra.map(lambda x, y: x / y, a, b, name="quotient")
     if rounding_mode == "floor":
@@ -75,7 +115,11 @@ def _addcdiv(algebra: TorchAlgebra, a: Any, b: Any, c: Any, value: Any = 1) -> V
 
 
 def _lerp(algebra: TorchAlgebra, a: Any, b: Any, weight: Any) -> Value:
-    return algebra.map(lambda x, y, w: x + w * (y - x), a, b, weight, name="lerp")
+    if not algebra.value(weight).expr.is_Rational:
+        return algebra.map(lambda x, y, w: x + w * (y - x), a, b, weight, name="lerp")
+    # SymPy would distribute a number, and an infinity less itself is NaN.
+    gap = algebra.map(lambda x, y: y - x, a, b, name=KEPT)
+    return algebra.map(lambda x, y, w: x + w * y, a, gap, weight, name="lerp")
 
 
 def _clamp(algebra: TorchAlgebra, a: Any, min: Any = None, max: Any = None) -> Value:
@@ -127,7 +171,7 @@ def _mask(a: Any, indices: Sequence[Any]) -> Any:
 
 def _compared(kind: Callable[..., sp.Basic]) -> OperatorRule:
     def rule(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
-        return algebra.map(kind, a, b, name="mask")
+        return algebra.map(lambda x, y: compared(kind, x, y), a, b, name="mask")
 
     return rule
 
@@ -142,6 +186,20 @@ def _logical(function: Callable[..., sp.Basic]) -> OperatorRule:
         )
 
     return rule
+
+
+def _ones(algebra: TorchAlgebra, a: Any) -> Value:
+    """1 where a tensor is true, 0 elsewhere, by a name of its own."""
+    return algebra.map(as_number, algebra.truth(a), name="mask", is_boolean=True)
+
+
+def _not(algebra: TorchAlgebra, a: Any) -> Value:
+    # SymPy's negation of a comparison is its opposite, and both are false for NaN.
+    return algebra.map(lambda x: sp.Eq(x, 0), _ones(algebra, a), name="mask")
+
+
+def _xor(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
+    return algebra.map(sp.Ne, _ones(algebra, a), _ones(algebra, b), name="mask")
 
 
 def _nan_to_num(
@@ -347,13 +405,11 @@ RULES: Mapping[str, OperatorRule] = {
     "pow": _pow,
     "maximum": _elementwise(sp.Max, "maximum"),
     "minimum": _elementwise(sp.Min, "minimum"),
-    "fmax": _elementwise(sp.Max, "maximum"),
-    "fmin": _elementwise(sp.Min, "minimum"),
+    "fmax": _elementwise(lambda x, y: _of_numbers(sp.Max, x, y), "maximum"),
+    "fmin": _elementwise(lambda x, y: _of_numbers(sp.Min, x, y), "minimum"),
     "atan2": _elementwise(sp.atan2, "atan2"),
     "hypot": _elementwise(lambda x, y: sp.sqrt(x**2 + y**2), "hypot"),
-    "copysign": _elementwise(
-        lambda x, y: sp.Piecewise((-sp.Abs(x), y < 0), (sp.Abs(x), True)), "copysign"
-    ),
+    "copysign": _elementwise(copysign, "copysign"),
     "addcmul": _addcmul,
     "addcdiv": _addcdiv,
     "lerp": _lerp,
@@ -404,12 +460,13 @@ RULES: Mapping[str, OperatorRule] = {
     "ne": _compared(sp.Ne),
     "logical_and": _logical(sp.And),
     "logical_or": _logical(sp.Or),
-    "logical_not": _logical(sp.Not),
-    "logical_xor": _logical(sp.Xor),
+    "logical_not": _not,
+    "logical_xor": _xor,
     "bitwise_and": _logical(sp.And),
     "bitwise_or": _logical(sp.Or),
-    "bitwise_not": _logical(sp.Not),
-    "bitwise_xor": _logical(sp.Xor),
+    "bitwise_not": _not,
+    "bitwise_xor": _xor,
+    "__xor__": _xor,
     "__and__": _logical(sp.And),
     "__or__": _logical(sp.Or),
     "sum": _reduction("sum"),

@@ -2,22 +2,79 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import sympy as sp
 
-from closedform.importers.tensors.values import as_shape_rule, inlined
+from closedform.errors import TraceError
+from closedform.importers.tensors.values import Definitions, as_shape_rule, inlined
 from closedform.importers.tensors.variants import Variant
 from closedform.importers.torch_optimizer.decisions import holding, joined, leaves
 from closedform.importers.torch_optimizer.trace import Outcome, Trace
+from closedform.language.model import shared
 from closedform.language.numbers import exact_number
-from closedform.language.shapes import RANK, axis_size
-from closedform.language.symbols import PARAM, t
+from closedform.language.shapes import EPSILON, RANK, axis_size
+from closedform.language.symbols import PARAM, local, state, t
+from closedform.language.update_rule import UpdateRule
 
 _CLOCK = "the clock"
 
 
 def needs_phases(trace: Trace) -> bool:
-    """Returns whether the first steps cannot be those of the later formula."""
-    return len(trace.phases) > 2 or any(_initial(trace, name) is None for name in trace.slots)
+    """Returns whether the first step has another formula than later ones.
+
+    It has not where the later formula is that of the first step, term for term, with the states
+    before the first step and ``t`` = 0.
+    """
+    if len(trace.phases) == 1:
+        return any(_initial(trace, name) is None for name in trace.slots)
+    start: dict[sp.Symbol, sp.Expr] = {t: sp.Integer(0)}
+    for name, slot in trace.slots.items():
+        initial = _initial(trace, name)
+        if initial is None:
+            return True
+        start[shared(name) if slot.is_shared else state(name)] = initial
+    if len(trace.phases) > 2:
+        return True
+    common = Definitions()
+    for label in ("param", *trace.slots):
+        first, later = (joined(tree, _value_of(label, trace)) for tree in trace.phases)
+        first = trace.definitions.rebuilt(first, common, {})
+        later = trace.definitions.rebuilt(later, common, start)
+        # A power of 0 of the first step may have no value.
+        has_value = not any(expr.has(sp.zoo, sp.nan) for expr in common.expressions.values())
+        if first != later and has_value:
+            return True
+    return False
+
+
+def _missing(trace: Trace) -> bool:
+    """Whether a first step that counts leaves a state unmade that later steps read."""
+    outcomes = [one for one in leaves(trace.phases[0]) if one.advances and not one.is_begun]
+    missing = {name for one in outcomes for name in trace.slots if name not in one.results}
+    if not missing:
+        return False
+    results = [value.expr for one in leaves(trace.phases[-1]) for value in one.results.values()]
+    needed = trace.definitions.needed(results)
+    read = {symbol for expr in (*results, *needed.values()) for symbol in expr.free_symbols}
+    return any((shared if trace.slots[n].is_shared else state)(n) in read for n in missing)
+
+
+def _value_of(label: str, trace: Trace) -> Callable[[Outcome], sp.Basic]:
+    """The value of a result of a run; a state that a run has not made is as before."""
+    slot = trace.slots.get(label)
+
+    def value_of(outcome: Outcome) -> sp.Basic:
+        value = outcome.results.get(label)
+        if value is not None:
+            return value.expr
+        initial = _initial(trace, label)
+        if initial is not None:
+            return initial
+        return shared(label) if slot is not None and slot.is_shared else state(label)
+
+    return value_of
 
 
 def variant_of(trace: Trace, *, with_phases: bool) -> Variant:
@@ -27,6 +84,11 @@ def variant_of(trace: Trace, *, with_phases: bool) -> Variant:
         trace: The trace.
         with_phases: Whether the first steps have formulas of their own.
     """
+    if with_phases and _missing(trace):
+        raise TraceError(
+            "the first step leaves states unmade in one of its ways, and has another formula",
+            hint="make the states before the first decision",
+        )
     trace.definitions.hypers = trace.hypers
     trace.definitions.ignored = frozenset() if with_phases else _starts(trace)
     results: dict[str, sp.Expr] = {}
@@ -56,16 +118,66 @@ def variant_of(trace: Trace, *, with_phases: bool) -> Variant:
     )
 
 
+def by_dtype(single: UpdateRule, double: UpdateRule, where: str) -> UpdateRule:
+    """Returns the rule of a step that asks for the dtype, from those of float32 and float64.
+
+    Dtypes of 16 bits have the rule of float32.
+
+    Raises:
+        TraceError: The rules differ in something other than expressions.
+    """
+    if single == double:
+        return double
+    same = ("requires", "inputs", "shared", "advances", "evaluation")
+    kinds = [
+        [(key, spec.initial, spec.shape, spec.exists) for key, spec in rule.states.items()]
+        for rule in (single, double)
+    ]
+    if kinds[0] != kinds[1] or any(getattr(single, key) != getattr(double, key) for key in same):
+        raise TraceError(
+            "the states of the optimizer depend on the dtype of its parameters",
+            where=where,
+            hint="make the same states for float32 and float64",
+        )
+    names: dict[sp.Basic, sp.Basic] = {}
+    definitions: dict[str, sp.Expr] = {}
+    for name, expr in single.definitions.items():
+        label = name if double.definitions.get(name) == expr.xreplace(names) else f"{name}_single"
+        names[local(name)] = local(label)
+        definitions[label] = expr.xreplace(names)
+    definitions |= double.definitions
+
+    def chosen(narrow: sp.Expr, wide: sp.Expr) -> sp.Expr:
+        narrow = narrow.xreplace(names)
+        return wide if narrow == wide else sp.Piecewise((narrow, EPSILON > _BETWEEN), (wide, True))
+
+    states = {
+        key: replace(spec, next=chosen(single.states[key].next, spec.next))
+        for key, spec in double.states.items()
+    }
+    return UpdateRule(
+        double.name,
+        chosen(single.param, double.param),
+        states,
+        {**single.hyperparameters, **double.hyperparameters},
+        definitions,
+        double.requires,
+        shared=double.shared,
+        advances=double.advances,
+    )
+
+
+_BETWEEN = sp.Rational(1, 2**40)
+"""Between the epsilons of float32 and float64."""
+
+
 def _starts(trace: Trace) -> frozenset[sp.Basic]:
     """The condition that the first steps are over."""
     return frozenset({sp.Ge(t, len(trace.phases) - 1)})
 
 
 def _joined_phases(trace: Trace, label: str, *, with_phases: bool) -> sp.Basic:
-    def value_of(outcome: Outcome) -> sp.Basic:
-        value = outcome.results.get(label)
-        return sp.Integer(0) if value is None else value.expr
-
+    value_of = _value_of(label, trace)
     within = trace.definitions.within
     steady = joined(trace.phases[-1], value_of, within)
     if not with_phases:
@@ -92,6 +204,8 @@ def _initial(trace: Trace, name: str) -> sp.Expr | None:
         return exact_number(start)
     found = set()
     for outcome in leaves(trace.phases[0]):
+        if name not in outcome.initial and not outcome.is_begun:
+            continue
         value = outcome.initial.get(name)
         found.add(None if value is None else value.expr)
     if len(found) != 1:

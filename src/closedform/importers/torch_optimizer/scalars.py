@@ -13,11 +13,20 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+import numpy as np
 import sympy as sp
 
 from closedform.errors import TraceError
 from closedform.importers.python.place import UserValue
+from closedform.importers.tensors.comparisons import (
+    compared,
+    copysign,
+    is_infinite,
+    is_nan,
+    is_of_data,
+)
 from closedform.language.integers import floor_div, floor_mod
+from closedform.language.model import non_finite
 from closedform.language.numbers import exact_number
 from closedform.language.symbols import t
 
@@ -27,6 +36,12 @@ class Decider(Protocol):
 
     def decide(self, condition: sp.Basic, value: bool) -> bool:
         """Returns the truth of a condition that has this value on the traced numbers."""
+
+    def fail(self, error: Exception) -> Exception:
+        """Returns an exception that the code raises on such numbers."""
+
+    def refuse(self, what: str, hint: str | None = None) -> TraceError:
+        """Returns the error of something that is not modelled, which the run ends with."""
 
 
 class SymbolicFloat(float):
@@ -38,8 +53,6 @@ class SymbolicFloat(float):
     def __bool__(self) -> bool:
         return self.run.decide(sp.Ne(self.expr, 0), float(self) != 0)
 
-    __hash__ = float.__hash__
-
 
 class SymbolicInt(int):
     """A size and the expression that it is a value of; torch takes it where it takes sizes."""
@@ -49,8 +62,6 @@ class SymbolicInt(int):
 
     def __bool__(self) -> bool:
         return self.run.decide(sp.Ne(self.expr, 0), plain(self) != 0)
-
-    __hash__ = int.__hash__
 
 
 class SymbolicCount(float):
@@ -68,10 +79,8 @@ class SymbolicCount(float):
 
     def __index__(self) -> int:
         if t in self.expr.free_symbols:
-            raise TraceError(f"an index or a number of rounds is {self.expr}")
+            raise self.run.refuse(f"an index or a number of rounds is {self.expr}")
         return int(plain(self))
-
-    __hash__ = float.__hash__
 
 
 SYMBOLIC = (SymbolicFloat, SymbolicInt, SymbolicCount)
@@ -79,7 +88,9 @@ SYMBOLIC = (SymbolicFloat, SymbolicInt, SymbolicCount)
 
 def symbolic(value: float, expr: sp.Basic, run: Decider, *, is_size: bool = False) -> Any:
     """Returns a number with an expression; a plain one where the expression is its value."""
-    if not math.isfinite(value) or (isinstance(expr, sp.Expr) and expr.is_Rational):
+    if isinstance(expr, sp.Expr) and (expr.is_Rational or expr in (sp.oo, -sp.oo, sp.nan)):
+        return value
+    if not math.isfinite(value) and (not is_of_data(expr) or expr.has(sp.oo, -sp.oo)):
         return value
     whole: Any = SymbolicInt if is_size else SymbolicCount
     made = whole(value) if isinstance(value, int) else SymbolicFloat(value)
@@ -94,6 +105,8 @@ def plain(value: UserValue) -> Any:
         return int.__index__(value)
     if isinstance(value, SymbolicCount):
         return int(float.__float__(value))
+    if isinstance(value, np.integer | np.floating):
+        return value.item()
     return float.__float__(value) if isinstance(value, SymbolicFloat) else value
 
 
@@ -105,12 +118,14 @@ def expression(value: UserValue) -> sp.Expr:
     """
     if isinstance(value, SYMBOLIC):
         return value.expr
-    if isinstance(value, bool):
+    if isinstance(value, bool | np.bool_):
         return sp.Integer(int(value))
+    if isinstance(value, np.integer | np.floating):
+        value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return sp.nan if math.isnan(value) else sp.oo if value > 0 else -sp.oo
     if isinstance(value, int | float):
-        return exact_number(value)
+        return exact_number(value + 0)  # a length of a list of parameters refuses this
     raise TraceError(f"a number was expected, got {type(value).__name__} {value!r}")
 
 
@@ -130,7 +145,7 @@ def computed(
 
 
 def _is_real(value: object) -> bool:
-    return isinstance(value, int | float)
+    return isinstance(value, int | float | np.integer | np.floating)
 
 
 def _binary(name: str, rule: Callable[[sp.Expr, sp.Expr], sp.Expr]) -> None:
@@ -142,12 +157,14 @@ def _binary(name: str, rule: Callable[[sp.Expr, sp.Expr], sp.Expr]) -> None:
     def apply(a: Any, b: Any) -> Any:
         if is_division and isinstance(b, SYMBOLIC) and plain(b) == 0:
             if b.run.decide(sp.Eq(b.expr, 0), value=True):
-                raise ZeroDivisionError(f"{b.expr} is 0")
+                raise b.run.fail(ZeroDivisionError("division by zero"))
             # Traced as if it were not 0: the value is only a stand-in.
             return symbolic(float(plain(a)), rule(expression(a), b.expr), b.run)
         return computed(operator, rule, a, b)
 
-    def forward(self: Any, other: Any) -> Any:
+    def forward(self: Any, other: Any, *modulus: Any) -> Any:
+        if modulus:
+            raise self.run.refuse("pow with a modulus is not traced")
         return apply(self, other) if _is_real(other) else NotImplemented
 
     def reflected(self: Any, other: Any) -> Any:
@@ -165,10 +182,8 @@ def _compared(name: str, kind_of: Callable[[sp.Expr, sp.Expr], sp.Basic]) -> Non
         if not _is_real(other):
             return NotImplemented
         holds = operator(plain(self), plain(other))
-        right = expression(other)
-        if right.is_infinite or right is sp.nan:
-            return holds
-        return self.run.decide(kind_of(self.expr, right), holds)
+        condition = compared(kind_of, self.expr, expression(other))
+        return self.run.decide(condition, holds)
 
     for kind in SYMBOLIC:
         setattr(kind, f"__{name}__", compare)
@@ -222,6 +237,68 @@ _unary("pos", lambda a: +a, lambda a: a)
 _unary("abs", abs, sp.Abs)
 
 
+def _divmod(a: Any, b: Any) -> tuple[Any, Any]:
+    return a // b, a % b
+
+
+def _hash(self: Any) -> int:
+    """A number that is a key: the keys of a dict are the same in every step."""
+    if t in self.expr.free_symbols or is_of_data(self.expr):
+        raise self.run.refuse(f"the number {self.expr} is a key or an element of a set")
+    return hash(plain(self))
+
+
+def _refusing(what: str) -> Callable[..., Any]:
+    def method(self: Any, *_: Any) -> Any:
+        raise self.run.refuse(f"{what} of the number {self.expr} is not traced")
+
+    return method
+
+
+def _ufunc(self: Any, ufunc: Any, method: str, *args: Any, **options: Any) -> Any:
+    """A function of NumPy of numbers, one of them symbolic."""
+    rule = _UFUNCS.get(ufunc.__name__)
+    if rule is None or method != "__call__" or options or not all(map(_is_real, args)):
+        raise self.run.refuse(f"numpy.{ufunc.__name__} of the number {self.expr} is not traced")
+    return rule(*args)
+
+
+_REFUSED_METHODS: Mapping[str, str] = {
+    "__str__": "a text",
+    "__repr__": "a text",
+    "__format__": "a text",
+    "__round__": "rounding",
+    "__trunc__": "rounding",
+    "__floor__": "rounding",
+    "__ceil__": "rounding",
+    "__array__": "an array",
+    "__array_function__": "an array",
+    "as_integer_ratio": "the ratio",
+    "is_integer": "the kind",
+    "hex": "a text",
+    "bit_length": "the bits",
+    "bit_count": "the bits",
+    "to_bytes": "the bytes",
+    "__invert__": "a bit operation",
+    **{f"__{name}__": "a bit operation" for name in ("and", "or", "xor", "lshift", "rshift")},
+    **{f"__r{name}__": "a bit operation" for name in ("and", "or", "xor", "lshift", "rshift")},
+}
+"""Methods of float and int that would take the number without its expression."""
+
+_METHODS: Mapping[str, Any] = {
+    "__divmod__": _divmod,
+    "__rdivmod__": lambda self, other: _divmod(other, self),
+    "__array_ufunc__": _ufunc,
+    "__hash__": _hash,
+    "real": property(lambda self: self),
+    **{name: _refusing(what) for name, what in _REFUSED_METHODS.items()},
+}
+
+for _kind_of_number in SYMBOLIC:
+    for _method, _function in _METHODS.items():
+        setattr(_kind_of_number, _method, _function)
+
+
 def _carried(function: Callable[..., Any], rule: Callable[..., sp.Basic]) -> Callable[..., Any]:
     """Returns a function that takes symbolic numbers as well."""
 
@@ -234,7 +311,43 @@ def _carried(function: Callable[..., Any], rule: Callable[..., sp.Basic]) -> Cal
     return apply
 
 
+def _whole(function: Callable[..., Any], rule: Callable[..., sp.Basic]) -> Callable[..., Any]:
+    """Returns a function to whole numbers that takes symbolic numbers as well."""
+    carried = _carried(function, rule)
+
+    def apply(value: Any) -> Any:
+        value = Float(value) if _is_tensor(value) else value
+        _check_finite(value)
+        return carried(value)
+
+    return apply
+
+
+def _within(
+    function: Callable[..., Any],
+    rule: Callable[..., sp.Basic],
+    is_outside: Callable[[Any], Any],
+) -> Callable[..., Any]:
+    """Returns a function of some numbers, outside of which it raises a ValueError."""
+    carried = _carried(function, rule)
+
+    def apply(value: Any, *rest: Any) -> Any:
+        value = Float(value) if _is_tensor(value) else value
+        if isinstance(value, SYMBOLIC) and is_of_data(value.expr) and is_outside(value):
+            raise value.run.fail(ValueError("math domain error"))
+        return carried(value, *rest)
+
+    return apply
+
+
 def _extremum(function: Callable[..., Any], kind: Callable[..., sp.Expr]) -> Callable[..., Any]:
+    precedes = sp.Gt if kind is sp.Max else sp.Lt
+
+    def _chosen(first: sp.Expr, *others: sp.Expr) -> sp.Expr:
+        for other in others:
+            first = sp.Piecewise((other, compared(precedes, other, first)), (first, True))
+        return first
+
     def apply(*args: Any, **options: Any) -> Any:
         given = args
         if len(args) == 1 and not options:
@@ -244,12 +357,27 @@ def _extremum(function: Callable[..., Any], kind: Callable[..., sp.Expr]) -> Cal
         if is_plain or options or not all(_is_real(arg) for arg in given):
             return function(*args, **options)
         value = function(*map(plain, given))
-        return symbolic(value, kind(*map(expression, given)), run_of(*given))
+        exprs = list(map(expression, given))
+        # A comparison with NaN is false, so that the order of the operands counts.
+        join = _chosen if any(map(is_of_data, exprs)) else kind
+        return symbolic(value, join(*exprs), run_of(*given))
 
     return apply
 
 
+def _check_finite(value: Any) -> None:
+    """Raises what Python raises where a number that is not finite becomes an int."""
+    if not isinstance(value, SYMBOLIC) or not is_of_data(value.expr):
+        return
+    number = plain(value)
+    if not value.run.decide(sp.Eq(non_finite(value.expr), 0), math.isfinite(number)):
+        if value.run.decide(is_nan(value.expr), number != number):
+            raise value.run.fail(ValueError("cannot convert float NaN to integer"))
+        raise value.run.fail(OverflowError("cannot convert float infinity to integer"))
+
+
 def _truncated(value: Any) -> Any:
+    _check_finite(value)
     if isinstance(value, SymbolicInt | SymbolicCount):
         return value
     run, inner = value.run, value.expr
@@ -292,6 +420,49 @@ class Int(metaclass=_IntType):
         return int(value, *base)
 
 
+class _TypeType(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, type)
+
+
+class Type(metaclass=_TypeType):
+    """``type`` for traced code: a symbolic number is a float or an int."""
+
+    def __new__(cls, *args: Any, **options: Any) -> Any:
+        """Returns the type of an object, or a new type."""
+        if len(args) == 1 and isinstance(args[0], SYMBOLIC):
+            return Float if isinstance(args[0], Float) else Int
+        found = type(*args, **options)
+        return {float: Float, int: Int}.get(found, found) if len(args) == 1 else found
+
+
+def _classified(
+    function: Callable[[float], bool], rule: Callable[[sp.Expr], sp.Basic]
+) -> Callable[[Any], bool]:
+    """Returns a question whether a number is finite, infinite or none, as a decision."""
+
+    def apply(value: Any) -> bool:
+        value = Float(value) if _is_tensor(value) else value
+        holds = function(plain(value))
+        if not isinstance(value, SYMBOLIC) or not is_of_data(value.expr):
+            return holds
+        return value.run.decide(rule(value.expr), holds)
+
+    return apply
+
+
+def _sum(values: Any, start: Any = 0) -> Any:
+    for value in values:
+        start = start + value
+    return start
+
+
+def _product(values: Any, *, start: Any = 1) -> Any:
+    for value in values:
+        start = start * value
+    return start
+
+
 def _is_tensor(value: object) -> bool:
     return hasattr(value, "__torch_function__") and hasattr(value, "item")
 
@@ -301,30 +472,79 @@ def _log(x: sp.Expr, *base: sp.Expr) -> sp.Expr:
 
 
 FUNCTIONS: Mapping[Any, Any] = {
-    math.sqrt: _carried(math.sqrt, sp.sqrt),
+    math.sqrt: _within(math.sqrt, sp.sqrt, lambda x: x < 0),
     math.exp: _carried(math.exp, sp.exp),
-    math.log: _carried(math.log, _log),
-    math.log1p: _carried(math.log1p, lambda x: sp.log(1 + x)),
-    math.log2: _carried(math.log2, lambda x: sp.log(x) / sp.log(2)),
-    math.log10: _carried(math.log10, lambda x: sp.log(x) / sp.log(10)),
+    math.log: _within(math.log, _log, lambda x: x <= 0),
+    math.log1p: _within(math.log1p, lambda x: sp.log(1 + x), lambda x: x <= -1),
+    math.log2: _within(math.log2, lambda x: sp.log(x) / sp.log(2), lambda x: x <= 0),
+    math.log10: _within(math.log10, lambda x: sp.log(x) / sp.log(10), lambda x: x <= 0),
     math.cos: _carried(math.cos, sp.cos),
     math.sin: _carried(math.sin, sp.sin),
     math.tanh: _carried(math.tanh, sp.tanh),
     math.pow: _carried(math.pow, lambda a, b: a**b),
-    math.floor: _carried(math.floor, sp.floor),
-    math.ceil: _carried(math.ceil, sp.ceiling),
+    math.floor: _whole(math.floor, sp.floor),
+    math.ceil: _whole(math.ceil, sp.ceiling),
     math.fabs: _carried(math.fabs, sp.Abs),
     builtins.max: _extremum(max, sp.Max),
     builtins.min: _extremum(min, sp.Min),
+    math.trunc: lambda value: _truncated(value) if isinstance(value, SYMBOLIC) else int(value),
+    math.isnan: _classified(math.isnan, is_nan),
+    math.isinf: _classified(math.isinf, is_infinite),
+    math.isfinite: _classified(math.isfinite, lambda x: sp.Eq(non_finite(x), 0)),
+    math.copysign: _carried(math.copysign, copysign),
+    math.prod: _product,
+    builtins.sum: _sum,
     builtins.float: Float,
     builtins.int: Int,
+    builtins.type: Type,
 }
 """Functions of Python and their versions for symbolic numbers."""
 
 
-class MathModule:
-    """``math`` for traced code."""
+def _of_numpy(function: Callable[..., Any], rule: Callable[..., sp.Basic]) -> Callable[..., Any]:
+    """Returns a function of NumPy, which raises no exception, for symbolic numbers."""
 
-    def __getattr__(self, name: str) -> Any:
-        original = getattr(math, name)
-        return FUNCTIONS.get(original, original) if callable(original) else original
+    def plainly(*values: float) -> float:
+        with np.errstate(all="ignore"):
+            return float(function(*values))
+
+    return _carried(plainly, rule)
+
+
+_UFUNCS: Mapping[str, Callable[..., Any]] = {
+    "add": lambda a, b: a + b,
+    "subtract": lambda a, b: a - b,
+    "multiply": lambda a, b: a * b,
+    "divide": lambda a, b: a / b,
+    "floor_divide": lambda a, b: a // b,
+    "remainder": lambda a, b: a % b,
+    "power": lambda a, b: a**b,
+    "float_power": lambda a, b: a**b,
+    "negative": lambda a: -a,
+    "absolute": abs,
+    "fabs": abs,
+    "square": lambda a: a * a,
+    "sqrt": _of_numpy(np.sqrt, sp.sqrt),
+    "exp": _of_numpy(np.exp, sp.exp),
+    "log": _of_numpy(np.log, sp.log),
+    "log1p": _of_numpy(np.log1p, lambda x: sp.log(1 + x)),
+    "log2": _of_numpy(np.log2, lambda x: sp.log(x) / sp.log(2)),
+    "log10": _of_numpy(np.log10, lambda x: sp.log(x) / sp.log(10)),
+    "cos": FUNCTIONS[math.cos],
+    "sin": FUNCTIONS[math.sin],
+    "tanh": FUNCTIONS[math.tanh],
+    "floor": _of_numpy(np.floor, sp.floor),
+    "ceil": _of_numpy(np.ceil, sp.ceiling),
+    "maximum": _of_numpy(np.maximum, sp.Max),
+    "minimum": _of_numpy(np.minimum, sp.Min),
+    "isnan": FUNCTIONS[math.isnan],
+    "isinf": FUNCTIONS[math.isinf],
+    "isfinite": FUNCTIONS[math.isfinite],
+    "less": lambda a, b: a < b,
+    "less_equal": lambda a, b: a <= b,
+    "greater": lambda a, b: a > b,
+    "greater_equal": lambda a, b: a >= b,
+    "equal": lambda a, b: a == b,
+    "not_equal": lambda a, b: a != b,
+}
+"""Functions of NumPy by name, for symbolic numbers and those of Python."""

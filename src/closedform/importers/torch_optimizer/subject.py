@@ -9,12 +9,15 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+import sys
+import types
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -37,6 +40,59 @@ _OWN = frozenset(
 )
 _NUMBERS = frozenset({"lr", "weight_decay", "momentum", "eps", "dampening"})
 _NOT_HYPER = frozenset({"params", "initial_lr", "param_names"})
+
+
+PURE_MODULES = frozenset(
+    {
+        "__future__",
+        "_collections_abc",
+        "_functools",
+        "_operator",
+        "abc",
+        "collections",
+        "collections.abc",
+        "contextlib",
+        "copy",
+        "dataclasses",
+        "enum",
+        "functools",
+        "numbers",
+        "operator",
+        "types",
+        "typing",
+        "typing_extensions",
+        "warnings",
+    }
+)
+"""Modules of the standard library whose functions only call what they are given."""
+
+LIBRARIES = (sys.stdlib_module_names - {"__main__"}) | {"closedform", "numpy", "sympy", "torch"}
+"""Packages whose functions are known one by one, and not followed."""
+
+_HEAP_TYPE = 1 << 9
+"""The flag of types that are defined in Python."""
+
+
+def is_member(kind: type) -> bool:
+    """Whether a class is what its module has under its name, and not made elsewhere."""
+    member: Any = sys.modules.get(str(kind.__module__))
+    for name in kind.__qualname__.split("."):
+        member = getattr(member, name, None)
+    return member is kind
+
+
+def is_plain_object(value: UserValue) -> bool:
+    """Whether an object has its state in its attributes alone, and its methods in Python."""
+    if isinstance(value, type | types.FunctionType | types.ModuleType):
+        return False
+    for kind in type(value).__mro__[:-1]:
+        root = str(kind.__module__).partition(".")[0]
+        if not kind.__flags__ & _HEAP_TYPE or vars(kind).get("__slots__"):
+            return False
+        is_library = root in LIBRARIES and str(kind.__module__) not in PURE_MODULES
+        if is_library and is_member(kind):
+            return False
+    return hasattr(value, "__dict__")
 
 
 @dataclass(eq=False)
@@ -77,8 +133,12 @@ class Subject:
             found |= _leaves(dict(state.get(param, {})), (STATE, place))
         group = {key: value for key, value in self.group.items() if key not in _NOT_HYPER}
         found |= _leaves(group, (GROUP,))
-        own = {key: value for key, value in vars(self.optimizer).items() if key not in _OWN}
-        attributes = {key: v for key, v in own.items() if key != DEFAULTS and key[:1] != "_"}
+        own = {
+            key: value
+            for key, value in vars(self.optimizer).items()
+            if key not in _OWN and not key.endswith("_hooks")
+        }
+        attributes = {key: value for key, value in own.items() if key != DEFAULTS}
         found |= _leaves(attributes, (ATTRIBUTE,))
         found |= _leaves(own.get(DEFAULTS, {}), (DEFAULTS,))
         common = {key: v for key, v in state.items() if not isinstance(key, torch.Tensor)}
@@ -233,6 +293,8 @@ def _leaves(value: Any, path: Path) -> dict[Path, Any]:
         pairs: Iterator[tuple[Any, Any]] = iter(value.items())
     elif isinstance(value, list | tuple | deque) and not isinstance(value, torch.Size):
         pairs = iter(enumerate(value))
+    elif is_plain_object(value) and len(path) < _DEEPEST:
+        pairs = iter(vars(value).items())
     else:
         return {path: value}
     found: dict[Path, Any] = {}
@@ -241,8 +303,14 @@ def _leaves(value: Any, path: Path) -> dict[Path, Any]:
     return found
 
 
+_DEEPEST = 8
+"""The most keys of a path: objects may refer to each other."""
+
+
 def _replace(container: Any, path: Path, value: Any) -> None:
     key, *rest = path
+    if is_plain_object(container):
+        container = vars(container)
     if not rest:
         container[key] = value
         return
@@ -259,7 +327,7 @@ def is_number(value: UserValue) -> bool:
     """Whether a leaf is a number: of Python, or a tensor of one element."""
     if isinstance(value, bool):
         return False
-    return isinstance(value, int | float) or (
+    return isinstance(value, int | float | np.integer | np.floating) or (
         isinstance(value, torch.Tensor) and value.numel() == 1 and value.dtype != torch.bool
     )
 

@@ -11,9 +11,10 @@ import contextlib
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import sympy as sp
 import torch
 
@@ -28,9 +29,17 @@ from closedform.importers.tensors.values import (
     other,
 )
 from closedform.importers.torch_optimizer.algebra import TorchAlgebra
-from closedform.importers.torch_optimizer.decisions import Decision, Run, Tree, explored
-from closedform.importers.torch_optimizer.globals import symbolic_functions
+from closedform.importers.torch_optimizer.decisions import (
+    RAISES,
+    Decision,
+    Run,
+    Tree,
+    explored,
+    holding,
+)
+from closedform.importers.torch_optimizer.environment import Environment
 from closedform.importers.torch_optimizer.interpreter import Functions, Operators, located
+from closedform.importers.torch_optimizer.reported import Reported
 from closedform.importers.torch_optimizer.scalars import (
     SYMBOLIC,
     expression,
@@ -52,7 +61,7 @@ from closedform.importers.torch_optimizer.subject import (
     number_of,
 )
 from closedform.language.model import shared
-from closedform.language.shapes import SHAPE_SYMBOLS
+from closedform.language.shapes import EPSILON, SHAPE_SYMBOLS
 from closedform.language.symbols import GRAD, PARAM, hyper, state, t
 
 _WARM, _LONGEST = 4, 16
@@ -84,11 +93,13 @@ class Outcome:
         results: The parameter ("param") and each state by name, after the step.
         initial: The value with which the storage of each state was made, if the step made it.
         advances: Whether the step counts.
+        is_begun: Whether the step has made all states; one that is missing has its first value.
     """
 
     results: Mapping[str, Value]
     initial: Mapping[str, Value | None]
     advances: bool
+    is_begun: bool = True
 
 
 @dataclass(eq=False)
@@ -125,6 +136,14 @@ class _Changed(Exception):  # noqa: N818
         self.path = path
 
 
+class _Raised(Exception):  # noqa: N818
+    """A step raises an exception, as it does where decisions go this way."""
+
+    def __init__(self, taken: Sequence[Decision]) -> None:
+        super().__init__()
+        self.taken = taken
+
+
 @dataclass(eq=False)
 class Tracer:
     """Traces a param group.
@@ -133,16 +152,20 @@ class Tracer:
         subject: The optimizer, before its first step.
         axes: The shapes of its parameters.
         seed: Of the gradients.
+        dtype: The dtype that the step sees as that of the parameters.
     """
 
     subject: Subject
     axes: Axes
     seed: int
+    dtype: torch.dtype = torch.float64
     definitions: Definitions = field(default_factory=Definitions)
     conditions: list[sp.Basic] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
     is_structural: bool = False
+    is_of_dtype: bool = False
     changing: set[Path] = field(default_factory=set)
+    counted_from: dict[Path, int] = field(default_factory=dict)
 
     def trace(self) -> Trace:
         """Returns the trace.
@@ -157,6 +180,7 @@ class Tracer:
                 continue
             try:
                 phases = [self._phase(step) for step in range(self.first_steady + 1)]
+                self._check_clock(phases)
                 break
             except _Changed as change:
                 self.changing.add(change.path)
@@ -233,8 +257,10 @@ class Tracer:
         if all(is_number(one) for one in seen):
             numbers = [number_of(one) for one in seen]
             is_whole = len(seen) == len(values) - 1 and is_counter(numbers)
+            if is_whole:
+                self.counted_from[path] = int(numbers[0]) - 1
             if is_whole and path not in self.changing:
-                self.counters[path] = int(numbers[0]) - 1
+                self.counters[path] = self.counted_from[path]
                 return "counter"
             changes = (
                 path in self.changing
@@ -282,12 +308,39 @@ class Tracer:
     def _start(self, slot: Slot) -> float | None:
         """The value of a number before the first step, where the optimizer has it by then."""
         value = self.leaves[0].get(slot.path)
+        if value is None and slot.path in self.counted_from:
+            return float(self.counted_from[slot.path])
         if not isinstance(value, torch.Tensor | int | float):
             return None
         if isinstance(value, torch.Tensor):
             first = value.reshape(-1)[0]
             return float(first) if bool((value == first).all()) else None
         return float(value)
+
+    def _check_clock(self, phases: Sequence[Tree]) -> None:
+        """Makes counts states of each parameter where one of them may take a step by itself.
+
+        Raises:
+            _Changed: A number counts steps that other parameters do not take.
+        """
+        for tree in phases:
+            condition = holding(tree, lambda outcome: outcome.advances)
+            if self.counters and self.definitions.is_of_one(condition):
+                raise _Changed(next(iter(self.counters)))
+
+    def _structure(
+        self, leaves: Mapping[Path, Any], *, is_same_copy: bool = False
+    ) -> dict[Path, str]:
+        """What the optimizer stores: each entry that is not a number or tensor of the rule."""
+        known = {*self.counters, *self.hyper_paths, *(slot.path for slot in self.slots.values())}
+        return {
+            path: ""
+            if path in known or _mirrored(path) in known
+            else _identity(value)
+            if is_same_copy
+            else _text(value)
+            for path, value in leaves.items()
+        }
 
     # --- runs ------------------------------------------------------------------------------------
 
@@ -299,7 +352,10 @@ class Tracer:
             time = self._time(forced, step, is_steady=is_steady)
             if time is None:
                 raise TraceError("no step takes this way through the branches")
-            return self._execute(step, time, forced, is_steady=is_steady)
+            try:
+                return self._execute(step, time, forced, is_steady=is_steady)
+            except _Raised as raised:
+                return RAISES, raised.taken
 
         return explored(execute, f"step {step}")
 
@@ -322,7 +378,7 @@ class Tracer:
         self, step: int, time: int, forced: Sequence[Decision], *, is_steady: bool
     ) -> tuple[Outcome, Sequence[Decision]]:
         subject = self.snapshots[step].clone()
-        symbols = [hyper(name) for name in self.hypers]
+        symbols = [EPSILON, *(hyper(name) for name in self.hypers)]
         start = frozenset({sp.Ge(t, step)} if is_steady and step else ())
 
         def note(taken: Sequence[Decision]) -> None:
@@ -336,7 +392,9 @@ class Tracer:
             return self._time(taken, step, is_steady=is_steady) is not None
 
         note(())
-        run = Run(symbols, forced, self.definitions.normal, note, is_possible)
+        run = Run(
+            symbols, forced, self.definitions.normal, note, is_possible, self.definitions.masked
+        )
         storages = Storages()
         algebra = TorchAlgebra(self.axes, self.definitions, storages)
         shapes = (self.axes.shape, self.axes.other)
@@ -348,20 +406,25 @@ class Tracer:
                 own = other(symbol) if place else symbol
                 self._register(storages, tensor, own)
         self._install(subject, run, storages, step, time, is_steady=is_steady)
-        before = self._static_of(subject)
         optimizer = subject.optimizer
-        with _located(type(optimizer).__name__), symbolic_functions(optimizer):
-            with Functions(algebra, run), Operators(algebra), torch.no_grad():
-                optimizer.step()
+        reported = Reported(self.dtype, run)
+        environment = Environment(run, algebra, reported)
+        with _located(type(optimizer).__name__, run), environment.entered(optimizer):
+            before = self._structure(subject.leaves(), is_same_copy=is_steady)
+            try:
+                with Functions(algebra, run, reported), Operators(algebra, run), torch.no_grad():
+                    optimizer.step()
+            finally:
+                if run.refusal is not None:
+                    raise run.refusal
+            environment.check_unchanged()
+            named = [name for param in subject.params for name in vars(param)]
+            if named:
+                raise run.refuse(f"the step keeps {named[0]!r} as an attribute of a parameter")
+            self.is_of_dtype |= reported.is_read
             outcome = self._outcome(subject, algebra, step, is_steady=is_steady)
-        after = self._static_of(subject)
-        changed = [path for path in before if after.get(path) != before[path]]
-        if is_steady and changed:
-            raise TraceError(
-                f"{_spelled(changed[0])} changes from {before[changed[0]]} to "
-                f"{after.get(changed[0])} in one of the ways through the step",
-                hint="only numbers and tensors can be states of a rule",
-            )
+            outcome = self._continued(subject, outcome, before, step, is_steady=is_steady)
+        self._check_shapes(run, algebra)
         for condition in run.shape_conditions:
             if condition not in self.conditions:
                 self.conditions.append(condition)
@@ -370,10 +433,54 @@ class Tracer:
             self.times.append(time)
         return outcome, run.taken
 
-    def _static_of(self, subject: Subject) -> dict[Path, str]:
-        """The entries that the optimizer stores besides numbers and tensors of the rule."""
-        leaves = subject.leaves()
-        return {path: _text(value) for path, value in leaves.items() if path in self.static}
+    def _check_shapes(self, run: Run, algebra: TorchAlgebra) -> None:
+        """Refuses a step that asks for the shape of one parameter and takes it for others.
+
+        Raises:
+            TraceError: It does.
+        """
+        asked = {self.definitions.mirrored(condition) for condition in run.asked}
+        if asked != set(run.shape_conditions) or len(algebra.ranks) == 1:
+            raise TraceError(
+                "the step decides on the shape of one parameter for other ones",
+                hint="a rule is the same for every parameter of these shapes",
+            )
+
+    def _continued(
+        self,
+        subject: Subject,
+        outcome: Outcome,
+        before: Mapping[Path, str],
+        step: int,
+        *,
+        is_steady: bool,
+    ) -> Outcome:
+        """An outcome after which the next step is the one that is traced as the next.
+
+        Raises:
+            TraceError: The optimizer stores something else than after the first steps.
+        """
+        after = self._structure(subject.leaves(), is_same_copy=is_steady)
+        expected = before
+        if not is_steady:
+            expected = self._structure(self.leaves[step + 1])
+            # Other objects take the places of the optimizer's own in a run.
+            expected |= {
+                p: after[p] for p, text in expected.items() if _OBJECT in text and p in after
+            }
+        changed = [p for p in {**expected, **after} if after.get(p) != expected.get(p)]
+        if not changed:
+            return outcome
+        if not is_steady and after == before:
+            return replace(outcome, advances=False)  # the first step is still to be taken
+        if not is_steady and all(p not in after and not expected[p] for p in changed):
+            return replace(outcome, is_begun=False)
+        path = changed[0]
+        raise TraceError(
+            f"{_spelled(path)} changes from {expected.get(path)} to {after.get(path)} in one of "
+            "the ways through the step",
+            hint="only numbers and tensors can be states of a rule",
+        )
 
     def _register(self, storages: Storages, tensor: torch.Tensor, symbol: sp.Symbol) -> None:
         self.definitions.shapes[symbol] = tuple(tensor.shape)
@@ -427,7 +534,12 @@ class Tracer:
             value.fill_(number)
             storages.create(value, Value(expr))
         else:
-            subject.replace(path, symbolic(type(value)(number), expr, run))
+            subject.replace(
+                path,
+                symbolic(
+                    number if isinstance(value, np.integer) else type(value)(number), expr, run
+                ),
+            )
 
     def _outcome(
         self, subject: Subject, algebra: TorchAlgebra, step: int, *, is_steady: bool
@@ -456,6 +568,8 @@ class Tracer:
             for path, start in self.counters.items()
             if path in leaves
         }
+        if not is_steady and step == 0:  # a count that the step has not begun
+            counted |= dict.fromkeys(self.counters.keys() - counted.keys(), 0)
         still = [path for path, count in counted.items() if count != 1]
         if still and len(still) < len(counted):
             raise _Changed(still[0])  # it counts something else than steps
@@ -477,7 +591,7 @@ class Tracer:
 
 
 @contextlib.contextmanager
-def _located(where: str) -> Any:
+def _located(where: str, run: Run | None = None) -> Any:
     """Names the place of the optimizer in whatever error its step raises."""
     try:
         yield
@@ -488,6 +602,8 @@ def _located(where: str) -> Any:
     except ClosedFormError as error:
         raise TraceError(error.what, where=f"{where}: {error.where}", hint=error.hint) from error
     except Exception as error:
+        if run is not None and run.raised is error:
+            raise _Raised(run.taken) from error
         raise TraceError(
             f"the step raises {type(error).__name__}: {error}", where=_origin(error, where)
         ) from error
@@ -509,7 +625,23 @@ def _text(value: Any) -> str:
         return f"tensor {tuple(value.shape)}"
     if value is None or isinstance(value, bool | int | float | str | torch.dtype):
         return f"{type(value).__name__} {value!r}"
-    return type(value).__name__
+    return f"{_OBJECT} of type {type(value).__name__}"
+
+
+def _identity(value: Any) -> str:
+    """A text that tells static things of one copy of the optimizer apart."""
+    text = _text(value)
+    if isinstance(value, torch.Tensor):
+        return f"{text}, version {value._version} of {id(value)}"
+    return f"{text} {id(value)}" if text.startswith(_OBJECT) else text
+
+
+_OBJECT = "object"
+
+
+def _mirrored(path: Path) -> Path:
+    """The path of the same state of the first parameter."""
+    return (STATE, 0, *path[2:]) if path[0] == STATE else path
 
 
 def _identifier(text: str) -> str:

@@ -1,0 +1,99 @@
+"""Comparisons of floats as conditions: with infinities and NaN, which expressions do not have.
+
+SymPy decides ``x == x`` and ``x < oo`` for real symbols. The elements of a tensor may be infinite
+or NaN, and code that compares so asks for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import sympy as sp
+
+from closedform.language.model import non_finite
+from closedform.language.symbols import GRAD, PARAM
+
+_PREFIXES = ("state.", "shared.", "local.", "other.", "input.")
+
+
+def is_of_data(expr: sp.Basic) -> bool:
+    """Returns whether an expression depends on parameters, gradients or states."""
+    return any(
+        symbol in (PARAM, GRAD)
+        or (symbol.name.startswith(_PREFIXES) and not symbol.name.startswith("other.shape"))
+        for symbol in expr.free_symbols
+    )
+
+
+def is_nan(x: sp.Expr) -> sp.Basic:
+    """Returns whether a number is NaN: it is not finite, and the smaller of it and 1 is not 1."""
+    return sp.And(sp.Eq(non_finite(x), 1), sp.Ne(sp.Min(sp.Abs(x), 1), 1))
+
+
+def is_not_nan(x: sp.Expr) -> sp.Basic:
+    """Returns whether a number is finite or infinite."""
+    return sp.Or(sp.Eq(non_finite(x), 0), sp.Eq(sp.Min(sp.Abs(x), 1), 1))
+
+
+def is_infinite(x: sp.Expr) -> sp.Basic:
+    """Returns whether a number is an infinity."""
+    return sp.And(sp.Eq(non_finite(x), 1), sp.Eq(sp.Min(sp.Abs(x), 1), 1))
+
+
+def compared(kind: Callable[..., sp.Basic], x: sp.Expr, y: sp.Expr) -> sp.Basic:
+    """Returns the condition of a comparison of floats.
+
+    Args:
+        kind: The comparison: ``sp.Eq``, ``sp.Ne``, ``sp.Lt``, ``sp.Le``, ``sp.Gt`` or ``sp.Ge``.
+        x: The left number; one of the two may be an infinity or NaN.
+        y: The right number.
+    """
+    if sp.nan in (x, y):
+        return sp.true if kind is sp.Ne else sp.false
+    if not is_of_data(x) and not is_of_data(y):
+        return kind(x, y)
+    if x in (sp.oo, -sp.oo):
+        return compared(_REFLECTED[kind], y, x)
+    if y in (sp.oo, -sp.oo):
+        return _compared_with_infinity(kind, x, is_positive=y is sp.oo)
+    if x == y and kind is sp.Ne:
+        return is_nan(x)
+    condition = sp.true if x == y and kind in (sp.Eq, sp.Le, sp.Ge) else kind(x, y)
+    if condition == sp.true and kind is not sp.Ne:
+        numbers = [number for number in dict.fromkeys((x, y)) if is_of_data(number)]
+        return sp.And(*map(is_not_nan, numbers))
+    return condition
+
+
+def copysign(x: sp.Expr, y: sp.Expr) -> sp.Expr:
+    """Returns the size of a number with the sign of another one, which a zero has, too."""
+    is_negative = sp.Or(y < 0, sp.And(sp.Eq(y, 0), 1 / y < 0)) if is_of_data(y) else y < 0
+    return sp.Piecewise((-sp.Abs(x), is_negative), (sp.Abs(x), True))
+
+
+def _compared_with_infinity(
+    kind: Callable[..., sp.Basic], x: sp.Expr, *, is_positive: bool
+) -> sp.Basic:
+    size = sp.Min(sp.Abs(x), 1)
+    side = x > 0 if is_positive else x < 0
+    is_it = sp.And(sp.Eq(non_finite(x), 1), sp.Eq(size, 1), side)
+    # An infinity that is not this one has the other sign.
+    opposite = x < 0 if is_positive else x > 0
+    is_other = sp.Or(sp.Eq(non_finite(x), 0), sp.And(sp.Eq(size, 1), opposite))
+    if kind is sp.Eq:
+        return is_it
+    if kind is sp.Ne:
+        return sp.Or(is_other, is_nan(x))
+    if kind in (sp.Le, sp.Ge):
+        return is_not_nan(x) if (kind is sp.Le) == is_positive else is_it
+    return is_other if (kind is sp.Lt) == is_positive else sp.false
+
+
+_REFLECTED = {
+    sp.Eq: sp.Eq,
+    sp.Ne: sp.Ne,
+    sp.Lt: sp.Gt,
+    sp.Le: sp.Ge,
+    sp.Gt: sp.Lt,
+    sp.Ge: sp.Le,
+}

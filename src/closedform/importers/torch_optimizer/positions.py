@@ -1,0 +1,193 @@
+"""How many parameters there are, and the place of one: what a rule has no expression for.
+
+A list of tensors has as many as the traced model; in another model it has more. Its length and the
+indices of its elements serve to take elements and to count rounds. Arithmetic with them and
+comparisons are refused.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+import torch
+
+from closedform.errors import TraceError
+from closedform.importers.torch_optimizer.decisions import Run
+
+_HINT = "a rule is the same for every parameter, and for models of any number of them"
+
+
+class Position(int):
+    """The index of a tensor in a list of them, or the length of the list."""
+
+    run: Run
+    is_count: bool
+    is_shifted: bool = False
+
+    def __hash__(self) -> int:
+        raise self.refusal("a key")
+
+    def __bool__(self) -> bool:
+        if self.is_count:
+            return int.__bool__(self)
+        raise self.refusal("a condition")
+
+    def refusal(self, use: str) -> TraceError:
+        """Returns the error of a use, and records it."""
+        what = "the number of parameters" if self.is_count else "the place of a parameter"
+        return self.run.refuse(f"{what} is used in {use}", hint=_HINT)
+
+    def _compared(self, other: Any, name: str) -> Any:
+        is_plain = not self.is_shifted and not getattr(other, "is_shifted", False)
+        if isinstance(other, Position) and (self.is_count or other.is_count) and is_plain:
+            return getattr(int, name)(self, other)
+        if self.is_count and is_plain and type(other) is int and other == 0:
+            return getattr(int, name)(self, other)
+        if not isinstance(other, int | float):
+            return NotImplemented
+        raise self.refusal("a comparison")
+
+
+def _without_effect(name: str) -> Callable[..., Any]:
+    """Arithmetic that shifts a position, or changes nothing; any other is refused."""
+    is_factor = name in ("mul", "rmul", "floordiv", "mod")
+
+    def method(self: Position, other: Any = 0) -> Any:
+        if isinstance(other, Position) or type(other) is not int or (is_factor and other != 1):
+            raise self.refusal("arithmetic")
+        if is_factor or (name != "neg" and other == 0):
+            return 0 if name == "mod" else self
+        shifted = _position(
+            self.run,
+            getattr(int, f"__{name}__")(self, *([] if name == "neg" else [other])),
+            is_count=self.is_count,
+        )
+        shifted.is_shifted = True
+        return shifted
+
+    return method
+
+
+def _comparison(name: str) -> Callable[..., Any]:
+    return lambda self, other: self._compared(other, name)
+
+
+def _refusing(use: str) -> Callable[..., Any]:
+    def method(self: Position, *_: Any) -> Any:
+        raise self.refusal(use)
+
+    return method
+
+
+for _name in ("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__"):
+    setattr(Position, _name, _comparison(_name))
+for _name in (
+    "truediv",
+    "divmod",
+    "pow",
+    "lshift",
+    "rshift",
+    "and",
+    "or",
+    "xor",
+    "rsub",
+    "rtruediv",
+    "rfloordiv",
+    "rmod",
+    "rdivmod",
+    "rpow",
+    "rlshift",
+    "rrshift",
+    "rand",
+    "ror",
+    "rxor",
+    "pos",
+    "abs",
+    "invert",
+    "float",
+    "round",
+    "trunc",
+):
+    setattr(Position, f"__{_name}__", _refusing("arithmetic"))
+for _name in ("add", "radd", "sub", "mul", "rmul", "floordiv", "mod", "neg"):
+    setattr(Position, f"__{_name}__", _without_effect(_name))
+for _name in ("__str__", "__repr__", "__format__"):
+    setattr(Position, _name, _refusing("a text"))
+
+
+def _position(run: Run, number: int, *, is_count: bool) -> Position:
+    position = Position(number)
+    position.run, position.is_count = run, is_count
+    return position
+
+
+class Owners(Protocol):
+    """Which parameter a tensor belongs to."""
+
+    def owner(self, tensor: torch.Tensor) -> int | None:
+        """Returns the place of the parameter; None if the tensor is of none or of several."""
+
+
+def _owners(values: object, owners: Owners, depth: int = 3) -> Iterator[int]:
+    if isinstance(values, torch.Tensor):
+        owner = owners.owner(values)
+        if owner is not None:
+            yield owner
+    elif depth and isinstance(values, dict):
+        for item in values.values():
+            yield from _owners(item, owners, depth - 1)
+    elif isinstance(values, torch.Size) or not depth:
+        return
+    elif isinstance(values, list | tuple | set | deque):
+        for item in values:
+            yield from _owners(item, owners, depth - 1)
+
+
+def _is_over_parameters(values: object, owners: Owners) -> bool:
+    """Whether a list has entries of several parameters: another model has another number."""
+    with torch._C.DisableTorchFunction():
+        return builtins.len(set(_owners(values, owners))) > 1
+
+
+def counted(run: Run, owners: Owners) -> Callable[[Any], int]:
+    """Returns ``len`` for traced code."""
+
+    def length(values: Any) -> int:
+        number = builtins.len(values)
+        if isinstance(values, torch.Tensor) or not _is_over_parameters(values, owners):
+            return number
+        return _position(run, number, is_count=True)
+
+    return length
+
+
+def enumerated(run: Run, owners: Owners) -> Callable[..., Iterator[tuple[int, Any]]]:
+    """Returns ``enumerate`` for traced code."""
+
+    def pairs(values: Iterable[Any], start: int = 0) -> Iterator[tuple[int, Any]]:
+        values = values if isinstance(values, list | tuple) else list(values)
+        is_over_parameters = _is_over_parameters(values, owners)
+        for index, value in builtins.enumerate(values, start):
+            number = _position(run, index, is_count=False) if is_over_parameters else index
+            yield number, value
+
+    return pairs
+
+
+def ranged(run: Run) -> Any:
+    """Returns ``range`` for traced code."""
+
+    class Meta(type):
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, range)
+
+        def __call__(cls, *bounds: int) -> Any:
+            if not any(isinstance(bound, Position) for bound in bounds):
+                return range(*bounds)
+            plain = [int.__index__(bound) for bound in bounds]
+            return [_position(run, index, is_count=False) for index in range(*plain)]
+
+    return Meta("range", (), {})

@@ -1,0 +1,71 @@
+"""The dtype that a traced step sees: that of the parameters in the exported graph.
+
+A step runs in float64, whatever the dtype is. What it asks about the dtype is answered for the
+reported one, and the answer is noted: a step that asks is traced for each dtype.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from closedform.importers.torch_optimizer.decisions import Run
+from closedform.importers.torch_optimizer.scalars import symbolic
+from closedform.language.shapes import EPSILON
+
+_FINFO = torch.finfo
+
+
+class Reported:
+    """A dtype, and whether the step has asked for it.
+
+    Args:
+        dtype: The dtype of the parameters, float32 or float64.
+        run: The run that asks.
+
+    Attributes:
+        is_read: Whether the step has asked for the dtype.
+        is_widened: Whether the step has cast tensors of float32 to float64.
+    """
+
+    def __init__(self, dtype: torch.dtype, run: Run) -> None:
+        self.dtype = dtype
+        self.run = run
+        self.is_read = False
+        self.is_widened = False
+
+    def read(self) -> torch.dtype:
+        """Returns the dtype, and notes that the step has asked for it."""
+        if self.is_widened:
+            raise self.run.refuse("the step asks for the dtype of tensors that it casts to float64")
+        self.is_read = True
+        return self.dtype
+
+    def of(self, dtype: torch.dtype) -> torch.dtype:
+        """Returns the dtype of a tensor that has this one in the trace."""
+        return self.read() if dtype == torch.float64 else dtype
+
+    def finfo(self, dtype: torch.dtype | None = None) -> Any:
+        """Returns ``torch.finfo``; the epsilon of the parameters' dtype is a symbol."""
+        chosen = self.read() if dtype is None else dtype
+        if chosen != self.dtype:
+            return _FINFO(chosen)
+        self.is_read = True
+        return _Limits(self)
+
+
+class _Limits:
+    """The limits of the reported dtype."""
+
+    def __init__(self, reported: Reported) -> None:
+        self._reported = reported
+
+    @property
+    def eps(self) -> Any:
+        """The distance of 1 to the next number."""
+        reported = self._reported
+        return symbolic(_FINFO(reported.dtype).eps, EPSILON, reported.run)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_FINFO(self._reported.dtype), name)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     )
     from closedform.compiler import compile
     from closedform.difference import diff
-    from closedform.errors import ClosedFormError
+    from closedform.errors import ClosedFormError, UnprovedWarning
     from closedform.inverse import solve
     from closedform.language import (
         GRAD,
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "ClosedFormError": "closedform.errors",
+    "UnprovedWarning": "closedform.errors",
     "compile": "closedform.compiler",
     **dict.fromkeys(
         (
@@ -154,6 +155,7 @@ __all__ = [
     "ScheduleSession",
     "Shared",
     "State",
+    "UnprovedWarning",
     "UpdateRule",
     "certify",
     "chained",

@@ -136,7 +136,9 @@ def to_onnx(
             another dtype than f32, i32 and bool is refused.
         validate: Whether each file is read back and proved equal to its source, and its floats
             finite; both verdicts are written into its metadata, as ``closedform.translation`` and
-            ``closedform.floats``. A file that is refuted is not written.
+            ``closedform.floats``. A file that is refuted is not written; one that is not proved is
+            written with an ``UnprovedWarning``, which ``warnings.simplefilter("error", …)`` turns
+            into an error before anything is written. False skips this; the metadata says so.
         claims: For a schedule: a report, as ``verify()`` returns it, for the metadata.
         parts: Deprecated name of ``split``.
 
@@ -150,11 +152,16 @@ def to_onnx(
         LoweringError: An expression cannot be expressed in a graph, or the value of a schedule
             that is validated is NaN or infinite in floats at a step of its domain.
         VerificationError: A file is not its source.
+
+    Warns:
+        UnprovedWarning: A file is not proved to be its source, at all steps at which it runs; the
+            message has the reason, and the range of steps that is proved.
     """
     from closedform.exporters.onnx_files import schedule_model
     from closedform.exporters.onnx_model import checked_path, write_model
     from closedform.exporters.onnx_targets import onnx_format
-    from closedform.verify.translation.artefact import validate_model
+    from closedform.verify.translation.artefact import mark_not_validated, validate_model
+    from closedform.verify.translation.saying import warn_unless_proved
 
     if parts is not None:
         warnings.warn(
@@ -190,7 +197,10 @@ def to_onnx(
     stated = None if claims is None else claims.as_metadata()
     model = schedule_model(source, options, form=form, claims=stated)
     if validate:
-        validate_model(source, model)
+        verdict = validate_model(source, model)
+        warn_unless_proved(verdict, f"the file of schedule {source.name!r}")
+    else:
+        mark_not_validated(model)
     write_model(model, path)
     return model
 
@@ -207,11 +217,16 @@ def _write_rule(
     """Writes the files of a rule into a folder, and returns the models by name."""
     from closedform.exporters.onnx_files import CALLS_FILE, rule_models, split_models
     from closedform.exporters.onnx_model import write_models
-    from closedform.verify.translation.artefact import validate_rule
+    from closedform.verify.translation.artefact import mark_not_validated, validate_rule
+    from closedform.verify.translation.saying import warn_unless_proved
 
     models, program = rule_models(spec, options, form)
     if validate:
-        validate_rule(spec, options, models, program=program)
+        for name, verdict in validate_rule(spec, options, models, program=program).items():
+            warn_unless_proved(verdict, f"the file {name}.onnx of rule {spec.rule.name!r}")
+    else:
+        for model in models.values():
+            mark_not_validated(model)
     folder = Path(path)
     calls = None
     if split:

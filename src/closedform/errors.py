@@ -22,6 +22,7 @@ __all__ = [
     "StateError",
     "TraceError",
     "UnknownNameError",
+    "UnprovedWarning",
     "VerificationError",
     "nearest",
     "shown",
@@ -91,6 +92,10 @@ class StateError(ClosedFormError, ValueError):
 
 class VerificationError(ClosedFormError, ValueError):
     """A claim cannot be formulated for the prover, or the prover contradicts itself."""
+
+
+class UnprovedWarning(UserWarning):
+    """An export is not proved to be its source; the message has the reason and the proved range."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from closedform.exporters.mlx_classes import MlxOptimizer, MlxSchedule
     from closedform.exporters.torch_module import ScheduleModule
     from closedform.exporters.torch_rule import RuleModule
+    from closedform.ir.graph import Graph
+    from closedform.verify.terms.verdict import Verdict
 
 
 @contextmanager
@@ -49,6 +51,7 @@ def to_c(
     step_dtype: DType | str = DType.I64,
     inputs: Iterable[str] = (),
     precision: Precision | str = Precision.SINGLE,
+    validate: bool = True,
 ) -> str:
     """Returns a C11 header that computes a schedule, or one step of a rule on flat arrays.
 
@@ -75,12 +78,20 @@ def to_c(
         precision: "single" or "double-float", which needs no double and of math.h floorf, sqrtf
             and logf alone, but for sums over all parameters, which are added in double; see
             :class:`closedform.options.GraphOptions`.
+        validate: Whether the graph that is printed is proved equal to its source over the real
+            numbers. The verdict is in the comment; the text itself is not read back. Of a rule with
+            sums over all parameters, and in pairs of float32, nothing is proved.
 
     Raises:
+        VerificationError: The graph is not its source.
         ExportError: An option does not apply to the source or has no such value, the name is not
             free in C, or the rule looks at shapes or takes means or maxima of tensors.
         LoweringError: An expression cannot be expressed in a graph, or its value is found to be
             NaN or infinite in floats at a step of its domain.
+
+    Warns:
+        UnprovedWarning: The graph is not proved to be its source; the message has the reason, and
+            the range of steps that is proved.
 
     Example:
         >>> import closedform as cf
@@ -106,12 +117,26 @@ def to_c(
         inputs=inputs,
         precision=precision,
     )
-    return _header(source, options, name).text
+    header, verdict = header_and_verdict(source, options, name, validate=validate)
+    from closedform.verify.translation.saying import warn_unless_proved
+
+    warn_unless_proved(verdict, f"the C of {source.name!r}")
+    return header.text
 
 
-def _header(source: Schedule | UpdateRule, options: GraphOptions, name: str | None) -> Header:
+def header_and_verdict(
+    source: Schedule | UpdateRule, options: GraphOptions, name: str | None, *, validate: bool = True
+) -> tuple[Header, Verdict]:
+    """Returns the header that ``to_c`` writes, and the verdict on its graph; see there."""
     from closedform.exporters.c_header import rule_header, schedule_header
     from closedform.verify.certificates.notes import error_note
+    from closedform.verify.translation.saying import (
+        NOT_VALIDATED,
+        graph_verdict,
+        refuse_refuted,
+        step_verdict,
+        translation_note,
+    )
 
     if isinstance(source, UpdateRule):
         check_source(source, options, params={})
@@ -122,24 +147,44 @@ def _header(source: Schedule | UpdateRule, options: GraphOptions, name: str | No
         }
         own = replace(options, dtype=options.scalar_dtype)
         notes = [f"{key}: {error_note(value, own)}" for key, value in scheduled.items()]
-        return rule_header(source, options, name, notes=notes)
+        verdict = NOT_VALIDATED
+
+        def judge(graphs: Sequence[Graph | None]) -> str:
+            nonlocal verdict
+            if validate:
+                verdict = step_verdict(source, graphs, options)
+                refuse_refuted(verdict, f"rule {source.name!r}")
+            return translation_note(verdict)
+
+        header = rule_header(source, options, name, notes=notes, judge=judge)
+        return header, verdict
     check_source(source, options)
     graph = compile_schedule(source, options)
     refuse_nonfinite(source, graph, find_nonfinite(source, graph))
-    return schedule_header(source, graph, name, notes=[error_note(source, options)])
+    verdict = graph_verdict(source, graph, options) if validate else NOT_VALIDATED
+    refuse_refuted(verdict, f"schedule {source.name!r}")
+    notes = [error_note(source, options), translation_note(verdict)]
+    return schedule_header(source, graph, name, notes=notes), verdict
 
 
 @overload
 def to_jax(
-    source: Schedule, *, dtype: DType | str | None = ..., inputs: Iterable[str] = ...
+    source: Schedule,
+    *,
+    dtype: DType | str | None = ...,
+    inputs: Iterable[str] = ...,
+    validate: bool = ...,
 ) -> JaxSchedule: ...
 @overload
-def to_jax(source: UpdateRule) -> optax.GradientTransformationExtraArgs: ...
+def to_jax(
+    source: UpdateRule, *, validate: bool = ...
+) -> optax.GradientTransformationExtraArgs: ...
 def to_jax(
     source: Schedule | UpdateRule,
     *,
     dtype: DType | str | None = None,
     inputs: Iterable[str] = (),
+    validate: bool = True,
 ) -> JaxSchedule | optax.GradientTransformationExtraArgs:
     """Returns a schedule as a function of the count, or a rule as a transformation of optax.
 
@@ -157,10 +202,18 @@ def to_jax(
         dtype: For a schedule: dtype of the value, f64 or f32; by default that of JAX's floats.
         inputs: For a schedule: names of hyperparameters that become arguments of the function; one
             that has a value keeps it as its default.
+        validate: For a schedule: whether its graph is proved equal to it over the real numbers;
+            with 32 bits, that of the same formula in float64, since pairs of float32 say nothing
+            there. The graphs of a rule are made for the parameters that ``init`` and ``update``
+            get, and are not validated.
 
     Raises:
         ExportError: jax or optax is not installed, or an option does not apply.
         LoweringError: An expression cannot be expressed in a graph.
+        VerificationError: The graph is not its source.
+
+    Warns:
+        UnprovedWarning: The graph of a schedule is not proved to be its source.
 
     Example:
         >>> import closedform as cf
@@ -186,7 +239,24 @@ def to_jax(
             )
         return jax_rule(source)
     check_source(source, options)
-    return jax_schedule(source, options.dtype, options.inputs)
+    if not validate:
+        return jax_schedule(source, options.dtype, options.inputs)
+
+    def check(graph: Graph, used: GraphOptions) -> None:
+        from closedform.verify.translation.saying import (
+            graph_verdict,
+            refuse_refuted,
+            warn_unless_proved,
+        )
+
+        if used.precision is Precision.DOUBLE_FLOAT:  # it says nothing over the real numbers
+            used = GraphOptions(inputs=used.inputs)
+            graph = compile_schedule(source, used)
+        verdict = graph_verdict(source, graph, used)
+        refuse_refuted(verdict, f"schedule {source.name!r}")
+        warn_unless_proved(verdict, f"the function for JAX of schedule {source.name!r}")
+
+    return jax_schedule(source, options.dtype, options.inputs, check)
 
 
 @overload

@@ -22,6 +22,7 @@ from closedform.language import Schedule, hyper, t
 from closedform.lowering.analysis.domain import clock_domain
 from closedform.lowering.stable import stable
 from closedform.options import GraphOptions
+from tests.support.unproved import expect_unproved
 
 LARGEST = float(np.finfo(np.float64).max)
 STEPS = np.array([0, 1, 2, 50, 90, 720, 10**4, 10**8, 2**40, 2**50])
@@ -76,8 +77,9 @@ def test_what_overflows_is_exported_in_a_form_that_does_not(
 ) -> None:
     expr, limit = FORMS[name]
     path = tmp_path / "lr.onnx"
-    model = to_onnx(Schedule(expr), path, step_shape=("n",), **PRECISIONS[precision])
     is_open = precision == "f32" and name in OPEN_IN_SINGLE
+    with expect_unproved(is_open):
+        model = to_onnx(Schedule(expr), path, step_shape=("n",), **PRECISIONS[precision])
     wanted = "UNKNOWN" if is_open else "PROVED"
     assert facts_of(model, "translation")["status"] == wanted
     assert facts_of(model, "floats")["status"] == "PROVED"
@@ -88,6 +90,8 @@ def test_what_overflows_is_exported_in_a_form_that_does_not(
         assert values[-1] == pytest.approx(limit, rel=16 * float(np.finfo(values.dtype).eps))
 
 
+# In float32, step 2**24 + 1 is no float: what is undefined there is not proved.
+@pytest.mark.filterwarnings("ignore::closedform.errors.UnprovedWarning")
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_values_are_those_of_the_formula(precision: str, tmp_path: Path) -> None:
     path = tmp_path / "lr.onnx"

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from closedform.cli.arguments import SourceOptions, add_name, add_source_options, parse_shapes
 from closedform.cli.parser import Parser, UsageError
+from closedform.errors import UnprovedWarning
+from closedform.files import new_folder
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
+
     from closedform.language import Schedule, UpdateRule
     from closedform.recipes import Recipe
 
     Source = Schedule | UpdateRule | Recipe
+
+UNDECIDED = 3
+"""The exit code where a translation is not proved, with ``--strict``."""
 
 _HELP = """\
 Export NAME to ONNX: schedule.onnx, and with --params init.onnx and step.onnx.
@@ -89,6 +99,11 @@ def parser(prog: str) -> Parser:
         action="store_true",
         help="verify schedules; write verdicts into the files",
     )
+    found.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit with 3, and write nothing, if a file is not proved to be its source",
+    )
     add_source_options(found)
     return found
 
@@ -110,11 +125,12 @@ def run(
     opset: int | None,
     target: str | None,
     claims: bool,
+    strict: bool,
     options: SourceOptions,
-) -> None:
-    """Writes the files and prints their names."""
+) -> int:
+    """Writes the files, prints their names and verdicts, and returns the exit code."""
     import closedform as cf
-    from closedform.cli.output import check_free, tracked
+    from closedform.cli.output import check_free
     from closedform.cli.sources import load_source, schedules_of
     from closedform.language import Schedule, UpdateRule
 
@@ -123,12 +139,11 @@ def run(
     source = load_source(name, words, options, inputs=inputs or ())
     if output.suffix == ".h":
         check_free(output, force=force)
-        _write_header(source, output, dtype, inputs or ())
-        return
+        return _write_header(source, output, dtype, inputs or (), strict=strict)
     _check(source, shapes, output)
 
-    def write_schedule(schedule: Schedule, path: Path) -> None:
-        cf.to_onnx(
+    def write_schedule(schedule: Schedule, path: Path) -> list[ModelProto]:
+        model = cf.to_onnx(
             schedule,
             path,
             step_shape=("n",) if vector else (),
@@ -140,18 +155,12 @@ def run(
             target=target,
             claims=schedule.verify() if claims else None,
         )
+        return [model]
 
-    tasks: list[tuple[tuple[Path, ...], Callable[[], object]]] = []  # files and their writer
-    for scheduled, schedule in schedules_of(source).items():
-        file = "schedule.onnx" if scheduled == "lr" else f"schedule.{scheduled}.onnx"
-        path = output if _is_file(output) else output / file
-        tasks.append(((path,), partial(write_schedule, schedule, path)))
-    if shapes and not isinstance(source, Schedule):
-        rule = source if isinstance(source, UpdateRule) else source.optimizer()
-        write_rule = partial(
-            cf.to_onnx,
+    def write_rule(rule: UpdateRule, folder: Path) -> list[ModelProto]:
+        models = cf.to_onnx(
             rule,
-            output,
+            folder,
             params=shapes,
             dtype=dtype,
             scalar_dtype=scalar_dtype,
@@ -160,29 +169,102 @@ def run(
             opset=opset,
             target=target,
         )
-        tasks.append(((output / "init.onnx", output / "step.onnx"), write_rule))
-    for path in (path for files, _ in tasks for path in files):
+        return [models[path.stem] for path in _rule_files(folder)]
+
+    tasks: list[_Task] = []
+    for scheduled, schedule in schedules_of(source).items():
+        file = "schedule.onnx" if scheduled == "lr" else f"schedule.{scheduled}.onnx"
+        path = output if _is_file(output) else output / file
+        tasks.append(_Task((path,), path, partial(write_schedule, schedule)))
+    if shapes and not isinstance(source, Schedule):
+        rule = source if isinstance(source, UpdateRule) else source.optimizer()
+        tasks.append(_Task(_rule_files(output), output, partial(write_rule, rule)))
+    files = [path for task in tasks for path in task.files]
+    for path in files:
         check_free(path, force=force)
     folder = output.parent if _is_file(output) else output
-    with _folder(folder):
-        for _, write in tracked(tasks, "compile and export"):
-            write()
-    for path in (path for files, _ in tasks for path in files):
+    try:
+        with _folder(folder):
+            lines = _write_all(tasks, folder, is_strict=strict)
+    except UnprovedWarning as warning:
+        return _refuse_unproved(str(warning))
+    for path, line in zip(files, lines, strict=True):
         print(f"{path}  {path.stat().st_size:,} bytes")
+        print(f"  {line}")
+    return 0
 
 
-def _write_header(source: Source, output: Path, dtype: str | None, inputs: Sequence[str]) -> None:
-    import closedform as cf
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """Files, and the function that writes them.
+
+    Attributes:
+        files: The files.
+        target: The path of the writer: the file, or the folder of the files.
+        write: Writes to a path in the place of the target, and returns the models of the files.
+    """
+
+    files: tuple[Path, ...]
+    target: Path
+    write: Callable[[Path], Sequence[ModelProto]]
+
+
+def _rule_files(folder: Path) -> tuple[Path, ...]:
+    return folder / "init.onnx", folder / "step.onnx"
+
+
+def _write_all(tasks: Sequence[_Task], folder: Path, *, is_strict: bool) -> list[str]:
+    """Writes all files, and returns a line on the translation of each.
+
+    Strictly, they are written into a new folder first, and put in place when all are proved.
+
+    Raises:
+        UnprovedWarning: Strictly, a file is not proved to be its source; nothing is written.
+    """
+    from closedform.cli.output import tracked
+    from closedform.verify.translation.artefact import translation_line
+
+    lines: list[str] = []
+    with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("error" if is_strict else "ignore", UnprovedWarning)
+        place = stack.enter_context(new_folder(folder / "export")) if is_strict else folder
+        for task in tracked(tasks, "compile and export"):
+            models = task.write(place / task.target.relative_to(folder))
+            lines += [translation_line(model) for model in models]
+        if is_strict:
+            for path in sorted(place.iterdir()):
+                path.replace(folder / path.name)
+    return lines
+
+
+def _refuse_unproved(reason: str) -> int:
+    print(f"nothing is written: {reason}", file=sys.stderr)
+    return UNDECIDED
+
+
+def _write_header(
+    source: Source, output: Path, dtype: str | None, inputs: Sequence[str], *, strict: bool
+) -> int:
     from closedform.language import Schedule, UpdateRule
+    from closedform.options import GraphOptions
+    from closedform.targets import header_and_verdict
+    from closedform.verify.translation.saying import verdict_text
 
     if not isinstance(source, Schedule | UpdateRule):
         raise UsageError(
             "a header is of one schedule or optimizer: name one of the recipe, or use to_c"
         )
-    header = cf.to_c(source, name=output.stem, dtype=dtype, inputs=inputs)
+    options = GraphOptions(dtype=dtype, inputs=inputs)
+    header, verdict = header_and_verdict(source, options, output.stem)
+    line = verdict_text(verdict)
+    if strict and not verdict.proved:
+        return _refuse_unproved(f"the C of {source.name!r} is not proved to be its source: {line}")
     with _folder(output.parent):
-        output.write_text(header, encoding="ascii")
+        output.write_text(header.text, encoding="ascii")
     print(f"{output}  {output.stat().st_size:,} bytes")
+    print(f"  translation: {line}")
+    return 0
 
 
 def _named(

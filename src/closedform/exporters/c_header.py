@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import sympy as sp
@@ -154,6 +154,7 @@ def rule_header(
     name: str | None = None,
     *,
     notes: Sequence[str] = (),
+    judge: Callable[[Sequence[Graph | None]], str] | None = None,
 ) -> Header:
     """Returns the header of a rule on flat arrays.
 
@@ -175,13 +176,17 @@ def rule_header(
         options: How it is compiled.
         name: The prefix of the functions; the name of the rule if not given.
         notes: Further paragraphs of its comment.
+        judge: From the graphs of the rule, its sums and its step, to one more paragraph.
 
     Raises:
         ExportError: The name is not an identifier that is free in C, or the rule looks at shapes or
             takes means or maxima of tensors, or stores its parameters in 16 bits.
     """
-    (header,) = rule_headers({name or rule.name: rule}, options, notes=notes, in_parts=False)
-    return header
+    name = name or rule.name
+    _check_rule(rule, name, in_parts=False)
+    ((graphs,),) = compile_parts(name, [(rule, [_SHAPE])], options)
+    said = [] if judge is None else [judge(graphs)]
+    return _RuleHeader(rule, options, name, graphs).header([*notes, *said])
 
 
 def rule_headers(

@@ -22,7 +22,10 @@ JaxSchedule = Callable[..., Array]
 
 
 def jax_schedule(
-    schedule: Schedule, dtype: DType | None = None, inputs: tuple[str, ...] = ()
+    schedule: Schedule,
+    dtype: DType | None = None,
+    inputs: tuple[str, ...] = (),
+    check: Callable[[Graph, GraphOptions], None] | None = None,
 ) -> JaxSchedule:
     """Returns the function ``value(count, **hyper)`` of a schedule.
 
@@ -35,6 +38,7 @@ def jax_schedule(
         dtype: The dtype of the value; f64 where JAX computes in 64 bits, else f32, if not given.
         inputs: Names of hyperparameters that become arguments; one with a value keeps it as its
             default.
+        check: Is called with the graph of one count and its options, before it is run.
 
     Raises:
         LoweringError: A hyperparameter has no value and is not among the inputs.
@@ -66,7 +70,9 @@ def jax_schedule(
         result = run_graph(graph, given)["value"]
         return jnp.broadcast_to(result, flat.shape).reshape(counts.shape)
 
-    compiled(0)
+    graph = compiled(0)
+    if check is not None:
+        check(graph, _options(is_x64(), 0, dtype, inputs))
     value.__name__ = value.__qualname__ = schedule.name
     value.__doc__ = f"Returns the value of schedule {schedule.name!r} at counts."
     return value

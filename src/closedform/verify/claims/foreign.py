@@ -206,7 +206,7 @@ def _status(text: str) -> str:
     except (ValueError, RecursionError):
         return "something other than JSON"
     said = content.get("status") if isinstance(content, dict) else None
-    return str(said) if said in set(map(str, Status)) else "no verdict"
+    return str(said) if said in {*map(str, Status), "NOT VALIDATED"} else "no verdict"
 
 
 # --- beside a source -----------------------------------------------------------------------------

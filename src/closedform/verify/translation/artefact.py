@@ -14,7 +14,7 @@ from onnx import ModelProto, helper
 
 from closedform.compiler import refuse_nonfinite
 from closedform.effort import Effort
-from closedform.errors import ClosedFormError, VerificationError
+from closedform.errors import ClosedFormError
 from closedform.importers.onnx_graph import read_model
 from closedform.ir.program import Program
 from closedform.language import Schedule
@@ -25,6 +25,7 @@ from closedform.verify.terms.verdict import Status, Verdict
 from closedform.verify.translation.rule_files import FILES, Part, combined, validate_file
 from closedform.verify.translation.rule_reading import Kinds
 from closedform.verify.translation.rule_terms import Model
+from closedform.verify.translation.saying import refuse_refuted, verdict_text
 from closedform.verify.translation.translation import validate
 
 KEY = "closedform.translation"
@@ -52,7 +53,7 @@ def validate_model(source: Schedule, model: ModelProto, *, effort: Effort | None
     """
     graph = read_model(model)
     verdict = validate(source, graph, effort=effort)
-    _check(verdict, f"schedule {source.name!r}")
+    refuse_refuted(verdict, f"schedule {source.name!r}")
     floats = schedule_floats(graph, last=source.last_step)
     if floats.check is not None:
         refuse_nonfinite(source, graph, floats.check)
@@ -94,7 +95,7 @@ def validate_rule(
         except ClosedFormError as error:
             parts = [Part("", 0, Verdict(Status.UNKNOWN, reason=str(error)))]
         verdicts[name] = combined(parts)
-        _check(verdicts[name], f"rule {spec.rule.name!r}, file '{name}.onnx'")
+        refuse_refuted(verdicts[name], f"rule {spec.rule.name!r}, file '{name}.onnx'")
         _write(models[name], KEY, as_json(verdicts[name], parts))
     if program is not None:
         floats = rule_floats(program, read_model(models["init"]))
@@ -102,16 +103,24 @@ def validate_rule(
     return verdicts
 
 
-def _check(verdict: Verdict, where: str) -> None:
-    if verdict.refuted:
-        found = verdict.counterexample or {}
-        point = ", ".join(f"{name} = {value}" for name, value in found.items())
-        at_point = f"at {point} " if point else ""
-        raise VerificationError(
-            f"the model is not its source: {at_point}{verdict.reason}",
-            where=where,
-            hint="this is a defect of the compiler: report it; validate=False exports all the same",
-        )
+def mark_not_validated(model: ModelProto) -> None:
+    """Writes into the metadata of a model that nothing was shown of it."""
+    content = {"reason": "validate=False", "status": "NOT VALIDATED", "tactics": []}
+    _write(model, KEY, json.dumps(content, sort_keys=True))
+
+
+def translation_line(model: ModelProto) -> str:
+    """Returns the verdict in the metadata of a model that was exported here, on one line."""
+    found = next(entry.value for entry in model.metadata_props if entry.key == KEY)
+    content = json.loads(found)
+    if content["status"] not in set(Status):
+        return "translation: not validated"
+    verdict = Verdict(
+        Status(content["status"]),
+        reason=content["reason"],
+        proved_until=content.get("proved_until"),
+    )
+    return f"translation: {verdict_text(verdict)}"
 
 
 def _write(model: ModelProto, key: str, content: str) -> None:

@@ -702,7 +702,7 @@ def returns_pair(step):
 
 
 def bit_operations(step):
-    return step & 3
+    return step & (step >> 1)
 
 
 def array_of_steps(step):
@@ -747,11 +747,11 @@ REFUSED: list[tuple[Callable[..., Any], str, str]] = [
     (unbounded_key, "the key of a dict or set takes too many values", "{1: 0.1, 2: 0.2}[step]"),
     (special_function, "is not one that can be traced", "math.erf(step / 10)"),
     (gamma_function, "is not one that can be traced", "math.gamma(1 + step)"),
-    (text_of_step, "could not convert string to float", 'float(f"{step}")'),
+    (text_of_step, "the text of the step takes too many values", 'float(f"{step}")'),
     (returns_none, "must return a number, and returns None from step 0 on", "def returns_none"),
     (returns_text, "returns str '0.1'", "def returns_text"),
     (returns_pair, "returns tuple (t, t)", "def returns_pair"),
-    (bit_operations, "unsupported operand type(s) for &", "step & 3"),
+    (bit_operations, "bits of two numbers that depend on the step", "step & (step >> 1)"),
     (array_of_steps, "an array of numbers that depend on the step", "np.array([step"),
     (always_raises, "no value at any step: RuntimeError: not implemented", "raise RuntimeError"),
     (two_parameters, "the parameter 'warmup' has no value", "function 'two_parameters'"),

@@ -247,7 +247,7 @@ def test_parts_that_must_be_decided() -> None:
 def test_the_comparison_covers_the_ends_of_branches() -> None:
     schedule = cf.from_python(get_lr)
     found = schedule.trace.comparison
-    assert (schedule.trace.paths, found.points > 20, found.rounded) == (3, True, ())
+    assert (schedule.trace.paths, found.points > 20, list(found.rounded)) == (3, True, [])
     assert found.largest_difference < 1e-18
     assert str(schedule.trace).startswith("get_lr: 3 paths, compared at ")
     assert schedule.trace.place is not None
@@ -263,7 +263,7 @@ def test_steps_at_which_the_function_rounds_are_listed() -> None:
 
 def test_a_function_with_a_hidden_state_is_refused() -> None:
     calls = itertools.count()
-    with pytest.raises(TraceError, match="the traced value differs from the function: at step"):
+    with pytest.raises(TraceError, match=r"uses a itertools\.count, which may have a state"):
         cf.from_python(lambda step: step + next(calls))
 
 

@@ -245,7 +245,9 @@ class _Reader:
                     for group in groups
                 ]
                 set_attribute = functools.partial(object.__setattr__, made)
-                set_attribute("optimizer", types.SimpleNamespace(param_groups=own))
+                optimizer = types.SimpleNamespace(param_groups=own)
+                environment.adopt(optimizer)
+                set_attribute("optimizer", optimizer)
                 environment.allow_assignments(made)
                 if method in _METHODS:
                     values = getattr(made, method)(step)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import sympy as sp
 
 from closedform.errors import TraceError
-from closedform.importers.python.join import Cell
+from closedform.importers.python.join import Cell, Outcome
 from closedform.importers.python.prover import Prover
+from closedform.importers.python.tape import STEP, Conditioning, End
 
 TOLERANCE = 1e-9
 """Of the largest value on the same steps: the function rounds in float64, some 1e-16 at a time."""
@@ -26,6 +30,117 @@ _SMALL = 1e-4
 """Of the larger numbers that come after a step."""
 
 
+VISIBLE = 5e-8
+"""Of the value: a difference between floats and exact numbers that counts as another value."""
+_LEAST = 1e-16
+"""Smaller differences do not count: ``math.cos(math.pi / 2)`` is 6e-17."""
+
+
+@dataclass(frozen=True, slots=True)
+class FloatModel:
+    """The value of the function in its own numbers, and the exact one, at any step.
+
+    Attributes:
+        cells: The exact values.
+        outcomes: The paths, with the operations of each.
+        prover: What evaluates expressions.
+        variables: The values of hyperparameters.
+        tolerance: The relative error of an operand of the function.
+    """
+
+    cells: tuple[Cell, ...]
+    outcomes: tuple[Outcome, ...]
+    prover: Prover
+    variables: Mapping[str, object]
+    tolerance: float
+
+    def exact(self, step: int) -> float | None:
+        """Returns the exact value, rounded; None where there is none."""
+        cell = _cell_at(self.cells, step)
+        return None if cell is None else self.prover.value(cell, step)
+
+    def simulated(self, step: int) -> tuple[float | None, bool]:
+        """Returns the value in floats, and whether an operation is sensitive to rounding.
+
+        The value is None where the floats take no path that returns one.
+        """
+        variables = {**self.variables, STEP: step}
+        watch = Conditioning(self.tolerance)
+        for outcome in sorted(self.outcomes, key=lambda each: _distance(each, step)):
+            is_there = _distance(outcome, step) == 0
+            value = outcome.tape.run(variables, watch if is_there else None)
+            if isinstance(value, float):
+                return (value if math.isfinite(value) else None), watch.is_sensitive
+            if value is End.RAISES:
+                return None, watch.is_sensitive
+        return None, watch.is_sensitive
+
+    def rounds(self, step: int) -> bool:
+        """Returns whether rounding gives the function another value than exact numbers do."""
+        exact = self.exact(step)
+        value, is_sensitive = self.simulated(step)
+        return is_sensitive and not agree(exact, value, VISIBLE)
+
+
+def agree(exact: float | None, value: float | None, tolerance: float) -> bool:
+    """Returns whether two values, either of which may not exist, are the same to a tolerance."""
+    if exact is None or value is None:
+        return exact is value
+    return abs(exact - value) <= max(tolerance * max(abs(exact), abs(value)), _LEAST)
+
+
+def _distance(outcome: Outcome, step: int) -> int:
+    """How far a step is from those of a path."""
+    first, end = outcome.task.first, outcome.task.end
+    if step < first:
+        return first - step
+    return 0 if end is None or step < end else step - end + 1
+
+
+class RoundedSteps(Container[object]):
+    """The steps at which rounding gives the function another value than exact numbers do.
+
+    There, ``floor``, a comparison or an index in floats takes another branch, or terms cancel, and
+    the value differs by more than 5e-8 of it. Whether a step is one of them is computed: the
+    operations of the function are run in its own numbers, and compared with the exact value. So
+    ``in`` holds for any step. To iterate gives those among the steps that were compared.
+
+    Args:
+        compared: The steps among those that were compared.
+        model: What answers; None for a function with an open hyperparameter, of which no step is
+            known.
+    """
+
+    def __init__(self, compared: Iterable[int], model: FloatModel | None) -> None:
+        self._compared = tuple(compared)
+        self._model = model
+
+    def __contains__(self, step: object) -> bool:
+        if isinstance(step, bool) or not isinstance(step, int | np.integer) or step < 0:
+            return False
+        return self._model is not None and self._model.rounds(int(step))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._compared)
+
+    def __len__(self) -> int:
+        return len(self._compared)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, tuple):
+            return self._compared == other
+        if not isinstance(other, RoundedSteps):
+            return NotImplemented
+        cells = [None if each._model is None else each._model.cells for each in (self, other)]
+        return self._compared == other._compared and cells[0] == cells[1]
+
+    def __hash__(self) -> int:
+        return hash(self._compared)
+
+    def __repr__(self) -> str:
+        return f"RoundedSteps{self._compared}"
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """How far the schedule is from the function.
@@ -34,14 +149,14 @@ class Comparison:
         points: The number of steps that were compared.
         largest_difference: The largest difference.
         at: The step of the largest difference; None if nothing was compared.
-        rounded: Steps at which the function, in floats, takes another branch than it does in exact
-            numbers; they are not among the differences.
+        rounded: Steps at which the function, in floats, has another value than it has in exact
+            numbers, ``step in rounded`` for any step; they are not among the differences.
     """
 
     points: int
     largest_difference: float
     at: int | None
-    rounded: tuple[int, ...]
+    rounded: RoundedSteps
 
 
 def steps_of(cells: Sequence[Cell], more: Iterable[int] = ()) -> list[int]:
@@ -66,56 +181,56 @@ def steps_of(cells: Sequence[Cell], more: Iterable[int] = ()) -> list[int]:
 
 def compare(
     function: Callable[[int], object],
-    cells: Sequence[Cell],
-    leaves: Sequence[sp.Expr],
-    prover: Prover,
+    model: FloatModel,
     name: str,
     steps: Iterable[int],
     *,
-    ties: Mapping[sp.Expr, bool],
     is_single: bool = False,
 ) -> Comparison:
-    """Returns how far the cells are from the function.
+    """Returns how far the exact values are from the function.
 
     Args:
         function: The user's function.
-        cells: Its values as they were traced, without open symbols.
-        leaves: The values of single branches, one of which the function takes by rounding.
-        prover: What evaluates expressions.
+        model: Its values as they were traced, without open symbols.
         name: The function's name, for errors.
         steps: The steps to compare.
-        ties: Numbers in floats that the function compares with 0, or floors (True).
         is_single: Whether the function computes in float32.
 
     Raises:
         TraceError: They differ, and not by rounding.
     """
     tolerance = SINGLE_TOLERANCE if is_single else TOLERANCE
-    found: list[tuple[int, float, float]] = []
+    values: list[tuple[int, float, float]] = []
     rounded: list[int] = []
     for step in steps:
-        cell = _cell_at(cells, step)
-        value = None if cell is None else prover.value(cell, step)
+        exact = model.exact(step)
         expected = _called(function, step)
-        if (value is None and expected is None) or isinstance(expected, OverflowError):
+        if (exact is None and expected is None) or isinstance(expected, OverflowError):
             continue
-        if value is not None and isinstance(expected, float):
-            found.append((step, value, expected))
-        elif _has_tie(step, ties, prover) and _is_rounding(step, expected, cells, leaves, prover):
+        if exact is not None and expected is not None:
+            values.append((step, exact, expected))
+        elif _is_rounding(step, expected, model):
             rounded.append(step)
         else:
-            raise _difference(name, step, value, expected)
+            raise _difference(name, step, exact, expected)
     largest, at = 0.0, None
-    for step, value, expected in found:
-        difference = abs(value - expected)
-        if difference <= tolerance * _scale(step, found, cells):
+    scales = _Scales(values, model.cells)
+    for step, exact, expected in values:
+        difference = abs(exact - expected)
+        if difference <= tolerance * scales.at(step):
             if at is None or difference > largest:
                 largest, at = difference, step
-        elif _has_tie(step, ties, prover) and _is_rounding(step, expected, cells, leaves, prover):
+        elif _is_rounding(step, expected, model):
             rounded.append(step)
         else:
-            raise _difference(name, step, value, expected)
-    return Comparison(len(found), largest, at, tuple(rounded))
+            raise _difference(name, step, exact, expected)
+    return Comparison(len(values), largest, at, RoundedSteps(rounded, model))
+
+
+def _is_rounding(step: int, expected: float | None, model: FloatModel) -> bool:
+    """Whether the operations of the function, in floats, give its value, and can round to it."""
+    value, is_sensitive = model.simulated(step)
+    return is_sensitive and agree(value, expected, model.tolerance)
 
 
 def _difference(
@@ -131,58 +246,28 @@ def _difference(
     )
 
 
-def _scale(step: int, found: Sequence[tuple[int, float, float]], cells: Sequence[Cell]) -> float:
+class _Scales:
     """The size of the numbers that the function rounds: of values until a step, and beyond.
 
     A value that grows from 0 is a difference of larger numbers, which round more.
+
+    Args:
+        values: The steps in order, with two values each.
+        cells: The exact values.
     """
-    end = next((c.end for c in cells if c.end is not None and c.first <= step < c.end), None)
-    until = max(abs(expected) for other, _, expected in found if other <= step)
-    beyond = max(abs(e) for other, _, e in found if end is None or other < end)
-    return max(until, min(beyond, _GROWING) * _SMALL)
 
+    def __init__(self, values: Sequence[tuple[int, float, float]], cells: Sequence[Cell]) -> None:
+        self._steps = [step for step, _, _ in values]
+        sizes = [abs(expected) for _, _, expected in values]
+        self._until = list(itertools.accumulate(sizes, max))
+        self._ends = [cell.end for cell in cells]
 
-def _has_tie(step: int, ties: Mapping[sp.Expr, bool], prover: Prover) -> bool:
-    """Whether rounding may decide a comparison of floats, or a floor, the other way at a step."""
-    for expr, is_whole in ties.items():
-        value = prover.value(expr, step)
-        if value is None:
-            continue
-        distance = abs(value - round(value)) if is_whole else abs(value)
-        if distance <= TOLERANCE * max(1.0, abs(value)):
-            return True
-    return False
-
-
-def _is_rounding(
-    step: int,
-    expected: float | OverflowError | None,
-    cells: Sequence[Cell],
-    leaves: Sequence[sp.Expr],
-    prover: Prover,
-) -> bool:
-    """Whether another branch, or a neighbouring step, has the value of the function."""
-    if not isinstance(expected, float):
-        return any(_cell_at(cells, step + beside) is None for beside in (-1, 1))
-    return any(
-        math.isclose(value, expected, rel_tol=TOLERANCE)
-        for value in _nearby(step, cells, leaves, prover)
-    )
-
-
-def _nearby(
-    step: int, cells: Sequence[Cell], leaves: Sequence[sp.Expr], prover: Prover
-) -> Iterator[float]:
-    for other in (step - 1, step + 1):
-        cell = _cell_at(cells, other)
-        for place in (step, other):
-            value = None if cell is None else prover.value(cell, place)
-            if value is not None:
-                yield value
-    for leaf in leaves:
-        value = prover.value(leaf, step)
-        if value is not None:
-            yield value
+    def at(self, step: int) -> float:
+        """Returns the size at one of the steps."""
+        until = self._until[bisect.bisect_right(self._steps, step) - 1]
+        end = next((end for end in self._ends if end is not None and step < end), None)
+        last = len(self._steps) if end is None else bisect.bisect_left(self._steps, end)
+        return max(until, min(self._until[last - 1], _GROWING) * _SMALL)
 
 
 def _cell_at(cells: Sequence[Cell], step: int) -> sp.Expr | None:

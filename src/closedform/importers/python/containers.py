@@ -6,13 +6,14 @@ since a schedule has no state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable, Iterator, Sized
 from typing import Any
 
 import numpy as np
 import sympy as sp
 
-from closedform.importers.python.number import Number, operand
+from closedform.importers.python.number import Mixed, Number, operand, record
 from closedform.importers.python.place import UserValue
 from closedform.importers.python.run import Session
 
@@ -34,19 +35,43 @@ class _Frozen:
 
 def _entry(values: list[Any] | tuple[Any, ...] | np.ndarray[Any, Any], index: Number) -> Any:
     """The entry at an index that depends on the step."""
-    run, expr, size = index.run, index.expr, len(values)
-    if run.decide(sp.Ge(expr, size, evaluate=False)):
-        raise IndexError("list index out of range")
-    if run.decide(sp.Lt(expr, 0, evaluate=False)):
-        if run.decide(sp.Lt(expr, -size, evaluate=False)):
+    size = len(values)
+    run, expr = index.run, index.expr
+    if not index.is_int or size <= _LONG:
+        return values[_place(values, index)]
+    items = list(values)
+    numbers = [operand(run, value) for value in items]
+    read = [number for number in numbers if number is not None]
+    if len(read) < size:
+        return values[_place(values, index)]
+
+    def compute() -> Any:
+        if run.decide(sp.Ge(expr, size, evaluate=False)):
             raise IndexError("list index out of range")
-        return values[run.concrete(expr, "an index")]
-    if size > _LONG:
-        numbers = [operand(run, value) for value in values]
-        read = [number for number in numbers if number is not None]
-        if len(read) == size:
-            return _table(index, read)
-    return values[run.concrete(expr, "an index")]
+        if run.decide(sp.Lt(expr, 0, evaluate=False)):
+            if run.decide(sp.Lt(expr, -size, evaluate=False)):
+                raise IndexError("list index out of range")
+            return items[run.concrete(expr, "an index")]
+        return _table(index, read)
+
+    return record(run, operator.getitem, (values, index), compute)
+
+
+def _place(values: Sized, index: Number) -> int:
+    """The integer of an index; of one outside of the values those that are tried are few."""
+    run, expr, size = index.run, index.expr, len(values)
+    if index.is_int and run.decide(sp.Ge(expr, size, evaluate=False)):
+        _raise_index_error(index, values)
+    if index.is_int and run.decide(sp.Lt(expr, -size, evaluate=False)):
+        _raise_index_error(index, values)
+    return operator.index(index)
+
+
+def _raise_index_error(index: Number, values: Sized) -> None:
+    def compute() -> Any:
+        raise IndexError("list index out of range")
+
+    record(index.run, operator.getitem, (list(range(len(values))), index), compute)
 
 
 def _table(index: Number, entries: list[tuple[sp.Expr, bool]]) -> Number:
@@ -60,7 +85,9 @@ def _table(index: Number, entries: list[tuple[sp.Expr, bool]]) -> Number:
         end = sp.Lt(index.expr, place + 1, evaluate=False)
         cases.append((value, sp.true if is_last else end))
     expr = cases[0][0] if len(cases) == 1 else sp.Piecewise(*cases, evaluate=False)
-    return Number(index.run, expr, all(is_int for _, is_int in entries))
+    is_int = all(is_int for _, is_int in entries)
+    is_mixed = not is_int and any(is_int for _, is_int in entries)
+    return (Mixed if is_mixed else Number)(index.run, expr, is_int)
 
 
 class TracedList(_Frozen, list[Any]):
@@ -128,12 +155,27 @@ class TracedSet(_Frozen, set[Any]):
 
 
 class TracedArray(np.ndarray[Any, Any]):
-    """An array of the user."""
+    """An array of the user, or one that the function makes."""
 
     def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, Number) and self.ndim == 1:
-            return _entry(self.tolist(), index)
+        if isinstance(index, Number):
+            if self.ndim == 1:
+                return _entry(self, index)
+            index = _place(self, index)
+        if isinstance(index, tuple):
+            index = tuple(
+                operator.index(each) if isinstance(each, Number) else each for each in index
+            )
         return super().__getitem__(index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        index = operator.index(index) if isinstance(index, Number) else index
+        super().__setitem__(index, value)
+
+
+def local_array(value: UserValue) -> Any:
+    """Returns an array that the function makes, so that the step may be an index of it."""
+    return value.view(TracedArray) if type(value) is np.ndarray and value.ndim else value
 
 
 def traced_copy(

@@ -12,10 +12,14 @@ import builtins
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import sympy as sp
 
+from closedform.importers.python.containers import local_array
 from closedform.importers.python.exact import (
     ExactFloat,
     ExactInt,
@@ -24,7 +28,19 @@ from closedform.importers.python.exact import (
     number_of,
     sine,
 )
-from closedform.importers.python.number import Number, Truth, check_divisor, operand
+from closedform.importers.python.number import (
+    Mixed,
+    Number,
+    Truth,
+    check_divisor,
+    fits,
+    native_of,
+    operand,
+    record,
+    truncated,
+    truth,
+)
+from closedform.importers.python.number import run_operand as expression
 from closedform.importers.python.place import UserValue
 from closedform.importers.python.run import Run
 
@@ -43,18 +59,6 @@ def has_traced(values: Iterable[Any]) -> bool:
         is_traced(value) or (isinstance(value, list | tuple) and has_traced(value))
         for value in values
     )
-
-
-def expression(run: Run, value: UserValue) -> sp.Expr:
-    """Returns the expression of a number.
-
-    Raises:
-        TypeError: It is not a number.
-    """
-    read = operand(run, value)
-    if read is None:
-        raise TypeError(f"must be a real number, not {type(value).__name__}")
-    return read[0]
 
 
 # --- one row a function --------------------------------------------------------------------------
@@ -113,6 +117,16 @@ def _sigmoid(x: sp.Expr) -> sp.Expr:
 
 
 def _power(run: Run, x: Any, y: Any) -> Any:
+    base, exponent = expression(run, x), expression(run, y)
+    if not (exponent.is_integer or base.is_nonnegative) and run.decide(
+        sp.Lt(base, 0, evaluate=False)
+    ):
+        raise ValueError("math domain error")
+    is_power = exponent.is_nonnegative is True
+    if not is_power and run.decide(sp.Eq(base, 0, evaluate=False)):
+        is_power = not run.decide(sp.Lt(exponent, 0, evaluate=False))
+        if not is_power:
+            raise ValueError("math domain error")
     return float_of(run, x) ** y
 
 
@@ -123,7 +137,14 @@ def float_of(run: Run, value: UserValue) -> Any:
 
 def _fmod(run: Run, x: Any, y: Any) -> Number:
     left, right = float_of(run, x), float_of(run, y)
+    _check_domain(run, y)
     return Number(run, (left - right * math.trunc(left / right)).expr)
+
+
+def _check_domain(run: Run, divisor: Any) -> None:
+    number = expression(run, divisor)
+    if number == 0 or (number.free_symbols and run.decide(sp.Eq(number, 0, evaluate=False))):
+        raise ValueError("math domain error")
 
 
 def _copysign(run: Run, x: Any, y: Any) -> Any:
@@ -179,12 +200,12 @@ def _search(function: Callable[..., int]) -> Traced:
     return lambda run, values, x, *rest, **names: function(list(values), x, *rest, **names)
 
 
-def _searchsorted(run: Run, values: Any, x: Any, side: str = "left", *, right: bool = False) -> int:
+def _searchsorted(run: Run, values: Any, x: Any, side: str = "left", *, right: bool = False) -> Any:
     is_right = right or side == "right"
-    return (bisect.bisect_right if is_right else bisect.bisect_left)(list(values), x)
+    return np.intp((bisect.bisect_right if is_right else bisect.bisect_left)(list(values), x))
 
 
-def _digitize(run: Run, x: Any, bins: Any, right: bool = False) -> int:
+def _digitize(run: Run, x: Any, bins: Any, right: bool = False) -> Any:
     return _searchsorted(run, bins, x, right=not right)
 
 
@@ -222,17 +243,34 @@ def _extremum(
     members = [operand(run, v) for v in (*others, *(() if limit is None else (limit,)))]
     read = [member for member in members if member is not None]
     is_int = all(member[1] for member in read)
-    return Number(run, kind(*dict.fromkeys(expr for expr, _ in read), evaluate=False), is_int)
+    is_mixed = not is_int and any(member[1] for member in read)
+    expr = kind(*dict.fromkeys(expr for expr, _ in read), evaluate=False)
+    return (Mixed if is_mixed else Number)(run, expr, is_int)
 
 
-def _builtin_extremum(kind: Traced, native: Callable[..., Any]) -> Traced:
-    def traced(run: Run, *values: UserValue, **names: UserValue) -> Any:
-        items = list(values[0]) if len(values) == 1 else list(values)
-        if names or not items or not has_traced(items):
-            return native(items, **names)
-        return kind(run, *items)
+def _sum(run: Run, values: Sequence[Any], start: Any = 0) -> Any:
+    total = start
+    for value in values:
+        total = total + value
+    return total
 
-    return traced
+
+def folded(native: Callable[..., Any], traced: Traced, run: Run) -> Callable[..., Any]:
+    """Returns ``max``, ``min`` or ``sum`` of Python, which may be given an iterator, or a key."""
+
+    def function(*args: UserValue, **names: UserValue) -> Any:
+        is_sum = native is builtins.sum
+        is_iterable = is_sum or len(args) == 1
+        items = list(args[0]) if is_iterable and args else list(args)
+        is_simple = not names or (is_sum and set(names) == {"start"})
+        if not items or not is_simple or not has_traced(items):
+            return native(items, *(args[1:] if is_sum else ()), **names)
+        if not is_sum:
+            return record(run, native, (items,), lambda: traced(run, *items))
+        start = (*args[1:], *names.values())
+        return record(run, native, (items, *start), lambda: traced(run, items, *start))
+
+    return function
 
 
 def _scalar(run: Run, value: Any, *_: Any, **__: Any) -> Any:
@@ -252,7 +290,7 @@ def _divide(run: Run, a: Any, b: Any) -> Any:
 
 def _remainder(run: Run, x: Any, y: Any) -> Any:
     """The IEEE remainder: the quotient is rounded to the nearest integer."""
-    check_divisor(run, expression(run, y), "math domain error")
+    _check_domain(run, y)
     return x - y * round(x / y)
 
 
@@ -274,8 +312,8 @@ _ROWS: tuple[tuple[str, str, str, Traced], ...] = (
     ("degrees", "degrees", "rad2deg", _smooth(lambda x: x * 180 / sp.pi)),
     ("radians", "radians", "deg2rad", _smooth(lambda x: x * sp.pi / 180)),
     ("", "square", "square", lambda run, x: x * x),
-    ("", "reciprocal", "reciprocal", lambda run, x: 1 / x),
-    ("", "", "rsqrt", lambda run, x: 1 / _sqrt(run, x)),
+    ("", "reciprocal", "reciprocal", lambda run, x: _divide(run, 1, x)),
+    ("", "", "rsqrt", lambda run, x: _divide(run, 1, _sqrt(run, x))),
     ("sqrt", "sqrt", "sqrt", _sqrt),
     ("log", "log", "log", _log),
     ("log2", "log2", "log2", _log_to(2)),
@@ -322,12 +360,16 @@ _ROWS: tuple[tuple[str, str, str, Traced], ...] = (
 )
 
 _BUILTINS: Mapping[Callable[..., Any], Traced] = {
-    builtins.max: _builtin_extremum(maximum, builtins.max),
-    builtins.min: _builtin_extremum(minimum, builtins.min),
     bisect.bisect: _search(bisect.bisect),
     bisect.bisect_left: _search(bisect.bisect_left),
     bisect.bisect_right: _search(bisect.bisect_right),
 }
+FOLDS: Mapping[Callable[..., Any], Traced] = {
+    builtins.max: maximum,
+    builtins.min: minimum,
+    builtins.sum: _sum,
+}
+"""Functions of Python on several numbers."""
 
 MODULES = ("math", "numpy", "torch")
 """The modules of the columns; ``jax.numpy`` has the names of numpy."""
@@ -388,43 +430,51 @@ def called(
         if has_traced(args) or has_traced(names.values()):
             if is_single:
                 run.session.is_single = True
-            return traced(run, *args, **names)
-        result = native(*args, **names)
+            if native in _BUILTINS and names.keys() & {"key"}:
+                return native(*args, **names)
+            return record(
+                run, native, args, lambda: traced(run, *args, **names), names, is_typed=True
+            )
+        given = {key: native_of(arg) for key, arg in names.items()}
+        result = native(*map(native_of, args), **given)
         make = _EXACT.get(name)
         if make is not None and len(args) == 1 and isinstance(result, float):
             number = number_of(args[0])
-            if number is not None:
+            if number is not None and not isinstance(result, np.generic):
                 return exact_constant(float(result), make(number))
-        return result
+        return local_array(result)
 
+    function.native = native  # type: ignore[attr-defined]
     return function
 
 
 # --- types ---------------------------------------------------------------------------------------
 
 
-class _Kind(type):
-    """The type ``int`` or ``float`` of a traced function: steps are instances, too."""
+class NumberType(type):
+    """A number type of a traced function: steps are instances, too."""
 
     native: type
-    is_int: bool
+    run: Run
 
     def __instancecheck__(cls, value: object) -> bool:
-        if isinstance(value, Number):
-            return value.is_int == cls.is_int
+        if isinstance(value, Number | Truth):
+            return issubclass(value.kind, cls.native)
         return isinstance(value, cls.native)
 
     def __call__(cls, *args: Any, **names: Any) -> Any:
-        if len(args) == 1 and not names:
-            if isinstance(args[0], Truth):
-                args = (args[0].number,)
-            if isinstance(args[0], Number):
-                number = args[0]
-                return math.trunc(number) if cls.is_int else Number(number.run, number.expr)
-        if not cls.is_int and len(args) == 1 and isinstance(args[0], ExactFloat | ExactInt):
+        """Returns the number that the type makes of its arguments."""
+        if has_traced(args):
+            return _conversion(cls.run, cls.native, args, names)
+        if cls.native is float and len(args) == 1 and isinstance(args[0], ExactFloat | ExactInt):
             return exact_constant(float(args[0]), args[0].expr)
         value = cls.native(*args, **names)
-        return ExactInt(value) if cls.is_int else value
+        return ExactInt(value) if cls.native is int else value
+
+    def __getattr__(cls, name: str) -> Any:
+        if name == "dtype":  # NumPy asks for it
+            return np.dtype(cls.native)
+        return getattr(cls.native, name)
 
     def __eq__(cls, other: object) -> bool:
         return other is cls or other is cls.native
@@ -433,7 +483,52 @@ class _Kind(type):
         return hash(cls.native)
 
 
-def traced_type(native: type) -> type:
-    """Returns the type that stands for ``int`` or ``float`` in a traced function."""
-    namespace = {"native": native, "is_int": native is int}
-    return _Kind(native.__name__, (native,), namespace)
+def _conversion(run: Run, native: Any, args: tuple[Any, ...], names: Mapping[str, Any]) -> Any:
+    """The value of a number type called with traced numbers."""
+    if len(args) == 1 and isinstance(args[0], Truth):
+        args = (args[0].number,)
+        if not issubclass(native, np.bool_):
+            return native(*args)
+    if native is int and len(args) == 1 and not names:
+        return truncated(args[0])
+    if native is float and len(args) == 1 and not names:
+        expr = args[0].expr
+        return record(run, native, args, lambda: Number(run, expr))
+    is_rounded = native is Decimal and not args[0].is_int
+    if names or (native is not Fraction and len(args) > 1) or is_rounded:
+        raise run.session.refuse(f"a {native.__name__} that depends on the step")
+
+    def compute() -> Any:
+        if native is Fraction:
+            numbers = [expression(run, arg) for arg in args]
+            if len(numbers) == 2:
+                check_divisor(run, numbers[1], "Fraction(…, 0)")
+            return Number(run, numbers[0] / numbers[1] if len(numbers) == 2 else numbers[0])
+        if issubclass(native, np.bool_):
+            return truth(run, sp.Ne(args[0].expr, 0, evaluate=False))
+        if not issubclass(native, np.integer):
+            return Number(run, args[0].expr)
+        whole = args[0] if args[0].is_int else math.trunc(args[0])
+        info = np.iinfo(native)
+        is_wrapping = args[0].is_int and args[0].unit is not None
+        expr = whole.expr
+        inside = True if is_wrapping else fits(run, expr, info)
+        if inside is not True and not run.decide(inside):
+            if args[0].is_int:
+                raise OverflowError(f"Python integer out of bounds for {native.__name__}")
+            raise run.session.refuse(f"a float beyond {native.__name__}")
+        return Number(run, expr, True)
+
+    if native is Fraction and any(
+        not arg.is_int for arg in args if isinstance(arg, Number) and len(args) == 2
+    ):
+        raise TypeError("both arguments should be Rational instances")
+    if native is Fraction and any(isinstance(arg, Number) and not arg.is_int for arg in args):
+        raise run.session.refuse("the Fraction of a float that depends on the step")
+    return record(run, native, args, compute, is_typed=True)
+
+
+def traced_type(native: type, run: Run) -> type:
+    """Returns the type that stands for a number type in a traced function."""
+    bases = (native,) if native in (int, float) else ()
+    return NumberType(native.__name__, bases, {"native": native, "run": run})

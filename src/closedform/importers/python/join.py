@@ -8,13 +8,14 @@ condition first wherever it has decided the same before; a branch is a Piecewise
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import sympy as sp
 
 from closedform.importers.python.place import Place
 from closedform.importers.python.prover import Prover
 from closedform.importers.python.run import Decision, Task, negation
+from closedform.importers.python.tape import Tape
 from closedform.language import FloorDiv, t
 from closedform.language.exact import value_at
 from closedform.lowering.analysis.domain import linear_in
@@ -61,10 +62,12 @@ class Outcome:
     Attributes:
         task: The steps and assumptions.
         value: The value, or the exception.
+        tape: What the run computed in the numbers of the function.
     """
 
     task: Task
     value: sp.Expr | Raised
+    tape: Tape = field(default_factory=Tape)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import operator
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
 from fractions import Fraction
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 import sympy as sp
 
 from closedform.importers.python.exact import ExactInt, number_of
-from closedform.importers.python.place import UserValue
+from closedform.importers.python.place import NotReal, UserValue
 from closedform.importers.python.run import Run
-from closedform.language import exact_number, floor_div, floor_mod
+from closedform.importers.python.tape import Ref, Variable, plain, unit_of
+from closedform.importers.python.text import is_only_shown
+from closedform.language import exact_number, floor_div, floor_mod, t
 from closedform.language.exact import FINEST
 
 _ONE, _ZERO = sp.Integer(1), sp.Integer(0)
@@ -23,186 +30,319 @@ SUPPORTED = "use the functions of math, numpy and torch that docs/bring_your_own
 
 
 class Number:
-    """A number that depends on the step: an expression, and whether Python has an int there.
+    """A number that depends on the step: an expression, and the type that Python has there.
 
-    Operations in which Python raises an exception for some steps raise it for these.
+    Operations in which Python raises an exception for some steps raise it for these. Each is
+    recorded on the tape of the run.
 
     Args:
         run: The run of the function.
         expr: The expression.
-        is_int: Whether it is an int in Python.
+        is_int: Whether it is an integer in Python.
+        unit: 1 as a number of its type; None for an int or float of Python.
+        ref: Its record; that of a symbol is the variable.
     """
 
-    __slots__ = ("expr", "is_int", "run")
+    __slots__ = ("expr", "is_int", "ref", "run", "unit")
     __array_ufunc__ = None
     _op_priority = 1000.0  # above that of SymPy's expressions, whose operators then ask this class
 
-    def __init__(self, run: Run, expr: sp.Expr, is_int: bool = False) -> None:
+    def __init__(
+        self,
+        run: Run,
+        expr: sp.Expr,
+        is_int: bool = False,
+        unit: UserValue = None,
+        ref: Ref | Variable | None = None,
+    ) -> None:
         self.run = run
         self.expr = expr
         self.is_int = is_int
+        self.unit = unit
+        if ref is None and isinstance(expr, sp.Symbol):
+            ref = Variable(expr.name)
+        self.ref = ref
+
+    @property
+    def kind(self) -> type:
+        """The type that the function has there."""
+        if self.unit is not None:
+            return type(self.unit)
+        return int if self.is_int else float
 
     def _sympy_(self) -> sp.Expr:
         return self.expr
 
+    def __array__(self, *_: UserValue, **__: UserValue) -> Any:
+        raise self.run.session.refuse(
+            "an array of numbers that depend on the step", hint="compute each number by itself"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return attribute_of(self, name)
+
+    def _as_array(self, act: Callable[[Any], object], what: str) -> Any:
+        act(_sample(self))  # raises the TypeError of a scalar
+        raise self.run.session.refuse(f"{what} of a {self.kind.__name__} that depends on the step")
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._as_array(iter, "the items")  # type: ignore[no-any-return]
+
+    def __len__(self) -> int:
+        return self._as_array(len, "the length")  # type: ignore[no-any-return]
+
+    def __getitem__(self, index: UserValue) -> Any:
+        return self._as_array(lambda value: value[index], "an item")
+
+    # --- text --------------------------------------------------------------------------------
+
+    def _text(self, what: Callable[[int], str]) -> str:
+        """The text of the number: of an integer with few values, or one that is only shown."""
+        if self.run.session.is_over or is_only_shown(sys._getframe(2), self.run.session.codes):
+            return str(self.expr)
+        if not self.is_int or self.unit is not None:
+            raise self.run.session.refuse(
+                f"the text of a {self.kind.__name__} that depends on the step",
+                hint="compare numbers, or use an integer of few values",
+            )
+        return what(self._concrete("the text of the step"))
+
+    def __str__(self) -> str:
+        return self._text(str)
+
     def __repr__(self) -> str:
-        return str(self.expr)
+        return self._text(repr)
 
     def __format__(self, spec: str) -> str:
-        return str(self.expr)
+        return self._text(lambda value: format(value, spec))
 
     # --- comparisons and truths --------------------------------------------------------------
 
-    def _compared(self, other: Any, kind: Callable[..., sp.Basic]) -> Any:
+    def _compared(
+        self, other: Any, kind: Callable[..., sp.Basic], native: Callable[[Any, Any], Any]
+    ) -> Any:
         if isinstance(other, float) and math.isinf(other):
             # The expression is finite: 0 compares with the infinity as it does.
             return bool(kind(_ZERO, sp.oo if other > 0 else -sp.oo))
         if isinstance(other, np.ndarray) and other.ndim == 1:
             # Decided one by one, so that sums and counts of them are concrete.
-            return np.array([bool(self._compared(each, kind)) for each in other.tolist()])
+            return np.array([bool(self._compared(each, kind, native)) for each in other])
         read = operand(self.run, other)
         if read is None:
+            if isinstance(other, np.ndarray | sp.Basic | complex | Iterator):
+                raise self.run.session.refuse(
+                    f"a comparison of the step with a {type(other).__name__}"
+                )
             return NotImplemented
-        if not (self.is_int and read[1]):
-            self.run.session.ties[self.expr - read[0]] = False
-        return truth(self.run, kind(self.expr, read[0], evaluate=False))
+
+        def compute() -> Any:
+            return truth(self.run, kind(self.expr, read[0], evaluate=False))
+
+        return record(self.run, native, (self, other), compute)
 
     def __lt__(self, other: Any) -> Any:
-        return self._compared(other, sp.Lt)
+        return self._compared(other, sp.Lt, operator.lt)
 
     def __le__(self, other: Any) -> Any:
-        return self._compared(other, sp.Le)
+        return self._compared(other, sp.Le, operator.le)
 
     def __gt__(self, other: Any) -> Any:
-        return self._compared(other, sp.Gt)
+        return self._compared(other, sp.Gt, operator.gt)
 
     def __ge__(self, other: Any) -> Any:
-        return self._compared(other, sp.Ge)
+        return self._compared(other, sp.Ge, operator.ge)
 
     def __eq__(self, other: object) -> Any:
-        return self._compared(other, sp.Eq)
+        return self._compared(other, sp.Eq, operator.eq)
 
     def __ne__(self, other: object) -> Any:
-        return self._compared(other, sp.Ne)
+        return self._compared(other, sp.Ne, operator.ne)
 
     def __bool__(self) -> bool:
-        return self.run.decide(sp.Ne(self.expr, 0, evaluate=False))
+        run = self.run
+        if run.tape.paused:
+            return run.decide(sp.Ne(self.expr, 0, evaluate=False))
+        return bool(
+            record(
+                run,
+                operator.truth,
+                (self,),
+                lambda: truth(run, sp.Ne(self.expr, 0, evaluate=False)),
+            )
+        )
 
     # --- conversions -------------------------------------------------------------------------
 
+    def _concrete(self, what: str) -> int:
+        """The integer, by which the run splits its steps."""
+        value = self.run.concrete(self.expr, what)
+        if self.ref is not None:
+            self.run.tape.check(self.ref, value)
+        return value
+
     def __hash__(self) -> int:
-        return hash(self.run.concrete(self.expr, "the key of a dict or set"))
+        return hash(self._concrete("the key of a dict or set"))
 
     def __index__(self) -> int:
         if not self.is_int:
-            raise TypeError("'float' object cannot be interpreted as an integer")
-        return self.run.concrete(self.expr, "an index, or the length of a loop,")
+            raise TypeError(f"'{self.kind.__name__}' object cannot be interpreted as an integer")
+        return self._concrete("an index, or the length of a loop,")
 
     def __int__(self) -> int:
-        return self.run.concrete(self.__trunc__().expr, "the integer")
+        return truncated(self)._concrete("the integer")
 
     def __float__(self) -> float:
-        if self.expr.is_number:
+        if self.expr.is_number and self.expr.is_Rational:
             return float(self.expr)
         raise self.run.session.refuse(NOT_TRACED, hint=SUPPORTED)
 
-    def __trunc__(self) -> Number:
-        return self.__floor__() if self >= 0 else self.__ceil__()
+    def __complex__(self) -> complex:
+        raise self.run.session.refuse(NOT_TRACED, hint=SUPPORTED)
 
-    def __floor__(self) -> Number:
-        return self if self.is_int else Number(self.run, floored(self.expr), True)
+    def __trunc__(self) -> Any:
+        return truncated(self)
 
-    def __ceil__(self) -> Number:
-        return self if self.is_int else Number(self.run, -floored(-self.expr), True)
+    def __floor__(self) -> Any:
+        return record(self.run, math.floor, (self,), lambda: _floor(self))
 
-    def __round__(self, digits: Any = None) -> Number:
+    def __ceil__(self) -> Any:
+        return record(self.run, math.ceil, (self,), lambda: _ceil(self))
+
+    def __round__(self, digits: Any = None) -> Any:
         if digits is None:
-            return Number(self.run, half_even(self.expr), True)
+            return record(
+                self.run, round, (self,), lambda: Number(self.run, half_even(self.expr), True)
+            )
         scale = sp.Integer(10) ** int(digits)
-        return Number(self.run, half_even(self.expr * scale) / scale, self.is_int)
 
-    def item(self) -> Number:
-        """Returns itself, as a scalar of numpy or torch does."""
-        return self
+        def compute() -> Number:
+            if self.is_int and int(digits) >= 0:
+                return Number(self.run, self.expr, True)
+            return Number(self.run, half_even(self.expr * scale) / scale, self.is_int)
 
-    def float(self) -> Number:
-        """Returns itself as a float, as a tensor of torch does."""
-        return Number(self.run, self.expr)
-
-    double = cpu = detach = numpy = clone = item
-
-    def is_integer(self) -> Any:
-        """Returns whether the value is whole, as a float does."""
-        return truth(self.run, sp.Eq(floor_mod(self.expr, 1), 0, evaluate=False))
+        return record(self.run, round, (self, int(digits)), compute)
 
     # --- arithmetic --------------------------------------------------------------------------
 
-    def __neg__(self) -> Number:
-        return Number(self.run, -self.expr, self.is_int)
+    def __neg__(self) -> Any:
+        return record(
+            self.run, operator.neg, (self,), lambda: Number(self.run, -self.expr, self.is_int)
+        )
 
     def __pos__(self) -> Number:
         return self
 
-    def __abs__(self) -> Number:
-        return Number(self.run, sp.Abs(self.expr), self.is_int)
+    def __abs__(self) -> Any:
+        return record(
+            self.run, abs, (self,), lambda: Number(self.run, sp.Abs(self.expr), self.is_int)
+        )
 
-    def __add__(self, other: Any) -> Any:
-        return _operation(self, other, _add)
-
-    def __radd__(self, other: Any) -> Any:
-        return _reflected(self, other, _add)
-
-    def __sub__(self, other: Any) -> Any:
-        return _operation(self, other, _subtract)
-
-    def __rsub__(self, other: Any) -> Any:
-        return _reflected(self, other, _subtract)
-
-    def __mul__(self, other: Any) -> Any:
-        return _operation(self, other, _multiply)
-
-    def __rmul__(self, other: Any) -> Any:
-        return _reflected(self, other, _multiply)
-
-    def __truediv__(self, other: Any) -> Any:
-        return _operation(self, other, _divide)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return _reflected(self, other, _divide)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return _operation(self, other, _floor_divide)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return _reflected(self, other, _floor_divide)
-
-    def __mod__(self, other: Any) -> Any:
-        return _operation(self, other, _modulo)
-
-    def __rmod__(self, other: Any) -> Any:
-        return _reflected(self, other, _modulo)
+    def __invert__(self) -> Any:
+        check_bits(self, "~", self)
+        return record(
+            self.run, operator.invert, (self,), lambda: Number(self.run, -self.expr - 1, True)
+        )
 
     def __divmod__(self, other: Any) -> Any:
         quotient = self // other
         return NotImplemented if quotient is NotImplemented else (quotient, self % other)
 
     def __rdivmod__(self, other: Any) -> Any:
-        return other // self, other % self
+        quotient = other // self
+        return quotient, other % self
 
-    def __lshift__(self, other: Any) -> Any:
-        return self * 2**other
+    def __add__(self, other: UserValue) -> Any:
+        return operation(self, other, operator.add)
 
-    def __rlshift__(self, other: Any) -> Any:
-        return other * 2**self
+    def __radd__(self, other: UserValue) -> Any:
+        return operation(self, other, operator.add, is_reflected=True)
 
-    def __rshift__(self, other: Any) -> Any:
-        return self // 2**other
+    def __sub__(self, other: UserValue) -> Any:
+        return operation(self, other, operator.sub)
 
-    def __pow__(self, other: Any, modulus: None = None) -> Any:
-        return _operation(self, other, _power)
+    def __rsub__(self, other: UserValue) -> Any:
+        return operation(self, other, operator.sub, is_reflected=True)
 
-    def __rpow__(self, other: Any) -> Any:
-        return _reflected(self, other, _power)
+    def __mul__(self, other: UserValue) -> Any:
+        return operation(self, other, operator.mul)
+
+    def __rmul__(self, other: UserValue) -> Any:
+        return operation(self, other, operator.mul, is_reflected=True)
+
+    def __truediv__(self, other: UserValue) -> Any:
+        return operation(self, other, operator.truediv)
+
+    def __rtruediv__(self, other: UserValue) -> Any:
+        return operation(self, other, operator.truediv, is_reflected=True)
+
+    def __floordiv__(self, other: UserValue) -> Any:
+        return operation(self, other, operator.floordiv)
+
+    def __rfloordiv__(self, other: UserValue) -> Any:
+        return operation(self, other, operator.floordiv, is_reflected=True)
+
+    def __mod__(self, other: UserValue) -> Any:
+        return operation(self, other, operator.mod)
+
+    def __rmod__(self, other: UserValue) -> Any:
+        return operation(self, other, operator.mod, is_reflected=True)
+
+    def __lshift__(self, other: UserValue) -> Any:
+        return operation(self, other, operator.lshift)
+
+    def __rlshift__(self, other: UserValue) -> Any:
+        return operation(self, other, operator.lshift, is_reflected=True)
+
+    def __rshift__(self, other: UserValue) -> Any:
+        return operation(self, other, operator.rshift)
+
+    def __rrshift__(self, other: UserValue) -> Any:
+        return operation(self, other, operator.rshift, is_reflected=True)
+
+    def __and__(self, other: UserValue) -> Any:
+        return operation(self, other, operator.and_)
+
+    def __rand__(self, other: UserValue) -> Any:
+        return operation(self, other, operator.and_, is_reflected=True)
+
+    def __or__(self, other: UserValue) -> Any:
+        return operation(self, other, operator.or_)
+
+    def __ror__(self, other: UserValue) -> Any:
+        return operation(self, other, operator.or_, is_reflected=True)
+
+    def __xor__(self, other: UserValue) -> Any:
+        return operation(self, other, operator.xor)
+
+    def __rxor__(self, other: UserValue) -> Any:
+        return operation(self, other, operator.xor, is_reflected=True)
+
+    def __pow__(self, other: Any, modulus: Any = None) -> Any:
+        if modulus is not None:
+            return power_with_modulus(self.run, self, other, modulus)
+        return operation(self, other, operator.pow)
+
+    def __rpow__(self, other: Any, modulus: Any = None) -> Any:
+        return operation(self, other, operator.pow, is_reflected=True)
+
+    def __matmul__(self, other: Any) -> Any:
+        raise self.run.session.refuse("a matrix product with the step")
+
+    __rmatmul__ = __matmul__
+
+
+class Mixed(Number):
+    """A number that is an int at some steps and a float at others, such as ``max(0, x)``."""
+
+    __slots__ = ()
+
+    @property
+    def kind(self) -> type:
+        """The type that the function has there: it depends on the step."""
+        raise self.run.session.refuse(
+            "the type of a number that is an int at some steps and a float at others",
+            hint="convert it with float() or int()",
+        )
 
 
 class Truth:
@@ -211,75 +351,113 @@ class Truth:
     Args:
         run: The run of the function.
         condition: The condition.
+        unit: True as a truth of its type; None for a bool of Python.
+        ref: Its record.
     """
 
-    __slots__ = ("condition", "run")
+    __slots__ = ("condition", "ref", "run", "unit")
     __array_ufunc__ = None
 
-    def __init__(self, run: Run, condition: sp.Basic) -> None:
+    def __init__(
+        self, run: Run, condition: sp.Basic, unit: UserValue = None, ref: Ref | None = None
+    ) -> None:
         self.run = run
         self.condition = condition
+        self.unit = unit
+        self.ref = ref
 
     def _sympy_(self) -> sp.Basic:
         return self.condition
 
     def __repr__(self) -> str:
-        return str(self.condition)
+        return repr(self.value)
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec)
 
     def __bool__(self) -> bool:
-        return self.run.decide(self.condition)
+        chosen = self.run.decide(self.condition)
+        if self.ref is not None:
+            self.run.tape.check(self.ref, chosen)
+        return chosen
 
     def __hash__(self) -> int:
         return hash(bool(self))
+
+    @property
+    def kind(self) -> type:
+        """The type that the function has there."""
+        return bool if self.unit is None else type(self.unit)
+
+    @property
+    def value(self) -> Any:
+        """The truth as the function's own type has it: the run chooses."""
+        chosen = bool(self)
+        if self.unit is None:
+            return chosen
+        return np.bool_(chosen) if isinstance(self.unit, np.generic | np.ndarray) else chosen
 
     @property
     def number(self) -> ExactInt:
         """1 where it holds, else 0: the run chooses."""
         return ExactInt(bool(self))
 
-    def item(self) -> Truth:
-        """Returns itself, as a scalar of numpy or torch does."""
-        return self
-
-    def float(self) -> Number:
-        """Returns 1 or 0 as a float, as a tensor of torch does."""
-        return Number(self.run, self.number.expr)
-
-    def __and__(self, other: Any) -> Any:
-        return bool(self) & other
-
-    __rand__ = __and__
-
-    def __or__(self, other: Any) -> Any:
-        return bool(self) | other
-
-    __ror__ = __or__
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in ("item", "all", "any"):
+            return lambda: self
+        return getattr(self.value, name)
 
     def __index__(self) -> int:
         return int(bool(self))
 
-    def __float__(self) -> float:  # type: ignore[valid-type]
+    def __int__(self) -> int:
+        return int(bool(self))
+
+    def __float__(self) -> float:
         return float(bool(self))
 
     def __eq__(self, other: object) -> Any:
-        return self.number == other
+        return self.value == _valued(other)
 
     def __ne__(self, other: object) -> Any:
-        return self.number != other
+        return self.value != _valued(other)
 
 
-def _truth_operator(name: str) -> Callable[..., Any]:
-    def method(self: Truth, *args: UserValue) -> Any:
-        return getattr(self.number, name)(*args)
+def _valued(value: Any) -> Any:
+    return value.value if isinstance(value, Truth) else value
+
+
+def _truth_operator(native: Callable[[Any, Any], Any], *, is_reflected: bool) -> Callable[..., Any]:
+    def method(self: Truth, other: UserValue) -> Any:
+        value: Any = self.value
+        if type(value) is bool and native not in _LOGIC:
+            value = ExactInt(value)
+        other = _valued(other)
+        return native(other, value) if is_reflected else native(value, other)
 
     return method
 
 
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
-    setattr(Truth, f"__{_name}__", _truth_operator(f"__{_name}__"))
-    setattr(Truth, f"__r{_name}__", _truth_operator(f"__r{_name}__"))
-for _name in ("lt", "le", "gt", "ge", "neg", "pos", "abs", "round"):
-    setattr(Truth, f"__{_name}__", _truth_operator(f"__{_name}__"))
+def _truth_unary(native: Callable[[Any], Any]) -> Callable[[Truth], Any]:
+    return lambda self: native(self.value)
+
+
+_LOGIC = (operator.and_, operator.or_, operator.xor)
+_OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift")
+for _name in (*_OPERATORS, "and", "or", "xor"):
+    _native = getattr(operator, _name + "_" * (_name in ("and", "or")))
+    setattr(Truth, f"__{_name}__", _truth_operator(_native, is_reflected=False))
+    setattr(Truth, f"__r{_name}__", _truth_operator(_native, is_reflected=True))
+for _name in ("lt", "le", "gt", "ge"):
+    _native = getattr(operator, _name)
+    setattr(Truth, f"__{_name}__", _truth_operator(_native, is_reflected=False))
+for _native in (operator.neg, operator.pos, operator.abs, operator.invert):
+    setattr(Truth, f"__{_native.__name__}__", _truth_unary(_native))
 
 
 def truth(run: Run, condition: sp.Basic) -> bool | Truth:
@@ -295,6 +473,13 @@ def operand(run: Run, value: UserValue) -> tuple[sp.Expr, bool] | None:
         return value.expr, value.is_int
     if isinstance(value, Truth):
         return value.number.expr, True
+    if isinstance(value, np.generic):
+        number = value.item()
+        is_short = value.dtype.itemsize < 8 and isinstance(number, float)
+        if is_short and math.isfinite(number):
+            run.session.is_single = True
+            return exact_number(value), False
+        return operand(run, number)
     if isinstance(value, int):
         return sp.Integer(int(value)), True
     if isinstance(value, float):
@@ -304,12 +489,10 @@ def operand(run: Run, value: UserValue) -> tuple[sp.Expr, bool] | None:
             )
         exact = number_of(value)
         return (run.session.prover.exact(value) if exact is None else exact), False
-    if isinstance(value, np.generic):
-        number = value.item()
-        is_short = value.dtype.itemsize < 8 and isinstance(number, float)
-        return (exact_number(value), False) if is_short else operand(run, number)
     if isinstance(value, Fraction):
         return exact_number(value), False
+    if isinstance(value, Decimal):
+        return sp.Rational(*value.as_integer_ratio()), False
     if isinstance(value, sp.Expr):
         return value, bool(value.is_integer)
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
@@ -317,21 +500,373 @@ def operand(run: Run, value: UserValue) -> tuple[sp.Expr, bool] | None:
     return None
 
 
+# --- records -------------------------------------------------------------------------------------
+
+
+def record(
+    run: Run,
+    native: Callable[..., Any],
+    args: tuple[Any, ...],
+    compute: Callable[[], Any],
+    names: Mapping[str, Any] | None = None,
+    *,
+    is_typed: bool = False,
+) -> Any:
+    """Returns the value of an operation on traced numbers, which becomes one record of the run.
+
+    Args:
+        run: The run of the function.
+        native: The operation as the user's function does it.
+        args: Its arguments.
+        compute: Returns its value.
+        names: Its arguments by name.
+        is_typed: Whether the type of the value is asked of ``native``, and not of ``compute``.
+    """
+    tape = run.tape
+    if tape.paused:
+        return compute()
+    given, named = recorded(args), {key: recorded(arg) for key, arg in (names or {}).items()}
+    unit: Any = None
+    is_special = is_typed or any(_is_special(arg) for arg in args)
+    tape.paused += 1
+    try:
+        value = compute()
+        if is_special:
+            unit = _native_unit(native, args, names or {})
+            value = _converted(run, value, unit)
+    except Exception as error:
+        tape.paused -= 1
+        if isinstance(error, ValueError | ZeroDivisionError) and _is_silent(native, args):
+            raise run.session.stopped(NotReal(f"the value is not finite: {error}")) from None
+        tape.call(native, given, named, raises=True)
+        raise
+    except BaseException:
+        tape.paused -= 1
+        raise
+    tape.paused -= 1
+    return _adopted(run, value, tape.call(native, given, named))
+
+
+def _is_silent(native: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    """Whether an operation gives NaN or an infinity where Python raises an exception."""
+    module = getattr(native, "__module__", "")
+    if module not in ("math", "_operator", "builtins", __name__):
+        return True
+    units = [_sample(arg) for arg in args if isinstance(arg, Number)] + list(args)
+    return any(hasattr(unit, "dtype") for unit in units)
+
+
+def recorded(value: Any) -> Any:
+    """Returns an argument of a record."""
+    if isinstance(value, Number | Truth):
+        return value.ref
+    if isinstance(value, np.ndarray):  # the function may change its own arrays later
+        return np.array(value) if value.flags.writeable else np.asarray(value)
+    if isinstance(value, tuple):
+        return tuple(map(recorded, value))
+    if isinstance(value, list):
+        return list(map(recorded, value))
+    return plain(native_of(value))
+
+
+def native_of(value: UserValue) -> Any:
+    """Returns the type or function of the user that a stand-in takes the place of."""
+    if isinstance(value, type | FunctionType):
+        return vars(value).get("native", value)
+    return value
+
+
+def _is_special(value: Any) -> bool:
+    if isinstance(value, Number | Truth):
+        return value.unit is not None
+    if type(value) in (list, tuple):
+        return any(map(_is_special, value))
+    return unit_of(value) is not None
+
+
+def _native_unit(native: Callable[..., Any], args: Any, names: Mapping[str, Any]) -> Any:
+    """The result of the operation for 1 of each type; TypeErrors are those of the function."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            return native(*map(_sample, args), **{key: _sample(arg) for key, arg in names.items()})
+        except (ValueError, ArithmeticError, LookupError) as error:
+            if isinstance(error, OverflowError):  # an integer that the dtype does not hold
+                raise
+            return None
+
+
+def _sample(value: Any) -> Any:
+    if isinstance(value, Number):
+        if value.unit is not None:
+            return value.unit
+        return 1 if value.is_int else 1.0
+    if isinstance(value, Truth):
+        return True if value.unit is None else value.unit
+    if isinstance(value, np.ndarray):
+        return np.asarray(value)
+    if isinstance(value, tuple):
+        return tuple(map(_sample, value))
+    if isinstance(value, list):
+        return list(map(_sample, value))
+    return plain(native_of(value))
+
+
+def _converted(run: Run, value: Any, unit: Any) -> Any:
+    """A value with the type of the function, in whose integers it wraps."""
+    if unit is None:
+        return value
+    if isinstance(value, Truth):
+        return Truth(run, value.condition, None if type(unit) is bool else unit)
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Number | int | float):
+        return value
+    if isinstance(value, int | float):
+        if unit_of(unit) is None or isinstance(value, np.generic):
+            return value
+        return type(unit_of(unit))(value) if isinstance(unit, np.generic) else value
+    if isinstance(unit, bool | np.bool_):
+        return value
+    own = unit_of(unit)
+    if own is None:
+        return value if isinstance(value, Mixed) else Number(run, value.expr, type(unit) is int)
+    dtype: Any = getattr(own, "dtype", None)
+    is_int = isinstance(own, np.generic | np.ndarray) and np.issubdtype(dtype, np.integer)
+    if isinstance(own, np.generic | np.ndarray):
+        if np.issubdtype(dtype, np.floating) and dtype.itemsize < 8:
+            run.session.is_single = True
+            if dtype.itemsize < 4:
+                raise run.session.refuse("arithmetic in float16", hint="use float32 or float64")
+    elif dtype is not None:
+        is_int = not (own.is_floating_point() or own.is_complex())
+    expr = value.expr
+    if is_int and isinstance(own, np.generic | np.ndarray):
+        expr = wrapped(run, expr, np.iinfo(dtype))
+    return Number(run, expr, bool(is_int), own)
+
+
+_FARTHEST = 1 << 53
+"""Steps until which integers of NumPy are looked at."""
+
+
+def wrapped(run: Run, expr: sp.Expr, info: Any) -> sp.Expr:
+    """Returns an integer as a fixed width holds it."""
+    low, high = int(info.min), int(info.max)
+    if fits(run, expr, info) is True:
+        return expr
+    return floor_mod(expr - low, high - low + 1) + low
+
+
+def fits(run: Run, expr: sp.Expr, info: Any) -> bool | sp.Basic:
+    """Returns True if a fixed width holds an integer at all steps of the run, or the condition."""
+    low, high = int(info.min), int(info.max)
+    if expr.is_Integer and low <= expr <= high:
+        return True
+    inside = sp.And(sp.Ge(expr, low, evaluate=False), sp.Le(expr, high, evaluate=False))
+    if inside in (sp.true, sp.false) or inside.free_symbols - {t} or run.first >= _FARTHEST:
+        return True if inside == sp.true else inside
+    end = _FARTHEST if run.end is None else min(run.end, _FARTHEST)
+    parts = run.session.prover.split(inside, run.first, end)
+    return True if len(parts) == 1 and parts[0].truth else inside
+
+
+def _adopted(run: Run, value: Any, ref: Ref) -> Any:
+    """A value as the result of a record; of what does not depend on the step, the run chose."""
+    if isinstance(value, Number):
+        return type(value)(run, value.expr, value.is_int, value.unit, ref)
+    if isinstance(value, Truth):
+        return Truth(run, value.condition, value.unit, ref)
+    if type(value) in (list, tuple):
+        items = (
+            _adopted(run, item, run.tape.call(operator.getitem, (ref, place), {}))
+            for place, item in enumerate(value)
+        )
+        return type(value)(items)
+    if isinstance(value, bool | int | float | np.generic):
+        run.tape.check(ref, plain(value))
+    return value
+
+
+def method(value: UserValue, name: str, *args: UserValue, **names: UserValue) -> Any:
+    """Calls a method of a number of the function."""
+    return getattr(value, name)(*args, **names)
+
+
+def attribute_of(number: Number, name: str) -> Any:
+    """Returns an attribute or method of a number as its type has it, or refuses it."""
+    kind, run = number.kind, number.run
+    sample = _sample(number)
+    if name.startswith("__array") or not hasattr(sample, name):
+        raise AttributeError(f"'{kind.__name__}' object has no attribute '{name}'")
+    make = _ATTRIBUTES.get(name)
+    if make is not None and not (name in _PARTS and issubclass(kind, Fraction)):
+        return record(run, getattr, (number, name), lambda: make(number), is_typed=True)
+    compute = _METHODS.get(name)
+    if compute is None:
+        raise run.session.refuse(
+            f"{name!r} of a {kind.__name__} that depends on the step", hint=SUPPORTED
+        )
+
+    def call(*args: UserValue, **names: UserValue) -> Any:
+        return record(
+            run,
+            method,
+            (number, name, *args),
+            lambda: compute(number, *args, **names),
+            names,
+            is_typed=True,
+        )
+
+    return call
+
+
+def _bit_length(number: Number) -> Any:
+    """The bits of an integer: the steps are split at the powers of 2."""
+    run, size = number.run, abs(number)
+    if run.end is None and run.certain(sp.Lt(size.expr, 1 << _MOST_BITS, evaluate=False)) is None:
+        raise run.session.refuse(
+            "'bit_length' of a number without a bound", hint="bound it, such as min(step, 1000)"
+        )
+    for bits in range(_MOST_BITS):
+        if run.decide(sp.Lt(size.expr, 1 << bits, evaluate=False)):
+            return ExactInt(bits)
+    raise run.session.refuse("'bit_length' of a number of more than 64 bits")
+
+
+_MOST_BITS = 64
+
+
+def _whole(number: Number) -> Any:
+    return truth(number.run, sp.Eq(floor_mod(number.expr, 1), 0, evaluate=False))
+
+
+def _same(number: Number, *_: UserValue, **__: UserValue) -> Number:
+    return number
+
+
+def _as_float(number: Number, *_: UserValue, **__: UserValue) -> Number:
+    return Number(number.run, number.expr)
+
+
+_ATTRIBUTES: Mapping[str, Callable[[Number], Any]] = {
+    "real": _same,
+    "imag": lambda number: Number(number.run, _ZERO, number.is_int),
+    "numerator": _same,
+    "denominator": lambda number: Number(number.run, _ONE, number.is_int),
+    "T": _same,
+}
+_PARTS = ("numerator", "denominator")
+
+_METHODS: Mapping[str, Callable[..., Any]] = {
+    "conjugate": _same,
+    "item": _same,
+    "tolist": _same,
+    "copy": _same,
+    "clone": _same,
+    "detach": _same,
+    "cpu": _same,
+    "numpy": _same,
+    "squeeze": _same,
+    "float": _as_float,
+    "double": _as_float,
+    "is_integer": _whole,
+    "bit_length": _bit_length,
+    "__floor__": lambda number: _floor(number),
+    "__trunc__": lambda number: _truncate(number),
+    "clip": lambda number, low=None, high=None: _clipped(number, low, high),
+    "clamp": lambda number, min=None, max=None: _clipped(number, min, max),
+}
+
+
+def _clipped(number: Number, low: Any, high: Any) -> Number:
+    expr = number.expr
+    for limit, kind in ((low, sp.Max), (high, sp.Min)):
+        read = None if limit is None else operand(number.run, limit)
+        if read is not None:
+            expr = kind(expr, read[0], evaluate=False)
+    return Number(number.run, expr, number.is_int)
+
+
+def _floor(number: Number) -> Number:
+    return number if number.is_int else Number(number.run, floored(number.expr), True)
+
+
+def _ceil(number: Number) -> Number:
+    return number if number.is_int else Number(number.run, -floored(-number.expr), True)
+
+
+def _truncate(number: Number) -> Number:
+    return _floor(number) if number >= 0 else _ceil(number)
+
+
+def truncated(number: Number) -> Number:
+    """Returns the integer part of a number, as ``int`` does."""
+    result: Number = record(
+        number.run, int, (number,), lambda: _truncate(number), is_typed=number.unit is not None
+    )
+    return result
+
+
 Pair = tuple[sp.Expr, bool]
 
 
-def _operation(self: Number, other: Any, make: Callable[[Run, Pair, Pair], Number]) -> Any:
-    read = operand(self.run, other)
+def operation(
+    self: Number, other: Any, native: Callable[[Any, Any], Any], *, is_reflected: bool = False
+) -> Any:
+    """Returns the value of an operator on a number and another operand."""
+    run = self.run
+    read = operand(run, other)
     if read is None:
-        return NotImplemented
-    return make(self.run, (self.expr, self.is_int), read)
+        return _foreign(self, other, native, is_reflected=is_reflected)
+    pair = (self.expr, self.is_int)
+    first, second, args = (
+        (read, pair, (other, self)) if is_reflected else (pair, read, (self, other))
+    )
+    check_types(self, other, native)
+    make = _MAKES[native]
+    if native in _BITS:
+        check_bits(self, native.__name__.strip("_"), other)
+    return record(run, native, args, lambda: make(run, first, second))
 
 
-def _reflected(self: Number, other: Any, make: Callable[[Run, Pair, Pair], Number]) -> Any:
-    read = operand(self.run, other)
-    if read is None:
+def _foreign(self: Number, other: Any, native: Any, *, is_reflected: bool) -> Any:
+    """The exception of an operand that is not a number, or a refusal."""
+    sample = _sample(self)
+    if isinstance(other, list | tuple | str | bytes) and native is operator.mul:
+        return NotImplemented  # a repetition
+    try:
+        value = native(other, sample) if is_reflected else native(sample, other)
+    except TypeError:
         return NotImplemented
-    return make(self.run, read, (self.expr, self.is_int))
+    except Exception:
+        value = other
+    what = f"an operation of the step with a {type(other).__name__}"
+    raise self.run.session.doubted(f"{what}, which gives a {type(value).__name__}")
+
+
+def check_types(self: Number, other: Any, native: Any) -> None:
+    """Refuses operations of Decimal that differ from those of numbers."""
+    kinds = [type(_sample(value)) for value in (self, other)]
+    if Decimal in kinds and native in (operator.floordiv, operator.mod, operator.pow):
+        raise self.run.session.refuse(f"{native.__name__} of a Decimal that depends on the step")
+    if native is operator.pow and any(issubclass(kind, Fraction) for kind in kinds):
+        raise self.run.session.refuse("a power of a Fraction that depends on the step")
+    is_integer_power = native is operator.pow and any(issubclass(k, np.integer) for k in kinds)
+    is_safe = isinstance(other, int | np.integer) and other >= 0
+    if is_integer_power and not is_safe and not any(issubclass(k, float) for k in kinds):
+        raise self.run.session.refuse("a power of an integer of NumPy with a negative exponent")
+
+
+def check_bits(self: Number, name: str, other: Any) -> None:
+    """Refuses operations on bits of anything but integers of Python."""
+    for value in (self, other):
+        sample = _sample(value)
+        if isinstance(sample, float):
+            raise TypeError(f"unsupported operand type(s) for {name}: 'float'")
+        if not isinstance(sample, int):
+            raise self.run.session.refuse(
+                f"bits of a {type(sample).__name__} that depends on the step",
+                hint="convert it with int()",
+            )
 
 
 def _add(run: Run, a: Pair, b: Pair) -> Number:
@@ -361,15 +896,11 @@ def _divide(run: Run, a: Pair, b: Pair) -> Number:
 def _floor_divide(run: Run, a: Pair, b: Pair) -> Number:
     check_divisor(run, b[0], "integer division or modulo by zero")
     is_int = a[1] and b[1]
-    if not is_int:
-        run.session.ties[a[0] / b[0]] = True
     return Number(run, a[0] if is_int and b[0] == 1 else floor_div(a[0], b[0]), is_int)
 
 
 def _modulo(run: Run, a: Pair, b: Pair) -> Number:
     check_divisor(run, b[0], "integer modulo by zero")
-    if not (a[1] and b[1]):
-        run.session.ties[a[0] / b[0]] = True
     return Number(run, floor_mod(a[0], b[0]), a[1] and b[1])
 
 
@@ -378,8 +909,10 @@ def _power(run: Run, a: Pair, b: Pair) -> Number:
     is_int = base_is_int and exponent_is_int
     if exponent.is_Integer and exponent >= 0:
         return Number(run, base**exponent, is_int)
+    # An integer to a negative power is a float.
+    is_int = is_int and run.decide(sp.Ge(exponent, 0, evaluate=False))
     if base.is_number and base > 0:
-        return Number(run, base**exponent, is_int and run.certain(sp.Ge(exponent, 0)) is True)
+        return Number(run, base**exponent, is_int)
     if run.decide(sp.Eq(base, 0, evaluate=False)):
         if run.decide(sp.Eq(exponent, 0, evaluate=False)):
             return Number(run, _ONE, is_int)
@@ -387,10 +920,113 @@ def _power(run: Run, a: Pair, b: Pair) -> Number:
             raise ZeroDivisionError("0.0 cannot be raised to a negative power")
         return Number(run, _ZERO, is_int)
     if not exponent_is_int and run.decide(sp.Lt(base, 0, evaluate=False)):
-        raise ValueError("a negative number to a fractional power is complex")
+        is_whole = sp.Eq(floor_mod(exponent, 1), 0, evaluate=False)
+        if is_whole == sp.false or (is_whole != sp.true and not run.decide(is_whole)):
+            raise run.session.stopped(NotReal("a negative number to a fractional power is complex"))
     is_fine = exponent.is_Rational and exponent.q > FINEST  # SymPy would work (1/24)**k out
     made = sp.Pow(base, exponent, evaluate=False) if is_fine else base**exponent
-    return Number(run, made, False)
+    return Number(run, made, is_int)
+
+
+def power_with_modulus(run: Run, base: Any, exponent: Any, modulus: Any) -> Any:
+    """Returns ``pow(base, exponent, modulus)`` of integers."""
+    for value in (base, exponent, modulus):
+        if not isinstance(_sample(value), int):
+            raise TypeError("pow() 3rd argument not allowed unless all arguments are integers")
+    if isinstance(exponent, Number | Truth) or not 0 <= exponent <= _LARGEST_EXPONENT:
+        raise run.session.refuse(
+            "pow with a modulus, and an exponent that depends on the step or is not in "
+            f"0..{_LARGEST_EXPONENT}",
+            hint="compute the power, and then its remainder",
+        )
+
+    def compute() -> Number:
+        divisor = run_operand(run, modulus)
+        if divisor == 0 or (divisor.free_symbols and run.decide(sp.Eq(divisor, 0))):
+            raise ValueError("pow() 3rd argument cannot be 0")
+        number = run_operand(run, base) ** sp.Integer(int(exponent))
+        return Number(run, floor_mod(number, divisor), True)
+
+    return record(run, pow, (base, exponent, modulus), compute)
+
+
+_LARGEST_EXPONENT = 64
+
+
+def run_operand(run: Run, value: UserValue) -> sp.Expr:
+    """Returns the expression of a number.
+
+    Raises:
+        TypeError: It is not a number.
+    """
+    read = operand(run, value)
+    if read is None:
+        raise TypeError(f"must be a real number, not {type(value).__name__}")
+    return read[0]
+
+
+def _shift_left(run: Run, a: Pair, b: Pair) -> Number:
+    if run.decide(sp.Lt(b[0], 0, evaluate=False)):
+        raise ValueError("negative shift count")
+    return _multiply(run, a, (sp.Integer(2) ** b[0], True))
+
+
+def _shift_right(run: Run, a: Pair, b: Pair) -> Number:
+    if run.decide(sp.Lt(b[0], 0, evaluate=False)):
+        raise ValueError("negative shift count")
+    return _floor_divide(run, a, (sp.Integer(2) ** b[0], True))
+
+
+def _masked(run: Run, a: Pair, b: Pair) -> sp.Expr:
+    """The common bits of two integers, one of which is known."""
+    number, mask = (a[0], b[0]) if b[0].is_Integer else (b[0], a[0])
+    if not mask.is_Integer:
+        raise run.session.refuse(
+            "bits of two numbers that depend on the step", hint="use // and % instead"
+        )
+    if mask < 0:  # all bits but some
+        return number - _masked(run, (number, True), (-mask - 1, True))
+    bits, place = int(mask), 0
+    terms: list[sp.Expr] = []
+    while bits:
+        zeros = (bits & -bits).bit_length() - 1
+        bits >>= zeros
+        place += zeros
+        ones = ((bits + 1) & ~bits).bit_length() - 1
+        bits >>= ones
+        high = number if place == 0 else floor_div(number, sp.Integer(2) ** place)
+        terms.append(floor_mod(high, sp.Integer(2) ** ones) * sp.Integer(2) ** place)
+        place += ones
+    return sp.Add(*terms)
+
+
+def _bit_and(run: Run, a: Pair, b: Pair) -> Number:
+    return Number(run, _masked(run, a, b), True)
+
+
+def _bit_or(run: Run, a: Pair, b: Pair) -> Number:
+    return Number(run, a[0] + b[0] - _masked(run, a, b), True)
+
+
+def _bit_xor(run: Run, a: Pair, b: Pair) -> Number:
+    return Number(run, a[0] + b[0] - 2 * _masked(run, a, b), True)
+
+
+_BITS = (operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift)
+_MAKES: Mapping[Callable[[Any, Any], Any], Callable[[Run, Pair, Pair], Number]] = {
+    operator.add: _add,
+    operator.sub: _subtract,
+    operator.mul: _multiply,
+    operator.truediv: _divide,
+    operator.floordiv: _floor_divide,
+    operator.mod: _modulo,
+    operator.pow: _power,
+    operator.and_: _bit_and,
+    operator.or_: _bit_or,
+    operator.xor: _bit_xor,
+    operator.lshift: _shift_left,
+    operator.rshift: _shift_right,
+}
 
 
 def floored(expr: sp.Expr) -> sp.Expr:

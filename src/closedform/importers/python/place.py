@@ -67,6 +67,10 @@ class Unreachable(BaseException):
     """Stops a run whose decisions contradict each other."""
 
 
+class NotReal(BaseException):
+    """Stops a run at a number that is complex, where Python raises no exception."""
+
+
 def place_of(frame: FrameType | None, codes: Container[int]) -> Place | None:
     """Returns the place of the innermost frame that runs one of some codes, by their ids."""
     while frame is not None:

@@ -13,29 +13,59 @@ import dis
 import functools
 import logging
 import math
+import operator
+import random
 import sys
+import threading
 import types
 import warnings
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from enum import Enum
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import sympy as sp
 
-from closedform.importers.python.containers import traced_copy
+from closedform.importers.python.containers import (
+    TracedArray,
+    TracedDict,
+    TracedList,
+    TracedSet,
+    TracedTuple,
+    local_array,
+    traced_copy,
+)
 from closedform.importers.python.exact import ExactFloat, ExactInt, exact_constant, number_of
 from closedform.importers.python.functions import (
+    FOLDS,
     called,
+    folded,
     has_traced,
     known_functions,
     loaded_modules,
     traced_type,
 )
-from closedform.importers.python.number import Number, Truth
+from closedform.importers.python.number import (
+    Number,
+    Truth,
+    native_of,
+    power_with_modulus,
+    record,
+)
 from closedform.importers.python.place import Place, Untraceable, UserValue
+from closedform.importers.python.purity import (
+    CONTAINER_TYPES,
+    IMMUTABLE_TYPES,
+    PURE,
+    is_immutable,
+    is_pure_function,
+)
 from closedform.importers.python.run import Run
-from closedform.language import Schedule, exact_number, t
+from closedform.importers.python.tape import plain
+from closedform.importers.python.text import Silent
+from closedform.language import Schedule, t
 
 _HEAP_TYPE = 1 << 9
 """The flag of types that are defined in Python."""
@@ -55,6 +85,22 @@ _REFUSED: Mapping[str, str] = {
 _REFUSED_NAMES = {
     "datetime": ("now", "today", "utcnow"),
     "torch": ("rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial", "load"),
+}
+_REFUSED_BUILTINS = {
+    "open": "reads or writes a file",
+    "input": "reads the keyboard",
+    "breakpoint": "stops the program",
+    "id": "gives an address",
+    "hash": "depends on the process",
+    "eval": "runs a text",
+    "exec": "runs a text",
+    "compile": "runs a text",
+    "globals": "gives variables outside of the function",
+    "locals": "gives variables by their names",
+    "vars": "gives variables by their names",
+    "dir": "gives variables by their names",
+    "delattr": "deletes an attribute",
+    "memoryview": "gives an address",
 }
 _HINT = "a schedule is a pure function of the step: compute the value before, and use it"
 
@@ -78,15 +124,22 @@ class Environment:
         self._cells: list[tuple[types.CellType, Any, str, types.FunctionType]] = []
         self._globals: list[tuple[Namespace, types.CodeType]] = []
         self._objects: list[tuple[Any, dict[str, Any], dict[str, Any]]] = []
+        self._outer: set[int] = set()
         self._reads: set[tuple[int, str]] = set()
+        self._writes: set[tuple[int, str]] = set()
+        self._assigned: set[tuple[int, str]] = set()
         self._free: set[int] = set()
+        self._copies: list[tuple[Any, tuple[Any, ...]]] = []
+        self._functions_made: list[tuple[types.FunctionType, dict[str, Any]]] = []
+        self._metaclasses: dict[type, type] = {}
+        self._raw: list[tuple[Any, dict[str, Any]]] = []
         self.builtins = self._traced_builtins()
 
     # --- runs --------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Forgets what an earlier run assigned."""
-        self._reads.clear()
+        self._assigned.clear()
         for made, attributes, slots in self._objects:
             _restore(made, attributes, slots)
 
@@ -99,7 +152,16 @@ class Environment:
         return self.wrap(module)
 
     def check_unchanged(self) -> None:
-        """Raises Untraceable if the run has assigned a variable outside of the function."""
+        """Raises Untraceable if the run has changed anything outside of the function."""
+        for copied, items in self._copies:
+            if not is_same(copied, items):
+                raise self._changed(f"a {type(copied).__mro__[2].__name__}")
+        for made, names in self._functions_made:
+            if not is_same(vars(made), tuple(names.items())):
+                raise self._changed(f"an attribute of the function {made.__name__!r}")
+        for owner, names in self._raw:
+            if not is_same(state_of(owner), tuple(names.items())):
+                raise self._changed(f"an attribute of {owner!r}")
         for cell, before, name, function in self._cells:
             if cell.cell_contents is not before:
                 raise self._stateful(function.__code__, name, ("STORE_DEREF", "DELETE_DEREF"))
@@ -107,6 +169,11 @@ class Environment:
             for name in stored(code, ("STORE_GLOBAL", "DELETE_GLOBAL")):
                 if namespace.get(name, _MISSING) is not namespace.loaded.get(name, _MISSING):
                     raise self._stateful(code, name, ("STORE_GLOBAL", "DELETE_GLOBAL"))
+
+    def _changed(self, what: str) -> Untraceable:
+        return self.session.refuse(
+            f"the function changes {what} that exists outside of it", hint=_HINT
+        )
 
     def _stateful(self, code: types.CodeType, name: str, ops: tuple[str, ...]) -> Untraceable:
         line = stored(code, ops).get(name, code.co_firstlineno)
@@ -128,7 +195,7 @@ class Environment:
         """Returns what takes the place of a value of the user."""
         if value is None or isinstance(value, bool | str | bytes | Number | Truth):
             return value
-        if isinstance(value, int | float | np.generic):
+        if type(value) in (int, float):
             return self.constant(value)
         known = self._known.get(id(value))
         if known is None:
@@ -138,29 +205,28 @@ class Environment:
         return known[1]
 
     def constant(self, value: UserValue) -> Any:
-        """Returns a number of the user with its exact value."""
-        if isinstance(value, ExactFloat | ExactInt | bool):
-            return value
-        if isinstance(value, np.generic):
-            number = value.item()
-            if isinstance(number, float) and value.dtype.itemsize < 8 and math.isfinite(number):
-                self.session.is_single = True
-                return exact_constant(number, exact_number(value))
-            return self.constant(number) if isinstance(number, int | float) else value
-        if isinstance(value, int):
-            return ExactInt(value) if type(value) is int else value
-        if not math.isfinite(value) or type(value) is not float:
+        """Returns a number of Python with its exact value."""
+        if type(value) is int:
+            return ExactInt(value)
+        if type(value) is not float or not math.isfinite(value):
             return value
         exact = number_of(value)
         return exact_constant(value, self.session.prover.exact(value) if exact is None else exact)
+
+    def adopt(self, value: UserValue) -> None:
+        """Lets the function use, and change, an object that is made anew for each run."""
+        self._known[id(value)] = (value, value)
 
     def _wrapped(self, value: Any) -> Any:
         # First of all: the attributes of a dict may be its keys.
         copied = traced_copy(value, self.session, self.wrap)
         if copied is not None:
+            if not isinstance(copied, np.ndarray):
+                self._copies.append((copied, items_of(copied)))
             return copied
         found = self._functions.get(id(value))
-        if found is not None:
+        is_number = isinstance(value, type) and issubclass(value, np.number | np.bool_)
+        if found is not None and not is_number:
             name, traced, is_single = found
             return called(value, name, traced, self.run, is_single=is_single)
         refusal = self._refusal(value)
@@ -191,12 +257,65 @@ class Environment:
             case type() if value.__module__ == "datetime":
                 return _Module(self, value)
             case type():
-                return {int: self.builtins["int"], float: self.builtins["float"]}.get(value, value)
+                return self._class(value)
+            case types.BuiltinMethodType() if not isinstance(
+                value.__self__, types.ModuleType | type | None
+            ) and not is_immutable(value.__self__):
+                return getattr(self.wrap(value.__self__), value.__name__)
         if isinstance(value, _CACHED):
             return self.wrap(value.__wrapped__)
+        if is_immutable(value):
+            return value
         if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
             return self.constant(value.item())
+        if isinstance(value, torch_tensor_types()):
+            return self._copied_tensor(value)
+        if isinstance(value, _FUNCTIONS) or _is_dispatched(value):
+            return self._in_c(value)
         return self._mirrored(value)
+
+    def _copied_tensor(self, value: Any) -> Any:
+        copied = value.detach().clone()
+        self._raw.append((copied, state_of(copied)))
+        return copied
+
+    def _in_c(self, value: Any) -> Any:
+        """A function in C: itself, if it is known to have no effects."""
+        if not is_pure_function(value):
+            owner = getattr(value, "__objclass__", None) or getattr(value, "__self__", None)
+            module = getattr(owner, "__name__", None) or getattr(value, "__module__", None)
+            name = f"{module or type(value).__name__}.{getattr(value, '__name__', value)}"
+            return self.refused(name, "is not known to be a function of its arguments alone")
+        if str(getattr(value, "__module__", "")).partition(".")[0] != "numpy":
+            return value
+
+        def function(*args: UserValue, **names: UserValue) -> Any:
+            given = {key: native_of(arg) for key, arg in names.items()}
+            return local_array(value(*map(native_of, args), **given))
+
+        function.native = value  # type: ignore[attr-defined]
+        return function
+
+    def _class(self, kind: type) -> Any:
+        """A class: numbers are made of steps; the methods of a user's class are rebuilt."""
+        if kind in (int, float):
+            return self.builtins[kind.__name__]
+        if kind is type:
+            return self.builtins["type"]
+        if issubclass(kind, np.number | np.bool_ | Fraction | Decimal):
+            return traced_type(kind, self.run)
+        if kind in CONTAINER_TYPES or issubclass(kind, BaseException | Enum):
+            if kind.__flags__ & _HEAP_TYPE:
+                self._raw.append((kind, state_of(kind)))
+            return kind
+        if issubclass(kind, IMMUTABLE_TYPES) and not kind.__flags__ & _HEAP_TYPE:
+            return kind
+        mirror = self._mirrored_class(kind) if kind.__module__ not in _REFUSED else None
+        if mirror is not None:
+            return mirror
+        if kind.__module__ in ("abc", "collections.abc", "numbers", "typing", "builtins"):
+            return kind
+        return self.refused(kind.__qualname__, "is not a class that can be traced")
 
     def _of_schedule(self, schedule: Schedule) -> Callable[[Any], Any]:
         """A schedule as a function of traced steps."""
@@ -204,7 +323,8 @@ class Environment:
         def at(step: UserValue) -> Any:
             if not isinstance(step, Number):
                 return self.constant(schedule(step))
-            return Number(self.run, schedule.bound.xreplace({t: step.expr}))
+            expr = schedule.bound.xreplace({t: step.expr})
+            return record(self.run, schedule, (step,), lambda: Number(self.run, expr))
 
         return at
 
@@ -213,11 +333,15 @@ class Environment:
 
         def on_expressions(*args: UserValue, **names: UserValue) -> Any:
             if has_traced(args) or has_traced(names.values()):
-                args = tuple(map(_as_expression, args))
-                names = {key: _as_expression(value) for key, value in names.items()}
+                expressions = tuple(map(_as_expression, args))
+                named = {key: _as_expression(value) for key, value in names.items()}
+                made = function(*expressions, **named)
+                if not isinstance(made, sp.Expr):
+                    raise self.session.refuse(
+                        f"a {type(made).__name__} of SymPy or closedform that depends on the step"
+                    )
+                return record(self.run, function, args, lambda: Number(self.run, made), names)
             made = function(*args, **names)
-            if isinstance(made, sp.Expr) and made.free_symbols:
-                return Number(self.run, made)
             return self.wrap(made) if isinstance(made, Schedule) else made
 
         return on_expressions
@@ -245,6 +369,10 @@ class Environment:
                 name: self.variable(name, value) for name, value in function.__kwdefaults__.items()
             }
         self._fill(made, function)
+        for name, value in vars(function).items():
+            if name != "__wrapped__":
+                vars(made)[name] = self.wrap(value)
+        self._functions_made.append((made, dict(vars(made))))
         self._globals += [(namespace, each) for each in all_codes(code)]
         return made
 
@@ -290,24 +418,35 @@ class Environment:
     # --- objects -----------------------------------------------------------------------------
 
     def _mirrored(self, value: Any) -> Any:
-        """An object with rebuilt methods and a copy of its attributes; itself where impossible."""
-        mirror = self._mirrored_class(type(value))
-        if mirror is None:
-            return value
+        """An object with rebuilt methods and a copy of its attributes.
+
+        Raises:
+            Untraceable: It cannot be copied so: it may have a state.
+        """
+        kind = type(value)
+        mirror = None if isinstance(value, _STATES) else self._mirrored_class(kind)
         try:
-            made: Any = object.__new__(mirror)
+            if mirror is None:
+                raise TypeError
+            made: Any = object.__new__(mirror) if kind is not _NAMESPACE else mirror()
         except TypeError:
-            return value
-        names = [name for kind in type(value).__mro__ for name in _slots(kind)]
+            raise self.session.refuse(
+                f"the function uses a {kind.__module__}.{kind.__qualname__}, "
+                "which may have a state",
+                hint="compute what it gives before, and use a list or a number",
+            ) from None
+        names = [name for base in kind.__mro__ for name in _slots(base)]
         slots = {name: getattr(value, name) for name in names if hasattr(value, name)}
         attributes = dict(getattr(value, "__dict__", {}))
         _restore(made, attributes, slots)
         self._objects.append((made, attributes, slots))
+        self._outer.add(id(made))
         return made
 
     def _mirrored_class(self, kind: type) -> type | None:
         """A subclass whose methods, also those that are inherited, are rebuilt."""
-        if not kind.__flags__ & _HEAP_TYPE or issubclass(kind, type | BaseException | Enum):
+        is_python = bool(kind.__flags__ & _HEAP_TYPE) or kind is _NAMESPACE
+        if not is_python or issubclass(kind, type | BaseException | Enum):
             return None
         known = self._known.get(id(kind))
         if known is not None and known[1] is not kind:
@@ -315,17 +454,28 @@ class Environment:
             return mirrored
         parents = [self._mirrored_class(base) for base in kind.__bases__]
         bases = (*(parent for parent in parents if parent is not None), kind)
-        metaclass: Any = type(kind)
         try:
+            metaclass: Any = self._metaclass(type(kind))
             made: type = metaclass(kind.__name__, bases, {"__module__": kind.__module__})
         except TypeError:
             return None
         self._known[id(kind)] = (kind, made)
+        self._known[id(made)] = (made, made)
         for name, member in list(vars(kind).items()):
             if isinstance(member, _MEMBERS) and name not in _OBSERVED:
                 type.__setattr__(made, name, _Member(self, made, name, member))
         _observe(made, self)
         return made
+
+    def _metaclass(self, kind: type) -> type:
+        """A metaclass whose classes refuse to be changed, and wrap their attributes."""
+        if issubclass(kind, _Guarded):
+            return kind
+        known = self._metaclasses.get(kind)
+        if known is None:
+            known = type("Class", (_Guarded, kind), {"environment": self})
+            self._metaclasses[kind] = known
+        return known
 
     def member(self, member: UserValue) -> Any:
         """Returns a function, property or other member of a class with rebuilt functions."""
@@ -349,7 +499,14 @@ class Environment:
         """Returns an attribute of a mirrored object, and notes that it was read."""
         if isinstance(value, types.MethodType) and value.__self__ is owner:
             return value
-        self._reads.add((id(owner), name))
+        key = (id(owner), name)
+        if key[0] not in self._outer:  # an object that the function makes
+            own = _dict_of(owner)
+            return value if name in own else self.wrap(value)
+        if key in self._assigned:
+            return value
+        self._reads.add(key)
+        self._check_state(key)
         return self.variable(name, value)
 
     def allow_assignments(self, owner: UserValue) -> None:
@@ -360,14 +517,21 @@ class Environment:
         """Assigns an attribute of a mirrored object for the rest of the run.
 
         Raises:
-            Untraceable: It was read before: the object has a state.
+            Untraceable: It is read before, on this path or on another one: the object has a state.
         """
-        if (id(owner), name) in self._reads and id(owner) not in self._free:
+        key = (id(owner), name)
+        if key[0] in self._outer:
+            self._assigned.add(key)
+            self._writes.add(key)
+            self._check_state(key)
+        object.__setattr__(owner, name, value)
+
+    def _check_state(self, key: tuple[int, str]) -> None:
+        if key in self._reads and key in self._writes and key[0] not in self._free:
             raise self.session.refuse(
-                f"the function reads the attribute {name!r} and then assigns it: it has a state",
+                f"the function reads the attribute {key[1]!r} and then assigns it: it has a state",
                 hint=_HINT,
             )
-        object.__setattr__(owner, name, value)
 
     # --- modules and builtins ----------------------------------------------------------------
 
@@ -398,19 +562,163 @@ class Environment:
         return refuse
 
     def _traced_builtins(self) -> dict[str, Any]:
+        kinds = {"int": traced_type(int, self.run), "float": traced_type(float, self.run)}
+        folds = {
+            native.__name__: folded(native, traced, self.run) for native, traced in FOLDS.items()
+        }
+        refused = {name: self.refused(name, reason) for name, reason in _REFUSED_BUILTINS.items()}
         return {
-            **vars(builtins),
-            "int": traced_type(int),
-            "float": traced_type(float),
-            **{
-                name: called(value, name, self._functions[id(value)][1], self.run)
-                for name, value in (("max", builtins.max), ("min", builtins.min))
-            },
+            **PURE,
+            **kinds,
+            **folds,
+            **refused,
+            "type": _type_of(self),
+            "isinstance": self._isinstance,
+            "issubclass": self._issubclass,
+            "getattr": self._getattr,
+            "hasattr": self._hasattr,
+            "setattr": self._setattr,
+            "pow": self._pow,
             "__import__": self._imported,
             "print": _Silent(self, "print"),
-            "open": self.refused("open", "reads or writes a file"),
-            "input": self.refused("input", "reads the keyboard"),
         }
+
+    def _pow(self, base: UserValue, exp: UserValue, mod: UserValue = None) -> Any:
+        if mod is None:
+            return base**exp
+        if has_traced((base, exp, mod)):
+            return power_with_modulus(self.run, base, exp, mod)
+        return pow(plain(base), plain(exp), plain(mod))
+
+    def native_class(self, kind: UserValue) -> Any:
+        """Returns the class, or the tuple of classes, that a stand-in takes the place of."""
+        if isinstance(kind, tuple):
+            return tuple(map(self.native_class, kind))
+        return native_of(kind)
+
+    def _isinstance(self, value: UserValue, kind: UserValue) -> bool:
+        if isinstance(value, Number | Truth):
+            return issubclass(value.kind, self.native_class(kind))
+        return isinstance(value, kind)
+
+    def _issubclass(self, value: UserValue, kind: UserValue) -> bool:
+        return issubclass(self.native_class(value), self.native_class(kind))
+
+    def _hasattr(self, owner: UserValue, name: str) -> bool:
+        if isinstance(owner, Number | Truth):
+            return hasattr(owner.kind, name)
+        return hasattr(owner, name)
+
+    def _getattr(self, owner: UserValue, name: str, *default: UserValue) -> Any:
+        if isinstance(owner, Number | Truth) and not hasattr(owner.kind, name):
+            if default:
+                return default[0]
+            raise AttributeError(f"'{owner.kind.__name__}' object has no attribute '{name}'")
+        return getattr(owner, name, *default)
+
+    def _setattr(self, owner: UserValue, name: str, value: UserValue) -> None:
+        setattr(owner, name, value)
+
+    def kind_of(self, value: UserValue) -> Any:
+        """Returns what ``type`` of a value gives."""
+        if isinstance(value, Number | Truth):
+            return self.wrap(value.kind)
+        for mirror, native in _NATIVES.items():
+            if type(value) is mirror:
+                return self.wrap(native)
+        return self.wrap(type(value))
+
+
+class _Guarded(type):
+    """The class of mirrored classes."""
+
+    environment: Environment
+
+    def __setattr__(cls, name: str, value: UserValue) -> None:
+        if not name.startswith(("__", "_abc")):
+            raise cls.environment.session.refuse(
+                f"the function assigns the attribute {name!r} of the class {cls.__name__!r}: "
+                "it has a state",
+                hint=_HINT,
+            )
+        super().__setattr__(name, value)
+
+    def __delattr__(cls, name: str) -> None:
+        raise cls.environment.session.refuse(
+            f"the function deletes the attribute {name!r} of the class {cls.__name__!r}", hint=_HINT
+        )
+
+    def __getattribute__(cls, name: str) -> Any:
+        value = super().__getattribute__(name)
+        if name.startswith(("_", "mro")) or isinstance(value, types.MethodType):
+            return value
+        return type.__getattribute__(cls, "environment").variable(name, value)
+
+
+def _type_of(environment: Environment) -> type:
+    """The class in the place of ``type``, which is ``int`` of a step."""
+
+    class Kind(type):
+        def __call__(cls, *args: Any, **names: Any) -> Any:
+            if len(args) == 1 and not names:
+                return environment.kind_of(args[0])
+            return type(*args, **names)
+
+        def __instancecheck__(cls, value: object) -> bool:
+            return isinstance(value, type)
+
+    return Kind("type", (type,), {})
+
+
+def torch_tensor_types() -> tuple[type, ...]:
+    """Returns the type of tensors, if torch is imported."""
+    torch = sys.modules.get("torch")
+    return () if torch is None or not hasattr(torch, "Tensor") else (torch.Tensor,)
+
+
+def state_of(owner: UserValue) -> dict[str, Any]:
+    """Returns what a function could change in an object that is used as it is."""
+    if hasattr(owner, "_version"):
+        return {"_version": ExactInt(owner._version)}
+    return {key: value for key, value in vars(owner).items() if not key.startswith(("__", "_abc"))}
+
+
+def items_of(copied: UserValue) -> tuple[Any, ...]:
+    """Returns the items of a container."""
+    return tuple(dict.items(copied)) if isinstance(copied, dict) else tuple(copied)
+
+
+def is_same(owner: UserValue, items: tuple[Any, ...]) -> bool:
+    """Returns whether a container has the items that it had, which are the same objects."""
+    if len(owner) != len(items):
+        return False
+    if isinstance(owner, dict):
+        return all(
+            name in owner and _is_same_item(dict.__getitem__(owner, name), value)
+            for name, value in items
+        )
+    if isinstance(owner, set):
+        return all(set.__contains__(owner, item) for item in items)
+    return all(map(operator.is_, owner, items))
+
+
+def _is_same_item(value: Any, before: Any) -> bool:
+    return value is before or (isinstance(before, ExactInt) and int(value) == int(before))
+
+
+def _dict_of(owner: Any) -> Mapping[str, Any]:
+    """The attributes of an object that are not those of its class."""
+    try:
+        attributes: Mapping[str, Any] = object.__getattribute__(owner, "__dict__")
+    except AttributeError:
+        return {}
+    return attributes
+
+
+def _is_dispatched(value: Any) -> bool:
+    """Whether a value is a function of NumPy or jax that has a type of its own."""
+    module = str(type(value).__module__).partition(".")[0]
+    return callable(value) and module in ("numpy", "jax", "jaxlib")
 
 
 class Namespace(dict[str, Any]):
@@ -441,11 +749,23 @@ class _Module:
         reason = _REFUSED.get(self._module.__name__)
         if reason is not None and callable(value):
             return environment.refused(f"{self._module.__name__}.{name}", reason)
+        if reason is not None and not isinstance(
+            value, int | float | str | types.ModuleType | None
+        ):
+            raise environment.session.refuse(f"{self._module.__name__}.{name} {reason}", hint=_HINT)
         package = str(getattr(self._module, "__module__", self._module.__name__))
         if name in _REFUSED_NAMES.get(package, ()):
             kind = "reads the time" if package == "datetime" else "draws random numbers"
             return environment.refused(f"{self._module.__name__}.{name}", kind)
         return environment.wrap(value)
+
+    def __setattr__(self, name: str, value: UserValue) -> None:
+        if name in ("_environment", "_module"):
+            object.__setattr__(self, name, value)
+            return
+        raise self._environment.session.refuse(
+            f"the function assigns {name!r} of {self._module.__name__}", hint=_HINT
+        )
 
 
 _MISSING = object()
@@ -458,7 +778,27 @@ _MEMBERS = (
     functools.cached_property,
     _CACHED,
 )
-_OBSERVED = ("__getattribute__", "__setattr__", "__init__", "__new__", "__init_subclass__")
+_OBSERVED = ("__getattribute__", "__setattr__", "__new__", "__init_subclass__")
+_NAMESPACE = types.SimpleNamespace
+_STATES = (random.Random, threading.local)
+"""Objects of Python classes that have a state."""
+_FUNCTIONS = (
+    types.BuiltinFunctionType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+    types.MethodDescriptorType,
+    types.ClassMethodDescriptorType,
+    np.ufunc,
+)
+_NATIVES = {
+    ExactInt: int,
+    ExactFloat: float,
+    TracedList: list,
+    TracedTuple: tuple,
+    TracedDict: dict,
+    TracedSet: set,
+    TracedArray: np.ndarray,
+}
 
 
 class _Member:
@@ -476,7 +816,7 @@ class _Member:
         return made.__get__(owner, kind)
 
 
-class _Silent:
+class _Silent(Silent):
     """A logger, or a function that only reports: it does nothing."""
 
     def __init__(self, environment: Environment, name: str) -> None:

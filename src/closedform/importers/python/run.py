@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import sympy as sp
 from sympy.core.relational import Relational
@@ -21,6 +22,7 @@ from sympy.core.relational import Relational
 from closedform.effort import UNLIMITED, Effort, spend
 from closedform.importers.python.place import Place, Unreachable, Untraceable, current_place
 from closedform.importers.python.prover import Prover, interval_facts
+from closedform.importers.python.tape import Tape
 from closedform.language import t
 
 
@@ -46,6 +48,8 @@ class Limits:
 
 
 LIMITS = Limits()
+
+Signal = TypeVar("Signal", bound=BaseException)
 
 # Units of work for one decision, with the arithmetic of SymPy before it.
 _PER_DECISION = 300
@@ -88,10 +92,13 @@ class Session:
         pending: The parts of the steps that are still to be run.
         splits: How often the runs split at each line.
         notes: What the report says.
-        ties: Numbers in floats that the function compares with 0, or floors (True).
         effort: When the trace stops.
         runs: The number of runs.
         is_single: Whether the function computes in float32.
+        stop: The signal that stopped the run: no handler of the function can take it back.
+        doubt: The refusal of a run that returns a value, after an exception that is not the
+            function's own.
+        is_over: Whether the function has returned, so that texts are only those of errors.
     """
 
     prover: Prover
@@ -102,18 +109,34 @@ class Session:
     pending: list[Task] = field(default_factory=list)
     splits: Counter[Place | None] = field(default_factory=Counter)
     notes: dict[str, None] = field(default_factory=dict)
-    ties: dict[sp.Expr, bool] = field(default_factory=dict)
     effort: Effort = UNLIMITED
     runs: int = 0
     is_single: bool = False
+    stop: BaseException | None = None
+    doubt: Untraceable | None = None
+    is_over: bool = False
 
     def place(self) -> Place | None:
         """Returns the line of the user's function that is running."""
         return current_place(self.codes)
 
     def refuse(self, what: str, hint: str | None = None) -> Untraceable:
-        """Returns the signal that stops the run at the line that is running."""
-        return Untraceable(what, self.place(), hint)
+        """Returns the signal that stops the run at the line that is running.
+
+        The session keeps it, since ``except BaseException`` of the function may catch it.
+        """
+        return self.stopped(Untraceable(what, self.place(), hint))
+
+    def doubted(self, what: str) -> TypeError:
+        """Returns an exception of a run that may raise it, but not handle it."""
+        self.doubt = Untraceable(what, self.place(), "compute each number by itself")
+        return TypeError(what)
+
+    def stopped(self, signal: Signal) -> Signal:
+        """Returns a signal that stops the run, and keeps the first one."""
+        if self.stop is None:
+            self.stop = signal
+        return signal
 
 
 class Run:
@@ -130,6 +153,7 @@ class Run:
     first: int
     end: int | None
     assumed: list[Decision]
+    tape: Tape
     _known: dict[sp.Basic, bool]
     _decisions: int
 
@@ -138,6 +162,9 @@ class Run:
         self.first = task.first
         self.end = task.end
         self.assumed = list(task.assumed)
+        self.tape = Tape()
+        self.session.stop = self.session.doubt = None
+        self.session.is_over = False
         self._known = {}
         self._decisions = 0
         for condition, holds in task.assumed:
@@ -150,6 +177,8 @@ class Run:
 
     def decide(self, condition: sp.Basic) -> bool:
         """Returns the truth of a condition on the steps of the run, which may become fewer."""
+        if self.session.stop is not None:
+            raise self.session.stop  # a handler of the function has caught it
         if condition in (sp.true, sp.false):
             return bool(condition)
         known = self._known.get(condition)
@@ -230,7 +259,7 @@ class Run:
             if self.decide(sp.Eq(expr, number, evaluate=False)):
                 return int(number)
         if self._is_exhausted(expr, tried):
-            raise Unreachable
+            raise self.session.stopped(Unreachable())
         raise self._too_many(what, expr)
 
     def _too_many(self, what: str, expr: sp.Expr) -> Untraceable:

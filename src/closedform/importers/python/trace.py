@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
@@ -13,10 +14,19 @@ import sympy as sp
 
 from closedform.effort import Effort
 from closedform.errors import DefinitionError, TraceError, nearest
-from closedform.importers.python.compare import Comparison, compare, steps_of
+from closedform.importers.python.compare import (
+    SINGLE_TOLERANCE,
+    TOLERANCE,
+    Comparison,
+    FloatModel,
+    RoundedSteps,
+    compare,
+    steps_of,
+)
 from closedform.importers.python.join import Cell, Outcome, Raised, cells_of, joined, refined
-from closedform.importers.python.number import Number, operand
+from closedform.importers.python.number import Number, operand, recorded
 from closedform.importers.python.place import (
+    NotReal,
     Place,
     Unreachable,
     Untraceable,
@@ -26,6 +36,7 @@ from closedform.importers.python.place import (
 from closedform.importers.python.prover import Prover
 from closedform.importers.python.rebuild import Environment
 from closedform.importers.python.run import LIMITS, Limits, Run, Session, Task, negation
+from closedform.importers.python.tape import STEP, Conditioning, End
 from closedform.language import Schedule, hyper, t
 from closedform.language.substitution import substituted
 
@@ -62,7 +73,8 @@ class TraceReport:
             f"largest difference {found.largest_difference:.3g}"
         ]
         if found.rounded:
-            lines.append(f"the function rounds to another branch at steps {found.rounded}")
+            steps = ", ".join(map(str, found.rounded))
+            lines.append(f"the function rounds to another value at steps {steps}")
         lines += [f"no value {raised}" for raised in self.raises]
         return "\n".join([*lines, *self.notes])
 
@@ -322,15 +334,29 @@ class _Tracer:
         """Returns the outcome of the function on a part of the steps of a task."""
         self.run.begin(task)
         self._environment.begin()
+        error: BaseException | None = None
         try:
             value = call(Number(self.run, t, True))
+            self.session.is_over = True
             read = self._read(value)
-        except Unreachable:
-            return None
-        except Exception as error:
-            return self._raised(error)
+            self.run.tape.result = recorded(value)
+        except (Exception, Untraceable, Unreachable, NotReal) as raised:
+            error = raised
+        self.session.is_over = True
+        if self.session.stop is not None:  # whatever a handler of the function made of it
+            error = self.session.stop
+        match error:
+            case Unreachable():
+                return None
+            case Untraceable():
+                raise error
+            case Exception() | NotReal():
+                self.run.tape.result = End.RAISES
+                return self._raised(error)
+        if self.session.doubt is not None:
+            raise self.session.doubt
         self._environment.check_unchanged()
-        return Outcome(self.run.task, read)
+        return Outcome(self.run.task, read, self.run.tape)
 
     def _read(self, value: Any) -> sp.Expr:
         read = operand(self.run, value)
@@ -343,9 +369,9 @@ class _Tracer:
             )
         return read[0]
 
-    def _raised(self, error: Exception) -> Outcome | None:
+    def _raised(self, error: Exception | NotReal) -> Outcome | None:
         """An exception of the function, which it raises without a trace, too."""
-        task = self.run.task
+        task, tape = self.run.task, self.run.tape
         place = place_of_exception(error, self.session.codes)
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raised = Raised(task.first, task.end, tuple(task.facts), text, place)
@@ -355,7 +381,7 @@ class _Tracer:
         if self.session.symbols or self.program.original is None:
             if is_internal:
                 raise Untraceable(text, place) from None
-            return Outcome(task, raised) if unbound or witness is not None else None
+            return Outcome(task, raised, tape) if unbound or witness is not None else None
         if witness is None:
             if self.session.prover.decide(sp.false, self.run.facts()) is not True:
                 self.session.notes[f"not excluded: {raised}"] = None
@@ -364,9 +390,15 @@ class _Tracer:
             value = self.program.original(witness)
         except Exception as own:
             text = f"{type(own).__name__}: {own}" if str(own) else type(own).__name__
-            return Outcome(task, replace(raised, exception=text))
-        if isinstance(value, complex):
-            return Outcome(task, replace(raised, exception=f"the value is complex: {value}"))
+            return Outcome(task, replace(raised, exception=text), tape)
+        if isinstance(value, complex) and not isinstance(value, float):
+            reason = f"the value is complex: {value}"
+            return Outcome(task, replace(raised, exception=reason), tape)
+        if isinstance(value, float) and not math.isfinite(value):
+            return Outcome(task, replace(raised, exception=f"the value is {value}"), tape)
+        watch = Conditioning(TOLERANCE)
+        if tape.run({STEP: witness}, watch) is End.ANOTHER and watch.is_sensitive:
+            return Outcome(task, raised, tape)  # in floats it is not raised
         raise Untraceable(
             f"{text}, which the function does not raise with an integer as the step", place
         ) from None
@@ -454,7 +486,7 @@ class Traced:
         )
         if schedule.open or not is_callable or self.program.original is None:
             self.session.notes["not compared: a hyperparameter has no value"] = None
-            comparison = Comparison(0, 0.0, None, ())
+            comparison = Comparison(0, 0.0, None, RoundedSteps((), None))
         else:
             comparison = self._comparison(schedule, values)
         report = TraceReport(
@@ -481,19 +513,22 @@ class Traced:
             cell if cell.value is None else Cell(cell.first, cell.end, bound(cell.value))
             for cell in self.cells
         ]
-        leaves = [bound(o.value) for o in self.outcomes if not isinstance(o.value, Raised)]
         near = [int(v) + d for v in values.values() if isinstance(v, int) for d in (-1, 0, 1)]
         if session.is_single:
             session.notes["the function computes in float32, the schedule in exact numbers"] = None
+        model = FloatModel(
+            tuple(cells),
+            tuple(self.outcomes),
+            session.prover,
+            {**{s.name: number for s, number in known.items()}, **values},
+            SINGLE_TOLERANCE if session.is_single else TOLERANCE,
+        )
         with _Restored(getattr(original, "__self__", original)), redirect_stdout(StringIO()):
             return compare(
                 original,  # type: ignore[arg-type]
-                cells,
-                leaves,
-                session.prover,
+                model,
                 self.program.name,
                 steps_of(cells, near),
-                ties={bound(expr): is_whole for expr, is_whole in session.ties.items()},
                 is_single=session.is_single,
             )
 

@@ -142,8 +142,11 @@ def test_invalid_claims_are_refused() -> None:
     assert str(caught.value) == (
         "verify takes claims, got str 'total': make them with closedform.claims"
     )
-    with pytest.raises(VerificationError, match="budget must be above 0 seconds, got 0"):
-        WARMED.verify(budget=0)
+    for wrong in (0, -1, float("nan"), float("inf"), True, "3"):
+        with pytest.raises(VerificationError, match="effort must be a number above 0, got "):
+            WARMED.verify(effort=wrong)  # type: ignore[arg-type]
+        with pytest.raises(VerificationError, match="budget must be a number of seconds above 0"):
+            WARMED.verify(budget=wrong)  # type: ignore[arg-type]
 
 
 # --- decided -------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ denominators), so a claim holds the goals that it presumes beside its own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -38,15 +39,20 @@ def allowed(
     Raises:
         VerificationError: One of them is not above 0.
     """
-    if not effort > 0:
-        raise VerificationError(f"effort must be above 0, got {effort!r}")
-    if budget is not None and not budget > 0:
-        raise VerificationError(f"budget must be above 0 seconds, got {budget!r}")
+    if not _is_above_zero(effort):
+        raise VerificationError(f"effort must be a number above 0, got {effort!r}")
+    if budget is not None and not _is_above_zero(budget):
+        raise VerificationError(f"budget must be a number of seconds above 0, got {budget!r}")
     return Effort.of(units * effort, budget)
 
 
 NOTHING_PARTIAL = "its form"
 """The tactic of claims without goals: nothing in the expression can fail."""
+
+
+def _is_above_zero(number: object) -> bool:
+    is_number = isinstance(number, int | float) and not isinstance(number, bool)
+    return is_number and 0 < number < math.inf  # type: ignore[operator]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from closedform.errors import ConfigError
 from closedform.recipes import read_document
 from closedform.recipes.document import Document, interpolated
 from closedform.recipes.documents.values import Call, Reference, Unresolved
+from closedform.recipes.inheritance import merged
 
 
 def document(text: str, name: str, folder: Path) -> Document:
@@ -136,3 +137,40 @@ def test_hostile_file_is_refused_or_left_open_in_little_time(name: str, tmp_path
     assert len(repr(found)) < 2_000_000
     # Thousandths of a second; without limits, minutes or all of the memory.
     assert time.process_time() - begin < 20
+
+
+@pytest.mark.parametrize("parts", [65, 25_000])
+@pytest.mark.parametrize("key", ["a", '"a b"', "'a'", 'a . "b"'])
+def test_a_dotted_key_of_toml_has_a_limit(parts: int, key: str, tmp_path: Path) -> None:
+    """tomllib needs more than 2 GiB for 25,000 parts."""
+    name = ".".join([key] * parts)
+    for text in (f"{name} = 1", f"[{name}]", f"x = {{ {name} = 1 }}"):
+        with pytest.raises(ConfigError, match="parts, expected at most 64"):
+            document(text, "t.toml", tmp_path)
+    short = ".".join(f"k{place}" for place in range(60))
+    assert document(f"{short} = 1", "t.toml", tmp_path).content["k0"]
+
+
+BAD_PATHS = ("a\0b.yaml", "a" * 5000, "\ud800.yaml", "a" * 300 + ".yaml")
+
+
+@pytest.mark.parametrize("path", BAD_PATHS, ids=["null", "long", "surrogate", "long name"])
+def test_a_path_that_no_file_has_is_refused(path: str, tmp_path: Path) -> None:
+    config = read_document({"_base_": path, "x": 1})
+    with pytest.raises(ConfigError):
+        merged(config, tmp_path)
+    with pytest.raises(ConfigError):
+        read_document(path)
+    with pytest.raises(ConfigError):
+        merged(read_document({"defaults": [path], "x": 1}), tmp_path)
+
+
+def test_a_package_has_a_limit(tmp_path: Path) -> None:
+    (tmp_path / "b.yaml").write_text("x: 1")
+    for parts, is_read in ((60, True), (65, False), (100_000, False)):
+        config = read_document({"defaults": ["b@" + ".".join(["a"] * parts)]})
+        if is_read:
+            assert merged(config, tmp_path).content["a"]
+            continue
+        with pytest.raises(ConfigError, match="parts, expected at most 64"):
+            merged(config, tmp_path)

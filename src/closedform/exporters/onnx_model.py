@@ -166,6 +166,8 @@ def checked_path(path: object) -> Path:
             f"path must be the path of a file or folder, got {shown(path)}",
             hint='give one, such as "lr.onnx"; closedform.compile writes no file',
         )
+    if "\0" in str(path):
+        raise ExportError(f"a path has no null byte, got {shown(path)}")
     return Path(path)
 
 

@@ -19,7 +19,7 @@ from closedform.errors import ConfigError
 from closedform.recipes.documents.command_line import parsed_command_line
 from closedform.recipes.documents.gin_text import parsed_gin
 from closedform.recipes.documents.json_text import parsed_json, parsed_toml
-from closedform.recipes.documents.limits import MAX_BYTES, Budget
+from closedform.recipes.documents.limits import MAX_BYTES, Budget, checked_path
 from closedform.recipes.documents.python_text import PythonText, parsed_python
 from closedform.recipes.documents.values import Unresolved
 from closedform.recipes.documents.yaml_text import parsed_yaml
@@ -166,9 +166,10 @@ def text_of(path: Path) -> str:
     Raises:
         ConfigError: There is none, it is larger, or it is not UTF-8.
     """
-    if not path.is_file():
-        raise ConfigError("there is no such file", where=str(path))
+    checked_path(str(path), "a config")
     try:
+        if not path.is_file():
+            raise ConfigError("there is no such file", where=str(path))
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:

@@ -17,7 +17,7 @@ from typing import Any
 
 from closedform.errors import ConfigError, nearest
 from closedform.recipes.document import Document, Form, document_of, text_of
-from closedform.recipes.documents.limits import MAX_BYTES
+from closedform.recipes.documents.limits import MAX_BYTES, checked_keys, checked_path
 
 MAX_FILES = 200
 """The most files of one config, each counted as often as it is merged."""
@@ -61,6 +61,7 @@ class Files:
                 f"a config must have at most {MAX_FILES} further files, or one includes itself",
                 where=self.source,
             )
+        checked_path(path, self.source)
         if path.startswith(("/", "../")) or path == "..":
             raise ConfigError(
                 f"the file {path!r} is outside of the given files",
@@ -89,6 +90,7 @@ class Files:
 
     def has(self, path: str) -> bool:
         """Returns whether there is a file of a path."""
+        checked_path(path, self.source)
         if isinstance(self.texts, Mapping):
             return path in self.texts
         return not path.startswith(("/", "..")) and (self.texts / path).is_file()
@@ -116,7 +118,7 @@ def merged(document: Document, given: Given) -> Document:
         files = Files(given, document.source)
         place = ""
     else:
-        folder = Path(given).resolve()
+        folder = Path(checked_path(str(given), document.source)).resolve()
         if not folder.is_dir():
             raise ConfigError(f"{str(given)!r} is not a directory", where=document.source)
         files = Files(folder, document.source)
@@ -204,7 +206,9 @@ def _with_defaults(content: Mapping[str, Any], place: str, files: Files) -> dict
                 continue
             found = _read(path, files)
             header = found.pop(_PACKAGE_KEY, None)
-            result = _over(result, _placed(found, package or header or group.replace("/", ".")))
+            result = _over(
+                result, _placed(found, package or header or group.replace("/", "."), path)
+            )
     return result
 
 
@@ -243,11 +247,11 @@ def _entry(
     yield group, name.removesuffix(".yaml"), package, is_optional
 
 
-def _placed(content: dict[str, Any], package: str) -> dict[str, Any]:
+def _placed(content: dict[str, Any], package: str, source: str) -> dict[str, Any]:
     """A content under its package."""
     if package in ("", "_global_"):
         return content
-    for part in reversed(package.split(".")):
+    for part in reversed(checked_keys(package, source)):
         content = {part: content}
     return content
 

@@ -40,7 +40,7 @@ def write_state(path: str | os.PathLike[str], arrays: Mapping[str, Array]) -> No
     target = Path(path)
     try:
         replace_file(target, save(dict(arrays)))
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a null byte is a ValueError
         raise SessionError(
             f"cannot write the state: {error}", where=f"file {str(target)!r}"
         ) from error

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from typing import Any
 
 from closedform.errors import ConfigError
+from closedform.recipes.documents.limits import MAX_DEPTH, checked_keys
+
+_KEY = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
+_DOTTED = re.compile(rf"{_KEY}(?:[ \t]*+\.[ \t]*+{_KEY}){{{MAX_DEPTH},}}+")
+"""A key of more parts than are read."""
 
 
 def parsed_json(text: str, source: str) -> Any:
@@ -40,6 +46,9 @@ def parsed_toml(text: str, source: str) -> Any:
     Raises:
         ConfigError: It is not a TOML file.
     """
+    # tomllib keeps every prefix of a dotted key: the memory is the square of its parts.
+    for key in _DOTTED.finditer(text):
+        checked_keys(key.group(), source)
     try:
         return _without_dates(tomllib.loads(text))
     except (ValueError, RecursionError) as error:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from closedform.errors import ConfigError
-from closedform.recipes.documents.limits import MAX_DEPTH, MAX_NODES, TOO_LARGE
+from closedform.recipes.documents.limits import MAX_DEPTH, MAX_NODES, TOO_LARGE, checked_keys
 from closedform.recipes.documents.values import Call, Reference, Unresolved
 
 MAX_BITS = 4096
@@ -383,7 +383,8 @@ class _Interpreter:
             case ast.Tuple(elts=items) | ast.List(elts=items):
                 is_starred = any(isinstance(item, ast.Starred) for item in items)
                 if is_starred or not isinstance(value, list | tuple) or len(value) != len(items):
-                    self._leave_open(value, target)
+                    for container in _containers(value):
+                        self._leave_open(container, target)
                     self._forget(_bindings(target), target)
                     for item in items:
                         if not isinstance(item, ast.Name):
@@ -423,6 +424,7 @@ class _Interpreter:
             self._set_dotted(name, value)
 
     def _set_dotted(self, name: str, value: Any) -> None:
+        checked_keys(name, f"{self.source}, line {self.line}")
         self.names[name] = value
         self._dotted.setdefault(name.partition(".")[0], set()).add(name)
 

@@ -195,6 +195,6 @@ def _is_zero(number: sp.Expr) -> bool:
         return bool(sp.cancel(sp.together(plain)) == 0)
     size = sum(1 for _ in sp.preorder_traversal(number))
     if number.is_algebraic and size <= _LARGEST_POLYNOMIAL:
-        variable = sp.Symbol("x")
+        variable = sp.Dummy("x")
         return bool(sp.minimal_polynomial(number, variable) == variable)
     return False

@@ -5,13 +5,20 @@ from __future__ import annotations
 import math
 import random
 from fractions import Fraction
+from typing import Any
 
+import numpy as np
 import pytest
 import sympy as sp
 
+import closedform as cf
+from closedform.compiler import compile_schedule
 from closedform.errors import DomainError
+from closedform.ir import DType
+from closedform.ir.evaluate import evaluate
 from closedform.language import floor_div, floor_mod, t
-from closedform.language.exact import holds_at, to_float, value_at
+from closedform.language.exact import holds_at, to_float, to_odd_float, value_at
+from closedform.options import GraphOptions
 
 ROOTS = sp.sqrt(t) + sp.sqrt(t + 1)
 NESTED = sp.sqrt(5 + 2 * sp.sqrt(6))  # ROOTS at t = 2, which SymPy does not see
@@ -127,3 +134,32 @@ def test_the_value_of_warm_restarts_is_a_number() -> None:
         expected = math.cos(math.pi * (step - start) / length)
         value = float(value_at(expr, {t: sp.Integer(step)}))
         assert value == pytest.approx(expected, abs=1e-14)
+
+
+# --- rounding to narrower floats ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+@pytest.mark.parametrize("seed", range(40))
+def test_numbers_next_to_the_middle_of_two_floats_are_rounded_once(kind: Any, seed: int) -> None:
+    rng = random.Random(seed)
+    low = kind(rng.uniform(0.5, 2) * 10.0 ** rng.randint(-3, 3))
+    high = np.nextafter(low, kind(np.inf))
+    middle = (sp.Rational(float(low)) + sp.Rational(float(high))) / 2
+    for sign in (1, -1):
+        for bits in (30, 60, 80, 2000):
+            step = sp.Rational(1, 2**bits) * middle
+            for number in (step, step * sp.sqrt(2)):
+                assert kind(to_odd_float(sign * (middle + number))) == sign * high
+                assert kind(to_odd_float(sign * (middle - number))) == sign * low
+        is_low_even = int.from_bytes(low.tobytes(), "little") % 2 == 0
+        assert kind(to_odd_float(sign * middle)) == sign * (low if is_low_even else high)
+
+
+def test_a_constant_in_float32_is_the_nearest_one() -> None:
+    above = 1 + sp.Rational(1, 2**24) + sp.Rational(1, 2**80)
+    for number, expected in ((above, 1 + 2.0**-23), (above - sp.Rational(1, 2**79), 1.0)):
+        schedule = cf.Schedule(number + 0 * t)
+        graph = compile_schedule(schedule, GraphOptions(dtype=DType.F32))
+        (value,) = evaluate(graph, {"step": np.array(0)}).values()
+        assert value == expected

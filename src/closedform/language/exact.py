@@ -7,6 +7,8 @@ sorts them. ``ITE(c, a, b)`` means ``(c & a) | (~c & b)``. The prover and graphs
 
 from __future__ import annotations
 
+import math
+import struct
 from fractions import Fraction
 
 import sympy as sp
@@ -101,6 +103,28 @@ def to_float(value: sp.Expr) -> float:
     if value.is_Rational:
         return float(Fraction(int(value.p), int(value.q)))
     return float(sp.N(value, _DIGITS))
+
+
+def to_odd_float(value: sp.Expr) -> float:
+    """Returns a float64 that rounds to the same float of at most 51 bits as an exact number.
+
+    It is the number rounded to odd: where it is not a float64, the one of its two neighbours whose
+    last bit is 1. So a tie of narrower floats is one only if the number is (Boldo and Melquiond,
+    "Emulation of FMA and correctly rounded sums", 2008).
+
+    Raises:
+        OverflowError: It is above the largest float64.
+        TypeError: It is not a real number.
+    """
+    near = to_float(value)
+    if not math.isfinite(near):
+        return near
+    difference = value - sp.Rational(*near.as_integer_ratio())
+    side = sign_of(difference, lambda part: part, lambda: difference)
+    is_odd = int.from_bytes(struct.pack("<d", near), "little") % 2 == 1
+    if not side or is_odd:
+        return near
+    return math.nextafter(near, side * math.inf)
 
 
 def _resolving(values: dict[sp.Symbol, sp.Expr]) -> Resolve:

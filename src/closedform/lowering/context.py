@@ -13,7 +13,7 @@ from closedform.errors import LoweringError
 from closedform.ir.graph import Builder, Value
 from closedform.ir.ops import Op
 from closedform.ir.types import DType, Shape
-from closedform.language.exact import to_float
+from closedform.language.exact import to_float, to_odd_float
 from closedform.language.symbols import t
 from closedform.lowering.analysis.annotate import branches, interval, is_integral
 from closedform.lowering.analysis.domain import Domain
@@ -145,7 +145,7 @@ class Lowering:
                 raise self.error(f"the constant {number} does not fit {dtype}")
             return self.builder.const(int(number), dtype)
         try:
-            nearest = to_float(number)
+            nearest = to_float(number) if dtype is DType.F64 else to_odd_float(number)
         except OverflowError:
             nearest = float("inf")
         except TypeError:

@@ -35,10 +35,22 @@ _WIDE = frozenset({DType.I64, DType.F64})
 Emitter = Callable[[Node, tuple[Array, ...]], Array]
 
 
-def run_graph(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+_ARITHMETIC = frozenset({Op.ADD, Op.SUB, Op.MUL, Op.DIV})
+
+
+def run_graph(
+    graph: Graph, inputs: Mapping[str, Array], *, keeps_roundings: bool = False
+) -> dict[str, Array]:
     """Returns the outputs of a graph by name; the inputs are arrays of exactly the declared dtypes.
 
     It may be traced by ``jax.jit``, ``vmap`` and ``grad``.
+
+    Args:
+        graph: The graph.
+        inputs: Arrays by the names of inputs.
+        keeps_roundings: Whether each operation is rounded by itself, as arithmetic in pairs of
+            floats needs it: XLA adds the constants of ``(a + 1) + 2`` first, and LLVM contracts
+            ``a * b + c``.
 
     Raises:
         ExportError: The graph has types of 64 bits, which JAX computes only where they are enabled.
@@ -60,8 +72,17 @@ def run_graph(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, Array]:
         if node.op is Op.DIV and graph.nodes[node.operands[0]].op is Op.DIV:
             # XLA rewrites (a / b) / c as a / (b * c), where b * c may underflow: 0/0 is NaN.
             operands = lax.optimization_barrier(operands)
-        values.append(JAX_OPS[node.op](node, operands))
+        is_rounded = keeps_roundings and node.op in _ARITHMETIC and node.type.dtype.is_float
+        if is_rounded:
+            operands = lax.optimization_barrier(operands)
+        value = JAX_OPS[node.op](node, operands)
+        values.append(_rounded_product(value) if is_rounded and node.op is Op.MUL else value)
     return {output.name: values[output.index] for output in graph.outputs}
+
+
+def _rounded_product(product: Array) -> Array:
+    """A product that is not contracted with a sum: it is selected where it is a number."""
+    return jnp.where(product == product, product, jnp.asarray(jnp.nan, product.dtype))
 
 
 def is_x64() -> bool:

@@ -149,6 +149,22 @@ def _by_largest(site: Site) -> bool:
     return bool(site.own["largest"] > 1e3)
 
 
+def _counted_by_hand(site: Site) -> bool:
+    place = 0
+    for q in site.group["params"]:
+        if q is site.p:
+            return place >= 2
+        place += 1  # noqa: SIM113 - enumerate is traced
+    return False
+
+
+def _number_by_hand(site: Site) -> bool:
+    number = 0
+    for _ in site.group["params"]:
+        number += 1
+    return number > 2
+
+
 GUARDS: Mapping[str, Guard] = {
     # numbers of the gradient
     "norm item": lambda s: s.g.norm().item() > 1e3,
@@ -239,6 +255,8 @@ GUARDS: Mapping[str, Guard] = {
     "last": lambda s: s.index == len(s.group["params"]) - 1,
     "is the first": lambda s: s.p is s.group["params"][0],
     "number of states": lambda s: len(s.owner.state) > 2,
+    "place by hand": _counted_by_hand,
+    "number by hand": _number_by_hand,
     "norm of all": lambda s: (
         torch.stack([q.grad.norm() for q in s.group["params"]]).norm().item() > 1e3
     ),

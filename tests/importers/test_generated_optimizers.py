@@ -60,6 +60,8 @@ REFUSED = {
     "int step as text": "a text of the number t",
     "array step": "numpy.ndarray",
     "third": "the place of a parameter is used in a comparison",
+    "place by hand": "the traced rule differs from the optimizer",
+    "number by hand": "the traced rule differs from the optimizer",
     "number of parameters": "the number of parameters is used in a comparison",
     "contiguous": "is_contiguous gives Python a value of the type bool",
     "data pointer": "data_ptr gives Python a value of the type int",

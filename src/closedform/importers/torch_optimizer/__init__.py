@@ -118,7 +118,7 @@ def _rule(name: str, traces: Sequence[_Traced], *, with_phases: bool) -> UpdateR
 def _difference(
     rule: UpdateRule, one: _Traced, optimizer: torch.optim.Optimizer, place: int
 ) -> tuple[float, str, int]:
-    """The largest difference on two pairs of shapes, at the first steps and at later ones."""
+    """The largest difference on two and on three shapes, at the first steps and at later ones."""
     shapes = (one.trace.axes.shape, one.trace.axes.other)
     slots = list(one.trace.slots.values())
     subject, counters = one.tracer.subject, one.tracer.counters
@@ -126,7 +126,9 @@ def _difference(
     found = [difference(rule, subject, shapes, slots=slots, counters=counters, compiled=compiled)]
     if not found[0][0] <= TOLERANCE:
         return found[0]
-    others = _other_shapes(one)
+    # The trace has two parameters: what counts them, or takes their places, is seen with three.
+    first, second = _other_shapes(one)
+    others = (first, second, second)
     subject_of_others = subject_of(optimizer, place, others, seed=4)
     found.append(difference(rule, subject_of_others, others, seed=11, slots=slots))
     later = [time for time in one.trace.times if time >= STEPS]

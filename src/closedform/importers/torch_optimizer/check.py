@@ -25,7 +25,7 @@ from closedform.ir import naming
 from closedform.language.update_rule import UpdateRule
 from closedform.options import ModelSpec
 
-_NAMES = ("first", "second")
+_NAMES = ("first", "second", "third")
 
 Compiled = dict[tuple[Sizes, ...], Graphs]
 """The graphs of a rule by the shapes of the parameters."""
@@ -49,7 +49,7 @@ def difference(
     Args:
         rule: The rule.
         subject: The optimizer before its first step; it is not changed.
-        shapes: The shapes of its two parameters.
+        shapes: The shapes of its parameters, of which there are at most three.
         steps: The steps to compare: 0, 1, …, or later ones at which the clock is set.
         seed: Of the gradients.
         slots: The states of the rule.
@@ -64,8 +64,8 @@ def difference(
     known: Compiled = {} if compiled is None else compiled
     key = tuple(shapes)
     if key not in known:
-        known[key] = graphs_of(ModelSpec(exact, dict(zip(_NAMES, shapes, strict=True))))
-    start = {name: _array(param) for name, param in zip(_NAMES, copy.params, strict=True)}
+        known[key] = graphs_of(ModelSpec(exact, dict(zip(_NAMES, shapes, strict=False))))
+    start = {name: _array(param) for name, param in zip(_NAMES, copy.params, strict=False)}
     running = RunningRule(known[key], start)
     worst = (0.0, "", 0)
     with InDouble(is_exact=exact is not rule):
@@ -75,7 +75,7 @@ def difference(
                 running.set_clock(time)
             grads = gradients(shapes, seed + 1000 + count)
             copy.step(grads)
-            running.step({name: _array(g) for name, g in zip(_NAMES, grads, strict=True)})
+            running.step({name: _array(g) for name, g in zip(_NAMES, grads, strict=False)})
             for label, found, expected in _pairs(copy, running.values, slots):
                 gap = relative_gap(found, expected)
                 if gap > worst[0]:
@@ -88,7 +88,7 @@ def _pairs(
 ) -> list[tuple[str, Any, Any]]:
     pairs = [
         (f"param {place + 1}", values[f"param.{name}"], _array(param))
-        for place, (name, param) in enumerate(zip(_NAMES, copy.params, strict=True))
+        for place, (name, param) in enumerate(zip(_NAMES, copy.params, strict=False))
     ]
     leaves = copy.leaves()
     for slot in slots:

@@ -97,7 +97,7 @@ def is_plain_object(value: UserValue) -> bool:
 
 @dataclass(eq=False)
 class Subject:
-    """An optimizer with one param group of two parameters.
+    """An optimizer with one param group of a few parameters.
 
     Attributes:
         optimizer: The copy.
@@ -105,7 +105,7 @@ class Subject:
     """
 
     optimizer: torch.optim.Optimizer
-    params: tuple[torch.Tensor, torch.Tensor]
+    params: tuple[torch.Tensor, ...]
 
     @property
     def group(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class Subject:
 
     def clone(self) -> Subject:
         """Returns a copy of its own."""
-        params = (_parameter(self.params[0].detach()), _parameter(self.params[1].detach()))
+        params = tuple(_parameter(param.detach()) for param in self.params)
         memo: dict[int, Any] = dict(zip(map(id, self.params), params, strict=True))
         return Subject(_copied(self.optimizer, self.group, memo, params), params)
 
@@ -169,15 +169,14 @@ def subject_of(
     Args:
         optimizer: The optimizer.
         place: The place of the param group.
-        shapes: The shapes of the two parameters.
+        shapes: The shapes of its parameters.
         seed: Of their values.
 
     Raises:
         TraceError: The optimizer stores what its first steps changed.
     """
     generator = torch.Generator().manual_seed(seed)
-    made = [_parameter(_random(shape, generator)) for shape in shapes]
-    params = (made[0], made[1])
+    params = tuple(_parameter(_random(shape, generator)) for shape in shapes)
     group = optimizer.param_groups[place]
     memo: dict[int, Any] = {}
     for one in optimizer.param_groups:

@@ -105,6 +105,8 @@ compare: $(STAMP) $(COMPARE_STAMP)
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/importers/compare_library.py
 	@echo "== compare: 5,000 generated Python functions, run beside their schedules"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/importers/compare_generated.py
+	@echo "== compare: files of the schedules of transformers, proved"
+	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s tests/importers/compare_transformers.py
 	@echo "== compare: optimizers of torch and pytorch_optimizer, traced and run beside the originals"
 	@OMP_NUM_THREADS=1 $(COMPARE)/python -m pytest -q -s \
 	  tests/importers/compare_torch_optimizers.py

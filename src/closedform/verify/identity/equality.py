@@ -23,7 +23,13 @@ from flint import fmpq
 
 from closedform.verify.identity.canonical import is_zero
 from closedform.verify.identity.choices import has_choices, settled, with_shared_choices
-from closedform.verify.identity.normal import by_angles, floor_of, normal, opaque_cosines
+from closedform.verify.identity.normal import (
+    by_angles,
+    floor_of,
+    has_trigonometry,
+    normal,
+    opaque_cosines,
+)
 from closedform.verify.terms import build, facts
 from closedform.verify.terms.build import (
     add,
@@ -136,11 +142,14 @@ def _at(side: Term, steps: Steps) -> Term:
 
 def _are_identical(left: Term, right: Term, steps: Steps) -> bool:
     """Whether two terms in their normal forms have one canonical form."""
-    if has_choices(left) and has_choices(right):
-        left, right = with_shared_choices(
-            left, right, partial(_are_same, steps), lambda part: is_defined(part, steps)
-        )
-    return _are_same(steps, left, right)
+    if _are_same(steps, left, right):
+        return True
+    if not (has_choices(left) and has_choices(right)):
+        return False
+    shared = with_shared_choices(
+        left, right, partial(_are_same, steps), lambda part: is_defined(part, steps)
+    )
+    return shared != (left, right) and _are_same(steps, *shared)
 
 
 def _are_same(steps: Steps, one: Term, other: Term) -> bool:
@@ -148,12 +157,12 @@ def _are_same(steps: Steps, one: Term, other: Term) -> bool:
     if one == other:
         return True
     difference = build.subtract(one, other)
-    forms = (
-        opaque_cosines(difference),
-        by_angles(difference, steps.clock, steps.first, steps.last),
-        difference,
-    )
-    return any(is_zero(form, steps.sign_of) for form in dict.fromkeys(forms))
+    if is_zero(opaque_cosines(difference), steps.sign_of):
+        return True
+    if not has_trigonometry(difference):
+        return False
+    by_variables = by_angles(difference, steps.clock, steps.first, steps.last)
+    return is_zero(by_variables, steps.sign_of) or is_zero(difference, steps.sign_of)
 
 
 def _are_equal_by_floor(left: Term, right: Term, steps: Steps) -> bool:

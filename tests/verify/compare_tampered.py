@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.verify.tampered import OPTIONS, SCHEDULES, subjects, sweep
+from tests.verify.tampered import BORDERS, OPTIONS, SCHEDULES, subjects, sweep
 
-OF_A_SCHEDULE, OF_A_RULE = 400, 120
+OF_A_SCHEDULE, OF_A_RULE, OF_A_BORDER = 400, 120, 280
 TOTAL: dict[str, int] = {}
 
 
@@ -21,7 +21,19 @@ def test_what_is_proved_has_its_meaning(name: str, capsys: pytest.CaptureFixture
     assert found.wrong == []
 
 
+@pytest.mark.parametrize("name", subjects())
+def test_what_is_proved_is_what_the_engine_runs(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same of files that an engine reads in another way than the standard, or not at all."""
+    result = sweep(subjects()[name](), OF_A_BORDER, seed=2, edits=BORDERS)
+    with capsys.disabled():
+        print(f"\n{name}: {result.files} files at the borders: {result.by_status}")
+    assert result.wrong == []
+
+
 def test_there_are_enough() -> None:
     schedules = len(SCHEDULES) * len(OPTIONS) * OF_A_SCHEDULE
     rules = (len(subjects()) - len(SCHEDULES) * len(OPTIONS)) * OF_A_RULE
     assert schedules + rules >= 10_000
+    assert len(subjects()) * OF_A_BORDER >= 10_000

@@ -201,6 +201,7 @@ class Edited:
     nodes: Any
     draw: random.Random
     types: Mapping[str, int]
+    is_loaded_anyhow: bool = False
 
     def node(self, *ops: str) -> NodeProto | None:
         """One of the nodes, of some operators if they are named."""
@@ -381,7 +382,154 @@ def _renamed_outputs(edited: Edited) -> str | None:
     return f"outputs {one.name} and {other.name} exchanged"
 
 
-EDITS = (
+# --- files that an engine reads in another way ---------------------------------------------------
+
+DOMAINS = (
+    "",
+    "ai.onnx",
+    "ai.onnx.ml",
+    "ai.onnx.training",
+    "ai.onnx.preview.training",
+    "com.microsoft",
+    "com.microsoft.nchwc",
+    "com.microsoft.experimental",
+    "com.ms.internal.nhwc",
+    "org.pytorch.aten",
+    "local",
+    "pkg.onnxscript.torch_lib",
+)
+
+
+def _shadowing_function(edited: Edited) -> str | None:
+    """An operator after an operand, and a local function of its name that changes nothing."""
+    node = edited.node()
+    if node is None or not node.input:
+        return None
+    place = edited.draw.randrange(len(node.input))
+    name = node.input[place]
+    if edited.types.get(name) not in (*KINDS["i"], *KINDS["f"]):
+        return None
+    op, domain = (
+        edited.draw.choice(("Neg", "Abs", "Relu", "Gelu", "Div")),
+        edited.draw.choice(DOMAINS),
+    )
+    operands = [name, name] if op == "Div" else [name]
+    formal = ["a", "b"][: len(operands)]
+    versions = {entry.domain: entry.version for entry in edited.model.opset_import}
+    imports = [helper.make_opsetid("", versions[""])]
+    body = [helper.make_node("Identity", ["a"], ["c"])]
+    edited.model.functions.append(helper.make_function(domain, op, formal, ["c"], body, imports))
+    for owner in (edited.model, *edited.model.functions):
+        if domain not in {entry.domain for entry in owner.opset_import}:
+            owner.opset_import.append(helper.make_opsetid(domain, 1))
+    node.input[place] = "tampered"
+    position = list(edited.nodes).index(node)
+    call = helper.make_node(op, operands, ["tampered"], domain=domain)
+    edited.nodes.insert(position, call)
+    edited.is_loaded_anyhow = True
+    return f"{domain or 'no domain'}.{op} before operand {place} of {node.op_type}, and a function"
+
+
+def _second_constant(edited: Edited) -> str | None:
+    """A constant is defined again, with another value."""
+    constants = list(edited.model.graph.initializer)
+    numbers = [each for each in constants if each.data_type in (*KINDS["i"], *KINDS["f"])]
+    if not numbers:
+        return None
+    tensor = edited.draw.choice(numbers)
+    array = np.array(numpy_helper.to_array(tensor))
+    changed = numpy_helper.from_array(array + array.dtype.type(1), tensor.name)
+    place = edited.draw.choice((0, len(constants)))
+    edited.model.graph.initializer.insert(place, changed)
+    edited.is_loaded_anyhow = True
+    return f"constant {tensor.name} again, {'after' if place else 'before'} the others"
+
+
+def _optional_input(edited: Edited) -> str | None:
+    """A constant is the default of an input, with the same value or another one."""
+    body = edited.model.graph
+    names = {value.name for value in body.input}
+    constants = [each for each in body.initializer if each.name not in names]
+    if not constants:
+        return None
+    tensor = edited.draw.choice(constants)
+    kind = edited.draw.choice((tensor.data_type, tensor.data_type, TensorProto.FLOAT))
+    body.input.append(helper.make_tensor_value_info(tensor.name, kind, tensor.dims))
+    edited.model.ir_version = edited.draw.choice((3, edited.model.ir_version))
+    array = np.array(numpy_helper.to_array(tensor))
+    is_changed = edited.draw.random() < 0.5 and array.dtype.kind in "if"
+    if is_changed:
+        tensor.CopyFrom(numpy_helper.from_array(array + array.dtype.type(1), tensor.name))
+    edited.is_loaded_anyhow = True
+    return f"constant {tensor.name} is the default of an input, {'changed' if is_changed else ''}"
+
+
+def _lost_infinity(edited: Edited) -> str | None:
+    """An operand has 0 / x added, or x / x as a factor: no number where x is 0."""
+    floats = [name for name, kind in edited.types.items() if kind in KINDS["f"]]
+    node = edited.node()
+    if node is None or not node.input:
+        return None
+    place = edited.draw.randrange(len(node.input))
+    name = node.input[place]
+    kind = edited.types.get(name)
+    position = list(edited.nodes).index(node)
+    later = {made for each in list(edited.nodes)[position:] for made in each.output}
+    same = [other for other in floats if edited.types[other] == kind and other not in later]
+    if kind not in KINDS["f"] or not same:
+        return None
+    other = edited.draw.choice(same)
+    first = ["Sub", "Div"][edited.draw.random() < 0.5]
+    nodes = [
+        helper.make_node(first, [other, other], ["tampered_0"]),
+        *(
+            [helper.make_node("Div", ["tampered_0", other], ["tampered_1"])]
+            if first == "Sub"
+            else [helper.make_node("Identity", ["tampered_0"], ["tampered_1"])]
+        ),
+        helper.make_node("Add" if first == "Sub" else "Mul", [name, "tampered_1"], ["tampered"]),
+    ]
+    for count, made in enumerate(nodes):
+        edited.nodes.insert(position + count, made)
+    node.input[place] = "tampered"
+    return f"{other} / {other} at operand {place} of {node.op_type}"
+
+
+def _invalid_file(edited: Edited) -> str | None:
+    """Sizes, versions and outputs that no file has."""
+    model, body = edited.model, edited.model.graph
+    kind = edited.draw.choice(("size", "opset", "format", "output", "domain", "declared"))
+    match kind:
+        case "size" if body.initializer:
+            edited.draw.choice(list(body.initializer)).dims.append(-1)
+        case "opset":
+            model.opset_import[0].version = edited.draw.choice((0, 1, 6, 27, 99))
+        case "format":
+            model.ir_version = edited.draw.choice((0, 1, 2, 99))
+        case "output":
+            target = edited.draw.choice(list(body.output)).name
+            body.node.append(helper.make_node("Neg", [body.node[-1].output[0]], [target]))
+        case "domain":
+            model.opset_import.append(helper.make_opsetid("ai.onnx", 13))
+        case _:
+            value = edited.draw.choice(list(body.output))
+            value.type.tensor_type.elem_type = TensorProto.FLOAT16
+    edited.is_loaded_anyhow = True
+    return f"an invalid {kind}"
+
+
+Edit = Callable[[Edited], str | None]
+BORDERS: tuple[Edit, ...] = (
+    _shadowing_function,
+    _shadowing_function,
+    _second_constant,
+    _optional_input,
+    _lost_infinity,
+    _invalid_file,
+)
+"""Edits of which onnxruntime and a reader may make two things, or one of them nothing."""
+
+EDITS: tuple[Edit, ...] = (
     _inserted_cast,
     _inserted_cast,
     _inserted_cast,
@@ -400,16 +548,23 @@ EDITS = (
 )
 
 
-def tampered(subject: Subject, draw: random.Random) -> tuple[str, ModelProto] | None:
-    """One edit, and the model that it makes; None where it makes none that onnxruntime takes."""
+def tampered(
+    subject: Subject, draw: random.Random, edits: Sequence[Edit] = EDITS
+) -> tuple[str, ModelProto] | None:
+    """One edit, and the model that it makes; None where onnx would not check it.
+
+    The edits of ``BORDERS`` make files that onnx refuses, too.
+    """
     model = ModelProto()
     model.CopyFrom(subject.model)
     bodies = [model.graph, *model.functions]
     body = draw.choice(bodies)
     edited = Edited(model, body.node, draw, _types(model, body))
-    made = draw.choice(EDITS)(edited)
+    made = draw.choice(edits)(edited)
     if made is None:
         return None
+    if edited.is_loaded_anyhow:
+        return made, model
     try:
         onnx.checker.check_model(model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
@@ -450,7 +605,8 @@ def is_changed(subject: Subject, model: ModelProto) -> str | None:
             scale = max(1e-300, float(np.max(np.abs(finite), initial=0.0)))
             with np.errstate(all="ignore"):
                 same = np.abs(got - wanted) <= tolerance * scale
-            if not np.all(same | ~np.isfinite(wanted)):
+            is_number = np.isfinite(wanted)
+            if not np.all(same | ~is_number):
                 return f"{name} at step {step} is {got.ravel()[:3]}, and was {wanted.ravel()[:3]}"
     return None
 
@@ -478,14 +634,14 @@ class Count:
     wrong: list[str] = field(default_factory=list)
 
 
-def sweep(subject: Subject, count: int, seed: int) -> Count:
+def sweep(subject: Subject, count: int, seed: int, edits: Sequence[Edit] = EDITS) -> Count:
     """So many files, each made by one edit of a file; those that are wrongly proved."""
     draw = random.Random(f"{subject.name} {seed}")
     found = Count()
     attempts = 0
     while found.files < count and attempts < 20 * count:
         attempts += 1
-        made = tampered(subject, draw)
+        made = tampered(subject, draw, edits)
         if made is None:
             continue
         what, model = made

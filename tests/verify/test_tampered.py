@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from closedform.verify.terms.verdict import Status
-from tests.verify.tampered import is_changed, subjects, sweep
+from tests.verify.tampered import BORDERS, is_changed, subjects, sweep
 
 FEW = ("linear", "annealing in 32 bits", "steps", "table", "sgd in one graph", "clipped")
 OF_EACH = 12
@@ -19,6 +19,15 @@ def test_what_is_proved_has_its_meaning(name: str) -> None:
     assert found.wrong == []
     assert found.files == OF_EACH
     assert found.by_status.get(str(Status.REFUTED), 0) > 0
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_what_is_proved_is_what_the_engine_runs(name: str) -> None:
+    """Files that an engine reads in another way than the standard, or not at all."""
+    result = sweep(subjects()[name](), OF_EACH, seed=2, edits=BORDERS)
+    assert result.wrong == []
+    assert result.files == OF_EACH
+    assert result.by_status.get("refused", 0) > 0
 
 
 def test_the_judge_finds_a_narrow_step() -> None:

@@ -155,11 +155,20 @@ def _normalized(source: ModelProto) -> ModelProto:
     )
     constants = (
         {tensor.name for tensor in source.graph.initializer}
-        if source.ir_version < DEFAULTS_SINCE
+        if IR_VERSIONS[0] <= source.ir_version < DEFAULTS_SINCE
         else set()
     )
     if not has_long_name and not constants:
         return source
+    if constants:
+        where = f"graph {source.graph.name!r}"
+        for name in sorted(constants - {value.name for value in source.graph.input}):
+            raise VerificationError(
+                f"the constant {name!r} is not an input, which IR version "
+                f"{source.ir_version} requires",
+                where=where,
+            )
+        _check_defaults(source, where)
     model = ModelProto()
     model.CopyFrom(source)
     inputs = [value for value in model.graph.input if value.name not in constants]

@@ -110,6 +110,21 @@ def test_every_schedule_beside_onnxruntime(name: str, wide: bool) -> None:
     assert float(jax.jit(value)(7)) == pytest.approx(float(actual[7]), rel=1e-14 if wide else 2e-7)
 
 
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_jitted_values_in_pairs_are_within_0_501_ulp(name: str) -> None:
+    """XLA adds constants of sums first and contracts products, unless it is kept from it."""
+    made = schedule(name)
+    counts = np.arange(EXAMPLES[name].steps + 1)
+    exact = run_onnxruntime(compile_schedule(made, ANY_STEPS), {"step": counts})["value"]
+    with jax.enable_x64(False):
+        actual = np.asarray(jax.jit(cf.to_jax(made))(counts.astype(np.int32)))
+    assert actual.dtype == np.float32
+    ulp = np.spacing(np.abs(exact).astype(np.float32)).astype(np.float64)
+    # Pairs have 48 bits: where a value cancels to 0, it is that far from 0 at most.
+    noise = 2.0**-48 * float(np.abs(exact).max())
+    assert (np.abs(actual - exact) <= 0.501 * ulp + noise).all()
+
+
 def test_counts_in_optax(wide: bool) -> None:
     value = cf.to_jax(WARMUP_COSINE)
     counts = jnp.arange(1990, 2010, dtype=jnp.int32).reshape(4, 5)

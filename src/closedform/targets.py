@@ -96,7 +96,8 @@ def to_c(
     Example:
         >>> import closedform as cf
         >>> header = cf.to_c(cf.schedules.linear(1, 0, 100), name="learning_rate")
-        >>> print(header[header.index("CLOSEDFORM_API double") :])
+        >>> start = header.index("CLOSEDFORM_API double")
+        >>> print(header[start : header.index("}", start) + 1])
         CLOSEDFORM_API double learning_rate(int64_t t)
         {
             const double v1 = (double)t;
@@ -106,9 +107,6 @@ def to_c(
             const double v5 = v4 ? v3 : 0.0;
             return v5;
         }
-        <BLANKLINE>
-        #endif
-        <BLANKLINE>
     """
     options = GraphOptions(
         dtype=dtype,

@@ -187,7 +187,7 @@ class Writer:
             lambda d: f"sorted([{self.int_of(d)}, {n}, {n + 9}])[1]",
             lambda d: f"{{0: {n}, 1: 2}}.get({self.int_of(d)} % 3, 5)",
             lambda d: f"({self.int_of(d)}).{draw.choice(['real', 'numerator', 'conjugate()'])}",
-            lambda d: f"len(f\"{{{self.int_of(d)} % 13}}\")",
+            lambda d: f"len(format({self.int_of(d)} % 13, 'd'))",
             lambda d: f"min(abs({self.int_of(d)}), 70).bit_length()",
         )(depth - 1)  # fmt: skip
 

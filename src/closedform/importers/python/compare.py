@@ -16,6 +16,8 @@ from closedform.errors import TraceError
 from closedform.importers.python.join import Cell, Outcome
 from closedform.importers.python.prover import Prover
 from closedform.importers.python.tape import STEP, Conditioning, End
+from closedform.language import t
+from closedform.language.exact import to_float, value_at
 
 TOLERANCE = 1e-9
 """Of the largest value on the same steps: the function rounds in float64, some 1e-16 at a time."""
@@ -57,7 +59,13 @@ class FloatModel:
     def exact(self, step: int) -> float | None:
         """Returns the exact value, rounded; None where there is none."""
         cell = _cell_at(self.cells, step)
-        return None if cell is None else self.prover.value(cell, step)
+        value = None if cell is None else self.prover.value(cell, step)
+        if cell is None or value is not None:
+            return value
+        try:  # a floor of a number that is an integer, but not a rational one, such as pi / pi
+            return to_float(value_at(cell, {t: sp.Integer(step)}))
+        except (ValueError, TypeError, OverflowError):  # a DomainError, or a pole of SymPy
+            return None
 
     def simulated(self, step: int) -> tuple[float | None, bool]:
         """Returns the value in floats, and whether an operation is sensitive to rounding.

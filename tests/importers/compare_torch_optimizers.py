@@ -63,9 +63,11 @@ REFUSED = {
     "flashadamw": "aten.cat",
     "focus": "differs from the optimizer",  # the sign of a difference that is 0 but for rounding
     "gravity": "random numbers",
-    "kron": "aten.eye",
+    "kron": "numpy.random",
     "lorarite": "mat1 and mat2 shapes cannot be multiplied",  # pairs of factors
     "magma": "the param groups of another optimizer",
+    "prodigy": "leaves states unmade",
+    "rose": "casts to float64",
     "sara": "tensors used as indices",
     "scalableshampoo": "constants that differ",
     "shampoo": "aten.eye",

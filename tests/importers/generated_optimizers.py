@@ -1,3 +1,4 @@
+# ruff: noqa: UP031 - formatting by % is what some guards test
 """Generated classes of torch optimizers, and a judge of the rules that are traced from them.
 
 Each class is put together from a guard (what is read, and how), an effect (what the guard does),
@@ -7,7 +8,10 @@ guards are listed one by one; the other parts are drawn for each by a seeded gen
 
 from __future__ import annotations
 
+import decimal
+import fractions
 import math
+import operator
 import os
 import random
 import time
@@ -27,6 +31,7 @@ Guard = Callable[..., Any]
 
 CALLS = {"count": 0}
 TABLE = [1.0, 0.5, 0.25]
+FORMAT = "%.1f"
 
 
 class Tracker:
@@ -309,6 +314,38 @@ GUARDS: Mapping[str, Guard] = {
 }
 """Conditions on what an optimizer can read; true ones have the effect."""
 
+
+TEXTS: Mapping[str, Guard] = {
+    "percent": lambda s: len("%f" % s.g.norm().item()) > 12,
+    "percent of several": lambda s: len("%d %f" % (3, s.g.norm().item())) > 14,
+    "percent of a name": lambda s: len("%(x).3f" % {"x": s.g.norm().item()}) > 8,
+    "percent of a tensor": lambda s: len("%d" % s.g.norm()) > 3,
+    "percent of the place": lambda s: len("%d" % s.index) > 1,
+    "percent of a global": lambda s: len(FORMAT % s.g.norm().item()) > 5,
+    "percent of a stored text": lambda s: len(s.owner.formats["x"] % s.g.norm().item()) > 12,
+    "percent of a made text": lambda s: len((str(1) + "%f") % s.g.norm().item()) > 12,
+    "percent of a cut text": lambda s: len("..%f.".strip(".") % s.g.norm().item()) > 12,
+    "percent of an f-string": lambda s: len(f"%{len('abc')}f" % s.g.norm().item()) > 12,
+    "percent of bytes": lambda s: len(b"%f" % s.g.norm().item()) > 12,
+    "percent by operator": lambda s: len(operator.mod("%f", s.g.norm().item())) > 12,
+    "percent by method": lambda s: len("%f".__mod__(s.g.norm().item())) > 12,
+    "percent by type": lambda s: len(str.__mod__("%f", s.g.norm().item())) > 12,
+    "format method": lambda s: len(f"{s.g.norm().item():.2f}") > 6,
+    "format of a tensor": lambda s: len(f"{s.g.norm():.2f}") > 6,
+    "format by type": lambda s: len(float.__format__(s.g.norm().item(), "f")) > 12,
+    "repr by type": lambda s: len(float.__repr__(s.g.norm().item())) > 12,
+    "hex": lambda s: len(float.hex(s.g.norm().item())) > 12,
+    "conversion": lambda s: len(f"{s.g.norm().item()!r:>3}") > 12,
+    "decimal": lambda s: decimal.Decimal(s.g.norm().item()) > 1000,
+    "fraction": lambda s: fractions.Fraction(s.g.norm().item()) > 1000,
+    "bytes of length": lambda s: len(bytes(int(s.g.norm().item()))) > 1000,
+    "list of length": lambda s: len([0] * math.floor(s.g.norm().item())) > 1000,
+}
+"""Ways of a number of the step to a text, bytes or another number of Python, to be refused."""
+
+ALL_GUARDS = {**GUARDS, **TEXTS}
+
+
 FACTORS: Mapping[str, Guard] = {
     "copysign": lambda s: torch.copysign(torch.ones_like(s.g), s.g),
     "sign": lambda s: s.g.sign(),
@@ -526,6 +563,7 @@ class Generated(torch.optim.Optimizer):
         self.rng = random.Random(5)
         self.clock = time.time
         self.numbers = iter(range(10**6))
+        self.formats = {"x": "%e"}
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
@@ -542,7 +580,7 @@ class Generated(torch.optim.Optimizer):
                     self.update(site)
 
     def guarded(self, site: Site) -> Any:
-        return CATCHES[self.parts.catch](GUARDS[self.parts.name], site)
+        return CATCHES[self.parts.catch](ALL_GUARDS[self.parts.name], site)
 
     def update(self, site: Site, verdict: Any = None) -> None:
         parts = self.parts

@@ -7,6 +7,7 @@ import torch
 
 from tests.importers.generated_optimizers import (
     GUARDS,
+    TEXTS,
     Parts,
     differences,
     generated,
@@ -108,3 +109,12 @@ def test_a_refusal_cannot_be_caught(name: str) -> None:
     why, _ = refusal(parts_of(name, "except BaseException"), torch.float64)
     assert why is not None
     assert REFUSED[name] in why
+
+
+@pytest.mark.sample(every=3)
+@pytest.mark.parametrize("name", list(TEXTS))
+def test_a_number_that_becomes_a_text_is_refused(name: str) -> None:
+    for catch in ("plain", "except BaseException"):
+        why, _ = refusal(parts_of(name, catch), torch.float64)
+        assert why is not None, catch
+        assert "differs from the optimizer" not in why  # by the front end, not by a sample

@@ -48,6 +48,12 @@ from closedform.importers.torch_optimizer.subject import (
     is_member,
     is_plain_object,
 )
+from closedform.importers.torch_optimizer.texts import (
+    guarded,
+    has_traced,
+    hides_formats,
+    with_guarded_texts,
+)
 
 _HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8
 """The flags of types that are defined in Python, and of those whose members cannot change."""
@@ -311,6 +317,10 @@ class Environment:
             else iter(list(enumerate(container)))
         )
         for key, value in entries:
+            if isinstance(value, str | bytes):
+                if guarded(value, self.run) is not value:
+                    container[key] = guarded(value, self.run)
+                continue
             if value is None or isinstance(value, (*_CONSTANTS, torch.Tensor)):
                 continue
             if isinstance(value, dict | list | deque):
@@ -327,6 +337,8 @@ class Environment:
 
     def wrap(self, value: UserValue) -> Any:
         """Returns what takes the place of a value of the user."""
+        if isinstance(value, str | bytes):
+            return guarded(value, self.run)
         if value is None or isinstance(value, (*_CONSTANTS, *SYMBOLIC)):
             return value
         known = self._known.get(id(value))
@@ -444,7 +456,7 @@ class Environment:
         """A pure function that has no version for numbers with expressions."""
 
         def apply(*args: Any, **options: Any) -> Any:
-            if _has_traced((args, options)):
+            if has_traced((args, options)):
                 raise self.run.refuse(f"{name} of a number or tensor of the step is not traced")
             return function(*args, **options)
 
@@ -476,14 +488,15 @@ class Environment:
             return self._refused(_name_of(function))
         return self._rebuild(function)
 
-    def _rebuild(self, function: types.FunctionType) -> types.FunctionType:
+    def _rebuild(self, function: types.FunctionType) -> Any:
+        if hides_formats(function.__code__):
+            return self._refused(f"{function.__name__}, which formats by a text that it makes")
         own = function.__globals__
         namespace = self._namespaces.get(id(own))
         if namespace is None:
             namespace = self._namespaces[id(own)] = Namespace(self, own)
-        made = types.FunctionType(
-            function.__code__, namespace, function.__name__, None, self._closure(function)
-        )
+        code = with_guarded_texts(function.__code__, self.run)
+        made = types.FunctionType(code, namespace, function.__name__, None, self._closure(function))
         return self._completed(made, function)
 
     def _with_closure(self, function: types.FunctionType) -> types.FunctionType:
@@ -747,17 +760,6 @@ def _refused_type(run: Run, kind: type) -> Any:
 
 
 # --- questions about values ----------------------------------------------------------------------
-
-
-def _has_traced(value: UserValue, depth: int = 3) -> bool:
-    """Whether a value holds a number with an expression, or a tensor."""
-    if isinstance(value, (*SYMBOLIC, torch.Tensor)):
-        return True
-    if depth and isinstance(value, dict):
-        return any(_has_traced(item, depth - 1) for item in value.values())
-    if depth and isinstance(value, list | tuple | set | deque):
-        return any(_has_traced(item, depth - 1) for item in value)
-    return False
 
 
 def _is_of_torch(kind: type) -> bool:

@@ -78,7 +78,7 @@ class SymbolicCount(float):
         return self.run.decide(sp.Ne(self.expr, 0), plain(self) != 0)
 
     def __index__(self) -> int:
-        if t in self.expr.free_symbols:
+        if t in self.expr.free_symbols or is_of_data(self.expr):
             raise self.run.refuse(f"an index or a number of rounds is {self.expr}")
         return int(plain(self))
 
@@ -386,14 +386,34 @@ def _truncated(value: Any) -> Any:
     return symbolic(math.trunc(plain(value)), whole, run)
 
 
+def _member(kind: type, name: str) -> Any:
+    """A member of float or int for traced code: a method is that of the number."""
+    member = getattr(kind, name)
+    if not callable(member):
+        return member
+
+    def apply(*args: Any, **options: Any) -> Any:
+        if args and isinstance(args[0], SYMBOLIC):
+            return getattr(args[0], name)(*args[1:], **options)
+        return member(*args, **options)
+
+    return apply
+
+
 class _FloatType(type):
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, float) and not isinstance(instance, SymbolicCount)
+
+    def __getattr__(cls, name: str) -> Any:
+        return _member(float, name)
 
 
 class _IntType(type):
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, int | SymbolicCount)
+
+    def __getattr__(cls, name: str) -> Any:
+        return _member(int, name)
 
 
 class Float(metaclass=_FloatType):
@@ -413,11 +433,18 @@ class Int(metaclass=_IntType):
 
     def __new__(cls, value: Any = 0, *base: int) -> Any:
         """Returns the number truncated to an int."""
+        if base:
+            return int(plain(value), *base)  # raises for a number, which has no base
         if isinstance(value, SYMBOLIC):
             return _truncated(value)
         if _is_tensor(value):
             return Int(value.item())
         return int(value, *base)
+
+
+for _text_method in ("__repr__", "__str__", "__format__"):
+    for _version, _original in ((Float, float), (Int, int)):
+        setattr(_version, _text_method, staticmethod(_member(_original, _text_method)))
 
 
 class _TypeType(type):

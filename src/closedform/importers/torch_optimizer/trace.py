@@ -623,7 +623,9 @@ def _text(value: Any) -> str:
     """A text that tells static things apart."""
     if isinstance(value, torch.Tensor):
         return f"tensor {tuple(value.shape)}"
-    if value is None or isinstance(value, bool | int | float | str | torch.dtype):
+    if isinstance(value, str):
+        return f"str {value!r}"
+    if value is None or isinstance(value, bool | int | float | torch.dtype):
         return f"{type(value).__name__} {value!r}"
     return f"{_OBJECT} of type {type(value).__name__}"
 

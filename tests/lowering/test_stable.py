@@ -90,7 +90,7 @@ def test_what_overflows_is_exported_in_a_form_that_does_not(
         assert values[-1] == pytest.approx(limit, rel=16 * float(np.finfo(values.dtype).eps))
 
 
-# In float32, step 2**24 + 1 is no float: what is undefined there is not proved.
+# float32 does not represent step 2**24 + 1: what is undefined there is not proved.
 @pytest.mark.filterwarnings("ignore::closedform.errors.UnprovedWarning")
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_values_are_those_of_the_formula(precision: str, tmp_path: Path) -> None:

@@ -412,7 +412,7 @@ class _Interpreter:
         is_entry = isinstance(owner, dict) and _is_hashable(key)
         is_item = isinstance(owner, list) and isinstance(key, int)
         if isinstance(owner, Call) and isinstance(key, str):
-            _arguments(owner)[key] = value
+            owner.kwargs[key] = value
         elif is_entry or (is_item and _has_item(owner, key)):
             owner[key] = value
         else:
@@ -670,17 +670,15 @@ class _Interpreter:
             self._disturb(node)
         return Unresolved(_text(node))
 
-    def _named(self, node: ast.expr, inner: Callable[[ast.expr], Any]) -> Any:
-        name = dotted(node)
-        assert isinstance(node, ast.Name | ast.Attribute)
+    def _named(self, node: ast.Name | ast.Attribute, inner: Callable[[ast.expr], Any]) -> Any:
+        name = dotted(node) or ""
         self._refuse_open(node)
-        root = name.partition(".")[0] if name is not None else ""
+        root = name.partition(".")[0]
         if root in self.definitions:
             self._hide(self.definitions[root])
         if root in _OPEN and root not in self._bound:
             raise self._open_error(root, node.lineno)
-        if name is None:
-            assert isinstance(node, ast.Attribute)
+        if not name and isinstance(node, ast.Attribute):
             owner = inner(node.value)
             known = _entries(owner).get(node.attr) if isinstance(owner, Call | dict) else None
             return self._left_open(node) if known is None else known
@@ -1040,12 +1038,6 @@ def _is_hashable(key: Any) -> bool:
     except TypeError:
         return False
     return not _is_open(key)
-
-
-def _arguments(call: Call) -> dict[str, Any]:
-    """The arguments of a call that was read, which an assignment changes."""
-    assert isinstance(call.kwargs, dict)
-    return call.kwargs
 
 
 def _has_item(owner: list[Any], place: int = -1) -> bool:

@@ -241,6 +241,25 @@ def test_parts_that_must_be_decided() -> None:
         assert condition in undecided or all(part.truth is not None for part in parts)
 
 
+@pytest.mark.parametrize(
+    ("condition", "facts", "expected"),
+    [
+        (sp.Eq(floor_mod(t, 12), 5), [sp.Eq(floor_mod(t, 1001), 0)], None),
+        (sp.Eq(floor_mod(t, 12), 0), [sp.Eq(floor_mod(t, 24), 0)], True),
+        (sp.Eq(floor_mod(t, 12), 1), [sp.Eq(floor_mod(t, 24), 0)], False),
+        (t < 10**7, [sp.Eq(floor_div(t, 1000), 5000)], True),  # no early step is a witness
+        (t < 10**6, [sp.Eq(floor_div(t, 1000), 5000)], False),
+        (t < 10**6, [sp.Ge(t, 10**5), sp.Eq(floor_mod(t, 7), 3)], None),
+        (sp.Eq(floor_mod(t, 7), 6), [sp.Ge(t, 10**5), sp.Lt(t, 10**5 + 3)], None),
+        (sp.Eq(floor_mod(t, 7), 3), [sp.Ge(t, 10**5), sp.Lt(t, 10**5 + 3)], False),
+    ],
+)
+def test_questions_with_facts(
+    condition: sp.Basic, facts: list[sp.Basic], expected: bool | None
+) -> None:
+    assert TracingProver().decide(condition, facts) is expected
+
+
 # --- the comparison ------------------------------------------------------------------------------
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import sympy as sp
 from flint import arb, fmpq
 
-from closedform.effort import Effort, OutOfEffort
+from closedform.effort import Effort, OutOfEffort, spend
 from closedform.errors import VerificationError
 from closedform.importers.python.exact import is_decimal
 from closedform.importers.python.prover import Part
@@ -25,16 +27,18 @@ from closedform.verify.terms.build import (
     both,
     either,
     equal,
+    is_rational,
     less,
     less_equal,
     negate,
     subtract,
 )
-from closedform.verify.terms.evaluate import holds, value
+from closedform.verify.terms.evaluate import UndecidedError, compile_steps, holds, value
 from closedform.verify.terms.facts import Direction
+from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.partition import FOREVER, Segment, partition
 from closedform.verify.terms.sympy_io import term
-from closedform.verify.terms.tree import RELATIONS, Op, Term
+from closedform.verify.terms.tree import RELATIONS, Op, Term, symbols
 from closedform.verify.terms.trend import trend
 from closedform.verify.translation.constants import bits, simplest_between
 
@@ -47,10 +51,8 @@ _MOST_PARTS = 8
 _LEVELS = 16
 _LISTED_STEPS = 512
 _FARTHEST = 1 << 62
-_WORK = 300_000
-"""Work for one question."""
-_INDUCTION_WORK = 5_000_000
-"""Work for one induction."""
+_FACT_WORK = 4
+"""Units of work for one fact at one step."""
 
 
 Truths = tuple[int, int, bool | None]
@@ -62,6 +64,8 @@ class TracingProver:
 
     def __init__(self) -> None:
         self._terms: dict[sp.Expr, Term] = {}
+        self._witnesses: dict[tuple[Term, ...], _Witnesses] = {}
+        self._work = LIMITS.questions_work
 
     def exact(self, number: float) -> sp.Expr:
         """Returns the number that a float was rounded from.
@@ -108,22 +112,84 @@ class TracingProver:
         parts = partition(statement, CLOCK, first, last, levels=_LEVELS)
         found: list[Truths] = []
         for part in parts:
-            found += _decided(part)
+            found += self._decided(part)
         merged = _merged(found)
         if len(merged) > _MOST_PARTS:
             merged = [(first, last, None)]
         return [Part(a, None if b >= FOREVER else b, truth) for a, b, truth in merged]
 
+    def _decided(self, part: Segment[int]) -> list[Truths]:
+        """The truths on a segment on which no linear comparison changes."""
+        statement = part.term(CLOCK)
+        found = _by_trends(statement, part.first, part.end)
+        if found is not None:
+            return found
+        if part.end - part.first <= _LISTED_STEPS:
+            listed = [(s, s + 1, _at(statement, s)) for s in range(part.first, part.end)]
+            merged = _merged(listed)
+            if len(merged) <= _MOST_PARTS:
+                return merged
+        for goal, truth in ((statement, True), (negate(statement), False)):
+            if self._is_proved_on(goal, part):
+                return [(part.first, part.end, truth)]
+        return [(part.first, part.end, None)]
+
+    def _is_proved_on(self, goal: Term, part: Segment[int]) -> bool:
+        effort = self._question()
+        try:
+            return walk_segment(Segment(part.first, part.end, goal), CLOCK, effort).is_proved
+        except (OutOfEffort, ImportError, VerificationError):
+            return False
+        finally:
+            self._answered(effort)
+
     def decide(self, condition: sp.Basic, facts: Sequence[sp.Basic]) -> bool | None:
         """Returns the truth of a condition wherever the facts hold; None if it is not decided."""
         try:
             statement, given = term(condition), tuple(map(term, facts))
-            for truth, goal in ((True, statement), (False, negate(statement))):
-                if prove(goal, assume=given, effort=Effort.of(_WORK)).proved:
+            for truth in self._possible_truths(statement, given):
+                if self._is_proved(statement if truth else negate(statement), given):
                     return truth
             return None
         except (ImportError, VerificationError):  # without z3 fewer questions are decided
             return None
+
+    def _is_proved(self, goal: Term, facts: tuple[Term, ...]) -> bool:
+        effort = self._question()
+        try:
+            return prove(goal, assume=facts, effort=effort).proved
+        finally:
+            self._answered(effort)
+
+    def _question(self) -> Effort:
+        """The effort for one question."""
+        return Effort.of(min(LIMITS.question_work, self._work))
+
+    def _answered(self, effort: Effort) -> None:
+        """Charges the work of a question to that of the trace."""
+        allowed = min(LIMITS.question_work, self._work)
+        self._work = max(0, self._work - (allowed - effort.signed_left))
+
+    def _possible_truths(self, statement: Term, facts: tuple[Term, ...]) -> list[bool]:
+        """The truths that a statement may have wherever some facts hold: what is worth a proof.
+
+        Most questions about the clock have both, at steps that are quick to find.
+        """
+        if not _is_of_clock(statement) or not all(map(_is_of_clock, facts)):
+            return [True, False]
+        at = compile_steps(statement, CLOCK)
+        found = {_truth_at(at, statement, step) for step in self._witnesses_of(facts).steps}
+        if found >= {True, False}:
+            return []
+        return [truth for truth in (True, False) if truth in found] or [True, False]
+
+    def _witnesses_of(self, facts: tuple[Term, ...]) -> _Witnesses:
+        """Steps at which facts hold: of those at which all but the last do, and later ones."""
+        if facts not in self._witnesses:
+            self._witnesses[facts] = (
+                self._witnesses_of(facts[:-1]).at_which(facts) if facts else _Witnesses.all()
+            )
+        return self._witnesses[facts]
 
     def value(self, expr: sp.Expr, step: int) -> float | None:
         """Returns the value of an expression in t at a step; None if it has none."""
@@ -143,10 +209,58 @@ class TracingProver:
             return following.xreplace({previous: before})
 
         try:
-            verdict = recurrence(Schedule(expr), first, step).judge(Effort.of(_INDUCTION_WORK))
+            verdict = recurrence(Schedule(expr), first, step).judge(
+                Effort.of(LIMITS.induction_work)
+            )
         except (ImportError, VerificationError):
             return None
         return True if verdict.proved else False if verdict.refuted else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Witnesses:
+    """Steps at which some facts hold.
+
+    Args:
+        steps: The steps.
+        following: The first step that was not looked at.
+        remaining: How many steps may still be looked at.
+    """
+
+    steps: Sequence[int]
+    following: int
+    remaining: int
+
+    @classmethod
+    def all(cls) -> _Witnesses:
+        """The steps of no facts."""
+        return cls(range(LIMITS.witnesses), LIMITS.witnesses, LIMITS.witness_steps)
+
+    def at_which(self, facts: Sequence[Term]) -> _Witnesses:
+        """Returns the steps at which the last of some facts holds, and later ones for all facts."""
+        tests = [(compile_steps(fact, CLOCK), fact) for fact in facts]
+        spend(_FACT_WORK * len(self.steps))
+        steps = [step for step in self.steps if _truth_at(*tests[-1], step)]
+        if len(steps) >= LIMITS.few_witnesses:
+            return _Witnesses(steps, self.following, self.remaining)
+        step = max([self.following, *map(_least_step, facts)])
+        end = step + self.remaining
+        while step < end and len(steps) < LIMITS.witnesses:
+            spend(_FACT_WORK)
+            if all(_truth_at(*test, step) for test in tests):
+                steps.append(step)
+            step += 1
+        return _Witnesses(steps, step, end - step)
+
+
+def _least_step(fact: Term) -> int:
+    """The least step at which a fact that bounds the clock from below holds; else 0."""
+    is_bound = fact.op is Op.LESS_EQUAL and fact.args[1] == CLOCK
+    return int(fact.args[0].value.ceil()) if is_bound and is_rational(fact.args[0]) else 0
+
+
+def _is_of_clock(statement: Term) -> bool:
+    return set(symbols(statement)) <= {CLOCK.value.name}
 
 
 def _rational(number: fmpq) -> sp.Rational:
@@ -163,23 +277,6 @@ def _merged(
         else:
             merged.append((first, end, truth))
     return merged
-
-
-def _decided(part: Segment[int]) -> list[Truths]:
-    """The truths on a segment on which no linear comparison changes."""
-    statement = part.term(CLOCK)
-    found = _by_trends(statement, part.first, part.end)
-    if found is not None:
-        return found
-    if part.end - part.first <= _LISTED_STEPS:
-        listed = [(s, s + 1, _at(statement, s)) for s in range(part.first, part.end)]
-        merged = _merged(listed)
-        if len(merged) <= _MOST_PARTS:
-            return merged
-    for goal, truth in ((statement, True), (negate(statement), False)):
-        if _is_proved(goal, part):
-            return [(part.first, part.end, truth)]
-    return [(part.first, part.end, None)]
 
 
 def _by_trends(statement: Term, first: int, end: int) -> list[Truths] | None:
@@ -242,17 +339,17 @@ def _joined(one: Sequence[Truths], other: Sequence[Truths], op: Op) -> list[Trut
     return _merged(found)
 
 
+def _truth_at(function: Callable[[int], Any], statement: Term, step: int) -> bool | None:
+    """The truth of a statement at a step, by the function that it was compiled to."""
+    try:
+        return bool(function(step))
+    except (UndecidedError, ArithmeticError):
+        return _at(statement, step)
+
+
 def _at(statement: Term, step: int) -> bool | None:
     found = holds(statement, {"t": fmpq(step)})
     return found if isinstance(found, bool) else None
-
-
-def _is_proved(goal: Term, part: Segment[int]) -> bool:
-    segment = Segment(part.first, part.end, goal)
-    try:
-        return walk_segment(segment, CLOCK, Effort.of(_WORK)).is_proved
-    except (OutOfEffort, ImportError, VerificationError):
-        return False
 
 
 def _by_trend(statement: Term, first: int, end: int) -> list[Truths] | None:

@@ -9,6 +9,7 @@ from flint import fmpq
 
 import closedform as cf
 from closedform.effort import Effort, OutOfEffort
+from closedform.importers.python.number import half_even
 from closedform.language import floor_div, floor_mod, t
 from closedform.verify.identity.equality import fold_period
 from closedform.verify.tactics.clock import EVERY_STEP, INTERVALS, MONOTONE, PERIOD, walk_through
@@ -107,6 +108,25 @@ def test_a_period_is_folded() -> None:
     assert period == 12
     for step in range(50):
         assert value(goal, {"t": fmpq(step)}) == value(statement, {"t": fmpq(step % 12)})
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (floor_mod(floor_div(17 * t, 10), 17), 10),
+        (floor_mod(floor_div(5 * t + 1, 2), 2), 4),
+        (floor_mod(half_even(5 * t / 2), 5), 4),  # whose ties need t mod 4
+        (floor_mod(half_even(t / 10), 3), 60),
+    ],
+)
+def test_floors_of_floors_and_of_choices_have_a_period(number: sp.Expr, expected: int) -> None:
+    goal = less(term(number), rational(3))
+    folded = fold_period(goal, T)
+    assert folded is not None
+    statement, period = folded
+    assert period == expected
+    for step in range(3 * period):
+        assert value(goal, {"t": fmpq(step)}) == value(statement, {"t": fmpq(step % period)})
 
 
 def test_what_goes_on_growing_has_no_period() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from closedform import schedules, t
+from closedform.effort import METER
 from closedform.language import floor_div, floor_mod
 from closedform.verify.terms import build, sympy_io
 from closedform.verify.terms.evaluate import Undefined
@@ -103,6 +104,14 @@ def test_a_chain_of_ten_thousand_branches_is_ten_thousand_segments() -> None:
     assert len(segments) == 10_001
     assert segments[-1].value == build.UNDEFINED
     assert [segment.value for segment in segments[:3]] == [LinearForm(fmpq(n)) for n in (1, 2, 0)]
+
+
+def test_segments_are_counted_as_work() -> None:
+    before = METER.work
+    segments = partition(
+        sympy_io.term(floor_mod(t, 12) + floor_mod(t, 1001)), CLOCK, 0, 12_012, levels=5000
+    )
+    assert METER.work - before >= 10 * len(segments) > 10_000
 
 
 def test_deep_terms_need_no_recursion() -> None:

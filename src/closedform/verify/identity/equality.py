@@ -261,12 +261,12 @@ def fold_period(statement: Term, clock: Term) -> tuple[Term, int] | None:
     """Returns the statement about one period of the floors, and the period; None without one.
 
     With ``t = P n + r`` and P the common period of the floors, ``floor(a t + b)`` is
-    ``a P n + floor(a r + b)``; where n cancels, a statement is one about r alone.
+    ``a P n + floor(a r + b)``; where n cancels, a statement is one about r alone. Floors of floors,
+    and of choices whose branches rise alike, have periods, too.
     For every t, the statement at t is the one returned at ``t mod period``.
     """
-    forms = linear_forms(statement)
-    floored = (forms[node.args[0]] for node in forms if node.op is Op.FLOOR)
-    period = math.lcm(*(int(form.slope(clock).q) for form in floored))
+    rates = _rates(statement, clock)
+    period = math.lcm(*(int(rates[node.args[0]].q) for node in rates if node.op is Op.FLOOR))
     if not 1 < period <= LIMITS.fold_period:
         return None
     count = build.own_symbol("period#", integer=True)
@@ -276,11 +276,43 @@ def fold_period(statement: Term, clock: Term) -> tuple[Term, int] | None:
         made = replacement if node == clock else rebuild(node, tuple(args)) if args else node
         if made.op is Op.FLOOR:
             return floor_of(made.args[0])
+        if made.op is Op.ITE:
+            return _with_common_rise(made, count)
         is_sum = made.op in (Op.ADD, Op.MULTIPLY)
         return linear_forms(made)[made].as_term() if is_sum else made
 
     folded = fold(statement, shifted)
     return None if count in walk(folded) else (folded, period)
+
+
+def _rates(statement: Term, clock: Term) -> dict[Term, fmpq]:
+    """How much each term rises in a step, on average; 0 where it is not a sum, floor or choice."""
+    forms = linear_forms(statement)
+    rates: dict[Term, fmpq] = {}
+    for node in walk(statement):
+        form = forms.get(node)
+        if node == clock:
+            rates[node] = fmpq(1)
+        elif form is not None and node not in form.multiples:
+            rise = (multiple * rates.get(atom, 0) for atom, multiple in form.multiples.items())
+            rates[node] = sum(rise, fmpq(0))
+        elif node.op is Op.FLOOR:
+            rates[node] = rates[node.args[0]]
+        else:
+            branches = {rates[arg] for arg in node.args[1:]} if node.op is Op.ITE else set()
+            rates[node] = branches.pop() if len(branches) == 1 else fmpq(0)
+    return rates
+
+
+def _with_common_rise(choice: Term, count: Term) -> Term:
+    """A choice whose branches hold a multiple of a count as a sum with that multiple."""
+    condition, *branches = choice.args
+    forms = [linear_forms(branch).get(branch, LinearForm()) for branch in branches]
+    rise = forms[0].slope(count)
+    if rise == 0 or any(form.slope(count) != rise for form in forms):
+        return choice
+    rests = [LinearForm(form.constant, form.others(count)).as_term() for form in forms]
+    return add(build.ite(condition, *rests), multiply(rational(rise), count))
 
 
 def is_defined(value: Value, steps: Steps) -> bool:

@@ -34,6 +34,9 @@ class Limits:
     sign_work: int = 300_000  # the sign of one term
     feasible_work: int = 300_000  # whether the facts of a case contradict each other
     squeeze_work: int = 150_000  # whether an inequality of integers is an equality
+    question_work: int = 300_000  # one question of a front end
+    questions_work: int = 2_000_000  # all questions of one trace but inductions
+    induction_work: int = 5_000_000  # one induction of a front end
     solver_units: int = 2  # resource units of z3 in one unit of work
 
     # Points
@@ -48,6 +51,9 @@ class Limits:
     guess_draws: int = 24  # values of the hyperparameters behind a guess
     guess_attempts: int = 4000  # attempts to find these
     guess_samples: int = 600  # values of the schedule behind a guess
+    witnesses: int = 128  # steps at which the facts of a question of a front end hold
+    few_witnesses: int = 32  # fewer: more are looked for
+    witness_steps: int = 1 << 14  # steps among which they are looked for
     phase_samples: int = 17  # values on one phase
     jump_steps: int = 1000  # steps in which jumps are listed, of a schedule without length
 

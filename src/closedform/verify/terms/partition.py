@@ -21,6 +21,7 @@ from typing import Generic, TypeVar
 
 from flint import fmpq
 
+from closedform.effort import METER
 from closedform.verify.terms import build
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.linear import LinearForm, combined
@@ -173,6 +174,7 @@ class _Partition(Generic[Place]):
             try:
                 request = next(task) if answer is None else task.send(answer)
             except StopIteration as finished:
+                METER.work += _SEGMENT_WORK * len(finished.value)
                 self.check()
                 answer = self._known[key] = _joined(finished.value)
                 waiting.pop()
@@ -288,6 +290,8 @@ class _Partition(Generic[Place]):
 
 
 _TRUTHS = (build.FALSE, build.TRUE)
+_SEGMENT_WORK = 10
+"""Units of work for one segment of one node; measured over periods of 12,012 steps."""
 
 
 def _is_fixed_point(base: LinearForm, exponent: LinearForm) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,9 +10,9 @@ from fractions import Fraction
 from typing import Any
 
 import sympy as sp
-from flint import arb, fmpq
+from flint import arb, ctx, fmpq
 
-from closedform.effort import Effort, OutOfEffort, spend
+from closedform.effort import METER, Effort, OutOfEffort
 from closedform.errors import VerificationError
 from closedform.importers.python.exact import is_decimal
 from closedform.importers.python.prover import Part
@@ -38,7 +39,7 @@ from closedform.verify.terms.facts import Direction
 from closedform.verify.terms.limits import LIMITS
 from closedform.verify.terms.partition import FOREVER, Segment, partition
 from closedform.verify.terms.sympy_io import term
-from closedform.verify.terms.tree import RELATIONS, Op, Term, symbols
+from closedform.verify.terms.tree import RELATIONS, Op, Term, symbols, walk
 from closedform.verify.terms.trend import trend
 from closedform.verify.translation.constants import bits, simplest_between
 
@@ -51,8 +52,11 @@ _MOST_PARTS = 8
 _LEVELS = 16
 _LISTED_STEPS = 512
 _FARTHEST = 1 << 62
-_FACT_WORK = 4
-"""Units of work for one fact at one step."""
+_BITS = 128
+_FEWEST_BITS = 64
+"""Of a ball whose middle is taken for its value."""
+_LARGEST_TREE = 400
+"""Nodes, each where it occurs, of a term that is compiled; others are evaluated node by node."""
 
 
 Truths = tuple[int, int, bool | None]
@@ -63,9 +67,13 @@ class TracingProver:
     """Answers the questions of a front end, each exactly or not at all."""
 
     def __init__(self) -> None:
-        self._terms: dict[sp.Expr, Term] = {}
+        self._numbers: dict[sp.Expr, _Steps] = {}
         self._witnesses: dict[tuple[Term, ...], _Witnesses] = {}
         self._work = LIMITS.questions_work
+
+    def __reduce__(self) -> tuple[type[TracingProver], tuple[()]]:
+        """A schedule keeps its prover: what that remembers is not pickled."""
+        return TracingProver, ()
 
     def exact(self, number: float) -> sp.Expr:
         """Returns the number that a float was rounded from.
@@ -177,8 +185,8 @@ class TracingProver:
         """
         if not _is_of_clock(statement) or not all(map(_is_of_clock, facts)):
             return [True, False]
-        at = compile_steps(statement, CLOCK)
-        found = {_truth_at(at, statement, step) for step in self._witnesses_of(facts).steps}
+        truths = _Steps.of(statement)
+        found = {truths.truth(step) for step in self._witnesses_of(facts).steps}
         if found >= {True, False}:
             return []
         return [truth for truth in (True, False) if truth in found] or [True, False]
@@ -193,9 +201,10 @@ class TracingProver:
 
     def value(self, expr: sp.Expr, step: int) -> float | None:
         """Returns the value of an expression in t at a step; None if it has none."""
-        if expr not in self._terms:
-            self._terms[expr] = term(expr)
-        found = value(self._terms[expr], {"t": fmpq(step)})
+        number = self._numbers.get(expr)
+        if number is None:
+            number = self._numbers[expr] = _Steps.of(term(expr))
+        found = number.value(step)
         if isinstance(found, fmpq):
             return int(found.p) / int(found.q)
         return float(found.mid()) if isinstance(found, arb) and found.is_finite() else None
@@ -215,6 +224,50 @@ class TracingProver:
         except (ImportError, VerificationError):
             return None
         return True if verdict.proved else False if verdict.refuted else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """A term in the clock alone at many steps.
+
+    Args:
+        term: The term.
+        size: The units of work of one evaluation.
+        function: The term as a function of the step; None if it is large.
+    """
+
+    term: Term
+    size: int
+    function: Callable[[int], Any] | None
+
+    @classmethod
+    def of(cls, root: Term) -> _Steps:
+        """Compiles a term, if it is small as a tree: there a node is evaluated where it occurs."""
+        sizes: dict[Term, int] = {}
+        for node in walk(root):
+            sizes[node] = 1 + sum(sizes[arg] for arg in node.args)
+        size = sizes[root]
+        with ctx.workprec(_BITS):
+            is_small = size <= _LARGEST_TREE
+            return cls(root, size, compile_steps(root, CLOCK) if is_small else None)
+
+    def value(self, step: int) -> Any:
+        """Returns the value at a step, as ``evaluate.value`` does."""
+        if self.function is not None:
+            METER.work += self.size
+            with contextlib.suppress(UndecidedError, ArithmeticError), ctx.workprec(_BITS):
+                found = self.function(step)
+                if isinstance(found, fmpq) or found.rel_accuracy_bits() >= _FEWEST_BITS:
+                    return found
+        return value(self.term, {CLOCK.value.name: fmpq(step)})
+
+    def truth(self, step: int) -> bool | None:
+        """Returns the truth at a step; None if it has none, or it is not decided."""
+        if self.function is not None:
+            METER.work += self.size
+            with contextlib.suppress(UndecidedError, ArithmeticError), ctx.workprec(_BITS):
+                return bool(self.function(step))
+        return _at(self.term, step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,16 +291,14 @@ class _Witnesses:
 
     def at_which(self, facts: Sequence[Term]) -> _Witnesses:
         """Returns the steps at which the last of some facts holds, and later ones for all facts."""
-        tests = [(compile_steps(fact, CLOCK), fact) for fact in facts]
-        spend(_FACT_WORK * len(self.steps))
-        steps = [step for step in self.steps if _truth_at(*tests[-1], step)]
+        tests = [_Steps.of(fact) for fact in facts]
+        steps = [step for step in self.steps if tests[-1].truth(step)]
         if len(steps) >= LIMITS.few_witnesses:
             return _Witnesses(steps, self.following, self.remaining)
         step = max([self.following, *map(_least_step, facts)])
         end = step + self.remaining
         while step < end and len(steps) < LIMITS.witnesses:
-            spend(_FACT_WORK)
-            if all(_truth_at(*test, step) for test in tests):
+            if all(test.truth(step) for test in tests):
                 steps.append(step)
             step += 1
         return _Witnesses(steps, step, end - step)
@@ -337,14 +388,6 @@ def _joined(one: Sequence[Truths], other: Sequence[Truths], op: Op) -> list[Trut
             truth = decisive if decisive in (left, right) else not decisive if both_known else None
             found.append((low, high, truth))
     return _merged(found)
-
-
-def _truth_at(function: Callable[[int], Any], statement: Term, step: int) -> bool | None:
-    """The truth of a statement at a step, by the function that it was compiled to."""
-    try:
-        return bool(function(step))
-    except (UndecidedError, ArithmeticError):
-        return _at(statement, step)
 
 
 def _at(statement: Term, step: int) -> bool | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import builtins
+import functools
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -392,13 +393,20 @@ def loaded_modules() -> list[str]:
     return [name for name in (*MODULES, "jax.numpy") if name in sys.modules]
 
 
-def known_functions() -> dict[int, tuple[str, Traced, bool]]:
+def known_functions() -> Mapping[int, tuple[str, Traced, bool]]:
     """Returns the name and the traced value of each function by its identity.
 
     The last entry is whether it computes in float32 by default.
 
     Of modules that are not imported there are none.
     """
+    modules = [sys.modules[name] for name in loaded_modules()]
+    # A module that is still being imported has fewer names.
+    return _known_functions(*((id(module), len(vars(module))) for module in modules))
+
+
+@functools.lru_cache(maxsize=4)
+def _known_functions(*_: tuple[int, int]) -> Mapping[int, tuple[str, Traced, bool]]:
     found: dict[int, tuple[str, Traced, bool]] = {
         id(native): (native.__name__, traced, False) for native, traced in _BUILTINS.items()
     }

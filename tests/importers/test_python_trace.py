@@ -375,3 +375,24 @@ def test_drawn_functions(seed: int) -> None:
     expected = [function(step) for step in range(400)]
     # Some ten roundings of numbers up to 3.
     np.testing.assert_allclose(schedule(np.arange(400)), expected, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda step: np.log(0.01) * step, -t * sp.log(100)),
+        (lambda step: step * (1 - np.sqrt(2)), t * (1 - sp.sqrt(2))),
+        (lambda step: -np.cos(1) / 4 * step, -t * sp.cos(1) / 4),
+        (lambda step: float(np.exp(2)) * step, t * sp.exp(2)),
+    ],
+)
+def test_constants_of_numpy_are_exact_as_constants_of_math_are(
+    function: Callable[[int], float], expected: sp.Expr
+) -> None:
+    assert sp.expand(cf.from_python(function).expr - expected) == 0
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_constants_of_numpy_divide_as_numpy_does() -> None:
+    traced = cf.from_python(lambda step: 0.1 if 1 / np.log(1) > 0 else 0.2)
+    assert traced.exact(5) == sp.Rational(1, 10)

@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import sympy as sp
 
 from closedform.importers.python.place import UserValue
@@ -34,6 +35,16 @@ class ExactFloat(float):
         return self
 
 
+class ExactFloat64(np.float64):
+    """A float64 of NumPy and the number that it was rounded from."""
+
+    expr: sp.Expr
+
+    def item(self) -> float:
+        """Returns the number as one of Python, with the exact one."""
+        return exact_constant(float(self), self.expr)
+
+
 class ExactInt(int):
     """An integer whose quotients and powers are exact."""
 
@@ -48,14 +59,14 @@ class ExactInt(int):
 
 
 def exact_constant(value: float, expr: sp.Expr) -> float:
-    """Returns a float with its exact number; the float alone where that is too long."""
+    """Returns a float of the same type with its exact number; the float if that is too long."""
     if not math.isfinite(value):
         return value
     if expr.is_Rational and max(abs(expr.p).bit_length(), expr.q.bit_length()) > _MOST_BITS:
         return value
-    made = ExactFloat(value)
-    made.expr = expr
-    return made
+    constant = ExactFloat64(value) if isinstance(value, np.float64) else ExactFloat(value)
+    constant.expr = expr
+    return constant
 
 
 def is_decimal(value: float, digits: int = _MOST_DIGITS) -> bool:
@@ -66,7 +77,7 @@ def is_decimal(value: float, digits: int = _MOST_DIGITS) -> bool:
 
 def number_of(value: object) -> sp.Expr | None:
     """Returns the exact number of a constant; None where its float may be rounded."""
-    if isinstance(value, ExactFloat):
+    if isinstance(value, ExactFloat | ExactFloat64):
         return value.expr
     if isinstance(value, int):
         return sp.Integer(int(value))
@@ -119,7 +130,9 @@ Symbolic = Callable[[sp.Expr, sp.Expr], "sp.Expr | None"]
 
 
 def _plain(value: Any) -> Any:
-    """The Python number itself, of the builtin type."""
+    """The number itself, of the builtin type or NumPy's."""
+    if isinstance(value, np.float64):
+        return np.float64(value)
     return float(value) if isinstance(value, float) else int(value)
 
 
@@ -153,14 +166,14 @@ _OPERATIONS: dict[str, tuple[Callable[[Any, Any], Any], Symbolic]] = {
     "pow": (operator.pow, power),
 }
 
-for _kind in (ExactFloat, ExactInt):
+for _kind in (ExactFloat, ExactFloat64, ExactInt):
     for _name, (_function, _symbolic) in _OPERATIONS.items():
         setattr(_kind, f"__{_name}__", _binary(_function, _symbolic, swapped=False))
         setattr(_kind, f"__r{_name}__", _binary(_function, _symbolic, swapped=True))
 
 
 def _float_unary(function: Callable[[Any], Any], symbolic: Callable[[sp.Expr], sp.Expr]) -> Any:
-    return lambda self: exact_constant(function(float(self)), symbolic(self.expr))
+    return lambda self: exact_constant(function(_plain(self)), symbolic(self.expr))
 
 
 def _int_unary(function: Callable[[Any], Any]) -> Any:
@@ -168,5 +181,6 @@ def _int_unary(function: Callable[[Any], Any]) -> Any:
 
 
 for _name, _one in (("neg", operator.neg), ("abs", abs), ("pos", operator.pos)):
-    setattr(ExactFloat, f"__{_name}__", _float_unary(_one, _one))
+    for _kind in (ExactFloat, ExactFloat64):
+        setattr(_kind, f"__{_name}__", _float_unary(_one, _one))
     setattr(ExactInt, f"__{_name}__", _int_unary(_one))

@@ -23,6 +23,7 @@ import sympy as sp
 from closedform.importers.python.containers import local_array
 from closedform.importers.python.exact import (
     ExactFloat,
+    ExactFloat64,
     ExactInt,
     cosine,
     exact_constant,
@@ -448,8 +449,8 @@ def called(
         make = _EXACT.get(name)
         if make is not None and len(args) == 1 and isinstance(result, float):
             number = number_of(args[0])
-            if number is not None and not isinstance(result, np.generic):
-                return exact_constant(float(result), make(number))
+            if number is not None:
+                return exact_constant(result, make(number))
         return local_array(result)
 
     function.native = native  # type: ignore[attr-defined]
@@ -474,7 +475,11 @@ class NumberType(type):
         """Returns the number that the type makes of its arguments."""
         if has_traced(args):
             return _conversion(cls.run, cls.native, args, names)
-        if cls.native is float and len(args) == 1 and isinstance(args[0], ExactFloat | ExactInt):
+        if (
+            cls.native is float
+            and len(args) == 1
+            and isinstance(args[0], ExactFloat | ExactFloat64 | ExactInt)
+        ):
             return exact_constant(float(args[0]), args[0].expr)
         value = cls.native(*args, **names)
         return ExactInt(value) if cls.native is int else value

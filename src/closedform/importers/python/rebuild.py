@@ -37,7 +37,13 @@ from closedform.importers.python.containers import (
     local_array,
     traced_copy,
 )
-from closedform.importers.python.exact import ExactFloat, ExactInt, exact_constant, number_of
+from closedform.importers.python.exact import (
+    ExactFloat,
+    ExactFloat64,
+    ExactInt,
+    exact_constant,
+    number_of,
+)
 from closedform.importers.python.functions import (
     FOLDS,
     called,
@@ -793,6 +799,7 @@ _FUNCTIONS = (
 _NATIVES = {
     ExactInt: int,
     ExactFloat: float,
+    ExactFloat64: np.float64,
     TracedList: list,
     TracedTuple: tuple,
     TracedDict: dict,

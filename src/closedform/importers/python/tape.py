@@ -251,7 +251,9 @@ def plain(value: UserValue) -> Any:
     """Returns a constant as the function's own code has it."""
     if isinstance(value, bool) or value is None:
         return value
-    if isinstance(value, float) and not isinstance(value, np.generic):
+    if isinstance(value, np.float64):
+        return np.float64(value)
+    if isinstance(value, float):
         return float(value)
     if isinstance(value, int):
         return int(value)
@@ -260,7 +262,9 @@ def plain(value: UserValue) -> Any:
 
 def unit_of(value: UserValue) -> Any:
     """Returns 1 as a number of the same type; None for a number of Python."""
-    if isinstance(value, np.generic | Fraction) or type(value).__name__ == "Decimal":
+    if isinstance(value, np.generic):
+        return value.dtype.type(1)
+    if isinstance(value, Fraction) or type(value).__name__ == "Decimal":
         return type(value)(1)
     if isinstance(value, np.ndarray):
         return np.ones_like(np.asarray(value))

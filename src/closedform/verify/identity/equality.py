@@ -115,23 +115,24 @@ def are_equal(left: Value, right: Value, steps: Steps) -> str | None:
     if one == other:
         return "structure"
     run = steps.clock, steps.first, steps.last
-    forms = [_normal_form(side, steps) for side in (one, other)]
-    if _are_identical(forms[0], forms[1], steps):
+    if _are_identical(normal(one, *run), normal(other, *run), steps):
         return "identity"
-    one, other = (settled(side, *run) for side in (one, other))
-    if steps.clock != PHASE and _are_equal_by_floor(one, other, steps):
+    if not any(node.op is Op.FLOOR for node in walk(one, other)):
+        return None
+    way = _way_of_floors(one, other, steps)
+    if way is not None:
+        return way
+    decided = settled(one, *run), settled(other, *run)
+    return None if decided == (one, other) else _way_of_floors(*decided, steps)
+
+
+def _way_of_floors(left: Term, right: Term, steps: Steps) -> str | None:
+    """The name of the way in which floors of the clock are shown to be equal in two terms."""
+    if steps.clock == PHASE:
+        return None
+    if _are_equal_by_floor(left, right, steps):
         return "floor"
-    if steps.clock != PHASE and _are_equal_by_period(one, other, steps):
-        return "period"
-    return None
-
-
-def _normal_form(side: Term, steps: Steps) -> Term:
-    """The normal form with the choices made that the run decides."""
-    run = steps.clock, steps.first, steps.last
-    form = normal(side, *run)
-    decided = settled(form, *run)
-    return form if decided == form else normal(decided, *run)
+    return "period" if _are_equal_by_period(left, right, steps) else None
 
 
 def _at(side: Term, steps: Steps) -> Term:
@@ -141,15 +142,31 @@ def _at(side: Term, steps: Steps) -> Term:
 
 
 def _are_identical(left: Term, right: Term, steps: Steps) -> bool:
-    """Whether two terms in their normal forms have one canonical form."""
+    """Whether two terms in their normal forms have one canonical form.
+
+    First as they are, then with the choices made that the run decides, then with those shared that
+    say the same: each way costs more than the one before it.
+    """
     if _are_same(steps, left, right):
         return True
+    decided = _with_choices_made(left, steps), _with_choices_made(right, steps)
+    if decided != (left, right):
+        left, right = decided
+        if _are_same(steps, left, right):
+            return True
     if not (has_choices(left) and has_choices(right)):
         return False
     shared = with_shared_choices(
         left, right, partial(_are_same, steps), lambda part: is_defined(part, steps)
     )
     return shared != (left, right) and _are_same(steps, *shared)
+
+
+def _with_choices_made(form: Term, steps: Steps) -> Term:
+    """A normal form with the choices made that the run decides, in its normal form."""
+    run = steps.clock, steps.first, steps.last
+    decided = settled(form, *run)
+    return form if decided == form else normal(decided, *run)
 
 
 def _are_same(steps: Steps, one: Term, other: Term) -> bool:

@@ -40,7 +40,7 @@ class ExactFloat64(np.float64):
 
     expr: sp.Expr
 
-    def item(self) -> float:
+    def item(self, *place: Any) -> float:
         """Returns the number as one of Python, with the exact one."""
         return exact_constant(float(self), self.expr)
 

@@ -13,6 +13,7 @@ import math
 import operator
 import random
 import types
+import warnings
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -512,3 +513,29 @@ def test_a_hyperparameter_is_run_at_its_value() -> None:
 
     rounded = cf.from_python(function, hyper=["rate"]).trace.comparison.rounded
     assert [step for step in range(50) if step in rounded] == [3]
+
+
+SCALARS = (np.int8(3), np.uint8(3), np.int32(3), np.float16(3.5), np.float32(3.5), np.float64(3.5))
+
+
+@pytest.mark.parametrize("scalar", SCALARS, ids=lambda scalar: type(scalar).__name__)
+@pytest.mark.parametrize("constant", [0.1, math.pi, 40, 100, 200, -1])
+def test_scalars_of_numpy_keep_their_type_beside_constants(scalar: Any, constant: float) -> None:
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "lt", "eq"):
+        operation = getattr(operator, name)
+        for left, right in ((scalar, constant), (constant, scalar)):
+
+            def function(step: int, a: Any = left, b: Any = right, do: Any = operation) -> float:
+                return float(do(a, b)) + 0 * step
+
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # integers that wrap
+                try:
+                    expected = function(1)
+                except OverflowError:
+                    with pytest.raises(TraceError, match="out of bounds"):
+                        cf.from_python(function)
+                    continue
+                found = float(cf.from_python(function).exact(1))
+            # Constants of float64 are exact, where NumPy rounds some twice.
+            assert found == pytest.approx(expected, rel=1e-15)

@@ -180,6 +180,15 @@ def _int_unary(function: Callable[[Any], Any]) -> Any:
     return lambda self: ExactInt(function(int(self)))
 
 
+def _plain_ufunc(_: UserValue, ufunc: Any, method: str, *inputs: UserValue, **names: Any) -> Any:
+    """A function of NumPy on Python's own numbers: its scalars keep their type beside those."""
+    plain = (_plain(arg) if isinstance(arg, ExactFloat | ExactInt) else arg for arg in inputs)
+    return getattr(ufunc, method)(*plain, **names)
+
+
+ExactFloat.__array_ufunc__ = _plain_ufunc  # type: ignore[attr-defined]
+ExactInt.__array_ufunc__ = _plain_ufunc  # type: ignore[attr-defined]
+
 for _name, _one in (("neg", operator.neg), ("abs", abs), ("pos", operator.pos)):
     for _kind in (ExactFloat, ExactFloat64):
         setattr(_kind, f"__{_name}__", _float_unary(_one, _one))

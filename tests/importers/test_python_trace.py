@@ -396,3 +396,21 @@ def test_constants_of_numpy_are_exact_as_constants_of_math_are(
 def test_constants_of_numpy_divide_as_numpy_does() -> None:
     traced = cf.from_python(lambda step: 0.1 if 1 / np.log(1) > 0 else 0.2)
     assert traced.exact(5) == sp.Rational(1, 10)
+
+
+@pytest.mark.parametrize("rounds", [3, 24, 60])
+def test_values_of_shared_and_deep_terms(rounds: int) -> None:
+    """As a tree it has 2 ** rounds nodes."""
+
+    def function(step: int) -> float:
+        x = 1 / (1 + step)
+        for _ in range(rounds):
+            x = math.sqrt(x + math.cos(x))
+        return x
+
+    prover, expr = TracingProver(), 1 / (1 + t)
+    for _ in range(rounds):
+        expr = sp.sqrt(expr + sp.cos(expr))
+    for step in (0, 3, 100):
+        found = prover.value(expr, step)
+        assert found == pytest.approx(function(step), rel=1e-13)

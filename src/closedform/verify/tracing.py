@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -57,6 +58,8 @@ _FEWEST_BITS = 64
 """Of a ball whose middle is taken for its value."""
 _LARGEST_TREE = 400
 """Nodes, each where it occurs, of a term that is compiled; others are evaluated node by node."""
+_DEEPEST_TREE = 60
+"""Nodes within one another of such a term, whose functions call one another."""
 
 
 Truths = tuple[int, int, bool | None]
@@ -88,24 +91,7 @@ class TracingProver:
             >>> [prover.exact(x) for x in (0.1, 3e-4 / 10, 1 / 3, pi / 4, 512**-0.5)]
             [1/10, 3/100000, 1/3, pi/4, sqrt(2)/32]
         """
-        number = float(number)  # NumPy's float64 is a float with another repr
-        if number == 0 or is_decimal(number):
-            return sp.Rational(repr(number))
-        width = fmpq(*math.ulp(number).as_integer_ratio()) * _ULPS
-        middle = fmpq(*number.as_integer_ratio())
-        low, high = middle - width, middle + width
-        simplest = simplest_between(low, high)
-        if bits(simplest) <= _FEW_BITS:
-            return _rational(simplest)
-        multiple = multiple_of_pi(*sorted(abs(Fraction(int(x.p), int(x.q))) for x in (low, high)))
-        if multiple is not None:
-            return multiple * sp.pi if number > 0 else -multiple * sp.pi
-        squares = sorted((low * low, high * high))
-        square = simplest_between(squares[0], squares[1])
-        if bits(square) <= _FEW_BITS:
-            root = sp.sqrt(_rational(square))
-            return root if number > 0 else -root
-        return sp.Rational(repr(number))
+        return _exact(float(number))  # NumPy's float64 is a float with another repr
 
     def split(self, condition: sp.Basic, first: int, end: int | None) -> list[Part]:
         """Returns the parts of ``[first, end)`` on which a condition in t has one truth.
@@ -244,12 +230,14 @@ class _Steps:
     def of(cls, root: Term) -> _Steps:
         """Compiles a term, if it is small as a tree: there a node is evaluated where it occurs."""
         sizes: dict[Term, int] = {}
+        depths: dict[Term, int] = {}
         for node in walk(root):
             sizes[node] = 1 + sum(sizes[arg] for arg in node.args)
-        size = sizes[root]
+            depths[node] = 1 + max((depths[arg] for arg in node.args), default=0)
+        if sizes[root] > _LARGEST_TREE or depths[root] > _DEEPEST_TREE:
+            return cls(root, sizes[root], None)
         with ctx.workprec(_BITS):
-            is_small = size <= _LARGEST_TREE
-            return cls(root, size, compile_steps(root, CLOCK) if is_small else None)
+            return cls(root, sizes[root], compile_steps(root, CLOCK))
 
     def value(self, step: int) -> Any:
         """Returns the value at a step, as ``evaluate.value`` does."""
@@ -312,6 +300,27 @@ def _least_step(fact: Term) -> int:
 
 def _is_of_clock(statement: Term) -> bool:
     return set(symbols(statement)) <= {CLOCK.value.name}
+
+
+@functools.lru_cache(maxsize=4096)  # a table has its entries in each run
+def _exact(number: float) -> sp.Expr:
+    if number == 0 or is_decimal(number):
+        return sp.Rational(repr(number))
+    width = fmpq(*math.ulp(number).as_integer_ratio()) * _ULPS
+    middle = fmpq(*number.as_integer_ratio())
+    low, high = middle - width, middle + width
+    simplest = simplest_between(low, high)
+    if bits(simplest) <= _FEW_BITS:
+        return _rational(simplest)
+    multiple = multiple_of_pi(*sorted(abs(Fraction(int(x.p), int(x.q))) for x in (low, high)))
+    if multiple is not None:
+        return multiple * sp.pi if number > 0 else -multiple * sp.pi
+    squares = sorted((low * low, high * high))
+    square = simplest_between(squares[0], squares[1])
+    if bits(square) <= _FEW_BITS:
+        root = sp.sqrt(_rational(square))
+        return root if number > 0 else -root
+    return sp.Rational(repr(number))
 
 
 def _rational(number: fmpq) -> sp.Rational:

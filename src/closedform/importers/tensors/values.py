@@ -175,13 +175,21 @@ class Definitions:
         return known
 
     def normal(self, condition: sp.Basic) -> sp.Basic:
-        """Returns a condition with that of the first parameter in the place of the second's.
+        """Returns a condition on both parameters as one on sums over all parameters.
 
-        One on both is on sums over all parameters.
+        One on numbers of the second parameter is another one than that on those of the first: a
+        step may go one way for one parameter and the other way for the next one.
         """
         if not self.is_of_other(condition):
             return condition
-        return self.summed(condition) if self.is_of_tensor(condition) else self.mirrored(condition)
+        if self.is_of_tensor(condition):
+            return self.summed(condition)
+        mirrored = self.mirrored(condition)
+        return condition if self.is_of_tensor(mirrored) else mirrored
+
+    def are_same(self, first: sp.Basic, second: sp.Basic) -> bool:
+        """Returns whether an expression of the second parameter is another one of the first."""
+        return self.is_of_other(second) and self.mirrored(second) == first
 
     def masked(self, condition: sp.Basic) -> sp.Basic:
         """Returns a condition by a definition that is 1 where it holds and 0 elsewhere."""

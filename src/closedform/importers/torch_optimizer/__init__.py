@@ -14,7 +14,15 @@ from closedform.errors import TraceError
 from closedform.importers.tensors.check import STEPS, TOLERANCE
 from closedform.importers.tensors.values import Axes, Sizes
 from closedform.importers.tensors.variants import Variant, rule_of
-from closedform.importers.torch_optimizer.check import Compiled, checked, difference
+from closedform.importers.torch_optimizer.check import (
+    PLACES,
+    SEQUENCES,
+    Compiled,
+    check_places,
+    checked,
+    difference,
+)
+from closedform.importers.torch_optimizer.groups import check_groups
 from closedform.importers.torch_optimizer.rules import (
     by_dtype,
     needs_phases,
@@ -54,7 +62,10 @@ def trace(optimizer: torch.optim.Optimizer) -> UpdateRule | list[UpdateRule]:
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TraceError(f"expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
     with double_precision():
-        rules = [_group(optimizer, place) for place in range(len(optimizer.param_groups))]
+        traced = [_group(optimizer, place) for place in range(len(optimizer.param_groups))]
+        rules = [rule for rule, _ in traced]
+        if len(rules) > 1:
+            check_groups(optimizer, rules, [shape for _, shape in traced])
     return rules[0] if len(rules) == 1 else rules
 
 
@@ -64,7 +75,8 @@ class _Traced:
     tracer: Tracer
 
 
-def _group(optimizer: torch.optim.Optimizer, place: int) -> UpdateRule:
+def _group(optimizer: torch.optim.Optimizer, place: int) -> tuple[UpdateRule, Sizes]:
+    """The rule of a param group, and a shape for which it was traced."""
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", type(optimizer).__name__)
     where = f"{type(optimizer).__name__}, param group {place}"
     shapes = [tuple(param.shape) for param in optimizer.param_groups[place]["params"]]
@@ -89,7 +101,9 @@ def _group(optimizer: torch.optim.Optimizer, place: int) -> UpdateRule:
         gaps = [_difference(rule, one, optimizer, place) for one in traces]
     for one, gap in zip(traces, gaps, strict=True):
         checked(rule, one.trace, gap, where)
-    return rule
+        shapes_of_places = [one.trace.axes.other] * PLACES
+        check_places(subject_of(optimizer, place, shapes_of_places, seed=5), where)
+    return rule, traces[0].trace.axes.shape
 
 
 def _traces(
@@ -131,6 +145,10 @@ def _difference(
     others = (first, second, second)
     subject_of_others = subject_of(optimizer, place, others, seed=4)
     found.append(difference(rule, subject_of_others, others, seed=11, slots=slots))
+    found += [
+        difference(rule, subject, shapes, seed=19, slots=slots, compiled=compiled, special=special)
+        for special in SEQUENCES
+    ]
     later = [time for time in one.trace.times if time >= STEPS]
     if later:
         steps = [*range(3), *later]

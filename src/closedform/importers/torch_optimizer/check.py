@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ def difference(
     slots: Sequence[Slot] = (),
     counters: dict[Path, int] | None = None,
     compiled: Compiled | None = None,
+    special: Sequence[Mapping[int, str]] | None = None,
 ) -> tuple[float, str, int]:
     """Returns the largest relative difference, its tensor and its step.
 
@@ -55,6 +57,8 @@ def difference(
         slots: The states of the rule.
         counters: Where the optimizer counts steps, and what it has counted before the first.
         compiled: The graphs of the rule by shapes, where some are known; more are added.
+        special: The kinds of special gradients by parameter, for each step in the place of
+            ``steps``; a step that raises an exception ends the comparison.
 
     Raises:
         TraceError: The rule has no graph.
@@ -68,19 +72,105 @@ def difference(
     start = {name: _array(param) for name, param in zip(_NAMES, copy.params, strict=False)}
     running = RunningRule(known[key], start)
     worst = (0.0, "", 0)
-    with InDouble(is_exact=exact is not rule):
-        for count, time in enumerate(steps):
+    with InDouble(is_exact=exact is not rule), np.errstate(all="ignore"):
+        for count, time in enumerate(steps if special is None else range(len(special))):
             if time != count:
                 _set_clock(copy, counters or {}, time)
                 running.set_clock(time)
             grads = gradients(shapes, seed + 1000 + count)
-            copy.step(grads)
+            for place, kind in (special[count] if special else {}).items():
+                if place < len(grads):
+                    grads[place] = SPECIAL[kind](grads[place])
+            try:
+                copy.step(grads)
+            except (ArithmeticError, ValueError, RuntimeError):
+                if special is None:
+                    raise
+                break  # there is no step to follow
             running.step({name: _array(g) for name, g in zip(_NAMES, grads, strict=False)})
             for label, found, expected in _pairs(copy, running.values, slots):
+                if special is not None:
+                    found, expected = _finite(found, expected)
                 gap = relative_gap(found, expected)
                 if gap > worst[0]:
                     worst = (gap, label, time)
     return worst
+
+
+def _finite(found: Any, expected: Any) -> tuple[Any, Any]:
+    """Two results without the elements that are not finite, if both have some.
+
+    Which ones these are depends on the order of operations: torch forms inf - inf in a ``lerp``,
+    and SymPy merges the powers of a quotient of an infinite mean.
+    """
+    found, expected = np.broadcast_arrays(found, expected)
+    is_finite = np.isfinite(found) & np.isfinite(expected)
+    if np.isfinite(found).all() != np.isfinite(expected).all():
+        return found, expected
+    return found[is_finite], expected[is_finite]
+
+
+def _with_first(number: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    def changed(gradient: torch.Tensor) -> torch.Tensor:
+        changed = gradient.clone()
+        changed.reshape(-1)[:1] = number
+        return changed
+
+    return changed
+
+
+SPECIAL: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "zero": torch.zeros_like,
+    "negative zero": lambda gradient: -torch.zeros_like(gradient),
+    "zeros of both signs": lambda gradient: gradient * 0,
+    "huge": lambda gradient: gradient * 1e6,
+    "tiny": lambda gradient: gradient * 1e-30,
+    "infinite": _with_first(math.inf),
+    "negative infinite": _with_first(-math.inf),
+    "NaN": _with_first(math.nan),
+}
+"""Gradients by kind, from random ones."""
+
+SEQUENCES: Sequence[Sequence[Mapping[int, str]]] = (
+    ({0: "zero", 1: "tiny"}, {0: "huge"}, {1: "negative zero"}, {0: "zeros of both signs"}, {}),
+    ({}, {0: "infinite"}, {}),
+    ({}, {1: "NaN"}, {}),
+)
+"""Kinds of the gradients of the first parameters in a few steps."""
+
+PLACES = 24
+"""The parameters of an optimizer of which all are the same: a place below is found."""
+
+
+def check_places(subject: Subject, where: str) -> None:
+    """Runs an optimizer for equal parameters: their steps are equal, whatever their places.
+
+    Raises:
+        TraceError: They are not.
+    """
+    first, *others = subject.params
+    for param in others:
+        param.data.copy_(first.data)
+    kinds = (None, "huge", "zero", "tiny", None)
+    for sequence in ((*kinds, "infinite"), ("NaN", None)):
+        copy = subject.clone()
+        for count, kind in enumerate(sequence):
+            (gradient,) = gradients([tuple(first.shape)], seed=2000 + count)
+            gradient = gradient if kind is None else SPECIAL[kind](gradient)
+            try:
+                with InDouble():
+                    copy.step([gradient] * len(copy.params))
+            except (ArithmeticError, ValueError, RuntimeError):
+                break  # there is no step to follow
+            expected = _array(copy.params[0])
+            for place, param in enumerate(copy.params):
+                if not relative_gap(_array(param), expected) <= TOLERANCE:
+                    raise TraceError(
+                        f"parameter {place + 1} makes another step than parameter 1, which has the "
+                        "same value, states and gradient",
+                        where=where,
+                        hint="a rule is the same for every parameter, whatever its place",
+                    )
 
 
 def _pairs(

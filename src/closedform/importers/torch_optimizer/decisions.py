@@ -20,7 +20,7 @@ from closedform.language.shapes import SHAPE_SYMBOLS
 
 Decision = tuple[sp.Basic, bool]
 
-MOST_RUNS = 64
+MOST_RUNS = 256
 """The most runs of one step: each decision on data or on the step may double them."""
 
 
@@ -213,6 +213,7 @@ def joined(
     tree: Tree,
     value_of: Callable[[Any], sp.Basic],
     within: Callable[[sp.Basic, sp.Basic], sp.Basic] = lambda value, condition: value,
+    are_same: Callable[[sp.Basic, sp.Basic], bool] = lambda first, second: False,
 ) -> sp.Basic:
     """Returns one value of all runs as a ``Piecewise`` on their decisions.
 
@@ -220,13 +221,23 @@ def joined(
         tree: The runs.
         value_of: The value of one result.
         within: Changes a value where a condition holds to one that is legal elsewhere, too.
+        are_same: Whether two conditions are the same one on two parameters.
     """
     if isinstance(tree, Leaf):
         return value_of(tree.result)
-    holds = joined(tree.holds, value_of, within) if tree.holds is not None else None
-    fails = joined(tree.fails, value_of, within) if tree.fails is not None else None
+    holds = joined(tree.holds, value_of, within, are_same) if tree.holds is not None else None
+    fails = joined(tree.fails, value_of, within, are_same) if tree.fails is not None else None
     if holds is None or fails is None or holds == fails:
         return holds if holds is not None else fails
+    condition, (yes, no) = tree.condition, (holds, fails)
+    if isinstance(no, sp.Piecewise) and no.args[0][0] == yes and len(no.args) == 2:
+        inner = no.args[0][1]
+        if are_same(condition, inner) or are_same(inner, condition):  # for any parameter
+            return sp.Piecewise((yes, sp.Or(condition, inner)), (no.args[1][0], True))
+    if isinstance(yes, sp.Piecewise) and yes.args[-1][0] == no and len(yes.args) == 2:
+        inner = yes.args[0][1]
+        if are_same(condition, inner) or are_same(inner, condition):  # for all parameters
+            return sp.Piecewise((yes.args[0][0], sp.And(condition, inner)), (no, True))
     return sp.Piecewise(
         (within(holds, tree.condition), tree.condition),
         (within(fails, sp.Not(tree.condition)), True),

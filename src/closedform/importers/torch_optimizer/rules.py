@@ -39,7 +39,10 @@ def needs_phases(trace: Trace) -> bool:
         return True
     common = Definitions()
     for label in ("param", *trace.slots):
-        first, later = (joined(tree, _value_of(label, trace)) for tree in trace.phases)
+        first, later = (
+            joined(tree, _value_of(label, trace), are_same=trace.definitions.are_same)
+            for tree in trace.phases
+        )
         first = trace.definitions.rebuilt(first, common, {})
         later = trace.definitions.rebuilt(later, common, start)
         # A power of 0 of the first step may have no value.
@@ -179,11 +182,13 @@ def _starts(trace: Trace) -> frozenset[sp.Basic]:
 def _joined_phases(trace: Trace, label: str, *, with_phases: bool) -> sp.Basic:
     value_of = _value_of(label, trace)
     within = trace.definitions.within
-    steady = joined(trace.phases[-1], value_of, within)
+    are_same = trace.definitions.are_same
+    steady = joined(trace.phases[-1], value_of, within, are_same)
     if not with_phases:
         return steady
     first = [
-        (joined(tree, value_of, within), sp.Eq(t, k)) for k, tree in enumerate(trace.phases[:-1])
+        (joined(tree, value_of, within, are_same), sp.Eq(t, k))
+        for k, tree in enumerate(trace.phases[:-1])
     ]
     return sp.Piecewise(*first, (within(steady, sp.Ge(t, len(first))), True))
 

@@ -36,6 +36,7 @@ from closedform.importers.torch_optimizer.decisions import (
     Tree,
     explored,
     holding,
+    joined,
 )
 from closedform.importers.torch_optimizer.environment import Environment
 from closedform.importers.torch_optimizer.interpreter import Functions, Operators, located
@@ -60,7 +61,7 @@ from closedform.importers.torch_optimizer.subject import (
     is_number,
     number_of,
 )
-from closedform.language.model import shared
+from closedform.language.model import GlobalSum, shared
 from closedform.language.shapes import EPSILON, SHAPE_SYMBOLS
 from closedform.language.symbols import GRAD, PARAM, hyper, state, t
 
@@ -94,12 +95,14 @@ class Outcome:
         initial: The value with which the storage of each state was made, if the step made it.
         advances: Whether the step counts.
         is_begun: Whether the step has made all states; one that is missing has its first value.
+        others: The results of the second parameter.
     """
 
     results: Mapping[str, Value]
     initial: Mapping[str, Value | None]
     advances: bool
     is_begun: bool = True
+    others: Mapping[str, Value] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -181,9 +184,11 @@ class Tracer:
             try:
                 phases = [self._phase(step) for step in range(self.first_steady + 1)]
                 self._check_clock(phases)
+                self._check_symmetry(phases)
                 break
             except _Changed as change:
-                self.changing.add(change.path)
+                of_both = [(STATE, place, *change.path[2:]) for place in (0, 1)]
+                self.changing |= {*(of_both if change.path[0] == STATE else [change.path])}
                 self.definitions = Definitions()
                 self.conditions, self.times = [], []
         return Trace(
@@ -325,8 +330,58 @@ class Tracer:
         """
         for tree in phases:
             condition = holding(tree, lambda outcome: outcome.advances)
+            with contextlib.suppress(TraceError):  # one that is no sum is of one parameter
+                condition = self.definitions.summed(condition)
             if self.counters and self.definitions.is_of_one(condition):
                 raise _Changed(next(iter(self.counters)))
+
+    def _check_symmetry(self, phases: Sequence[Tree]) -> None:
+        """Refuses a step that is not the same for both parameters, term for term.
+
+        Raises:
+            TraceError: The step of the second parameter, with the two exchanged, is not that of
+                the first one.
+        """
+        definitions = self.definitions
+        exchange: dict[sp.Symbol, sp.Expr] = {}
+        names = [PARAM, GRAD, *(state(n) for n, slot in self.slots.items() if not slot.is_shared)]
+        for symbol in (*names, *SHAPE_SYMBOLS):
+            twin = other(symbol)
+            exchange |= {symbol: twin, twin: symbol}
+        common = Definitions()
+        common.shapes |= definitions.shapes
+        sums = {s for expr in definitions.expressions.values() for s in expr.atoms(GlobalSum)}
+        for tree in phases:
+            for label in ("param", *(n for n, slot in self.slots.items() if not slot.is_shared)):
+                pair = []
+                for is_other in (False, True):
+                    kept = state(label) if label != "param" else PARAM
+
+                    def value_of(
+                        outcome: Outcome,
+                        is_other: bool = is_other,
+                        label: str = label,
+                        kept: sp.Symbol = kept,
+                    ) -> sp.Basic:
+                        results = outcome.others if is_other else outcome.results
+                        value = results.get(label)
+                        return (
+                            value.expr if value is not None else other(kept) if is_other else kept
+                        )
+
+                    expr = joined(tree, value_of, are_same=definitions.are_same)
+                    kept_sums = {  # what is a sum over all parameters is the same for each
+                        part: definitions.rebuilt(part, common, {})
+                        for part in sums | expr.atoms(GlobalSum)
+                    }
+                    replaced = {**exchange, **kept_sums} if is_other else {}
+                    pair.append(definitions.rebuilt(expr, common, replaced))
+                if pair[0] != pair[1] and common.summed(pair[0]) != common.summed(pair[1]):
+                    what = "parameter" if label == "param" else f"state {label!r}"
+                    raise TraceError(
+                        f"the step has another formula for the {what} of the second parameter",
+                        hint="a rule is the same for every parameter, whatever its place",
+                    )
 
     def _structure(
         self, leaves: Mapping[Path, Any], *, is_same_copy: bool = False
@@ -546,6 +601,7 @@ class Tracer:
     ) -> Outcome:
         leaves = subject.leaves()
         results = {"param": algebra.value(subject.params[0])}
+        others = {"param": algebra.value(subject.params[1])}
         initial: dict[str, Value | None] = {}
         for name, slot in self.slots.items():
             leaf = leaves.get(slot.path)
@@ -562,6 +618,11 @@ class Tracer:
             if value.is_bool:
                 value = algebra.real(value)
             results[name] = value
+            twin = leaves.get((STATE, 1, *slot.path[2:])) if slot.path[0] == STATE else None
+            if isinstance(twin, torch.Tensor):
+                others[name] = algebra.real(algebra.value(twin))
+            elif isinstance(twin, int | float):
+                others[name] = Value(expression(twin))
         before = t if is_steady else sp.Integer(step)
         counted = {
             path: self._counted(path, leaves[path], before + start, algebra)
@@ -580,7 +641,7 @@ class Tracer:
                 is_same = isinstance(after, SYMBOLIC) and after.expr == hyper(name)
                 if not is_same and isinstance(after, torch.Tensor | int | float):
                     raise _Changed(path)
-        return Outcome(results, initial, advances)
+        return Outcome(results, initial, advances, others=others)
 
     def _counted(self, path: Path, leaf: Any, before: sp.Expr, algebra: TorchAlgebra) -> int:
         """How many steps a number that counts them counts in this one, 0 or 1."""

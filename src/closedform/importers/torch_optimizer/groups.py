@@ -1,0 +1,140 @@
+"""Param groups are traced one by one: an optimizer of several ones runs with all of them, too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from closedform.errors import ClosedFormError, TraceError
+from closedform.importers.tensors.check import TOLERANCE, RunningRule, graphs_of, relative_gap
+from closedform.importers.tensors.values import Sizes
+from closedform.importers.torch_optimizer.subject import InDouble, Subject, gradients, subject_of
+from closedform.ir import naming
+from closedform.language.groups import Group
+from closedform.language.model import GlobalSum
+from closedform.language.update_rule import UpdateRule
+from closedform.options import ModelSpec
+
+_STEPS = 4
+
+
+def check_groups(
+    optimizer: torch.optim.Optimizer, rules: Sequence[UpdateRule], shapes: Sequence[Sizes]
+) -> None:
+    """Runs an optimizer with all its param groups, beside what was traced group by group.
+
+    Args:
+        optimizer: The optimizer.
+        rules: The rules of its groups.
+        shapes: A shape for which each was traced.
+
+    Raises:
+        TraceError: A group makes another step where the others are there.
+    """
+    subjects = [subject_of(optimizer, k, (s, s), seed=30 + k) for k, s in enumerate(shapes)]
+    where = type(optimizer).__name__
+    is_of_all = any(e.has(GlobalSum) for rule in rules for e in rule.all_expressions())
+    if is_of_all:
+        place = _differing_from_rules(subjects, rules, shapes)
+    else:
+        for place, subject in enumerate(subjects):
+            _perturb(subject.group, place)
+        place = _differing_from_each(subjects, shapes)
+    if place is not None:
+        raise TraceError(
+            f"param group {place} makes another step with the other groups than without them",
+            where=where,
+            hint="a rule takes numbers of its own param group, and sums over the whole model",
+        )
+
+
+def _perturb(group: dict[str, Any], place: int) -> None:
+    """Changes the hyperparameters, so that those of two groups differ."""
+    factor = 1 - (place + 1) / 64
+    for key, value in group.items():
+        if type(value) is float:
+            group[key] = value * factor
+        elif type(value) is tuple and all(type(number) is float for number in value):
+            group[key] = tuple(number * factor for number in value)
+
+
+def _joint(subjects: Sequence[Subject]) -> tuple[torch.optim.Optimizer, list[torch.Tensor]]:
+    """An optimizer with the param groups of all."""
+    copies = [subject.clone() for subject in subjects]
+    optimizer = copies[0].optimizer
+    for copy in copies[1:]:
+        optimizer.param_groups.append(copy.group)
+        for param in copy.params:
+            if param in copy.optimizer.state:
+                optimizer.state[param] = copy.optimizer.state[param]
+    return optimizer, [param for copy in copies for param in copy.params]
+
+
+def _differing_from_each(subjects: Sequence[Subject], shapes: Sequence[Sizes]) -> int | None:
+    """The first group that differs from the same one by itself."""
+    joint, params = _joint(subjects)
+    alone = [subject.clone() for subject in subjects]
+    for step in range(_STEPS):
+        grads = [gradients((s, s), seed=500 + 10 * step + k) for k, s in enumerate(shapes)]
+        _step(joint, params, [g for pair in grads for g in pair])
+        for place, (copy, pair) in enumerate(zip(alone, grads, strict=True)):
+            with InDouble():
+                copy.step(pair)
+            both = params[2 * place : 2 * place + 2]
+            for param, expected in zip(both, copy.params, strict=True):
+                if not relative_gap(_array(param), _array(expected)) <= TOLERANCE:
+                    return place
+    return None
+
+
+def _differing_from_rules(
+    subjects: Sequence[Subject], rules: Sequence[UpdateRule], shapes: Sequence[Sizes]
+) -> int | None:
+    """The first group that differs from the rules in one model."""
+    names = [f"p{k}_{i}" for k in range(len(rules)) for i in range(2)]
+    sizes = {name: shapes[k // 2] for k, name in enumerate(names)}
+    groups = [Group(f"p{k}_*", rule=rule) for k, rule in enumerate(rules) if k]
+    try:
+        graphs = graphs_of(ModelSpec(rules[0], sizes, groups=groups))
+    except ClosedFormError as error:
+        raise TraceError(
+            f"the rules of the param groups are not those of one model: {error.what}",
+            hint="trace an optimizer of one param group",
+        ) from error
+    joint, params = _joint(subjects)
+    start = {name: _array(param) for name, param in zip(names, params, strict=True)}
+    running = RunningRule(graphs, start)
+    for step in range(_STEPS):
+        grads = [
+            g for k, s in enumerate(shapes) for g in gradients((s, s), seed=500 + 10 * step + k)
+        ]
+        _step(joint, params, grads)
+        running.step({name: _array(g) for name, g in zip(names, grads, strict=True)})
+        for index, (name, param) in enumerate(zip(names, params, strict=True)):
+            found = running.values[naming.param(name)]
+            if not relative_gap(found, _array(param)) <= TOLERANCE:
+                return index // 2
+    return None
+
+
+def _step(
+    optimizer: torch.optim.Optimizer,
+    params: Sequence[torch.Tensor],
+    grads: Sequence[torch.Tensor],
+) -> None:
+    for param, gradient in zip(params, grads, strict=True):
+        param.grad = gradient.clone()
+    try:
+        with InDouble():
+            optimizer.step()
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise TraceError(
+            f"the step raises {type(error).__name__} with all param groups: {error}",
+            where=type(optimizer).__name__,
+        ) from error
+
+
+def _array(tensor: torch.Tensor) -> Any:
+    return tensor.detach().to(torch.float64).numpy().copy()

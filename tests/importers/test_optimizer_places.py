@@ -259,3 +259,43 @@ def _joint(body: Callable[[Any], None], rates: tuple[float, float]) -> Joint:
     groups = [{"params": [first, second], "lr": rates[0]}, {"params": [third], "lr": rates[1]}]
     optimizer: Joint = kind(groups)
     return optimizer
+
+
+# --- kinds of parameters -------------------------------------------------------------------------
+
+
+def _plainly(optimizer: Any, group: Any) -> None:
+    for p in group["params"]:
+        if p.grad is not None:
+            p.sub_(p.grad - p.grad.mean(), alpha=group["lr"])
+
+
+@pytest.mark.parametrize(
+    "param",
+    [
+        torch.zeros(0, 3),
+        torch.zeros(2, 3, dtype=torch.float64),
+        torch.zeros(2, 3, dtype=torch.bfloat16),
+        torch.zeros(2, 3, device="meta"),
+    ],
+    ids=["without elements", "float64", "bfloat16", "meta"],
+)
+def test_parameters_of_a_group_may_differ_in_size_and_dtype(param: torch.Tensor) -> None:
+    kind = stepped(_plainly)
+    plain = cf.from_torch(kind([torch.nn.Parameter(torch.zeros(2, 3))]))
+    mixed = [torch.nn.Parameter(torch.zeros(2, 3)), torch.nn.Parameter(param)]
+    assert cf.from_torch(kind(mixed)) == plain
+
+
+@pytest.mark.parametrize(
+    ("param", "what"),
+    [
+        (torch.zeros(2, 3, dtype=torch.complex64), "complex64"),
+        (torch.arange(3), "int64"),
+        (torch.eye(3).to_sparse(), "sparse_coo"),
+    ],
+)
+def test_parameters_that_are_not_dense_floats_are_refused(param: torch.Tensor, what: str) -> None:
+    mixed = [torch.zeros(2, 3), torch.nn.Parameter(param, requires_grad=False)]
+    with pytest.raises(TraceError, match=f"expected dense parameters of floats, got {what}"):
+        cf.from_torch(stepped(_plainly)(mixed))

@@ -82,6 +82,7 @@ def _group(optimizer: torch.optim.Optimizer, place: int) -> tuple[UpdateRule, Si
     shapes = [tuple(param.shape) for param in optimizer.param_groups[place]["params"]]
     if not shapes:
         raise TraceError("the param group has no parameters", where=where)
+    _check_parameters(optimizer.param_groups[place]["params"], where)
     traces = _traces(optimizer, place, shapes, where, torch.float64)
     singles: list[_Traced] = []
     if any(one.tracer.is_of_dtype for one in traces):
@@ -104,6 +105,23 @@ def _group(optimizer: torch.optim.Optimizer, place: int) -> tuple[UpdateRule, Si
         shapes_of_places = [one.trace.axes.other] * PLACES
         check_places(subject_of(optimizer, place, shapes_of_places, seed=5), where)
     return rule, traces[0].trace.axes.shape
+
+
+def _check_parameters(params: Sequence[torch.Tensor], where: str) -> None:
+    """Refuses parameters whose steps are not those of dense tensors of floats.
+
+    Raises:
+        TraceError: A parameter is one.
+    """
+    for index, param in enumerate(params):
+        kind = str(param.dtype) if not param.is_floating_point() else str(param.layout)
+        if not param.is_floating_point() or param.layout is not torch.strided:
+            raise TraceError(
+                f"expected dense parameters of floats, got {kind.removeprefix('torch.')} at place "
+                f"{index}",
+                where=where,
+                hint="a rule steps real numbers, each element of a parameter",
+            )
 
 
 def _traces(

@@ -91,7 +91,7 @@ def difference(
             # States that a huge or an infinite gradient has reached depend on the order of sums.
             for label, found, expected in _pairs(copy, running.values, () if special else slots):
                 if special is not None:
-                    found, expected = _finite(found, expected)
+                    found, expected = _finite(found, expected, has_values=_is_finite(copy))
                 gap = relative_gap(found, expected)
                 if special is not None:
                     gap *= _SPECIAL_GAP
@@ -104,8 +104,17 @@ _SPECIAL_GAP = 1e-5
 """A gap of special gradients by one of normal ones: sums of 1e6 and of 1 lose six digits."""
 
 
-def _finite(found: Any, expected: Any) -> tuple[Any, Any]:
+def _is_finite(copy: Subject) -> bool:
+    """Whether all tensors that an optimizer stores are finite."""
+    tensors = [leaf for leaf in copy.leaves().values() if isinstance(leaf, torch.Tensor)]
+    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
+
+
+def _finite(found: Any, expected: Any, *, has_values: bool) -> tuple[Any, Any]:
     """Two results without the elements that are not finite, if both have some.
+
+    Without values only whether they are finite is compared: where a state is NaN, its sign is that
+    of the platform, and ``copysign`` takes it.
 
     Which ones these are depends on the order of operations: torch forms inf - inf in a ``lerp``,
     and SymPy merges the powers of a quotient of an infinite mean.
@@ -114,6 +123,8 @@ def _finite(found: Any, expected: Any) -> tuple[Any, Any]:
     is_finite = np.isfinite(found) & np.isfinite(expected)
     if np.isfinite(found).all() != np.isfinite(expected).all():
         return found, expected
+    if not has_values:
+        is_finite = np.zeros_like(is_finite)
     return found[is_finite], expected[is_finite]
 
 

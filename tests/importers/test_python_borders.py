@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sympy as sp
 import torch
 
 import closedform as cf
@@ -539,3 +540,11 @@ def test_scalars_of_numpy_keep_their_type_beside_constants(scalar: Any, constant
                 found = float(cf.from_python(function).exact(1))
             # Constants of float64 are exact, where NumPy rounds some twice.
             assert found == pytest.approx(expected, rel=1e-15)
+
+
+def test_a_table_of_entries_of_a_long_table_is_refused_at_once() -> None:
+    table, places = [0.1 * k for k in range(33)], [k * k % 99 for k in range(33)]
+    with pytest.raises(TraceError, match="an index that is an entry of a long table itself"):
+        cf.from_python(lambda step: table[places[step % 33] % 33])
+    short = places[:5]
+    assert cf.from_python(lambda step: table[short[step % 5] % 33]).exact(8) == sp.Rational(9, 10)

@@ -33,6 +33,10 @@ class _Frozen:
         )
 
 
+_MOST_CONDITIONS = 512
+"""SymPy takes some 30 ms for each, which it solves; 33 entries of 33 took half a minute."""
+
+
 def _entry(values: list[Any] | tuple[Any, ...] | np.ndarray[Any, Any], index: Number) -> Any:
     """The entry at an index that depends on the step."""
     size = len(values)
@@ -44,6 +48,12 @@ def _entry(values: list[Any] | tuple[Any, ...] | np.ndarray[Any, Any], index: Nu
     read = [number for number in numbers if number is not None]
     if len(read) < size:
         return values[_place(values, index)]
+    pieces = sum(len(part.args) for part in expr.atoms(sp.Piecewise))
+    if pieces * size > _MOST_CONDITIONS:
+        raise run.session.refuse(
+            "an index that is an entry of a long table itself",
+            hint="make one table of both outside the function",
+        )
 
     def compute() -> Any:
         if run.decide(sp.Ge(expr, size, evaluate=False)):

@@ -604,6 +604,11 @@ class Tracer:
         others = {"param": algebra.value(subject.params[1])}
         initial: dict[str, Value | None] = {}
         for name, slot in self.slots.items():
+            twin = leaves.get((STATE, 1, *slot.path[2:])) if slot.path[0] == STATE else None
+            if isinstance(twin, torch.Tensor):
+                others[name] = algebra.real(algebra.value(twin))
+            elif isinstance(twin, int | float):
+                others[name] = Value(expression(twin))
             leaf = leaves.get(slot.path)
             if not isinstance(leaf, torch.Tensor | int | float):
                 continue
@@ -618,11 +623,6 @@ class Tracer:
             if value.is_bool:
                 value = algebra.real(value)
             results[name] = value
-            twin = leaves.get((STATE, 1, *slot.path[2:])) if slot.path[0] == STATE else None
-            if isinstance(twin, torch.Tensor):
-                others[name] = algebra.real(algebra.value(twin))
-            elif isinstance(twin, int | float):
-                others[name] = Value(expression(twin))
         before = t if is_steady else sp.Integer(step)
         counted = {
             path: self._counted(path, leaves[path], before + start, algebra)

@@ -634,6 +634,27 @@ def generated(count: int, seed: int = 2024) -> list[Parts]:
     return parts[:count]
 
 
+NOT_EXPRESSIBLE = frozenset(
+    {
+        *("numpy", "asarray", "detached numpy", "tolist", "text", "str", "hash", "in numpy"),
+        *("int step in set", "int step as text", "array step", "tensor step numpy"),
+        *("third", "first", "odd", "number of parameters", "last", "is the first"),
+        *("number of states", "place by hand", "number by hand", "mean of norms", "layerwise"),
+        *("over the number of parameters", "type", "default dtype", "contiguous", "stride"),
+        *("offset", "version", "storage", "random", "random instance", "numpy random"),
+        *("torch random", "seed", "time", "monotonic", "environment", "address"),
+        *("data pointer", "imported", "global count", "class count", "closure count"),
+        *("count on the parameter", "stored function", "iterator", "strided"),
+    }
+)
+"""Guards and factors that no rule can express, in any company."""
+
+
+def must_be_refused(parts: Parts) -> bool:
+    """Returns whether no rule can express a class: by its guard, or by asking for the place."""
+    return parts.name in NOT_EXPRESSIBLE or parts.place == "global"
+
+
 def class_of(parts: Parts) -> type[Generated]:
     """Returns the class that has these parts."""
     return types.new_class(

@@ -110,7 +110,7 @@ BANNED_NAMES = {
 }
 # S.Half is a number, but S(x) is sympify(x).
 BANNED_CALLS = {"sympy.S": "evaluates strings; write sp.Integer or sp.Rational"}
-# What reads a clock, and the files that may: nothing that is decided may depend on the machine.
+# Modules that read a clock, and the files that may import them: no decision depends on the machine.
 CLOCKS = frozenset({"time", "datetime", "timeit"})
 CLOCK_FILES = {
     "effort.py": "the limit of wall-clock time that a caller asks for, and times that are told",

@@ -49,7 +49,7 @@ class Tracker:
 
 @dataclass
 class Site:
-    """What a guard sees: the optimizer, a param group, a parameter, its state and its place."""
+    """The objects that a guard sees: the optimizer, a param group, a parameter, its state and its place."""
 
     owner: Any
     group: Any
@@ -598,13 +598,13 @@ class Generated(torch.optim.Optimizer):
             is_guarded = self.guarded(site) if parts.place != "global" else verdict
             if EFFECTS[parts.effect](g, is_guarded) is None:
                 return
-        kept = {
+        entries = {
             key: own.pop(key)
             for key in ("begun", "seen", "last", "hot", "bad", "largest")
             if key in own
         }
         step = STATES[parts.state](own, site.p, g)
-        own.update(kept)
+        own.update(entries)
         if parts.kind == "guard" and parts.place in ("after", "later") and not is_first:
             is_guarded = self.guarded(site) if parts.place != "global" else verdict
         if parts.kind == "guard":

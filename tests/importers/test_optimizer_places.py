@@ -1,4 +1,4 @@
-"""What one parameter, or one param group, takes from another: traced as it is, or refused."""
+"""Values that a parameter or a param group takes from another: traced as they are, or refused."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ EVERY = 59
 
 
 def verdicts_of_process(hash_seed: int, order: int, every: int = EVERY) -> str:
-    """What a process prints whose strings have other hashes, and whose subjects another order."""
+    """The output of a process with another hash seed and another order of subjects."""
     return subprocess.run(
         [sys.executable, "-m", "tests.verify.verdicts", str(every), str(order)],
         env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},

@@ -26,7 +26,7 @@ Sizes = tuple[int, ...]
 Operand: TypeAlias = Any
 """An operand: a tensor, its value, or a number, symbolic or plain."""
 
-KEPT = "gap"
+OPAQUE = "gap"
 """The hint of definitions that stay definitions: SymPy would simplify what they are used in."""
 
 _LARGEST_INLINE = 12
@@ -450,8 +450,8 @@ def inlined(
     for symbol, definition in definitions.items():
         expr = substituted(definition)
         size = sum(1 for _ in sp.preorder_traversal(expr))
-        is_kept = symbol.name.startswith(f"local.{KEPT}_") or isinstance(expr, sp.Piecewise)
-        is_short = size <= _LARGEST_INLINE and not is_kept
+        is_opaque = symbol.name.startswith(f"local.{OPAQUE}_") or isinstance(expr, sp.Piecewise)
+        is_short = size <= _LARGEST_INLINE and not is_opaque
         if uses.get(symbol, 0) == 1 and is_short:
             replaced[symbol] = expr
         else:

@@ -1,4 +1,4 @@
-"""What the code of an optimizer may touch while its step is traced, beside tensors: an allow-list.
+"""An allow-list of the objects that the code of an optimizer may touch while its step is traced.
 
 Every function of the optimizer, of its bases and of what they call is rebuilt: the same code, with
 globals, closures and defaults that are wrapped when they are first used. A value is wrapped into
@@ -591,7 +591,7 @@ class Environment:
         for base in kind.__mro__[1:]:
             self._patch(base)
         for name, value in list(vars(kind).items()):
-            if name in _KEPT or (_is_dunder(name) and not callable(value)):
+            if name in _INHERITED or (_is_dunder(name) and not callable(value)):
                 continue
             if isinstance(value, property):
                 parts = (value.fget, value.fset, value.fdel)
@@ -677,7 +677,7 @@ class _Silent:
 
 
 class _Refused:
-    """What is refused when it is used."""
+    """An object that is refused when it is used."""
 
     def __init__(self, run: Run, what: str) -> None:
         vars(self)["_run"] = run
@@ -876,7 +876,7 @@ _CACHED = type(functools.cache(lambda: None))
 _COPIED = (list, dict, tuple, set, frozenset, deque, defaultdict, OrderedDict, Counter)
 _WITH_NUMBERS = ("math", "cmath", "numbers", "operator")
 _HERE = str(Path(__file__).parent)
-_KEPT = frozenset(
+_INHERITED = frozenset(
     {
         "__class__",
         "__dict__",

@@ -457,7 +457,7 @@ _PLAIN = frozenset(
         "retains_grad.__get__",
     }
 )
-"""What Python may ask of a tensor beside its numbers: the answer is the same in every step."""
+"""Attributes of a tensor that Python may ask for: the answer is the same in every step."""
 
 
 def _has_a_place(number: Any) -> bool:

@@ -22,7 +22,7 @@ from closedform.importers.tensors.comparisons import (
     is_nan,
     is_of_data,
 )
-from closedform.importers.tensors.values import KEPT, Value
+from closedform.importers.tensors.values import OPAQUE, Value
 from closedform.importers.torch_optimizer.algebra import TorchAlgebra
 from closedform.importers.torch_optimizer.storages import View
 from closedform.language.integers import floor_mod
@@ -58,8 +58,8 @@ def _is_zero(algebra: TorchAlgebra, number: Any) -> bool:
 
 def _cancelled(algebra: TorchAlgebra, a: Any) -> Value:
     """A tensor less itself: 0, and NaN where it is not finite, which SymPy would not keep."""
-    opposite = algebra.map(lambda x: -x, a, name=KEPT)
-    return algebra.map(lambda x, y: x + y, a, opposite, name=KEPT)
+    opposite = algebra.map(lambda x: -x, a, name=OPAQUE)
+    return algebra.map(lambda x, y: x + y, a, opposite, name=OPAQUE)
 
 
 def _is_same(algebra: TorchAlgebra, a: Any, b: Any) -> bool:
@@ -97,7 +97,7 @@ def _mul(algebra: TorchAlgebra, a: Any, b: Any) -> Value:
 
 def _div(algebra: TorchAlgebra, a: Any, b: Any, rounding_mode: str | None = None) -> Value:
     if rounding_mode is None and _is_same(algebra, a, b):
-        reciprocal = algebra.map(lambda x: 1 / x, a, name=KEPT)
+        reciprocal = algebra.map(lambda x: 1 / x, a, name=OPAQUE)
         return algebra.map(lambda x, y: x * y, a, reciprocal, name="quotient")
     if rounding_mode is None:
         return algebra.map(lambda x, y: x / y, a, b, name="quotient")
@@ -118,7 +118,7 @@ def _lerp(algebra: TorchAlgebra, a: Any, b: Any, weight: Any) -> Value:
     if not algebra.value(weight).expr.is_Rational:
         return algebra.map(lambda x, y, w: x + w * (y - x), a, b, weight, name="lerp")
     # SymPy would distribute a number, and an infinity less itself is NaN.
-    gap = algebra.map(lambda x, y: y - x, a, b, name=KEPT)
+    gap = algebra.map(lambda x, y: y - x, a, b, name=OPAQUE)
     return algebra.map(lambda x, y, w: x + w * y, a, gap, weight, name="lerp")
 
 

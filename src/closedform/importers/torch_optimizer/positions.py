@@ -125,7 +125,7 @@ def _position(run: Run, number: int, *, is_count: bool) -> Position:
 
 
 class Owners(Protocol):
-    """Which parameter a tensor belongs to."""
+    """The parameter that a tensor belongs to."""
 
     def owner(self, tensor: torch.Tensor) -> int | None:
         """Returns the place of the parameter; None if the tensor is of none or of several."""

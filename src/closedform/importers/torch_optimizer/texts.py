@@ -162,7 +162,7 @@ def with_guarded_texts(code: types.CodeType, run: Run) -> types.CodeType:
 
 
 def hides_formats(code: types.CodeType) -> bool:
-    """Returns whether code can format numbers by a text that is no ``Text``.
+    """Returns whether code can format numbers by a text other than a ``Text``.
 
     The interpreter joins the parts of an f-string itself, and ``str.__mod__`` asks no ``Text``.
     """

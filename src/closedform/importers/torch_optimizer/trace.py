@@ -330,7 +330,7 @@ class Tracer:
         """
         for tree in phases:
             condition = holding(tree, lambda outcome: outcome.advances)
-            with contextlib.suppress(TraceError):  # one that is no sum is of one parameter
+            with contextlib.suppress(TraceError):  # a number other than a sum is of one parameter
                 condition = self.definitions.summed(condition)
             if self.counters and self.definitions.is_of_one(condition):
                 raise _Changed(next(iter(self.counters)))
@@ -355,26 +355,30 @@ class Tracer:
             for label in ("param", *(n for n, slot in self.slots.items() if not slot.is_shared)):
                 pair = []
                 for is_other in (False, True):
-                    kept = state(label) if label != "param" else PARAM
+                    unchanged = state(label) if label != "param" else PARAM
 
                     def value_of(
                         outcome: Outcome,
                         is_other: bool = is_other,
                         label: str = label,
-                        kept: sp.Symbol = kept,
+                        unchanged: sp.Symbol = unchanged,
                     ) -> sp.Basic:
                         results = outcome.others if is_other else outcome.results
                         value = results.get(label)
                         return (
-                            value.expr if value is not None else other(kept) if is_other else kept
+                            value.expr
+                            if value is not None
+                            else other(unchanged)
+                            if is_other
+                            else unchanged
                         )
 
                     expr = joined(tree, value_of, are_same=definitions.are_same)
-                    kept_sums = {  # what is a sum over all parameters is the same for each
+                    same_sums = {  # what is a sum over all parameters is the same for each
                         part: definitions.rebuilt(part, common, {})
                         for part in sums | expr.atoms(GlobalSum)
                     }
-                    replaced = {**exchange, **kept_sums} if is_other else {}
+                    replaced = {**exchange, **same_sums} if is_other else {}
                     pair.append(definitions.rebuilt(expr, common, replaced))
                 if pair[0] != pair[1] and common.summed(pair[0]) != common.summed(pair[1]):
                     what = "parameter" if label == "param" else f"state {label!r}"
@@ -386,7 +390,7 @@ class Tracer:
     def _structure(
         self, leaves: Mapping[Path, Any], *, is_same_copy: bool = False
     ) -> dict[Path, str]:
-        """What the optimizer stores: each entry that is not a number or tensor of the rule."""
+        """The entries that the optimizer stores and that are not numbers or tensors of the rule."""
         known = {*self.counters, *self.hyper_paths, *(slot.path for slot in self.slots.values())}
         return {
             path: ""

@@ -49,7 +49,7 @@ class Tracker:
 
 @dataclass
 class Site:
-    """The objects that a guard sees: the optimizer, a param group, a parameter, its state and its place."""
+    """The objects that a guard sees: optimizer, param group, parameter, its state and its place."""
 
     owner: Any
     group: Any

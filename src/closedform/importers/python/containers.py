@@ -48,8 +48,8 @@ def _entry(values: list[Any] | tuple[Any, ...] | np.ndarray[Any, Any], index: Nu
     read = [number for number in numbers if number is not None]
     if len(read) < size:
         return values[_place(values, index)]
-    pieces = sum(len(part.args) for part in expr.atoms(sp.Piecewise))
-    if pieces * size > _MOST_CONDITIONS:
+    branches = sum(len(part.args) for part in expr.atoms(sp.Piecewise))
+    if branches * size > _MOST_CONDITIONS:
         raise run.session.refuse(
             "an index that is an entry of a long table itself",
             hint="make one table of both outside the function",

@@ -330,7 +330,8 @@ def _other_operand(edited: Edited) -> str | None:
     return f"operand {place} of {node.op_type} is {node.input[place]}, not {old}"
 
 
-def _inserted_operator(edited: Edited) -> str | None:
+def _drawn_number(edited: Edited) -> tuple[NodeProto, int, str] | None:
+    """A drawn node with the place and the name of one of its operands; None if not a number."""
     node = edited.node()
     if node is None or not node.input:
         return None
@@ -338,6 +339,14 @@ def _inserted_operator(edited: Edited) -> str | None:
     name = node.input[place]
     if edited.types.get(name) not in (*KINDS["i"], *KINDS["f"]):
         return None
+    return node, place, name
+
+
+def _inserted_operator(edited: Edited) -> str | None:
+    operand = _drawn_number(edited)
+    if operand is None:
+        return None
+    node, place, name = operand
     op = edited.draw.choice(("Abs", "Neg", "Floor", "Sqrt", "Exp", "Sign"))
     position = list(edited.nodes).index(node)
     node.input[place] = "tampered"
@@ -402,13 +411,10 @@ DOMAINS = (
 
 def _shadowing_function(edited: Edited) -> str | None:
     """An operator after an operand, and a local function of its name that changes nothing."""
-    node = edited.node()
-    if node is None or not node.input:
+    operand = _drawn_number(edited)
+    if operand is None:
         return None
-    place = edited.draw.randrange(len(node.input))
-    name = node.input[place]
-    if edited.types.get(name) not in (*KINDS["i"], *KINDS["f"]):
-        return None
+    node, place, name = operand
     op, domain = (
         edited.draw.choice(("Neg", "Abs", "Relu", "Gelu", "Div")),
         edited.draw.choice(DOMAINS),

@@ -37,6 +37,18 @@ def adaptive_average(value: Tensor, sizes: Sequence[int]) -> Tensor:
     return value
 
 
+def pooled(value: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Returns ``adaptive_average``; for one window a mean.
+
+    torch's own operator also sets the strides of the result to those of images with their channels
+    last (``as_strided_``), if the value has them; neither changes a number.
+    """
+    axes = list(range(-len(sizes), 0))
+    if all(isinstance(size, int) and size == 1 for size in sizes):
+        return value.mean(axes, keepdim=True)
+    return adaptive_average(value, sizes)
+
+
 def _windows(length: int, size: int) -> list[tuple[int, int]]:
     return [(i * length // size, -((-(i + 1) * length) // size)) for i in range(size)]
 
@@ -456,6 +468,8 @@ def grid_sampler(value: Tensor, grid: Tensor, *how: Any) -> Tensor:
 
 FORMS: Mapping[Any, Callable[..., Any]] = {
     _ATEN.scaled_dot_product_attention.default: attention,
+    _ATEN.adaptive_avg_pool2d.default: pooled,
+    _ATEN.adaptive_avg_pool3d.default: pooled,
     _ATEN._adaptive_avg_pool2d.default: adaptive_average,
     _ATEN._adaptive_avg_pool3d.default: adaptive_average,
     _ATEN.adaptive_max_pool2d.default: adaptive_maximum,

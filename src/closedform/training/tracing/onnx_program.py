@@ -14,6 +14,7 @@ from torch.onnx._internal.exporter import _core, _fx_passes, _ir_passes
 from closedform.errors import ExportError
 from closedform.training.tracing.moves import merge_moves
 from closedform.training.tracing.onnx_registry import quiet, registry
+from closedform.training.tracing.operands import normalize_operands
 from closedform.training.tracing.places import operator_of, place_of
 
 Tensors = dict[str, torch.Tensor]
@@ -61,6 +62,7 @@ def write_onnx(
     program = _program(traced)
     try:
         with quiet(), _zero_one_free():
+            normalize_operands(traced)
             _fx_passes.insert_type_promotion_nodes(traced)
             _fx_passes.remove_assertion_nodes(traced)
             made: Any = _core._exported_program_to_onnx_program(program, registry=registry(opset))  # type: ignore[arg-type]

@@ -1,0 +1,88 @@
+"""Operands in the types that torch's functions for ONNX read.
+
+torch's own kernels take numbers and sizes in place of tensors, and indices of both integer types.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+_ATEN = torch.ops.aten
+
+_INDEXED = frozenset(
+    {
+        _ATEN.index.Tensor,
+        _ATEN.index_put.default,
+        _ATEN._unsafe_index.Tensor,
+        _ATEN._unsafe_index_put.default,
+    }
+)
+"""Operators whose second operand is a list of indices."""
+
+
+def normalize_operands(traced: torch.fx.GraphModule) -> None:
+    """Rewrites traced operators in place.
+
+    1. A number or a size in place of a tensor (``torch.mul(0.5, x)``, ``x / x.shape[0]``) becomes a
+       tensor in the dtype of the operation.
+    2. Indices of ``GatherND`` and ``ScatterND`` become int64, the only type that they have there.
+    """
+    for node in list(traced.graph.nodes):
+        if isinstance(node.target, torch._ops.OpOverload):
+            _make_tensors_of_numbers(node)
+            if node.target in _INDEXED:
+                _widen_indices(node)
+    traced.recompile()
+
+
+def _make_tensors_of_numbers(node: torch.fx.Node) -> None:
+    target: Any = node.target
+    tensors = [value for given in node.all_input_nodes if (value := _tensor_of(given)) is not None]
+    for place, (argument, number) in enumerate(
+        zip(target._schema.arguments, node.args, strict=False)
+    ):
+        if not isinstance(argument.type, torch.TensorType) or _tensor_of(number) is not None:
+            continue
+        dtype = functools.reduce(
+            torch.promote_types,
+            (torch.result_type(tensor, _like(number)) for tensor in tensors),
+        )
+        with node.graph.inserting_before(node):
+            made = node.graph.call_function(
+                _ATEN.scalar_tensor.default, (number,), {"dtype": dtype}
+            )
+        made.meta = {**node.meta, "val": torch.empty((), dtype=dtype, device="meta")}
+        node.update_arg(place, made)
+
+
+def _tensor_of(operand: Any) -> torch.Tensor | None:
+    value = operand.meta.get("val") if isinstance(operand, torch.fx.Node) else None
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def _like(number: Any) -> bool | int | float:
+    """A number of the kind of a number or a size."""
+    value = number.meta.get("val") if isinstance(number, torch.fx.Node) else number
+    if isinstance(value, bool | torch.SymBool):
+        return True
+    return 1.0 if isinstance(value, float | torch.SymFloat) else 1
+
+
+def _widen_indices(node: torch.fx.Node) -> None:
+    indices: Any = node.args[1]
+    widened = []
+    for index in indices:
+        value = _tensor_of(index)
+        if value is None or value.dtype is not torch.int32:
+            widened.append(index)
+            continue
+        with node.graph.inserting_before(node):
+            wide = node.graph.call_function(
+                _ATEN._to_copy.default, (index,), {"dtype": torch.int64}
+            )
+        wide.meta = {**node.meta, "val": value.to(torch.int64)}
+        widened.append(wide)
+    node.update_arg(1, widened)

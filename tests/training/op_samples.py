@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -27,6 +28,8 @@ from closedform.training.tracing.trace import trace
 from tests.support.torch_testing import torch_testing
 
 LARGEST, SECONDS = 16_000, 60
+SEARCHED = 60
+"""The number of samples of an operator among which one with a broadcast is looked for."""
 
 
 class Result(StrEnum):
@@ -46,56 +49,116 @@ class Outcome:
     text: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A sample of an operator, and how its tensors are stored.
+
+    Attributes:
+        input: The first argument.
+        args: The others.
+        kwargs: Those by name.
+        process: Takes the part of the results that is compared.
+        is_permuted: Whether the trained matrices are views of transposed parameters.
+    """
+
+    input: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    process: Any
+    is_permuted: bool = False
+
+
 @functools.cache
-def operators() -> dict[str, Any]:
-    """The differentiable operators of torch's table in float32 on the CPU, by name."""
+def operators(dtype: torch.dtype = torch.float32) -> dict[str, Any]:
+    """The differentiable operators of torch's table in a dtype on the CPU, by name."""
     table = torch_testing("common_methods_invocations").op_db
     return {
         ".".join(filter(None, (op.name, op.variant_test_name))): op
         for op in table
         if op.supports_autograd
-        and torch.float32 in op.supported_dtypes("cpu")
-        and torch.float32 in op.supported_backward_dtypes("cpu")
+        and dtype in op.supported_dtypes("cpu")
+        and dtype in op.supported_backward_dtypes("cpu")
     }
 
 
-def samples(op: Any, count: int = 1) -> list[Any]:
-    """The first samples of an operator whose tensors are dense and not large."""
+def samples(op: Any, count: int = 1, dtype: torch.dtype = torch.float32) -> list[Variant]:
+    """The first samples of an operator whose tensors are dense, not empty and not large."""
+    usual = (sample for sample in _generated(op, dtype) if not _is_empty(sample))
+    return list(itertools.islice(usual, count))
+
+
+def variants(op: Any, dtype: torch.dtype = torch.float32) -> dict[str, Variant]:
+    """Other samples of an operator, by their kind; those that torch itself computes.
+
+    ``permuted``: the first sample, its trained matrices with permuted strides; ``broadcast``: the
+    first one whose tensors have different shapes; ``scalar first``: a Python number in front of the
+    last operand; ``empty``: the first one with an axis of size 0.
+    """
+    found: dict[str, Variant] = {}
+    for sample in itertools.islice(_generated(op, dtype), SEARCHED):
+        shapes = {tensor.shape for tensor in _tensors(sample)}
+        if _is_empty(sample):
+            found.setdefault("empty", sample)
+            continue
+        if "permuted" not in found:
+            found["permuted"] = replace(sample, is_permuted=True)
+            if getattr(op, "supports_one_python_scalar", False) and sample.args:
+                found["scalar first"] = replace(sample, input=0.75)
+        if len(shapes) > 1:
+            found.setdefault("broadcast", sample)
+    return {kind: sample for kind, sample in found.items() if _is_computed(op, sample)}
+
+
+def _generated(op: Any, dtype: torch.dtype) -> Iterator[Variant]:
     torch.manual_seed(0)
     np.random.seed(0)  # noqa: NPY002
-    found = []
-    for sample in op.sample_inputs("cpu", torch.float32, requires_grad=True):
+    for made in op.sample_inputs("cpu", dtype, requires_grad=True):
+        sample = Variant(made.input, made.args, made.kwargs, made.output_process_fn_grad)
         tensors = _tensors(sample)
-        is_trained = any(_is_parameter(tensor) for tensor in tensors)
-        is_dense = all(tensor.layout is torch.strided for tensor in tensors)
-        if is_trained and is_dense and all(0 < t.numel() <= LARGEST for t in tensors):
-            found.append(sample)
-        if len(found) == count:
-            break
-    return found
+        is_usual = all(t.layout is torch.strided and t.numel() <= LARGEST for t in tensors)
+        if is_usual and any(map(_is_trained, tensors)):
+            yield sample
 
 
-def _tensors(sample: Any) -> list[torch.Tensor]:
+def _is_empty(sample: Variant) -> bool:
+    return not all(tensor.numel() for tensor in _tensors(sample))
+
+
+def _tensors(sample: Variant) -> list[torch.Tensor]:
     leaves = pytree.tree_leaves((sample.input, sample.args, sample.kwargs))
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
-def _is_parameter(tensor: torch.Tensor) -> bool:
-    return tensor.requires_grad and tensor.dtype is torch.float32
+def _is_computed(op: Any, sample: Variant) -> bool:
+    """Whether torch computes a sample with its gradients."""
+    if not any(map(_is_trained, _tensors(sample))):
+        return False
+    model = Sample(op, sample)
+    try:
+        torch.autograd.grad(
+            model(model.batch), list(model.parameters()), allow_unused=True, materialize_grads=True
+        )
+    except Exception:  # of any kind: torch refuses the sample
+        return False
+    return True
 
 
 class Sample(nn.Module):
     """An operator in front of a loss; its trained tensors are parameters, the others a batch."""
 
-    def __init__(self, op: Any, sample: Any) -> None:
+    def __init__(self, op: Any, sample: Variant) -> None:
         super().__init__()
         given = (sample.input, sample.args, sample.kwargs)
-        self._op, self._process = op, sample.output_process_fn_grad
+        self._op, self._process = op, sample.process
+        self._is_permuted = sample.is_permuted
         self._leaves, self._form = pytree.tree_flatten(given)
         self.values = nn.ParameterList(
-            nn.Parameter(leaf.detach().clone()) for leaf in self._leaves if _is_trained(leaf)
+            nn.Parameter(self._stored(leaf.detach()).clone(memory_format=torch.contiguous_format))
+            for leaf in self._leaves
+            if _is_trained(leaf)
         )
-        self.batch = [torch.ones(())] + [
+        dtype = self.values[0].dtype
+        self.batch = [torch.ones((), dtype=dtype)] + [
             leaf.detach().clone()
             for leaf in self._leaves
             if isinstance(leaf, torch.Tensor) and not _is_trained(leaf)
@@ -105,7 +168,7 @@ class Sample(nn.Module):
         scale, *rest = batch
         trained, others = iter(self.values), iter(rest)
         leaves = [
-            next(trained).clone()
+            self._stored(next(trained).clone())
             if _is_trained(leaf)
             else next(others)
             if isinstance(leaf, torch.Tensor)
@@ -119,9 +182,18 @@ class Sample(nn.Module):
         parts = [_weighted(leaf) for leaf in pytree.tree_leaves(output) if _has_gradient(leaf)]
         return torch.stack(parts).sum() * scale if parts else scale
 
+    def _stored(self, value: torch.Tensor) -> torch.Tensor:
+        """A tensor, or a view of it with the last two axes exchanged, which is its own inverse."""
+        is_matrix = self._is_permuted and value.dim() > 1
+        return value.transpose(-1, -2) if is_matrix else value
+
 
 def _is_trained(leaf: object) -> bool:
-    return isinstance(leaf, torch.Tensor) and _is_parameter(leaf)
+    return (
+        isinstance(leaf, torch.Tensor)
+        and leaf.requires_grad
+        and leaf.dtype in (torch.float32, torch.float16, torch.bfloat16)
+    )
 
 
 def _has_gradient(leaf: object) -> bool:
@@ -131,17 +203,22 @@ def _has_gradient(leaf: object) -> bool:
 def _weighted(value: torch.Tensor) -> torch.Tensor:
     """A sum with weights that differ, so that each place of a result matters."""
     value = torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
+    value = value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
     flat = value.reshape(-1)
     total: torch.Tensor = (flat * torch.cos(1.0 + torch.arange(flat.shape[0]))).sum()
-    return total.float() if value.dtype in (torch.float16, torch.bfloat16) else total
+    return total
 
 
-def outcome(op: Any, sample: Any) -> Outcome:
-    """Traces a sample and runs it beside torch."""
+def outcome(op: Any, sample: Variant) -> Outcome:
+    """Traces a sample and runs it beside torch: in bfloat16 with float32 as the compute dtype."""
     model = Sample(op, sample)
+    dtype = model.values[0].dtype
+    is_widened = dtype is torch.bfloat16
     try:
         with _limited():
-            traced = trace(model, None, (model.batch,), dynamic_axes={}, check=False)
+            traced = trace(
+                model, None, (model.batch,), dynamic_axes={}, check=False, is_widened=is_widened
+            )
             session = open_session(traced.step)
     except ExportError as error:
         is_clear = "torch cannot trace the model" not in str(error)
@@ -158,7 +235,9 @@ def outcome(op: Any, sample: Any) -> Outcome:
     except Exception as error:  # of any kind: the graph is not one that onnxruntime runs
         return Outcome(Result.FOREIGN, f"onnxruntime: {error}"[:300])
     found = dict(zip(session.outputs, made, strict=True))
-    return _compared(found, model, list(numbers.values()))
+    if is_widened:  # torch, too, computes in float32, and rounds the gradients
+        model = model.float()
+    return _compared(found, model, list(numbers.values()), dtype)
 
 
 @contextmanager
@@ -175,22 +254,33 @@ def _limited() -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def _compared(found: dict[str, Any], model: Sample, numbers: list[Any]) -> Outcome:
-    single = _in_torch(model, model.batch, numbers)
+FLOORS = {torch.float32: 32, torch.float16: 8, torch.bfloat16: 2}
+"""Roundings of the largest value by dtype: torch's own error may be zero by chance. In bfloat16,
+only the result is rounded."""
+
+
+def _compared(
+    found: dict[str, Any], model: Sample, numbers: list[Any], dtype: torch.dtype
+) -> Outcome:
+    batch = [
+        value.to(model.values[0].dtype) if _is_float(value) else value for value in model.batch
+    ]
+    single = _in_torch(model, batch, numbers)
     try:
-        exact = _in_torch(model.double(), [_wide(value) for value in model.batch], numbers)
+        exact = _in_torch(model.double(), [_wide(value) for value in batch], numbers)
     except (RuntimeError, NotImplementedError):  # an option that names float32
         exact = single
     largest = max(np.abs(value[np.isfinite(value)]).max(initial=0) for value in exact.values())
-    # A few roundings of the largest value: torch's own error may be zero by chance.
-    floor = 32 * np.finfo(np.float32).eps * max(largest, 1e-2)
+    floor = FLOORS[dtype] * torch.finfo(dtype).eps * max(largest, 1e-2)
     for name, wanted in exact.items():
         own = found[name].astype(np.float64)
+        if own.shape != wanted.shape:
+            return Outcome(Result.WRONG, f"{name} has the shape {own.shape}, not {wanted.shape}")
         with np.errstate(invalid="ignore"):
             distances = np.where(_same(own, single[name]), 0, np.abs(own - wanted))
             in_single = np.abs(np.where(_same(single[name], wanted), 0, single[name] - wanted))
         most = float(np.nan_to_num(distances, nan=np.inf).max(initial=0))
-        # Four times as far from float64 as torch in float32.
+        # Four times as far from float64 as torch in the same dtype.
         if not most <= 4 * float(np.nan_to_num(in_single).max(initial=0)) + floor:
             return Outcome(Result.WRONG, f"{name} differs by {most:.2g} of {largest:.2g}")
     return Outcome(Result.MATCHED)
@@ -200,17 +290,21 @@ def _same(first: Any, second: Any) -> Any:
     return (first == second) | (np.isnan(first) & np.isnan(second))
 
 
+def _is_float(value: torch.Tensor) -> bool:
+    return value.is_floating_point() and value.dtype is not torch.float64
+
+
 def _wide(value: torch.Tensor) -> torch.Tensor:
     return value.double() if value.is_floating_point() else value
 
 
 def _in_torch(model: Sample, batch: list[torch.Tensor], numbers: list[Any]) -> dict[str, Any]:
     """The loss and the gradients in torch, with given random numbers."""
-    dtype = next(model.parameters()).dtype
     left = [torch.from_numpy(value) for value in numbers]
+    is_double = next(model.parameters()).dtype is torch.float64
 
-    def given(_: Any, shape: Any, __: Any) -> torch.Tensor:
-        return left.pop(0).reshape(shape).to(dtype)
+    def given(_: Any, shape: Any, dtype: torch.dtype) -> torch.Tensor:
+        return left.pop(0).reshape(shape).to(torch.float64 if is_double else dtype)
 
     with quiet(), plain_kernels(), Drawn(given, Places(), ""):
         loss = model(batch)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -246,8 +248,22 @@ def run_on(session: OnnxSession, feeds: Mapping[str, Array]) -> list[Array]:
     for name in session.outputs:
         binding.bind_output(name, "cpu")
     session.raw.run_with_iobinding(binding)
-    outputs: list[Array] = binding.copy_outputs_to_cpu()
-    return outputs
+    return [
+        _array_of(value, port)
+        for value, port in zip(binding.get_outputs(), session.outputs.values(), strict=True)
+    ]
+
+
+def _array_of(value: Any, port: Port) -> Array:
+    """A copy of a tensor of onnxruntime, which itself makes no array of bfloat16."""
+    if port.dtype not in _ELEMENT_TYPES:
+        array: Array = value.numpy()
+        return array
+    shape = tuple(value.shape())
+    size = math.prod(shape) * port.dtype.itemsize
+    return np.frombuffer(bytearray(ctypes.string_at(value.data_ptr(), size)), port.dtype).reshape(
+        shape
+    )
 
 
 def _bind_array(bind: Callable[..., None], name: str, array: Array) -> None:

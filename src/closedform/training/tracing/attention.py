@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NewType
 
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
@@ -12,6 +12,12 @@ from torch.onnx.ops import symbolic
 from closedform.training.tracing.arrays import NARROW
 
 Tensor = torch.Tensor
+
+Bias = NewType("Bias", torch.Tensor)
+"""A mask of numbers to add to scores: -inf where a query does not see a key.
+
+Only ``_bias`` makes it, of a mask of either kind; nothing that adds a mask takes another type.
+"""
 
 _ATEN = torch.ops.aten
 
@@ -31,19 +37,10 @@ def attention(
 
     In 16 bits, with dropout, and for a mask that is trained, torch's own definition is called.
     """
-    is_trained = attn_mask is not None and attn_mask.requires_grad and torch.is_grad_enabled()
+    bias = _bias(attn_mask, query, key, is_causal=is_causal)
+    is_trained = bias is not None and bias.requires_grad and torch.is_grad_enabled()
     if query.dtype in NARROW or dropout_p or is_trained:
-        result: Tensor = _ATEN._scaled_dot_product_attention_math.default(
-            query,
-            key,
-            value,
-            attn_mask,
-            dropout_p,
-            is_causal,
-            scale=scale,
-            enable_gqa=enable_gqa,
-        )[0]
-        return result
+        return _by_definition(query, key, value, bias, dropout_p, scale, enable_gqa)
     if enable_gqa:
         key = key.repeat_interleave(query.size(-3) // key.size(-3), -3)
         value = value.repeat_interleave(query.size(-3) // value.size(-3), -3)
@@ -52,32 +49,53 @@ def attention(
         shape = torch.broadcast_shapes(*batches)
         query, key, value = (t.expand(*shape, *t.shape[-2:]) for t in (query, key, value))
     sees: Tensor | None = None
-    bias: Tensor | None = attn_mask
-    if is_causal:  # each query sees the first key
-        visible = torch.ones(query.size(-2), key.size(-2), dtype=torch.bool).tril()
-        bias = _bias(visible, query.dtype)
-    elif attn_mask is not None:
-        visible = attn_mask if attn_mask.dtype is torch.bool else attn_mask != -math.inf
-        sees = visible.any(-1, keepdim=True)
-        if attn_mask.dtype is torch.bool:
-            bias = _bias(visible | ~sees, query.dtype)
-        else:
-            bias = torch.where(sees, attn_mask, torch.zeros((), dtype=attn_mask.dtype))
+    if bias is not None and not is_causal:  # where it is causal, each query sees the first key
+        sees = (bias != -math.inf).any(-1, keepdim=True)
+        bias = Bias(torch.where(sees, bias, torch.zeros((), dtype=bias.dtype)))
     size = query.size(-1)
     factor = 1 / math.sqrt(size) if scale is None else scale
     out: Tensor = _Attention.apply(query * factor, key, value, bias)  # type: ignore[no-untyped-call]
     return out if sees is None else torch.where(sees, out, torch.zeros((), dtype=out.dtype))
 
 
+def _by_definition(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Bias | None,
+    dropout_p: float,
+    scale: float | None,
+    enable_gqa: bool,
+) -> Tensor:
+    """Calls torch's definition, which adds a mask of any dtype: a boolean one as 0 and 1.
+
+    torch's public function, which comes before it, makes numbers of a boolean mask.
+    """
+    result: Tensor = _ATEN._scaled_dot_product_attention_math.default(
+        query, key, value, bias, dropout_p, scale=scale, enable_gqa=enable_gqa
+    )[0]
+    return result
+
+
+def _bias(mask: Tensor | None, query: Tensor, key: Tensor, *, is_causal: bool) -> Bias | None:
+    """The mask as numbers to add, in the dtype of the scores; None for no mask."""
+    if is_causal:
+        if mask is not None:  # as torch has it
+            raise ValueError("attn_mask must not be set when is_causal=True")
+        mask = torch.ones(query.size(-2), key.size(-2), dtype=torch.bool).tril()
+    if mask is None:
+        return None
+    if mask.dtype is torch.bool:
+        zero, masked = (torch.full((), number, dtype=query.dtype) for number in (0.0, -math.inf))
+        return Bias(torch.where(mask, zero, masked))
+    # torch adds a mask in float32 to scores in 16 bits in place.
+    return Bias(mask.to(query.dtype))
+
+
 def _are_equal(one: Any, other: Any) -> bool:
     return len(one) == len(other) and all(
         statically_known_true(a == b) for a, b in zip(one, other, strict=True)
     )
-
-
-def _bias(visible: Tensor, dtype: torch.dtype) -> Tensor:
-    zero, masked = (torch.full((), number, dtype=dtype) for number in (0.0, -math.inf))
-    return torch.where(visible, zero, masked)
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
@@ -96,7 +114,7 @@ class _Attention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Bias | None) -> Tensor:
         scores = _product(query, key.transpose(-1, -2))
         if bias is not None:
             scores = scores + bias

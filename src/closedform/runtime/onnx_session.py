@@ -79,6 +79,11 @@ class OnnxSession:
     optional: dict[str, Port]
     outputs: dict[str, Port]
 
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The metadata of the file."""
+        return dict(self.raw.get_modelmeta().custom_metadata_map)
+
 
 def open_session(
     source: ModelSource,

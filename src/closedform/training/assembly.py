@@ -92,7 +92,10 @@ def assemble(
     begun = [output.name for of in (values, start) for output in of.graph.output]
     return {
         TRAIN_FILE: join_models(
-            parts, "train", outputs=outputs, metadata={**facts, **_verdict(update)}
+            parts,
+            "train",
+            outputs=outputs,
+            metadata={**facts, **_verdict(update), **_metadata(traced.step)},
         ),
         INIT_FILE: join_models(
             {"values": values, "states": start},
@@ -134,7 +137,11 @@ def _evaluation(
         at_point = {naming.param(name): naming.evaluation(name) for name in spec.params}
         parts = {"point": point, "model": renamed(forward, at_point)}
     outputs = [output.name for output in forward.graph.output]
-    return join_models(parts, "eval", outputs=outputs)
+    return join_models(parts, "eval", outputs=outputs, metadata=_metadata(forward))
+
+
+def _metadata(part: ModelProto) -> dict[str, str]:
+    return {entry.key: entry.value for entry in part.metadata_props}
 
 
 def _constants(

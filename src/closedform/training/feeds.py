@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -142,7 +142,7 @@ def shape_of(port: Port, sizes: Mapping[str, int], where: str) -> tuple[int, ...
         SessionError: A size of it does not follow from them.
     """
     return tuple(
-        size if size is not None else _value(symbol, sizes, port, where)
+        size if size is not None else size_value(symbol or "", sizes, port.name, where)
         for size, symbol in zip(port.shape, port.symbols, strict=True)
     )
 
@@ -155,29 +155,60 @@ _OPERATIONS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 }
 
 
-def _value(text: str | None, sizes: Mapping[str, int], port: Port, where: str) -> int:
-    """The value of a size such as ``batch`` or ``sequence + 1``."""
+def size_value(text: str, sizes: Mapping[str, int], name: str, where: str) -> int:
+    """Returns the value of a size such as ``batch`` or ``sequence + 1``.
 
-    def of(node: ast.expr) -> int:
-        match node:
-            case ast.Name(id=name) if name in sizes:
-                return sizes[name]
-            case ast.Constant(value=int(value)):
-                return value
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
-                return _OPERATIONS[type(op)](of(left), of(right))
-            case _:
-                raise SessionError(
-                    f"cannot compute the size {text!r} of {port.name!r} from those of the batch "
-                    f"({', '.join(sizes)})",
-                    where=where,
-                )
-
+    Raises:
+        SessionError: It is not such a formula, or does not follow from the sizes.
+    """
     try:
-        return of(ast.parse(text or "", mode="eval").body)
-    except SessionError:
-        raise
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return fold_size(
+            text,
+            lambda symbol: sizes[symbol],
+            lambda number: number,
+            lambda kind, first, second: _OPERATIONS[kind](first, second),
+        )
+    except KeyError:
         raise SessionError(
-            f"the size {text!r} of {port.name!r} is not a formula", where=where
+            f"cannot compute the size {text!r} of {name!r} from those of the batch "
+            f"({', '.join(sizes)})",
+            where=where,
         ) from None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise SessionError(f"the size {text!r} of {name!r} is not a formula", where=where) from None
+
+
+_Value = TypeVar("_Value")
+
+
+def fold_size(
+    text: str,
+    symbol: Callable[[str], _Value],
+    number: Callable[[int], _Value],
+    operation: Callable[[type[ast.operator], _Value, _Value], _Value],
+) -> _Value:
+    """Returns the value of a size such as ``batch`` or ``sequence + 1`` in a domain of values.
+
+    Args:
+        text: The size.
+        symbol: The value of a name.
+        number: The value of an integer.
+        operation: The value of a sum, difference, product or floor division.
+
+    Raises:
+        KeyError: It has another operation.
+        SyntaxError, ValueError, RecursionError, MemoryError: It is not a formula.
+    """
+
+    def of(node: ast.expr) -> _Value:
+        match node:
+            case ast.Name(id=name):
+                return symbol(name)
+            case ast.Constant(value=int(value)):
+                return number(value)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
+                return operation(type(op), of(left), of(right))
+            case _:
+                raise KeyError(text)
+
+    return of(ast.parse(text, mode="eval").body)

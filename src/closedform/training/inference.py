@@ -13,6 +13,7 @@ from closedform.exporters.onnx_join import renamed
 from closedform.exporters.onnx_model import write_models
 from closedform.ir.graph import Array
 from closedform.ir.naming import BATCH
+from closedform.training.random_nodes import draw_in_graph
 
 
 def with_weights(source: Path, arrays: Mapping[str, Array], path: Path, where: str) -> ModelProto:
@@ -33,6 +34,7 @@ def with_weights(source: Path, arrays: Mapping[str, Array], path: Path, where: s
         raise SessionError(f"cannot read the forward: {error}", where=where) from error
     names = {value.name: value.name.removeprefix(BATCH) for value in model.graph.input}
     model = renamed(model, {old: new for old, new in names.items() if old != new})
+    draw_in_graph(model)
     graph = model.graph
     inputs = [value for value in graph.input if value.name not in arrays]
     constants = [

@@ -19,7 +19,9 @@ from closedform.runtime.checks import check_array, check_names, checked_step, hy
 from closedform.runtime.double_buffer import DoubleBuffer
 from closedform.runtime.onnx_session import OnnxSession, Port, open_session, run_into, run_on
 from closedform.runtime.serialized import Serialized, serialized
+from closedform.training import index_ranges
 from closedform.training.feeds import Batch, contiguous, draw, read_batch, read_sizes
+from closedform.training.index_ranges import IndexRange
 from closedform.training.state_file import read_state, write_state
 
 TRAIN_FILE, INIT_FILE, EVAL_FILE = "train.onnx", "init.onnx", "eval.onnx"
@@ -61,6 +63,8 @@ class TrainSession(Serialized):
             run draws the same numbers as an uninterrupted one.
         providers: Execution providers of onnxruntime; the CPU if None.
         threads: Threads within an op; onnxruntime's default if None.
+        check: Whether labels, tokens and other indices of a batch are compared with the sizes
+            that they index, which is in the file; ONNX counts negative ones from the end.
 
     Raises:
         SessionError: A file is missing or is not such a model, or the seed is not an integer >= 0.
@@ -73,6 +77,7 @@ class TrainSession(Serialized):
         seed: int = 0,
         providers: Sequence[str] | None = None,
         threads: int | None = None,
+        check: bool = True,
     ) -> None:
         given = Path(path)
         self._folder = given.parent if given.suffix == ".onnx" else given
@@ -90,6 +95,7 @@ class TrainSession(Serialized):
         if type(seed) is not int or seed < 0:
             raise SessionError(f"seed must be an integer >= 0, got {seed!r}", where=self._where)
         self._seed = seed
+        self._check, self._ranges = check, index_ranges.read(self._session.metadata)
         inputs, outputs = self._session.inputs, self._session.outputs
         self._carried = {n: p for n, p in inputs.items() if n.startswith(_CARRIED)}
         self._batch = {n: p for n, p in inputs.items() if n.startswith(BATCH)}
@@ -167,10 +173,9 @@ class TrainSession(Serialized):
                 onnxruntime fails.
         """
         named = read_batch(batch, self._batch, self._where)
-        sizes = read_sizes(named, self._batch, self._where)
-        numbers = draw(self._random, sizes, (self._seed, self.t), self._where)
+        feeds = self._checked(self._session, named, self._ranges, (self._seed, self.t))
         given = hyper_values(hyper, self._hypers, self._session.optional, self._where)
-        self._buffer.run({**named, **numbers, **given})
+        self._buffer.run({**feeds, **given})
         rate = self._reported.get(LEARNING_RATE)
         return StepResult(
             self.t,
@@ -228,8 +233,13 @@ class TrainSession(Serialized):
         return results
 
     @serialized
-    def predict(self, *inputs: Array) -> Any:
+    def predict(self, *inputs: Array, sample: int = 0) -> Any:
         """Returns the model's output in evaluation mode, an array or a tuple of arrays.
+
+        Args:
+            *inputs: The inputs of the model.
+            sample: Which random numbers a model gets that draws in evaluation mode, too (a
+                variational autoencoder): they depend on the seed, the step and this integer >= 0.
 
         Raises:
             SessionError: ``eval.onnx`` is missing, an input does not fit, or onnxruntime fails.
@@ -243,12 +253,16 @@ class TrainSession(Serialized):
             )
         pairs = zip(wanted.items(), inputs, strict=True)
         feeds = {name: contiguous(given, port, self._where) for (name, port), given in pairs}
-        outputs = self._ran(self._forward, feeds)
+        outputs = self._ran(self._forward, feeds, sample)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     @serialized
-    def evaluate(self, batch: Batch) -> StepResult:
+    def evaluate(self, batch: Batch, *, sample: int = 0) -> StepResult:
         """Returns loss and metrics of a batch in evaluation mode; nothing changes.
+
+        Args:
+            batch: As in ``step``.
+            sample: As in ``predict``.
 
         Raises:
             SessionError: ``eval_loss.onnx`` is missing (export with ``evaluation_loss=True``), a
@@ -257,13 +271,33 @@ class TrainSession(Serialized):
         if self._evaluation is None:
             self._evaluation = open_session(self._folder / EVAL_LOSS_FILE, **self._options)
         ports = {n: p for n, p in self._evaluation.inputs.items() if n.startswith(BATCH)}
-        outputs = self._ran(self._evaluation, read_batch(batch, ports, self._where))
+        outputs = self._ran(self._evaluation, read_batch(batch, ports, self._where), sample)
         named = dict(zip(self._evaluation.outputs, outputs, strict=True))
         metrics = {n.removeprefix(METRIC): v for n, v in named.items() if n.startswith(METRIC)}
         return StepResult(self.t, float(named[LOSS]), None, metrics)
 
-    def _ran(self, session: OnnxSession, feeds: dict[str, Array]) -> list[Array]:
-        """The outputs of a model that reads the current arrays."""
+    def _checked(
+        self,
+        session: OnnxSession,
+        batch: dict[str, Array],
+        ranges: Sequence[IndexRange],
+        seed: tuple[int, ...],
+    ) -> dict[str, Array]:
+        """A batch whose indices are in their ranges, and the random numbers of a run on it."""
+        ports = {name: session.inputs[name] for name in batch}
+        sizes = read_sizes(batch, ports, self._where)
+        if self._check:
+            index_ranges.check(ranges, batch, sizes, self._where)
+        random = {n: p for n, p in session.inputs.items() if n.startswith(RANDOM)}
+        return {**batch, **draw(random, sizes, seed, self._where)} if random else batch
+
+    def _ran(self, session: OnnxSession, batch: dict[str, Array], sample: int) -> list[Array]:
+        """The outputs of a model in evaluation mode that reads the current arrays."""
+        if type(sample) is not int or sample < 0:
+            raise SessionError(f"sample must be an integer >= 0, got {sample!r}", where=self._where)
+        # NumPy pads a seed with zeros: a third number of 0 would repeat the numbers of a step.
+        seed = self._seed, self.t, 1 + sample
+        feeds = dict(self._checked(session, batch, index_ranges.read(session.metadata), seed))
         now = self._buffer.arrays
         feeds |= {name: now[name] for name in session.inputs if name in now}
         try:
@@ -326,7 +360,8 @@ class TrainSession(Serialized):
         """Writes the model with its current weights as one ONNX file for inference.
 
         It is in evaluation mode, at the rule's point of evaluation if it has one (averages), and
-        its inputs have the names of the model's arguments.
+        its inputs have the names of the model's arguments. A model that draws random numbers in
+        evaluation mode, too, draws them with operators of ONNX: other ones in each run.
 
         Raises:
             SessionError: ``eval.onnx`` is missing, or the file cannot be written.

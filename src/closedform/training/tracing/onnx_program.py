@@ -12,6 +12,8 @@ from torch.export import graph_signature
 from torch.onnx._internal.exporter import _core, _fx_passes, _ir_passes
 
 from closedform.errors import ExportError
+from closedform.training import index_ranges
+from closedform.training.index_ranges import IndexRange
 from closedform.training.tracing.moves import merge_moves
 from closedform.training.tracing.onnx_registry import quiet, registry
 from closedform.training.tracing.operands import normalize_operands
@@ -43,6 +45,7 @@ def write_onnx(
     symbols: Mapping[str, str],
     opset: int,
     where: str,
+    ranges: Sequence[IndexRange] = (),
 ) -> onnx.ModelProto:
     """Returns the ONNX model of traced operators.
 
@@ -53,6 +56,7 @@ def write_onnx(
         symbols: Names of free sizes, by their symbols in the trace.
         opset: ONNX opset.
         where: The model, named in errors.
+        ranges: The values of integer inputs, for the metadata.
 
     Raises:
         ExportError: An operator has no ONNX form, or onnxruntime does not support its dtype.
@@ -75,6 +79,7 @@ def write_onnx(
     _ir_passes.rename_outputs(made.model, outputs)
     model: onnx.ModelProto = made.model_proto
     _strip_metadata(model)
+    onnx.helper.set_model_props(model, index_ranges.written(ranges))
     return model
 
 

@@ -20,10 +20,12 @@ from torch.utils._sympy.numbers import int_oo
 
 from closedform.errors import ExportError
 from closedform.ir import naming
+from closedform.training.index_ranges import IndexRange
 from closedform.training.tracing.batch import Batch
 from closedform.training.tracing.decompositions import decompositions
 from closedform.training.tracing.forms import forms_of_operators
 from closedform.training.tracing.forward import Forward
+from closedform.training.tracing.index_reads import IndexReads
 from closedform.training.tracing.onnx_program import Tensors
 from closedform.training.tracing.onnx_registry import onnx_decompositions, quiet
 from closedform.training.tracing.random_operators import Distribution, Drawn, Sizes
@@ -143,8 +145,8 @@ def traced_operators(
     opset: int,
     *,
     drawing: Function | None = None,
-) -> tuple[torch.fx.GraphModule, list[str]]:
-    """Returns the operators of a function, and names of their inputs.
+) -> tuple[torch.fx.GraphModule, list[str], tuple[IndexRange, ...]]:
+    """Returns the operators of a function, names of their inputs, and ranges of integer inputs.
 
     Args:
         function: The function.
@@ -167,11 +169,24 @@ def traced_operators(
 
     table = decompositions(draw)
 
+    ranges: tuple[IndexRange, ...] = ()
+
     def called(*tensors: torch.Tensor) -> list[torch.Tensor]:
+        nonlocal ranges
         rest = iter(tensors)
-        named = [{name: next(rest) for name in tensors} for tensors in kinds.values()]
+        named = {kind: {name: next(rest) for name in of_kind} for kind, of_kind in kinds.items()}
         left[:] = rest
-        return function(*named)
+        integers = {
+            name: value
+            for name, value in named[naming.BATCH].items()
+            if not value.dtype.is_floating_point and value.dtype is not torch.bool
+        }
+        if not integers:
+            return function(*named.values())
+        with IndexReads(integers, symbols.names) as reads:
+            result = function(*named.values())
+        ranges = reads.ranges
+        return result
 
     with quiet(), forms_of_operators(), traceback.preserve_node_meta():
         first = make_fx(called, tracing_mode="symbolic", decomposition_table=table)(*flat)
@@ -185,7 +200,7 @@ def traced_operators(
         _expand_element_counts(second)
         second.graph.eliminate_dead_code()
     result: torch.fx.GraphModule = second
-    return result, names
+    return result, names, ranges
 
 
 def _expand_element_counts(traced: torch.fx.GraphModule) -> None:

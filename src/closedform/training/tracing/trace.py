@@ -184,7 +184,7 @@ def _step(
         leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
         return [of.outcome(leaves, fixed, _copies(batch)).loss]
 
-    traced, inputs = traced_operators(step, kinds, symbols, of, opset, drawing=loss)
+    traced, inputs, ranges = traced_operators(step, kinds, symbols, of, opset, drawing=loss)
     sources = {
         **{naming.following(naming.buffer(name)): naming.buffer(name) for name in fixed},
         **{f"{WRITTEN}{name}": naming.param(name) for name in params},
@@ -194,7 +194,7 @@ def _step(
         kind: tuple(n.removeprefix(kind) for n in outputs if n.startswith(kind))
         for kind in ("next.buffer.", WRITTEN)
     }
-    return write_onnx(traced, inputs, outputs, symbols.names, opset, of.where), found
+    return write_onnx(traced, inputs, outputs, symbols.names, opset, of.where, ranges), found
 
 
 METRIC, WRITTEN = "metric.", "written."
@@ -226,9 +226,9 @@ def _forward(
 
     kinds = {naming.PARAM: params, naming.BUFFER: fixed, naming.BATCH: inputs, naming.SHARED: {}}
     with torch.no_grad():
-        traced, names = traced_operators(forward, kinds, symbols, of, opset)
+        traced, names, ranges = traced_operators(forward, kinds, symbols, of, opset)
     outputs = [f"output.{index}" for index in range(count)] if count > 1 else ["output"]
-    return write_onnx(traced, names, outputs, symbols.names, opset, of.where)
+    return write_onnx(traced, names, outputs, symbols.names, opset, of.where, ranges)
 
 
 def _evaluation_loss(
@@ -250,9 +250,9 @@ def _evaluation_loss(
         naming.SHARED: {},
     }
     with torch.no_grad():
-        traced, names = traced_operators(loss, kinds, symbols, of, opset)
+        traced, names, ranges = traced_operators(loss, kinds, symbols, of, opset)
     outputs = ["loss", *(f"{METRIC}{name}" for name in metrics)]
-    return write_onnx(traced, names, outputs, symbols.names, opset, of.where)
+    return write_onnx(traced, names, outputs, symbols.names, opset, of.where, ranges)
 
 
 def _copies(tensors: Tensors) -> Tensors:

@@ -1,0 +1,393 @@
+"""Integer inputs that a forward reads as indices or labels, and how large these may be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakIdKeyDictionary
+
+from closedform.training.index_ranges import Cut, IndexRange
+
+_ATEN = torch.ops.aten
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of an input: a tensor that has no values but these.
+
+    Attributes:
+        input: The name of the input.
+        cuts: The slices that led to it.
+        axes: Its axes as axes of the input, None for new ones; None if they are mixed.
+        free: Values that other operators have taken out.
+        pads: How many entries an axis has in addition, at its end.
+    """
+
+    input: str
+    cuts: tuple[Cut, ...]
+    axes: tuple[int | None, ...] | None
+    free: tuple[int, ...] = ()
+    pads: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """A comparison of a part with a number: a tensor of booleans."""
+
+    part: _Part
+    relation: str
+    number: int
+
+
+class IndexReads(TorchDispatchMode):
+    """Records ranges of the inputs that operators read as indices.
+
+    Values that pass through arithmetic first have no range.
+
+    Args:
+        inputs: Tensors of integers by the names of the batch.
+        names: Names of free sizes by their symbols in the trace.
+    """
+
+    def __init__(self, inputs: Mapping[str, torch.Tensor], names: Mapping[str, str]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._names = names
+        self._parts: Any = WeakIdKeyDictionary()
+        self._claims: Any = WeakIdKeyDictionary()
+        self._found: dict[IndexRange, None] = {}
+        for name, tensor in inputs.items():
+            self._parts[tensor] = _Part(name, (), tuple(range(tensor.dim())))
+
+    @property
+    def ranges(self) -> tuple[IndexRange, ...]:
+        """The ranges in the order of the reads, without those that others imply."""
+        return tuple(self._found)
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        self._record(function, args, result)
+        return result
+
+    def _record(self, function: Any, args: Any, result: Any) -> None:
+        if function in _READS:
+            read = _READS[function](*args)
+            if read is not None:
+                self._add(read)
+        elif function in _MANY:
+            for axis, index in _by_axis(args[1]):
+                self._add(_Read(index, args[0].shape[axis], is_from_end=True))
+        elif function in _SAME and (part := self._part(args[0])) is not None:
+            self._follow(part, function, args, result)
+        elif function in _COMPARISONS and (part := self._part(args[0])) is not None:
+            if isinstance(args[1], int):
+                self._claims[result] = _Claim(part, _COMPARISONS[function], args[1])
+        elif function is _ATEN.all.default and isinstance(args[0], torch.Tensor):
+            if args[0] in self._claims:
+                self._claims[result] = self._claims[args[0]]
+        elif function is _ATEN._assert_async.msg and args[0] in self._claims:
+            self._assert(self._claims[args[0]])
+        elif function is _ATEN.masked_fill.Scalar:
+            self._replace(args[0], args[1], "eq", result)
+        elif function is _ATEN.where.self:
+            self._replace(args[1], args[0], "ne", result)
+
+    def _part(self, tensor: object) -> _Part | None:
+        part: _Part | None = self._parts.get(tensor) if isinstance(tensor, torch.Tensor) else None
+        return part
+
+    def _add(self, read: _Read) -> None:
+        part = self._part(read.index)
+        size = self._size(read.size)
+        if part is None or size is None:
+            return
+        free = tuple(dict.fromkeys((*read.free, *part.free)))
+        entry = IndexRange(part.input, size, read.low, read.is_from_end, free, part.cuts)
+        self._found[entry] = None
+
+    def _size(self, size: Any) -> str | None:
+        """A size as a formula of the names of the free sizes."""
+        if isinstance(size, int):
+            return str(size)
+        words = re.split(r"([A-Za-z]\w*)", str(size.node.expr))
+        if not all(word in self._names for word in words[1::2]):
+            return None
+        return "".join(self._names.get(word, word) for word in words)
+
+    def _assert(self, claim: _Claim) -> None:
+        """An assertion that a comparison holds everywhere, as ``one_hot`` makes two of them."""
+        if claim.relation == "lt":
+            part = claim.part
+            entry = IndexRange(part.input, str(claim.number), 0, False, part.free, part.cuts)
+            self._found[entry] = None
+
+    def _replace(self, value: object, mask: object, relation: str, result: torch.Tensor) -> None:
+        """A replacement of all entries of a value by another, such as a padding by −100."""
+        part, claim = self._part(value), self._claims.get(mask)
+        if part is None or claim is None or (claim.part, claim.relation) != (part, relation):
+            return
+        if isinstance(value, torch.Tensor) and value.shape == result.shape:
+            self._parts[result] = replace(part, free=(*part.free, claim.number))
+
+    def _follow(self, part: _Part, function: Any, args: Any, result: Any) -> None:
+        many = result if isinstance(result, list | tuple) else [result]
+        for place, tensor in enumerate(many):
+            if tensor.dtype.is_floating_point or tensor.dtype is torch.bool:
+                continue
+            following = _SAME[function](part, tensor, place, *args)
+            if following is not None:
+                self._parts[tensor] = following
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A tensor that is read as indices into an axis.
+
+    Attributes:
+        index: The tensor.
+        size: The size of the axis.
+        free: Further values that are allowed.
+        is_from_end: Whether negative values count from the end.
+        low: The least value, if none counts from the end.
+    """
+
+    index: Any
+    size: Any
+    free: tuple[int, ...] = ()
+    is_from_end: bool = False
+    low: int = 0
+
+
+def _embedding(weight: Any, index: Any, *_: Any) -> _Read:
+    return _Read(index, weight.shape[0])
+
+
+def _along(value: Any, axis: int, index: Any, *_: Any) -> _Read | None:
+    return _Read(index, value.shape[axis]) if value.dim() else None
+
+
+def _from_end_along(value: Any, axis: int, index: Any, *_: Any) -> _Read | None:
+    return _Read(index, value.shape[axis], is_from_end=True) if value.dim() else None
+
+
+def _flat(value: Any, index: Any, *_: Any) -> _Read:
+    return _Read(index, value.numel(), is_from_end=True)
+
+
+def _likelihood(
+    value: Any, target: Any, weight: Any = None, reduction: int = 1, ignored: int = -100
+) -> _Read:
+    del weight, reduction
+    return _Read(target, value.shape[1 if value.dim() > 1 else 0], (ignored,))
+
+
+def _margin(value: Any, target: Any, *_: Any) -> _Read:
+    return _Read(target, value.shape[-1])
+
+
+def _margins(value: Any, target: Any, *_: Any) -> _Read:
+    return _Read(target, value.shape[-1], low=-1)
+
+
+_READS: Mapping[Any, Callable[..., _Read | None]] = {
+    _ATEN.embedding.default: _embedding,
+    _ATEN.nll_loss_forward.default: _likelihood,
+    _ATEN.nll_loss2d_forward.default: _likelihood,
+    _ATEN.multi_margin_loss.default: _margin,
+    _ATEN.multilabel_margin_loss_forward.default: _margins,
+    **dict.fromkeys(
+        (
+            _ATEN.index_select.default,
+            _ATEN.gather.default,
+            _ATEN.scatter.src,
+            _ATEN.scatter.value,
+            _ATEN.scatter.reduce,
+            _ATEN.scatter.value_reduce,
+            _ATEN.scatter_add.default,
+            _ATEN.scatter_reduce.two,
+            _ATEN.index_add.default,
+            _ATEN.index_copy.default,
+        ),
+        _along,
+    ),
+    _ATEN.index_fill.int_Scalar: _from_end_along,
+    _ATEN.index_fill.int_Tensor: _from_end_along,
+    _ATEN.take.default: _flat,
+    _ATEN.put.default: _flat,
+}
+"""Operators that read indices, as torch checks them."""
+
+_MANY = frozenset({_ATEN.index.Tensor, _ATEN.index_put.default, _ATEN._unsafe_index.Tensor})
+"""Operators with a list of indices, one for each axis."""
+
+
+def _by_axis(indices: Sequence[Any]) -> list[tuple[int, torch.Tensor]]:
+    """The indices by their axes; a mask would take several axes."""
+    given = [(axis, index) for axis, index in enumerate(indices) if index is not None]
+    masks = (torch.bool, torch.uint8)
+    return [] if any(index.dtype in masks for _, index in given) else given
+
+
+_COMPARISONS: Mapping[Any, str] = {
+    _ATEN.eq.Scalar: "eq",
+    _ATEN.ne.Scalar: "ne",
+    _ATEN.lt.Scalar: "lt",
+}
+
+
+def _whole(part: _Part, result: torch.Tensor, place: int, *_: Any) -> _Part:
+    del place
+    is_same = part.axes is not None and len(part.axes) == result.dim()
+    return part if is_same else replace(part, axes=None)
+
+
+def _mixed(part: _Part, result: torch.Tensor, *_: Any) -> _Part:
+    del result
+    return replace(part, axes=None)
+
+
+def _permuted(part: _Part, result: Any, place: int, value: Any, order: Sequence[int]) -> _Part:
+    del result, place, value
+    return replace(part, axes=None if part.axes is None else tuple(part.axes[i] for i in order))
+
+
+def _transposed(part: _Part, result: Any, place: int, value: Any, *swapped: int) -> _Part:
+    order = list(range(result.dim()))
+    if result.dim() > 1:
+        first, second = swapped or (0, 1)
+        order[first], order[second] = order[second], order[first]
+    return _permuted(part, result, place, value, order)
+
+
+def _unsqueezed(part: _Part, result: Any, place: int, value: Any, axis: int) -> _Part:
+    del place, value
+    if part.axes is None:
+        return part
+    axes = list(part.axes)
+    axes.insert(axis % result.dim(), None)
+    return replace(part, axes=tuple(axes))
+
+
+def _cut(part: _Part, axis: int, start: Any, stop: Any, step: Any) -> _Part | None:
+    """A slice of a part; None where its place in the input is not a number."""
+    if part.axes is None:
+        return None
+    of = part.axes[axis]
+    if of is None or any(type(bound) not in (int, type(None)) for bound in (start, stop, step)):
+        return None
+    pad = dict(part.pads).get(of, 0)
+    if start is not None and start < 0 and pad:
+        return None
+    if stop is not None:
+        if stop < 0 and pad:
+            stop = stop + pad if stop + pad < 0 else None
+        elif stop > 2**62:
+            stop = None
+    if (start or 0, stop, step or 1) == (0, None, 1):
+        return part
+    return replace(part, cuts=(*part.cuts, (of, start, stop, step or 1)))
+
+
+def _sliced(
+    part: _Part,
+    result: Any,
+    place: int,
+    value: Any,
+    axis: int = 0,
+    start: Any = None,
+    stop: Any = None,
+    step: Any = 1,
+) -> _Part | None:
+    del result, place
+    return _cut(part, axis % value.dim(), start, stop, step)
+
+
+def _selected(
+    part: _Part, result: Any, place: int, value: Any, axis: int, index: Any
+) -> _Part | None:
+    del result, place
+    axis %= value.dim()
+    found = _cut(part, axis, index, None if index == -1 else index + 1, 1)
+    return _without(found, axis)
+
+
+def _without(part: _Part | None, axis: int) -> _Part | None:
+    if part is None or part.axes is None:
+        return part
+    return replace(part, axes=part.axes[:axis] + part.axes[axis + 1 :])
+
+
+def _split(
+    part: _Part, result: Any, place: int, value: Any, size: Any, axis: int = 0
+) -> _Part | None:
+    del result
+    axis %= value.dim()
+    sizes = [size] * (place + 1) if isinstance(size, int) else list(size)
+    if not all(type(each) is int for each in sizes[: place + 1]):
+        return None
+    start = sum(sizes[:place])
+    return _cut(part, axis, start, start + sizes[place], 1)
+
+
+def _unbound(part: _Part, result: Any, place: int, value: Any, axis: int = 0) -> _Part | None:
+    del result
+    axis %= value.dim()
+    return _without(_cut(part, axis, place, place + 1, 1), axis)
+
+
+def _padded(
+    part: _Part, result: Any, place: int, value: Any, pads: Sequence[Any], *_: Any
+) -> _Part | None:
+    """A padding at the end with other values, which the trace has checked with the example."""
+    del place, value
+    if part.axes is None or any(type(pad) is not int or pad < 0 for pad in pads) or any(pads[::2]):
+        return None
+    added = [(part.axes[result.dim() - 1 - i], pad) for i, pad in enumerate(pads[1::2]) if pad]
+    if part.pads or any(axis is None for axis, _ in added):
+        return None
+    return replace(part, pads=tuple((axis, pad) for axis, pad in added if axis is not None))
+
+
+_SAME: Mapping[Any, Callable[..., _Part | None]] = {
+    **dict.fromkeys(
+        (
+            _ATEN.clone.default,
+            _ATEN.detach.default,
+            _ATEN.alias.default,
+            _ATEN._to_copy.default,
+            _ATEN.lift_fresh_copy.default,
+            _ATEN.contiguous.default,
+            _ATEN.expand.default,
+        ),
+        _whole,
+    ),
+    **dict.fromkeys(
+        (
+            _ATEN.view.default,
+            _ATEN._unsafe_view.default,
+            _ATEN.reshape.default,
+            _ATEN.squeeze.default,
+            _ATEN.squeeze.dim,
+            _ATEN.squeeze.dims,
+            _ATEN.repeat.default,
+        ),
+        _mixed,
+    ),
+    _ATEN.permute.default: _permuted,
+    _ATEN.transpose.int: _transposed,
+    _ATEN.t.default: _transposed,
+    _ATEN.unsqueeze.default: _unsqueezed,
+    _ATEN.slice.Tensor: _sliced,
+    _ATEN.select.int: _selected,
+    _ATEN.split.Tensor: _split,
+    _ATEN.split_with_sizes.default: _split,
+    _ATEN.unbind.int: _unbound,
+    _ATEN.constant_pad_nd.default: _padded,
+}
+"""Operators whose results have no values but those of their first argument."""

@@ -46,6 +46,7 @@ def export(
     opset: int = 21,
     scalar_dtype: str = "f64",
     compute_dtype: str | None = None,
+    target: str | None = None,
     validate: bool = True,
 ) -> dict[str, ModelProto]:
     """Writes one training step of a model as ``train.onnx``, with ``init.onnx`` and ``eval.onnx``.
@@ -99,6 +100,8 @@ def export(
             devices without float64.
         compute_dtype: The dtype of the forward and backward of a model in 16 bits: None for that
             of its parameters, ``"f32"`` for float32 with only parameters and gradients in 16 bits.
+        target: ``"webgpu"`` also writes ``webgpu.onnx`` and ``scalars.onnx``: the same step for the
+            GPU of a browser, and its schedule in float64 for the CPU. None for the portable files.
         validate: Whether to prove that the update is the rule (the verdicts go to the metadata),
             and to compare a step with torch, for the example and for other free sizes.
 
@@ -108,14 +111,15 @@ def export(
     Raises:
         ExportError: The ONNX file has an operator that is not supported or is too large, torch
             cannot trace the model, an operator has no ONNX form, or in bfloat16 no
-            kernel, the parameters are not of the one dtype that the rule is for, or the folder
-            cannot be made.
+            kernel, the parameters are not of the one dtype that the rule is for, the target has no
+            kernel for an operator, or the folder cannot be made.
 
     Source: torch.fx traces the step, torch's own exporter writes the operators.
     """
     from closedform.training.assembly import assemble
     from closedform.training.tracing.isolation import unchanged
     from closedform.training.tracing.trace import LOSS_SCALE, trace
+    from closedform.training.webgpu.step import webgpu_models
 
     if not isinstance(rule, UpdateRule):
         raise ExportError(
@@ -138,6 +142,7 @@ def export(
             where=where,
             hint="leave it out, and forward and backward run in the dtype of the model",
         )
+    _check_target(target, rule.stored or dtype, where)
     options = GraphOptions(dtype=dtype, scalar_dtype=scalar_dtype)
     facts = {
         "closedform.version": __version__,
@@ -163,9 +168,27 @@ def export(
         models = assemble(traced, spec, options, facts, opset=opset, validate=validate)
     if rule.stored is not None:
         _try(models, rule.stored, where)
+    if target is not None:
+        models |= webgpu_models(models[TRAIN_FILE], where)
     hint = "a training step is written as several files: name a folder for them"
     write_models(models, Path(path), hint)
     return models
+
+
+def _check_target(target: object, dtype: str, where: str) -> None:
+    """Raises ExportError where there is no such target, or it has no such dtype."""
+    if target not in (None, "webgpu"):
+        raise ExportError(
+            f'target must be "webgpu" or None, got {target!r}',
+            where=where,
+            hint="leave it out: the portable files run in every onnxruntime",
+        )
+    if target is not None and dtype != "f32":
+        raise ExportError(
+            f"target 'webgpu' is for models in float32, got one in {dtype}",
+            where=where,
+            hint="convert the model with model.float()",
+        )
 
 
 _WORDS = {

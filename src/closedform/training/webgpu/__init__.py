@@ -1,0 +1,1 @@
+"""A training step for the WebGPU provider of onnxruntime-web."""

@@ -1,0 +1,78 @@
+"""The files of a training step on WebGPU: its tensors for the GPU, its scalars for the CPU."""
+
+from __future__ import annotations
+
+import onnx
+from onnx import GraphProto, ModelProto, TensorProto, helper
+
+from closedform.errors import ExportError
+from closedform.training.webgpu.kernels import check_kernels, element_types
+from closedform.training.webgpu.scalars import split_scalars
+from closedform.training.webgpu.translation import Translation, infer
+
+WEBGPU_FILE, SCALARS_FILE = "webgpu.onnx", "scalars.onnx"
+
+
+def webgpu_models(train: ModelProto, where: str) -> dict[str, ModelProto]:
+    """Returns a training step for WebGPU by file name: ``webgpu.onnx`` and ``scalars.onnx``.
+
+    ``scalars.onnx`` is ``(step, hyperparameters, numbers that are carried on) -> (scalar.*,
+    learning_rate, next.step, …)``, in float64 and int64 on a CPU. ``webgpu.onnx`` has the rest,
+    with ``scalar.*`` as inputs: float32, int32 and bool, in operators that have a kernel. Its
+    inputs and outputs have the names of ``train.onnx``.
+
+    Args:
+        train: The training step as it is exported.
+        where: The model, named in errors.
+
+    Raises:
+        ExportError: The provider has no kernel for an operator or a type.
+    """
+    graph = infer(train)
+    _check_model_types(graph, where)
+    rest, scalars = split_scalars(graph)
+    step = Translation(infer(_model(rest, train)), where).run()
+    models = {
+        WEBGPU_FILE: _model(_without_unused(step), train),
+        SCALARS_FILE: _model(scalars, train),
+    }
+    for model in models.values():
+        onnx.checker.check_model(model, full_check=True)
+    check_kernels(models[WEBGPU_FILE], where)
+    return models
+
+
+def _check_model_types(graph: GraphProto, where: str) -> None:
+    """Raises ExportError where the model, not the rule, computes in float64."""
+    for name, element in element_types(graph).items():
+        if element == TensorProto.DOUBLE and name.startswith("model/"):
+            node = next((n for n in graph.node if name in (*n.input, *n.output)), None)
+            raise ExportError(
+                f"the WebGPU provider has no kernel for {node.op_type if node else 'a constant'} "
+                "of double",
+                where=f"{where}, value {name!r}",
+                hint="convert the model with model.float(), and its constants to float32",
+            )
+
+
+def _without_unused(graph: GraphProto) -> GraphProto:
+    """A graph without nodes, inputs and constants that no output follows from."""
+    used = {output.name for output in graph.output}
+    nodes = []
+    for node in reversed(graph.node):
+        if used & set(node.output):
+            nodes.append(node)
+            used.update(node.input)
+    return helper.make_graph(
+        nodes[::-1],
+        graph.name,
+        [value for value in graph.input if value.name in used],
+        graph.output,
+        [tensor for tensor in graph.initializer if tensor.name in used],
+    )
+
+
+def _model(graph: GraphProto, like: ModelProto) -> ModelProto:
+    model = helper.make_model(graph, opset_imports=like.opset_import, ir_version=like.ir_version)
+    helper.set_model_props(model, {entry.key: entry.value for entry in like.metadata_props})
+    return model

@@ -144,7 +144,10 @@ def header_and_verdict(
             if isinstance(value, Schedule)
         }
         own = replace(options, dtype=options.scalar_dtype)
-        notes = [f"{key}: {error_note(value, own)}" for key, value in scheduled.items()]
+        notes = [
+            f"{key}: {error_note(value, own, compile_schedule(value, own))}"
+            for key, value in scheduled.items()
+        ]
         verdict = NOT_VALIDATED
 
         def judge(graphs: Sequence[Graph | None]) -> str:
@@ -161,7 +164,7 @@ def header_and_verdict(
     refuse_nonfinite(source, graph, find_nonfinite(source, graph))
     verdict = graph_verdict(source, graph, options) if validate else NOT_VALIDATED
     refuse_refuted(verdict, f"schedule {source.name!r}")
-    notes = [error_note(source, options), translation_note(verdict)]
+    notes = [error_note(source, options, graph), translation_note(verdict)]
     return schedule_header(source, graph, name, notes=notes), verdict
 
 

@@ -387,7 +387,7 @@ def noisy(graph: Graph, steps: Array, seed: int) -> Array:
         if node.op is Op.INPUT:
             operands = (steps,)
         with np.errstate(all="ignore"):
-            value = np.asarray(KERNELS[node.op](node, operands, {"n": len(steps)}))
+            value = np.asarray(KERNELS[node.op](node, operands, {"n": steps.size}))
             # NumPy's own result is within an ulp, so the rest of the grant is what is added.
             allowed = max(OPS[node.op].ulp - 1, 0) if node.op is not Op.REDUCE_SUM else 0
             unit = np.spacing(np.ones_like(value) if node.op in (Op.COS, Op.SIN) else value)
@@ -434,6 +434,35 @@ def test_no_allowed_engine_is_beyond_the_bound(name: str, options: str) -> None:
             error[is_out][:3],
             found.error[place][is_out][:3],
         )
+
+
+ONE_STEP = {
+    **SEVERAL,
+    "many milestones": Schedule(
+        sp.Piecewise(*((sp.Rational(1, 3) ** k, t < 7 * k) for k in range(1, 40)), (0, True))
+    ),
+}
+
+
+@pytest.mark.sample(every=6)
+@pytest.mark.parametrize(("name", "options"), list(itertools.product(ONE_STEP, OPTIONS)))
+def test_no_allowed_engine_is_beyond_the_bound_of_one_step(name: str, options: str) -> None:
+    schedule = ONE_STEP[name]
+    lows, highs = intervals(400)
+    graph = compile_schedule(schedule, GraphOptions(**OPTIONS[options]))
+    found = analyse(graph, lows, highs)
+    exact = Values(term(schedule.bound))
+    for low, high, bound in zip(lows, highs, found.error, strict=True):
+        for step in {int(low), int(low + high) // 2, int(high)}:
+            main, rest = (Fraction(float(part[0])) for part in exact.at([step]))
+            value = Fraction(float(noisy(graph, np.asarray(step), step)))
+            assert np.isinf(bound) or abs(value - main - rest) <= Fraction(float(bound)), step
+
+
+def test_a_graph_of_one_step_has_the_bound_of_its_milestones() -> None:
+    graph = compile_schedule(ONE_STEP["many milestones"], GraphOptions())
+    assert any(node.op is Op.REDUCE_SUM or node.op is Op.LOOKUP for node in graph.nodes)
+    assert bound_error(graph, 0, 400, range(7, 280, 7)).absolute < 1e-16
 
 
 # In ulp of scale: what is proved of float64 graphs up to 2**31, at most a few times what is seen.

@@ -10,7 +10,9 @@ A constant is assumed to be within half an ulp of the intended number, and an in
 The real value of the graph is the schedule if the translation is correct: validation proves that.
 
 Arrays hold one entry for each interval of the step; tables and comparisons with milestones have a
-further axis. Every bound is computed in float64 and rounded outward: it encloses the true one.
+further axis. In a graph of one step the axis of the intervals comes before those of its tensors, in
+one of an array of steps it is the array's. Every bound is computed in float64 and rounded outward:
+it encloses the true one.
 """
 
 from __future__ import annotations
@@ -307,9 +309,11 @@ def _cast(node: Node, sources: Sequence[Node], operands: Sequence[Enclosure]) ->
 def _reduction(function: Callable[..., Floats], *, is_exact: Callable[[DType], bool]) -> Rule:
     """The rule of a reduction; one that is not exact in a dtype has no bound."""
 
-    def rule(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
+    def rule(node: Node, sources: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
         (a,) = operands
-        axes, keepdims = node.attribute("axes"), node.attribute("keepdims")
+        rank = sources[0].type.rank
+        axes = tuple(axis - rank for axis in node.attribute("axes"))
+        keepdims = node.attribute("keepdims")
         low, high, error = (
             function(part, axis=axes, keepdims=keepdims)
             for part in np.broadcast_arrays(a.low, a.high, a.error)
@@ -320,9 +324,10 @@ def _reduction(function: Callable[..., Floats], *, is_exact: Callable[[DType], b
     return rule
 
 
-def _reshape(node: Node, _: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
+def _reshape(node: Node, sources: Sequence[Node], operands: Sequence[Enclosure]) -> Enclosure:
     (a,) = operands
     shape = tuple(-1 if isinstance(dim, str) else dim for dim in node.type.shape)
+    shape = _intervals_of(sources[0], a) + shape
     low, high, error = (np.reshape(part, shape) for part in (a.low, a.high, a.error))
     return Enclosure(low, high, error, a.is_whole)
 
@@ -338,6 +343,27 @@ def _lookup(_: Node, __: Sequence[Node], operands: Sequence[Enclosure]) -> Enclo
     error = np.array([table.error[part].max() for part in slices]).reshape(first.shape)
     doubt = np.where(index.error == 0, 0, np.inf)
     return Enclosure(low, high, error + doubt, table.is_whole)
+
+
+def _intervals_of(source: Node, operand: Enclosure) -> tuple[int, ...]:
+    """The axis of the intervals, where an enclosure has it before the axes of its node."""
+    return operand.low.shape[: operand.low.ndim - source.type.rank]
+
+
+def _aligned(sources: Sequence[Node], operands: Sequence[Enclosure]) -> list[Enclosure]:
+    """Operands of a common rank: new axes come behind that of the intervals."""
+    rank = max(source.type.rank for source in sources)
+    result = []
+    for source, operand in zip(sources, operands, strict=True):
+        intervals = _intervals_of(source, operand)
+        if intervals and source.type.rank < rank:
+            shape = intervals + (1,) * (rank - source.type.rank) + source.type.shape
+            low, high, error = (
+                np.reshape(part, shape) for part in (operand.low, operand.high, operand.error)
+            )
+            operand = replace(operand, low=low, high=high, error=error)
+        result.append(operand)
+    return result
 
 
 RULES: Mapping[Op, Rule] = {
@@ -451,7 +477,7 @@ def analyse(graph: Graph, lows: NDArray[np.int64], highs: NDArray[np.int64]) -> 
     """Returns the enclosure of the one output on each interval of steps.
 
     Args:
-        graph: Its one input is the step, an array.
+        graph: Its one input is the step, one or an array.
         lows: The first step of each interval.
         highs: The last step of each interval.
 
@@ -491,4 +517,6 @@ def _node(
         )
     operands = [known[index] for index in node.operands]
     sources = [graph.nodes[index] for index in node.operands]
+    if len(operands) > 1 and node.op is not Op.LOOKUP:
+        operands = _aligned(sources, operands)
     return rule(node, sources, operands)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from closedform.compiler import compile_schedule
+from closedform.ir.graph import Graph
 from closedform.ir.ops import OPS, Op
 from closedform.ir.types import LAST_STEP
 from closedform.language.schedule import Schedule
@@ -21,7 +22,7 @@ _COMPARED = 1000
 _FUNCTIONS = (Op.EXP, Op.LOG, Op.COS, Op.SIN, Op.POW)
 
 
-def error_note(schedule: Schedule, options: GraphOptions) -> str:
+def error_note(schedule: Schedule, options: GraphOptions, graph: Graph) -> str:
     """Returns how far the values of a graph are from the schedule, and how that is known.
 
     In single precision the bound is proved by error analysis, for every engine whose functions are
@@ -31,18 +32,19 @@ def error_note(schedule: Schedule, options: GraphOptions) -> str:
 
     Args:
         schedule: The schedule.
-        options: How it is compiled; the shape of the step does not matter.
+        options: How it is compiled.
+        graph: Its graph.
     """
     if schedule.open or options.inputs:
         return "No error is stated: it depends on hyperparameters that are inputs."
     last = int(schedule.length) if schedule.length is not None else _UNBOUNDED
     ends = [last, LAST_STEP[options.step_dtype], schedule.last_step]
     last = min(end for end in ends if end is not None)
-    graph = compile_schedule(schedule, replace_shape(options))
     if options.precision is Precision.DOUBLE_FLOAT:
         count = min(last + 1, _COMPARED)
         steps = np.unique(np.linspace(0, last, count).astype(np.int64))
-        found = certify(schedule, graph, steps).measured
+        of_steps = compile_schedule(schedule, replace(options, step_shape=("n",)))
+        found = certify(schedule, of_steps, steps).measured
         which = "each step" if count == last + 1 else f"{len(steps):,} steps"
         return (
             f"Error: at most {found.ulp.value:.4g} ulp of the value, {which} of t = 0..{last} "
@@ -59,8 +61,3 @@ def error_note(schedule: Schedule, options: GraphOptions) -> str:
         f"Error: at most {bound.absolute:.3g}{relative} for t = 0..{last}, proved by error "
         f"analysis{given}."
     )
-
-
-def replace_shape(options: GraphOptions) -> GraphOptions:
-    """Returns the options of a graph that takes any number of steps."""
-    return replace(options, step_shape=("n",))

@@ -55,6 +55,8 @@ def floor_of(expr: sp.Expr, resolve: Resolve, value: Callable[[], sp.Expr]) -> i
 
 def sign_of(expr: sp.Expr, resolve: Resolve, value: Callable[[], sp.Expr]) -> int | None:
     """Returns -1, 0 or 1, the sign of a number; None if it is not real. See ``floor_of``."""
+    if expr.is_Rational:
+        return int(expr.p > 0) - int(expr.p < 0)
     for enclosure, bits, is_last in _enclosures(expr, resolve):
         if enclosure.a > 0 or enclosure.b < 0:
             return 1 if enclosure.a > 0 else -1

@@ -357,7 +357,8 @@ def _aligned(sources: Sequence[Node], operands: Sequence[Enclosure]) -> list[Enc
     for source, operand in zip(sources, operands, strict=True):
         intervals = _intervals_of(source, operand)
         if intervals and source.type.rank < rank:
-            shape = intervals + (1,) * (rank - source.type.rank) + source.type.shape
+            missing = (1,) * (rank - source.type.rank)
+            shape = intervals + missing + operand.low.shape[len(intervals) :]
             low, high, error = (
                 np.reshape(part, shape) for part in (operand.low, operand.high, operand.error)
             )

@@ -50,17 +50,26 @@ class Obligation:
         goal: What makes the operation defined.
         path: The conditions under which it is reached; empty where they are left out.
         kind: The kind of operation.
-        text: The operation, for people.
+        node: The operation; those with one goal are asked once.
         is_sufficient: Whether conditions of the path are left out: to refute it says nothing.
-        node: The operation.
     """
 
     goal: Term
     path: tuple[Term, ...]
     kind: Kind
-    text: str
+    node: Term = field(compare=False)
     is_sufficient: bool = False
-    node: Term | None = field(default=None, compare=False)
+
+    @property
+    def text(self) -> str:
+        """The operation, for people."""
+        match self.kind:
+            case Kind.BRANCH:
+                return "no branch holds"
+            case Kind.DIVISION:
+                return f"1 / {show(self.node.args[1])}"
+            case _:
+                return show(self.node)
 
     @property
     def claim(self) -> Term:
@@ -119,12 +128,7 @@ def _taken(root: Term) -> list[Obligation]:
         demand = _demand(node)
         if demand is not None:
             found.setdefault(
-                replace(
-                    demand,
-                    path=_conditions(path),
-                    is_sufficient=_is_shortened(path),
-                    node=node,
-                )
+                replace(demand, path=_conditions(path), is_sufficient=_is_shortened(path))
             )
         pending.extend((arg, way) for arg, way in _ways(node, path, partial) if arg in partial)
     return list(found)
@@ -189,7 +193,7 @@ def _taken_on_common_paths(root: Term, partial: set[Term]) -> list[Obligation]:
             paths[arg] = _common(paths[arg], reached) if arg in paths else reached
         demand = _demand(node)
         if demand is not None:
-            found.append(replace(demand, path=own, is_sufficient=True, node=node))
+            found.append(replace(demand, path=own, is_sufficient=True))
     return list(dict.fromkeys(found))
 
 
@@ -229,19 +233,19 @@ def _demand(node: Term) -> Obligation | None:
     """The demand of one operation, on no path; None where it is always defined."""
     match node.op:
         case Op.UNDEFINED:
-            return Obligation(FALSE, (), Kind.BRANCH, "no branch holds")
+            return Obligation(FALSE, (), Kind.BRANCH, node)
         case Op.DIVIDE:
             nonzero = negate(equal(node.args[1], ZERO))
-            return Obligation(nonzero, (), Kind.DIVISION, f"1 / {show(node.args[1])}")
+            return Obligation(nonzero, (), Kind.DIVISION, node)
         case Op.LOG:
-            return Obligation(less(ZERO, node.args[0]), (), Kind.LOGARITHM, show(node))
+            return Obligation(less(ZERO, node.args[0]), (), Kind.LOGARITHM, node)
         case Op.POWER:
             return _power_demand(node)
         case Op.LOOKUP:
             index, last = node.args[0], rational(len(node.value) - 1)
             whole = equal(index, floor(index))
             inside = both(less_equal(ZERO, index), less_equal(index, last), whole)
-            return Obligation(inside, (), Kind.TABLE, show(node))
+            return Obligation(inside, (), Kind.TABLE, node)
         case _:
             return None
 
@@ -258,12 +262,12 @@ def _power_demand(node: Term) -> Obligation | None:
         if exponent.value.q == 1 and exponent.value >= 0:
             return None
         if exponent.value > 0:
-            return Obligation(less_equal(ZERO, base), (), Kind.ROOT, show(node))
+            return Obligation(less_equal(ZERO, base), (), Kind.ROOT, node)
     if _is_whole(exponent):
         goal = either(negate(equal(base, ZERO)), less_equal(ZERO, exponent))
     else:
         goal = either(less(ZERO, base), both(equal(base, ZERO), less_equal(ZERO, exponent)))
-    return Obligation(goal, (), Kind.POWER, show(node))
+    return Obligation(goal, (), Kind.POWER, node)
 
 
 def _is_whole(term: Term) -> bool:

@@ -76,7 +76,7 @@ class _Known:
         return (
             any(each.goal == demand.goal for each in fitting)
             or self._is_unreachable(demand, effort)
-            or (demand.node is not None and operand_fits(demand.node, self._sign_of))
+            or operand_fits(demand.node, self._sign_of)
             or self._is_congruent(demand)
         )
 
@@ -150,7 +150,7 @@ class _Known:
     # --- congruence ------------------------------------------------------------------------------
 
     def _is_congruent(self, demand: Obligation) -> bool:
-        if demand.kind not in _BY_FORM or demand.node is None:
+        if demand.kind not in _BY_FORM:
             return False
         try:
             needed = self._operand(demand)
@@ -164,7 +164,7 @@ class _Known:
 
     def _is_taken(self, given: Obligation, demand: Obligation) -> bool:
         """Whether an operation of the source is taken where one of the graph is."""
-        if given.kind is not demand.kind or given.node is None:
+        if given.kind is not demand.kind:
             return False
         conditions = [self._table.truth(part) for part in demand.path]
         return all(self._table.truth(part) in (True, *conditions) for part in given.path)
@@ -175,8 +175,6 @@ class _Known:
         Raises:
             NoForm: It has none.
         """
-        if demand.node is None:
-            raise NoForm
         operand = demand.node.args[1 if demand.kind is Kind.DIVISION else 0]
         if demand.kind is Kind.LOGARITHM:
             return self._table.form(operand)

@@ -24,6 +24,7 @@ from closedform.verify.terms.evaluate import Undefined, text_of
 from closedform.verify.terms.evaluate import value as value_of
 from closedform.verify.terms.from_graph import Constant
 from closedform.verify.terms.limits import LIMITS
+from closedform.verify.terms.partition import Segments
 from closedform.verify.terms.sympy_io import term
 from closedform.verify.terms.tree import Sign, Term, symbols
 from closedform.verify.terms.verdict import Status, Verdict
@@ -75,12 +76,14 @@ class Pair:
         source: Its required value.
         computed: Its term, with exact constants.
         floats: Its value for all numbers that round to its constants.
+        segments: Its required value from the first step to the last.
     """
 
     name: str
     source: Term
     computed: Term
     floats: Floats
+    segments: Segments[int]
 
 
 def refutation(

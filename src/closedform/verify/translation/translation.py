@@ -287,16 +287,15 @@ def _pairs(
     roots = [each.term for each in wanted]
     inputs = {node.attribute("name") for node in graph.inputs if node != _step(graph)}
     symbols = {name: node for name, node in tree.symbols(*roots).items() if name in inputs}
-    segments = [
-        segment
-        for root in dict.fromkeys(roots)
-        for segment in partition(root, CLOCK, 0, last + 1, check=check)
-    ]
-    curved = (segment.value for segment in segments if isinstance(segment.value, Term))
+    segments = {
+        root: partition(root, CLOCK, 0, last + 1, check=check) for root in dict.fromkeys(roots)
+    }
+    every = list(chain.from_iterable(segments.values()))
+    curved = (segment.value for segment in every if isinstance(segment.value, Term))
     on_segments = map(without_special_angles, curved)
     looked_at = dict.fromkeys((*roots, *exact, *on_segments, *_inverses(roots)))
     check()
-    constants = Constants(looked_at, _ends_of_lines(segments), check=check)
+    constants = Constants(looked_at, _ends_of_lines(every), check=check)
 
     def outputs(constant: Constant) -> Mapping[str, Term]:
         return terms_of_graph(graph, constant=constant, symbols=symbols, last=last)
@@ -309,13 +308,12 @@ def _pairs(
         is_strict=True,
     )
     floats = Floats(constants, outputs)
-    pairs: dict[tuple[Term, Term], Pair] = {}
+    has_several = len({each.param for each in wanted if each.param}) > 1
+    pairs: dict[tuple[Term, ...], Pair] = {}
     for each in wanted:
         sides = each.term, found[each.name]
-        pairs.setdefault(
-            tuple(_without_name(side, each.param) for side in sides),  # type: ignore[arg-type]
-            Pair(each.name, *sides, floats),
-        )
+        key = tuple(_without_name(side, each.param) for side in sides) if has_several else sides
+        pairs.setdefault(key, Pair(each.name, *sides, floats, segments[each.term]))
     return list(pairs.values())
 
 
@@ -355,11 +353,8 @@ def _compare(
     pair: Pair, steps: Steps, tactics: dict[str, None], effort: Effort, is_rule: bool
 ) -> Iterator[OpenRun]:
     """Yields the runs that stay open; records the evidence for the others."""
-    both = [
-        partition(side, steps.clock, steps.first, steps.last + 1)
-        for side in (pair.source, pair.computed)
-    ]
-    for first, end, (wanted, computed) in aligned(*both):
+    computed_segments = partition(pair.computed, steps.clock, steps.first, steps.last + 1)
+    for first, end, (wanted, computed) in aligned(pair.segments, computed_segments):
         run = Steps(steps.clock, first, end - 1)
         way = None if not effort.left else _way(wanted, computed, run, is_rule)
         if way is None or not (is_rule or is_defined(computed, run)):

@@ -8,7 +8,9 @@ sorts them. ``ITE(c, a, b)`` means ``(c & a) | (~c & b)``. The prover and graphs
 from __future__ import annotations
 
 import math
+import operator
 import struct
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 import sympy as sp
@@ -28,6 +30,16 @@ _LONG_DIGITS = 80
 # Roots of rational numbers of more bits than this become Floats: SymPy factors the base, which took
 # minutes for the roots of RAdam's rectification at t = 300.
 _LARGEST_ROOT = 256
+
+_HOLDS: Mapping[type[sp.Basic], Callable[[int, int], bool]] = {
+    sp.Eq: operator.eq,
+    sp.Ne: operator.ne,
+    sp.Lt: operator.lt,
+    sp.Le: operator.le,
+    sp.Gt: operator.gt,
+    sp.Ge: operator.ge,
+}
+"""Whether a comparison holds, by the sign of its difference: SymPy's classes take 0.1 ms."""
 
 _FLOORS = (sp.floor, sp.ceiling, FloorDiv, FloorMod, sp.Mod)
 
@@ -66,10 +78,13 @@ def holds_at(condition: sp.Basic, values: dict[sp.Symbol, sp.Expr]) -> bool:
     if not isinstance(condition, Relational) or isinstance(condition, BooleanFunction):
         raise DomainError(f"{condition} is not a comparison", where=_place(values))
     left, right = (_value(arg, values) for arg in condition.args)
-    first, second = condition.args
-    difference = sp.Add(first, sp.Mul(-1, second, evaluate=False), evaluate=False)
-    sign = _sign(difference, left - right, values)
-    return bool(condition.func(sp.Integer(sign), sp.Integer(0)))
+    if left.is_Rational and right.is_Rational:
+        sign = int(left.p) * int(right.q) - int(right.p) * int(left.q)
+    else:
+        first, second = condition.args
+        difference = sp.Add(first, sp.Mul(-1, second, evaluate=False), evaluate=False)
+        sign = _sign(difference, left - right, values)
+    return _HOLDS[condition.func](sign, 0)
 
 
 def _junction_at(condition: sp.Basic, values: dict[sp.Symbol, sp.Expr]) -> bool:
@@ -98,10 +113,14 @@ def _choice_at(condition: sp.ITE, values: dict[sp.Symbol, sp.Expr]) -> bool:
     return holds_at(yes if is_taken else no, values)
 
 
+def _fraction(value: sp.Expr) -> Fraction:
+    return Fraction(int(value.p), int(value.q))
+
+
 def to_float(value: sp.Expr) -> float:
     """Returns the float64 nearest to an exact number."""
     if value.is_Rational:
-        return float(Fraction(int(value.p), int(value.q)))
+        return float(_fraction(value))
     return float(sp.N(value, _DIGITS))
 
 
@@ -183,6 +202,9 @@ def _value(expr: sp.Expr, values: dict[sp.Symbol, sp.Expr]) -> sp.Expr:
     if isinstance(expr, _FLOORS):
         return _floored(expr, values)
     args = [_value(arg, values) for arg in expr.args]
+    if isinstance(expr, sp.Min | sp.Max) and all(arg.is_Rational for arg in args):
+        # SymPy sorts and compares the arguments several times: 0.2 ms
+        return (min if isinstance(expr, sp.Min) else max)(args, key=_fraction)
     return _power(*args) if isinstance(expr, sp.Pow) else expr.func(*args)
 
 

@@ -24,6 +24,7 @@ from closedform.importers.python.place import Place, Unreachable, Untraceable, c
 from closedform.importers.python.prover import Prover, interval_facts
 from closedform.importers.python.tape import Tape
 from closedform.language import t
+from closedform.language.exact import value_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +253,7 @@ class Run:
         tried: set[sp.Expr] = set()
         end = self.first + self.session.limits.values
         for step in range(self.first, end if self.end is None else min(end, self.end)):
-            number = expr.xreplace({t: sp.Integer(step)})
+            number = value_at(expr, {t: sp.Integer(step)})
             if number in tried or not number.is_Integer:
                 continue
             tried.add(number)

@@ -77,8 +77,9 @@ def same(exact: float, value: float) -> bool:
     return abs(exact - value) <= max(SAME * max(abs(exact), abs(value)), LEAST)
 
 
+# 3079 takes a cosine of float32 numbers, which enlarges their rounding to more than 5e-8
 @pytest.mark.sample(every=4)
-@pytest.mark.parametrize("seed", range(160))
+@pytest.mark.parametrize("seed", [*range(160), 3079])
 def test_a_generated_function_is_read_or_refused(seed: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # integers of NumPy that wrap

@@ -85,9 +85,8 @@ class FloatModel:
 
     def rounds(self, step: int) -> bool:
         """Returns whether rounding gives the function another value than exact numbers do."""
-        exact = self.exact(step)
-        value, is_sensitive = self.simulated(step)
-        return is_sensitive and not agree(exact, value, VISIBLE)
+        value, _ = self.simulated(step)
+        return not agree(self.exact(step), value, VISIBLE)
 
 
 def agree(exact: float | None, value: float | None, tolerance: float) -> bool:
@@ -108,10 +107,11 @@ def _distance(outcome: Outcome, step: int) -> int:
 class RoundedSteps(Container[object]):
     """The steps at which rounding gives the function another value than exact numbers do.
 
-    There, ``floor``, a comparison or an index in floats takes another branch, or terms cancel, and
-    the value differs by more than 5e-8 of it. Whether a step is one of them is computed: the
-    operations of the function are run in its own numbers, and compared with the exact value. So
-    ``in`` holds for any step. To iterate gives those among the steps that were compared.
+    There, the value differs by more than 5e-8 of it: ``floor``, a comparison or an index in floats
+    takes another branch, terms cancel, or the function computes in float32. Whether a step is one
+    of them is computed: the operations of the function are run in its numbers, and compared with
+    the exact value. So ``in`` holds for any step. To iterate gives the steps among those that were
+    compared.
 
     Args:
         compared: The steps among those that were compared.

@@ -314,7 +314,7 @@ class UpdateRule:
             raise DefinitionError(
                 f"the rule is for shapes with {self.requires} alone",
                 where=where,
-                hint="give the other parameters a rule of their own",
+                hint="give the other parameters another rule: groups=[Group('*.bias', rule=…), …]",
             )
         states = {
             name: State(resolved(spec.next, values, where), spec.initial, spec.shape)

@@ -95,7 +95,7 @@ def export(
             uses the statistics of the batch if its scale or bias is trained.
         evaluation_loss: Whether to write ``eval_loss.onnx``: the loss and its further results of a
             batch in evaluation mode.
-        opset: ONNX opset.
+        opset: ONNX opset, 18 or later.
         scalar_dtype: The dtype of schedules and bias corrections: ``"f64"``, or ``"f32"`` for
             devices without float64.
         compute_dtype: The dtype of the forward and backward of a model in 16 bits: None for that
@@ -125,6 +125,11 @@ def export(
         raise ExportError(
             f"rule must be an UpdateRule, got {type(rule).__name__}",
             hint="make one with closedform.optimizers",
+        )
+    if type(opset) is not int or opset < _OLDEST_OPSET:
+        raise ExportError(
+            f"opset must be an integer of {_OLDEST_OPSET} or more, got {opset!r}",
+            hint="torch writes the operators of a step for these",
         )
     model, loss = model_of(model, trainable), loss_of(loss)
     where = f"model {type(model).__name__}"
@@ -190,6 +195,8 @@ def _check_target(target: object, dtype: str, where: str) -> None:
             hint="convert the model with model.float()",
         )
 
+
+_OLDEST_OPSET = 18
 
 _WORDS = {
     "torch.float32": "f32",

@@ -388,9 +388,19 @@ class TrainSession(Serialized):
 
     @serialized
     def from_torch(
-        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer | None = None,
+        *,
+        step: int | None = None,
     ) -> None:
         """Takes parameters and buffers from a torch model, and the states from its optimizer.
+
+        Args:
+            model: The model.
+            optimizer: Its optimizer.
+            step: The number of steps done, for an optimizer that does not count them (torch's SGD
+                and Muon); None for the optimizer's, or that of the session.
 
         Raises:
             StateError: A tensor or state is missing or does not fit; nothing has changed then.
@@ -398,7 +408,7 @@ class TrainSession(Serialized):
         from closedform.training import torch_exchange
 
         now = self._buffer.arrays
-        found = torch_exchange.from_torch(now, model, optimizer, self._where)
+        found = torch_exchange.from_torch(now, model, optimizer, step, self._where)
         if STEP in found:
             checked_step(found[STEP][()], self._carried[STEP], self._where)
         self._buffer.write(found)

@@ -69,4 +69,43 @@ def model_of(
             "trainable is for ONNX models; the parameters of a module have requires_grad",
             where=f"model {type(model).__name__}",
         )
+    return unwrapped(model)
+
+
+def unwrapped(model: torch.nn.Module) -> torch.nn.Module:
+    """Returns the module within ``torch.compile``, DataParallel and DistributedDataParallel.
+
+    Raises:
+        ExportError: It is compiled by TorchScript, or has parameters without sizes.
+    """
+    import torch
+
+    parallel = torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel
+    where = f"model {type(model).__name__}"
+    while isinstance(model, parallel) or "_orig_mod" in getattr(model, "_modules", ()):
+        model = model.get_submodule("module" if isinstance(model, parallel) else "_orig_mod")
+    if not isinstance(model, torch.nn.Module):
+        return model
+    for name, part in model.named_modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            what = f"part {name!r} of the model" if name else "model"
+            raise ExportError(
+                f"the {what} is compiled by TorchScript ({part.original_name}), whose operators "
+                "cannot be traced",
+                where=where,
+                hint="give the module that torch.jit.script or torch.jit.trace was called with",
+            )
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if torch.nn.parameter.is_lazy(tensor):
+            raise ExportError(
+                f"{name!r} has no size before the first forward",
+                where=where,
+                hint="call the model once with a batch: model(*inputs)",
+            )
+        if tensor.device.type != "cpu":
+            raise ExportError(
+                f"the model must be on the CPU, got {name!r} on {tensor.device}",
+                where=where,
+                hint="move it there: model.cpu()",
+            )
     return model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from closedform.errors import StateError
 from closedform.ir import naming
 from closedform.ir.graph import Array
 from closedform.ir.types import DType
+from closedform.training.sources import unwrapped
 
 if TYPE_CHECKING:
     import torch
@@ -30,6 +32,7 @@ def to_model(arrays: Mapping[str, Array], model: torch.nn.Module, where: str) ->
     """
     import torch
 
+    model = unwrapped(model)
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     given = _model_arrays(arrays)
     for name, array in given.items():
@@ -58,6 +61,7 @@ def to_optimizer(
     """
     import torch
 
+    model = unwrapped(model)
     has_step = type(optimizer).__name__ not in _WITHOUT_STEP
     for name, parameter in model.named_parameters():
         states = _states(arrays, name)
@@ -73,22 +77,31 @@ def from_torch(
     arrays: Mapping[str, Array],
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer | None,
+    step: int | None,
     where: str,
 ) -> dict[str, Array]:
     """Returns the arrays of a session as a model, and an optimizer, of torch have them.
 
+    Args:
+        arrays: The arrays of the session.
+        model: The model.
+        optimizer: Its optimizer; None for parameters and buffers alone.
+        step: The number of steps, for an optimizer that does not count them.
+        where: The model, named in errors.
+
     Raises:
         StateError: A tensor or a state is missing or has another shape, or numbers of steps differ.
     """
+    model = unwrapped(model)
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     found: dict[str, Array] = {}
     for name, array in _model_arrays(arrays).items():
         kind = naming.param if naming.param(name) in arrays else naming.buffer
         if name in tensors:
             found[kind(name)] = _fitting(tensors[name], array, name, where)
+    steps: set[int] = set() if step is None else {step}
     if optimizer is None:
-        return found
-    steps: set[int] = set()
+        return found if step is None else {**found, naming.STEP: _step(step, arrays)}
     for name, parameter in model.named_parameters():
         own = optimizer.state.get(parameter, {})
         for label, array in _states(arrays, name).items():
@@ -104,11 +117,23 @@ def from_torch(
             steps.add(int(own[_STEP]))
     if len(steps) > 1:
         raise StateError(
-            f"the parameters must have one number of steps, got {sorted(steps)}", where=where
+            f"the parameters must have one number of steps, got {sorted(steps)}",
+            where=where,
+            hint="give the step of the optimizer, or none",
         )
-    for step in steps:
-        found[naming.STEP] = np.asarray(step, arrays[naming.STEP].dtype)
+    if not steps:
+        warnings.warn(
+            f"{type(optimizer).__name__} of torch does not count its steps: the session stays at "
+            f"step {int(arrays[naming.STEP])}, where its schedules go on; give step=",
+            stacklevel=4,
+        )
+    for count in steps:
+        found[naming.STEP] = _step(count, arrays)
     return found
+
+
+def _step(count: int, arrays: Mapping[str, Array]) -> Array:
+    return np.asarray(count, arrays[naming.STEP].dtype)
 
 
 def _model_arrays(arrays: Mapping[str, Array]) -> dict[str, Array]:

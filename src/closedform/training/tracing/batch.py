@@ -31,6 +31,7 @@ class Entry:
         name: Its name in the batch.
         is_target: Whether the loss takes it.
         is_keyword: Whether it is passed by name.
+        is_shared: Whether both take it.
         value: Tensors, and containers of tensors and constants.
     """
 
@@ -38,6 +39,7 @@ class Entry:
     is_target: bool
     is_keyword: bool
     value: Any
+    is_shared: bool = False
 
     def leaves(self) -> dict[str, torch.Tensor]:
         """The tensors by name: that of the entry, then the path within it."""
@@ -100,7 +102,7 @@ class Batch:
         self, tensors: Mapping[str, torch.Tensor], *, is_target: bool
     ) -> tuple[list[Any], dict[str, Any]]:
         """Returns the arguments of the model, or those of the loss, with these tensors."""
-        own = [entry for entry in self.entries if entry.is_target == is_target]
+        own = [entry for entry in self.entries if entry.is_target == is_target or entry.is_shared]
         positional = [entry.rebuilt(tensors) for entry in own if not entry.is_keyword]
         return positional, {e.name: e.rebuilt(tensors) for e in own if e.is_keyword}
 
@@ -231,6 +233,11 @@ def _by_name(
     targets = [] if loss is None else _parameters(_called(loss), where)[1:]
     takes_all = any(p.kind is p.VAR_KEYWORD for p in forward)
     own, required = ({p.name for p in ps if p.kind not in _REST} for ps in (forward, targets))
+    # A loss needs its targets; a model of transformers computes a loss if it is given labels.
+    needed, spare = (
+        {p.name for p in ps if p.kind not in _REST and (p.default is p.empty) == is_needed}
+        for ps, is_needed in ((targets, True), (forward, False))
+    )
     entries = []
     for name, value in example.items():
         if not isinstance(name, str) or not (name in own | required or takes_all):
@@ -240,7 +247,9 @@ def _by_name(
                 where=where,
                 hint=nearest(str(name), known) if known else "it takes none",
             )
-        entries.append(Entry(name, name in required and name not in own, True, value))
+        is_target = name in required and (name not in own or name in needed & spare)
+        is_shared = name in own & needed and not is_target
+        entries.append(Entry(name, is_target, True, value, is_shared))
     return sorted(entries, key=lambda entry: entry.is_target)
 
 

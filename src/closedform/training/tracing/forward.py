@@ -76,8 +76,13 @@ class Forward:
         with quiet(), plain_kernels(), self.places.recorded(self.model):
             return self._called(self.model, "", params, buffers, tensors)
 
-    def outcome(self, params: Tensors, buffers: Tensors, tensors: Tensors) -> Outcome:
-        """Returns the loss and the buffers after the forward; ``buffers`` are not changed."""
+    def outcome(
+        self, params: Tensors, buffers: Tensors, tensors: Tensors, *, is_trained: bool = True
+    ) -> Outcome:
+        """Returns the loss and the buffers after the forward; ``buffers`` are not changed.
+
+        The loss of a step that is trained has a gradient.
+        """
         after = self.copies(buffers)
         with quiet(), plain_kernels(), self.places.recorded(self.model):
             result = self._called(self.model, "", params, after, tensors)
@@ -86,7 +91,7 @@ class Forward:
             elif self.loss is not None:
                 positional, named = self.batch.arguments(self._all(tensors), is_target=True)
                 result = self.loss(result, *positional, **named)
-        value, metrics = self._split(result)
+        value, metrics = self._split(result, is_trained)
         return Outcome(value, metrics, after)
 
     def copies(self, buffers: Tensors) -> Tensors:
@@ -121,7 +126,7 @@ class Forward:
     def _wide(self, value: torch.Tensor) -> torch.Tensor:
         return value.float() if self.is_widened and value.dtype in NARROW else value
 
-    def _split(self, result: Any) -> tuple[torch.Tensor, Tensors]:
+    def _split(self, result: Any, is_trained: bool) -> tuple[torch.Tensor, Tensors]:
         """The loss and the metrics of what the loss, or the model in its place, returned."""
         value: Any
         rest: Any
@@ -137,7 +142,7 @@ class Forward:
                 where=self.where,
                 hint="reduce it, such as with .mean()",
             )
-        if torch.is_grad_enabled() and not value.requires_grad:
+        if is_trained and not value.requires_grad:
             raise ExportError(
                 "the loss has no gradient in the parameters",
                 where=self.where,

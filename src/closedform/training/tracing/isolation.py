@@ -5,7 +5,16 @@ from __future__ import annotations
 import contextlib
 import math
 import random
-from collections.abc import Callable, Iterator, MutableMapping, MutableSequence, MutableSet
+import sys
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterator,
+    MutableMapping,
+    MutableSequence,
+    MutableSet,
+    Sequence,
+)
 from typing import Any
 from unittest import mock
 
@@ -47,6 +56,70 @@ def unchanged(*modules: torch.nn.Module) -> Iterator[None]:
         torch.set_rng_state(generators[0])
         random.setstate(generators[1])
         np.random.set_state(generators[2])  # noqa: NPY002
+
+
+class Numbers:
+    """Numbers in Python that a forward may read: attributes of modules, of the loss, and closures.
+
+    Args:
+        modules: The modules.
+        loss: The loss.
+    """
+
+    def __init__(self, modules: Sequence[torch.nn.Module], loss: object) -> None:
+        parts = [
+            (f"{name}.{label}" if name else label, part.__dict__, label)
+            for module in modules
+            for name, part in module.named_modules()
+            for label in vars(part)
+        ]
+        if not isinstance(loss, torch.nn.Module):
+            holders = (loss, getattr(loss, "__self__", None))
+            parts += [
+                (f"{type(holder).__name__}.{label}", vars(holder), label)
+                for holder in holders
+                if hasattr(holder, "__dict__") and not isinstance(holder, type(sys))
+                for label in vars(holder)
+            ]
+        self._parts = parts
+        self._cells = _cells(loss)
+
+    def values(self) -> dict[str, object]:
+        """Returns the numbers by name, those within containers included."""
+        found: dict[str, object] = {}
+        for name, holder, label in self._parts:
+            found |= _numbers(name, holder.get(label))
+        for name, cell in self._cells.items():
+            with contextlib.suppress(ValueError):  # a variable without a value yet
+                found |= _numbers(name, cell.cell_contents)
+        return found
+
+    def add(self, names: Collection[str], amount: int) -> None:
+        """Adds an amount to attributes; numbers within containers stay."""
+        for name, holder, label in self._parts:
+            if name in names and isinstance(holder[label], int | float):
+                holder[label] += amount
+
+
+def _cells(loss: object) -> dict[str, Any]:
+    """The variables of a function that are those of the function around it."""
+    cells = getattr(loss, "__closure__", None) or ()
+    names = getattr(getattr(loss, "__code__", None), "co_freevars", ())
+    return dict(zip(names, cells, strict=True))
+
+
+def _numbers(name: str, value: object) -> dict[str, object]:
+    if isinstance(value, int | float):  # a bool is an int
+        return {name: value}
+    if isinstance(value, list | tuple) and len(value) < _LARGE:
+        return {k: v for i, e in enumerate(value) for k, v in _numbers(f"{name}[{i}]", e).items()}
+    if type(value) is dict and len(value) < _LARGE:
+        return {k: v for i, e in value.items() for k, v in _numbers(f"{name}[{i!r}]", e).items()}
+    return {}
+
+
+_LARGE = 1000
+"""Containers with more entries hold data, not counters."""
 
 
 def _refill(container: Any, content: Any) -> None:
@@ -91,6 +164,12 @@ def plain_kernels() -> Iterator[None]:
 
     recurrent: dict[str, Any] = {n: _by_layers(getattr(torch._VF, n)) for n in _RECURRENT}
     backends = torch.nn.attention
+    of_distribution = torch.distributions.Distribution.__init__
+
+    def without_validation(distribution: Any, *shapes: Any, **options: Any) -> None:
+        distribution._validate_args = False  # a graph has no errors that depend on values
+        of_distribution(distribution, *shapes[:2], **{**options, "validate_args": False})
+
     fast_path = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -106,10 +185,23 @@ def plain_kernels() -> Iterator[None]:
             ),
             mock.patch.multiple(torch._VF, **recurrent),
             mock.patch.object(torch.nn.functional, "gaussian_nll_loss", _gaussian_nll_loss),
+            mock.patch.object(torch.distributions.Distribution, "__init__", without_validation),
+            _without_compilation(),
         ):
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast_path)
+
+
+@contextlib.contextmanager
+def _without_compilation() -> Iterator[None]:
+    """Calls functions and parts that torch.compile has wrapped as they are."""
+    if "torch._dynamo" not in sys.modules:  # nothing is compiled, and its import takes its time
+        yield
+        return
+    config: Any = torch._dynamo.config
+    with torch.compiler.set_stance("force_eager"), config.patch(error_on_nested_fx_trace=False):
+        yield
 
 
 def _gaussian_nll_loss(

@@ -302,6 +302,13 @@ def explained(error: Exception, where: str, place: str) -> ExportError:
             where=where,
             hint="compute with dense tensors",
         )
+    if "not implemented for 'Long'" in text:
+        return ExportError(
+            f"integers where torch computes with floats: {text}, in {place}",
+            where=where,
+            hint="convert them with .float(), or check the order of the arguments: a loss is "
+            "called with the output, then the targets",
+        )
     if kind == "NotImplementedError":
         return ExportError(
             f"{text} is not supported, in {place}",

@@ -70,7 +70,7 @@ def onnx_decompositions(opset: int) -> dict[Any, Any]:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Silences the internal warnings of torch's exporter."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript")]
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)

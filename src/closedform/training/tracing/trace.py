@@ -23,7 +23,7 @@ from closedform.training.tracing.arrays import array_of
 from closedform.training.tracing.batch import DynamicAxes, Loss, read_batch
 from closedform.training.tracing.beside import check_step
 from closedform.training.tracing.forward import Forward
-from closedform.training.tracing.isolation import unchanged
+from closedform.training.tracing.isolation import Numbers, unchanged
 from closedform.training.tracing.onnx_program import Tensors, explained, write_onnx
 from closedform.training.tracing.probe import Run, run_eagerly
 from closedform.training.tracing.symbolic import Symbols, drop_unchanged, traced_operators
@@ -114,7 +114,7 @@ def trace(
     symbols = Symbols(batch)
     with unchanged(*of.modules()):
         try:
-            run = run_eagerly(of, params, fixed, batch.tensors)
+            run = _run_twice_if_counted(of, params, fixed)
             step, found = _step(of, symbols, params, fixed, shared, run, opset)
             bounds = symbols.bounds(where)
             if check:
@@ -142,6 +142,43 @@ def trace(
         bounds=bounds,
         evaluation_loss=loss_only,
     )
+
+
+def _run_twice_if_counted(of: Forward, params: Tensors, fixed: Tensors) -> Run:
+    """Returns a step in torch.
+
+    Raises:
+        ExportError: The forward counts in Python, and its loss depends on the count.
+    """
+    numbers = Numbers(of.modules(), of.loss)
+    before = numbers.values()
+    run = run_eagerly(of, params, fixed, of.batch.tensors)
+    after = numbers.values()
+    changed = [name for name, value in after.items() if before.get(name, value) != value]
+    for amount in (0, 100, 10**6) if changed else ():
+        # The next value, and those far away: a count may matter late, or never.
+        numbers.add(changed, amount)
+        again = run_eagerly(of, params, fixed, of.batch.tensors, draws=run.draws)
+        following = numbers.values()
+        changed = [name for name in changed if following.get(name) != after[name]]
+        if not changed:
+            return run  # these are set once
+        if _is_same(run, again):
+            continue
+        listed = ", ".join(repr(name) for name in changed[:3])
+        raise ExportError(
+            f"the forward changes {listed} in Python and computes with it, which a graph would "
+            f"freeze (at {after[changed[0]]!r})",
+            where=of.where,
+            hint="make it a buffer, such as self.register_buffer('count', torch.zeros(())), and "
+            "compute with it in torch: a step carries buffers",
+        )
+    return run
+
+
+def _is_same(first: Run, second: Run) -> bool:
+    pairs = [(first.loss, second.loss), *((g, second.grads[n]) for n, g in first.grads.items())]
+    return all(torch.allclose(a, b, rtol=1e-5, atol=0, equal_nan=True) for a, b in pairs)
 
 
 def _step(
@@ -225,8 +262,7 @@ def _forward(
         return leaves
 
     kinds = {naming.PARAM: params, naming.BUFFER: fixed, naming.BATCH: inputs, naming.SHARED: {}}
-    with torch.no_grad():
-        traced, names, ranges = traced_operators(forward, kinds, symbols, of, opset)
+    traced, names, ranges = traced_operators(forward, kinds, symbols, of, opset)
     outputs = [f"output.{index}" for index in range(count)] if count > 1 else ["output"]
     return write_onnx(traced, names, outputs, symbols.names, opset, of.where, ranges)
 
@@ -240,7 +276,7 @@ def _evaluation_loss(
     opset: int,
 ) -> onnx.ModelProto:
     def loss(params: Tensors, fixed: Tensors, batch: Tensors, _: Tensors) -> list[torch.Tensor]:
-        found = of.outcome(_copies(params), fixed, _copies(batch))
+        found = of.outcome(_copies(params), fixed, _copies(batch), is_trained=False)
         return [found.loss, *(found.metrics[name] for name in metrics)]
 
     kinds = {
@@ -249,8 +285,7 @@ def _evaluation_loss(
         naming.BATCH: of.batch.tensors,
         naming.SHARED: {},
     }
-    with torch.no_grad():
-        traced, names, ranges = traced_operators(loss, kinds, symbols, of, opset)
+    traced, names, ranges = traced_operators(loss, kinds, symbols, of, opset)
     outputs = ["loss", *(f"{METRIC}{name}" for name in metrics)]
     return write_onnx(traced, names, outputs, symbols.names, opset, of.where, ranges)
 

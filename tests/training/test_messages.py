@@ -93,7 +93,7 @@ def test_muon_names_the_groups(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("label", ["count", "width"])
-def test_a_number_that_does_not_matter_is_no_obstacle(label: str, tmp_path: Path) -> None:
+def test_a_number_without_effect_is_exported(label: str, tmp_path: Path) -> None:
     model = Counts(lambda m: 1.0 if label == "count" else m.width, label)
     export(model, "mse", EXAMPLE, optimizers.sgd(0.1), tmp_path, validate=False)
     assert (model.count, model.width) == (0, 0)

@@ -1,0 +1,108 @@
+"""How far roundings alone carry the results of a step: torch beside float64 and beside itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from closedform.ir.graph import Array
+from closedform.training.tracing.onnx_program import Tensors
+
+TOLERANCE: Mapping[torch.dtype, float] = {
+    torch.float64: 1e-8,
+    torch.float32: 1e-3,
+    torch.float16: 2e-2,
+    torch.bfloat16: 2e-2,
+}
+"""The largest difference of a result, relative to its largest value, that is not looked into. Sums
+in another order differ by some hundred roundings (in 16 bits, where they are summed in float32, by
+some); another formula, or a size of the example, by a part of the value."""
+
+DRAWS = 4
+"""How much farther than torch another order of the same operations may carry a result. Both are
+draws of the same errors, of which the largest of a tensor is compared."""
+
+LARGEST = 2**30
+"""Bytes of parameters, buffers and batch of which a second step in float64 is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """The errors of torch in a dtype.
+
+    Attributes:
+        reference: Results by name: in float64, or of torch itself.
+        errors: The largest distance of torch from the reference, by name.
+        is_exact: Whether the reference is in float64.
+    """
+
+    reference: Mapping[str, Array]
+    errors: Mapping[str, float]
+    is_exact: bool
+
+    def excess(self, name: str, result: Array, tolerance: float, scale: float) -> str | None:
+        """Returns what is wrong with a result that errs more than torch does, or None.
+
+        Args:
+            name: The name of the result.
+            result: The result of the graph.
+            tolerance: The tolerance of its dtype.
+            scale: The value that differences are relative to.
+        """
+        reference = self.reference[name]
+        own = distance(result, reference) / scale
+        in_torch = self.errors[name] / scale
+        if own <= DRAWS * in_torch + tolerance:
+            return None
+        if self.is_exact:
+            return f"it is {own:.2g} off from float64, torch {in_torch:.2g}"
+        return f"a rounding of the inputs changes torch's by {in_torch:.2g}"
+
+
+def distance(first: Array, second: Array) -> float:
+    """Returns the largest difference; infinite for another shape, or where one is not finite."""
+    if first.shape != second.shape:
+        return np.inf
+    with np.errstate(invalid="ignore"):
+        differences = np.abs(first.astype(np.float64) - second.astype(np.float64))
+    return float(np.nan_to_num(differences, nan=np.inf).max(initial=0))
+
+
+def measured(
+    run: Mapping[str, Array],
+    exact: Mapping[str, Array] | None,
+    perturbed: Sequence[Mapping[str, Array]],
+) -> Rounding:
+    """Returns the errors of torch.
+
+    Where numbers cancel by chance, as those of a net whose weights are all equal, torch has no
+    error at all that another order of its sums would not have: its results for perturbed inputs
+    count, too.
+
+    Args:
+        run: The results of torch by name.
+        exact: Those in float64; None if torch cannot compute them.
+        perturbed: Those for inputs that are changed by a rounding.
+    """
+    reference = run if exact is None else exact
+    errors = {
+        name: max(distance(results[name], value) for results in (run, *perturbed))
+        for name, value in reference.items()
+    }
+    return Rounding(reference, errors, exact is not None)
+
+
+def perturbed(tensors: Tensors, generator: torch.Generator) -> Tensors:
+    """Returns tensors whose floats are a rounding away, up or down."""
+
+    def of(tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_floating_point():
+            return tensor
+        signs = torch.rand(tensor.shape, generator=generator, dtype=torch.float64).sub(0.5).sign()
+        rounding = torch.finfo(tensor.dtype).eps
+        return (tensor * (1 + rounding * signs)).to(tensor.dtype)
+
+    return {name: of(tensor) for name, tensor in tensors.items()}

@@ -1,0 +1,127 @@
+"""A step beside torch before it is exported: in its dtype, with its draws, judged by float64."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from closedform.errors import ExportError
+from closedform.runtime.onnx_session import run_on
+from closedform.training.tracing import attention, beside
+from closedform.training.tracing.trace import trace
+
+
+class _Attention(nn.Module):
+    """A causal attention by a boolean mask, with dropout."""
+
+    def __init__(self, dropout: float) -> None:
+        super().__init__()
+        self.mixed, self.dropout = nn.Linear(8, 24), dropout
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key, value = self.mixed(x).chunk(3, -1)
+        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+        return functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, dropout_p=self.dropout
+        )
+
+
+def _loss(output: torch.Tensor) -> torch.Tensor:
+    return (output.float() ** 2).mean()
+
+
+def _added(mask: Any, *_: Any, **__: Any) -> Any:
+    """A fault: the mask is added as it is."""
+    return mask
+
+
+@pytest.mark.parametrize("is_faulty", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "dropout", "is_widened"),
+    [
+        (torch.float16, 0.0, False),
+        pytest.param(torch.float16, 0.3, False, marks=pytest.mark.exhaustive),
+        (torch.bfloat16, 0.3, True),
+        (torch.float32, 0.3, False),
+    ],
+)
+def test_a_mask_that_is_added_as_zeros_and_ones_is_an_error(
+    dtype: torch.dtype,
+    dropout: float,
+    is_widened: bool,
+    is_faulty: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch.manual_seed(0)
+    model, x = _Attention(dropout).to(dtype), torch.randn(4, 6, 8)
+    batch = (x if is_widened else x.to(dtype),)
+    if not is_faulty:
+        trace(model, _loss, batch, is_widened=is_widened)
+        return
+    monkeypatch.setattr(attention, "_bias", _added)
+    with pytest.raises(ExportError, match=r"differs from torch in .* off from float64, torch "):
+        trace(model, _loss, batch, is_widened=is_widened)
+
+
+class _Chaotic(nn.Module):
+    """A product whose roundings are a part of the result."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.first, self.factor = nn.Linear(200, 7), factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(self.first(x) * self.factor)
+
+
+def _equal_weights() -> nn.Module:
+    """A net whose channels are all equal: what normalisations divide by is rounding noise."""
+    model = nn.Sequential(
+        *(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6, eps=1e-12), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(6, 6, 3), nn.BatchNorm2d(6, eps=1e-12), nn.ReLU(), nn.Flatten()),
+        *(nn.Linear(6 * 16, 4), nn.LayerNorm(4, eps=1e-12)),
+    )
+    for parameter in model.parameters():
+        nn.init.constant_(parameter, 0.01)
+    return model
+
+
+CHAOTIC: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "sine of large products": (lambda: _Chaotic(1e5), (4, 200)),
+    "equal weights": (_equal_weights, (3, 3, 14, 14)),
+}
+
+
+@pytest.mark.parametrize("name", CHAOTIC)
+def test_roundings_that_torch_has_too_are_accepted(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    torch.manual_seed(0)
+    make, shape = CHAOTIC[name]
+    with caplog.at_level(logging.INFO, "closedform.training"):
+        trace(make(), _loss, (torch.randn(shape),))
+    assert "as torch does from float64 or itself" in caplog.text
+
+
+@pytest.mark.parametrize("is_double_possible", [True, False])
+def test_an_error_beyond_that_of_torch_is_a_defect(
+    is_double_possible: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+
+    def run_wrongly(session: Any, feeds: Any) -> list[Any]:
+        return [result * 1.5 for result in run_on(session, feeds)]
+
+    monkeypatch.setattr(beside, "run_on", run_wrongly)
+    if not is_double_possible:
+        monkeypatch.setattr(beside, "LARGEST", 0)
+    told = "off from float64, torch " if is_double_possible else "a rounding of the inputs changes"
+    with pytest.raises(ExportError, match=told) as raised:
+        trace(_Chaotic(1e3), _loss, (torch.randn(4, 200),))
+    assert "defect of closedform" in str(raised.value)
